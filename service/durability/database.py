@@ -166,13 +166,20 @@ def is_new(folder: Path) -> bool:
         return False
     if not (folder / DATABASE).exists():
         return not (folder / SNAPSHOTS).exists()
+    if (folder / f"{DATABASE}-journal").exists():  # only a creation has one, before the database has a WAL
+        return True
     with open_read_only(folder / DATABASE) as db:
         return not db.execute("SELECT 1 FROM sqlite_schema").fetchall()
 
 
 def create(folder: Path, entries: Callable[[sqlite3.Connection], None] | None = None) -> None:
-    """Create the database of a new folder, in one transaction, on disk; then its mark. `entries` fills it in the same transaction."""
+    """Create the database of a new folder, in one transaction, on disk; then its mark. `entries` fills it in the same transaction.
+
+    What an interrupted creation has left is removed.
+    """
     path = folder / DATABASE
+    for ending in ("", "-journal", "-wal"):
+        path.with_name(f"{DATABASE}{ending}").unlink(missing_ok=True)
     os.close(private(path, os.O_RDWR | os.O_CREAT))  # its log gets the same mode from SQLite
     with contextlib.closing(open_database(path, "full")) as db:
         db.execute("BEGIN IMMEDIATE")
@@ -193,6 +200,7 @@ def create(folder: Path, entries: Callable[[sqlite3.Connection], None] | None = 
     mark.finish(reach)
     mark.close()
     sync_path(folder)
+    sync_path(folder.absolute().parent)  # whoever made the folder may have been killed before that
 
 
 def open_database(path: Path, synchronous: str) -> sqlite3.Connection:

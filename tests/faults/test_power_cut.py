@@ -1,0 +1,193 @@
+"""A power cut at any moment, told from the journal of one run: what was acknowledged, or seen, is there; no row is wrong; epochs go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import httpx
+import pytest
+
+from tests.end_to_end import talk
+from tests.faults import patches
+from tests.faults.disk import Disk, Record, read_in, records, write_out
+from tests.faults.patches import Patch
+from tests.faults.shim import FaultyDisk
+from tests.histories.checker import anomalies, states_of
+from tests.histories.clients import Clients
+from tests.histories.history import Write
+from tests.histories.model import COLUMNS, VIEWS, State
+from tests.histories.seeds import NEW, seeds
+from tests.server_process import NotStarted
+
+CUTS, SOAK_CUTS = 18, 300  # of each run; the other crashes are in test_crash.py
+_RARE = "CMRUDLT"
+
+
+class Lost(AssertionError):
+    """Something is missing, wrong or refused after a power cut."""
+
+
+class Run(NamedTuple):
+    """One run of the service: its clients, its journal, the disk that it began on, and what its batches make, by version."""
+
+    clients: Clients
+    journal: list[Record]
+    start: dict[str, bytes | None]
+    root: Path
+    states: list[State]
+    writes: dict[int, Write]
+
+
+def recorded(path: Path, seed: int, *bugs: Patch, environment: dict[str, str] | None = None, steps: int = 40) -> Run:
+    """Two services, the first one killed, on one disk; its journal has the newest version that anybody knew of at each moment."""
+    disk = FaultyDisk(path)
+    clients = Clients(seed)
+    clients.history.told = lambda version: disk.note(str(version))
+    start = read_in(disk.root)
+    for _ in range(2):
+        with disk.server(patches.small, *bugs, environment=environment) as server:
+            client = server.client()
+            clients.start(client)
+            clients.work(server.url, steps)
+            clients.settle(client)
+    found = list(records(disk.journal))
+    writes = {event.version: event for event in clients.history.events if isinstance(event, Write)}
+    states = states_of(clients.history.events)
+    for record in found:
+        disk.disk.follow(record)
+    assert disk.disk.contents() == read_in(disk.root), "something was written past the shim"
+    return Run(clients, found, start, disk.root, states, writes)
+
+
+def moments(run: Run, chance: Random, count: int) -> list[int]:
+    """Numbers of records before which the power goes: half of them anywhere, half of them where names change."""
+    rare = [i + chance.randrange(-1, 3) for i, record in enumerate(run.journal) if record.kind in _RARE]
+    places = [chance.randrange(len(run.journal) + 1) if chance.random() < 0.5 else chance.choice(rare) for _ in range(count)]
+    return sorted(min(max(place, 0), len(run.journal)) for place in places)
+
+
+def cuts(run: Run, chance: Random, count: int) -> Iterator[tuple[int, dict[str, bytes | None], int]]:
+    """(number of the record, what is left, the newest version that anybody knew of)."""
+    write_out(run.start, run.root)
+    disk, known, at = Disk(run.root), 0, 0
+    for place in moments(run, chance, count):
+        for record in run.journal[at:place]:
+            disk.follow(record)
+            if record.kind == "A":
+                known = max(known, int(record.first))
+        at = place
+        yield place, disk.cut(None if chance.random() < 0.3 else chance), known
+
+
+def require_sound(client: httpx.Client, run: Run, known: int) -> int:
+    """All rows are those of one version, which is `known` or a newer one, and the sources are as far; gives the version."""
+    version: int = talk.ok(client.get("/v1/status"))["version"]
+    if not known <= version < len(run.states):
+        raise Lost(f"version {version} after version {known} was known; {len(run.states) - 1} were made")
+    if version == 0 and {*COLUMNS} - _names(client):
+        return 0  # before all was defined
+    for name in COLUMNS:
+        require_rows(client, name, run.states[version])
+    last: dict[str, Write] = {}
+    for number in range(1, version + 1):
+        last[run.writes[number].source] = run.writes[number]
+    for source, write in last.items():
+        done = talk.ok(talk.send(client, [change.body() for change in write.changes], source=source, epoch=write.epoch))
+        if not done["duplicate"]:
+            raise Lost(f"epoch {write.epoch} of {source}, in version {write.version}, was taken again in version {version}")
+    return version
+
+
+def require_rows(client: httpx.Client, name: str, state: State) -> None:
+    path = f"/v1/{'views' if name in VIEWS else 'relations'}/{name}/rows"
+    answer = client.get(path)
+    if answer.status_code != 200:
+        raise Lost(f"{path}: {answer.status_code} {answer.text}")
+    found = sorted(talk.decode(answer.content, talk.JSONL, COLUMNS[name]), key=repr)
+    if found != sorted(state.rows(name).values(), key=repr):
+        raise Lost(f"{name} has other rows than version {answer.headers['livejoin-version']}")
+
+
+def _names(client: httpx.Client) -> set[str]:
+    return {one["name"] for kind in ("relations", "views") for one in talk.ok(client.get(f"/v1/{kind}"))[kind]}
+
+
+def suffer(run: Run, path: Path, chance: Random, count: int, environment: dict[str, str] | None = None) -> None:
+    """So many power cuts; after a third of them, another one while the service recovers."""
+    disk = FaultyDisk(path)
+    for place, left, known in cuts(run, chance, count):
+        write_out(left, disk.root)
+        disk.restart()
+        twice = chance.randrange(1, 60) if chance.random() < 0.3 else 0
+        print(f"power cut before record {place} of {len(run.journal)}, version {known} known, again at operation {twice}")
+        if twice:
+            disk.faults.kill_at = twice
+            try:
+                disk.server(patches.small, environment=environment).start().close()
+            except NotStarted as error:
+                if error.status != -9:
+                    raise Lost(error.errors) from None
+            disk.cut_power(chance)
+        try:
+            with disk.server(patches.small, environment=environment) as server:
+                client = server.client()
+                version = require_sound(client, run, known)
+                if version:
+                    change = {"relation": "stays", "op": "upsert", "row": {"id": 1, "room": "A", "a": 1, "b": 2, "tag": "u"}}
+                    assert talk.ok(talk.send(client, [change]))["version"] == version + 1
+        except NotStarted as error:
+            raise Lost(error.errors) from None
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+def test_a_power_cut_loses_nothing_acknowledged(tmp_path: Path, seed: int) -> None:
+    print("seed", seed)
+    run = recorded(tmp_path / "run", seed)
+    suffer(run, tmp_path / "cut", Random(seed), SOAK_CUTS if seed >= NEW else CUTS)
+
+
+def test_the_run_is_right(tmp_path: Path) -> None:
+    """The history of the recorded run, the kill in it included."""
+    assert anomalies(recorded(tmp_path / "run", 5, steps=25).clients.history.events, tokens_last=False) == []
+
+
+def found_by(tmp_path: Path, bugs: Sequence[Patch], environment: dict[str, str] | None = None) -> str:
+    """What the harness says of a service with these bugs."""
+    run = recorded(tmp_path / "run", 1, *bugs, environment=environment)
+    with pytest.raises(Lost) as caught:
+        suffer(run, tmp_path / "cut", Random(1), 40)
+    return str(caught.value)
+
+
+def test_a_sync_left_out_is_found(tmp_path: Path) -> None:
+    """Commits without a sync: what was acknowledged is lost."""
+    assert found_by(tmp_path, [], {"LIVEJOIN_SYNCHRONOUS": "normal"})
+
+
+def test_a_name_that_is_not_synced_is_found(tmp_path: Path) -> None:
+    assert found_by(tmp_path, [patches.no_sync_of_folders])
+
+
+def test_a_creation_that_was_interrupted_is_begun_anew(tmp_path: Path) -> None:
+    """Killed while the database is made: while it has a rollback journal, and before it has its mark."""
+    first, second = FaultyDisk(tmp_path / "first"), FaultyDisk(tmp_path / "second")
+    with first.server():
+        pass
+    found = list(records(first.journal))
+    write_out({}, first.root)
+    disk = Disk(first.root)
+    tried = set()
+    for record in found:
+        disk.follow(record)
+        left = disk.contents()
+        names = frozenset(left)
+        if "data/livejoin.db" in left and "data/livejoin.mark" not in left and (names, record.kind) not in tried:
+            tried.add((names, record.kind))
+            write_out(left, second.root)
+            second.restart()
+            with second.server() as server:
+                assert talk.ok(server.client().get("/v1/status"))["version"] == 0
+    assert any("data/livejoin.db-journal" in names for names, _ in tried)

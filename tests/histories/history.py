@@ -1,0 +1,106 @@
+"""What clients have done and were told, in the order of a clock that all share: `began` before the request, `ended` after the answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.histories.model import Change, Row
+
+
+@dataclass(frozen=True)
+class Write:
+    """A batch that was answered. `version`: the one that it made; of a duplicate, the one that its first copy made."""
+
+    source: str
+    epoch: int
+    changes: tuple[Change, ...]
+    version: int
+    duplicate: bool
+    began: int
+    ended: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All rows of a relation or view, of one version, by one request or by pages; `fresh` unless at a version that was pinned before."""
+
+    name: str
+    version: int
+    rows: tuple[Row, ...]
+    began: int
+    ended: int
+
+
+class Record(NamedTuple):
+    """Of a follower: `op` insert, delete, or progress (which closes a version)."""
+
+    op: str
+    version: int
+    identity: str = ""
+    row: Row = ()
+
+
+@dataclass(frozen=True)
+class Poll:
+    """What a follower got by one request: after the token of version `since`, or from a snapshot (None). It may be broken off anywhere."""
+
+    follower: str
+    view: str
+    since: int | None
+    records: tuple[Record, ...]
+    began: int
+    ended: int
+
+
+@dataclass(frozen=True)
+class Expired:
+    """A follower's token of version `since` was refused."""
+
+    follower: str
+    since: int
+    began: int
+    ended: int
+
+
+@dataclass(frozen=True)
+class Start:
+    """The service has been started, at this version."""
+
+    version: int
+    began: int
+    ended: int
+
+
+Event = Write | Reading | Poll | Expired | Start
+
+
+def newest(event: Event) -> int | None:
+    """The newest version that a client knows to exist after it."""
+    if isinstance(event, Poll):
+        return max((record.version for record in event.records), default=None)
+    return None if isinstance(event, Expired) else event.version
+
+
+@dataclass
+class History:
+    """`told` is called with the newest version that a client knows to exist, after each event."""
+
+    events: list[Event] = field(default_factory=list)
+    told: Callable[[int], None] | None = None
+    _time: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def now(self) -> int:
+        with self._lock:
+            self._time += 1
+            return self._time
+
+    def add(self, event: Event) -> None:
+        version = newest(event)
+        with self._lock:
+            self.events.append(event)
+            if self.told and version is not None:
+                self.told(version)

@@ -1,0 +1,142 @@
+"""What the relations and views hold after each batch, by the plainest means: rows in dicts, joins by nested loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import Any, NamedTuple
+
+Row = tuple[Any, ...]
+Rows = Mapping[str, Row]  # by identity: the JSON of a follower's `key`
+
+_COLUMNS = ("id", "room", "a", "b", "tag")
+DEFINITION = {
+    "columns": [
+        {"name": "id", "type": "int64"},
+        {"name": "room", "type": "string"},
+        {"name": "a", "type": "int64"},
+        {"name": "b", "type": "int64"},
+        {"name": "tag", "type": "string", "nullable": True},
+    ],
+    "key": ["id"],
+    "intervals": {"span": {"start": "a", "end": "b"}},
+}
+RELATIONS = ("stays", "jobs")
+
+
+class Change(NamedTuple):
+    """`op` upsert, delete (`row` is the key alone) or truncate (no row)."""
+
+    op: str
+    relation: str
+    row: Row
+
+    def body(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"relation": self.relation, "op": self.op}
+        if self.op == "upsert":
+            found["row"] = dict(zip(_COLUMNS, self.row, strict=True))
+        elif self.op == "delete":
+            found["key"] = {"id": self.row[0]}
+        return found
+
+
+def drawn(chance: Random, ids: int = 24) -> tuple[Change, ...]:
+    """The changes of a batch."""
+    changes = []
+    for _ in range(chance.randrange(1, 6)):
+        relation, key, op = chance.choice(RELATIONS), chance.randrange(ids), chance.random()
+        if op < 0.01:
+            changes.append(Change("truncate", relation, ()))
+        elif op < 0.3:
+            changes.append(Change("delete", relation, (key,)))
+        else:
+            start = chance.randrange(100)
+            tag = chance.choice(("u", "v", None, "x" * chance.randrange(300)))
+            row = key, chance.choice("ABC"), start, start + chance.randrange(1, 12), tag
+            changes.append(Change("upsert", relation, row))
+    return tuple(changes)
+
+
+class State:
+    """The relations at one version: rows by id. It is not changed; `after` makes the next."""
+
+    def __init__(self, relations: Mapping[str, Mapping[int, Row]] | None = None) -> None:
+        self.relations = relations or {name: {} for name in RELATIONS}
+        self._views: dict[str, Rows] = {}
+
+    def after(self, changes: Iterable[Change]) -> State:
+        relations = {name: dict(rows) for name, rows in self.relations.items()}
+        for op, name, row in changes:
+            if op == "truncate":
+                relations[name].clear()
+            elif op == "delete":
+                relations[name].pop(row[0], None)
+            else:
+                relations[name][row[0]] = row
+        return State(relations)
+
+    def rows(self, name: str) -> Rows:
+        """Of a relation or a view."""
+        if name not in self._views:
+            if name in self.relations:
+                self._views[name] = {str(key): row for key, row in self.relations[name].items()}
+            else:
+                self._views[name] = VIEWS[name].rows(self.relations)
+        return self._views[name]
+
+
+class View(NamedTuple):
+    """`aliases` in the order of the identity's JSON; `joined` gives the row, or None."""
+
+    sql: str
+    columns: tuple[str, ...]
+    aliases: tuple[tuple[str, str], ...]
+    joined: Callable[..., Row | None]
+
+    def rows(self, relations: Mapping[str, Mapping[int, Row]]) -> Rows:
+        found = {}
+        (x, first), *rest = self.aliases
+        if not rest:
+            for row in relations[first].values():
+                if (made := self.joined(row)) is not None:
+                    found[f'{{"{x}":{{"id":{row[0]}}}}}'] = made
+            return found
+        ((y, second),) = rest
+        for one in relations[first].values():
+            for other in relations[second].values():
+                if (made := self.joined(one, other)) is not None:
+                    found[f'{{"{x}":{{"id":{one[0]}}},"{y}":{{"id":{other[0]}}}}}'] = made
+        return found
+
+
+def _meet(x: Row, y: Row) -> bool:
+    return bool(x[2] < y[3] and y[2] < x[3])
+
+
+VIEWS = {
+    "clashes": View(
+        "SELECT s.id AS stay, j.id AS job, s.tag AS tag FROM stays s JOIN jobs j ON s.room = j.room AND overlaps(s.span, j.span)",
+        ("stay", "job", "tag"),
+        (("j", "jobs"), ("s", "stays")),
+        lambda j, s: (s[0], j[0], s[4]) if s[1] == j[1] and _meet(s, j) else None,
+    ),
+    "pairs": View(
+        "SELECT x.id AS x, y.id AS y FROM stays x JOIN stays y ON overlaps(x.span, y.span) AND x.id < y.id",
+        ("x", "y"),
+        (("x", "stays"), ("y", "stays")),
+        lambda x, y: (x[0], y[0]) if _meet(x, y) and x[0] < y[0] else None,
+    ),
+    "rooms": View(
+        "SELECT s.id AS stay, j.id AS job, j.a AS a FROM stays s JOIN jobs j ON s.room = j.room",
+        ("stay", "job", "a"),
+        (("j", "jobs"), ("s", "stays")),
+        lambda j, s: (s[0], j[0], j[2]) if s[1] == j[1] else None,
+    ),
+    "tagged": View(
+        "SELECT s.id AS id, s.b AS b FROM stays s WHERE s.tag = 'u'",
+        ("id", "b"),
+        (("s", "stays"),),
+        lambda s: (s[0], s[3]) if s[4] == "u" else None,
+    ),
+}
+COLUMNS = {**dict.fromkeys(RELATIONS, _COLUMNS), **{name: view.columns for name, view in VIEWS.items()}}
