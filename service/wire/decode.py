@@ -11,7 +11,7 @@ from service.wire.csv import decode_csv
 from service.wire.debezium import decode_debezium
 from service.wire.errors import UnsupportedMediaType
 from service.wire.json import Definitions, decode_json, decode_jsonl, decode_relation_jsonl
-from service.wire.parquet import decode_parquet
+from service.wire.parquet.decode import decode_parquet
 from service.wire.room import UNBOUNDED, Room
 
 _CHANGES: dict[str, Callable[[bytes, Definitions, Room], Batch]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -188,7 +188,10 @@ def read_decimal(precision: int, scale: int) -> Reader:
 
     def read(value: Any) -> int:
         if type(value) is str and len(value) <= _LONGEST_DECIMAL and _FLOAT_FORM.fullmatch(value):
-            number = Decimal(value)
+            try:
+                number = Decimal(value)
+            except InvalidOperation:  # an exponent beyond those of the library
+                raise refusal(kind, value, " (out of range)") from None
         elif type(value) is int and abs(value) <= INT64_MAX:
             number = Decimal(value)
         elif type(value) is Decimal:

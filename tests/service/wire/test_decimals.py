@@ -73,6 +73,7 @@ def test_json(value: str, digits: int | None) -> None:
         ('"12.501"', "finer than its scale"), ("0.001", "finer than its scale"), ('"1e-999999999"', "finer than its scale"),
         ("10000000000", "out of range"), ('"1e999999999"', "out of range"), ('"-10000000000.00"', "out of range"),
         ("1234567890.1234567", "send it as text"), ('"NaN"', "expected a decimal of at most 10 digits"), ('""', "expected"),
+        ('"1e9223372036854775808"', "out of range"),
         ('"12,50"', "expected"), ("true", "expected"), ("[1]", "expected"), ('"0.%s1"' % ("0" * 80), "expected"),
     ],
 )  # fmt: skip

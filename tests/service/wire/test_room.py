@@ -14,7 +14,7 @@ import pytest
 
 from service.wire.decode import decode_changes, decode_relation_changes
 from service.wire.errors import MalformedBody, TooLarge
-from service.wire.parquet import _PIECE
+from service.wire.parquet.decode import _PIECE
 from service.wire.room import UNBOUNDED, Room
 from service.wire.schema import parse_relation
 

@@ -1,4 +1,4 @@
-"""Changes as a Parquet file. What its pages become is added up before a page is decoded (`parquet_pages`)."""
+"""Changes as a Parquet file. What its pages become is added up before a page is decoded (`parquet/pages`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from service.wire.batch import Batch
 from service.wire.errors import MalformedBody
 from service.wire.json import Definitions
 from service.wire.judge import assemble
-from service.wire.parquet_pages import look_at_pages
+from service.wire.parquet.pages import look_at_pages
 from service.wire.room import UNBOUNDED, Room
 from service.wire.schema import RowRules
 from service.wire.table import is_text
