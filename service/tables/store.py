@@ -26,6 +26,7 @@ from structures.rows.key_counts import KeyCounts
 from structures.rows.key_table import ALL_BITS, RowSet
 from structures.rows.retired import LIVING
 from structures.rows.rows import Rows
+from structures.rows.widening import Widening
 
 Array = np.ndarray[Any, Any]
 Numbers = npt.NDArray[np.int64]  # of versions, ascending
@@ -70,14 +71,10 @@ class Table:
     """
 
     def __init__(self, schema: pa.Schema, key: Sequence[str], hash_mask: int = ALL_BITS) -> None:
-        self.schema = schema
-        self._columns = {field.name: i for i, field in enumerate(schema)}
-        self._types = {field.name: field.type for field in schema}
-        self._nullable = {field.name for field in schema if field.nullable}
-        kinds = [kind(field.type) for field in schema]
-        positions = [self._columns[name] for name in key]
-        self._rows = Rows(kinds, positions, any(field.nullable for field in schema), hash_mask)
-        self._readers = [reader(field.type) for field in schema]
+        positions = [schema.get_field_index(name) for name in key]
+        self._rows = Rows([kind(field.type) for field in schema], positions, any(field.nullable for field in schema), hash_mask)
+        self._widening: Widening | None = None
+        self._describe(schema)
         self._key_readers = [self._readers[i] for i in positions]
         self._key_kinds = self._rows.kinds[positions]
         self._key_key = np.arange(len(key), dtype=np.int64)
@@ -85,7 +82,39 @@ class Table:
         self._mortal = 0  # slots that there were when a row died last: of those behind them `died` was never written
         self._lock = Lock()  # on the key table
         self._changed = 0  # the newest version that has changed it
+
+    def _describe(self, schema: pa.Schema) -> None:
+        """The projections are replaced last: whoever finds none there yet finds this schema."""
+        self.schema = schema
+        self._columns = {field.name: i for i, field in enumerate(schema)}
+        self._types = {field.name: field.type for field in schema}
+        self._nullable = {field.name for field in schema if field.nullable}
+        self._readers = [reader(field.type) for field in schema]
         self._projections: dict[tuple[str, ...], tuple[Array, pa.Schema]] = {}
+
+    def begin_widening(self, schema: pa.Schema) -> None:
+        """Make ready for more columns, or for nulls in those that there are: `widen` until it gives False, then `adopt` the schema. In the
+        writer's turn, all of them. Raises MemoryError or OSError if there is no room."""
+        rows = self._rows
+        if len(schema) > len(rows.kinds) or (rows.width == len(rows.kinds) and any(field.nullable for field in schema)):
+            self._widening = Widening(rows, [kind(field.type) for field in schema])
+
+    def widen(self) -> bool:
+        """A piece of the copying, of about a millisecond; whether there is more."""
+        return self._widening is not None and self._widening.step()
+
+    def end_widening(self) -> None:
+        """Give it up, if it is under way."""
+        self._widening = None
+
+    def adopt(self, schema: pa.Schema) -> None:
+        """Have this schema from now on: the rows that there are have nulls in further columns. Whoever reads meanwhile finds rows that are
+        wide enough for the schema that he has seen."""
+        if self._widening is not None:
+            while self._widening.step():  # what has come since the last piece
+                pass
+            self._rows, self._widening = self._widening.finish(), None
+        self._describe(schema)
 
     def find(self, keys: RowBlock) -> Array:
         """int32[n]: the slot of the newest row with each key (the columns of `keys`, in key order), or -1."""
@@ -150,6 +179,8 @@ class Table:
             self._changed = version
             slots, stored = self._rows.enter(version, given)
         assert stored == len(slots), "a key that is present was inserted"
+        if self._widening is not None:
+            self._widening.entered(slots)
         return slots
 
     def delete(self, version: int, slots: Array) -> None:
@@ -233,10 +264,11 @@ class Table:
         return np.unique(np.concatenate([self.scan(version, start, 1)[0] for start in starts]))
 
     def _projection(self, names: tuple[str, ...]) -> tuple[Array, pa.Schema]:
-        found = self._projections.get(names)
+        projections = self._projections
+        found = projections.get(names)
         if found is None:
             columns = np.array([self._columns[name] for name in names], np.int64)
-            found = self._projections[names] = columns, pa.schema([self.schema.field(i) for i in columns.tolist()])
+            found = projections[names] = columns, pa.schema([self.schema.field(i) for i in columns.tolist()])
         return found
 
     @property

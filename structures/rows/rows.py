@@ -45,7 +45,7 @@ from structures.rows.key_table import (
 from structures.rows.retired import LIVING, NEVER, Retired
 
 HEAP_BYTES = min(1 << 37, max(1 << 30, MEMORY))  # more would be in vain, and other relations need address space, too
-_LIFE_BYTES = 8 + 8 + 4  # of a slot: when it was born and died, and its place among the free ones
+LIFE_BYTES = 8 + 8 + 4  # of a slot: when it was born and died, and its place among the free ones
 NULLS_A_CELL = 32
 HEAP_WORTH_REWRITING = 1 << 20  # bytes
 SLOT_BYTES = 16  # what to look at a slot costs, in bytes copied
@@ -271,7 +271,7 @@ class Rows:
         self.kinds = np.array(kinds, np.int8)
         self.key = np.array(key, np.int64)
         self.width = columns + (-(-columns // NULLS_A_CELL) if nullable else 0)
-        self.most = min(SLOTS, MEMORY // (8 * self.width + _LIFE_BYTES))  # slots
+        self.most = min(SLOTS, MEMORY // (8 * self.width + LIFE_BYTES))  # slots
         self.cells = reserve(self.most * self.width * 8, np.int64).reshape(self.most, self.width)
         self.born = reserve(self.most * 8, np.int64)
         self.died = reserve(self.most * 8, np.int64)
@@ -293,6 +293,13 @@ class Rows:
     def _use(self, texts: Texts) -> None:
         self._texts = texts
         self._stored = Stored(self.kinds, self.key, self.cells, *texts)
+
+    def adopt(self, kinds: np.ndarray, cells: np.ndarray, most: int, with_texts: bool) -> None:
+        """Have more columns, in other cells with the same rows (`widening.py`)."""
+        had_texts = len(self._text_columns) > 0
+        self.kinds, self.cells, self.width, self.most = kinds, cells, cells.shape[1], most
+        self._text_columns = np.flatnonzero(kinds == TEXT)
+        self._use(self._texts if had_texts or not with_texts else self._new_texts())
 
     def find(self, given: RowSet) -> np.ndarray:
         """int32[n]: the linked slot with each row's key, or -1."""

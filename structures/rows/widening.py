@@ -1,0 +1,68 @@
+"""Rows that get more columns, or nulls, at the same slots: copied beside the rows in use, a piece at a time.
+
+    0 ..... at ............ used
+    copied     to copy                what is entered at a slot below `at` is copied at once
+
+Then the wider rows take over: they have the lives, the texts and the key table of the former ones, which are not written to any more. Whoever
+still reads those finds the rows of the versions before.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+import numpy as np
+
+from structures.core.reserve import MEMORY, SLOTS, reserve
+from structures.rows.key_table import TEXT
+from structures.rows.rows import LIFE_BYTES, NULLS_A_CELL, Rows
+
+_AT_ONCE = 2 << 20  # bytes
+
+
+class Widening:
+    """`kinds`: of all columns, first those that there are. The writer's. Raises MemoryError or OSError if there is no room.
+
+    Costs: `step` two megabytes of copying, `entered` O(rows), `finish` O(1).
+    """
+
+    def __init__(self, rows: Rows, kinds: list[int]) -> None:
+        self._rows = rows
+        self._kinds = np.array(kinds, np.int8)
+        columns = len(kinds)
+        self._width = columns + -(-columns // NULLS_A_CELL)
+        self._most = min(rows.most, SLOTS, MEMORY // (8 * self._width + LIFE_BYTES))
+        if rows.used > self._most:
+            raise MemoryError(f"this relation would hold at most {self._most} rows, retired ones included, by the memory of this machine")
+        self._cells = reserve(self._most * self._width * 8, np.int64).reshape(self._most, self._width)
+        self._nulls = np.zeros(self._width - columns, np.int64)  # of a row without values in the new columns
+        for column in range(len(rows.kinds), columns):
+            self._nulls[column // NULLS_A_CELL] |= 1 << (column % NULLS_A_CELL)
+        self._at = 0
+
+    def step(self) -> bool:
+        """Copy the next rows; whether there are more."""
+        end = min(self._rows.used, self._at + max(1, _AT_ONCE // (8 * self._width)))
+        self._copy(slice(self._at, end))
+        self._at = end
+        return self._at < self._rows.used
+
+    def entered(self, slots: np.ndarray) -> None:
+        """Rows have been entered at these slots."""
+        behind = slots[slots < self._at]
+        if len(behind):
+            self._copy(behind)
+
+    def _copy(self, where: slice | np.ndarray) -> None:
+        old, new, before, columns = self._rows.cells, self._cells, len(self._rows.kinds), len(self._kinds)
+        new[where, :before] = old[where, :before]
+        new[where, columns:] = self._nulls
+        for cell in range(self._rows.width - before):
+            new[where, columns + cell] |= old[where, before + cell]
+
+    def finish(self) -> Rows:
+        """The wider rows, which take the place of the others, once there is nothing left to copy."""
+        assert self._at >= self._rows.used, "not all rows are copied"
+        made = copy(self._rows)
+        made.adopt(self._kinds, self._cells, self._most, bool((self._kinds == TEXT).any()))
+        return made
