@@ -77,7 +77,7 @@ _KINDS = (
         "not-found",
         404,
         "Not found",
-        "The path names a relation, a view, a problem type or a page that does not exist.",
+        "The path names a relation, a view, a source, a stage, a problem type or a page that does not exist.",
         "List relations and views with GET /v1/relations and GET /v1/views; all paths are in /docs.",
     ),
     Kind(

@@ -13,6 +13,7 @@ class Receipt(NamedTuple):
 
     `applied` + `ignored` + `skipped_count` = changes sent, unless `duplicate`: then the batch had been applied before. `ignored` counts
     deletes of keys that were not there. `skipped` lists the first 100 bad rows (`index`, `column`, `reason`) under `on_error="skip"`.
+    `first`: of a duplicate that is the last batch of its source, the answer to the first one.
     """
 
     version: int = 0
@@ -21,11 +22,13 @@ class Receipt(NamedTuple):
     skipped_count: int = 0
     skipped: list[dict[str, Any]] = []
     duplicate: bool = False
+    first: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Receipt:
         """Raises KeyError for what is none."""
-        return cls(*(answer[name] for name in cls._fields))
+        needed = {name: answer[name] for name in cls._fields[:6]}
+        return cls(**needed, first=answer.get("first"))
 
     def and_then(self, later: Receipt, first: int) -> Receipt:
         """Both together. `first` is the index of the first row of the later one."""

@@ -46,7 +46,7 @@ def create_app(context: Context) -> Gate:
     api.state.context = context
     for endpoint in ENDPOINTS:
         if endpoint.method != "HEAD":  # comes with GET
-            api.add_route(endpoint.path, _guarded(endpoint), methods=[endpoint.method])
+            api.add_route(_pattern(endpoint.path), _guarded(endpoint), methods=[endpoint.method])
     api.add_exception_handler(HTTPException, problems.handle)  # of the router: no such path, no such method
 
     async def openapi(request: Request) -> Response:
@@ -58,6 +58,11 @@ def create_app(context: Context) -> Gate:
     api.add_route("/openapi.json", openapi)
     api.add_route("/docs", docs)
     return Gate(context, api)
+
+
+def _pattern(path: str) -> str:
+    """The path as the router has it: the name of a source is any text, with slashes too."""
+    return path.replace("{name}", "{name:path}") if path.startswith("/v1/sources/") else path
 
 
 @cache

@@ -32,7 +32,7 @@ from service.api.openapi import (
     query_parameters,
     text_content,
 )
-from service.api.schemas import CHANGES, RECEIPT, RECEIPT_SKIPPED
+from service.api.schemas import CHANGES, RECEIPT, RECEIPT_REPEATED, RECEIPT_SKIPPED
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
@@ -118,15 +118,16 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
     place = Place(context.bodies, context.settings.max_body)
     try:
         body = await read_body(scope, receive, place)
-        answer, turn = await _apply(context, relation, given, kind, body, place, partial(definition_of, engine, scope["token"]))
+        receipt, turn = await _apply(context, relation, given, kind, body, place, partial(definition_of, engine, scope["token"]))
     finally:
         place.free()
-    await send({"type": WHOLE, "status": 200, "head": _head(answer, turn), "body": answer})
+    answer = receipt.encoded()
+    await send({"type": WHOLE, "status": 200, "head": _head(receipt, len(answer), turn), "body": answer})
 
 
 async def _apply(
     context: Context, relation: str | None, given: dict[str, Any] | None, kind: str, body: bytes, place: Place, definitions: Definitions
-) -> tuple[bytes, float | None]:
+) -> tuple[Receipt, float | None]:
     """The answer to a batch that has been read, and how many seconds the writer took for it; None: it was applied before."""
     engine = context.engine
     if relation is None:
@@ -140,7 +141,7 @@ async def _apply(
         known = await _repeated(context, error, given)
         if known is None:
             raise error if relation is None else _not_found(relation) from None
-        return render(known), None
+        return known, None
     settle(batch, given)
     # Published one turn of the loop later, which is the next: after the answer has left, before any other request is looked at.
     receipt = engine.apply_at_once(batch, context.loop.call_soon) if context.alone else None
@@ -158,7 +159,7 @@ async def _apply(
                 said = "the service is shutting down; the batch has no source, and may have been applied: look before you send it again"
                 raise Problem("internal", said) from None
             raise
-    return render(receipt), batch.turn
+    return receipt, batch.turn
 
 
 def decode_and_prepare(engine: Instance, decode: Callable[[], Batch], place: Place) -> Batch:
@@ -181,22 +182,10 @@ def _not_found(relation: str) -> Problem:
     return Problem("not-found", f"there is no relation {relation!r}")
 
 
-def _head(answer: bytes, turn: float | None) -> bytes:
+def _head(receipt: Receipt, length: int, turn: float | None) -> bytes:
     timing = b"" if turn is None else b"server-timing: turn;dur=%.3f\r\n" % (1e3 * turn)
-    return b"content-type: application/json\r\ncontent-length: %d\r\n%b" % (len(answer), timing)
-
-
-def render(receipt: Receipt) -> bytes:
-    return orjson.dumps(
-        {
-            "version": receipt.version,
-            "applied": receipt.applied,
-            "ignored": receipt.ignored,
-            "skipped_count": receipt.skipped_count,
-            "skipped": [error._asdict() for error in receipt.skipped],
-            "duplicate": receipt.duplicate,
-        }
-    )
+    told = b"content-type: application/json\r\ncontent-length: %d\r\nlivejoin-timeline: %d\r\n%b"
+    return told % (length, receipt.timeline, timing)
 
 
 def settle(batch: Batch, given: dict[str, Any] | None) -> None:
@@ -229,8 +218,9 @@ _REFUSALS = (
     "bad-rows",
     "unknown-relation",
 )
-_TIMING = {"Server-Timing": "turn;dur=0.312"}
-_RECEIPT = answer(200, "the batch is applied, on disk and published", json_content("Receipt", RECEIPT, RECEIPT_SKIPPED), _TIMING)
+_TIMING = {"Server-Timing": "turn;dur=0.312", "Livejoin-Timeline": "1"}
+_RECEIPTS = json_content("Receipt", RECEIPT, RECEIPT_SKIPPED, RECEIPT_REPEATED)
+_RECEIPT = answer(200, "the batch is applied, on disk and published", _RECEIPTS, _TIMING)
 
 ENDPOINTS = [
     Endpoint(

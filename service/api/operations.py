@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pyarrow as pa
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,8 +15,10 @@ from service.api.context import Context
 from service.api.http import media
 from service.api.http.answers import json_answer, no_parameters
 from service.api.metrics import exposition, software_version
-from service.api.openapi import Endpoint, answer, failures, json_content, operation, text_content
+from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, text_content
+from service.api.schemas import SOURCES
 from service.errors import Problem
+from service.wire.grammar import timestamp_texts
 
 
 async def livez(request: Request) -> Response:
@@ -72,6 +75,31 @@ def _status(context: Context, token: AccessToken) -> dict[str, Any]:
         "views": {name: {"state": view.state, "progress": view.progress} for name, view in views},
         "figures": figures,
     }
+
+
+async def list_sources(request: Request) -> Response:
+    context: Context = request.app.state.context
+    no_parameters(request)
+    known = await context.wait(context.engine.sources)
+    return json_answer(
+        {
+            "sources": [
+                {"name": name, "run": one.run, "epoch": one.epoch, "version": one.version, "time": _time(one.time)}
+                for name, one in sorted(known.items())
+            ]
+        }
+    )
+
+
+def _time(micros: int | None) -> str | None:
+    return None if micros is None else str(timestamp_texts(pa.array([micros], pa.timestamp("us", "UTC")))[0])
+
+
+async def delete_source(request: Request) -> Response:
+    context: Context = request.app.state.context
+    no_parameters(request)
+    await context.wait(context.engine.forget_source, request.path_params["name"])
+    return Response(status_code=204)
 
 
 async def dashboard(request: Request) -> Response:
@@ -138,6 +166,29 @@ ENDPOINTS = [
             "State of the service: version, relations, views, figures",
             tag="operations",
             responses={**answer(200, "the state", json_content("Status", _STATUS)), **failures("bad-parameter")},
+        ),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/sources",
+        list_sources,
+        operation(
+            "listSources",
+            "List the sources of batches, each with its last batch",
+            tag="operations",
+            responses={**answer(200, "the sources", json_content("Sources", SOURCES)), **failures("bad-parameter")},
+        ),
+    ),
+    Endpoint(
+        "DELETE",
+        "/v1/sources/{name}",
+        delete_source,
+        operation(
+            "deleteSource",
+            "Forget a source: whatever run and epoch it sends next are its first",
+            tag="operations",
+            parameters=[path_parameter("name", "the source", "pms")],
+            responses={**answer(204, "forgotten"), **failures("bad-parameter", "not-found", "disk-full")},
         ),
     ),
     Endpoint(

@@ -13,8 +13,6 @@ _PLANNED: tuple[tuple[str, Iterable[str]], ...] = (
     ("/v1/views/{name}/readings", {"POST"}),
     ("/v1/readings/{id}", {"DELETE"}),
     ("/v1/views/{name}/changes/end", {"GET"}),
-    ("/v1/sources", {"GET"}),
-    ("/v1/sources/{name}", {"DELETE"}),
     ("/v1/backup", {"GET", "POST"}),
     ("/v1/query", {"POST"}),
 )

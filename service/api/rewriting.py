@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api import changes
-from service.api.changes import BINARY, SMALL, definition_of, render, settle
+from service.api.changes import BINARY, SMALL, definition_of, settle
 from service.api.context import Context
 from service.api.http import media, parameters
 from service.api.http.admission import Place
@@ -28,6 +28,7 @@ from service.api.openapi import (
     text_content,
 )
 from service.api.schemas import DELETION, RECEIPT, RECEIPT_SKIPPED, STAGED
+from service.engine.state import Receipt
 from service.errors import Problem
 from service.query.definition import read_where
 from service.query.forms import Deletion, checked
@@ -81,7 +82,7 @@ async def replace(request: Request) -> Response:
         settle(batch, given)
         if stage is None:
             receipt = await context.rewrite(engine.replace, name, batch)
-            return _receipt(render(receipt), batch)
+            return _receipt(receipt, batch)
         number, held = await context.rewrite(engine.stage, name, stage, part, batch)
     finally:
         place.free()
@@ -95,7 +96,7 @@ async def _commit(context: Context, request: Request, place: Place, name: str, s
         raise Problem("malformed-body", "a commit has no body: send the rows as a part before it")
     batch = Batch([], 0, 0, [], 0)
     settle(batch, given)
-    return _receipt(render(await context.rewrite(context.engine.commit_stage, name, stage, batch)), batch)
+    return _receipt(await context.rewrite(context.engine.commit_stage, name, stage, batch), batch)
 
 
 def _check_stage(stage: str | None, part: int | None, commit: bool, given: dict[str, Any]) -> None:
@@ -112,9 +113,11 @@ def _check_stage(stage: str | None, part: int | None, commit: bool, given: dict[
                 raise bad(name, "comes with commit=true: the parts make no version yet")
 
 
-def _receipt(content: bytes, batch: Batch) -> Response:
-    timing = {} if batch.turn is None else {"Server-Timing": f"turn;dur={1e3 * batch.turn:.3f}"}
-    return Response(content, 200, timing, media.JSON)
+def _receipt(receipt: Receipt, batch: Batch) -> Response:
+    headers = {"Livejoin-Timeline": str(receipt.timeline)}
+    if batch.turn is not None:
+        headers["Server-Timing"] = f"turn;dur={1e3 * batch.turn:.3f}"
+    return Response(receipt.encoded(), 200, headers, media.JSON)
 
 
 async def delete(request: Request) -> Response:
@@ -137,7 +140,7 @@ async def delete(request: Request) -> Response:
     def filters(relation: Relation) -> Any:
         return read_where(relation.name, relation.definition, form.where)
 
-    return _receipt(render(await context.rewrite(engine.delete, name, batch, filters)), batch)
+    return _receipt(await context.rewrite(engine.delete, name, batch, filters), batch)
 
 
 def _fields(form: Deletion) -> dict[str, Any]:
@@ -155,7 +158,7 @@ _CSV = "id,room,starts,ends\n1,A,2026-01-01T12:00:00Z,\n"
 _NAME = path_parameter("name", "the relation", "bookings")
 _REFUSALS = ("bad-parameter", "source-reset", "too-busy", "disk-full", "no-room", "not-found", "body-too-large", "unsupported-media-type")
 _REPLACED = json_content("Replaced", RECEIPT, RECEIPT_SKIPPED, STAGED)
-_TIMING = {"Server-Timing": "turn;dur=0.312"}
+_TIMING = {"Server-Timing": "turn;dur=0.312", "Livejoin-Timeline": "1"}
 
 ENDPOINTS = [
     Endpoint(

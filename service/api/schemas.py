@@ -56,6 +56,16 @@ _CHANGE = _object(
     "key",
 )
 
+_SOURCE = _object(
+    {
+        "name": {"type": "string"},
+        "run": {"type": ["string", "null"]},
+        "epoch": {"type": "integer", "format": "int64"},
+        "version": {"type": ["integer", "null"], "description": "that its last batch made; null: not known, as of `time`"},
+        "time": {"type": ["string", "null"], "format": "date-time"},
+    }
+)
+
 _MEASURE: Schema = {"type": ["number", "null"], "minimum": 0}
 _STATISTICS = _object(
     {
@@ -146,8 +156,11 @@ _BODIES: dict[str, Schema] = {
             "skipped_count": _COUNT,
             "skipped": _list(_REASON) | {"maxItems": MAX_ERRORS},
             "duplicate": {"type": "boolean"},
-        }
+            "first": _ref("Receipt") | {"description": "of a duplicate that is the last batch of its source: the answer to the first one"},
+        },
+        "first",
     ),
+    "Sources": _object({"sources": _list(_SOURCE)}),
     "Staged": _object(
         {
             "stage": {"type": "string"},
@@ -273,7 +286,9 @@ CHANGES = {
     ],
 }
 RECEIPT = {"version": 42, "applied": 3, "ignored": 0, "skipped_count": 0, "skipped": [], "duplicate": False}
-RECEIPT_SKIPPED = {"version": 43, "applied": 2, "ignored": 0, "skipped_count": 1, "skipped": _ERRORS, "duplicate": False}
+RECEIPT_SKIPPED = RECEIPT | {"version": 43, "applied": 2, "skipped_count": 1, "skipped": _ERRORS}
+RECEIPT_REPEATED = RECEIPT | {"version": 57, "applied": 0, "duplicate": True, "first": RECEIPT_SKIPPED}
+SOURCES = {"sources": [{"name": "pms", "run": "3f0c", "epoch": 17, "version": 42, "time": "2026-01-01T12:00:00.250000Z"}]}
 STAGED = {"stage": "nightly", "part": 0, "parts": 1, "rows": 65536, "skipped_count": 0, "skipped": []}
 DELETION = {"where": [{"column": "ends", "op": "<", "value": "2025-01-01"}], "source": "cleaning", "epoch": 3}
 VIEW_SQL = {

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from service.durability.database import SourceRecord
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot
 from service.engine.builds import Builds
@@ -44,6 +45,7 @@ from service.views.live_view import LiveView
 from service.views.parse import View, parse_view
 from service.warming import Kernels
 from service.wire.batch import Batch
+from service.wire.errors import cut
 from service.wire.schema import RelationDefinition
 
 log = logging.getLogger("livejoin.engine")
@@ -225,7 +227,7 @@ class Engine(ABC):
             return None
 
         def look() -> Receipt | None:
-            return Receipt(self.published.number, 0, 0, 0, [], True) if self._state.is_duplicate(batch) else None
+            return self._state.repeated(batch, self.published.number)
 
         return self._writer.call(look).result()
 
@@ -252,6 +254,21 @@ class Engine(ABC):
     def delete(self, name: str, batch: Batch, filters: Callable[[Relation], Sequence[Filter]]) -> Receipt:
         """Delete the rows of a relation that meet the filters; waits. As `Rewrites.delete`; a repeated batch is answered as such."""
         return self.repeated(batch) or self._rewrites.delete(name, batch, filters)
+
+    def sources(self) -> dict[str, SourceRecord]:
+        """The last batch of each source. Waits for a commit."""
+        return self._log.sources()
+
+    def forget_source(self, name: str) -> None:
+        """Forget what a source has sent: whatever epoch and run come next are its first. Durable on return. Problem `not-found`."""
+
+        def forget() -> None:
+            if name not in self._state.sources:
+                raise Problem("not-found", f"there is no source {cut(name)!r}")
+            self._log.forget_source(name)
+            self._state.forget_source(name)
+
+        self._writer.call(forget).result()
 
     def put_relation(self, name: str, definition: RelationDefinition) -> str:
         """Register; "created" or "same". Durable on return. Problems `definition-differs`, `too-many`, `no-room`."""

@@ -62,7 +62,11 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
         _reclaim(state)
     else:
         history.begin()
-    state.sources = {name: (source.run, source.epoch) for name, source in log.sources().items()}
+    for name, source in log.sources().items():
+        state.sources[name] = source.run, source.epoch
+        if source.receipt is not None:
+            state.receipts[name] = source.receipt
+    state.timeline = log.timeline
     return snapshot
 
 

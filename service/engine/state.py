@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import orjson
 
 from service.durability.effects import Effect, encode_effects
 from service.engine.versions import Version
@@ -43,6 +44,20 @@ class Receipt(NamedTuple):
     skipped_count: int
     skipped: list[RowError]  # the first 100
     duplicate: bool
+    timeline: int = 1
+    first: bytes | None = None  # of a duplicate, if it is the last batch of its source: the answer to the first one
+
+    def encoded(self) -> bytes:
+        """The answer, as JSON; its head names the timeline."""
+        told = {
+            "version": self.version,
+            "applied": self.applied,
+            "ignored": self.ignored,
+            "skipped_count": self.skipped_count,
+            "skipped": [error._asdict() for error in self.skipped],
+            "duplicate": self.duplicate,
+        }
+        return orjson.dumps(told if self.first is None else {**told, "first": orjson.Fragment(self.first)})
 
 
 class Applied(NamedTuple):
@@ -88,13 +103,15 @@ def runs_of(batches: list[Batch]) -> Iterator[list[Batch]]:
 
 
 class State:
-    """Relations and views by name, sources by name as (run, epoch), and the number of the newest applied version."""
+    """Relations and views by name, sources by name as (run, epoch), and the numbers of the newest applied version and of its timeline."""
 
     def __init__(self) -> None:
         self._relations: dict[str, Relation] = {}
         self._views: dict[str, LiveView] = {}
         self.indexes = SharedIndexes()
         self.sources: dict[str, tuple[str | None, int]] = {}
+        self.receipts: dict[str, bytes] = {}  # by source: the answer to its last batch, if it is known
+        self.timeline = 1
         self.newest = 0
         self.rows_changed = 0  # since `to_reclaim` was asked last
         self.backlogs: list[Backlog] = []  # of the views that are being built; replaced, never changed
@@ -166,6 +183,18 @@ class State:
             raise Problem("source-reset", f"{said}; to take the source over, send reset=true")
         assert batch.epoch is not None
         return batch.epoch <= epoch
+
+    def repeated(self, batch: Batch, version: int) -> Receipt | None:
+        """The answer to a duplicate; None if it is none. `version`: the newest. Problem `source-reset`."""
+        if not self.is_duplicate(batch):
+            return None
+        assert batch.source is not None
+        first = self.receipts.get(batch.source) if self.sources[batch.source][1] == batch.epoch else None
+        return Receipt(version, 0, 0, 0, [], True, self.timeline, first)
+
+    def forget_source(self, name: str) -> None:
+        del self.sources[name]
+        self.receipts.pop(name, None)
 
     def prepare(self, batch: Batch) -> None:
         """Do what `judge` and `apply` need not do, for each relation of many changes. In any thread."""
@@ -287,10 +316,10 @@ class State:
         ignored = sum(one.ignored for one, _ in judged.resolved)  # of a batch that stands alone
         applied = []
         for version, batch in enumerate(batches, first):
-            self._count(version, batch)
             passed_over = batch.ignored + ignored
             taken = batch.sent - passed_over - judged.error_count
-            receipt = Receipt(version, taken, passed_over, judged.error_count, judged.errors, False)
+            receipt = Receipt(version, taken, passed_over, judged.error_count, judged.errors, False, self.timeline)
+            self._count(version, batch, receipt)
             applied.append(Applied(receipt, payload if version == last else b"", deltas.get(version, [])))
         return applied
 
@@ -298,11 +327,12 @@ class State:
         """The delta, whole; None if there is none, or the view fails by it, alone."""
         return delta if delta.rest is None else self.unless_it_fails(view, delta.rest, None)
 
-    def _count(self, version: int, batch: Batch) -> None:
+    def _count(self, version: int, batch: Batch, receipt: Receipt) -> None:
         self.newest = version
         if batch.source is not None:
             assert batch.epoch is not None
             self.sources[batch.source] = (batch.run, batch.epoch)
+            self.receipts[batch.source] = receipt.encoded()
 
     def to_reclaim(self) -> list[Callable[[int, Numbers], bool]]:
         """What lets everything be reused that neither the published version, nor a pin, nor an unsettled delta sees: each is to be called,

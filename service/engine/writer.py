@@ -388,8 +388,9 @@ class Writer:
     def _judge(self, batch: Batch) -> Outcome | Receipt | Problem:
         """What is to be applied; or the answer to a batch of which nothing is."""
         try:
-            if self._state.is_duplicate(batch):
-                return Receipt(0, 0, 0, 0, [], True)
+            repeated = self._state.repeated(batch, 0)
+            if repeated is not None:
+                return repeated
             if not self._has_room([batch]):
                 return Problem("disk-full", "the disk of the data folder has no room for this batch; nothing of it was applied")
             return self._state.judge(batch)
@@ -403,7 +404,8 @@ class Writer:
         """Log these, applied together in so many seconds."""
         rows, changes, count = [], 0, len(batches)
         for batch, one in zip(batches, applied, strict=True):
-            rows.append(LogRow(one.receipt.version, batch.source, batch.run, batch.epoch, one.payload))
+            receipt = None if batch.source is None else self._state.receipts[batch.source]
+            rows.append(LogRow(one.receipt.version, batch.source, batch.run, batch.epoch, one.payload, receipt))
             changes += batch.sent
         self._log.append(rows)
         self.update_seconds.observe(seconds / count, count)

@@ -294,13 +294,6 @@ class Rows:
         self._texts = texts
         self._stored = Stored(self.kinds, self.key, self.cells, *texts)
 
-    def adopt(self, kinds: np.ndarray, cells: np.ndarray, most: int, with_texts: bool) -> None:
-        """Have more columns, in other cells with the same rows (`widening.py`)."""
-        had_texts = len(self._text_columns) > 0
-        self.kinds, self.cells, self.width, self.most = kinds, cells, cells.shape[1], most
-        self._text_columns = np.flatnonzero(kinds == TEXT)
-        self._use(self._texts if had_texts or not with_texts else self._new_texts())
-
     def find(self, given: RowSet) -> np.ndarray:
         """int32[n]: the linked slot with each row's key, or -1."""
         out = np.empty(len(given.cells), np.int32)

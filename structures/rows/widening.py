@@ -3,8 +3,8 @@
     0 ..... at ............ used
     copied     to copy                what is entered at a slot below `at` is copied at once
 
-Then the wider rows take over: they have the lives, the texts and the key table of the former ones, which are not written to any more. Whoever
-still reads those finds the rows of the versions before.
+Then the wider rows take over: they have the lives, the texts and the key table of the former ones, which are not written to any more.
+Whoever still reads those finds the rows of the versions before.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class Widening:
     def finish(self) -> Rows:
         """The wider rows, which take the place of the others, once there is nothing left to copy."""
         assert self._at >= self._rows.used, "not all rows are copied"
-        made = copy(self._rows)
-        made.adopt(self._kinds, self._cells, self._most, bool((self._kinds == TEXT).any()))
+        rows, made = self._rows, copy(self._rows)
+        made.kinds, made.cells, made.width, made.most = self._kinds, self._cells, self._width, self._most
+        made._text_columns = np.flatnonzero(self._kinds == TEXT)
+        made._use(rows._texts if len(rows._text_columns) or not len(made._text_columns) else made._new_texts())
         return made

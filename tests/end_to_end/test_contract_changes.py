@@ -148,10 +148,12 @@ def test_duplicates(case: Case) -> None:
 
     first = send(-(2**63), 1)
     assert not first["duplicate"]
-    assert not send(5, 2)["duplicate"]
+    second = send(5, 2)
+    assert not second["duplicate"]
     other = talk.ok(talk.send(case.client, [case.booking(3, "A", 1, 5)]))
     again = send(5, 4)
-    assert again == {"version": other["version"], "applied": 0, "ignored": 0, "skipped_count": 0, "skipped": [], "duplicate": True}
+    nothing = {"version": other["version"], "applied": 0, "ignored": 0, "skipped_count": 0, "skipped": [], "duplicate": True}
+    assert again == {**nothing, "first": second}
     assert send(4, 4)["duplicate"] and not send(2**63 - 1, 5)["duplicate"]
     assert [row["id"] for row in relation_rows(case, case.b)] == [1, 2, 3, 5]
 

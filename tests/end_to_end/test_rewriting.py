@@ -148,7 +148,7 @@ def test_sources(client: httpx.Client) -> None:
     first = ok(replace(client, [stay(1), stay(2)], source="nightly", epoch=1))
     again = ok(replace(client, [stay(9)], source="nightly", epoch=1))
     assert again["duplicate"] and again["applied"] == 0 and ids(client) == {1, 2}
-    assert again["version"] == first["version"]
+    assert again["version"] == first["version"] and again["first"] == first
     problem(replace(client, [stay(1)], source="nightly", epoch=2, run="r"), 409, "source-reset")
     refused = problem(replace(client, [stay(1)], source="livejoin.retain", epoch=2), 400, "bad-parameter")
     assert refused["parameter"] == "source"
@@ -206,7 +206,7 @@ def test_a_start_forgets_stages_and_keeps_versions(tmp_path: Path) -> None:
         view(client, "pairs", PAIRS)
         ok(replace(client, [stay(i) for i in range(20)], source="n", epoch=1))
         ok(replace(client, [stay(i, room="B") for i in range(10)], source="n", epoch=2))
-        ok(delete(client, {"column": "id", "op": "<", "value": 5}, source="n", epoch=3))
+        deleted = ok(delete(client, {"column": "id", "op": "<", "value": 5}, source="n", epoch=3))
         ok(replace(client, [stay(1)], stage="night"))
         before, pairs = rows_of(client), rows_of(client, "/v1/views/pairs/rows")
         assert (tmp_path / "data" / "stages").is_dir()
@@ -214,6 +214,34 @@ def test_a_start_forgets_stages_and_keeps_versions(tmp_path: Path) -> None:
         server.start()
         client = server.client()
         assert rows_of(client) == before and rows_of(client, "/v1/views/pairs/rows") == pairs and len(before) == 5
-        assert ok(delete(client, {"column": "id", "op": ">", "value": 0}, source="n", epoch=3))["duplicate"]
+        again = ok(delete(client, {"column": "id", "op": ">", "value": 0}, source="n", epoch=3))
+        assert again["duplicate"] and again["first"] == deleted and again["version"] == deleted["version"]
+        assert "first" not in ok(replace(client, [], source="n", epoch=2))
         problem(client.post("/v1/relations/stays/replace", params={"stage": "night", "commit": "true"}), 404, "not-found")
         assert not (tmp_path / "data" / "stages").exists()
+
+
+def test_sources_are_listed_and_forgotten(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        client = server.client()
+        define(client, "stays", STAYS)
+        assert ok(client.get("/v1/sources")) == {"sources": []}
+        bad = [{"relation": "stays", "op": "upsert", "row": row} for row in (stay(1), {"id": 2})]
+        first = ok(send(client, bad, source="pms/prod", run="r", epoch=3, on_error="skip"))
+        assert first["skipped_count"] == 1
+        ok(replace(client, [stay(1)], source="crm", epoch=-7))
+        for _ in range(2):
+            crm, pms = ok(client.get("/v1/sources"))["sources"]
+            assert (pms["name"], pms["run"], pms["epoch"], pms["version"]) == ("pms/prod", "r", 3, first["version"])
+            assert (crm["name"], crm["run"], crm["epoch"], crm["version"]) == ("crm", None, -7, first["version"] + 1)
+            assert pms["time"].endswith("Z") and pms["time"] <= crm["time"]
+            again = ok(send(client, bad, source="pms/prod", run="r", epoch=3, on_error="skip"))
+            assert again == {**first, "applied": 0, "skipped_count": 0, "skipped": [], "duplicate": True, "version": 2, "first": first}
+            assert "first" not in ok(send(client, bad, source="pms/prod", run="r", epoch=2))
+            server.kill()
+            server.start()
+            client = server.client()
+        ok(client.delete("/v1/sources/pms%2Fprod"), 204)
+        problem(client.delete("/v1/sources/pms%2Fprod"), 404, "not-found")
+        assert [one["name"] for one in ok(client.get("/v1/sources"))["sources"]] == ["crm"]
+        assert not ok(send(client, bad, source="pms/prod", epoch=1, on_error="skip"))["duplicate"]

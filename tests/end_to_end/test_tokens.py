@@ -111,7 +111,7 @@ def allowed(method: str, path: str, scope: str, grant: str) -> bool:
     wanted = demanded(method, path)
     if wanted is None:
         return True
-    if SCOPES.index(scope) < SCOPES.index(wanted) or (path.startswith("/v1/tokens") and grant != "all"):
+    if SCOPES.index(scope) < SCOPES.index(wanted) or (path.startswith(("/v1/tokens", "/v1/sources/")) and grant != "all"):
         return False
     kind = path.split("/")[2] if "{name}" in path else None
     return not (grant == "other" and kind in ("relations", "views")) and not (grant == "relations" and kind == "views")

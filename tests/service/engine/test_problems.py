@@ -88,7 +88,7 @@ def test_rows_of_bad_form_and_existing_keys_are_told_together(engine: Instance) 
 def test_epochs_of_a_source(engine: Instance) -> None:
     assert engine.apply(of_ops("a", ("insert", 1), source="s", epoch=-5)).version == 1
     repeated = engine.apply(of_ops("a", ("insert", 1), source="s", epoch=-5))
-    assert repeated == Receipt(1, 0, 0, 0, [], True)
+    assert repeated is not None and repeated._replace(first=None) == Receipt(1, 0, 0, 0, [], True)
     assert engine.apply(of_ops("a", ("insert", 1), source="s", epoch=-9)).duplicate
     assert engine.apply(of_ops("nothing", ("insert", 1), source="s", epoch=-9)).duplicate
     assert refused(lambda: engine.apply(of_ops("a", ("insert", 1), source="s", epoch=0))).type == "bad-rows"
@@ -270,7 +270,7 @@ def test_a_group_shares_a_commit_and_a_duplicate_waits_for_it(engine: Instance, 
     first, duplicate, bad, last = held.answers
     assert committed == [0]
     assert isinstance(first, Receipt) and first.version == 1 and isinstance(last, Receipt) and last.version == 2
-    assert duplicate == Receipt(2, 0, 0, 0, [], True)
+    assert duplicate._replace(first=None) == Receipt(2, 0, 0, 0, [], True)
     assert isinstance(bad, Problem) and bad.type == "bad-rows"
 
 

@@ -38,7 +38,9 @@ def block(schema: pa.Schema, rows: list[dict[str, Any]]) -> RowBlock:
 
 
 @pytest.mark.parametrize("texts", [False, True])
-@pytest.mark.parametrize(("columns", "nullable", "added"), [(3, False, 1), (3, True, 2), (31, True, 1), (31, False, 40), (2, False, 0), (64, True, 1)])
+@pytest.mark.parametrize(
+    ("columns", "nullable", "added"), [(3, False, 1), (3, True, 2), (31, True, 1), (31, False, 40), (2, False, 0), (64, True, 1)]
+)
 def test_rows_keep_their_slots(texts: bool, columns: int, nullable: bool, added: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("structures.rows.widening._AT_ONCE", 2000)
     rng = random.Random(columns)
