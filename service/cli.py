@@ -23,7 +23,9 @@ COMMANDS = {
     "watch": "follow the changes of a view",
     "stream": "run the Kafka job of a stream.toml: topics into relations, views to topics",
     "token": "create, list and revoke access tokens",
-    "check": "verify a data folder and recompute its views by brute force",
+    "backup": "make a backup of a running service in a folder on its machine",
+    "restore": "make a data folder from a backup",
+    "check": "verify a data folder or a backup, and recompute its views by brute force",
     "bench": "run the benchmarks",
 }
 

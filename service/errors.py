@@ -127,9 +127,11 @@ _KINDS = (
     Kind(
         "too-many",
         409,
-        "Too many relations, views or stages",
-        "The service already has the maximum number of relations (`--max-relations`), views (`--max-views`) or stages (64).",
-        "DELETE those that are no longer needed (commit stages, or wait for an hour), or start the service with a higher limit.",
+        "Too many at a time",
+        "The service already has the maximum number of relations (`--max-relations`), views (`--max-views`) or stages (64), or a backup is "
+        "being made.",
+        "DELETE those that are no longer needed (commit stages, or wait for an hour), or start the service with a higher limit. Make one "
+        "backup at a time.",
     ),
     Kind(
         "not-followed",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from service.backups.making import Backups
 from service.engine.engine import Engine
 from service.following.feeds import Feed
 from service.reading.cursors import Readers, open_rows
@@ -21,12 +22,13 @@ from service.views.live_view import LiveView
 
 
 class Instance(Engine):
-    """As `Engine`, with `readers`, and a feed for each view that may be followed."""
+    """As `Engine`, with `readers`, `backups`, and a feed for each view that may be followed."""
 
     def __init__(self, data: Path, settings: Settings | None = None) -> None:
         super().__init__(data, settings)
         signer = Signer(self.folder_id, self.secret)
         self._tokens = Tokens(signer, self.timelines)
+        self.backups = Backups(data, self._log)
         self.readers = Readers(self, signer, self.settings.max_cursors, self.settings.max_client_cursors)
 
     def feed_of(self, view: LiveView, retain: tuple[int, int]) -> Feed:
@@ -40,6 +42,10 @@ class Instance(Engine):
         keys, rows = view.shown.with_keys((NO_SLOTS,) * len(view.sides))
         feed.restore(version, stored, keys.schema, rows.schema)
         return feed
+
+    def close(self) -> None:
+        self.backups.end()
+        super().close()
 
     def sweep(self) -> None:
         self.readers.cursors.sweep()

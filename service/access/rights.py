@@ -49,6 +49,8 @@ RIGHTS: Mapping[tuple[str, str], Right | None] = {
     ("DELETE", "/v1/tokens/{name}"): Right("admin", "service"),
     ("GET", "/v1/sources"): Right("read"),  # also for tokens of named relations: a job compares its checkpoint with what is applied
     ("DELETE", "/v1/sources/{name}"): Right("admin", "service"),
+    ("GET", "/v1/backup"): Right("admin", "service"),
+    ("POST", "/v1/backup"): Right("admin", "service"),
     ("GET", "/v1/status"): Right("read"),
     ("GET", "/metrics"): Right("read"),
     ("GET", "/livez"): None,

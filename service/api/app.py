@@ -14,7 +14,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from service.access import rights
 from service.access.access_token import EVERYONE, AccessToken
-from service.api import changes, followers, operations, pages, problems, relations, rewriting, rows, tokens, views
+from service.api import changes, followers, operations, pages, problems, relations, rewriting, rows, views
+from service.api.admin import backup, tokens
 from service.api.context import Context
 from service.api.http import credentials, origin
 from service.api.http.access_log import log_request
@@ -34,6 +35,7 @@ ENDPOINTS = [
     *rows.ENDPOINTS,
     *followers.ENDPOINTS,
     *tokens.ENDPOINTS,
+    *backup.ENDPOINTS,
     *operations.ENDPOINTS,
     *problems.ENDPOINTS,
 ]

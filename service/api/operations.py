@@ -66,6 +66,7 @@ def _status(context: Context, token: AccessToken) -> dict[str, Any]:
     return {
         "state": engine.state,
         "version": published.number,
+        "timeline": engine.timeline,
         "software": {"name": "livejoin", "version": software_version()},
         "uptime_seconds": round(time.monotonic() - context.started, 3),
         "ready_after_seconds": context.ready_after,
@@ -109,6 +110,7 @@ async def dashboard(request: Request) -> Response:
 _STATUS = {
     "state": "ready",
     "version": 42,
+    "timeline": 1,
     "software": {"name": "livejoin", "version": "0.1.0"},
     "uptime_seconds": 12.5,
     "ready_after_seconds": 1.7,

@@ -224,6 +224,34 @@ _BODIES: dict[str, Schema] = {
     "Tokens": _object({"tokens": _list(_ref("Token"))}),
     "Token": _object(_TOKEN),
     "NewToken": _object(_TOKEN | {"token": {"type": "string", "description": "the text to send as `Authorization: Bearer …`"}}),
+    "BackupForm": _object(
+        {
+            "target": {"type": "string", "description": "an absolute path on the server: a new or an empty folder"},
+            "since": {"type": "string", "description": "the folder of an earlier backup: only what came after it is written"},
+        },
+        "since",
+    ),
+    "Backup": _object(
+        {
+            "state": {"enum": ["none", "running", "done", "failed"]},
+            "target": {"type": "string"},
+            "since": {"type": ["string", "null"]},
+            "started": {"type": "string", "format": "date-time"},
+            "ended": {"type": "string", "format": "date-time"},
+            "progress": {"type": "number", "minimum": 0, "maximum": 1},
+            "version": _COUNT | {"description": "the version that the backup holds, once it is whole"},
+            "bytes": _COUNT | {"description": "that were written, once it is whole"},
+            "problem": {"type": "string", "description": "why it failed"},
+        },
+        "target",
+        "since",
+        "started",
+        "ended",
+        "progress",
+        "version",
+        "bytes",
+        "problem",
+    ),
     "Health": _object({"status": {"type": "string"}, "stage": {"type": "string"}, "progress": {"type": "number"}}, "stage", "progress"),
     "Status": {"type": "object", "required": ["state", "version", "software", "relations", "views"]},
     "Problem": _object(
@@ -342,6 +370,8 @@ VIEW = {
         "counters": {},
     },
 }
+BACKUP_FORM = {"target": "/backups/2026-01-05", "since": "/backups/2026-01-04"}
+BACKUP = BACKUP_FORM | {"state": "running", "started": "2026-01-05T03:00:00Z", "progress": 0.4}
 TOKEN_FORM = {"name": "etl", "scope": "write", "relations": ["bookings"], "views": ["*"], "expires": "2027-01-01T00:00:00Z"}
 TOKEN = TOKEN_FORM | {"created": "2026-01-01T12:00:00Z"}
 NEW_TOKEN = TOKEN | {"token": "lj_pW1Xy0cVbK8s6zJvYt3mQe5hR7uNfLaGdSoIxT2wHkE"}

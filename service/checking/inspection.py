@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from service.access.store import read_tokens
+from service.backups.manifest import digest
 from service.durability.database import Found, open_read_only, read_catalog, read_sources, replay, verify
 from service.durability.folder import DATABASE, MARK, SNAPSHOTS, Damaged, FolderLock
 from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
@@ -23,7 +24,7 @@ class SnapshotReport:
 
 @dataclass
 class Report:
-    """A data folder. `problems` is empty exactly if a server starts on it; `recoverable` is the newest version that can be rebuilt."""
+    """A data folder. `problems` is empty exactly if it is whole; `recoverable` is the newest version that can be rebuilt."""
 
     folder: Path
     folder_id: str | None = None
@@ -77,11 +78,19 @@ def _inspect_snapshots(report: Report) -> list[int]:
             snapshot = read_snapshot(path)
             found.bytes = sum(table.bytes for table in snapshot.tables.values())
             found.rows = {relation_id: _count(snapshot, relation_id) for relation_id in snapshot.tables}
+            report.problems += _damaged_feeds(snapshot)
         except Damaged as problem:
             found.problem = problem
             report.problems.append(problem)
         report.snapshots.append(found)
     return [found.version for found in report.snapshots if found.problem is None]
+
+
+def _damaged_feeds(snapshot: Snapshot) -> list[Damaged]:
+    """A service starts without the recent changes of views."""
+    paths = [(snapshot.path / file.file, file) for file in snapshot.feeds.values()]
+    damaged = [path for path, file in paths if not path.exists() or (path.stat().st_size, digest(path)[1]) != (file.bytes, file.crc)]
+    return [Damaged("wrong checksum", path, "the service starts, and the followers of the view start again") for path in damaged]
 
 
 def _count(snapshot: Snapshot, relation_id: int) -> int:

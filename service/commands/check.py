@@ -15,10 +15,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from service.access.store import TOKENS
+from service.backups.assembling import assemble
+from service.backups.manifest import chain_of, read_backup, verify
 from service.checking.inspection import Report, inspect
 from service.checking.recomputation import beside, recompute, total
 from service.durability import database
-from service.durability.folder import LOCK, SNAPSHOTS, Damaged, FolderInUse, FolderLock
+from service.durability.folder import BACKUP, LOCK, SNAPSHOTS, Damaged, FolderInUse, FolderLock
 from service.durability.log import Log
 from service.durability.upgrade import upgraded_copy
 from service.instance import Instance
@@ -57,9 +59,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> Parser:
-    description = "Verify a data folder and recompute its views by brute force, without changing it. It must not be in use."
+    description = "Verify a data folder or a backup and recompute its views by brute force, without changing it. It must not be in use."
     parser = Parser("check", f"{description} The last line is the verdict; status 0: sound, 1: not.")
-    parser.add_argument("folder", metavar="DIR", type=Path, help="the data folder")
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the data folder, or the backup")
     parser.add_argument("--views", metavar="A,B", help="recompute only these views; none: only verify the checksums (default: all)")
     return parser
 
@@ -79,7 +81,11 @@ def _chosen(given: str | None, there: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _upgraded(folder: Path) -> Iterator[Path]:
-    """The folder; if it is of format 1, an upgraded copy, for which all of it is verified."""
+    """The folder; of one of format 1 an upgraded copy, of a backup a copy put together, for which all of it is verified."""
+    if (folder / BACKUP).exists():
+        with _assembled(folder) as copy:
+            yield copy
+        return
     try:
         old = database.format_of(folder) == 1
     except Damaged:  # which `inspect` reports
@@ -101,6 +107,26 @@ def _upgraded(folder: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(copy, ignore_errors=True)
         lock.release()
+
+
+@contextmanager
+def _assembled(folder: Path) -> Iterator[Path]:
+    """The data folder that a backup is of, with links to its snapshots."""
+    copy = Path(tempfile.mkdtemp(prefix="livejoin-check-"))
+    try:
+        try:
+            chain = chain_of(read_backup(folder))
+            verify(chain)
+        except Damaged as problem:
+            print(f"damage     {problem.what} in {problem.where}\nverdict    damaged: nothing can be restored from this backup", flush=True)
+            raise
+        for backup in chain:
+            since = f" since version {backup.since.version}" if backup.since else ""
+            print(f"backup     {backup.folder}, version {backup.version}{since}, of {backup.made}, {backup.bytes:,} bytes", flush=True)
+        assemble(chain, copy, forks=False, links=True)
+        yield copy
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
 
 
 def describe(report: Report) -> list[str]:

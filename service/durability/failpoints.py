@@ -9,10 +9,11 @@ import os
 import signal
 import threading
 
+BACKUP_STEPS = ("in-backup", "in-restore")
 UPGRADE_STEPS = ("in-upgrade", "after-upgrade-copy", "in-upgrade-switch", "after-upgrade")
 STEPS = (
     "before-append", "after-append", "after-commit", "before-publish", "in-snapshot", "after-snapshot", "in-log-cleaning", "in-build",
-    *UPGRADE_STEPS,
+    *BACKUP_STEPS, *UPGRADE_STEPS,
 )  # fmt: skip
 
 

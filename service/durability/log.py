@@ -32,7 +32,7 @@ from service.durability.database import (
     put_meta,
 )
 from service.durability.failpoints import reach
-from service.durability.folder import DATABASE, FolderLock, Mark, Reach, make_folder
+from service.durability.folder import BACKUP, DATABASE, Damaged, FolderLock, Mark, Reach, make_folder
 
 _PAGE = 4096  # SQLite's; a small commit writes about one
 _WAL_BYTES = 8 << 20  # of SQLite's own log, worth a checkpoint
@@ -50,6 +50,8 @@ class Log:
 
     def __init__(self, folder: Path, synchronous: Literal["full", "normal"] = "full") -> None:
         self._path, self._folder = folder / DATABASE, str(folder)
+        if (folder / BACKUP).exists():
+            raise Damaged("this is a backup, not a data folder", folder, "`livejoin restore` makes a data folder from it")
         make_folder(folder)
         self._lock = FolderLock(folder)
         self._guard = threading.RLock()
@@ -68,6 +70,7 @@ class Log:
         self._forgotten = found.forgotten
         self._next_relation_id = found.next_relation_id
         self._committed = self._state = _State(found.reach, found.bytes)
+        self._keepers = 0  # of batches that are not forgotten
         self._appender: int | None = None  # the thread whose batches are not committed yet
         self._appended: list[LogRow] = []
         self._commits = self._new_bytes = self._last_bytes = 0  # since the last checkpoint: commits, their payload, that of the last
@@ -79,6 +82,10 @@ class Log:
     def last_version(self) -> int:
         """The newest appended version, committed or not; 0 before the first."""
         return self._state.reach.version
+
+    @property
+    def committed_version(self) -> int:
+        return self._committed.reach.version
 
     @property
     def timeline(self) -> int:
@@ -280,8 +287,13 @@ class Log:
     def forget(self, up_to_version: int) -> None:
         """Remove the batches up to and including a version that a snapshot holds; in steps, with as long pauses between them."""
         while True:
+            with self._guard:
+                while self._keepers:
+                    self._changed.wait()
             started = time.monotonic()
             with self._transaction() as db:
+                if self._keepers:
+                    continue
                 last, removed = self._forget_some(db, min(up_to_version, self._committed.reach.version))
                 if last is None:
                     return
@@ -292,6 +304,25 @@ class Log:
             self._forgotten = last
             reach("in-log-cleaning")
             time.sleep(time.monotonic() - started)
+
+    @contextlib.contextmanager
+    def keeping(self) -> Iterator[int]:
+        """Forget nothing further meanwhile: `forget` waits. Gives the version up to which batches have been removed."""
+        with self._guard:
+            self._keepers += 1
+            forgotten = self._forgotten
+        try:
+            yield forgotten
+        finally:
+            with self._guard:
+                self._keepers -= 1
+                self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The database as of `committed_version`. Whoever commits waits: only for some milliseconds."""
+        with self._guard:
+            yield self._db
 
     @staticmethod
     def _forget_some(db: sqlite3.Connection, up_to: int) -> tuple[int | None, int]:

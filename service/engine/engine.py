@@ -155,6 +155,11 @@ class Engine(ABC):
         return self.state == "failed" or self._writer.is_stuck
 
     @property
+    def timeline(self) -> int:
+        """The number of the folder's newest timeline."""
+        return self._log.timeline
+
+    @property
     def published(self) -> Version:
         return self.versions.published
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.durability.failpoints import STEPS, UPGRADE_STEPS
+from service.durability.failpoints import BACKUP_STEPS, STEPS, UPGRADE_STEPS
 from tests import datasets
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess, client_of
@@ -111,7 +111,7 @@ def test_killed_at_random_moments(tmp_path: Path, synchronous: str) -> None:
                 sent = sender.acknowledged
 
 
-@pytest.mark.parametrize("step", [step for step in STEPS if step not in ("in-build", *UPGRADE_STEPS)])  # those are before the first batch
+@pytest.mark.parametrize("step", [step for step in STEPS if step not in ("in-build", *BACKUP_STEPS, *UPGRADE_STEPS)])
 def test_killed_at_a_step(tmp_path: Path, step: str) -> None:
     """The server kills itself at the step, in the middle of a batch or of its own end; then the unanswered batch is sent again."""
     at_the_end = step in ("in-snapshot", "after-snapshot", "in-log-cleaning")

@@ -100,7 +100,7 @@ def demanded(method: str, path: str) -> str | None:
     """The scope by the words of the interface; None: no token."""
     if path in ("/", "/livez", "/readyz") or path.startswith("/problems/"):
         return None
-    if path.startswith("/v1/tokens"):
+    if path.startswith(("/v1/tokens", "/v1/backup")):
         return "admin"
     if method in ("GET", "HEAD") or path in ("/v1/explain", "/v1/query") or "/readings" in path:
         return "read"
@@ -111,7 +111,7 @@ def allowed(method: str, path: str, scope: str, grant: str) -> bool:
     wanted = demanded(method, path)
     if wanted is None:
         return True
-    if SCOPES.index(scope) < SCOPES.index(wanted) or (path.startswith(("/v1/tokens", "/v1/sources/")) and grant != "all"):
+    if SCOPES.index(scope) < SCOPES.index(wanted) or (path.startswith(("/v1/tokens", "/v1/sources/", "/v1/backup")) and grant != "all"):
         return False
     kind = path.split("/")[2] if "{name}" in path else None
     return not (grant == "other" and kind in ("relations", "views")) and not (grant == "relations" and kind == "views")

@@ -101,6 +101,21 @@ class Client:
         """For admins. Raises NotFound, Forbidden for the last admin token."""
         self._http.call("DELETE", f"/v1/tokens/{quote(name, safe='')}")
 
+    def start_backup(self, target: str, since: str | None = None) -> dict[str, Any]:
+        """Begin a backup of the service's data in `target`, a new folder on its machine; for admins. `backup` tells the progress.
+
+        since: an earlier backup; only what came after it is written. Raises BadParameter, TooMany, DiskFull.
+        """
+        form = {"target": target} if since is None else {"target": target, "since": since}
+        return self._http.json("POST", "/v1/backup", form)
+
+    def backup(self) -> dict[str, Any]:
+        """The last backup since the service was started: `state` is none, running (with `progress`), done or failed; for admins."""
+        answer = self._http.json("GET", "/v1/backup")
+        if "state" not in answer:
+            raise NotLivejoin(self.url)
+        return answer
+
     def batch(
         self,
         source: str | None = None,

@@ -1,0 +1,1 @@
+"""What only admins ask for: access tokens, backups."""

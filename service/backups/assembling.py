@@ -1,0 +1,70 @@
+"""A data folder from a chain of backups: for `livejoin restore`, and for `livejoin check` of a backup."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+
+from service.access.store import TOKENS
+from service.backups.manifest import Backup, place_of
+from service.backups.tables import Reading, copy_log, read_catalogue
+from service.durability import database
+from service.durability.failpoints import reach
+from service.durability.folder import DATABASE, FOLDER_MODE, SNAPSHOTS, Damaged, private, sync_path
+
+
+def assemble(chain: list[Backup], folder: Path, *, forks: bool, links: bool = False) -> database.Timelines:
+    """Write the data folder that the last of these backups is of into `folder`, which is new or empty. `forks`: a new timeline begins;
+    `links`: snapshots are links to the backups' files.
+
+    The database, without which no service starts on the folder, comes last. Gives the timelines. Raises Damaged, OSError.
+    """
+    base = max((number for number, backup in enumerate(chain) if backup.snapshot is not None), default=-1)
+    if base < 0:
+        raise Damaged("no backup of the chain has a snapshot", chain[0].folder, "use another backup")
+    last = chain[-1]
+    folder.mkdir(FOLDER_MODE, exist_ok=True)
+    (folder / SNAPSHOTS).mkdir(FOLDER_MODE)
+    sync_path(folder.absolute().parent)
+    files = [file for file in chain[base].files if file.path.startswith(f"{SNAPSHOTS}/")]
+    for file in [*files, *(file for file in last.files if file.path == TOKENS)]:
+        source, copy = place_of(file, chain), folder / file.path
+        copy.parent.mkdir(FOLDER_MODE, exist_ok=True)
+        if links:
+            copy.symlink_to(source.resolve())
+        else:
+            _copy(source, copy)
+        reach("in-restore")
+    for path in (*(folder / SNAPSHOTS).iterdir(), folder / SNAPSHOTS, folder):
+        sync_path(path)
+    timelines = [(line[0], line[1]) for line in last.timelines]
+    if forks:
+        timelines = database.next_timeline(timelines, last.version)
+    with ExitStack() as stack:
+        databases = [stack.enter_context(database.open_read_only(backup.folder / DATABASE)) for backup in chain[base:]]
+        database.create(folder, lambda db: _fill(db, databases, chain[base:], timelines))
+    return timelines
+
+
+def _fill(db: sqlite3.Connection, databases: list[sqlite3.Connection], chain: list[Backup], timelines: database.Timelines) -> None:
+    """The newest catalogue, and the logs of all one behind the other."""
+    read_catalogue(databases[-1], chain[-1].version).put(db)
+    database.put_meta(db, "forgotten", chain[0].log_after)
+    database.put_meta(db, "timelines", json.dumps(timelines))
+    for source, backup in zip(databases, chain, strict=True):
+        copy_log(_always(source), db, backup.log_after, backup.version, lambda count: None, patient=False)
+
+
+def _always(db: sqlite3.Connection) -> Reading:
+    return lambda: nullcontext(db)
+
+
+def _copy(source: Path, copy: Path) -> None:
+    with open(source, "rb") as file, open(copy, "wb", opener=private) as made:
+        shutil.copyfileobj(file, made, 1 << 20)
+        made.flush()
+        os.fsync(made.fileno())

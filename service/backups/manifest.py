@@ -1,0 +1,168 @@
+"""A backup, as its manifest describes it.
+
+    TARGET/
+      backup.json        written last: what is in the backup, with sizes and SHA-256; before that it says that the backup is unfinished
+      livejoin.db        catalogue, sources, and the log after `log_after` up to `version`
+      livejoin.tokens    the access tokens (as digests), of a folder in token mode
+      snapshots/1042/    a snapshot, as in a data folder; of an incremental backup only the files that no earlier backup holds
+
+An incremental backup (`since`) names the one before it by its id. Together they are a chain; a backup without `since` begins one.
+The earlier ones are looked for where they were made, and beside the backup, under any name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zlib
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from service.durability.folder import BACKUP, Damaged, private, sync_path
+
+FORMAT = 1
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """`path`: in a data folder. The backup with the id `held_by` has the content, an earlier one perhaps under another name."""
+
+    path: str
+    bytes: int
+    sha256: str
+    held_by: str
+
+
+@dataclass(frozen=True)
+class Since:
+    """The backup before this one, of the same data folder, and where it was."""
+
+    id: str
+    version: int
+    folder: str
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A whole backup of the data folder `folder_id` at `version`. `snapshot`: the version of the one in it; None: that of the chain."""
+
+    id: str
+    made: str
+    folder_id: str
+    timelines: list[list[int]]
+    version: int
+    log_after: int
+    snapshot: int | None
+    since: Since | None
+    files: list[StoredFile]
+    folder: Path = field(default_factory=Path)
+
+    @property
+    def bytes(self) -> int:
+        """Of the files in its own folder."""
+        return sum(file.bytes for file in self.files if file.held_by == self.id)
+
+
+def begin(folder: Path) -> None:
+    """Mark the backup in this folder as unfinished. On disk on return."""
+    _write(folder, {"format": FORMAT, "unfinished": True})
+
+
+def finish(backup: Backup) -> None:
+    """Write the manifest; the files are on disk. On disk on return."""
+    values = asdict(backup)
+    del values["folder"]
+    _write(backup.folder, {"format": FORMAT, **values})
+
+
+def _write(folder: Path, manifest: dict[str, Any]) -> None:
+    unfinished = folder / f"{BACKUP}.unfinished"
+    with open(unfinished, "w", opener=private) as file:
+        json.dump(manifest | {"crc": _crc(manifest)}, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(folder / BACKUP)
+    sync_path(folder)
+
+
+def read_backup(folder: Path) -> Backup:
+    """The backup in this folder; its files are not looked at. Raises Damaged; FileNotFoundError: there is none."""
+    path = folder / BACKUP
+    try:
+        manifest = json.loads(path.read_bytes())
+        crc = manifest.pop("crc")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{folder} is not a backup of livejoin: there is no {BACKUP} in it") from None
+    except (ValueError, KeyError, AttributeError):
+        raise Damaged("not a manifest", path, _ANOTHER) from None
+    if crc != _crc(manifest):
+        raise Damaged("wrong checksum", path, _ANOTHER)
+    if manifest.pop("format") != FORMAT:
+        raise Damaged("a manifest of another format", path, "use the version of livejoin that made the backup, or a newer one")
+    if manifest.get("unfinished"):
+        raise Damaged("an unfinished backup", path, "remove this folder and make the backup again")
+    since = manifest.pop("since")
+    files = [StoredFile(**file) for file in manifest.pop("files")]
+    return Backup(**manifest, since=None if since is None else Since(**since), files=files, folder=folder)
+
+
+_ANOTHER = "use another backup"
+
+
+def _crc(manifest: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
+
+
+def chain_of(backup: Backup) -> list[Backup]:
+    """This backup behind those that it stands on, the first one first. Raises Damaged if one of them is not there."""
+    found = [backup]
+    while (since := found[0].since) is not None:
+        places = [Path(since.folder), *sorted(found[0].folder.absolute().parent.glob("*/"))]
+        earlier = next((one for place in places if (one := _with_id(place, since.id)) is not None), None)
+        if earlier is None:
+            where = found[0].folder / BACKUP
+            remedy = f"put the backup of version {since.version} that was made in {since.folder} back there, or beside this one"
+            raise Damaged(f"the earlier backup {since.id} is missing", where, remedy)
+        found.insert(0, earlier)
+    return found
+
+
+def _with_id(folder: Path, id_: str) -> Backup | None:
+    try:
+        found = read_backup(folder)
+    except (OSError, Damaged):
+        return None
+    return found if found.id == id_ else None
+
+
+def verify(chain: list[Backup]) -> None:
+    """Compare every file of these backups with its size and checksum. Raises Damaged. Cost: everything is read once."""
+    for backup in chain:
+        for file in backup.files:
+            if file.held_by == backup.id:
+                path = backup.folder / file.path
+                if not path.exists():
+                    raise Damaged("the file is missing", path, _ANOTHER)
+                if (path.stat().st_size, digest(path)[0]) != (file.bytes, file.sha256):
+                    raise Damaged("wrong checksum", path, _ANOTHER)
+
+
+def place_of(file: StoredFile, chain: list[Backup]) -> Path:
+    """Where a file of a backup lies. Raises Damaged."""
+    for backup in chain:
+        if backup.id == file.held_by:
+            return next(backup.folder / own.path for own in backup.files if own.held_by == backup.id and own.sha256 == file.sha256)
+    raise Damaged(f"the backup {file.held_by}, which holds {file.path}, is missing", chain[-1].folder / BACKUP, _ANOTHER)
+
+
+def digest(path: Path) -> tuple[str, int]:
+    """Of a file, its SHA-256 in hex and its CRC-32."""
+    sha, crc = hashlib.sha256(), 0
+    with open(path, "rb") as file:
+        while piece := file.read(_PIECE):
+            sha.update(piece)
+            crc = zlib.crc32(piece, crc)
+    return sha.hexdigest(), crc

@@ -1,0 +1,46 @@
+"""`livejoin backup`: has a running service make a backup, and ends when it is whole."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from service.commands.connection import connect
+from service.terminal import Failure, Parser, add_url
+
+_POLL = 0.1  # seconds
+
+_DESCRIPTION = """Make a backup of a running service. The service writes it into TARGET, a new or empty folder on its own machine,
+and accepts batches meanwhile. The command ends when the backup is whole; interrupting it does not stop the backup."""
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser("backup", _DESCRIPTION)
+    parser.add_argument("target", metavar="TARGET", help="the folder, as an absolute path on the machine of the service")
+    parser.add_argument("--since", metavar="BACKUP", help="the folder of an earlier backup: write only what came after it")
+    add_url(parser)
+    args = parser.parse_args(arguments)
+    shown = Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), console=Console(stderr=True), transient=True
+    )
+    with connect(args) as client:
+        state = client.start_backup(args.target, args.since)
+        if sys.stderr.isatty():
+            shown.start()
+        task = shown.add_task("backup", total=1.0)
+        try:
+            while state["state"] == "running":
+                time.sleep(_POLL)
+                state = client.backup()
+                shown.update(task, completed=state.get("progress", 0.0))
+        finally:
+            shown.stop()
+    if state["state"] != "done" or state["target"] != args.target:
+        reason = state.get("problem", "the service was started again before the backup was whole: remove the folder and repeat the command")
+        raise Failure(f"no backup was made in {args.target}: {reason}")
+    since = f" since {args.since}" if args.since else ""
+    print(f"backup     {args.target}, version {state['version']}{since}, {state['bytes']:,} bytes")
+    return 0

@@ -1,0 +1,70 @@
+"""`livejoin restore`: a data folder from a backup, verified first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from service.access.store import read_tokens
+from service.backups.assembling import assemble
+from service.backups.manifest import Backup, chain_of, read_backup, verify
+from service.durability import database
+from service.durability.folder import DATABASE, Damaged, FolderLock
+from service.terminal import Failure, Parser
+
+_DESCRIPTION = """Make a data folder from a backup, which is verified first. With an incremental backup, the earlier ones that it stands
+on are found where they were made, or beside it. The restored folder begins a new timeline."""
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser("restore", _DESCRIPTION)
+    parser.add_argument("backup", metavar="BACKUP", type=Path, help="the folder of the backup")
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the data folder to make: a new or an empty folder")
+    args = parser.parse_args(arguments)
+    folder: Path = args.folder
+    _require_empty(folder)
+    try:
+        chain = chain_of(read_backup(args.backup))
+        verify(chain)
+        timelines = assemble(chain, folder, forks=True)
+        print("\n".join(_told(folder, chain, timelines)))
+    except FileNotFoundError as error:
+        raise Failure(str(error) if error.filename is None else f"{args.backup}: {error.strerror}: {error.filename}") from error
+    except Damaged as error:
+        raise Failure(str(error)) from error
+    except OSError as error:
+        where = f"the data folder {folder} could not be written ({error.strerror or error})"
+        raise Failure(f"{where}: remove what is in it, make room, and restore again") from error
+    return 0
+
+
+def _require_empty(folder: Path) -> None:
+    if not folder.absolute().parent.is_dir():
+        raise Failure(f"{folder} cannot be made: make the folder that it is to be in first", 2)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Failure(f"{folder} exists and is not an empty folder: nothing is ever restored over it; name a new folder", 2)
+
+
+def _told(folder: Path, chain: list[Backup], timelines: database.Timelines) -> list[str]:
+    """What was restored, one item per line, and what to do next."""
+    lock = FolderLock(folder)
+    try:
+        with database.open_read_only(folder / DATABASE) as db:
+            relations, views = database.read_catalog(db)
+            sources = database.read_sources(db)
+        tokens = read_tokens(folder)
+    finally:
+        lock.release()
+    last = chain[-1]
+    lines = [f"restored   {folder}, version {last.version}, as of {last.made}", f"timeline   {timelines[-1][0]}"]
+    lines += [f"relation   {record.name}" for record in relations]
+    lines += [f"view       {record.name}" for record in views]
+    for name, source in sorted(sources.items()):
+        lines.append(f"source     {name}, epoch {source.epoch}" + (f", run {source.run}" if source.run else ""))
+    if tokens is not None:
+        lines.append(f"tokens     {len(tokens)}; those revoked since the backup are valid again: revoke them once more")
+    if sources:
+        lines.append(
+            "next       each source has to send again what came after its epoch; the streaming job notices this before its first post, "
+            "and says what to do"
+        )
+    return lines
