@@ -50,6 +50,9 @@ def _key_lines(keys: pa.RecordBatch) -> Iterator[bytes]:
     parts = []
     for at in columns.values():
         names = [keys.schema.names[i].partition(".")[2] for i in at]
-        parts.append(_lines(pa.RecordBatch.from_arrays([keys.column(i) for i in at], names)))
+        lines = _lines(pa.RecordBatch.from_arrays([keys.column(i) for i in at], names))
+        if (first := keys.column(at[0])).null_count:  # a key is never null: the part is missing
+            lines = [line if there else b"null" for line, there in zip(lines, first.is_valid().to_pylist(), strict=True)]
+        parts.append(lines)
     template = b"{" + b",".join(b'"%b":%%b' % alias.encode() for alias in columns) + b"}"
     return (template % row for row in zip(*parts, strict=True))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.checking.candidates import Candidates, Mask, between, candidates, ends_of, numbers_of
+from service.checking.parts import Rows, with_parts
 from service.query.model import Query
 from service.tables.masks import compare, select_mask
 from service.tables.projection import Projection, one_zero, values_schema
@@ -58,12 +60,13 @@ def recompute(
         mask = select_mask([f for f in whole.filters if f.column.alias == alias], tables[relation])
         parts[alias] = tables[relation].filter(pa.array(mask))
     aliased = {alias: definitions[relation] for alias, relation in whole.aliases}
-    order = [alias for alias, _ in query.aliases]
+    core = query.core
+    order = [alias for alias, _ in core.aliases]
     first = min(order, key=lambda alias: len(parts[alias]))
-    for rows in _joined(query, aliased, order, {first: parts[first]}, parts):
+    for rows in with_parts(query, aliased, tables, _joined, _joined(core, aliased, order, {first: parts[first]}, parts)):
         for group in query.absent:
             rows = _without(whole, [alias for alias, _ in group.aliases], aliased, rows, parts)
-        yield identified(query, definitions, rows)
+        yield identified(query, definitions, *rows)
 
 
 def _distinct(
@@ -140,20 +143,23 @@ def _together(parts: list[Parts]) -> Parts:
     return {alias: pa.concat_batches([one[alias] for one in parts]) for alias in parts[0]}
 
 
-def _without(query: Query, group: list[str], aliased: Mapping[str, RelationDefinition], rows: Parts, parts: Parts) -> Parts:
+def _without(query: Query, group: list[str], aliased: Mapping[str, RelationDefinition], rows: Rows, parts: Parts) -> Rows:
     """These rows but for those that rows of all these aliases go with."""
-    first, *_ = rows.values()
+    first, *_ = rows.parts.values()
     numbered = pa.RecordBatch.from_arrays([pa.array(np.arange(len(first)))], ["number"])
     kept = np.ones(len(first), bool)
-    for found in _joined(query, aliased, group, {**rows, "": numbered}, parts):
+    for found in _joined(query, aliased, group, {**rows.parts, "": numbered}, parts):
         kept[np.asarray(found[""].column(0))] = False
-    return {alias: part.filter(pa.array(kept)) for alias, part in rows.items()}
+    return rows.only(kept)
 
 
-def identified(query: Query, definitions: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch:
-    """The keys of equally long parts, and the view's row over them."""
+def identified(
+    query: Query, definitions: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch],
+    missing: Mapping[str, npt.NDArray[np.bool_]] = MappingProxyType({}),
+) -> pa.RecordBatch:  # fmt: skip
+    """The keys of equally long parts, and the view's row over them; `missing`: as of `Projection.rows`."""
     keys = {f"{alias}.{name}": parts[alias].column(name) for alias, relation in query.aliases for name in definitions[relation].key}
-    rows = Projection(query, definitions).rows(parts)
+    rows = Projection(query, definitions).rows(parts, missing)
     return beside(pa.RecordBatch.from_arrays(list(keys.values()), list(keys)), rows)
 
 

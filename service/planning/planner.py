@@ -19,6 +19,7 @@ from service.planning.plans import (
     intersect,
     lqdag,
     minesweeper,
+    outer,
     pair,
     product,
     qdag,
@@ -27,8 +28,10 @@ from service.planning.plans import (
     tree_tracker,
     view_tree,
 )  # fmt: skip
-from service.planning.plans.plan import THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Part, Plan, dimensions, names
+from service.planning.plans.plan import THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Kept, Part, Plan, dimensions, names
+from service.query.assembly import unsupported
 from service.query.model import ALGORITHMS, GUARANTEES, Query
+from service.query.parts import words_of
 
 Maker = Callable[[Query, Relations], Plan | None]
 Counted = Callable[[Query], Counts | None]
@@ -73,7 +76,7 @@ def plan(query: Query, relations: Relations, counted: Counted | None = None) -> 
 def _best(query: Query, relations: Relations) -> Plan:
     found = _plans(query, relations)
     if not found:
-        raise lqdag.refusal(query, relations)
+        raise lqdag.refusal(query, relations) if not query.parts else _no_parts(query)
     best = found[0]
     if query.algorithm != "auto":
         named = [one for one in found if one.algorithm == query.algorithm]
@@ -96,6 +99,11 @@ def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:
     """The same plan, with the binding order of indexed joins chosen by counts."""
     if part.plan.shape == "product":
         return product.of_parts([replace(one, plan=_by_counts(one, relations, counted)) for one in part.plan.parts])
+    if (joins := part.plan.outer) is not None:
+        parts = [Part((), one.query, _chosen(one)) for one in joins.joins]
+        plans = [of.plan if any(one.tests) else _by_counts(of, relations, counted) for one, of in zip(joins.joins, parts, strict=True)]
+        chosen = tuple(replace(one, plan=plan) for one, plan in zip(joins.joins, plans, strict=True))
+        return replace(part.plan, outer=joins._replace(joins=chosen))
     if part.plan.shape != "indexed":
         return part.plan
     made = indexed.make(part.query, relations, counted(part.query))
@@ -103,10 +111,22 @@ def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:
     return made
 
 
+def _chosen(one: Kept) -> Plan:
+    assert one.plan is not None
+    return one.plan
+
+
+def _no_parts(query: Query) -> Problem:
+    what = " and ".join(dict.fromkeys(words_of(part) for part in query.parts))
+    return unsupported(f"a view with {what} of this form", outer.refusal(query))
+
+
 def _plans(query: Query, relations: Relations) -> list[Plan]:
     """One per algorithm, the best first; none where NOT EXISTS, UNION or EXCEPT is not supported."""
-    if query.absent or query.branches:
-        return [one for one in (lqdag.make(query, relations),) if one is not None]
+    if query.absent or query.branches or query.parts:
+        found = [] if query.branches else outer.make(query, relations, _plans)
+        found += [one for one in (None if query.parts else lqdag.make(query, relations),) if one is not None]
+        return sorted(found, key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
     found = product.make(query, relations, _plans)
     found += [one for algorithm in BUILT.values() for make in algorithm.makers if (one := make(query, relations)) is not None]
     found.sort(key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
@@ -131,6 +151,13 @@ def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Prob
     return Problem("infeasible-view", f"{reason}; {instead}", theorem=reason)
 
 
+def _operations(query: Query) -> str:
+    """What it has besides an inner join."""
+    found = [*dict.fromkeys(words_of(part) for part in query.parts)]
+    other = lqdag.operations(query)
+    return " and ".join([*found, *([other] if other and other not in found else [])])
+
+
 def _in_words(query: Query, relations: Relations) -> str:
     """Describes the view."""
     count = len(query.aliases)
@@ -145,8 +172,8 @@ def _in_words(query: Query, relations: Relations) -> str:
         words.append(f"on equality only ({graph.words}{f', {classes} classes of equal columns' if classes > graph.dimension else ''})")
     if query.cross:
         words.append("with a product")
-    if query.absent:
-        words.append(f"with {lqdag.operations(query)}")
+    if operations := _operations(query):
+        words.append(f"with {operations}")
     return " ".join(words)
 
 
@@ -161,7 +188,12 @@ def _no_such_promise(query: Query, relations: Relations, best: Plan, found: list
 
 
 def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
-    if query.branches or query.absent:
+    if query.branches:
+        return (_in_the_way(query, relations),)
+    if best.outer is not None:
+        counted = "it visits the partners of a changed row, to count them"
+        return best.notes if best.guarantee == "best-effort" else (counted,)
+    if query.absent:
         return (_in_the_way(query, relations),)
     if is_natural(query, relations) and best.shape != "product":
         if not hypergraph(query).acyclic:
@@ -171,8 +203,15 @@ def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
     return best.notes
 
 
+def _is_counted(query: Query, relations: Relations) -> bool:
+    """Whether counts of partners can keep it."""
+    return bool(outer.make(query, relations, _plans))
+
+
 def _in_the_way(query: Query, relations: Relations) -> str:
     """The reason why the requested guarantee is impossible; for a product, that of the part with the weakest guarantee."""
+    if query.parts or (query.absent and _is_counted(query, relations)):
+        return f"no algorithm is implemented that keeps {_operations(query)} of this form in polylogarithmic time per change"
     if query.absent or query.branches:
         return f"no algorithm that supports {lqdag.operations(query)} bounds the cost of a change or the delay between rows"
     parts = product.make(query, relations, _plans)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from service.errors import Problem
 from service.query.literals import Physical
-from service.query.model import MAX_ALIASES, Absent, ColumnRef, Filter, IntervalRef, Limits, Output, Query, Within
+from service.query.model import MAX_ALIASES, Absent, ColumnRef, Filter, IntervalRef, Limits, Output, PartKind, Query, Within
 from service.query.scope import Scope
 from service.wire.schema import MAX_NAME, OP_COLUMN
 
@@ -58,6 +58,7 @@ class Draft:
     outputs: list[Output] = field(default_factory=list)  # empty: all columns
     never: bool = False
     absent: list[Draft] = field(default_factory=list)  # NOT EXISTS
+    parts: list[PartDraft] = field(default_factory=list)
 
     def restrict(self, ref: ColumnRef, op: str, values: Sequence[Physical]) -> None:
         """Add the filter `ref op value`, `in` with several. With no values (nulls are removed before), nothing matches."""
@@ -67,6 +68,13 @@ class Draft:
             self.filters.append(Filter(ref, op, tuple(sorted(set(values)))))
         else:
             self.filters.append(Filter(ref, op, values[0]))
+
+
+class PartDraft(NamedTuple):
+    """EXISTS, LEFT JOIN …: its conditions, those with aliases outside of it too."""
+
+    kind: PartKind
+    draft: Draft
 
 
 def unsupported(part: str, instead: str) -> Problem:
@@ -88,14 +96,14 @@ def computed_outputs(function: str, intervals: tuple[IntervalRef, ...], name: st
 
 def check_size(drafts: Sequence[Draft], limits: Limits) -> None:
     """Problem `unsupported-query` for a definition, of one SELECT or several, that is larger than they allow."""
-    parts = [part for draft in drafts for part in (draft, *draft.absent)]
+    parts = [part for draft in drafts for part in (draft, *draft.absent, *(part.draft for part in draft.parts))]
     conditions = sum(
         len(part.equal) + len(part.overlaps) + len(part.inequalities) + len(part.not_equal) + len(part.within) + len(part.cross)
         + len(part.filters) for part in parts
     )  # fmt: skip
     for what, found, most in (
         ("aliases", max(len(part.scope.aliases) for part in parts), limits.aliases),
-        ("conditions", conditions + sum(len(draft.absent) for draft in drafts), limits.conditions),
+        ("conditions", conditions + sum(len(draft.absent) + len(draft.parts) for draft in drafts), limits.conditions),
         ("columns", max(len(draft.outputs) for draft in drafts), limits.columns),
     ):
         if found > most:
@@ -121,7 +129,7 @@ def assemble(draft: Draft, options: Options) -> Query:
     cross = _products(draft, [*equal, *less, *at_most, *((one.left, one.right) for one in within)], overlaps)
     more = [Filter(ref, "not_null", None) for pair in compared for ref in pair if scope.describe(ref).nullable]
     outputs = draft.outputs or [column_output(ColumnRef(a, c.name)) for a in scope.aliases for c in scope.definition(a).columns]
-    _check_outputs(scope, outputs, overlaps)
+    check_outputs(scope, outputs, overlaps)
     kept = {*draft.filters, *filters, *more}
     return Query(
         aliases=tuple(scope.aliases.items()),
@@ -198,10 +206,6 @@ def _check_group(group: Draft) -> None:
     """Refuses what a NOT EXISTS group may not have."""
     own = group.scope.aliases
     _refuse_single_alias(group)
-    others: list[object] = [*(f"overlaps({x}, {y})" for x, y in group.overlaps), *group.inequalities, *group.within]
-    others += [f"{x} <> {y}" for x, y in group.not_equal]
-    if others:
-        raise unsupported(f"{others[0]} in NOT EXISTS", "only equality can be compared there with other aliases: write =")
     for x, y in group.equal:
         if x.alias not in own and y.alias not in own:
             instead = f"a condition in it must refer to {' or '.join(own)}; move this one to the outer WHERE"
@@ -326,9 +330,7 @@ def _check_types(scope: Scope, pairs: list[tuple[ColumnRef, ColumnRef]], overlap
     for x, y in overlaps:
         ends = scope.endpoint_type(x), scope.endpoint_type(y)
         if ends[0] != ends[1]:
-            raise unsupported(
-                f"overlaps({x}, {y})", f"the endpoints' types differ, {ends[0]} and {ends[1]}: use the same type for both"
-            )
+            raise unsupported(f"overlaps({x}, {y})", f"the endpoints' types differ, {ends[0]} and {ends[1]}: use the same type for both")
 
 
 def _products(
@@ -367,7 +369,7 @@ def _met(scope: Scope, pair: tuple[IntervalRef, IntervalRef]) -> frozenset[tuple
     return frozenset((alias, interval.start_column, interval.end_column, interval.bounds) for alias, interval in declared)
 
 
-def _check_outputs(scope: Scope, outputs: list[Output], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
+def check_outputs(scope: Scope, outputs: list[Output], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
     seen = set()
     met = {_met(scope, pair) for pair in overlaps}
     for output in outputs:

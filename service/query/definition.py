@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Literal
 
-from service.query.assembly import Draft, Inequality, Options, check_output_name, column_output, computed_outputs
+from service.query.assembly import Draft, Inequality, Options, PartDraft, check_output_name, column_output, computed_outputs
 from service.query.forms import (
     AtMost,
     Condition,
@@ -32,7 +32,7 @@ from service.query.forms import (
     bad,
 )
 from service.query.literals import BadLiteral, Physical, distance_from_json, from_json, from_text
-from service.query.model import ColumnRef, Filter, IntervalRef, Output
+from service.query.model import ColumnRef, Filter, IntervalRef, Output, PartKind
 from service.query.model import Within as Distance
 from service.query.scope import Scope
 from service.query.set_operations import Expression, SetOperation
@@ -47,7 +47,7 @@ def options_of(form: SqlView | JsonForm) -> Options:
 
 
 def read_json(form: JsonForm | Select | Union | Except, relations: Mapping[str, RelationDefinition]) -> Expression:
-    """The draft of `{"from", "join", "where", "not_exists", "select"}`, or of several: checks names first, then unsupported parts."""
+    """The draft of a SELECT, or of several: checks names first, then unsupported parts."""
     if isinstance(form, Select):
         return _read_select(form, relations)
     sides = [read_json(side, relations) for side in (form.union if isinstance(form, UnionView | Union) else form.both)]
@@ -56,8 +56,18 @@ def read_json(form: JsonForm | Select | Union | Except, relations: Mapping[str, 
 
 
 def _read_select(form: Select, relations: Mapping[str, RelationDefinition]) -> Draft:
-    draft = _read_part(form, Scope(form.aliases, relations))
-    draft.absent = [_read_part(part, Scope(part.aliases, relations, draft.scope)) for part in form.not_exists]
+    aliases = dict(form.aliases)
+    for part in (*form.left, *([form.full] if form.full is not None else [])):
+        for alias, relation in part.aliases.items():
+            if alias in aliases:
+                raise bad(f"the alias {alias} is used twice: rename one of them")
+            aliases[alias] = relation
+    scope = Scope(aliases, relations)
+    draft = _read_part(form, scope)
+    draft.absent = [_read_part(part, Scope(part.aliases, relations, scope)) for part in form.not_exists]
+    forms: list[tuple[PartKind, Part]] = [*(("exists", part) for part in form.exists), *(("optional", part) for part in form.left)]
+    forms += [("full", form.full)] if form.full is not None else []
+    draft.parts = [PartDraft(kind, _read_part(part, Scope(part.aliases, relations, scope))) for kind, part in forms]
     for selected in form.select:
         draft.outputs += _read_output(draft.scope, selected)
     return draft

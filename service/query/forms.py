@@ -202,7 +202,7 @@ Aliases = Annotated[
 class Part(Form):
     """Relations and conditions, which may name the aliases of the view around them."""
 
-    what = "an entry of not_exists"
+    what = "an entry of exists, not_exists or left, or full,"
     aliases: Aliases
     join: list[Condition] = []
     where: list[Where] = []
@@ -213,7 +213,10 @@ class Select(Form):
     aliases: Aliases
     join: list[Condition] = []
     where: list[Where] = []
+    exists: list[Part] = []
     not_exists: list[Part] = []
+    left: list[Part] = []
+    full: Part | None = None
     select: list[Selected] = Field(default_factory=list, min_length=1)  # absent: all columns
 
 

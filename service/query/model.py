@@ -13,6 +13,8 @@ Guarantee = Literal["best-effort", "delay", "strict"]
 GUARANTEES: tuple[Guarantee, ...] = get_args(Guarantee)
 """Each implies those before it."""
 
+PartKind = Literal["exists", "absent", "optional", "full"]
+
 Algorithm = Literal[
     "interval-tree", "ij-heap", "box-tree", "view-tree", "join-tree", "qdag", "nested-loop",
     "tree-tracker", "minesweeper", "intersect", "bow-tie", "elimination", "lqdag",
@@ -161,10 +163,43 @@ class Branch(NamedTuple):
 
 
 @dataclass(frozen=True)
+class ViewPart:
+    """A part on the join of a view (EXISTS, NOT EXISTS, LEFT and FULL JOIN): what its rows do to those of the alias that it hangs on.
+
+    kind  exists: rows with a partner stay. absent: those without one. optional: they stand beside their partners, or beside null.
+          full: so do the part's own, beside null
+    join  the inner join of that alias, the first one, with the part's own; it selects nothing
+    """
+
+    kind: PartKind
+    join: Query
+
+    @property
+    def on(self) -> str:
+        """The alias that it hangs on."""
+        return self.join.aliases[0][0]
+
+    @property
+    def own(self) -> tuple[tuple[str, str], ...]:
+        """(alias, relation)"""
+        return self.join.aliases[1:]
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether its own aliases are in the view's rows."""
+        return self.kind in ("optional", "full")
+
+    @property
+    def filters(self) -> tuple[Filter, ...]:
+        """On its own aliases."""
+        return tuple(one for one in self.join.filters if one.column.alias != self.on)
+
+
+@dataclass(frozen=True)
 class Query:
     """The definition of a view. Hashable; equal queries are the same view.
 
-    aliases     (alias, relation) in the order given
+    aliases     (alias, relation) in the order given; those of the rows, so with those of LEFT and FULL JOIN
     equal       each in the order of the aliases; sorted
     overlaps    likewise
     less        `<` as (smaller, larger): in the order of the comparison, not of the aliases
@@ -176,6 +211,8 @@ class Query:
     never       some condition is never true (x = NULL): the view is always empty
     absent      the NOT EXISTS groups and the right sides of EXCEPT, whose aliases are not among the others
     branches    of a view with UNION or EXCEPT its SELECTs, but for right sides: a row is what one of them selects, each once
+    parts       EXISTS, LEFT and FULL JOIN, and what NOT EXISTS compares otherwise than by equality; a later one may hang on an optional one
+                before it. Conditions and filters of a part are its own: those above are of the other aliases
     named       the relations that the definition names, those that cannot matter too: it is read again at each start
     """
 
@@ -195,6 +232,7 @@ class Query:
     never: bool
     absent: tuple[Absent, ...] = ()
     branches: tuple[Branch, ...] = ()
+    parts: tuple[ViewPart, ...] = ()
     named: tuple[str, ...] = ()
 
     @property
@@ -226,13 +264,38 @@ class Query:
         return replace(self, aliases=aliases, equal=equal, filters=filters, outputs=outputs, absent=absent, branches=())
 
     @property
+    def optional(self) -> frozenset[str]:
+        """The aliases that a row may lack."""
+        found = {alias for part in self.parts if part.is_shown for alias, _ in part.own}
+        return frozenset(found | {part.on for part in self.parts if part.kind == "full"})
+
+    @property
+    def core(self) -> Query:
+        """The inner join alone, without the parts."""
+        shown = {alias for part in self.parts if part.is_shown for alias, _ in part.own}
+        return replace(self, aliases=tuple(one for one in self.aliases if one[0] not in shown), parts=(), absent=())
+
+    @property
     def whole(self) -> Query:
-        """What the view reads: with the groups' aliases behind its own, and their conditions among its own."""
+        """What the view reads: with the aliases of groups and parts behind its own, and their conditions among its own."""
+        joins = [part.join for part in self.parts]
         return replace(
             self,
-            aliases=self.aliases + tuple(alias for group in self.absent for alias in group.aliases),
-            equal=self.equal + tuple(pair for group in self.absent for pair in group.equal),
-            filters=self.filters + tuple(one for group in self.absent for one in group.filters),
+            aliases=self.aliases
+            + tuple(alias for group in self.absent for alias in group.aliases)
+            + tuple(alias for part in self.parts if not part.is_shown for alias in part.own),
+            equal=self.equal
+            + tuple(pair for group in self.absent for pair in group.equal)
+            + tuple(pair for join in joins for pair in join.equal),
+            overlaps=self.overlaps + tuple(pair for join in joins for pair in join.overlaps),
+            less=self.less + tuple(pair for join in joins for pair in join.less),
+            at_most=self.at_most + tuple(pair for join in joins for pair in join.at_most),
+            not_equal=self.not_equal + tuple(pair for join in joins for pair in join.not_equal),
+            within=self.within + tuple(pair for join in joins for pair in join.within),
+            filters=self.filters
+            + tuple(one for group in self.absent for one in group.filters)
+            + tuple(one for part in self.parts if part.kind != "full" for one in part.filters),  # there all rows matter
+            parts=(),
         )
 
     @property

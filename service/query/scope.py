@@ -26,6 +26,11 @@ class Scope:
         self._visible = {**(outer.aliases if outer is not None else {}), **aliases}
         self._definitions = {alias: relations[relation] for alias, relation in self._visible.items()}
 
+    def of(self, aliases: Iterable[str], visible: bool = True) -> Scope:
+        """A scope of these aliases, in this order, which sees the others of this one if they are `visible`."""
+        definitions = {self._visible[alias]: definition for alias, definition in self._definitions.items()}
+        return Scope({alias: self._visible[alias] for alias in aliases}, definitions, self if visible else None)
+
     def definition(self, alias: str) -> RelationDefinition:
         if alias not in self._definitions:
             raise Problem("unknown-column", f"there is no alias {alias}; the aliases are {', '.join(self._visible)}")

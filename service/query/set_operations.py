@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from service.query.assembly import Draft, Options, assemble, unsupported, unused
+from service.query.assembly import Draft, Options, unsupported, unused
 from service.query.model import Absent, Branch, ColumnRef, Filter, Output, Query
+from service.query.parts import assemble_view, words_of
 from service.query.scope import Scope
 
 
@@ -36,7 +37,7 @@ def drafts_of(expression: Expression) -> Iterator[Draft]:
 
 def query_of(expression: Expression, options: Options) -> Query:
     """Check and classify. Raises as `assemble`, and `unsupported-query` for SELECTs that do not go together."""
-    return assemble(expression, options) if isinstance(expression, Draft) else _combined(expression, options)
+    return assemble_view(expression, options) if isinstance(expression, Draft) else _combined(expression, options)
 
 
 class _Part(NamedTuple):
@@ -100,7 +101,9 @@ def _parts(expression: Expression, rights: list[_Select], options: Options) -> l
 
 
 def _selected(draft: Draft, options: Options) -> _Select:
-    query = assemble(draft, options)
+    query = assemble_view(draft, options)
+    if query.parts:
+        raise unsupported(f"{words_of(query.parts[0])} in UNION or EXCEPT", "define a view of its own for each SELECT")
     for output in query.outputs:
         if output.kind != "column":
             raise unsupported(f"the computed column {output.name} in UNION or EXCEPT", "select columns of the relations")

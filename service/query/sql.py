@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import sqlglot
@@ -19,8 +19,8 @@ from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from service.errors import Problem
-from service.query.assembly import Draft, check_output_name, column_output, computed_outputs, unsupported
-from service.query.model import ColumnRef, Output
+from service.query.assembly import Draft, PartDraft, check_output_name, column_output, computed_outputs, unsupported
+from service.query.model import ColumnRef, Output, PartKind
 from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
 from service.query.sql_conditions import Conditions
@@ -43,6 +43,14 @@ _CLAUSES = {
     "into": ("INTO", "omit it; the name of the view is in the URL"),
 }
 _AGGREGATE = "omit it, and aggregate where the view's changes are read"
+
+_SIDES: dict[str, PartKind] = {"LEFT": "optional", "RIGHT": "optional", "FULL": "full"}
+_KINDS: dict[tuple[str, str], PartKind] = {
+    **{(side, outer): kind for side, kind in _SIDES.items() for outer in ("", "OUTER")},
+    **{(side, "SEMI"): "exists" for side in ("", "LEFT")},
+    **{(side, "ANTI"): "absent" for side in ("", "LEFT")},
+}
+"""Of a JOIN's side and kind; of others it is an inner one."""
 
 _TOKEN = re.compile(r",? but got <Token.*>", re.DOTALL)  # the parser's description of its position
 
@@ -169,9 +177,7 @@ def _is_plain(table: exp.Expr) -> bool:
     return isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier)
 
 
-def _check_names(
-    select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None = None
-) -> Names | None:
+def _check_names(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None = None) -> Names | None:
     """The aliases of a SELECT, after checking every column and interval in it; None if it reads from anything but relations."""
     tables = _tables(select)
     if not tables or not all(_is_plain(table) and fold(table.this) in relations for table in tables):
@@ -199,39 +205,71 @@ def _own_columns(part: exp.Expr) -> Iterator[exp.Column]:
             yield node
 
 
-def _read_absent(query: exp.Expr, text: str, relations: Mapping[str, RelationDefinition], outer: Scope) -> Draft:
-    """What stands in NOT EXISTS (…)."""
+def _read_part(query: exp.Expr, words: str, text: str, relations: Mapping[str, RelationDefinition], outer: Scope) -> Draft:
+    """What stands in EXISTS (…), NOT EXISTS (…) or IN (…); of IN with what it selects."""
     if not isinstance(query, exp.Select):
-        raise unsupported(f"{query.key.upper()} in NOT EXISTS", "write NOT EXISTS (SELECT … FROM … WHERE …), once for each part")
-    return _read_select(query, text, relations, outer)
+        raise unsupported(f"{query.key.upper()} in {words}", f"write {words} (SELECT … FROM … WHERE …), once for each part")
+    return _read_select(query, text, relations, outer, words)
 
 
-def _read_select(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None = None) -> Draft:
-    """`outer`: of a NOT EXISTS the scope around it; what it selects does not matter."""
+def _read_select(
+    select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None = None, words: str = ""
+) -> Draft:
+    """`outer`: of a part the scope around it; what it selects does not matter, but in IN. `words`: what part it is."""
     names = _check_names(select, text, relations, outer)
-    _refuse_clauses(select, names, outer is not None)
+    _refuse_clauses(select, names, words)
     if not select.args.get("from_"):
         raise unsupported("a SELECT without FROM", "a view reads relations, write FROM …")
     if names is None:
         raise unsupported("a subquery or a function in FROM", "write FROM a JOIN b ON … with the names of relations")
     for table in _tables(select):
         _refuse_table(table)
-    draft = Draft(names.scope)
-    read_absent = partial(_read_absent, text=text, relations=relations, outer=names.scope)
-    conditions = Conditions(draft, names, read_absent if outer is None else None)
-    aliases = list(names.scope.aliases)
-    for place, join in enumerate(select.args.get("joins") or [], 1):
-        _read_using(join, aliases[:place], aliases[place], draft, names)
-        if join.kind == "CROSS":
-            draft.cross.append((aliases[place - 1], aliases[place]))
-        if join.args.get("on"):
-            conditions.add(join.args["on"])
+    read_part = partial(_read_part, text=text, relations=relations, outer=names.scope)
+    draft = _read_joins(select, names, read_part if outer is None else None, words)
     if "where" in select.args and select.args["where"]:
-        conditions.add(select.args["where"].this)
-    if outer is None:
+        Conditions(draft, names, read_part if outer is None else None, words).add(select.args["where"].this)
+    if outer is None or words == "IN":
         _read_outputs(select, names, draft)
     elif any(isinstance(node, exp.Func) for part in select.expressions for node in part.walk()):  # one may return no row, or several
-        raise unsupported("a function in the SELECT list of NOT EXISTS", "write SELECT 1")
+        raise unsupported(f"a function in the SELECT list of {words}", "write SELECT 1")
+    return draft
+
+
+def _read_joins(select: exp.Select, names: Names, read_part: Callable[[exp.Expr, str], Draft] | None, words: str) -> Draft:
+    """FROM and its joins; the scope of the draft is of the aliases that rows have."""
+    aliases = list(names.scope.aliases)
+    draft = Draft(names.scope)
+    unseen: set[str] = set()
+    for place, join in enumerate(select.args.get("joins") or [], 1):
+        alias, kind = aliases[place], _KINDS.get((join.side, join.kind))
+        if kind is None:
+            _read_using(join, aliases[:place], alias, draft, names)
+            if join.kind == "CROSS":
+                draft.cross.append((aliases[place - 1], alias))
+            if join.args.get("on"):
+                Conditions(draft, names, read_part, words).add(join.args["on"])
+            continue
+        if words:
+            raise unsupported(f"{_join_words(join)} in {words}", f"write {words} (SELECT … FROM … WHERE …), joined by JOIN")
+        on = join.args.get("on")
+        if join.side == "RIGHT":  # the mirror of LEFT JOIN: all before it is the part
+            if draft.parts or draft.absent or unseen:
+                raise unsupported("RIGHT JOIN behind another outer join", f"begin with {alias}: write FROM {alias} LEFT JOIN …")
+            draft.scope = names.scope.of(aliases[:place])
+            part, draft = draft, Draft(names.scope)
+        else:
+            part = Draft(names.scope.of([alias]))
+        _read_using(join, [one for one in aliases[:place] if one not in unseen], alias, part, names)
+        if on is not None:
+            Conditions(part, names, None, _join_words(join)).add(on)
+        if join.kind in ("SEMI", "ANTI"):
+            unseen.add(alias)
+        if kind == "absent":
+            draft.absent.append(part)
+        else:
+            draft.parts.append(PartDraft(kind, part))
+    if unseen:
+        draft.scope = names.scope.of([alias for alias in aliases if alias not in unseen])
     return draft
 
 
@@ -247,12 +285,12 @@ def _read_outputs(select: exp.Select, names: Names, draft: Draft) -> None:
             draft.outputs.append(output)
 
 
-def _refuse_clauses(select: exp.Select, names: Names | None, in_not_exists: bool) -> None:
+def _refuse_clauses(select: exp.Select, names: Names | None, words: str) -> None:
     for name, value in select.args.items():
         if value and name not in ("expressions", "from_", "joins", "where"):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … FROM … JOIN … ON … WHERE …"))
-            if in_not_exists:
-                part, instead = f"{part} in NOT EXISTS", "write NOT EXISTS (SELECT … FROM … WHERE …)"
+            if words:
+                part, instead = f"{part} in {words}", f"write {words} (SELECT … FROM … WHERE …)"
             raise unsupported(part, instead)
     for place, join in enumerate(select.args.get("joins") or [], 1):
         if join.method == "NATURAL" and names is not None:
@@ -275,12 +313,15 @@ def _refuse_natural(scope: Scope, place: int) -> None:
 def _refuse_join(join: exp.Join) -> None:
     if join.method:
         raise unsupported(f"{join.method} JOIN", "write JOIN … ON a.k = b.k AND overlaps(a.x, b.y)")
-    if join.side or join.kind not in ("", "INNER", "CROSS"):
-        kind = " ".join(word for word in (join.side, join.kind) if word)
-        raise unsupported(f"{kind} JOIN", "write JOIN …")
+    if (join.side or join.kind not in ("", "INNER", "CROSS")) and (join.side, join.kind) not in _KINDS:
+        raise unsupported(_join_words(join), "write JOIN, LEFT JOIN, RIGHT JOIN, FULL JOIN, SEMI JOIN or ANTI JOIN with ON …")
     for name, value in join.args.items():
-        if value and name not in ("this", "on", "using", "kind"):
+        if value and name not in ("this", "on", "using", "kind", "side"):
             raise unsupported(f"{name.strip('_').upper()} of a JOIN", "write JOIN … ON …")
+
+
+def _join_words(join: exp.Join) -> str:
+    return " ".join(word for word in (join.side, join.kind if join.kind != "OUTER" else "") if word) + " JOIN"
 
 
 def _refuse_table(table: exp.Expr) -> None:
@@ -311,7 +352,8 @@ def _read_using(join: exp.Join, before: list[str], alias: str, draft: Draft, nam
         if names.is_ambiguous(name, having):
             raise names.bad(identifier, f"USING ({name}) is ambiguous: write ON {alias}.{name} = {left}, or use another alias")
         draft.equal.append((left, right))
-        names.merge(left, right)
+        if join.side not in ("RIGHT", "FULL"):  # there the name would mean the other column, or either
+            names.merge(left, right)
 
 
 def _read_output(expression: exp.Expr, names: Names) -> list[Output]:

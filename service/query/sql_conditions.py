@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from service.query.assembly import Draft, Inequality, unsupported
+from service.query.assembly import Draft, Inequality, PartDraft, unsupported
 from service.query.literals import BadLiteral, Physical, convert, distance_from_text, from_number, from_text
 from service.query.model import ColumnRef, Filter, Within
 from service.query.sql_names import Names
@@ -53,12 +53,14 @@ class _Side(NamedTuple):
 
 
 class Conditions:
-    """Reads conditions into a draft whose names are known. `read_absent`: the SELECT of a NOT EXISTS; None within one."""
+    """Reads conditions into a draft whose names are known. `read_part`: the SELECT of EXISTS, NOT EXISTS or IN, which it is told; None
+    where there may be none. `within`: the part in which the conditions stand, in words."""
 
-    def __init__(self, draft: Draft, names: Names, read_absent: Callable[[exp.Expr], Draft] | None) -> None:
+    def __init__(self, draft: Draft, names: Names, read_part: Callable[[exp.Expr, str], Draft] | None, within: str = "") -> None:
         self._draft = draft
         self._names = names
-        self._read_absent = read_absent
+        self._read_part = read_part
+        self._within = within
 
     def add(self, node: exp.Expr) -> None:
         """Adds a condition that must hold."""
@@ -94,16 +96,23 @@ class Conditions:
         elif isinstance(node, exp.Column):
             self._filter(self._names.column(node), "=", [not negated], node)
         elif isinstance(node, exp.Exists):
-            if not negated:
-                raise unsupported("EXISTS", "write JOIN …, which has a row for each partner")
-            if self._read_absent is None:
-                raise unsupported("NOT EXISTS within NOT EXISTS", "define a view with a single level of NOT EXISTS")
-            draft.absent.append(self._read_absent(node.this.unnest()))
+            group = self._part(node.this.unnest(), "NOT EXISTS" if negated else "EXISTS")
+            if negated:
+                draft.absent.append(group)
+            else:
+                draft.parts.append(PartDraft("exists", group))
         else:
             part = ("NOT " if negated else "") + _sql(node)
             raise unsupported(
                 part, _NOT_MAINTAINED.get(type(node), "write overlaps(x, y), comparisons, IN, IS NULL and BETWEEN, joined by AND")
             )
+
+    def _part(self, query: exp.Expr, words: str) -> Draft:
+        """What stands in EXISTS (…), NOT EXISTS (…) or IN (…)."""
+        if self._read_part is None:
+            instead = f"define a view with a single level of {words}" if words == self._within else "write it in WHERE"
+            raise unsupported(f"{words} within {self._within}", instead)
+        return self._read_part(query, words)
 
     def _overlaps(self, node: exp.Expr, negated: bool) -> None:
         if negated:
@@ -165,9 +174,10 @@ class Conditions:
         self._draft.within.append(Within(left, right, value))
 
     def _in(self, node: exp.In, negated: bool) -> None:
+        if node.args.get("query") is not None:
+            return self._in_query(node, negated)
         if not node.expressions or any(isinstance(value, exp.Query) for value in node.expressions):
-            instead = "write NOT EXISTS (SELECT … WHERE …)" if negated else "write a JOIN, or IN (…) over constants"
-            raise unsupported(f"{'NOT ' if negated else ''}IN over a subquery", instead)
+            raise unsupported(_sql(node), "write IN (…) over constants, or IN (SELECT …)")
         side = self._side(node.this)
         if not isinstance(side, _Side) or side.infinity:
             raise unsupported(_sql(node), "write a column before IN")
@@ -177,6 +187,25 @@ class Conditions:
             return
         for value in values:
             self._draft.restrict(side.ref, "!=", [] if value is None else [value])
+
+    def _in_query(self, node: exp.In, negated: bool) -> None:
+        """`a.k IN (SELECT b.k …)` is EXISTS with an equality."""
+        if negated:
+            raise unsupported("NOT IN over a subquery", "one null in it leaves no row at all: write NOT EXISTS (SELECT … WHERE …)")
+        left = node.this.unnest()
+        columns = [one.unnest() for one in (left.expressions if isinstance(left, exp.Tuple) else [left])]
+        part = self._part(node.args["query"].unnest(), "IN")
+        selected, part.outputs = part.outputs, []
+        if len(selected) != len(columns):
+            raise self._names.bad(node, f"IN compares {len(columns)} columns with {len(selected)}")
+        for column, output in zip(columns, selected, strict=True):
+            if not isinstance(column, exp.Column) or output.column is None:
+                raise unsupported(_sql(node), "write columns before IN, and in the SELECT")
+            ref = self._names.column(column)
+            if ref.alias in part.scope.aliases:
+                raise unsupported(f"the alias {ref.alias} in IN and outside of it", "rename one of the two")
+            part.equal.append((ref, output.column))
+        self._draft.parts.append(PartDraft("exists", part))
 
     def _is(self, node: exp.Is, negated: bool) -> None:
         side = self._side(node.this)

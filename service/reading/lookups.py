@@ -124,11 +124,13 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
     """The window of each joined interval, encoded; None if it bounds nothing. Problem `bad-parameter`: also for two windows on one."""
     if not window:
         return None
-    query, sides = view.view.query, {side.alias: side for side in view.sides}
+    query, sides = view.view.query.whole, {side.alias: side for side in view.sides}
     dimensions = [set(pair) for pair in query.overlaps]  # intervals that are joined, directly or by way of others
     for one in list(dimensions):
         met = [other for other in dimensions if not other.isdisjoint(one)]
         dimensions = [other for other in dimensions if other not in met] + [set().union(*met)]
+    shown = [{ref for ref in one if ref.alias in sides} for one in dimensions]  # a row lacks those of EXISTS and NOT EXISTS
+    dimensions = [one for one in shown if one]
     if not dimensions:
         raise Problem("bad-parameter", "overlaps: the view does not join on intervals")
     bounds: Bounds = {}

@@ -6,6 +6,8 @@ A batch is a run of one version; single changes that the writer applies together
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -90,10 +92,19 @@ def by_version(runs: Runs) -> Iterator[tuple[int, Runs]]:
         yield 0, runs
         return
     changes = [(offset, name, at) for name, run in runs.items() for at, offset in enumerate(run.offsets.tolist())]
-    for offset, name, at in sorted(changes):  # a version of several has one change
-        run = runs[name]
-        old, new = run.old[at : at + 1], run.new[at : at + 1]
-        yield offset, {name: Run(1, _FIRST, old, new, int(old[0] >= 0) + int(new[0] >= 0))}
+    for offset, some in groupby(sorted(changes), key=itemgetter(0)):
+        of: dict[str, list[int]] = {}
+        for _, name, at in some:  # one after another: the offsets of a run ascend
+            of.setdefault(name, []).append(at)
+        yield offset, {name: _these(runs[name], at[0], at[-1] + 1) for name, at in of.items()}
+
+
+def _these(run: Run, first: int, end: int) -> Run:
+    """Its changes with these numbers, all of one version, as a run of that."""
+    old, new = run.old[first:end], run.new[first:end]
+    if end - first == 1:
+        return Run(1, _FIRST, old, new, int(old[0] >= 0) + int(new[0] >= 0))
+    return Run(1, np.zeros(end - first, np.int64), old, new, int(np.count_nonzero(old >= 0)) + int(np.count_nonzero(new >= 0)))
 
 
 class Half(Run):

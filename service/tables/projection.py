@@ -8,6 +8,7 @@ start as so written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from service.wire.schema import Interval, RelationDefinition
 from structures.core.encoding import NEG_INF, POS_INF, decode_floats, decode_ints
 
 Numbers = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
 
 _INT32 = np.iinfo(np.int32)
 _DIGITS = 19  # of the longest difference of two decimals
@@ -38,14 +40,16 @@ class Projection:
     def __init__(self, query: Query, relations: Mapping[str, RelationDefinition]) -> None:
         self._definitions = {alias: relations[relation] for alias, relation in query.aliases}
         self._outputs = query.outputs
+        self._optional = query.optional
         self._intervals = {
             ref: self._definitions[ref.alias].intervals[ref.interval] for output in query.outputs for ref in output.intervals
         }
         self._types = {ref: self._type(ref.alias, interval.start_column) for ref, interval in self._intervals.items()}
         self.schema = pa.schema([self._field(output) for output in query.outputs])
 
-    def rows(self, parts: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch:
-        """Equally long parts, by alias, with at least the columns that the outputs read -> as many rows."""
+    def rows(self, parts: Mapping[str, pa.RecordBatch], missing: Mapping[str, Mask] = MappingProxyType({})) -> pa.RecordBatch:
+        """Equally long parts, by alias, with at least the columns that the outputs read -> as many rows. `missing`: of an alias that a
+        row may lack, bool[n]; all of its columns are null there, and what is computed of it."""
         common: dict[tuple[IntervalRef, ...], tuple[Ends, Ends]] = {}
         columns = []
         for output, wanted in zip(self._outputs, self.schema.types, strict=True):
@@ -54,7 +58,11 @@ class Projection:
                 continue
             if output.intervals not in common:
                 common[output.intervals] = self._common(output.intervals, parts)
-            columns.append(sent(self._computed(output, *common[output.intervals]), wanted))
+            column = sent(self._computed(output, *common[output.intervals]), wanted)
+            gone = [missing[ref.alias] for ref in output.intervals if ref.alias in missing]
+            if any(part.any() for part in gone):
+                column = pc.if_else(pa.array(np.logical_or.reduce(gone)), pa.scalar(None, column.type), column)
+            columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _type(self, alias: str, column: str) -> pa.DataType:
@@ -62,7 +70,7 @@ class Projection:
 
     def _field(self, output: Output) -> pa.Field:
         if output.column is not None:
-            nullable = self._definitions[output.column.alias].column(output.column.column).nullable
+            nullable = self._definitions[output.column.alias].column(output.column.column).nullable or output.column.alias in self._optional
             return pa.field(output.name, self._type(*output.column), nullable)
         type_ = self._types[output.intervals[0]]
         if output.kind == "duration" and pa.types.is_decimal(type_):

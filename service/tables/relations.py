@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 
 import pyarrow as pa
@@ -27,6 +28,12 @@ class Relation:
         self._key_struct = pa.struct([self.schema.field(name) for name in self.key])
         self.no_rows = RowBlock.few([], pa.struct(self.schema))
         self.no_keys = RowBlock.few([], self._key_struct)
+
+    def renamed(self, name: str) -> Relation:
+        """The same, for a join that is given only some of its rows."""
+        other = copy.copy(self)
+        other.name = name
+        return other
 
     def keys_of(self, rows: RowBlock) -> RowBlock:
         """The key columns, in the order of the key."""

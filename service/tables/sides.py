@@ -39,7 +39,10 @@ class Side:
     varying  what the view reads and may differ between two rows of one key: if a changed row keeps it, the view's rows do not change
     equal    columns that conditions set equal to another alias's
     spans    by name, its declared intervals that overlap others
+    living   while a join with parts is built, those rows that it has to have besides meeting the filters
     """
+
+    living: Callable[[Slots], Mask] | None = None
 
     def __init__(self, query: Query, place: int, relation: Relation) -> None:
         self.alias, self.place, self.relation = query.aliases[place][0], place, relation
@@ -55,6 +58,11 @@ class Side:
 
     def selected(self, slots: Slots) -> npt.NDArray[np.int64] | None:
         """Indices of the rows at these slots that meet the filters; None: all of them."""
+        if self.living is not None:
+            chosen = self.living(slots)
+            if self.filters:
+                chosen &= read(self.relation.table, self._filtered, slots, lambda rows: select_mask(self.filters, rows))
+            return np.flatnonzero(chosen)
         if not self.filters:
             return None
         mask = read(self.relation.table, self._filtered, slots, lambda rows: select_mask(self.filters, rows))

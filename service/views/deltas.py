@@ -211,12 +211,12 @@ def _moved_on(slots: list[int], moved: Moved) -> list[int]:
 
 
 def _one_number(slots: Sequence[Slots]) -> Indices:
-    """int64[n], equal where all slots are."""
+    """int64[n], equal where all slots are; -1 is one."""
     result = slots[0].astype(np.int64)
     for index, more in enumerate(slots[1:]):
         if index:  # two slots fill a number: then their ranks stand for them
             result = np.unique(result, return_inverse=True)[1].astype(np.int64)
-        result = (result << 32) | more
+        result = (result << 32) | (more.astype(np.int64) + 1)
     return result
 
 

@@ -117,7 +117,9 @@ class LiveView:
     def is_prompt(self) -> bool:
         """Whether following one changed row is sure to take about as long as its delta is."""
         plan = self.view.plan
-        return plan.guarantee == "strict" and not plan.amortised and (self.feed is None or self.feed.has_little_to_settle)
+        if plan.guarantee != "strict" or plan.amortised or plan.outer is not None:
+            return False
+        return self.feed is None or self.feed.has_little_to_settle
 
 
     def fail(self, error: Exception) -> None:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -48,23 +48,32 @@ class Parts:
 
     def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
         self._projection, self._sides = Projection(query, definitions), sides
+        self._optional = query.optional
         self.schema = self._projection.schema
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
-        return self._projection.rows(_taken(self._sides, [side.output for side in self._sides], slots))
+        parts = _taken(self._sides, [side.output for side in self._sides], slots, self._optional)
+        return self._projection.rows(parts, self._missing(slots))
 
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        parts = _taken(self._sides, [side.identity for side in self._sides], slots)
+        parts = _taken(self._sides, [side.identity for side in self._sides], slots, self._optional)
         names = [f"{side.alias}.{name}" for side in self._sides for name in side.relation.key]
         kinds = [side.relation.definition.column(name).kind for side in self._sides for name in side.relation.key]
         columns = [parts[side.alias].column(name) for side in self._sides for name in side.relation.key]
         columns = [sent(column, SENT_TYPES[kind]) for column, kind in zip(columns, kinds, strict=True)]
-        return pa.RecordBatch.from_arrays(columns, names), self._projection.rows(parts)
+        return pa.RecordBatch.from_arrays(columns, names), self._projection.rows(parts, self._missing(slots))
+
+    def _missing(self, slots: Combination) -> dict[str, npt.NDArray[np.bool_]]:
+        return {side.alias: part < 0 for side, part in zip(self._sides, slots, strict=True) if side.alias in self._optional}
 
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
         total = np.zeros(len(slots[0]), np.int64)
         for side, part in zip(self._sides, slots, strict=True):
-            total += side.relation.table.text_bytes(side.identity, part)
+            if side.alias in self._optional:
+                there = part >= 0
+                total[there] += side.relation.table.text_bytes(side.identity, part[there])
+            else:
+                total += side.relation.table.text_bytes(side.identity, part)
         return total
 
 
@@ -108,5 +117,25 @@ class Values:
         return total
 
 
-def _taken(sides: Sequence[Side], names: Sequence[Sequence[str]], slots: Sequence[npt.NDArray[np.int32]]) -> dict[str, pa.RecordBatch]:
-    return {side.alias: side.relation.table.take(own, part) for side, own, part in zip(sides, names, slots, strict=True)}
+def _taken(
+    sides: Sequence[Side], names: Sequence[Sequence[str]], slots: Sequence[npt.NDArray[np.int32]], optional: Collection[str] = ()
+) -> dict[str, pa.RecordBatch]:
+    """`optional`: the aliases that may be missing; then all columns are null."""
+    return {
+        side.alias: (_taken_if_there if side.alias in optional else _take)(side, own, part)
+        for side, own, part in zip(sides, names, slots, strict=True)
+    }
+
+
+def _take(side: Side, names: Sequence[str], slots: npt.NDArray[np.int32]) -> pa.RecordBatch:
+    return side.relation.table.take(names, slots)
+
+
+def _taken_if_there(side: Side, names: Sequence[str], slots: npt.NDArray[np.int32]) -> pa.RecordBatch:
+    there = slots >= 0
+    rows = _take(side, names, slots[there])
+    columns: list[pa.Array] = rows.columns
+    if not there.all():
+        at = pa.array(np.cumsum(there) - 1, mask=~there)
+        columns = [column.take(at) for column in columns]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in rows.schema]))

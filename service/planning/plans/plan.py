@@ -28,6 +28,7 @@ THEOREM_NATURAL = (
 PlanShape = Literal[
     "list", "pair", "self_less", "self_not_equal", "clique_less", "clique_not_equal", "heap",  # `views/shapes.py`
     "join_tree", "qdag", "union", "indexed", "view_tree", "tree_tracker", "minesweeper", "intersect", "bow_tie", "elimination", "product",
+    "outer",
 ]  # fmt: skip
 
 
@@ -57,6 +58,7 @@ class Plan:
     tracks    of a view tree, a tree-tracker, Minesweeper and the adaptive joins: of each alias, what its indexes go by
     levels    of Minesweeper: the variables in the order of its search
     parts     of a product
+    outer     of a join with parts
     amortised whether a change may rebuild a part of the structure now and then
     """
 
@@ -79,6 +81,7 @@ class Plan:
     tracks: tuple[tuple[Path, ...], ...] = ()
     levels: tuple[int, ...] = ()
     parts: tuple[Part, ...] = ()
+    outer: Outer | None = None
     amortised: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -100,6 +103,38 @@ class Part:
     places: tuple[int, ...]
     query: Query
     plan: Plan
+
+
+class Counted(NamedTuple):
+    """The rows of join number `join` are counted by those of its alias number `place`: the partners of each."""
+
+    join: int
+    place: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One of the inner joins that make a join with parts.
+
+    plan    None while it is not chosen
+    places  of its aliases among those of the view, ascending; (): none of its rows is one of the view, it is only counted in
+    tests   of each of its aliases, the numbers of counts, and whether they are to be above zero or zero: only such rows are given to it, as
+            those of a relation of its own
+    """
+
+    query: Query
+    plan: Plan | None
+    places: tuple[int, ...]
+    tests: tuple[tuple[tuple[int, bool], ...], ...]
+
+
+class Outer(NamedTuple):
+    """joins   those without tests first
+    counts  all in joins without tests
+    """
+
+    joins: tuple[Kept, ...]
+    counts: tuple[Counted, ...]
 
 
 def names(query: Query) -> tuple[str, ...]:
@@ -194,7 +229,29 @@ def tells_apart(query: Query, ref: ColumnRef, relations: Relations) -> bool:
 
 def first_notes(query: Query, relations: Relations) -> tuple[str, ...]:
     """What is said of every plan of the query."""
-    return _never(query) + _open_ends(query, relations)
+    return _never(query) + _open_ends(query, relations) + _null_ends(query, relations)
+
+
+def _null_ends(query: Query, relations: Relations) -> tuple[str, ...]:
+    """Comparisons with an end that may be null: in `overlaps` it would be unbounded."""
+    by_alias = dict(query.aliases)
+    compared = {ref for pair in (*query.less, *query.at_most) for ref in pair}
+    dropped = {one.column for one in query.filters if one.op == "not_null"}
+    ends = dict[ColumnRef, str]()
+    for pair in query.overlaps:
+        for ref in pair:
+            interval = relations[by_alias[ref.alias]].intervals[ref.interval]
+            for column in (interval.start_column, interval.end_column):
+                if (end := ColumnRef(ref.alias, column)) in dropped:
+                    ends[end] = f"overlaps({', '.join(map(str, pair))})"
+    for end in sorted(compared & dropped):
+        for name, interval in relations[by_alias[end.alias]].intervals.items():
+            if end.column in (interval.start_column, interval.end_column) and interval.start_column != interval.end_column:
+                ends.setdefault(end, f"overlaps(…, {end.alias}.{name})")
+    return tuple(
+        f"rows whose {end} is null are left out, as in SQL's comparisons; {spelling} takes a null end as unbounded"
+        for end, spelling in sorted(ends.items())
+    )
 
 
 def _never(query: Query) -> tuple[str, ...]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.planning.plans.plan import Part, Plan, PlanShape
+from service.planning.plans.plan import Kept, Part, Plan, PlanShape
 from service.planning.quadtree_shapes import tree_shapes
 from service.query.model import ALGORITHMS, Query
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
 from service.tables.sides import Side
 from service.views.joins.indexed_join import IndexedJoin
+from service.views.joins.outer_join import OuterJoin
 from service.views.joins.overlap_join import OverlapJoin
 from service.views.joins.product_join import Factor, ProductJoin
 from service.views.joins.protocol import Join
@@ -53,6 +54,8 @@ assert {*_ROOMS} == {*ALGORITHMS}
 
 def rooms_of(plan: Plan) -> set[str]:
     """The rooms of `structures` that `join_of` takes for the plan; further ones only as these import them."""
+    if plan.outer is not None:
+        return set().union(*(rooms_of(one.plan) for one in plan.outer.joins if one.plan is not None))
     if plan.parts:
         return set().union(*(rooms_of(part.plan) for part in plan.parts))
     if plan.shape == "elimination":
@@ -69,6 +72,9 @@ def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
         case "product":
             relations = {side.relation.name: side.relation for side in sides}
             return ProductJoin([_factor(one, relations) for one in plan.parts])
+        case "outer":
+            assert plan.outer is not None
+            return OuterJoin(plan.outer, sides, len(query.aliases), _make_kept)
         case "join_tree":
             return TreeJoin(sides, plan.tree, query.never)
         case "qdag" | "union":
@@ -80,6 +86,11 @@ def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
             return IndexedJoin(sides, plan.binding, query.never, listed=part)
         case _:
             return OverlapJoin(query, plan, sides)
+
+
+def _make_kept(one: Kept, sides: Sequence[Side]) -> Join:
+    assert one.plan is not None
+    return join_of(one.query, one.plan, sides, None, part=True)
 
 
 def _factor(part: Part, relations: Mapping[str, Relation]) -> Factor:

@@ -221,8 +221,6 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (JOIN.replace(" JOIN", " LEFT JOIN") + "overlaps(b.stay, m.slot)", "LEFT JOIN is not supported: write JOIN"),
-        (JOIN.replace(" JOIN", " FULL OUTER JOIN") + "overlaps(b.stay, m.slot)", "FULL OUTER JOIN"),
         ("SELECT b.id FROM bookings b NATURAL JOIN maintenance m", "NATURAL JOIN"),
         ("SELECT b.id FROM bookings b, maintenance m, shifts s WHERE overlaps(b.stay, m.slot)", "without a condition between b and s"),
         (JOIN + "TRUE", "CROSS JOIN"),
@@ -246,7 +244,6 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         ("SELECT id FROM bookings WHERE floor + 1 = 2", "floor + 1"),
         ("SELECT id FROM bookings WHERE checkin < now()", "constant"),
         ("SELECT id FROM bookings WHERE vip IS NOT TRUE", "IS TRUE"),
-        ("SELECT id FROM bookings WHERE id IN (SELECT id FROM maintenance)", "subquery"),
         ("SELECT id FROM bookings WHERE id = (SELECT 1)", "subquery"),
         ("SELECT id FROM bookings WHERE id NOT IN (SELECT id FROM maintenance)", "write NOT EXISTS"),
         ("SELECT id FROM bookings b WHERE NOT EXISTS (SELECT 1 FROM maintenance)", "no column of maintenance in NOT EXISTS"),

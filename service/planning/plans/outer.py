@@ -1,0 +1,245 @@
+"""Joins with parts (EXISTS, NOT EXISTS, LEFT and FULL JOIN): a disjoint union of inner joins, each kept by its own class.
+
+    LEFT   the inner join, and the rows of the core without a partner, beside null
+    FULL   the same, and the rows of the other side without a partner
+    EXISTS, NOT EXISTS   the core over those rows that have a partner, or none
+
+Which rows these are is told by counts: the delta of the inner join of a part with the alias that it hangs on says, row by row, how many
+partners each row gains and loses. A row that gains its first partner or loses its last one goes from one of the joins to another, as a
+changed row would. So LEFT and FULL of two keep the promise of the inner join, and reading keeps that of the core; a change of a part of a
+larger view, or of EXISTS, visits the partners of its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product as choices_of
+
+from service.planning.meets import Relations
+from service.planning.plans.plan import Counted, Kept, Outer, Plan, first_notes, names
+from service.planning.plans.product import components
+from service.query.model import GUARANTEES, MAX_ALIASES, Absent, ColumnRef, Filter, IntervalRef, Output, Query, ViewPart
+
+Plans = Callable[[Query, Relations], list[Plan]]
+MOST_JOINS = 16
+_OWN = ("list", "pair", "self_less", "self_not_equal", "clique_less", "clique_not_equal", "heap", "join_tree", "qdag", "indexed")
+"""Shapes of structures that take all that they have from the rows that they are given, one by one."""
+
+
+def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
+    """The best plan, then one for each other algorithm that can keep all of its joins; [] if there is none (`refusal`)."""
+    told = _joins(query)
+    if isinstance(told, str):
+        return []
+    kept, counts = told
+    offered = []
+    for one in kept:
+        known = {**relations, **{name: relations[name.partition("#")[0]] for _, name in one.query.aliases}}
+        found = plans(one.query, known)
+        offered.append([plan for plan in found if not any(one.tests) or plan.shape in _OWN])
+    if not all(offered):
+        return []
+    picks = [[found[0] for found in offered]]
+    for algorithm in dict.fromkeys(plan.algorithm for found in offered for plan in found if len(plan.order) > 1):
+        chosen = [next((plan for plan in found if plan.algorithm == algorithm or len(plan.order) == 1), None) for found in offered]
+        picks.append([plan for plan in chosen if plan is not None])
+    made: dict[str, Plan] = {}
+    for pick in picks:
+        if len(pick) == len(kept):
+            joins = tuple(replace(one, plan=plan) for one, plan in zip(kept, pick, strict=True))
+            plan = _plan(query, relations, Outer(joins, counts))
+            made.setdefault(plan.algorithm, plan)
+    return list(made.values())
+
+
+def refusal(query: Query) -> str:
+    """Why there is no plan, in words."""
+    told = _joins(query)
+    return told if isinstance(told, str) else "the joins that it consists of have no structure in common"
+
+
+def parts_of(query: Query) -> list[ViewPart] | str:
+    """Its parts, NOT EXISTS groups among them; or in words why one cannot be kept so."""
+    core, found = query.core, list(query.parts)
+    for group in query.absent:
+        told = _as_part(query, core, group)
+        if isinstance(told, str):
+            return told
+        found.append(told)
+    return found
+
+
+def _as_part(query: Query, core: Query, group: Absent) -> ViewPart | str:
+    own = {alias for alias, _ in group.aliases}
+    outside = {ref.alias for pair in group.equal for ref in pair} - own
+    if len(outside) != 1:
+        told = " and ".join(sorted(outside)) or "nothing outside of it"
+        return f"NOT EXISTS is compared with {told}, and has to be with exactly one alias"
+    if len(group.aliases) >= MAX_ALIASES:
+        return f"NOT EXISTS has {len(group.aliases)} relations, and at most {MAX_ALIASES - 1} are possible"
+    relation = dict(query.aliases)[on := next(iter(outside))]
+    join = replace(
+        core, aliases=((on, relation), *group.aliases), equal=group.equal, filters=group.filters, overlaps=(), less=(), at_most=(),
+        not_equal=(), within=(), cross=(), outputs=(), never=False, retain=None, algorithm="auto", guarantee="best-effort", named=(),
+    )  # fmt: skip
+    return ViewPart("absent", join) if len(components(join)) == 1 else "a relation in NOT EXISTS is equal to nothing"
+
+
+def _joins(query: Query) -> tuple[list[Kept], tuple[Counted, ...]] | str:
+    """The joins to keep, those first that others are tested by, and what is counted in them; their plans are not made yet."""
+    parts = parts_of(query)
+    if isinstance(parts, str):
+        return parts
+    sets = list(_matched(parts))
+    if len(sets) > MOST_JOINS:
+        return f"it consists of {len(sets)} joins (each LEFT JOIN beside the others doubles them), and at most {MOST_JOINS} are possible"
+    shown = [one for one in sets if not any(_tests(query, parts, one).values())]
+    kept, counts = list[Kept](), list[Counted]()
+    for matched in shown:
+        kept.append(_kept(query, parts, matched, {}))
+    numbers: dict[tuple[int, str], int] = {}
+    for number, part in enumerate(parts):
+        at = next((at for at, one in enumerate(kept) if _is_join_of(one, part)), None)
+        if at is None:
+            kept.append(_support(query, parts, part))
+            at = len(kept) - 1
+        aliases = [alias for alias, _ in kept[at].query.aliases]
+        for alias in (part.on, part.own[0][0]) if part.kind == "full" else (part.on,):
+            numbers[number, alias] = len(counts)
+            counts.append(Counted(at, aliases.index(alias)))
+    for matched in sets:
+        if matched not in shown:
+            tests = {
+                alias: tuple((numbers[number, alias], wanted) for number, wanted in some)
+                for alias, some in _tests(query, parts, matched).items()
+            }
+            kept.append(_kept(query, parts, matched, tests))
+    return kept, tuple(counts)
+
+
+Matched = frozenset[int]
+"""The parts whose aliases a row has, by number; -1: of FULL JOIN its own side alone."""
+
+
+def _matched(parts: Sequence[ViewPart]) -> Iterator[Matched]:
+    if parts and parts[0].kind == "full":
+        yield from (frozenset([0]), frozenset(), frozenset([-1]))
+        return
+    optional = [number for number, part in enumerate(parts) if part.kind == "optional"]
+    of_alias = {alias: number for number in optional for alias, _ in parts[number].own}
+    for choice in choices_of((True, False), repeat=len(optional)):
+        matched = frozenset(number for number, there in zip(optional, choice, strict=True) if there)
+        if all(of_alias.get(parts[number].on, number) in matched for number in matched):
+            yield matched
+
+
+def _aliases(query: Query, parts: Sequence[ViewPart], matched: Matched) -> list[str]:
+    """Those that a row has then, in the order of the view's."""
+    if matched == {-1}:
+        return [alias for alias, _ in parts[0].own]
+    there = {alias for alias, _ in query.core.aliases} | {alias for number in matched for alias, _ in parts[number].own}
+    return [alias for alias, _ in query.aliases if alias in there]
+
+
+def _tests(query: Query, parts: Sequence[ViewPart], matched: Matched) -> dict[str, list[tuple[int, bool]]]:
+    """By alias, the parts in which its rows have to have a partner, or must not."""
+    if matched == {-1}:
+        return {parts[0].own[0][0]: [(0, False)]}
+    found: dict[str, list[tuple[int, bool]]] = {}
+    there = _aliases(query, parts, matched)
+    for number, part in enumerate(parts):
+        if part.on in there and number not in matched:
+            found.setdefault(part.on, []).append((number, part.kind == "exists"))
+    return found
+
+
+_PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal")
+
+
+def _kept(query: Query, parts: Sequence[ViewPart], matched: Matched, tests: Mapping[str, tuple[tuple[int, bool], ...]]) -> Kept:
+    """The join of the rows that have these parts. An alias that is tested stands for a relation of its own: the rows that pass."""
+    there = _aliases(query, parts, matched)
+    core = query.core
+    joins = [] if matched == {-1} else [core, *(parts[number].join for number in sorted(matched))]
+    by_alias = dict(query.aliases)
+    filters = {one for join in joins for one in join.filters}
+    aliases = tuple((alias, f"{by_alias[alias]}#{alias}" if alias in tests else by_alias[alias]) for alias in there)
+    made = replace(
+        core, aliases=aliases, filters=_sorted(filters),
+        within=tuple(sorted({one for join in joins for one in join.within})),
+        cross=tuple(sorted({one for join in joins for one in join.cross})),
+        never=core.never or any(join.never for join in joins),
+        outputs=_outputs(query, there), algorithm="auto", guarantee="best-effort",
+        **{field: tuple(sorted({pair for join in joins for pair in getattr(join, field)})) for field in _PAIRS},
+    )  # fmt: skip
+    made = _oriented(made)
+    places = tuple(at for at, (alias, _) in enumerate(query.aliases) if alias in there)
+    return Kept(made, None, places, tuple(tests.get(alias, ()) for alias in there))
+
+
+def _oriented(query: Query) -> Query:
+    """Pairs whose sides do not matter in the order of the aliases, as those of every query."""
+    order = [alias for alias, _ in query.aliases]
+
+    def turned(pairs: tuple[tuple[ColumnRef, ColumnRef], ...] | tuple[tuple[IntervalRef, IntervalRef], ...]) -> tuple[object, ...]:
+        return tuple(sorted((x, y) if order.index(x.alias) < order.index(y.alias) else (y, x) for x, y in pairs))
+
+    within = tuple(
+        one if order.index(one.left.alias) < order.index(one.right.alias) else one._replace(left=one.right, right=one.left)
+        for one in query.within
+    )
+    return replace(query, equal=turned(query.equal), overlaps=turned(query.overlaps), not_equal=turned(query.not_equal), within=within)  # type: ignore[arg-type]
+
+
+def _support(query: Query, parts: Sequence[ViewPart], part: ViewPart) -> Kept:
+    """The join of a part with the rows of the alias that it hangs on."""
+    of_alias = [one for one in parts if one.is_shown and part.on in dict(one.own)]
+    stated = [*query.filters, *(one for owner in of_alias for one in owner.filters)]
+    made = replace(part.join, filters=_sorted({*part.join.filters, *(one for one in stated if one.column.alias == part.on)}))
+    return Kept(made, None, (), ((),) * len(made.aliases))
+
+
+def _is_join_of(kept: Kept, part: ViewPart) -> bool:
+    """Whether it is all that the part needs to be counted in: nothing but the alias and the part's own."""
+    return {alias for alias, _ in kept.query.aliases} == {part.on, *(alias for alias, _ in part.own)}
+
+
+def _outputs(query: Query, aliases: Sequence[str]) -> tuple[Output, ...]:
+    return tuple(
+        one for one in query.outputs if all(ref.alias in aliases for ref in ((one.column,) if one.column is not None else one.intervals))
+    )
+
+
+def _sorted(filters: set[Filter]) -> tuple[Filter, ...]:
+    return tuple(sorted(filters, key=lambda f: (f.column, f.op, repr(f.value))))
+
+
+def _plan(query: Query, relations: Relations, outer: Outer) -> Plan:
+    parts = parts_of(query)
+    assert not isinstance(parts, str)
+    plans = [one.plan for one in outer.joins if one.plan is not None]
+    joins = [one for one in plans if len(one.order) > 1]
+    least = min(plans, key=lambda one: GUARANTEES.index(one.guarantee))
+    named = min(joins, key=lambda one: GUARANTEES.index(one.guarantee))
+    alone = len(query.core.aliases) == 1 and len(parts) == 1 and parts[0].is_shown
+    guarantee = least.guarantee if alone or least.guarantee == "best-effort" else "delay"
+    kinds = {"exists": "semi join", "absent": "anti join", "optional": "left outer join", "full": "full outer join"}
+    words = " and ".join(dict.fromkeys(kinds[part.kind] for part in parts))
+    tree = next((one for one in joins if one.algorithm == named.algorithm), named)
+    each = "" if alone else " per partner of the changed row"
+    bounds = {
+        "space": f"{tree.bounds['space']} per join; there {'is 1' if len(plans) == 1 else f'are {len(plans)}'}, and a count per row",
+        "update": f"{tree.bounds['update']}{each}, and O(log n) per row that gains its first or loses its last partner",
+        "delay": max((one.bounds["delay"] for one in plans), key=len) if least.guarantee == "best-effort" else tree.bounds["delay"],
+    }
+    notes = [*first_notes(query, relations)]
+    if not alone:
+        notes.append("a change of a part visits the partners of its row, to count them")
+    notes.append("a null matches nothing: a row with a null in a compared column has no partner")
+    notes += dict.fromkeys(note for one in plans for note in one.notes if note not in notes)
+    kind = f"{words}, {len(query.aliases) + sum(len(part.own) for part in parts if not part.is_shown)} relations: {tree.cls}"
+    return Plan(
+        kind, named.algorithm, named.theorem, guarantee, bounds, tuple(notes), "outer", names(query), outer=outer,
+        amortised=any(one.amortised for one in plans),
+    )  # fmt: skip

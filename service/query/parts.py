@@ -1,0 +1,264 @@
+"""EXISTS, NOT EXISTS, LEFT and FULL JOIN as parts of a query: on which alias each hangs, and what WHERE makes of them.
+
+A condition in WHERE that rejects null makes an optional part an inner one, and the part that it hangs on; IS NULL on a column of it that
+is never null makes it NOT EXISTS. NOT EXISTS that compares by equality alone stays a group (`Absent`), which quadtrees can keep too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from service.query.assembly import Draft, Options, PartDraft, assemble, check_outputs, column_output, unsupported, unused
+from service.query.model import MAX_ALIASES, ColumnRef, Filter, IntervalRef, PartKind, Query, ViewPart, Within
+
+WORDS: Mapping[PartKind, str] = {"exists": "EXISTS", "absent": "NOT EXISTS", "optional": "LEFT JOIN", "full": "FULL JOIN"}
+_PLAIN = Options("auto", "best-effort", None)
+
+
+def words_of(part: ViewPart) -> str:
+    return WORDS[part.kind]
+
+
+def assemble_view(draft: Draft, options: Options) -> Query:
+    """As `assemble`, with parts. Raises as it does, and `unsupported-query` for parts that are not available."""
+    if not draft.parts and not any(map(_compares_otherwise, draft.absent)):
+        return assemble(draft, options)
+    if len(draft.scope.aliases) > MAX_ALIASES:
+        raise unsupported(f"a join of {len(draft.scope.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
+    full = draft.scope
+    _require_rows(draft)
+    draft = _settled(draft)
+    shown = [alias for part in draft.parts if part.kind in ("optional", "full") for alias in part.draft.scope.aliases]
+    rows = [alias for alias in full.aliases if alias in shown or alias in draft.scope.aliases]
+    groups = [group for group in draft.absent if not _compares_otherwise(group)]
+    outputs = draft.outputs or [column_output(ColumnRef(a, c.name)) for a in rows for c in full.definition(a).columns]
+    core = replace(draft, scope=full.of([alias for alias in rows if alias not in shown]), absent=groups, outputs=[])
+    query = assemble(core, options)
+    taken = {*rows, *(alias for group in query.absent for alias, _ in group.aliases)}
+    parts = _parts(draft, list(core.scope.aliases), taken)
+    check_outputs(full, outputs, [*query.overlaps, *(pair for part in parts if part.is_shown for pair in part.join.overlaps)])
+    named = {name for one in (draft, *draft.absent, *(part.draft for part in draft.parts)) for name in one.scope.aliases.values()}
+    return replace(
+        query, aliases=tuple((alias, full.aliases[alias]) for alias in rows), outputs=tuple(outputs), parts=parts,
+        named=tuple(sorted({*query.named, *named, *full.aliases.values()})),
+    )  # fmt: skip
+
+
+def _compares_otherwise(group: Draft) -> bool:
+    """Whether NOT EXISTS has conditions that are no equalities."""
+    return bool(group.overlaps or group.inequalities or group.within or group.not_equal or group.cross)
+
+
+# --- what WHERE makes of them
+
+
+def _settled(draft: Draft) -> Draft:
+    """The same with the kinds that the conditions outside of the parts make of them; its scope is of the aliases in rows."""
+    draft = replace(
+        draft, parts=list(draft.parts), equal=list(draft.equal), overlaps=list(draft.overlaps), inequalities=list(draft.inequalities),
+        not_equal=list(draft.not_equal), within=list(draft.within), filters=list(draft.filters), cross=list(draft.cross),
+    )  # fmt: skip
+    for at, part in enumerate(draft.parts):
+        if part.kind == "full":
+            draft.parts[at] = _settled_full(draft, part)
+    while (rejected := _rejected(draft)) is not None:
+        _take_in(draft, draft.parts.pop(rejected).draft)
+    _make_absent(draft)
+    alike = [part for part in draft.parts if part.kind == "absent" and not _compares_otherwise(part.draft)]
+    draft.absent = [*draft.absent, *(part.draft for part in alike)]
+    draft.parts = [part for part in draft.parts if part not in alike]
+    _root_products(draft)
+    return draft
+
+
+def _require_rows(draft: Draft) -> None:
+    """Refuses what names an alias of SEMI or ANTI JOIN outside of its ON."""
+    refs: list[ColumnRef | IntervalRef] = [ref for pair in _pairs(draft) for ref in pair]
+    refs += [one.column for one in draft.filters]
+    for output in draft.outputs:
+        refs += (output.column,) if output.column is not None else output.intervals
+    for ref in refs:
+        if ref.alias not in draft.scope.aliases:
+            raise unsupported(f"{ref} outside of the ON of its SEMI or ANTI JOIN", f"no row has {ref.alias}: write the condition in its ON")
+
+
+def _pairs(draft: Draft) -> list[tuple[ColumnRef, ColumnRef] | tuple[IntervalRef, IntervalRef]]:
+    """What its conditions compare."""
+    return [
+        *draft.equal, *draft.overlaps, *draft.not_equal, *((one.low, one.high) for one in draft.inequalities),
+        *((one.left, one.right) for one in draft.within),
+    ]  # fmt: skip
+
+
+def _optional(draft: Draft) -> dict[str, int]:
+    """The aliases that may be missing, by the number of their part."""
+    shown = enumerate(draft.parts)
+    return {alias: at for at, part in shown if part.kind == "optional" for alias in part.draft.scope.aliases}
+
+
+def _rejected(draft: Draft) -> int | None:
+    """The number of an optional part whose absence some condition outside of it rejects."""
+    optional = _optional(draft)
+    for one in draft.inequalities:
+        for ref, unbounded in ((one.low, one.low_unbounded), (one.high, one.high_unbounded)):
+            if unbounded and ref.alias in optional:
+                what = f"{one} with nulls as unbounded in WHERE, on an outer join"
+                raise unsupported(what, "write it in ON, or write overlaps(x, y) there")
+    named = [ref.alias for pair in _pairs(draft) for ref in pair]
+    named += [one.column.alias for one in draft.filters if one.op != "is_null"]
+    named += [alias for part in draft.parts if part.kind == "exists" for alias in _outside(part.draft)]
+    return next((optional[alias] for alias in named if alias in optional), None)
+
+
+def _take_in(draft: Draft, part: Draft) -> None:
+    """Make an optional part an inner one."""
+    draft.equal += part.equal
+    draft.overlaps += part.overlaps
+    draft.inequalities += part.inequalities
+    draft.not_equal += part.not_equal
+    draft.within += part.within
+    draft.cross += part.cross
+    draft.filters += part.filters
+    draft.never = draft.never or part.never
+
+
+def _make_absent(draft: Draft) -> None:
+    """IS NULL on a column that is never null: the rows without a partner."""
+    optional, scope = _optional(draft), draft.scope
+    missing = dict[int, Filter]()
+    for one in [one for one in draft.filters if one.column.alias in optional]:
+        if scope.describe(one.column).nullable:
+            instead = f"the column may be null itself: write the condition in ON, or take a column of {one.column.alias} that is never null"
+            raise unsupported(f"{one.column} IS NULL after an outer join", instead)
+        missing[optional[one.column.alias]] = one
+        draft.filters.remove(one)
+    for at, one in missing.items():
+        gone = draft.parts[at].draft.scope.aliases
+        for output in draft.outputs:
+            for ref in (output.column,) if output.column is not None else output.intervals:
+                if ref.alias in gone:
+                    what = f"the column {output.name} of a view of rows without {ref.alias}"
+                    raise unsupported(what, f"{ref} is null in each of them: leave it out")
+        if not draft.outputs:
+            raise unsupported(f"SELECT * from rows without {one.column.alias}", f"name the columns: those of {one.column.alias} are null")
+        for other in draft.parts:
+            if other.kind != "absent" and gone.keys() & set(_outside(other.draft)):
+                raise unsupported(f"a {WORDS[other.kind]} on {one.column.alias}, which is null,", "leave it out")
+        draft.parts[at] = PartDraft("absent", draft.parts[at].draft)
+    gone_now = {alias for at in missing for alias in draft.parts[at].draft.scope.aliases}
+    draft.parts = [part for part in draft.parts if part.kind != "absent" or not gone_now & set(_outside(part.draft))]
+    if gone_now:
+        draft.scope = draft.scope.of([alias for alias in draft.scope.aliases if alias not in gone_now])
+
+
+def _root_products(draft: Draft) -> None:
+    """A product with an alias that may be missing is one with the alias that its part hangs on."""
+    for at, pair in enumerate(draft.cross):
+        for _ in draft.parts:
+            optional = _optional(draft)
+            pair = tuple(_outside(draft.parts[optional[one]].draft)[0] if one in optional else one for one in pair)  # type: ignore[assignment]
+        draft.cross[at] = pair
+
+
+def _settled_full(draft: Draft, part: PartDraft) -> PartDraft:
+    """FULL JOIN of two, or the LEFT JOIN that conditions on one side leave of it."""
+    own, others = list(part.draft.scope.aliases), _outside(part.draft)
+    if len(draft.scope.aliases) != 2 or len(draft.parts) > 1 or draft.absent or len(own) != 1 or len(others) != 1:
+        raise unsupported("FULL JOIN of more than two relations", "write a view with LEFT JOIN, and one with NOT EXISTS for the other side")
+    (b,), (a,) = own, others
+    named = {one.column.alias for one in draft.filters if one.op != "is_null" or draft.scope.describe(one.column).nullable}
+    for one in draft.filters:
+        if one.op == "is_null" and one.column.alias in named:
+            raise unsupported(f"{one.column} IS NULL after an outer join", "the column may be null itself: write the condition in ON")
+    named |= {ref.alias for pair in _pairs(draft) for ref in pair}
+    without = {one.column.alias for one in draft.filters if one.op == "is_null"} - named
+    if not named and not without:
+        return part
+    if a in named or b in without:
+        return PartDraft("optional", part.draft)  # b stays optional unless it is rejected too
+    return PartDraft("optional", replace(part.draft, scope=draft.scope.of([a])))
+
+
+# --- the parts
+
+
+def _outside(part: Draft) -> list[str]:
+    """The aliases outside of it that its conditions name."""
+    named = dict.fromkeys(ref.alias for pair in _pairs(part) for ref in pair)
+    return [alias for alias in named if alias not in part.scope.aliases]
+
+
+def _parts(draft: Draft, known: list[str], taken: set[str]) -> tuple[ViewPart, ...]:
+    """Those that LEFT and FULL JOIN make in their order, then the others in an order that does not depend on the text."""
+    shown, others = list[ViewPart](), set[ViewPart]()
+    absent = [PartDraft("absent", group) for group in draft.absent if _compares_otherwise(group)]
+    for part in [*(one for one in draft.parts if one.kind in ("optional", "full")), *draft.parts, *absent]:
+        is_shown = part.kind in ("optional", "full")
+        if is_shown and any(set(part.draft.scope.aliases) <= set(dict(one.own)) for one in shown):
+            continue
+        if not is_shown and part.kind == "absent" and part.draft.never:
+            continue
+        made = ViewPart(part.kind, _join(part, known))
+        if is_shown:
+            known += part.draft.scope.aliases
+            shown.append(made)
+        else:
+            others.add(made)
+    named = list[ViewPart]()
+    for made in sorted(others, key=repr):
+        names = {alias: unused(alias, taken) for alias, _ in made.own}
+        named.append(replace(made, join=_renamed(made.join, names)))
+    return (*shown, *named)
+
+
+def _join(part: PartDraft, known: Sequence[str]) -> Query:
+    """The inner join of the part with the alias that it hangs on."""
+    draft, words = part.draft, WORDS[part.kind]
+    own, outside = list(draft.scope.aliases), _outside(draft)
+    told = ", ".join(own)
+    for one in draft.filters:
+        if one.column.alias not in own:
+            instead = f"write a filter on {told} there; one on {one.column.alias} alone belongs into WHERE, or makes two views"
+            raise unsupported(f"the filter on {one.column} in {words}", instead)
+    if len(outside) != 1:
+        what = "nothing outside of it" if not outside else f"{' and '.join(outside)}"
+        raise unsupported(
+            f"{words} of {told} that is compared with {what}",
+            "it has to be compared with exactly one alias; register a view for each",
+        )
+    (on,) = outside
+    if on not in known:
+        raise unsupported(f"{words} of {told} that is compared with {on}", f"it can be compared with {', '.join(known)}")
+    if _apart(draft, own):
+        raise unsupported(f"a condition of {words} between aliases outside of it", "write it in WHERE")
+    for pair in draft.cross:
+        if not set(pair) <= {*own, on}:
+            raise unsupported(f"a product (CROSS JOIN) with {pair[0]} in {words}", f"name aliases of {words} only")
+    scope = draft.scope.of([on, *own])
+    joined = replace(draft, scope=scope, absent=[], parts=[], outputs=[column_output(ColumnRef(on, scope.definition(on).columns[0].name))])
+    return replace(assemble(joined, _PLAIN), outputs=(), named=())
+
+
+def _apart(draft: Draft, own: Sequence[str]) -> bool:
+    """Whether a condition names no alias of the part."""
+    return any(x.alias not in own and y.alias not in own for x, y in _pairs(draft))
+
+
+def _renamed(join: Query, names: Mapping[str, str]) -> Query:
+    """With other aliases."""
+
+    def named(value: Any) -> Any:
+        if isinstance(value, ColumnRef | IntervalRef):
+            return value._replace(alias=names.get(value.alias, value.alias))
+        if isinstance(value, Within):
+            return value._replace(left=named(value.left), right=named(value.right))
+        if isinstance(value, Filter):
+            return value._replace(column=named(value.column))
+        return tuple(map(named, value)) if isinstance(value, tuple) else names.get(value, value)
+
+    fields = ("equal", "overlaps", "less", "at_most", "not_equal", "within", "cross", "filters")
+    renamed = {field: named(getattr(join, field)) for field in fields}
+    aliases = tuple((names.get(alias, alias), relation) for alias, relation in join.aliases)
+    return replace(join, aliases=aliases, **renamed)

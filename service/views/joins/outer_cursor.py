@@ -1,0 +1,161 @@
+"""Readings of a join with parts: those of its joins, one after another, as rows of the view."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from service.query.model import Span
+from service.tables.resolution import NO_SLOTS, Slots
+from service.tables.sides import Side, ends_of
+from service.views.deltas import Combination
+from service.views.joins.indexed_cursor import Scan
+from service.views.joins.protocol import Enumeration
+
+_SCANNED = 1 << 12  # rows of a relation that are looked at in a call
+
+Looked = tuple[Side, Span, tuple[int, int]]
+"""A window that is looked at row by row: a side of the view, its span, and the closed, encoded bounds."""
+
+
+class Shown:
+    """The rows of one join: with -1 for the aliases that are missing, and without those outside of the windows."""
+
+    def __init__(self, cursor: Enumeration, places: Sequence[int], aliases: int, windows: Sequence[Looked]) -> None:
+        self._cursor, self._places, self._aliases, self._windows = cursor, places, aliases, windows
+        self._dropped = 0
+
+    @property
+    def done(self) -> bool:
+        return self._cursor.done
+
+    @property
+    def steps(self) -> int:
+        return self._cursor.steps
+
+    @property
+    def largest_gap(self) -> int:
+        return self._cursor.largest_gap
+
+    @property
+    def dead_ends(self) -> int | None:
+        own = self._cursor.dead_ends
+        return own if not self._windows else self._dropped + (own or 0)
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        return self._cursor.counters
+
+    def fill(self, limit: int) -> Combination:
+        rows = self._cursor.fill(limit)
+        if len(self._places) < self._aliases:
+            missing = np.full(len(rows[0]), -1, np.int32)
+            rows = tuple(rows[self._places.index(place)] if place in self._places else missing for place in range(self._aliases))
+        for side, span, (low, high) in self._windows:
+            left, right = ends_of(side.relation.table, span, rows[side.place])
+            kept = (left <= high) & (low <= right)
+            self._dropped += len(kept) - int(np.count_nonzero(kept))
+            rows = tuple(part[kept] for part in rows)
+        return rows
+
+    def clone(self) -> Shown:
+        other = copy.copy(self)
+        other._cursor = self._cursor.clone()
+        return other
+
+
+class Chained:
+    """One reading after another; each begins when the one before it has ended."""
+
+    def __init__(self, begins: Sequence[Callable[[], Enumeration]], aliases: int) -> None:
+        self._begins, self._aliases, self._at = begins, aliases, 0
+        self._steps = self._gap = 0  # in readings that have ended
+        self._dead_ends: int | None = None
+        self._counters: Counter[str] = Counter()
+        self._current = begins[0]() if begins else None
+
+    @property
+    def done(self) -> bool:
+        return self._current is None or (self._current.done and self._at + 1 == len(self._begins))
+
+    @property
+    def steps(self) -> int:
+        return self._steps + (self._current.steps if self._current is not None else 0)
+
+    @property
+    def largest_gap(self) -> int:
+        return max(self._gap, self._current.largest_gap if self._current is not None else 0)
+
+    @property
+    def dead_ends(self) -> int | None:
+        found = [one for one in (self._dead_ends, self._current.dead_ends if self._current is not None else None) if one is not None]
+        return sum(found) if found else None
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        return self._counters + Counter(self._current.counters if self._current is not None else {})
+
+    def fill(self, limit: int) -> Combination:
+        while self._current is not None and not self.done:
+            if not self._current.done:
+                return self._current.fill(limit)
+            self._steps, self._gap = self.steps, self.largest_gap
+            self._dead_ends, self._counters = self.dead_ends, Counter(self.counters)
+            self._at += 1
+            self._current = self._begins[self._at]()
+        return (NO_SLOTS,) * self._aliases
+
+    def clone(self) -> Chained:
+        other = copy.copy(self)
+        other._current = self._current.clone() if self._current is not None else None
+        other._counters = Counter(self._counters)
+        return other
+
+
+class _Scanned:
+    """The rows in which what a scan finds takes part."""
+
+    counters: Mapping[str, int] = {}
+
+    def __init__(self, scan: Scan, begin: Callable[[Slots], Enumeration], aliases: int) -> None:
+        self._scan, self._begin, self._aliases = scan, begin, aliases
+        self._current: Enumeration | None = None
+        self._steps = self._gap = self._dead = 0
+
+    @property
+    def done(self) -> bool:
+        return self._scan.done and (self._current is None or self._current.done)
+
+    @property
+    def steps(self) -> int:
+        return self._steps + (self._current.steps if self._current is not None else 0)
+
+    @property
+    def largest_gap(self) -> int:
+        return max(self._gap, self._current.largest_gap if self._current is not None else 0)
+
+    @property
+    def dead_ends(self) -> int | None:
+        return self._dead + ((self._current.dead_ends or 0) if self._current is not None else 0)
+
+    def fill(self, limit: int) -> Combination:
+        if self._current is not None and not self._current.done:
+            return self._current.fill(limit)
+        if not self._scan.done:
+            self._steps, self._gap, self._dead = self.steps + 1, self.largest_gap, self.dead_ends or 0
+            slots = self._scan.fill(_SCANNED)
+            self._current = self._begin(slots) if len(slots) else None
+        return (NO_SLOTS,) * self._aliases
+
+    def clone(self) -> _Scanned:
+        other = copy.copy(self)
+        other._scan = self._scan.clone()
+        other._current = self._current.clone() if self._current is not None else None
+        return other
+
+
+def by_scan(scan: Scan, begin: Callable[[Slots], Enumeration], aliases: int) -> Enumeration:
+    return _Scanned(scan, begin, aliases)

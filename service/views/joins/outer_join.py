@@ -1,0 +1,364 @@
+"""A join with parts (EXISTS, NOT EXISTS, LEFT and FULL JOIN) over any cores: what it consists of is said in `planning.plans.outer`.
+
+Of each count, an array by slot has the partners that a row has in the newest version. A batch goes first through the joins that are not
+tested, which tell their delta; it says what each count gains and loses, version by version. From that follows which rows an alias that is
+tested gains and loses (`flips`): these are the changes that the other joins are given, as those of a relation of its own. A row whose last
+partner goes as another comes stays where it is.
+
+Costs: those of the joins, O(1) a row of the delta of a part, a sort of these; 8 bytes a row and count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+
+from service.planning.plans.plan import Kept, Outer
+from service.tables.changes import Run, Runs, versions_of
+from service.tables.relations import Relation
+from service.tables.resolution import NO_SLOTS, Resolved, Slots
+from service.tables.sides import Side
+from service.tables.store import Numbers
+from service.views.deltas import Combination, Sink
+from service.views.joins.flips import Counts, Events, flips, segments, sliced
+from service.views.joins.indexed_cursor import Scan
+from service.views.joins.outer_cursor import Chained, Shown, by_scan
+from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
+
+_CHUNK = 1 << 16  # rows of a join that are counted at once
+_NO_LIMIT = 1 << 60
+
+Tests = tuple[tuple[int, bool], ...]
+Make = Callable[[Kept, Sequence[Side]], Join]
+
+
+class _Version(NamedTuple):
+    version: int
+
+
+class _Rows:
+    """Rows that a tested alias gains, as `require` asks for them."""
+
+    def __init__(self, num_rows: int, text_bytes: int) -> None:
+        self.num_rows, self.bytes = num_rows, text_bytes
+
+
+class Member:
+    """One of the joins, and what its rows are among those of the view."""
+
+    def __init__(self, kept: Kept, relations: Mapping[str, Relation], make: Make) -> None:
+        self.places, self.tests = kept.places, kept.tests
+        self.sides = [Side(kept.query, at, _named(relations, name)) for at, (_, name) in enumerate(kept.query.aliases)]
+        self.join = make(kept, self.sides)
+
+    @property
+    def is_tested(self) -> bool:
+        return any(self.tests)
+
+
+class OuterJoin(Defaults):
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    def __init__(self, outer: Outer, sides: Sequence[Side], aliases: int, make: Make) -> None:
+        """`sides`: of all that is read; the first `aliases` of them are those of the rows."""
+        relations = {side.relation.name: side.relation for side in sides}
+        self._sides, self._aliases = list(sides[:aliases]), aliases
+        self.members = [Member(kept, relations, make) for kept in outer.joins]
+        self.counted = outer.counts
+        self.counts = [Counts(self.members[one.join].sides[one.place].relation.table) for one in outer.counts]
+        self._resolved: Mapping[str, Resolved] = {}
+        self._version = 0
+        self.flips_made = 0
+
+    @property
+    def root(self) -> tuple[Any, ...]:
+        return (_Version(self._version), *(member.join.root for member in self.members))
+
+    @property
+    def update_steps(self) -> int:
+        return sum(member.join.update_steps for member in self.members)
+
+    @property
+    def flips(self) -> int:
+        """Rows that gained their first partner, or lost their last one, in all changes so far."""
+        return self.flips_made
+
+    # --- writing
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Cost: that of the joins, and all rows of the parts, which are counted."""
+        self._version = version
+        for done, member in enumerate(self.members):
+            with self._only_passing(member):
+                member.join.build(version, lambda part, done=done: progress((done + part) / len(self.members)))  # type: ignore[misc]
+            self._count(done, member)
+
+    @contextmanager
+    def _only_passing(self, member: Member) -> Iterator[None]:
+        """Meanwhile its sides have only those rows of the newest version that pass."""
+        tested = [(side, tests) for side, tests in zip(member.sides, member.tests, strict=True) if tests]
+        for side, tests in tested:
+            side.living = partial(self._passes, tests)
+        try:
+            yield
+        finally:
+            for side, _ in tested:
+                side.living = None
+
+    def _count(self, number: int, member: Member) -> None:
+        """Count all rows of a join that is counted in."""
+        mine = [(counts, one.place) for counts, one in zip(self.counts, self.counted, strict=True) if one.join == number]
+        if mine:
+            cursor = member.join.rows(member.join.root, None)
+            while not cursor.done:
+                rows = cursor.fill(_CHUNK)
+                for counts, place in mine:
+                    counts.add(rows[place].astype(np.int64), np.ones(len(rows[place]), np.int64))
+
+    def _passes(self, tests: Tests, slots: Slots) -> np.ndarray:
+        """bool[n]: of the newest version."""
+        passed = np.ones(len(slots), np.bool_)
+        for number, wanted in tests:
+            passed &= (self.counts[number].of(slots) > 0) == wanted
+        return passed
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        self._resolved = resolved
+        for member in self.members:
+            member.join.require(self._with_own(member, {}))
+
+    def _with_own(self, member: Member, own: Mapping[str, Resolved]) -> Mapping[str, Resolved]:
+        """As this member's sides name them; of those that are tested what is given, or all changes of their relation."""
+        found = {}
+        for side in member.sides:
+            name = side.relation.name
+            one = own.get(name, self._resolved.get(name.partition("#")[0]))
+            if one is not None:
+                found[name] = one
+        return found
+
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
+        self._version = version
+        told: list[Events] = [Events() for _ in self.counts]
+        for number, member in enumerate(self.members):
+            if not member.is_tested:
+                noted = [(one.place, told[at]) for at, one in enumerate(self.counted) if one.join == number]
+                shown = None if sink is None or not member.places else _Widened(sink, member.places, self._aliases, 0)
+                mine = {side.relation.name: runs[side.relation.name] for side in member.sides if side.relation.name in runs}
+                if mine:
+                    member.join.apply(version, mine, _Counting(noted, shown) if noted else shown)
+        made: dict[tuple[str, Tests], Run | None] = {}
+        for member in self.members:
+            for side, tests in zip(member.sides, member.tests, strict=True):
+                name = side.relation.name
+                if tests and (name, tests) not in made:
+                    channels = [(self.counts[number], told[number], wanted) for number, wanted in tests]
+                    made[name, tests] = flips(channels, runs.get(name.partition("#")[0]), versions_of(runs))
+        for counts, events, one in zip(self.counts, told, self.counted, strict=True):
+            name = self.members[one.join].sides[one.place].relation.name
+            self.flips_made += counts.follow(events, runs.get(name))
+        for member in self.members:
+            if member.is_tested:
+                self._apply_tested(member, version, runs, made, sink)
+
+    def _apply_tested(
+        self, member: Member, version: int, runs: Runs, made: Mapping[tuple[str, Tests], Run | None], sink: Sink | None
+    ) -> None:
+        """Give a join that is tested its changes, in runs in which a row comes or goes once."""
+        mine: dict[str, Run] = {}
+        tested = list[Run]()
+        for side, tests in zip(member.sides, member.tests, strict=True):
+            name = side.relation.name
+            run = made[name, tests] if tests else runs.get(name)
+            if run is not None:
+                mine[name] = run
+                if tests:
+                    tested.append(run)
+        if not mine:
+            return
+        for first, end in segments(tested, versions_of(mine)):
+            part = {name: run for name, whole in mine.items() if len((run := sliced(whole, first, end)).offsets)}
+            if part:
+                own = {name: self._as_resolved(member, name, run) for name, run in part.items() if "#" in name}
+                if own:
+                    member.join.require(self._with_own(member, own))
+                member.join.apply(version, part, None if sink is None else _Widened(sink, member.places, self._aliases, first))
+
+    @staticmethod
+    def _as_resolved(member: Member, name: str, run: Run) -> Resolved:
+        """What a run needs room for."""
+        side = next(side for side in member.sides if side.relation.name == name)
+        come, gone = run.new[run.new >= 0], run.old[run.old >= 0]
+        texts = int(side.relation.table.text_bytes(list(dict.fromkeys([*side.equal, *side.identity])), come).sum()) if len(come) else 0
+        rows = cast(Any, _Rows(len(come), texts))
+        return Resolved(side.relation, False, rows, NO_SLOTS, gone, side.relation.no_keys, 0, np.empty(0, np.int64))
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        return any(member.join.reclaim(oldest_needed, pins) for member in self.members)
+
+    def maintain(self, steps: int) -> bool:
+        return any(member.join.maintain(steps) for member in self.members)
+
+    def is_outgrown(self, version: int) -> bool:
+        return any(member.join.is_outgrown(version) for member in self.members)
+
+    # --- reading
+
+    def rows(self, root: tuple[Any, ...], window: Bounds | None) -> Enumeration:
+        return self._chained([partial(self._rows_of, root, number, window) for number in self._shown()])
+
+    def _shown(self) -> list[int]:
+        return [number for number, member in enumerate(self.members) if member.places]
+
+    def _chained(self, begins: list[Callable[[], Enumeration]]) -> Enumeration:
+        return Chained(begins, self._aliases)
+
+    def _rows_of(self, root: tuple[Any, ...], number: int, window: Bounds | None) -> Enumeration:
+        member = self.members[number]
+        within, others = self._windows(member, window)
+        return Shown(member.join.rows(root[1 + number], within), member.places, self._aliases, others)
+
+    def _windows(self, member: Member, window: Bounds | None) -> tuple[Bounds | None, list[tuple[Side, Any, tuple[int, int]]]]:
+        """Of its own intervals those that its structure knows, and the others of its aliases, to be looked at row by row."""
+        if not window:
+            return None, []
+        own = {span for side in member.sides for span in side.spans.values()}
+        within = {span: bounds for span, bounds in window.items() if span in own}
+        there = {side.alias for side in member.sides}
+        others = [
+            (self._sides[place], span, bounds)
+            for span, bounds in window.items() if span not in own and span.alias in there
+            for place in member.places if self._sides[place].alias == span.alias
+        ]  # fmt: skip
+        return within or None, others
+
+    def partners(self, root: tuple[Any, ...], place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        there = [number for number in self._shown() if place in self.members[number].places]
+        return self._chained([partial(self._partners_of, root, number, place, window, slots) for number in there])
+
+    def _partners_of(self, root: tuple[Any, ...], number: int, place: int, window: Bounds | None, slots: Slots) -> Enumeration:
+        member = self.members[number]
+        at = member.places.index(place)
+        within, others = self._windows(member, window)
+        passed = self._passing(root, member.tests[at], slots)
+        return Shown(member.join.partners(root[1 + number], at, passed, within), member.places, self._aliases, others)
+
+    def _passing(self, root: tuple[Any, ...], tests: Tests, slots: Slots) -> Slots:
+        """Those of these slots that pass the tests at this version: each is asked for a partner."""
+        for number, wanted in tests:
+            one = self.counted[number]
+            join, its = self.members[one.join].join, root[1 + one.join]
+            found = [_has_row(join.partners(its, one.place, slots[at : at + 1], None)) for at in range(len(slots))]
+            slots = slots[np.array(found, np.bool_) == wanted]
+        return slots
+
+    def of_key(self, root: tuple[Any, ...], place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        there = [number for number in self._shown() if place in self.members[number].places]
+        return self._chained([partial(self._of_key_in, root, number, place, key, window) for number in there])
+
+    def _of_key_in(self, root: tuple[Any, ...], number: int, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        """By the structure, if it joins by just these columns and no alias is tested; else the alias's relation is looked through."""
+        member = self.members[number]
+        at = member.places.index(place)
+        if set(member.sides[at].equal) == set(key.schema.names) and not member.tests[at]:
+            within, others = self._windows(member, window)
+            return Shown(member.join.of_key(root[1 + number], at, key, within), member.places, self._aliases, others)
+        scan = Scan(self._sides[place], root[0].version, key)
+        return by_scan(scan, partial(self._partners_of, root, number, place, window), self._aliases)
+
+    def is_empty(self, root: tuple[Any, ...]) -> bool | None:
+        known = {self.members[number].join.is_empty(root[1 + number]) for number in self._shown()}
+        return False if False in known else None if None in known else True
+
+    def entries(self, root: tuple[Any, ...]) -> int:
+        return sum(member.join.entries(root[1 + number]) for number, member in enumerate(self.members))
+
+    @property
+    def bytes(self) -> int:
+        return sum(member.join.bytes for member in self.members) + sum(counts.bytes for counts in self.counts)
+
+    @property
+    def retired_bytes(self) -> int:
+        return sum(member.join.retired_bytes for member in self.members)
+
+    def check(self) -> None:
+        """Also that the counts are those of the joins, and that joins of one tested alias have just the rows that pass."""
+        for member in self.members:
+            with self._only_passing(member):
+                member.join.check()
+        for counts, one in zip(self.counts, self.counted, strict=True):
+            again = Counts(counts.table)
+            cursor = self.members[one.join].join.rows(self.members[one.join].join.root, None)
+            while not cursor.done:
+                slots = cursor.fill(_CHUNK)[one.place].astype(np.int64)
+                again.add(slots, np.ones(len(slots), np.int64))
+            assert counts == again, "the partners are miscounted"
+        for number, member in enumerate(self.members):
+            if member.is_tested and len(member.sides) == 1:
+                expected = np.concatenate(member.sides[0].rows_of(self._version))
+                expected = expected[self._passes(member.tests[0], expected)]
+                cursor, found = member.join.rows(self.root[1 + number], None), [NO_SLOTS]
+                while not cursor.done:
+                    found.append(cursor.fill(_CHUNK)[0])
+                never = getattr(member.join, "never", False)
+                assert never or np.array_equal(np.sort(np.concatenate(found)), np.sort(expected)), "rows that pass are not those kept"
+
+
+def _has_row(cursor: Enumeration) -> bool:
+    while not cursor.done:
+        if len(cursor.fill(1)[0]):
+            return True
+    return False
+
+
+def _named(relations: Mapping[str, Relation], name: str) -> Relation:
+    """The relation; of an alias that is tested it has a name of its own."""
+    relation = relations[name.partition("#")[0]]
+    return relation if "#" not in name else relation.renamed(name)
+
+
+class _Widened:
+    """Tells rows of some of the view's aliases as rows of the view; `first`: the offset of the run's first version."""
+
+    def __init__(self, sink: Sink, places: Sequence[int], aliases: int, first: int) -> None:
+        self._sink, self._places, self._aliases, self._first = sink, places, aliases, first
+        self.limit = sink.limit
+
+    def __call__(self, offset: int, come: bool, rows: Combination) -> bool:
+        return self._sink(self._first + offset, come, widened(rows, self._places, self._aliases))
+
+    def exceeded(self, offset: int) -> None:
+        self._sink.exceeded(self._first + offset)
+
+
+def widened(rows: Combination, places: Sequence[int], aliases: int) -> Combination:
+    """With -1 for the aliases that are missing."""
+    if len(places) == aliases:
+        return rows
+    missing = np.full(len(rows[0]), -1, np.int32)
+    return tuple(rows[places.index(place)] if place in places else missing for place in range(aliases))
+
+
+class _Counting:
+    """Notes what a join tells for the counts, all of it, and passes it on as long as it is wanted."""
+
+    limit = _NO_LIMIT
+
+    def __init__(self, events: Sequence[tuple[int, Events]], shown: _Widened | None) -> None:
+        self._events, self._shown = events, shown
+        self._enough: set[int] = set()
+
+    def __call__(self, offset: int, come: bool, rows: Combination) -> bool:
+        for place, events in self._events:
+            events.note(offset, come, rows[place])
+        if self._shown is not None and offset not in self._enough and not self._shown(offset, come, rows):
+            self._enough.add(offset)
+        return True
+
+    def exceeded(self, offset: int) -> None:
+        raise AssertionError("a delta without a limit exceeds it")
