@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,7 +168,7 @@ class LiveView:
         if most is not None and retain is not None and (collector is None or collector.is_exceeded):
             deltas.append(Delta(first, (), (), rest=partial(self._read_delta, first, before, self.root, mine)))
         elif collector is not None:
-            for offset, collected in collector.collected.items():
+            for offset, collected in sorted(collector.collected.items(), key=itemgetter(0)):  # a join may tell versions out of order
                 delta = self._delta(first + offset, collected, partial(_moved, mine, offset))
                 if delta is not None:
                     deltas.append(delta)
