@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -104,13 +105,15 @@ def _row(view: LiveView, alias: str, given: Mapping[str, str]) -> pa.RecordBatch
 def _parsed(side: Side, names: list[str], given: Mapping[str, str]) -> pa.RecordBatch:
     """One row of these columns from texts."""
     types = [side.relation.definition.column(name).kind for name in names]
-    columns = [_value(type_, f"where.{side.alias}.{name}", given[name]) for type_, name in zip(types, names, strict=True)]
+    key = side.relation.key
+    columns = [_value(type_, f"where.{side.alias}.{name}", given[name], name in key) for type_, name in zip(types, names, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names)
 
 
-def _value(type_: str, parameter: str, text: str) -> pa.Array:
+def _value(type_: str, parameter: str, text: str, is_key: bool = False) -> pa.Array:
+    """Of one value. NaN equals NaN; no key has it."""
     try:
-        value = from_text(type_, text)
+        value = math.nan if type_ == "float64" and text == "NaN" and not is_key else from_text(type_, text)
     except BadLiteral as error:
         raise Problem("bad-parameter", f"{parameter}: {error}") from None
     if type_ == "date":

@@ -1,4 +1,4 @@
-"""Natural joins of the shape R(X), S(X, Y), T(Y), X and Y one column each: by the holes between the values of R and T (`bow-tie`), or by
+"""Natural joins of the shape R(X), S(X, Y), T(Y), X and Y one variable each: by the holes between the values of R and T (`bow-tie`), or by
 one index of S (`elimination`).
 
 Source: *Towards Instance Optimal Join Algorithms*; docs/design/natural-joins.md (*bow-tie*).
@@ -16,7 +16,7 @@ from structures.adaptive.bow_tie import MOST_AT_ONCE
 
 THEOREM = "Towards Instance Optimal Join Algorithms for Data in Indexes, Theorem 4.2"
 THEOREM_ONE_INDEX = "Towards Instance Optimal Join Algorithms for Data in Indexes, Theorem C.4"
-WORDS = "natural joins of the shape R(X), S(X, Y), T(Y), where X and Y are one column each"
+WORDS = "natural joins of the shape R(X), S(X, Y), T(Y), where X and Y are one variable each"
 
 
 class _Shape(NamedTuple):

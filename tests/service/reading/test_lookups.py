@@ -4,11 +4,13 @@ beside the writer, and at older ones."""
 from __future__ import annotations
 
 import datetime
+import math
 import random
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from service.reading.lookups import Point, Window, look_up
 from service.tables.store import Table
 from service.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
 from tests.service.definitions import relation as definition
-from tests.service.running import DEFINITION, HeldWriter, batch, ids, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, ORDER, HeldWriter, batch, ids, of_ops, opened, rows_of, running
 
 Row = dict[str, Any]
 Pair = tuple[int, int]
@@ -213,6 +215,27 @@ def test_wrong_look_ups_say_what_they_take(engine: Instance) -> None:
     for text in ("one", "1.5", "", "9" * 30, str(2**63), "0x1"):
         assert refused(engine, "keyed", None, ("x", {"site": "a", "id": text})).startswith("where.x.id: ")
     assert refused(engine, "box", {"number": ("2", "1")}, ("x", where(ROWS[0]))).startswith("overlaps: "), "both are looked at"
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "nested-loop", "minesweeper"])
+def test_nan_is_looked_up(tmp_path: Path, algorithm: str) -> None:
+    """Where it equals NaN: as a join column, and as a value of a row that is its own identity."""
+    engine = opened(tmp_path)
+    declared = definition("id:int64, w:float64", {}, "id")
+    rows = pa.RecordBatch.from_pydict({"id": [1, 2], "w": [float("nan"), 0.5]}, schema=declared.arrow_schema())
+    changes = []
+    for name in "rs":
+        engine.put_relation(name, declared)
+        changes.append(Changes(name, declared, np.full(2, ORDER["upsert"], np.uint8), RowBlock(rows), np.arange(2)))
+    engine.apply(Batch(changes, 4, 0, [], 0))
+    join = {"from": {"x": "r", "y": "s"}, "join": [{"equal": ["x.w", "y.w"]}], "select": ["x.id as id"], "algorithm": algorithm}
+    engine.put_view("j", join, wait=60)
+    engine.put_view("u", {"sql": "SELECT x.w AS w FROM r x EXCEPT SELECT y.w AS w FROM s y WHERE y.id = 2"}, wait=60)
+    for view, alias in (("j", "x"), ("j", "y"), ("u", "row")):
+        with closing(open_rows(engine.readers, view, point=(alias, {"w": "NaN"}))) as reader:
+            (row,) = reader.read(9).to_pylist()
+        assert row == {"id": 1} or math.isnan(row["w"])
+    engine.close()
 
 
 TYPES: dict[str, tuple[str, list[tuple[str, Any]], list[str]]] = {
