@@ -130,7 +130,6 @@ class Server(uvicorn.Server):
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
-
     @staticmethod
     def _reload(certificate: Certificate) -> None:
         try:

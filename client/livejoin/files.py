@@ -58,6 +58,10 @@ class File(NamedTuple):
             return _jsonl_bodies(self)
         return _arrow_bodies(self, cast)
 
+    def names(self) -> list[str]:
+        """Parquet and Arrow: the columns."""
+        return _names(self.path, self.kind)
+
     def batches(self) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Parquet and Arrow: the batches, each with the bytes (or rows) of the file behind it."""
         return _parquet(self.path) if self.kind == "parquet" else _arrow(self.path)
@@ -198,6 +202,8 @@ def to_types(path: Path, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordB
         index = schema.get_field_index(field.name)
         wanted = schema.field(index).type if index >= 0 else pa.utf8() if pa.types.is_dictionary(field.type) else field.type
         try:
+            if pa.types.is_decimal(column.type) and pa.types.is_floating(wanted):
+                column = column.cast(pa.utf8())  # as a text it becomes the nearest float; Arrow's own cast is off by one unit at times
             columns.append(column.cast(wanted))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             reason = re.sub(r"\s+", " ", str(error))
@@ -211,6 +217,16 @@ def _parquet(path: Path) -> Iterator[tuple[pa.RecordBatch, int]]:
     while (batch := _readable(path, lambda: next(source, None))) is not None:
         done += batch.num_rows
         yield batch, done
+
+
+def _names(path: Path, kind: str) -> list[str]:
+    if kind == "parquet":
+        return list(_readable(path, lambda: pq.read_schema(path)).names)
+    with path.open("rb") as raw:
+        magic = raw.read(6)
+        raw.seek(0)
+        opened = _readable(path, lambda: (pa.ipc.open_file if magic == b"ARROW1" else pa.ipc.open_stream)(raw))
+        return list(opened.schema.names)
 
 
 def _arrow(path: Path) -> Iterator[tuple[pa.RecordBatch, int]]:

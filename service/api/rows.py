@@ -68,7 +68,10 @@ _OVERLAPS = Parameter(
     "overlaps", window, {"type": "string", "pattern": "^[^,]*,[^,]*$"}, "only rows whose joined intervals all overlap this window"
 )
 _BOX = Parameter(
-    "overlaps.*", window, {"type": "string"}, "`overlaps.<interval>=lo,hi`: a window for this interval and the intervals joined with it",
+    "overlaps.*",
+    window,
+    {"type": "string"},
+    "`overlaps.<interval>=lo,hi`: a window for this interval and the intervals joined with it",
     {"overlaps.stay": "2026-01-01T00:00:00Z,"},
 )
 _WHERE = Parameter(

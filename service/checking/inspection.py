@@ -1,4 +1,5 @@
 """Verification of a data folder for `livejoin check`. Changes nothing."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

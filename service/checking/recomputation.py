@@ -169,9 +169,7 @@ def beside(keys: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, [str(i) for i in range(len(columns))])
 
 
-def _fits(
-    query: Query, aliased: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch], alias: str
-) -> Mask:
+def _fits(query: Query, aliased: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch], alias: str) -> Mask:
     """What the newest alias must meet besides equal keys, among equally long parts."""
     kept = np.ones(len(parts[alias]), bool)
     others = {name: part for name, part in parts.items() if name != alias}

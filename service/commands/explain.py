@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     if sys.stdout.isatty():
         print("\n".join(plan_lines(answer["plan"])))
         if others := [f"{other['algorithm']} ({other['guarantee']})" for other in answer["alternatives"]]:
-            print(f"{'others':<10} {', '.join(others)}; to use one, name it as \"algorithm\" in the definition")
+            print(f'{"others":<10} {", ".join(others)}; to use one, name it as "algorithm" in the definition')
         if "natural" in answer:
             print("\n".join(natural_lines(answer["natural"])))
         for name, statistics in answer.get("measured", {}).items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
@@ -40,6 +40,7 @@ class Guess:
     nullable: bool = False
     blank: bool = False  # an empty CSV field was met: null, but in text the empty text
     seen: bool = False
+    kind: str | None = None  # as the user says
 
     def only(self, types: Iterable[str]) -> None:
         allowed = set(types)
@@ -51,6 +52,20 @@ class Guess:
         known = self.possible[0] if self.seen and self.possible else kind if digits_of(kind) or kind in self.possible else None
         wider = None if known is None else _wider(known, kind)
         self.possible, self.seen = [] if wider is None else [wider], True
+
+
+class Guesses(dict[str, Guess]):
+    """By column, in the order in which they are met."""
+
+    def __init__(self, types: Mapping[str, str]) -> None:
+        super().__init__()
+        self._types = types
+
+    def meet(self, name: str) -> Guess:
+        """That of a column, a new one if it has none."""
+        if name not in self:
+            self[name] = Guess(kind=self._types.get(name))
+        return self[name]
 
 
 def type_of(kind: str) -> dict[str, Any]:
@@ -69,37 +84,45 @@ def _wider(kind: str, other: str) -> str | None:
     return decimal_kind(precision, scale) if precision <= MOST_DIGITS else None
 
 
-def infer(files: list[File]) -> list[dict[str, Any]]:
-    """The `columns` of a relation definition that takes all rows of all files. Raises Failure when there is none."""
-    guesses: dict[str, Guess] = {}
+def infer(files: list[File], types: Mapping[str, str], not_null: Iterable[str]) -> list[dict[str, Any]]:
+    """The `columns` of a relation definition that takes all rows of all files. A column is nullable if a file declares it so, lacks it or
+    has a null in it, except those of `not_null`; `types` has the kinds that the user has given. Raises Failure when there is none."""
+    guesses = Guesses(types)
     for place, file in enumerate(files):
         before = set(guesses)
         names = {"csv": _from_csv, "jsonl": _from_jsonl}.get(file.kind, _from_arrow)(file, guesses)
         for name in before.symmetric_difference(names) if place else ():
             guesses[name].nullable = True
-    if guesses and not any(guess.seen for guess in guesses.values()):
-        raise Failure(f"{files[0].path}: types cannot be inferred without values: register the relation first")
-    columns = []
-    for name, guess in guesses.items():
-        if not guess.possible:
-            what = "values of several types, or integers that neither int64 nor float64 has exactly"
-            raise Failure(f"column {name!r} has {what}: fix the file, or register the relation first")
-        kind = guess.possible[0] if guess.seen else "string"
-        nullable = guess.nullable or (guess.blank and kind != "string")
-        columns.append({"name": name} | type_of(kind) | ({"nullable": True} if nullable else {}))
-    if not columns:
+    if guesses and not any(guess.seen or guess.kind for guess in guesses.values()):
+        raise Failure(f"{files[0].path}: types cannot be inferred without values: give them with --type, or register the relation first")
+    if not guesses:
         raise Failure(f"{files[0].path}: the file has no rows that could tell the types of its columns: register the relation first")
-    return columns
+    named = {"--type": types, "--not-null": not_null}
+    for option, columns in named.items():
+        for name in columns:
+            if name not in guesses:
+                raise Failure(f"{option} names {name!r}, but the files have only the columns {', '.join(guesses)}", 2)
+    firm = set(not_null)
+    return [_column(name, guess, name in firm) for name, guess in guesses.items()]
 
 
-def _from_csv(file: File, guesses: dict[str, Guess]) -> set[str]:
+def _column(name: str, guess: Guess, firm: bool) -> dict[str, Any]:
+    if guess.kind is None and not guess.possible:
+        what = "values of several types, or integers that neither int64 nor float64 has exactly"
+        raise Failure(f"column {name!r} has {what}: fix the file, or say what it is with --type {name}=…")
+    kind = guess.kind or (guess.possible[0] if guess.seen else "string")
+    nullable = not firm and (guess.nullable or (guess.blank and kind != "string"))
+    return {"name": name} | type_of(kind) | ({"nullable": True} if nullable else {})
+
+
+def _from_csv(file: File, guesses: Guesses) -> set[str]:
     names = csv_header(file.path)
     convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.utf8()), strings_can_be_null=False)
     parse = pa.csv.ParseOptions(newlines_in_values=True)
     read = pa.csv.ReadOptions(column_names=names)
     for name in names:
         if name != OP_COLUMN:
-            guesses.setdefault(name, Guess())
+            guesses.meet(name)
     for _, chunk, line, _ in csv_chunks(file.path):
         if not chunk.strip():
             continue
@@ -143,7 +166,7 @@ def _all(kind: str, texts: pa.Array) -> bool:
     return True
 
 
-def _from_jsonl(file: File, guesses: dict[str, Guess]) -> set[str]:
+def _from_jsonl(file: File, guesses: Guesses) -> set[str]:
     counts: dict[str, int] = {}
     rows = 0
     for chunk, first, _ in jsonl_chunks(file.path):
@@ -161,7 +184,7 @@ def _from_jsonl(file: File, guesses: dict[str, Guess]) -> set[str]:
             rows += 1
             for name, value in row.items():
                 counts[name] = counts.get(name, 0) + (value is not None)
-                _narrow_value(guesses.setdefault(name, Guess()), value, line, f"{file.path}: line {number}, column {name!r}")
+                _narrow_value(guesses.meet(name), value, line, f"{file.path}: line {number}, column {name!r}")
     for name, count in counts.items():
         if count < rows:
             guesses[name].nullable = True
@@ -184,7 +207,7 @@ def _narrow_value(guess: Guess, value: Any, line: bytes, where: str) -> None:
         guess.only([] if _is_integer(value, line) else ["float64"])
     elif isinstance(value, str):
         guess.only(["string", *(kind for kind in TEXTUAL if kind in guess.possible and _reads(kind, value))])
-    else:
+    elif guess.kind is None:
         raise Failure(f"{where}: lists and objects are not supported as values")
 
 
@@ -198,17 +221,17 @@ def _reads(kind: str, text: str) -> bool:
     return True
 
 
-def _from_arrow(file: File, guesses: dict[str, Guess]) -> set[str]:
+def _from_arrow(file: File, guesses: Guesses) -> set[str]:
     names: set[str] = set()
     for batch, _ in file.batches():
         for column, values in zip(batch.schema, batch.columns, strict=True):
             if column.name == OP_COLUMN:
                 continue
             names.add(column.name)
-            guess = guesses.setdefault(column.name, Guess())
-            if not pa.types.is_null(column.type):
+            guess = guesses.meet(column.name)
+            if not pa.types.is_null(column.type) and guess.kind is None:
                 guess.only_kind(_arrow_kind(file, column))
-            guess.nullable |= values.null_count > 0
+            guess.nullable |= column.nullable or values.null_count > 0
     return names
 
 

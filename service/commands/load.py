@@ -1,11 +1,16 @@
-"""`livejoin load`: files into a relation, which is registered from the files when it is new."""
+"""`livejoin load`: files into a relation, which is registered from the files when it is new.
+
+By default all files are judged before anything is registered or sent: one bad row, and nothing is loaded.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pyarrow as pa
 from rich.console import Console
@@ -15,21 +20,66 @@ import livejoin
 from livejoin.files import Body, File, open_file
 from service.commands.connection import connect
 from service.commands.inference import infer
-from service.terminal import Columns, Failure, Parser, add_url, say
-from service.wire.kinds import SENT_TYPES
-from service.wire.schema import Column
+from service.commands.judging import Rejections, judge_file, refuse_strangers
+from service.terminal import Failure, Parser, add_url, say
+from service.wire.errors import BadDefinition
+from service.wire.kinds import SENT_TYPES, digits_of
+from service.wire.schema import Column, ColumnType, RelationDefinition, parse_relation
 
-SHOWN = 20  # rejected rows shown
+
+class Wanted(NamedTuple):
+    """What the user says about the relation."""
+
+    key: list[str]
+    intervals: dict[str, Any]
+    types: dict[str, str]
+    not_null: list[str]
 
 
-class Rejected(NamedTuple):
-    file: str
-    line: int
-    column: str | None
-    reason: str
+class Loaded:
+    """What the service has taken so far."""
+
+    applied = ignored = version = 0
 
 
 def main(arguments: list[str]) -> int:
+    args = _parser().parse_args(arguments)
+    wanted = Wanted(
+        _names(args.key),
+        dict(_interval(text, args.bounds) for text in args.interval),
+        dict(_type(text) for text in args.type),
+        _names(args.not_null),
+    )
+    skip = args.on_error == "skip"
+    try:
+        files = [open_file(path) for path in args.files]
+    except livejoin.BadFile as error:
+        raise Failure(str(error), 2) from error
+    with connect(args) as client:
+        relation = client.relation(args.relation)
+        known = _known(relation, wanted)
+        definition = known or _new(relation.name, files, wanted)
+        schema = pa.schema([(column.name, SENT_TYPES[column.kind]) for column in definition.columns])
+        if known is None or not skip:
+            _judge(relation.name, definition, files, schema, skip)
+        else:
+            for file in files:
+                refuse_strangers(relation.name, definition, file)
+        if known is None:
+            relation.create(**definition.to_json())
+            say(f"registered {relation.name} ({', '.join(map(_shown, definition.columns))})")
+        loaded = Loaded()
+        try:
+            return _post(relation, definition, files, schema, args.on_error, loaded)
+        except Failure as failure:
+            if known is None and not loaded.version and isinstance(failure.__cause__, livejoin.Problem):
+                with suppress(livejoin.LivejoinError):
+                    relation.drop()
+                    say(f"removed {relation.name} again: nothing was loaded")
+            raise
+
+
+def _parser() -> Parser:
     parser = Parser("load", "Load files into a relation: rows are upserts, unless a column _op says otherwise.")
     parser.add_argument("relation", metavar="RELATION", help="the relation; registered from the files if it is new (needs --key)")
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="Parquet, Arrow, CSV or JSON lines, by file name extension")
@@ -45,19 +95,31 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--bounds", choices=bounds, default="[)", metavar="BOUNDS", help=f"bounds of intervals: one of {' '.join(bounds)} (default [))"
     )
+    parser.add_argument(
+        "--type",
+        action="append",
+        default=[],
+        metavar="COLUMN=TYPE",
+        help=f"type of a column of a new relation ({', '.join(get_args(ColumnType))}; a decimal as decimal(12,2)); by default, types are "
+        "told from all rows of the files",
+    )
+    parser.add_argument(
+        "--not-null",
+        metavar="A,B",
+        help="columns of a new relation that cannot be null, beside the key; by default those without nulls that no file declares nullable",
+    )
+    parser.add_argument(
+        "--on-error",
+        choices=("reject", "skip"),
+        default="reject",
+        help="with a bad row: reject (default) loads nothing, skip loads the other rows",
+    )
     add_url(parser)
-    args = parser.parse_args(arguments)
-    key = args.key.split(",") if args.key else []
-    intervals = dict(_interval(text, args.bounds) for text in args.interval)
-    try:
-        files = [open_file(path) for path in args.files]
-    except livejoin.BadFile as error:
-        raise Failure(str(error), 2) from error
-    with connect(args) as client:
-        relation = client.relation(args.relation)
-        definition = _definition(relation, files, key, intervals)
-        schema = pa.schema([(column.name, SENT_TYPES[column.kind]) for column in _columns(definition)])
-        return _post(relation, files, schema)
+    return parser
+
+
+def _names(text: str | None) -> list[str]:
+    return text.split(",") if text else []
 
 
 def _interval(text: str, bounds: str) -> tuple[str, dict[str, Any]]:
@@ -70,35 +132,75 @@ def _interval(text: str, bounds: str) -> tuple[str, dict[str, Any]]:
     return name, {"start": parts[0], "end": parts[1], "bounds": parts[2] if len(parts) == 3 else bounds}
 
 
-def _definition(relation: livejoin.Relation, files: list[File], key: list[str], intervals: dict[str, Any]) -> dict[str, Any]:
-    """The existing relation, else a new one, registered from the files and the arguments."""
+def _type(text: str) -> tuple[str, str]:
+    name, _, kind = text.rpartition("=")
+    kind = re.sub(r"\s", "", kind)
+    if not name:
+        raise Failure(f"--type takes COLUMN=TYPE, not {text!r}", 2)
+    if not digits_of(kind) and (kind == "decimal" or kind not in get_args(ColumnType)):
+        raise Failure(f"--type {text}: there is no such type; the types are {', '.join(get_args(ColumnType))} (as decimal(12,2))", 2)
+    return name, kind
+
+
+def _shown(column: Column) -> str:
+    return f"{column.name} {column.kind}{' or null' if column.nullable else ''}"
+
+
+def _known(relation: livejoin.Relation, wanted: Wanted) -> RelationDefinition | None:
+    """The existing relation, if it is as the user says."""
     name = relation.name
     try:
-        known = relation.get()
+        told = relation.get()
     except livejoin.NotFound:
-        pass
-    else:
-        if key and key != known["key"]:
-            raise Failure(f"{name} exists with the key {','.join(known['key'])}: omit --key, or use another name", 2)
-        if intervals and any(known["intervals"].get(interval) != value for interval, value in intervals.items()):
-            raise Failure(f"{name} exists with other intervals: omit --interval, or use another name", 2)
-        return known
-    if not key:
+        return None
+    known = _parsed({part: told[part] for part in ("columns", "key", "intervals")})
+    if wanted.key and wanted.key != known.key:
+        raise Failure(f"{name} exists with the key {','.join(known.key)}: omit --key, or use another name", 2)
+    if wanted.intervals and any(told["intervals"].get(interval) != value for interval, value in wanted.intervals.items()):
+        raise Failure(f"{name} exists with other intervals: omit --interval, or use another name", 2)
+    columns = {column.name: column for column in known.columns}
+    for column, kind in wanted.types.items():
+        if column not in columns or columns[column].kind != kind:
+            what = f"{column} is {columns[column].kind}" if column in columns else f"without a column {column}"
+            raise Failure(f"{name} exists, and {what}: omit --type, or use another name", 2)
+    for column in wanted.not_null:
+        if column not in columns or columns[column].nullable:
+            what = f"{column} can be null" if column in columns else f"without a column {column}"
+            raise Failure(f"{name} exists, and {what}: omit --not-null, or use another name", 2)
+    return known
+
+
+def _new(name: str, files: list[File], wanted: Wanted) -> RelationDefinition:
+    """The definition of a new relation, from the files and the arguments."""
+    if not wanted.key:
         raise Failure(f"{name} is a new relation: name its key columns, for example --key id", 2)
-    definition: dict[str, Any] = {"columns": infer(files), "key": key, "intervals": intervals}
-    relation.create(**definition)
-    listed = ", ".join(f"{column.name} {column.kind}{' or null' if column.nullable else ''}" for column in _columns(definition))
-    say(f"registered {name} ({listed})")
-    return definition
+    columns = infer(files, wanted.types, [*wanted.key, *wanted.not_null])
+    return _parsed({"columns": columns, "key": wanted.key, "intervals": wanted.intervals})
 
 
-def _columns(definition: Mapping[str, Any]) -> list[Column]:
-    return [Column.model_validate(column) for column in definition["columns"]]
+def _parsed(definition: Mapping[str, Any]) -> RelationDefinition:
+    try:
+        return parse_relation(definition)
+    except BadDefinition as error:
+        raise Failure(error.detail, 2) from error
 
 
-def _post(relation: livejoin.Relation, files: list[File], schema: pa.Schema) -> int:
-    rejected: list[Rejected] = []
-    applied = ignored = bad = version = 0
+def _judge(name: str, definition: RelationDefinition, files: list[File], schema: pa.Schema, skip: bool) -> None:
+    """Raises Failure if a file, or all that is in the files, would be refused."""
+    found = Rejections(definition)
+    with _progress() as shown:
+        for file in files:
+            task = shown.add_task(f"checking {file.path.name}", total=file.size, rows=0)
+            judge_file(name, definition, file, schema, found, lambda done, rows, of=task: shown.update(of, completed=done, rows=rows))  # type: ignore[misc]
+    if found.count and not (skip and found.good):
+        found.show()
+        hint = "fix the file" if skip else "fix the file, or load the other rows with --on-error skip"
+        raise Failure(f"{found.were}, nothing was loaded: {hint}")
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """Bars on standard error, if that is a terminal."""
     shown = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -108,50 +210,51 @@ def _post(relation: livejoin.Relation, files: list[File], schema: pa.Schema) -> 
         console=Console(stderr=True),
         transient=True,
     )
-    watched = sys.stderr.isatty()
-    if watched:
-        shown.start()
-    try:
+    if not sys.stderr.isatty():  # else an empty line comes
+        yield shown
+        return
+    with shown:
+        yield shown
+
+
+def _post(
+    relation: livejoin.Relation, definition: RelationDefinition, files: list[File], schema: pa.Schema, on_error: str, loaded: Loaded
+) -> int:
+    rejected = Rejections(definition)
+    with _progress() as shown:
         for file in files:
             task = shown.add_task(file.path.name, total=file.size, rows=0)
-            before = applied
+            before = loaded.applied
             for body in file.bodies(schema):
-                receipt = _posted(relation, file, body, applied)
-                applied += receipt.applied
-                ignored += receipt.ignored
-                bad += receipt.skipped_count
-                version = receipt.version
-                room = receipt.skipped[: max(0, SHOWN - len(rejected))]
-                for error, line in zip(room, body.lines([error["index"] for error in room]), strict=True):
-                    rejected.append(Rejected(file.path.name, line, error["column"], error["reason"]))
-                shown.update(task, completed=body.done, rows=applied - before)
-    finally:
-        if watched:  # else an empty line comes
-            shown.stop()
-    passed_over = f", {ignored:,} ignored" if ignored else ""
-    reached = f", version {version}" if version else ""
-    print(f"{relation.name}: {applied:,} row{'s' if applied != 1 else ''} loaded{passed_over}{reached}")
-    if bad:
-        _show(rejected, bad)
-        were = "row was" if bad == 1 else "rows were"
-        others = ", the others were loaded" if applied or ignored else ""
-        raise Failure(f"{bad:,} {were} rejected{others}: fix the file and load it again")
+                _post_one(relation, file, body, on_error, loaded, rejected)
+                shown.update(task, completed=body.done, rows=loaded.applied - before)
+    ignored = f", {loaded.ignored:,} ignored" if loaded.ignored else ""
+    reached = f", version {loaded.version}" if loaded.version else ""
+    print(f"{relation.name}: {loaded.applied:,} row{'s' if loaded.applied != 1 else ''} loaded{ignored}{reached}")
+    if rejected.count:
+        rejected.show()
+        others = ", the others were loaded" if loaded.applied or loaded.ignored else ""
+        raise Failure(f"{rejected.were}{others}: fix the file and load it again")
     return 0
 
 
-def _posted(relation: livejoin.Relation, file: File, body: Body, applied: int) -> livejoin.Receipt:
-    """The receipt. Raises Failure, which names the file and says what has been loaded already."""
+def _post_one(relation: livejoin.Relation, file: File, body: Body, on_error: str, loaded: Loaded, rejected: Rejections) -> None:
+    """Raises Failure, which names the file and says what has been loaded already."""
     try:
-        return relation.post(body.content, body.media_type, on_error="skip")
+        receipt = relation.post(body.content, body.media_type, on_error="skip" if on_error == "skip" else "reject")
     except livejoin.LivejoinError as error:
-        part = f", from {file.unit} {body.first} on" if applied else ""
-        before = f"; already loaded: {applied:,} row{'s' if applied != 1 else ''}" if applied else ""
+        part = f", from {file.unit} {body.first} on" if loaded.applied else ""
+        before = f"; already loaded: {loaded.applied:,} row{'s' if loaded.applied != 1 else ''}" if loaded.applied else ""
+        if isinstance(error, livejoin.BadRows):
+            rejected.add(file, body, _triples(error.errors), error.document.get("error_count", len(error.errors)))
+            rejected.show()
+            raise Failure(f"{file.path}{part}: {rejected.were}{before or ', nothing was loaded'}") from error
         raise Failure(f"{file.path}{part}: {error}{before}") from error
+    loaded.applied += receipt.applied
+    loaded.ignored += receipt.ignored
+    loaded.version = receipt.version
+    rejected.add(file, body, _triples(receipt.skipped), receipt.skipped_count)
 
 
-def _show(rejected: list[Rejected], bad: int) -> None:
-    columns = Columns(["file", "line", "column", "reason"], widest=200)
-    rows = [{"file": r.file, "line": r.line, "column": r.column, "reason": r.reason} for r in rejected]
-    columns.fit(rows)
-    more = [f"… and {bad - len(rows):,} more"] if bad > len(rows) else []
-    print("\n".join([*columns.head(), *map(columns.line, rows), *more]), file=sys.stderr)
+def _triples(errors: list[dict[str, Any]]) -> list[tuple[int, str | None, str]]:
+    return [(error["index"], error["column"], error["reason"]) for error in errors]

@@ -7,6 +7,7 @@
 
 Tags and lengths make different values different bytes. Nothing here may ever change; another encoding is another format of the folder.
 """
+
 from __future__ import annotations
 
 import struct

@@ -8,6 +8,7 @@
 
 Every row has a checksum (`checksums.py`). The row of `format` in `meta` has this form in all formats, and is read before anything else.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -289,7 +290,7 @@ def read_format(db: sqlite3.Connection, path: Path) -> int:
         raise Damaged("the tables are missing", path)
     rows = db.execute("SELECT value, crc FROM meta WHERE name = 'format'").fetchall()
     _require(len(rows) == 1 and isinstance(rows[0][0], int), "no format number", path)
-    (number, crc), = rows
+    ((number, crc),) = rows
     _require(crc == checksum("format", number) or (number, crc) == _FORMAT_1, "wrong checksum of the entry 'format'", path)
     return int(number)
 

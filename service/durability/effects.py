@@ -11,6 +11,7 @@ many versions before that one it was changed.
 
 The schemas are not in the payload: the catalogue has them, and the definition of an id never changes.
 """
+
 from __future__ import annotations
 
 import struct
@@ -92,13 +93,15 @@ def decode_effects(payload: bytes, schemas: Mapping[int, pa.Schema], keys: Mappi
         if schema is None:
             continue
         key_schema = pa.schema([schema.field(name) for name in keys[relation_id]])
-        effects.append(Effect(
-            relation_id,
-            bool(flags & _TRUNCATE),
-            _read(buffer, deletes_at, size0, key_schema, bool(flags & _JSON)),
-            _read(buffer, inserts_at, size1, schema, bool(flags & _JSON)),
-            ages,
-        ))
+        effects.append(
+            Effect(
+                relation_id,
+                bool(flags & _TRUNCATE),
+                _read(buffer, deletes_at, size0, key_schema, bool(flags & _JSON)),
+                _read(buffer, inserts_at, size1, schema, bool(flags & _JSON)),
+                ages,
+            )
+        )
     return effects
 
 

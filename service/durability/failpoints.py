@@ -3,6 +3,7 @@
 `LIVEJOIN_FAILPOINT=after-commit` kills it when it first reaches that step, `after-commit:3` at the third time.
 Without the variable a step costs one comparison.
 """
+
 from __future__ import annotations
 
 import os

@@ -7,6 +7,7 @@
 
 Only the owner may read any of it: files have the mode 0600, folders 0700.
 """
+
 from __future__ import annotations
 
 import contextlib

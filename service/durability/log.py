@@ -6,6 +6,7 @@ every row has a CRC-32, versions follow one another without a gap, and the datab
 
 Cost: append and commit of a small batch about 15 µs (synchronous=normal), an fsync more with full.
 """
+
 from __future__ import annotations
 
 import contextlib

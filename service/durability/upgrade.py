@@ -13,6 +13,7 @@ we may not write, one that has files of others, one that a process has as its wo
 All that is copied is verified on the way. Snapshots are the same in both formats and never written to: the copy links their files.
 Until the copy is whole nothing of the old folder is touched, and none of its files is ever changed.
 """
+
 from __future__ import annotations
 
 import contextlib

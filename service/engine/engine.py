@@ -445,7 +445,6 @@ class Engine(ABC):
         """Wait for the kernels that the view needs, perhaps a minute. Raises Unusable."""
         self.kernels.require(rooms_of(view.view.plan))
 
-
     def _failed(self, error: BaseException) -> None:
         self.state = "failed"
         self.on_failure(error)

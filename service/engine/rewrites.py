@@ -1,8 +1,8 @@
 """Batches that concern a whole relation: its rows replaced, or deleted by condition. One at a time a relation.
 
-    in the writer's turn   hold the published version; note what changes in the relation from then on
-    beside the writer      find what is to change (`tables/rewriting.py`)
-    as a batch             submit it; it takes account of what was noted, and becomes a version like any other
+in the writer's turn   hold the published version; note what changes in the relation from then on
+beside the writer      find what is to change (`tables/rewriting.py`)
+as a batch             submit it; it takes account of what was noted, and becomes a version like any other
 """
 
 from __future__ import annotations

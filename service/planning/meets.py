@@ -28,9 +28,7 @@ def meets_of(query: Query, relations: Relations) -> list[Meet]:
 def overlaps_of(query: Query, relations: Relations) -> list[Meet]:
     """Overlaps, then distances."""
     by_alias = {alias: relations[name] for alias, name in query.aliases}
-    found = [
-        Meet(span_of(x, by_alias[x.alias]), span_of(y, by_alias[y.alias]), f"overlaps({x}, {y})") for x, y in query.overlaps
-    ]
+    found = [Meet(span_of(x, by_alias[x.alias]), span_of(y, by_alias[y.alias]), f"overlaps({x}, {y})") for x, y in query.overlaps]
     for left, right, distance in query.within:
         around = Span(left.alias, left.column, left.column, widen=distance, declared=False)
         found.append(Meet(around, Span(right.alias, right.column, right.column, declared=False), f"abs({left} - {right}) <= {distance}"))

@@ -79,9 +79,7 @@ class Names:
         if isinstance(node, exp.Tuple):
             return self._over_columns(node)
         if not isinstance(node, exp.Column):
-            raise unsupported(
-                f"{node.sql('postgres')} as an interval", "write alias.interval with an interval that the relation declares"
-            )
+            raise unsupported(f"{node.sql('postgres')} as an interval", "write alias.interval with an interval that the relation declares")
         alias, name = self._parts(node)
         if alias is not None:
             return self.scope.interval(alias, name)

@@ -1,7 +1,7 @@
 """Enumerations of one version: which slots come next. Plain state that can be cloned, so that a cursor costs nothing but its pin.
 
-    ViewReading      rows of a view, as its join enumerates them
-    TableReading     rows of a relation, in the order of their slots
+ViewReading      rows of a view, as its join enumerates them
+TableReading     rows of a relation, in the order of their slots
 """
 
 from __future__ import annotations

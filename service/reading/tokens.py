@@ -1,7 +1,7 @@
 """Opaque texts that only this data folder can have issued: cursors of readers and tokens of followers.
 
-    text := base64url(mac, payload);  payload := JSON of [kind, field, ...]
-    mac := HMAC-SHA-256 over the folder's id and the payload, cut to 16 bytes
+text := base64url(mac, payload);  payload := JSON of [kind, field, ...]
+mac := HMAC-SHA-256 over the folder's id and the payload, cut to 16 bytes
 """
 
 from __future__ import annotations

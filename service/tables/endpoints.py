@@ -31,9 +31,7 @@ def stored_endpoints(table: Table, span: Span, slots: npt.NDArray[np.int32]) -> 
     return _of_span(span, table.type_of(names[0]), list(values), nulls)
 
 
-def _of_span(
-    span: Span, type_: pa.DataType, values: Sequence[Ends], nulls: Sequence[npt.NDArray[np.bool_] | None]
-) -> tuple[Ends, Ends]:
+def _of_span(span: Span, type_: pa.DataType, values: Sequence[Ends], nulls: Sequence[npt.NDArray[np.bool_] | None]) -> tuple[Ends, Ends]:
     """`values`, `nulls`: of the span's columns."""
     if span.declared:
         ends = (values[0], values[0].copy()) if len(values) == 1 else values

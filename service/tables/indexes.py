@@ -196,9 +196,7 @@ class SharedIndexes:
                 if kind == DELETE:
                     gone.append((one, found))
         order = in_order(parts)
-        applied = self.structure.apply_in_order(
-            np.concatenate(numbers)[order.order], SIGNS[order.kinds], joined(entries).take(order.order)
-        )
+        applied = self.structure.apply_in_order(np.concatenate(numbers)[order.order], SIGNS[order.kinds], joined(entries).take(order.order))
         self._applied = AppliedRun(applied, order)
         return gone
 

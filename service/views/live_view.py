@@ -122,7 +122,6 @@ class LiveView:
             return False
         return self.feed is None or self.feed.has_little_to_settle
 
-
     def fail(self, error: Exception) -> None:
         """Its structures could not be built or maintained: the relations are intact, this view is not, and its followers are told."""
         what = "built" if self.state == "building" else "maintained"

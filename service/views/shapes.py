@@ -1,11 +1,11 @@
 """From what the structure enumerates to the rows of a view: orders, orientation, and comparisons that it does not know.
 
-    pair, heap      as they come, those that meet the residual comparisons
-    self_less       an unordered pair once, the row with the smaller value first; equal values are passed over
-    self_not_equal  an unordered pair in both orders
-    clique_less     an unordered combination once, in the order of the values; equal values are passed over
-    clique_not_equal  an unordered combination in all orders
-    list            one slot a row
+pair, heap      as they come, those that meet the residual comparisons
+self_less       an unordered pair once, the row with the smaller value first; equal values are passed over
+self_not_equal  an unordered pair in both orders
+clique_less     an unordered combination once, in the order of the values; equal values are passed over
+clique_not_equal  an unordered combination in all orders
+list            one slot a row
 """
 
 from __future__ import annotations

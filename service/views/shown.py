@@ -1,7 +1,7 @@
 """How a view's rows look, made from slots: values, identities, bytes of text.
 
-    Parts    a row is a row of each alias, and their keys are its identity
-    Values   of a view with UNION or EXCEPT: a row is its values, shown by rows of one branch's aliases (the others have slot -1)
+Parts    a row is a row of each alias, and their keys are its identity
+Values   of a view with UNION or EXCEPT: a row is its values, shown by rows of one branch's aliases (the others have slot -1)
 """
 
 from __future__ import annotations

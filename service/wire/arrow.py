@@ -58,9 +58,7 @@ def decode_relation_arrow(body: bytes, relation: str, definitions: Definitions, 
     return _decode(body, lambda number, schema: relation, definitions, room, plain)
 
 
-def _decode(
-    body: bytes, relation_of: Callable[[int, pa.Schema], str], definitions: Definitions, room: Room, plain: bool = False
-) -> Batch:
+def _decode(body: bytes, relation_of: Callable[[int, pa.Schema], str], definitions: Definitions, room: Room, plain: bool = False) -> Batch:
     """`relation_of` gets the number of a stream, from 1, and its schema."""
     parts: dict[str, list[Judged]] = {}
     source = pa.BufferReader(body)

@@ -27,9 +27,7 @@ _PLAIN_DAYS = (-719_528, 2_932_896)
 
 _DATE = r"([+-][0-9]{4,7}|[0-9]{4})-([0-9]{2})-([0-9]{2})"
 _DATE_FORM = re.compile(_DATE)
-_TIMESTAMP_FORM = re.compile(
-    _DATE + r"[Tt ]([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2})(?:\.([0-9]+))?)?)?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?"
-)
+_TIMESTAMP_FORM = re.compile(_DATE + r"[Tt ]([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2})(?:\.([0-9]+))?)?)?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?")
 _INT_FORM = re.compile(r"[+-]?[0-9]+")
 # One way to read each text: with a second one, a long text that is no number would take quadratic time.
 _FLOAT_FORM = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")

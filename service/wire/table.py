@@ -91,9 +91,7 @@ def _ops(table: pa.RecordBatch, findings: Findings, room: Room) -> npt.NDArray[n
     ops = np.where(unknown, UPSERT, codes).astype(np.uint8)
     unknown &= texts.is_valid().to_numpy(zero_copy_only=False)
     if unknown.any():
-        findings.add(
-            -2, unknown, OP_COLUMN, lambda row: f"got {shown(texts[row].as_py())}, expected insert, upsert, delete or truncate"
-        )
+        findings.add(-2, unknown, OP_COLUMN, lambda row: f"got {shown(texts[row].as_py())}, expected insert, upsert, delete or truncate")
     return ops
 
 

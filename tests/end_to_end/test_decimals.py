@@ -172,7 +172,7 @@ def test_the_client_and_the_commands(server: ServerProcess, tmp_path: Path, caps
     assert main(["load", "prices", str(file), "--key", "id", "--url", server.url]) == 0
     client = server.client()
     column = talk.ok(client.get("/v1/relations/prices"))["columns"][1]
-    assert column == {"name": "price", "type": "decimal", "nullable": False, "precision": 18, "scale": 2}
+    assert column == {"name": "price", "type": "decimal", "nullable": True, "precision": 18, "scale": 2}
     kept = talk.ok(client.get("/v1/relations/prices/rows", headers={"Accept": talk.JSON}))["rows"]
     assert kept == [{"id": 1, "price": "0.07"}, {"id": 2, "price": "1.10"}]
     talk.drop(client, relations=["prices"])

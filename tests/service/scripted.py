@@ -61,7 +61,7 @@ def scripted(*answers: Answer) -> Iterator[tuple[str, list[Asked]]]:
                 self.wfile.write(b"0\r\n\r\n")
             self.close_connection = True
 
-        do_POST = do_PUT = do_GET
+        do_POST = do_PUT = do_DELETE = do_GET
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

@@ -172,4 +172,3 @@ class RunSteps:
         found = in_order(self._parts)
         steps = np.column_stack((found.offsets, _STEPS[found.kinds], np.concatenate(self._places)[found.order]))
         return np.ascontiguousarray(steps, np.int64), np.concatenate(self._entries).astype(np.int32, copy=False)
-

@@ -281,5 +281,3 @@ def domains_of(tree: Sequence[Edge]) -> dict[tuple[int, tuple[str, ...]], int]:
 def _only(part: Part, indices: npt.NDArray[np.int64] | None) -> Part:
     """The rows with these indices; None: all of them."""
     return part if indices is None else Part(part.offsets[indices], part.old[indices], part.new[indices])
-
-

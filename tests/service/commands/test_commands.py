@@ -80,6 +80,10 @@ def on_terminal(*arguments: str, url: str) -> str:
         (["load", "r"], "FILE"),
         (["load", "r", "x.csv", "--interval", "stay"], "--interval"),
         (["load", "r", "x.csv", "--interval", "stay=a,b,[),c"], "--interval"),
+        (["load", "r", "x.csv", "--type", "date"], "COLUMN=TYPE"),
+        (["load", "r", "x.csv", "--type", "a=money"], "no such type"),
+        (["load", "r", "x.csv", "--type", "a=decimal"], "decimal(12,2)"),
+        (["load", "r", "x.csv", "--on-error", "stop"], "--on-error"),
         (["demo", "--pace", "0"], "--pace"),
         (["serve", "--port", "many"], "--port"),
         (["serve", "--nonsense"], "--nonsense"),
@@ -297,29 +301,37 @@ def receipt(applied: int, skipped: list[dict[str, object]] | None = None) -> Ans
 
 
 def test_load_registers_a_new_relation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "r.csv").write_text("id,s,e\n1,2026-01-01,\n")
+    (tmp_path / "r.csv").write_text("id,s,e,p,n\n1,2026-01-01,,1.5,x\n")
     with scripted(problem("not-found", 404), Answer(b"{}", 201), receipt(1)) as (url, asked):
         arguments = ["--key", "id", "--interval", "stay=s,e", "--interval", "due=e,e,[]", "--interval", "at=s", "--bounds", "(]"]
+        arguments += ["--type", "e=date", "--type", "p=decimal(12, 2)", "--not-null", "n,p"]
         assert main(["load", "r", str(tmp_path / "r.csv"), *arguments, "--url", url]) == 0
     assert orjson.loads(asked[1].body) == {
-        "columns": [{"name": "id", "type": "int64"}, {"name": "s", "type": "date"}, {"name": "e", "type": "string"}],
+        "columns": [
+            {"name": "id", "type": "int64", "nullable": False},
+            {"name": "s", "type": "date", "nullable": False},
+            {"name": "e", "type": "date", "nullable": True},
+            {"name": "p", "type": "decimal", "precision": 12, "scale": 2, "nullable": False},
+            {"name": "n", "type": "string", "nullable": False},
+        ],
         "key": ["id"],
         "intervals": {
             "stay": {"start": "s", "end": "e", "bounds": "(]"},
-            "due": {"start": "e", "end": "e", "bounds": "[]"},
+            "due": {"at": "e"},
             "at": {"at": "s"},
         },
     }
-    assert (asked[2].method, asked[2].path, asked[2].params) == ("POST", "/v1/relations/r/changes", {"on_error": "skip"})
+    assert (asked[2].method, asked[2].path, asked[2].params) == ("POST", "/v1/relations/r/changes", {"on_error": "reject"})
     told = capsys.readouterr()
-    assert (told.out, told.err) == ("r: 1 row loaded, version 4\n", "livejoin: registered r (id int64, s date, e string)\n")
+    said = "livejoin: registered r (id int64, s date, e date or null, p decimal(12,2), n string)\n"
+    assert (told.out, told.err) == ("r: 1 row loaded, version 4\n", said)
 
 
 def test_load_shows_rejected_rows_by_their_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "r.csv").write_text('id,x\n1,"two\nlines"\n\nno,x\n')
     bad = [{"index": 1, "column": "id", "reason": "not an int64"}]
     with scripted(Answer(orjson.dumps(RELATION)), receipt(1, bad)) as (url, _):
-        assert main(["load", "r", str(tmp_path / "r.csv"), "--url", url]) == 1
+        assert main(["load", "r", str(tmp_path / "r.csv"), "--on-error", "skip", "--url", url]) == 1
     told = capsys.readouterr().err.splitlines()
     assert [line.split() for line in told if "not an int64" in line] == [["r.csv", "5", "id", "not", "an", "int64"]]
     assert "1 row was rejected, the others were loaded" in told[-1]
@@ -331,8 +343,11 @@ def test_load_of_nothing_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     nothing = {"version": 5, "applied": 0, "ignored": 0, "skipped_count": 1, "skipped": [{"index": 0, "column": "id", "reason": "bad"}]}
     nothing["duplicate"] = False
     with scripted(Answer(orjson.dumps(RELATION)), Answer(orjson.dumps(nothing))) as (url, _):
-        assert main(["load", "r", str(tmp_path / "bad.csv"), "--url", url]) == 1
+        assert main(["load", "r", str(tmp_path / "bad.csv"), "--on-error", "skip", "--url", url]) == 1
     assert "1 row was rejected: fix" in capsys.readouterr().err
+    with scripted(Answer(orjson.dumps(RELATION))) as (url, asked):
+        assert main(["load", "r", str(tmp_path / "bad.csv"), "--url", url]) == 1
+    assert len(asked) == 1 and "1 row was rejected, nothing was loaded" in capsys.readouterr().err
     with scripted(Answer(orjson.dumps(RELATION))) as (url, _):
         assert main(["load", "r", str(tmp_path / "empty.csv"), "--url", url]) == 0
     assert capsys.readouterr().out == "r: 0 rows loaded\n"
@@ -352,7 +367,16 @@ def test_load_that_ends_early_names_the_file_and_what_is_in(
     assert "r.csv, from line 3 on: disk-full: because; already loaded: 1 row\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("arguments", "words"), [(["--key", "x"], "key id"), (["--interval", "a=id"], "other intervals")])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--key", "x"], "key id"),
+        (["--interval", "a=id"], "other intervals"),
+        (["--type", "x=date"], "x is string: omit --type"),
+        (["--type", "y=date"], "without a column y: omit --type"),
+        (["--not-null", "z,x"], "without a column z: omit --not-null"),
+    ],
+)
 def test_load_leaves_a_relation_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
     (tmp_path / "r.csv").write_text("id,x\n1,x\n")
     with scripted(Answer(orjson.dumps(RELATION))) as (url, asked):
@@ -365,6 +389,32 @@ def test_load_needs_a_key_for_a_new_relation(tmp_path: Path, capsys: pytest.Capt
     with scripted(problem("not-found", 404)) as (url, _):
         assert main(["load", "r", str(tmp_path / "r.csv"), "--url", url]) == 2
     assert "--key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--type", "z=date"], "--type names 'z', but the files have only the columns id, x"),
+        (["--not-null", "z"], "--not-null names 'z'"),
+        (["--type", "x=bool", "--interval", "at=x"], "'x' is a bool; endpoints must be"),
+        (["--type", "id=date"], "1 row was rejected, nothing was loaded"),
+        (["--not-null", "x", "--type", "x=int64"], "1 row was rejected, nothing was loaded"),
+    ],
+)
+def test_nothing_is_registered_for_what_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    (tmp_path / "r.csv").write_text("id,x\n1,\n")
+    with scripted(problem("not-found", 404)) as (url, asked):
+        assert main(["load", "r", str(tmp_path / "r.csv"), "--key", "id", *arguments, "--url", url]) != 0
+    assert len(asked) == 1 and words in capsys.readouterr().err
+
+
+def test_a_relation_is_removed_if_the_service_refuses_its_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "r.csv").write_text("id,_op\n1,insert\n1,insert\n")
+    with scripted(problem("not-found", 404), Answer(b"{}", 201), problem("bad-rows", 422), Answer(b"", 204)) as (url, asked):
+        assert main(["load", "r", str(tmp_path / "r.csv"), "--key", "id", "--url", url]) == 1
+    assert asked[3].method == "DELETE" and "removed r again" in capsys.readouterr().err
 
 
 # -- tables

@@ -22,7 +22,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def types(path: Path, content: bytes) -> dict[str, str]:
-    columns = infer([open_file(write(path, content))])
+    columns = infer([open_file(write(path, content))], {}, [])
     return {column["name"]: column["type"] + ("?" if column.get("nullable") else "") for column in columns}
 
 
@@ -111,20 +111,31 @@ def test_jsonl_that_is_no_relation(tmp_path: Path, content: bytes, words: str) -
 def test_arrow_columns(tmp_path: Path) -> None:
     table = pa.table({"id": pa.array([1], pa.uint8()), "at": pa.array([None], pa.timestamp("ns")), "s": pa.array(["x"], pa.large_utf8())})
     pq.write_table(table, tmp_path / "a.parquet")
-    columns = infer([open_file(tmp_path / "a.parquet")])
+    columns = infer([open_file(tmp_path / "a.parquet")], {}, ["id"])
     assert columns == [
         {"name": "id", "type": "int64"},
         {"name": "at", "type": "timestamp", "nullable": True},
-        {"name": "s", "type": "string"},
+        {"name": "s", "type": "string", "nullable": True},
+    ]
+    fields = [
+        pa.field("id", pa.uint8(), nullable=False),
+        pa.field("at", pa.timestamp("ns"), nullable=False),
+        pa.field("s", pa.large_utf8()),
+    ]
+    pq.write_table(pa.table([[1], [0], ["x"]], schema=pa.schema(fields)), tmp_path / "a.parquet")
+    assert infer([open_file(tmp_path / "a.parquet")], {"s": "date"}, ["s"]) == [
+        {"name": "id", "type": "int64"},
+        {"name": "at", "type": "timestamp"},
+        {"name": "s", "type": "date"},
     ]
     pq.write_table(pa.table({"id": [[1]]}), tmp_path / "b.parquet")
     with pytest.raises(Failure, match="do not support"):
-        infer([open_file(tmp_path / "b.parquet")])
+        infer([open_file(tmp_path / "b.parquet")], {}, [])
 
 
 def test_a_column_that_only_one_of_two_files_has_may_be_null(tmp_path: Path) -> None:
     first, second = write(tmp_path / "a.csv", b"id,x\n1,1\n"), write(tmp_path / "b.jsonl", b'{"id": 2, "y": true}\n')
-    assert infer([open_file(first), open_file(second)]) == [
+    assert infer([open_file(first), open_file(second)], {}, []) == [
         {"name": "id", "type": "int64"},
         {"name": "x", "type": "int64", "nullable": True},
         {"name": "y", "type": "bool", "nullable": True},

@@ -125,8 +125,46 @@ def test_rejected_rows_are_shown_by_their_lines(
     (tmp_path / "b.csv").write_text("id,s,e\n1,1,5\n\ntwo,1,5\n3,7,7\n4,9,\n")
     assert main(["load", "bookings", str(tmp_path / "b.csv"), "--url", server.url]) == 1
     told = capfd.readouterr()
+    assert told.out == "" and "2 rows were rejected, nothing was loaded" in told.err and "b.csv  4" in told.err
+    assert not list(client.relation("bookings").rows())
+    assert main(["load", "bookings", str(tmp_path / "b.csv"), "--on-error", "skip", "--url", server.url]) == 1
+    told = capfd.readouterr()
     assert told.out == "bookings: 2 rows loaded, version 1\n"
     assert [line.split()[:3] for line in told.err.splitlines() if line.startswith("b.csv")] == [["b.csv", "4", "id"], ["b.csv", "5", "e"]]
+
+
+def test_one_bad_row_at_the_end_and_nothing_is_loaded(
+    shared_server: ServerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under a leading truncate a skipped row would be a deleted one."""
+    monkeypatch.setattr(files, "BODY", 100)
+    good, bad, url = tmp_path / "good.csv", tmp_path / "bad.csv", ["--url", shared_server.url]
+    good.write_text("_op,id,s,e\ntruncate,,,\n" + "".join(f",{n},{n},{n + 1}\n" for n in range(100)))
+    bad.write_text(good.read_text() + ",100,7,5\n")
+    arguments = ["--key", "id", "--interval", "stay=s,e", "--type", "s=int64", "--type", "e=int64"]
+    assert main(["load", "whole", str(bad), *arguments, *url]) == 1
+    assert "bad.csv  103   e       the interval stay is empty" in capfd.readouterr().err
+    with livejoin.connect(shared_server.url) as client:
+        with pytest.raises(livejoin.NotFound):
+            client.relation("whole").get()
+        assert main(["load", "whole", str(good), *arguments, *url]) == 0
+        assert main(["load", "whole", str(bad), *url]) == 1
+        assert len(list(client.relation("whole").rows())) == 100
+        client.relation("whole").drop()
+
+
+@pytest.mark.parametrize("name", ["b.csv", "b.jsonl", "b.parquet", "b.arrow", "b.arrows"])
+def test_an_unknown_column_is_one_error(shared_server: ServerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str) -> None:
+    write(
+        tmp_path / name,
+        pa.table({"id": range(50), "at": pa.array([n * 10**6 for n in range(50)], pa.timestamp("us", "UTC")), "x": range(50)}),
+    )
+    with livejoin.connect(shared_server.url) as client:
+        relation = client.relation("narrow").create({"id": "int64", "at": "timestamp"}, "id")
+        assert main(["load", "narrow", str(tmp_path / name), "--url", shared_server.url]) == 1
+        told = capfd.readouterr().err
+        assert told.count("narrow has no") == 1 and "'x'" in told or "50 rows were rejected" in told
+        relation.drop()
 
 
 def test_watch_over_a_restart_of_the_service(server: ServerProcess, client: livejoin.Client) -> None:
