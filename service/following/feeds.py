@@ -275,10 +275,14 @@ class Feed:
             name, id_, version, is_of_here = self._tokens.open(since)
         except Forged:
             raise Problem("bad-token", "the token was not issued by this service") from None
-        if (name, id_) != (self._name, self._id):
-            raise Problem("bad-token", f"the token belongs to {'another view' if name != self._name else 'an earlier view'} named {name}")
-        if not is_of_here or version > self.versions.published.number:
-            raise Problem("token-expired", f"version {version} is not the one that the token was issued for: it was lost", version=version)
+        if name != self._name:
+            raise Problem("bad-token", f"the token belongs to another view, named {name}")
+        if not is_of_here:
+            raise Problem("token-expired", "the token is of an earlier release, or of a version that this folder has lost", version=version)
+        if id_ != self._id:
+            raise Problem("bad-token", f"the token belongs to an earlier view named {name}")
+        if version > self.versions.published.number:
+            raise Problem("token-expired", f"there is no version {version} yet", version=version)
         self._settle()  # the bound in bytes is known only then
         with self._lock:
             trouble = self._trouble(version)

@@ -3,7 +3,7 @@
     GET /v1/views/{view}/changes ──► one transaction: the records of whole versions, and the token to resume from
 
 At a start, first `init_transactions` aborts what a former publisher left open, then the last token is read: so it is
-that of the last committed transaction. When a token has expired (after a restart of the service all have), the topic
+that of the last committed transaction. When a token has expired (it survives restarts of the service), the topic
 is read back, which gives the rows that its readers have, and compared with the view; the difference and the new token
 are one transaction.
 """
