@@ -281,6 +281,14 @@ _KINDS = (
         1,
     ),
     Kind(
+        "too-many-groups",
+        503,
+        "The view has too many groups",
+        "The view has more groups than its definition allows (`groups`, 10,000,000 unless it says otherwise), and follows no changes any "
+        "more. Its relations and other views are intact.",
+        "DELETE the view, and register it with a larger `groups`, or with fewer or coarser columns in GROUP BY.",
+    ),
+    Kind(
         "view-failed",
         503,
         "The view has failed",

@@ -43,7 +43,9 @@ def _lines(rows: pa.RecordBatch) -> list[bytes]:
 
 
 def _key_lines(keys: pa.RecordBatch) -> Iterator[bytes]:
-    """Each identity as JSON, nested by alias; columns are named `alias.column`."""
+    """Each identity as JSON, nested by alias; columns are named `alias.column`. One without a dot stands for an alias without columns."""
+    if "." not in keys.schema.names[0]:
+        return iter([b'{"%b":{}}' % keys.schema.names[0].encode()] * keys.num_rows)
     columns: dict[str, list[int]] = {}
     for i, name in enumerate(keys.schema.names):
         columns.setdefault(name.partition(".")[0], []).append(i)

@@ -38,6 +38,7 @@ from service.api.schemas import PAGE
 from service.api.steps import TURN, Steps, finish
 from service.api.stream import Stream
 from service.errors import Problem
+from service.query.model import GROUP
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.deltas import Combination
 from service.views.shown import ROW
@@ -79,7 +80,7 @@ _WHERE = Parameter(
     parameters.plain,
     {"type": "string"},
     "`where.<alias>.<column>=value`: a look-up by the key columns of one alias, or by its join columns; with UNION or EXCEPT "
-    "`where.row.<column>=value`, by all columns",
+    "`where.row.<column>=value`, by all columns; with groups `where.group.<column>=value`, by all columns of the group",
     {"where.b.id": "1"},
 )
 _FILTERS = (_VERSION, _OVERLAPS, _BOX, _WHERE)
@@ -97,7 +98,8 @@ def filters(values: dict[str, Any]) -> dict[str, Any]:
             windows[name.partition(".")[2]] = value
         if name.startswith("where."):
             _, alias, *column = name.split(".")
-            if not alias or not all(column) or len(column) != 1 and (alias != ROW or not column):  # a view's column may have a dot
+            dotted = alias in (ROW, GROUP) and len(column) > 1  # a view's column may have a dot
+            if not alias or not all(column) or (len(column) != 1 and not dotted):
                 raise bad(name, "must be where.<alias>.<column>")
             aliases.add(alias)
             columns[".".join(column)] = value

@@ -73,6 +73,8 @@ _STATISTICS = _object(
         "bytes": _COUNT
         | {"description": "that the structures hold at the newest version, its part of what views share; rows of relations not counted"},
         "bytes_per_row": _MEASURE | {"description": "these, for each row of the view's relations"},
+        "groups": _MEASURE | {"description": "of a view with groups: those that have rows, those that HAVING drops among them"},
+        "sums_out_of_range": _MEASURE | {"description": "of a view with groups: sums that are null as they do not fit their type"},
         "bits_per_tuple": _MEASURE | {"description": "of quadtrees in their compact form, without the slots of rows"},
         "update_seconds": _object({"p50": _MEASURE, "p99": _MEASURE}),
         "steps_per_update": _MEASURE | {"description": "what was looked at for the delta of a changed row, the delta's rows included"},
@@ -359,6 +361,8 @@ VIEW = {
         "intervals": 200000,
         "bytes": 14400000,
         "bytes_per_row": 72.0,
+        "groups": None,
+        "sums_out_of_range": None,
         "bits_per_tuple": None,
         "update_seconds": {"p50": 0.00002, "p99": 0.0001},
         "steps_per_update": 9.5,

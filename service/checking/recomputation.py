@@ -17,7 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.checking.candidates import Candidates, Mask, between, candidates, ends_of, numbers_of
+from service.checking.grouping import grouped
 from service.checking.parts import Rows, with_parts
+from service.planning.plans.groups import core_of
 from service.query.model import Query
 from service.tables.masks import compare, select_mask
 from service.tables.projection import Projection, one_zero, values_schema
@@ -50,6 +52,9 @@ def recompute(
     query: Query, definitions: Mapping[str, RelationDefinition], tables: Mapping[str, pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The view's rows over these tables (by relation): columns `alias.key…` and the outputs, in batches."""
+    if query.groups is not None:
+        yield _groups(query, definitions, tables)
+        return
     if query.never:
         return
     if query.branches:
@@ -67,6 +72,19 @@ def recompute(
         for group in query.absent:
             rows = _without(whole, [alias for alias, _ in group.aliases], aliased, rows, parts)
         yield identified(query, definitions, *rows)
+
+
+def _groups(query: Query, definitions: Mapping[str, RelationDefinition], tables: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch:
+    """Keys and rows of a view with groups."""
+    assert query.groups is not None
+    core = core_of(query)
+    schema = Projection(core, definitions).schema
+    keys = sum(len(definitions[relation].key) for _, relation in query.aliases)
+    parts = [pa.table([pa.array([], field.type) for field in [*schema, pa.field("", pa.int8())]], [*schema.names, ""])]
+    for rows in recompute(core, definitions, tables):
+        columns = [*rows.columns[keys:], pa.array(np.zeros(len(rows), np.int8))]  # the last one keeps their number
+        parts.append(pa.table(columns, [*schema.names, ""]))
+    return beside(*grouped(query.groups, pa.concat_tables(parts)))
 
 
 def _distinct(
@@ -208,6 +226,9 @@ def _bits(column: pa.Array) -> Hashes:
         encoded = column.dictionary_encode()
         digests = np.array([_digest(text) for text in encoded.dictionary.to_pylist()] or [0], np.uint64)
         bits = digests[np.asarray(encoded.indices.fill_null(0))]
+    elif pa.types.is_decimal(column.type) and column.type.precision > 19:  # a sum: two words
+        words = np.frombuffer(column.buffers()[1], np.uint64, 2 * len(column), 16 * column.offset).reshape(-1, 2)
+        bits = _mix(words[:, 0]) ^ words[:, 1]
     else:
         bits = numbers_of(kept(column)).view(np.uint64)
     return np.where(np.asarray(column.is_null()), _NULL, bits) if column.null_count else bits

@@ -275,7 +275,7 @@ class Builds:
         while passage.at < first + rows:
             before = passage.at
             self._pass(build, passage)
-            while join.reclaim(passage.version, _NO_PINS):
+            while build.view.reclaim(passage.version, _NO_PINS):  # not what its feed still reads
                 build.require()
             while feed.housekeep(self._versions.published.number, False):
                 build.require()

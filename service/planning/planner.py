@@ -14,6 +14,7 @@ from service.planning.plans import (
     bow_tie,
     boxes,
     clique,
+    groups,
     heap,
     indexed,
     intersect,
@@ -69,6 +70,11 @@ assert {*BUILT} == {*ALGORITHMS}
 def plan(query: Query, relations: Relations, counted: Counted | None = None) -> Plan:
     """The best plan; `counted`: statistics of the rows, for orders. Raises `infeasible-view` if the query's algorithm or guarantee
     is not possible."""
+    if query.groups is not None:
+        made = groups.of_core(query, plan(groups.core_of(query), relations, counted), relations)
+        if not _promises(made, query.guarantee):
+            raise groups.no_such_promise(query, made)
+        return made
     best = _best(query, relations)
     return best if counted is None else _by_counts(Part((), query, best), relations, counted)
 
@@ -90,6 +96,8 @@ def _best(query: Query, relations: Relations) -> Plan:
 
 def alternatives(query: Query, relations: Relations, counted: Counted | None = None) -> list[Plan]:
     """The plans of the other implemented algorithms that are correct for the query."""
+    if query.groups is not None:
+        return [groups.of_core(query, one, relations) for one in alternatives(groups.core_of(query), relations, counted)]
     best = _best(query, relations)
     others = [one for one in _plans(query, relations) if one.algorithm != best.algorithm]
     return others if counted is None else [_by_counts(Part((), query, one), relations, counted) for one in others]

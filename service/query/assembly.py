@@ -14,8 +14,22 @@ from itertools import chain, combinations, count, permutations
 from typing import Any, NamedTuple, TypeVar
 
 from service.errors import Problem
+from service.query.groups import GroupsDraft
 from service.query.literals import Physical
-from service.query.model import MAX_ALIASES, Absent, ColumnRef, Filter, IntervalRef, Limits, Output, PartKind, Query, Within
+from service.query.model import (
+    MAX_ALIASES,
+    MOST_GROUPS,
+    Absent,
+    ColumnRef,
+    Filter,
+    GroupOutput,
+    IntervalRef,
+    Limits,
+    Output,
+    PartKind,
+    Query,
+    Within,
+)
 from service.query.scope import Scope
 from service.wire.schema import MAX_NAME, OP_COLUMN
 
@@ -41,6 +55,7 @@ class Options(NamedTuple):
     algorithm: str
     guarantee: str
     retain: tuple[int, int] | None
+    groups: int = MOST_GROUPS
 
 
 @dataclass
@@ -59,6 +74,7 @@ class Draft:
     never: bool = False
     absent: list[Draft] = field(default_factory=list)  # NOT EXISTS
     parts: list[PartDraft] = field(default_factory=list)
+    groups: GroupsDraft | None = None  # what is selected, where rows are grouped
 
     def restrict(self, ref: ColumnRef, op: str, values: Sequence[Physical]) -> None:
         """Add the filter `ref op value`, `in` with several. With no values (nulls are removed before), nothing matches."""
@@ -68,6 +84,25 @@ class Draft:
             self.filters.append(Filter(ref, op, tuple(sorted(set(values)))))
         else:
             self.filters.append(Filter(ref, op, values[0]))
+
+    @property
+    def reads(self) -> list[Output]:
+        """What is selected, or what the groups read; [] also for all columns (`reads_all`)."""
+        return self.outputs if self.groups is None else self.groups.reads
+
+    @property
+    def reads_all(self) -> bool:
+        return self.groups is None and not self.outputs
+
+    def having(self, groups: GroupsDraft, one: GroupOutput, op: str, values: list[Physical]) -> None:
+        """Add a condition of HAVING: one on a column by which rows are grouped is one on rows."""
+        ref = groups.filtered(one)
+        if ref is None:
+            groups.restrict(one, op, values)
+        elif op in ("is_null", "not_null"):
+            self.filters.append(Filter(ref, op, None))
+        else:
+            self.restrict(ref, op, values)
 
 
 class PartDraft(NamedTuple):
@@ -104,7 +139,7 @@ def check_size(drafts: Sequence[Draft], limits: Limits) -> None:
     for what, found, most in (
         ("aliases", max(len(part.scope.aliases) for part in parts), limits.aliases),
         ("conditions", conditions + sum(len(draft.absent) + len(draft.parts) for draft in drafts), limits.conditions),
-        ("columns", max(len(draft.outputs) for draft in drafts), limits.columns),
+        ("columns", max(len(draft.groups.outputs if draft.groups else draft.outputs) for draft in drafts), limits.columns),
     ):
         if found > most:
             raise unsupported(f"a view with {found} {what}", f"at most {most} are allowed (--max-{what}); split it into several views")
@@ -128,7 +163,9 @@ def assemble(draft: Draft, options: Options) -> Query:
     _check_types(scope, [*equal, *compared], overlaps)
     cross = _products(draft, [*equal, *less, *at_most, *((one.left, one.right) for one in within)], overlaps)
     more = [Filter(ref, "not_null", None) for pair in compared for ref in pair if scope.describe(ref).nullable]
-    outputs = draft.outputs or [column_output(ColumnRef(a, c.name)) for a in scope.aliases for c in scope.definition(a).columns]
+    outputs = draft.reads
+    if draft.reads_all:
+        outputs = [column_output(ColumnRef(a, c.name)) for a in scope.aliases for c in scope.definition(a).columns]
     check_outputs(scope, outputs, overlaps)
     kept = {*draft.filters, *filters, *more}
     return Query(
@@ -147,6 +184,7 @@ def assemble(draft: Draft, options: Options) -> Query:
         guarantee=options.guarantee,
         never=draft.never,
         absent=_absent(draft),
+        groups=None if draft.groups is None else draft.groups.finish(options.groups),
         named=tuple(sorted({name for one in (draft, *draft.absent) for name in one.scope.aliases.values()})),
     )
 

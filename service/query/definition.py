@@ -17,8 +17,10 @@ from service.query.forms import (
     Except,
     Intersection,
     JsonForm,
+    JsonView,
     Less,
     NotEqual,
+    OfDuration,
     Overlaps,
     Part,
     Select,
@@ -31,8 +33,9 @@ from service.query.forms import (
     as_json,
     bad,
 )
+from service.query.groups import GroupsDraft, distinct_of
 from service.query.literals import BadLiteral, Physical, distance_from_json, from_json, from_text
-from service.query.model import ColumnRef, Filter, IntervalRef, Output, PartKind
+from service.query.model import AGGREGATE, GROUP, ColumnRef, Filter, IntervalRef, Output, PartKind
 from service.query.model import Within as Distance
 from service.query.scope import Scope
 from service.query.set_operations import Expression, SetOperation
@@ -43,7 +46,7 @@ _AS = re.compile(r"\s(?:as)\s+(?=\S)", re.IGNORECASE)
 
 def options_of(form: SqlView | JsonForm) -> Options:
     retain = (form.changes.retain_rows, form.changes.retain_bytes) if form.changes else None
-    return Options(form.algorithm, form.guarantee, retain)
+    return Options(form.algorithm, form.guarantee, retain, form.groups)
 
 
 def read_json(form: JsonForm | Select | Union | Except, relations: Mapping[str, RelationDefinition]) -> Expression:
@@ -70,7 +73,71 @@ def _read_select(form: Select, relations: Mapping[str, RelationDefinition]) -> D
     draft.parts = [PartDraft(kind, _read_part(part, Scope(part.aliases, relations, scope))) for kind, part in forms]
     for selected in form.select:
         draft.outputs += _read_output(draft.scope, selected)
+    if isinstance(form, JsonView):
+        _read_groups(form, draft)
     return draft
+
+
+def _read_groups(form: JsonView, draft: Draft) -> None:
+    """`group`, `aggregate`, `having`, `distinct`."""
+    if form.distinct:
+        if form.group or form.aggregate or form.having:
+            raise bad('"distinct" goes with "select" only: each group is one row')
+        scope = draft.scope
+        every = [column_output(ColumnRef(a, c.name)) for a in scope.aliases for c in scope.definition(a).columns]
+        draft.groups = distinct_of(scope, draft.outputs or every)
+        return
+    if not (form.group or form.aggregate or form.having):
+        return
+    if draft.outputs:
+        raise bad('"select" does not go with groups: their rows are the columns of "group", then those of "aggregate"')
+    groups = draft.groups = GroupsDraft(draft.scope)
+    for entry in form.group:
+        if isinstance(entry, str):
+            output, trunc = _read_column_output(draft.scope, entry), None
+        else:
+            column = draft.scope.column(*_split(entry.of, "column"))
+            output, trunc = column_output(column, check_output_name(entry.name)), entry.trunc
+        groups.show(output.name, GROUP, groups.group(output.name, output, trunc))
+    for one in form.aggregate:
+        function, of = one.function
+        groups.show(check_output_name(one.name), AGGREGATE, groups.aggregate(function, _operand(draft.scope, function, of)))
+    for condition in form.having:
+        _read_having(draft, groups, condition)
+
+
+def _operand(scope: Scope, function: str, of: str | OfDuration) -> Output | None:
+    """What an aggregate is of; None: of the rows."""
+    if isinstance(of, OfDuration):
+        return computed_outputs("duration", tuple(_interval(scope, text) for text in of.duration), None)[0]
+    if function == "count" and of == "*":
+        return None
+    return column_output(scope.column(*_split(of, "column")))
+
+
+def _read_having(draft: Draft, groups: GroupsDraft, entry: Where) -> None:
+    one = groups.named(entry.column)
+    if one is None:
+        there = ", ".join(output.name for output in groups.outputs)
+        raise bad(f"having: the groups have no column {as_json(entry.column)}; they have {there}")
+    draft.having(groups, one, entry.op, _values(entry, groups.result_type(one), f"having, {entry.column}"))
+
+
+def _values(entry: Where, type_: str, what: str, read: Callable[[str, Any], Physical] = from_json) -> list[Physical]:
+    """The constants of a filter that are not null."""
+    op, value = entry.op, entry.value
+    if op in ("is_null", "not_null"):
+        if value is not None:
+            raise bad(f"{op} takes no value")
+        return []
+    if "value" not in entry.model_fields_set:
+        raise bad(f'the operator {op} needs a "value"')
+    if op == "in" and not isinstance(value, list):
+        raise bad("the operator in takes a list of values")
+    try:
+        return [read(type_, one) for one in (value if op == "in" else [value]) if one is not None]
+    except BadLiteral as error:
+        raise bad(f"{what}: {error}") from None
 
 
 def _read_part(form: Select | Part, scope: Scope) -> Draft:
@@ -153,23 +220,12 @@ def _from_json_or_text(type_: str, value: Any) -> Physical:
 
 def _read_filter(draft: Draft, entry: Where, read: Callable[[str, Any], Physical] = from_json) -> None:
     """One entry of `where`. A comparison with null never matches, as in SQL."""
-    op, value = entry.op, entry.value
     ref = draft.scope.column(*_split(entry.column, "column"))
-    if op in ("is_null", "not_null"):
-        if value is not None:
-            raise bad(f"{op} takes no value")
-        draft.filters.append(Filter(ref, op, None))
-        return
-    if "value" not in entry.model_fields_set:
-        raise bad(f'the operator {op} needs a "value"')
-    if op == "in" and not isinstance(value, list):
-        raise bad("the operator in takes a list of values")
-    type_ = draft.scope.describe(ref).kind
-    try:
-        values = [read(type_, one) for one in (value if op == "in" else [value]) if one is not None]
-    except BadLiteral as error:
-        raise bad(f"where, {ref}: {error}") from None
-    draft.restrict(ref, op, values)
+    values = _values(entry, draft.scope.describe(ref).kind, f"where, {ref}", read)
+    if entry.op in ("is_null", "not_null"):
+        draft.filters.append(Filter(ref, entry.op, None))
+    else:
+        draft.restrict(ref, entry.op, values)
 
 
 def _read_output(scope: Scope, entry: Selected) -> list[Output]:

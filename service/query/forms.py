@@ -11,7 +11,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from service.errors import Problem
-from service.query.model import MAX_ALIASES, MAX_SQL, RETAIN, Algorithm, Guarantee
+from service.query.model import (
+    AGGREGATE_FUNCTIONS,
+    MAX_ALIASES,
+    MAX_SQL,
+    MOST_GROUPS,
+    RETAIN,
+    Algorithm,
+    Guarantee,
+    TruncUnit,
+)
 from service.wire.schema import NAME
 from service.wire.wording import wording
 
@@ -158,6 +167,51 @@ Selected = Annotated[
     one_of(_selected, 'an entry of select is "alias.column", "alias.column as name", or has "intersection" or "duration"'),
 ]
 
+class Trunc(Form):
+    what = 'the entry "trunc" of group'
+    trunc: TruncUnit
+    of: str
+    name: str = Field(alias="as")
+
+
+Grouped = Annotated[
+    Annotated[str, Tag("column")] | Annotated[Trunc, Tag("trunc")],
+    one_of(
+        lambda data: "column" if isinstance(data, str) else by_field("trunc")(data),
+        'an entry of group is "alias.column", "alias.column as name", or has "trunc"',
+    ),
+]
+
+
+class OfDuration(Form):
+    what = 'the entry "duration" of an aggregate'
+    duration: Annotated[list[str], Field(min_length=1)]
+
+
+class Aggregated(Form):
+    """One function, of a column, of a duration, or (count) of "*"."""
+
+    what = "an entry of aggregate"
+    count: str | OfDuration | None = None
+    count_distinct: str | OfDuration | None = None
+    sum: str | OfDuration | None = None
+    avg: str | OfDuration | None = None
+    min: str | OfDuration | None = None
+    max: str | OfDuration | None = None
+    name: str = Field(alias="as")
+
+    @model_validator(mode="after")
+    def _check_function(self) -> Aggregated:
+        if len(self.model_fields_set) != 2:
+            raise ValueError(f"an entry of aggregate has one of {', '.join(AGGREGATE_FUNCTIONS)}, and \"as\"")
+        return self
+
+    @property
+    def function(self) -> tuple[str, str | OfDuration]:
+        (name,) = self.model_fields_set - {"name"}
+        return name, getattr(self, name)
+
+
 _Bound = Annotated[int, Field(gt=0, lt=2**63)]
 
 
@@ -175,6 +229,7 @@ def _kept(data: Any) -> str | None:
 
 class _Options(Form):
     algorithm: Literal["auto", Algorithm] = "auto"
+    groups: Annotated[int, Field(gt=0, le=2**30)] = MOST_GROUPS
     guarantee: Guarantee = "best-effort"
     changes: Annotated[
         Annotated[Literal[False], Tag("none")] | Annotated[Retain, Tag("changes")],
@@ -222,6 +277,10 @@ class Select(Form):
 
 class JsonView(Select, _Options):
     what = "a view's definition"
+    group: list[Grouped] = []
+    aggregate: list[Aggregated] = []
+    having: list[Where] = []
+    distinct: bool = False
 
 
 class Union(Form):
@@ -266,8 +325,6 @@ _HINTS = {
 def check_form(data: dict[str, Any]) -> SqlView | JsonForm:
     """The definition in its form. Problem `bad-definition`, for the first fault: where it is, what is wrong, what stands there; `not-yet`
     for an option of later versions."""
-    if "groups" in data:
-        raise Problem("not-yet", 'views with groups are not implemented yet, nor is their option "groups"')
     if data.get("algorithm") in _LATER:
         raise Problem("not-yet", f"the algorithm {data['algorithm']} is not implemented yet")
     forms: dict[str, type[SqlView | JsonForm]] = {"sql": SqlView, "union": UnionView, "except": ExceptView}

@@ -23,6 +23,8 @@ ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 """What a definition may name; the planner says what each supports."""
 
 MAX_ALIASES = 8
+MOST_GROUPS = 10_000_000
+"""Of a view that does not say otherwise."""
 MAX_SQL = 65_536
 """The default of `Limits.sql`."""
 
@@ -162,6 +164,54 @@ class Branch(NamedTuple):
     absent: tuple[int, ...]
 
 
+AggregateFunction = Literal["count", "count_distinct", "sum", "avg", "min", "max"]
+AGGREGATE_FUNCTIONS: tuple[AggregateFunction, ...] = get_args(AggregateFunction)
+TruncUnit = Literal["hour", "day", "week", "month", "quarter", "year"]
+GROUP, AGGREGATE = "group", "aggregate"
+
+
+class GroupColumn(NamedTuple):
+    """What rows of a group have in common: output number `of`, cut down to a unit of time if there is one."""
+
+    name: str
+    of: int
+    trunc: str | None
+
+
+class Aggregate(NamedTuple):
+    """Of the rows of a group: of the values of output number `of` (None: of the rows themselves). `type`: of the result, in the words of
+    relations."""
+
+    function: str
+    of: int | None
+    type: str
+
+
+class GroupOutput(NamedTuple):
+    """A column of the view's rows: GROUP or AGGREGATE, and the number of that."""
+
+    name: str
+    kind: str
+    number: int
+
+
+class Grouping(NamedTuple):
+    """What the rows of a join become: a row for each group. A query's outputs are then what this reads of them.
+
+    columns     by which rows are grouped; of none there is one group, always
+    aggregates  those of rows, then those that only `having` reads
+    outputs     the columns of the view's rows
+    having      conditions on a group: their columns are (GROUP or AGGREGATE, the number)
+    most        groups; with more the view fails
+    """
+
+    columns: tuple[GroupColumn, ...]
+    aggregates: tuple[Aggregate, ...]
+    outputs: tuple[GroupOutput, ...]
+    having: tuple[Filter, ...]
+    most: int
+
+
 @dataclass(frozen=True)
 class ViewPart:
     """A part on the join of a view (EXISTS, NOT EXISTS, LEFT and FULL JOIN): what its rows do to those of the alias that it hangs on.
@@ -213,6 +263,7 @@ class Query:
     branches    of a view with UNION or EXCEPT its SELECTs, but for right sides: a row is what one of them selects, each once
     parts       EXISTS, LEFT and FULL JOIN, and what NOT EXISTS compares otherwise than by equality; a later one may hang on an optional one
                 before it. Conditions and filters of a part are its own: those above are of the other aliases
+    groups      what its rows become
     named       the relations that the definition names, those that cannot matter too: it is read again at each start
     """
 
@@ -233,6 +284,7 @@ class Query:
     absent: tuple[Absent, ...] = ()
     branches: tuple[Branch, ...] = ()
     parts: tuple[ViewPart, ...] = ()
+    groups: Grouping | None = None
     named: tuple[str, ...] = ()
 
     @property

@@ -33,7 +33,8 @@ def assemble_view(draft: Draft, options: Options) -> Query:
     shown = [alias for part in draft.parts if part.kind in ("optional", "full") for alias in part.draft.scope.aliases]
     rows = [alias for alias in full.aliases if alias in shown or alias in draft.scope.aliases]
     groups = [group for group in draft.absent if not _compares_otherwise(group)]
-    outputs = draft.outputs or [column_output(ColumnRef(a, c.name)) for a in rows for c in full.definition(a).columns]
+    every = [column_output(ColumnRef(a, c.name)) for a in rows for c in full.definition(a).columns]
+    outputs = every if draft.reads_all else draft.reads
     core = replace(draft, scope=full.of([alias for alias in rows if alias not in shown]), absent=groups, outputs=[])
     query = assemble(core, options)
     taken = {*rows, *(alias for group in query.absent for alias, _ in group.aliases)}
@@ -77,7 +78,7 @@ def _require_rows(draft: Draft) -> None:
     """Refuses what names an alias of SEMI or ANTI JOIN outside of its ON."""
     refs: list[ColumnRef | IntervalRef] = [ref for pair in _pairs(draft) for ref in pair]
     refs += [one.column for one in draft.filters]
-    for output in draft.outputs:
+    for output in draft.reads:
         refs += (output.column,) if output.column is not None else output.intervals
     for ref in refs:
         if ref.alias not in draft.scope.aliases:
@@ -136,12 +137,12 @@ def _make_absent(draft: Draft) -> None:
         draft.filters.remove(one)
     for at, one in missing.items():
         gone = draft.parts[at].draft.scope.aliases
-        for output in draft.outputs:
+        for output in draft.reads:
             for ref in (output.column,) if output.column is not None else output.intervals:
                 if ref.alias in gone:
                     what = f"the column {output.name} of a view of rows without {ref.alias}"
                     raise unsupported(what, f"{ref} is null in each of them: leave it out")
-        if not draft.outputs:
+        if draft.reads_all:
             raise unsupported(f"SELECT * from rows without {one.column.alias}", f"name the columns: those of {one.column.alias} are null")
         for other in draft.parts:
             if other.kind != "absent" and gone.keys() & set(_outside(other.draft)):

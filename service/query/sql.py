@@ -24,6 +24,7 @@ from service.query.model import ColumnRef, Output, PartKind
 from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
 from service.query.sql_conditions import Conditions
+from service.query.sql_groups import is_grouped, read_groups
 from service.query.sql_names import Names, bad_query, fold, line_and_column
 from service.wire.schema import NAME, RelationDefinition
 
@@ -31,9 +32,9 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote the q
 
 _CLAUSES = {
     "with_": ("a WITH clause", "define the view on the relations directly"),
-    "distinct": ("DISTINCT", "omit it; a view has one row for each combination of rows"),
-    "group": ("GROUP BY", "omit it, and aggregate where the view's changes are read"),
-    "having": ("HAVING", "omit it, and aggregate where the view's changes are read"),
+    "distinct": ("DISTINCT", "omit it"),
+    "group": ("GROUP BY", "group the rows of the view"),
+    "having": ("HAVING", "write the condition in WHERE"),
     "order": ("ORDER BY", "rows have no defined order; sort them where they are read"),
     "limit": ("LIMIT", "a view has all rows; use ?limit= when reading them"),
     "offset": ("OFFSET", "a view has all rows; use ?limit= and ?cursor= when reading them"),
@@ -42,7 +43,7 @@ _CLAUSES = {
     "locks": ("FOR UPDATE", "omit it; a view does not lock rows"),
     "into": ("INTO", "omit it; the name of the view is in the URL"),
 }
-_AGGREGATE = "omit it, and aggregate where the view's changes are read"
+_GROUPED = ("distinct", "group", "having")
 
 _SIDES: dict[str, PartKind] = {"LEFT": "optional", "RIGHT": "optional", "FULL": "full"}
 _KINDS: dict[tuple[str, str], PartKind] = {
@@ -228,7 +229,9 @@ def _read_select(
     draft = _read_joins(select, names, read_part if outer is None else None, words)
     if "where" in select.args and select.args["where"]:
         Conditions(draft, names, read_part if outer is None else None, words).add(select.args["where"].this)
-    if outer is None or words == "IN":
+    if outer is None and is_grouped(select):
+        draft.groups = read_groups(select, names, draft, _read_output)
+    elif outer is None or words == "IN":
         _read_outputs(select, names, draft)
     elif any(isinstance(node, exp.Func) for part in select.expressions for node in part.walk()):  # one may return no row, or several
         raise unsupported(f"a function in the SELECT list of {words}", "write SELECT 1")
@@ -287,7 +290,7 @@ def _read_outputs(select: exp.Select, names: Names, draft: Draft) -> None:
 
 def _refuse_clauses(select: exp.Select, names: Names | None, words: str) -> None:
     for name, value in select.args.items():
-        if value and name not in ("expressions", "from_", "joins", "where"):
+        if value and name not in ("expressions", "from_", "joins", "where", *(() if words else _GROUPED)):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … FROM … JOIN … ON … WHERE …"))
             if words:
                 part, instead = f"{part} in {words}", f"write {words} (SELECT … FROM … WHERE …)"
@@ -298,6 +301,8 @@ def _refuse_clauses(select: exp.Select, names: Names | None, words: str) -> None
         _refuse_join(join)
     for part in select.expressions:
         _refuse_expression(part)
+        if words and (aggregate := part.find(exp.AggFunc)) is not None:
+            raise unsupported(f"{aggregate.sql(Dialect)} in {words}", "write SELECT 1")
 
 
 def _refuse_natural(scope: Scope, place: int) -> None:
@@ -338,8 +343,6 @@ def _refuse_expression(part: exp.Expr) -> None:
             raise unsupported("a window function", "compute it where the rows are read")
         if isinstance(node, exp.Query):
             raise unsupported("a subquery in SELECT", "put its relation into FROM")
-        if isinstance(node, exp.AggFunc):
-            raise unsupported(f"{node.sql(Dialect)}", _AGGREGATE)
 
 
 def _read_using(join: exp.Join, before: list[str], alias: str, draft: Draft, names: Names) -> None:

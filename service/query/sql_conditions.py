@@ -353,6 +353,16 @@ class Conditions:
             raise self._names.bad(node, f"{ref}: {error}") from None
 
 
+def read_constant(names: Names, node: exp.Expr, type_: str, where: str) -> Physical | None:
+    """A constant in the physical form of a type; None for NULL. Problems `unsupported-query`, `bad-query`."""
+    if not _is_constant(node.unnest()):
+        raise unsupported(f"{_sql(node)} in {where}", "compare with constants")
+    try:
+        return _read(node.unnest(), type_)
+    except BadLiteral as error:
+        raise names.bad(node, f"{where}: {error}") from None
+
+
 def _is_constant(node: exp.Expr) -> bool:
     if isinstance(node, exp.Cast | exp.Neg | exp.Paren):
         return _is_constant(node.this)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from service.engine.versions import Version
 from service.errors import Problem
 from service.query.literals import BadLiteral, from_text
+from service.query.model import GROUP
 from service.reading.readings import Delays, ViewReading
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.sides import Side
@@ -20,6 +21,7 @@ from service.tables.store import PIECE_ROWS
 from service.views.joins.protocol import Bounds
 from service.views.live_view import LiveView
 from service.views.shown import ROW
+from service.views.stages.table import GroupTable
 from service.wire.kinds import KEPT_TYPES
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 
@@ -38,6 +40,13 @@ def look_up(
     """
     join, root = version.roots[view.id]
     root = _at(root, version.number)
+    if isinstance(view.shown, GroupTable):
+        if window:
+            raise Problem("bad-parameter", "overlaps: the rows of groups have no intervals; put the window into the view's WHERE")
+        if point is None:
+            return ViewReading(view, join.is_empty(root), join.rows(root, None), True, delays)
+        slots = _group(view.shown, view, version.number, point, search)
+        return None if slots is None else ViewReading(view, join.is_empty(root), join.partners(root, 0, slots, None), False, delays)
     bounds = _bounds(view, window)
     if point is None:
         return ViewReading(view, join.is_empty(root), join.rows(root, bounds), bounds is None, delays)
@@ -100,6 +109,30 @@ def _row(view: LiveView, alias: str, given: Mapping[str, str]) -> pa.RecordBatch
     types = [first[ref.alias].column(ref.column).kind for ref in query.branches[0].columns]
     columns = [_value(type_, f"where.{ROW}.{name}", given[name]) for type_, name in zip(types, names, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _group(table: GroupTable, view: LiveView, version: int, point: Point, search: bool) -> Slots | None:
+    """The slot of the row of the group with these values, [] if there is none; None: it has to be searched."""
+    alias, given = point
+    groups = view.view.query.groups
+    assert groups is not None
+    names = [column.name for column in groups.columns]
+    if alias != GROUP or not names:
+        has = f"where.{GROUP}.<column>=value" if names else "nothing: it has one group"
+        raise Problem("bad-parameter", f"where: a view with groups is looked up by {has}")
+    known = {name: name for name in names}
+    for name in names:  # without its alias, where that is clear
+        short = name.partition(".")[2]
+        if short and [other.partition(".")[2] or other for other in names].count(short) == 1:
+            known.setdefault(short, name)
+    values = {known.get(name, name): value for name, value in given.items()}
+    if set(values) != set(names):
+        all_of = ", ".join(f"where.{GROUP}.{name}" for name in names)
+        raise Problem("bad-parameter", f"where: a group is looked up by all of its columns: {all_of}")
+    types = [table.type_of(number) for number in range(len(names))]
+    given_values = [_value(type_, f"where.{GROUP}.{name}", values[name]) for type_, name in zip(types, names, strict=True)]
+    code, slots = table.find(version, given_values)
+    return table.search(version, code) if slots is None and search else slots
 
 
 def _parsed(side: Side, names: list[str], given: Mapping[str, str]) -> pa.RecordBatch:

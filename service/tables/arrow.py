@@ -162,6 +162,25 @@ def _joined(texts: list[tuple[int, Array, Array]], cells: Array) -> tuple[Array,
     return starts, heap
 
 
+def from_cells(cells: Array, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of cells (int64[n, width]) without texts."""
+    arrays, columns = [], len(schema)
+    for i, field in enumerate(schema):
+        null = (cells[:, columns + (i >> 5)] >> (i & 31)) & 1 if cells.shape[1] > columns else np.zeros(len(cells), np.int64)
+        nulls = int(null.sum())
+        valid = pa.py_buffer(np.packbits(null == 0, bitorder="little")) if nulls else None
+        values = np.ascontiguousarray(cells[:, i])
+        arrays.append(pa.Array.from_buffers(field.type, len(cells), [valid, pa.py_buffer(_data(field.type, values))], nulls))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _data(type: pa.DataType, values: Array) -> Array:
+    """Words as Arrow's data of the type."""
+    if type.id == _DATE:
+        return values.astype(np.int32)
+    return np.packbits(values.astype(np.uint8), bitorder="little") if type.id == _BOOL else values
+
+
 def from_rows(rows: Rows, schema: pa.Schema, columns: Array, slots: Array) -> pa.RecordBatch:
     """The rows at these slots; `schema` has one field for each of `columns` (int64[k])."""
     cells = rows.gather(columns, slots)
@@ -171,11 +190,7 @@ def from_rows(rows: Rows, schema: pa.Schema, columns: Array, slots: Array) -> pa
         buffers = [pa.py_buffer(valid) if nulls else None]
         if field.type.id == _TEXT:
             buffers += [pa.py_buffer(part) for part in rows.gather_text(column, slots, values)]
-        elif field.type.id == _DATE:
-            buffers.append(pa.py_buffer(values.astype(np.int32)))
-        elif field.type.id == _BOOL:
-            buffers.append(pa.py_buffer(np.packbits(values.astype(np.uint8), bitorder="little")))
         else:
-            buffers.append(pa.py_buffer(values))
+            buffers.append(pa.py_buffer(_data(field.type, values)))
         arrays.append(pa.Array.from_buffers(field.type, len(slots), buffers, nulls))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

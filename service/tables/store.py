@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.tables.arrow import few_to_row_set, from_rows, kind, null_mask, reader, to_row_set
+from service.tables.arrow import few_to_row_set, from_cells, from_rows, kind, null_mask, reader, to_row_set
 from service.wire.batch import RowBlock
 from structures.core.reserve import SLOTS
 from structures.rows.key_counts import KeyCounts
@@ -182,6 +182,20 @@ class Table:
         if self._widening is not None:
             self._widening.entered(slots)
         return slots
+
+    def given_cells(self, cells: Array) -> RowSet:
+        """Rows of cells without texts (int64[n, width]), at least one, for `enter`."""
+        store = self._rows
+        return RowSet(store.kinds, store.key, np.ascontiguousarray(cells), *_NO_TEXTS)
+
+    def of_cells(self, cells: Array) -> pa.RecordBatch:
+        """Rows of cells without texts as a batch."""
+        return from_cells(cells, self.schema)
+
+    @property
+    def cells(self) -> Array:
+        """int64[slots, width]: the rows as they are stored. The writer's."""
+        return self._rows.cells
 
     def delete(self, version: int, slots: Array) -> None:
         """The rows at these slots, all living, die at `version` (not below an earlier one)."""
@@ -352,6 +366,28 @@ class Domain:
     def look_up(self, columns: pa.RecordBatch) -> Array:
         """int32[n]: the code of each key, -1 when unknown or null. What any readable version knew is known."""
         return self._of_arrow(columns, self._rows.find)
+
+    def acquire_cells(self, cells: Array) -> Array:
+        """As `acquire`, of keys without texts and nulls as rows of cells (int64[n, columns])."""
+        return self._of_cells(cells, self._acquire)
+
+    def look_up_cells(self, cells: Array) -> Array:
+        """As `look_up`, likewise."""
+        return self._of_cells(cells, self._rows.find)
+
+    def _of_cells(self, cells: Array, work: Callable[[RowSet], Array]) -> Array:
+        if not len(cells):
+            return _NO_SLOTS
+        with self._lock:
+            return work(RowSet(self._rows.kinds, self._rows.key, np.ascontiguousarray(cells), *_NO_TEXTS))
+
+    def take(self, schema: pa.Schema, codes: Array) -> pa.RecordBatch:
+        """The keys of these codes, which a readable version knows; `schema` names the columns. Raises OverflowError as `Table.take`."""
+        return from_rows(self._rows, schema, self._rows.key, _writable(codes, np.int32))
+
+    def text_bytes(self, codes: Array) -> Array:
+        """int64[n]: the bytes of text of these keys."""
+        return self._rows.text_bytes(self._rows.key, _writable(codes, np.int32))
 
     def look_up_of(self, table: Table, names: Sequence[str], slots: Array) -> Array:
         """The same of these columns of a table's rows, any number."""

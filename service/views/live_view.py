@@ -25,11 +25,10 @@ from service.tables.relations import Relation
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.views.deltas import Collected, Collector, Combination, Delta, DeltaSink, cancel, most_candidates
-from service.views.joins.making import join_of
 from service.views.joins.protocol import Join
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
-from service.views.shown import shown
+from service.views.stages.making import kept_by, shown_of
 from service.warming import Unusable
 
 log = logging.getLogger("livejoin.views")
@@ -66,7 +65,7 @@ class LiveView:
         self.sides = self.reads[: len(query.aliases)]  # of a row; those behind are of NOT EXISTS
         self.relations = {name: relations[name] for _, name in whole.aliases}
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
-        self.shown = shown(query, self.sides, self.definitions)
+        self.shown = shown_of(query, self.sides, self.definitions)
         self._indexes = indexes
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
         self._former: list[weakref.ref[Join]] = []  # those that were replaced, while a version is read in them
@@ -79,11 +78,12 @@ class LiveView:
     def make_room(self, alone: bool = False) -> None:
         """Reserve what the structures may grow into, before anything else. `alone`: they share nothing with other views'. OSError,
         MemoryError: there is no room, and nothing was done."""
-        self._join = join_of(self.view.query, self.view.plan, self.reads, None) if alone else self.another()
+        indexes = None if alone else self._indexes
+        self._join = kept_by(self.view.query, self.view.plan, self.reads, indexes, self.shown)
 
     def another(self) -> Join:
         """Empty structures of its kind. OSError, MemoryError: as `make_room`."""
-        return join_of(self.view.query, self.view.plan, self.reads, self._indexes)
+        return kept_by(self.view.query, self.view.plan, self.reads, self._indexes, self.shown)
 
     def replace(self, join: Join) -> Join:
         """Live on in these structures, which have the same rows; gives the former ones, in which older versions are read."""
@@ -126,13 +126,19 @@ class LiveView:
         """Its structures could not be built or maintained: the relations are intact, this view is not, and its followers are told."""
         what = "built" if self.state == "building" else "maintained"
         log.error("the view %s could not be %s", self.name, what, exc_info=error)
+        if isinstance(error, Problem) and error.kind.type == "too-many-groups":
+            self._fails_by(error)
+            return
         again = "" if what == "built" else "; to rebuild it, restart the service, or drop the view and register it again"
-        self.problem = Problem("view-failed", f"the structures of the view {self.name} could not be {what}: {_reason(error)}{again}")
+        self._fails_by(Problem("view-failed", f"the structures of the view {self.name} could not be {what}: {_reason(error)}{again}"))
+
+    def _fails_by(self, problem: Problem) -> None:
+        self.problem = problem
         self.state = "failed"
         self.let_go()
         self._join = None
         if self.feed is not None:
-            self.feed.close(self.problem)
+            self.feed.close(problem)
 
     def let_go(self) -> None:
         """It follows no more: what it has in common with other views is theirs alone."""
@@ -160,6 +166,8 @@ class LiveView:
 
     def _follow(self, first: int, versions: int, mine: Runs, most: int | None) -> list[Delta]:
         retain = self.view.query.retain
+        if self.view.query.groups is not None:  # what is told of groups is not read from two roots
+            most = None
         collector = None if retain is None or most == 0 else Collector(most or most_candidates(retain[0]))
         before = self.root
         before.join.apply(first + versions - 1, mine, collector)
@@ -205,8 +213,10 @@ class LiveView:
         """These rows without what cancels; None if that is all. `moved`: the replaced rows of a relation."""
         if collected.too_large:
             return Delta(version, (), (), True)
-        gone, come = collected.rows(False, len(self.sides)), collected.rows(True, len(self.sides))
-        if len(gone[0]) and len(come[0]) and not self.view.query.branches:  # there what goes has gone
+        is_whole = self.view.query.groups is not None or bool(self.view.query.branches)  # what goes there has gone
+        width = 1 if self.view.query.groups is not None else len(self.sides)
+        gone, come = collected.rows(False, width), collected.rows(True, width)
+        if len(gone[0]) and len(come[0]) and not is_whole:
             back = any(len(group.aliases) > 1 for group in self.view.query.absent)
             pairs = [moved(side.relation.name) for side in self.sides]
             gone, come = cancel(gone, come, pairs, self.shown.rows, self.shown.text_bytes, back)
@@ -219,6 +229,9 @@ class LiveView:
 
     def reclaim(self, oldest_needed: int, pins: npt.NDArray[np.int64]) -> bool:
         """As `Join.reclaim`."""
+        if self.view.query.groups is not None and self.feed is not None:  # its rows are the view's own
+            floor = self.feed.floor()
+            oldest_needed = oldest_needed if floor is None else min(oldest_needed, floor)
         return self._join is not None and self._join.reclaim(oldest_needed, pins)
 
     def maintain(self, steps: int) -> bool:
@@ -249,6 +262,8 @@ class LiveView:
             "bytes": held,
             "update_seconds": {"p50": self.update_seconds.quantile(0.5), "p99": self.update_seconds.quantile(0.99)},
             "bytes_per_row": held / rows if join is not None and rows else None,
+            "groups": join.groups if join is not None else None,
+            "sums_out_of_range": join.sums_out_of_range if join is not None else None,
             "bits_per_tuple": join.bits_per_tuple if join is not None else None,
             "steps_per_update": steps / self.changed_rows if join is not None and self.changed_rows else None,
             "flips_per_update": flips / self.changed_rows if flips is not None and self.changed_rows else None,

@@ -322,8 +322,10 @@ def timestamp_texts(array: pa.Array) -> pa.Array:
 
 
 def decimal_texts(array: pa.Array) -> pa.Array:
-    """A decimal128 column of at most 19 digits as text, with all digits of the scale. Arrow would write 0.00000001 as 1E-8."""
+    """A decimal128 column as text, with all digits of the scale. Arrow would write 0.00000001 as 1E-8."""
     scale = array.type.scale
+    if array.type.precision > 19:  # more than an int64 holds
+        return _wide_decimal_texts(array)
     digits = array.view(pa.decimal128(38, 0)).cast(pa.int64())
     if scale == 0:
         return digits.cast(pa.utf8())
@@ -334,6 +336,17 @@ def decimal_texts(array: pa.Array) -> pa.Array:
     texts = pa.compute.binary_join_element_wise(sign, whole, ".", pa.compute.utf8_lpad(rest, scale, "0"), "")
     # The parts are joined by the empty text, which comes last.
     return texts if array.null_count == 0 else pa.compute.if_else(array.is_valid(), texts, None)
+
+
+def _wide_decimal_texts(array: pa.Array) -> pa.Array:
+    scale, compute = array.type.scale, pa.compute
+    digits = array.view(pa.decimal128(38, 0)).cast(pa.utf8())
+    if scale == 0:
+        return digits
+    sign = compute.if_else(compute.starts_with(digits, "-"), "-", "")
+    size = compute.utf8_lpad(compute.utf8_ltrim(digits, "-"), scale + 1, "0")
+    whole, rest = compute.utf8_slice_codeunits(size, 0, -scale), compute.utf8_slice_codeunits(size, -scale)
+    return compute.binary_join_element_wise(sign, whole, ".", rest, "")
 
 
 def _iso(array: pa.Array, unit: str, width: int) -> pa.Array:

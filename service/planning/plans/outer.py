@@ -171,7 +171,7 @@ def _kept(query: Query, parts: Sequence[ViewPart], matched: Matched, tests: Mapp
         cross=tuple(sorted({one for join in joins for one in join.cross})),
         never=core.never or any(join.never for join in joins),
         outputs=_outputs(query, there), algorithm="auto", guarantee="best-effort",
-        **{field: tuple(sorted({pair for join in joins for pair in getattr(join, field)})) for field in _PAIRS},
+        **{field: tuple(sorted({pair for join in joins for pair in getattr(join, field)})) for field in _PAIRS},  # type: ignore[arg-type]
     )  # fmt: skip
     made = _oriented(made)
     places = tuple(at for at, (alias, _) in enumerate(query.aliases) if alias in there)

@@ -28,7 +28,7 @@ THEOREM_NATURAL = (
 PlanShape = Literal[
     "list", "pair", "self_less", "self_not_equal", "clique_less", "clique_not_equal", "heap",  # `views/shapes.py`
     "join_tree", "qdag", "union", "indexed", "view_tree", "tree_tracker", "minesweeper", "intersect", "bow_tie", "elimination", "product",
-    "outer",
+    "outer", "groups",
 ]  # fmt: skip
 
 
@@ -59,6 +59,7 @@ class Plan:
     levels    of Minesweeper: the variables in the order of its search
     parts     of a product
     outer     of a join with parts
+    core      of groups: the plan of the join whose rows are grouped
     amortised whether a change may rebuild a part of the structure now and then
     """
 
@@ -82,6 +83,7 @@ class Plan:
     levels: tuple[int, ...] = ()
     parts: tuple[Part, ...] = ()
     outer: Outer | None = None
+    core: Plan | None = None
     amortised: bool = False
 
     def to_json(self) -> dict[str, Any]:

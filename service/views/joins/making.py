@@ -54,6 +54,8 @@ assert {*_ROOMS} == {*ALGORITHMS}
 
 def rooms_of(plan: Plan) -> set[str]:
     """The rooms of `structures` that `join_of` takes for the plan; further ones only as these import them."""
+    if plan.core is not None:
+        return {"aggregate", "interval"} | rooms_of(plan.core)
     if plan.outer is not None:
         return set().union(*(rooms_of(one.plan) for one in plan.outer.joins if one.plan is not None))
     if plan.parts:

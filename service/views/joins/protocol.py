@@ -87,6 +87,16 @@ class Defaults:
         """Of the compact form; None: there is none."""
         return None
 
+    @property
+    def groups(self) -> int | None:
+        """Groups that have rows, those that HAVING drops too; None: rows are not grouped."""
+        return None
+
+    @property
+    def sums_out_of_range(self) -> int | None:
+        """Sums that are null because they are outside of their type's range; None: rows are not grouped."""
+        return None
+
 
 class Join(Protocol):
     """The structures of one view; see also `Defaults`. `root` stands for the newest applied version: plain data, good while that version
@@ -162,3 +172,9 @@ class Join(Protocol):
 
     @property
     def bits_per_tuple(self) -> float | None: ...
+
+    @property
+    def groups(self) -> int | None: ...
+
+    @property
+    def sums_out_of_range(self) -> int | None: ...

@@ -19,6 +19,7 @@ from service.planning.planner import alternatives
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
+from tests.service.grouped import GroupedView
 from tests.service.running import PAIR, HeldWriter, batch, check, counted, is_empty, opened, running
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Row, Source, Twin, TwinView, of_different_rows, plain, to_batch, values
 
@@ -145,6 +146,9 @@ def compare(engine: Instance, twin: Twin) -> None:
 
 def compare_lookups(engine: Instance, twin: Twin, source: Source) -> None:
     for name, view in twin.views.items():
+        if isinstance(view, GroupedView):
+            compare_group(engine, twin, name, source)
+            continue
         if not view.aliases:  # its rows are values
             compare_row(engine, twin, name)
             continue
@@ -181,6 +185,21 @@ def compare_row(engine: Instance, twin: Twin, name: str) -> None:
         for changed in (row, tuple(value + 10**6 if isinstance(value, int) else f"{value}1" for value in row)):
             point = "row", dict(zip(given, map(str, changed), strict=True))
             assert read_all(open_rows(engine.readers, name, point=point)) == Counter([changed] if changed in rows else [])
+
+
+def compare_group(engine: Instance, twin: Twin, name: str, source: Source) -> None:
+    """A group that is there, and one that is not."""
+    found = twin.history[twin.version][name]
+    known = [key for key in found if None not in key and "NaN" not in key]
+    groups = engine.views[name].view.query.groups
+    assert groups is not None
+    if known and groups.columns:
+        key = source.random.choice(known)
+        other = tuple(value + 10**6 if isinstance(value, int | float) else f"{value}1" for value in key)
+        for changed in (key, other):
+            point = "group", {column.name: str(value) for column, value in zip(groups.columns, changed, strict=True)}
+            expected = Counter([found[key]] if changed == key else [])
+            assert read_all(open_rows(engine.readers, name, point=point)) == expected, (name, changed)
 
 
 def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], keys: int, views: dict[str, TwinView] = VIEWS) -> None:

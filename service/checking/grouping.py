@@ -1,0 +1,176 @@
+"""Groups by brute force: the rows of a join are sorted by group, and each group's are added up by Python's whole numbers and fractions."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.query.model import AGGREGATE, GROUP, Aggregate, Filter, Grouping
+from service.tables.masks import select_mask
+from service.tables.truncation import trunc_dates, trunc_timestamps
+from service.wire.kinds import SENT_TYPES, kept
+
+Ints = npt.NDArray[np.int64]
+_DATE = pa.date32()
+_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "in": lambda digits, values: digits in values,
+}  # fmt: skip
+
+
+def grouped(groups: Grouping, rows: pa.Table) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Keys and rows of the groups of these rows, whose columns are the outputs of the join, and one more."""
+    rows = rows.combine_chunks()
+    keys = [_key(_array(rows, column.of), column.trunc) for column in groups.columns]
+    codes = np.zeros(len(rows), np.int64)
+    for key in keys:
+        encoded = key.dictionary_encode(null_encoding="encode")
+        ordinals = np.asarray(encoded.indices, np.int64)
+        codes = np.unique(codes * (len(encoded.dictionary) + 1) + ordinals, return_inverse=True)[1].astype(np.int64)
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1)) if len(order) else np.empty(0, np.int64)
+    if not groups.columns and not len(starts):
+        starts = np.zeros(1, np.int64)
+    ends = np.append(starts[1:], len(order))[: len(starts)]
+    columns = [key.take(pa.array(order[starts])) for key in keys]
+    told = [_aggregate(one, rows, order, starts, ends) for one in groups.aggregates]
+    kept = pa.array(_having(groups.having, columns, told, len(starts)))
+    columns, told = [column.filter(kept) for column in columns], [column.filter(kept) for column in told]
+    shown = [(told if output.kind == AGGREGATE else columns)[output.number] for output in groups.outputs]
+    identity = columns or [pa.nulls(len(told[0]))]
+    names = [f"{GROUP}.{column.name}" for column in groups.columns] or [GROUP]
+    return pa.RecordBatch.from_arrays(identity, names), pa.RecordBatch.from_arrays(shown, [output.name for output in groups.outputs])
+
+
+def _array(rows: pa.Table, number: int) -> pa.Array:
+    column = rows.column(number)
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def _key(column: pa.Array, trunc: str | None) -> pa.Array:
+    """With one form for each value."""
+    if pa.types.is_floating(column.type):
+        return pc.if_else(pc.is_nan(column), pa.scalar(math.nan, pa.float64()), pc.add(column, 0.0))
+    if trunc is None:
+        return column
+    days = column.type == _DATE
+    ints = column.view(pa.int32()).cast(pa.int64()) if days else column.view(pa.int64())
+    words = (trunc_dates if days else trunc_timestamps)(trunc, np.asarray(ints.fill_null(0), np.int64))
+    found = pa.array(words, mask=np.asarray(column.is_null()))
+    return found.cast(pa.int32()).view(_DATE) if days else found.view(column.type)
+
+
+def _having(having: Sequence[Filter], columns: Sequence[pa.Array], told: Sequence[pa.Array], count: int) -> npt.NDArray[np.bool_]:
+    mask = np.ones(count, np.bool_)
+    for one in having:
+        column = (told if one.column.alias == AGGREGATE else columns)[int(one.column.column)]
+        if pa.types.is_decimal(column.type):
+            digits = column.cast(pa.decimal128(38, column.type.scale)).view(pa.decimal128(38, 0)).to_pylist()
+            mask &= np.array([_meets(one, value) for value in digits], np.bool_)
+            continue
+        batch = pa.RecordBatch.from_arrays([column], [one.column.column])
+        mask &= select_mask([one._replace(column=one.column._replace(alias=""))], batch)
+    return mask
+
+
+def _meets(condition: Filter, digits: Any) -> bool:
+    """Of a decimal, by its digits."""
+    op, value = condition.op, condition.value
+    if op in ("is_null", "not_null"):
+        return (digits is None) == (op == "is_null")
+    if digits is None:
+        return False
+    return bool(_COMPARED[op](digits, value))
+
+
+def _aggregate(one: Aggregate, rows: pa.Table, order: Ints, starts: Ints, ends: Ints) -> pa.Array:
+    """Of each group, the rows order[start : end]."""
+    if one.of is None:
+        return pa.array(ends - starts, pa.int64())
+    values = _array(rows, one.of).take(pa.array(order))
+    null = np.asarray(values.is_null())
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(~null)))
+    first, behind = before[starts], before[ends]
+    known = values.filter(pa.array(~null))
+    if one.function == "count":
+        return pa.array(behind - first, pa.int64())
+    make = _FUNCTIONS[one.function]
+    items = _items(known)
+    nothing = 0 if one.function == "count_distinct" else None
+    if pa.types.is_decimal(known.type) and one.function in _OF_DECIMALS:
+        make = partial(_OF_DECIMALS[one.function], 10**known.type.scale)
+    parts = zip(first.tolist(), behind.tolist(), strict=True)
+    return _of_items([make(items[a:b]) if a < b else nothing for a, b in parts], SENT_TYPES[one.type])
+
+
+def _items(known: pa.Array) -> list[Any]:
+    """Whole numbers, floats, or texts."""
+    known = kept(known)
+    if known.type == _DATE:
+        return list(known.view(pa.int32()).to_pylist())
+    if pa.types.is_timestamp(known.type):
+        return list(known.view(pa.int64()).to_pylist())
+    return list(known.to_pylist())
+
+
+def _of_items(found: list[Any], type_: pa.DataType) -> pa.Array:
+    if type_ == _DATE:
+        return pa.array(found, pa.int32()).view(_DATE)
+    if pa.types.is_timestamp(type_):
+        return pa.array(found, pa.int64()).view(type_)
+    if pa.types.is_decimal(type_):
+        return pa.array(found, pa.decimal128(38, 0)).view(type_)
+    return pa.array(found, type_)
+
+
+def _sum(values: list[Any]) -> Any:
+    if isinstance(values[0], float):
+        return _exactly(values, 1)
+    total = sum(values)
+    return total if -(2**63) <= total < 2**63 else None
+
+
+def _exactly(values: list[Any], divisor: int) -> float:
+    if isinstance(values[0], float):
+        odd = {value for value in values if math.isinf(value)}
+        if len(odd) == 2 or any(math.isnan(value) for value in values):
+            return math.nan
+        if odd:
+            return float(odd.pop())
+    total = sum(map(Fraction, values), Fraction()) / divisor
+    try:
+        return total.numerator / total.denominator
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf
+
+
+def _place(value: Any) -> tuple[bool, Any]:
+    """In the order of values: NaN is the greatest."""
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return is_nan, 0 if is_nan else value
+
+
+def _one(value: Any) -> Any:
+    return value + 0.0 if isinstance(value, float) else value
+
+
+_FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
+    "count_distinct": lambda values: len({_place(value) for value in values}),
+    "sum": _sum,
+    "avg": lambda values: _exactly(values, len(values)),
+    "min": lambda values: _one(min(values, key=_place)),
+    "max": lambda values: _one(max(values, key=_place)),
+}
+_OF_DECIMALS: dict[str, Callable[[int, list[Any]], Any]] = {
+    "sum": lambda unit, values: total if abs(total := sum(values)) < 10**38 else None,
+    "avg": lambda unit, values: _exactly(values, len(values) * unit),
+}

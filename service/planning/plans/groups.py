@@ -1,0 +1,88 @@
+"""Groups of the rows of a join, by rows: each row of the join's delta goes into its group, or out of it, whatever keeps the join.
+
+So a change costs as much as the rows of the join that come and go by it: of one relation it is the row itself, of two or more the partners
+of the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from service.errors import Problem
+from service.planning.meets import Relations
+from service.planning.plans.plan import Plan
+from service.query.model import GUARANTEES, ColumnRef, Guarantee, Query
+
+_OF_ALIASES: dict[int, Guarantee] = {1: "strict", 2: "delay"}
+_LOGARITHMIC = ("min", "max", "count_distinct")
+_ROWS = "a change costs as much as the rows of the join that it adds and removes"
+
+
+def core_of(query: Query) -> Query:
+    """The join whose rows are grouped."""
+    return replace(query, groups=None, guarantee="best-effort")
+
+
+def of_core(query: Query, core: Plan, relations: Relations) -> Plan:
+    """The plan over that of the join."""
+    groups = query.groups
+    assert groups is not None
+    guarantee = min(_OF_ALIASES.get(len(query.whole.aliases), "best-effort"), core.guarantee, key=GUARANTEES.index)
+    ordered = sorted({one.function for one in groups.aggregates if one.function in _LOGARITHMIC})
+    notes = list(core.notes)
+    alone = core.shape == "list"
+    if alone:
+        update = "O(log n)"
+        notes.append("rows are read from their relation: the view keeps its groups alone")
+    else:
+        update = f"{core.bounds['update']}, and O(log n) per row of the join that comes or goes"
+        notes.append("groups are kept by rows: each row of the join that comes or goes is visited; a start reads the whole join")
+    space = "O(groups)" if alone else f"{core.bounds['space']} and O(groups)"
+    if ordered:
+        names = " and ".join("COUNT(DISTINCT)" if one == "count_distinct" else one.upper() for one in ordered)
+        space += " and O(different values of each group)"
+        notes.append(f"{names}: each different value of a group is kept, with the number of its rows")
+    return replace(
+        core,
+        cls=f"{_words(query)} of: {core.cls}",
+        guarantee=guarantee,
+        bounds={"space": space, "update": update, "delay": "O(log n)"},
+        notes=tuple(notes),
+        shape="groups",
+        core=core,
+    )
+
+
+def _words(query: Query) -> str:
+    groups = query.groups
+    assert groups is not None
+    if not groups.columns:
+        return "one group"
+    if not groups.aggregates:
+        return "distinct rows"
+    refs = [query.outputs[column.of].column if column.trunc is None else None for column in groups.columns]
+    joined = {ref for pair in query.equal for ref in pair}
+    if all(ref in joined for ref in refs) and _is_key(query, [ref for ref in refs if ref is not None]):
+        return "groups by the join key"
+    return f"groups by {', '.join(column.name for column in groups.columns)}"
+
+
+def _is_key(query: Query, refs: list[ColumnRef]) -> bool:
+    """Whether every equality is between columns by which rows are grouped, or their equals."""
+    known, before = set(refs), 0
+    while len(known) > before:
+        before = len(known)
+        for pair in query.equal:
+            if known & set(pair):
+                known |= set(pair)
+    return all(set(pair) <= known for pair in query.equal)
+
+
+def no_such_promise(query: Query, made: Plan) -> Problem:
+    reason = _ROWS
+    if len(query.whole.aliases) > 2:
+        reason += ", which are not bounded by the partners of one row in joins of three and more"
+    if made.core is not None and made.core.guarantee == "best-effort":
+        reason += "; " + "; ".join(made.core.notes or (f"{made.core.algorithm} guarantees nothing",))
+    refused = f'the guarantee "{query.guarantee}" cannot be given to groups that are kept by rows, only "{made.guarantee}"'
+    return Problem("infeasible-view", f'{refused}: {reason}; write "guarantee": "{made.guarantee}"', theorem=reason)

@@ -1,0 +1,186 @@
+"""Groups of a definition, from SQL or JSON: which functions take which types, and what the view's rows are then.
+
+Null is a group, and so is NaN; -0.0 is 0.0. Aggregates pass over nulls. A column of an aggregate or of a group is read of the join once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from service.errors import Problem
+from service.query.literals import Physical
+from service.query.model import (
+    AGGREGATE,
+    GROUP,
+    Aggregate,
+    ColumnRef,
+    Filter,
+    GroupColumn,
+    Grouping,
+    GroupOutput,
+    Output,
+)
+from service.query.scope import Scope
+from service.wire.kinds import decimal_kind, digits_of
+
+_ORDERED = ("int64", "float64", "timestamp", "date", "bool")
+_ANY = (*_ORDERED, "string")
+_SAME: Mapping[str, str] = {type_: type_ for type_ in _ORDERED}
+LONGEST_DIFFERENCE = 19  # digits of the difference of two decimals
+DIGITS_OF_SUM = 38
+_Results = tuple[Mapping[str, str], Callable[[int, int], str]]
+RESULTS: Mapping[str, _Results] = {
+    "count": (dict.fromkeys(_ANY, "int64"), lambda precision, scale: "int64"),
+    "count_distinct": (dict.fromkeys(_ANY, "int64"), lambda precision, scale: "int64"),
+    "sum": ({"int64": "int64", "float64": "float64"}, lambda precision, scale: decimal_kind(DIGITS_OF_SUM, scale)),
+    "avg": ({"int64": "float64", "float64": "float64"}, lambda precision, scale: "float64"),
+    "min": (_SAME, decimal_kind),
+    "max": (_SAME, decimal_kind),
+}
+"""Of each function, the kinds of values that it takes, and what it makes of them; then what it makes of decimals."""
+
+
+def result_of(function: str, kind: str) -> str | None:
+    """The kind of the result; None: it does not take such values."""
+    plain, decimal = RESULTS[function]
+    digits = digits_of(kind)
+    return decimal(*digits) if digits is not None else plain.get(kind)
+
+
+WORDS = {"count_distinct": "COUNT(DISTINCT …)"}  # elsewhere the name in capitals
+UNITS = ("hour", "day", "week", "month", "quarter", "year")
+_SUMS = "sums and averages are of int64, float64, decimals and duration(…)"
+_INSTEAD = {"sum": _SUMS, "avg": _SUMS, "min": "compare numbers, times and bools", "max": "compare numbers, times and bools"}
+
+
+def unsupported(part: str, instead: str) -> Problem:
+    return Problem("unsupported-query", f"{part} is not supported: {instead}")
+
+
+@dataclass
+class GroupsDraft:
+    """What is read of a definition so far. `reads`: what the groups read of the join."""
+
+    scope: Scope
+    reads: list[Output] = field(default_factory=list)
+    columns: list[GroupColumn] = field(default_factory=list)
+    aggregates: list[Aggregate] = field(default_factory=list)
+    outputs: list[GroupOutput] = field(default_factory=list)
+    having: list[Filter] = field(default_factory=list)
+
+    def read(self, output: Output) -> int:
+        """The number of this output among what is read."""
+        unnamed = output._replace(name="")
+        for number, known in enumerate(self.reads):
+            if known._replace(name="") == unnamed:
+                return number
+        self.reads.append(output._replace(name=str(len(self.reads))))
+        return len(self.reads) - 1
+
+    def type_of(self, output: Output) -> str:
+        """The kind of its values (`wire.kinds`)."""
+        if output.column is not None:
+            return self.scope.describe(output.column).kind
+        start = self.scope.declared(output.intervals[0]).start_column
+        ends = self.scope.describe(ColumnRef(output.intervals[0].alias, start)).kind
+        if output.kind != "duration" or ends == "float64":
+            return ends
+        digits = digits_of(ends)
+        return "int64" if digits is None else decimal_kind(LONGEST_DIFFERENCE, digits[1])
+
+    def find(self, output: Output, trunc: str | None) -> int | None:
+        """The number of the group column that is this."""
+        unnamed = output._replace(name="")
+        for number, column in enumerate(self.columns):
+            if self.reads[column.of]._replace(name="") == unnamed and column.trunc == trunc:
+                return number
+        return None
+
+    def group(self, name: str, output: Output, trunc: str | None = None) -> int:
+        """Group by it; the number of the group column."""
+        if trunc is not None:
+            type_ = self.type_of(output)
+            if type_ not in ("timestamp", "date"):
+                raise unsupported(f"date_trunc of {output.column}, a {type_}", "it takes a timestamp or a date")
+            if trunc not in UNITS:
+                raise unsupported(f"date_trunc by {trunc!r}", f"its units are {', '.join(UNITS)}")
+            if trunc == "hour" and type_ == "date":
+                raise unsupported(f"date_trunc by hour of {output.column}, a date", "a date has no hours; the units are day to year")
+        known = self.find(output, trunc)
+        if known is not None:
+            return known
+        self.columns.append(GroupColumn(name, self.read(output), trunc))
+        return len(self.columns) - 1
+
+    def aggregate(self, function: str, output: Output | None) -> int:
+        """The number of the aggregate."""
+        if output is None:
+            made = Aggregate("count", None, "int64")
+        else:
+            type_ = self.type_of(output)
+            words = WORDS.get(function, function.upper())
+            result = result_of(function, type_)
+            if result is None:
+                raise unsupported(f"{words} of {output.column}, a {type_}", _INSTEAD.get(function, "use another column"))
+            made = Aggregate(function, self.read(output), result)
+        if made not in self.aggregates:
+            self.aggregates.append(made)
+        return self.aggregates.index(made)
+
+    def show(self, name: str, kind: str, number: int) -> None:
+        """Have it in the view's rows."""
+        if any(output.name == name for output in self.outputs):
+            raise Problem("bad-definition", f"the view has two columns named {name}: rename one of them with AS")
+        self.outputs.append(GroupOutput(name, kind, number))
+
+    def named(self, name: str) -> GroupOutput | None:
+        """The column of the view's rows, or else the group column, with this name."""
+        for output in self.outputs:
+            if output.name == name:
+                return output
+        for number, column in enumerate(self.columns):
+            if column.name == name:
+                return GroupOutput(name, GROUP, number)
+        return None
+
+    def result_type(self, one: GroupOutput) -> str:
+        if one.kind == AGGREGATE:
+            return self.aggregates[one.number].type
+        return self.type_of(self.reads[self.columns[one.number].of])
+
+    def filtered(self, one: GroupOutput) -> ColumnRef | None:
+        """The column of an alias that a condition on this means: then it is one on rows."""
+        if one.kind == AGGREGATE or self.columns[one.number].trunc is not None:
+            return None
+        return self.reads[self.columns[one.number].of].column
+
+    def restrict(self, one: GroupOutput, op: str, values: Sequence[Physical]) -> None:
+        """Add a condition on groups. With no values (nulls are removed before), no group meets it."""
+        column = ColumnRef(one.kind, str(one.number))
+        if op in ("is_null", "not_null"):
+            self.having.append(Filter(column, op, None))
+        elif op == "in" or not values:
+            self.having.append(Filter(column, "in", tuple(sorted(set(values)))))
+        else:
+            self.having.append(Filter(column, op, values[0]))
+
+    def finish(self, most: int) -> Grouping:
+        """`most`: groups."""
+        named = [column.name for column in self.columns]
+        twice = next((name for name in named if named.count(name) > 1), None)
+        if twice is not None:
+            raise Problem("bad-definition", f"the view is grouped by two columns named {twice}: rename one of them with AS")
+        having = sorted(set(self.having), key=lambda one: (one.column, one.op, repr(one.value)))
+        return Grouping(tuple(self.columns), tuple(self.aggregates), tuple(self.outputs), tuple(having), most)
+
+
+def distinct_of(scope: Scope, outputs: Sequence[Output]) -> GroupsDraft:
+    """The groups of SELECT DISTINCT."""
+    groups = GroupsDraft(scope)
+    for output in outputs:
+        known = groups.find(output, None)
+        number = groups.group(output.name, output) if known is None else known
+        groups.show(output.name, GROUP, number)
+    return groups
+

@@ -1,0 +1,1 @@
+"""What becomes of a join's rows before they are a view's: groups."""

@@ -1,0 +1,66 @@
+"""What an aggregate takes of a group's rows, what is kept for it, and what it gives: a table by function and type.
+
+    form     how a value is taken: RAW, its word (of a float its bits); ORDERED, a number in its order; CODED, a text's code
+    kept     kinds of accumulators (`structures.aggregate.layout`), the one that is told first
+    told     what is told of it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from service.query.model import Aggregate
+from service.wire.kinds import digits_of
+from structures.aggregate import layout
+
+RAW, ORDERED, CODED = range(3)
+
+
+class Kind(NamedTuple):
+    form: int
+    kept: tuple[int, ...]
+    told: int
+    scale: int = 1
+
+
+_COUNT = Kind(RAW, (layout.COUNT,), layout.OF_COUNT)
+_INTS = ("int64", "timestamp", "date", "bool")
+_ANY = (*_INTS, "float64", "string")
+
+KINDS: Mapping[tuple[str, str], Kind] = {
+    **{("count", type_): _COUNT for type_ in _ANY},
+    **{("count_distinct", type_): Kind(ORDERED, (layout.VALUES,), layout.OF_COUNT) for type_ in (*_INTS, "float64")},
+    ("count_distinct", "string"): Kind(CODED, (layout.VALUES,), layout.OF_COUNT),
+    ("sum", "int64"): Kind(RAW, (layout.INT_SUM, layout.COUNT), layout.OF_INT_SUM),
+    ("avg", "int64"): Kind(RAW, (layout.INT_SUM, layout.COUNT), layout.OF_INT_MEAN),
+    ("sum", "float64"): Kind(RAW, (layout.FLOAT_SUM, layout.COUNT), layout.OF_FLOAT_SUM),
+    ("avg", "float64"): Kind(RAW, (layout.FLOAT_SUM, layout.COUNT), layout.OF_FLOAT_MEAN),
+    **{("min", type_): Kind(ORDERED, (layout.VALUES,), layout.OF_LEAST) for type_ in _INTS},
+    **{("max", type_): Kind(ORDERED, (layout.VALUES,), layout.OF_GREATEST) for type_ in _INTS},
+    ("min", "float64"): Kind(ORDERED, (layout.VALUES,), layout.OF_LEAST_FLOAT),
+    ("max", "float64"): Kind(ORDERED, (layout.VALUES,), layout.OF_GREATEST_FLOAT),
+}
+
+
+_OF_DECIMALS: Mapping[str, Callable[[int], Kind]] = {
+    "count": lambda scale: _COUNT,
+    "count_distinct": lambda scale: KINDS["count_distinct", "int64"],
+    "sum": lambda scale: Kind(RAW, (layout.INT_SUM, layout.COUNT), layout.OF_WIDE_SUM),
+    "avg": lambda scale: Kind(RAW, (layout.INT_SUM, layout.COUNT), layout.OF_INT_MEAN, 10**scale),
+    "min": lambda scale: KINDS["min", "int64"],
+    "max": lambda scale: KINDS["max", "int64"],
+}
+
+
+def kind_of(function: str, of: str) -> Kind:
+    """`of`: the kind of the values, as in `wire.kinds`. Decimals are the integers of their digits."""
+    digits = digits_of(of)
+    return KINDS[function, of] if digits is None else _OF_DECIMALS[function](digits[1])
+
+
+def never_null(one: Aggregate, of_null: bool, grouped: bool) -> bool:
+    """Whether the aggregate is null of no group; `of_null`: values may be null; `grouped`: a group has rows."""
+    if one.function in ("count", "count_distinct"):
+        return True
+    return grouped and not of_null and not (one.function == "sum" and one.type != "float64")

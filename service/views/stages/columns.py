@@ -1,0 +1,277 @@
+"""What groups read of a join's rows: the codes of their groups, and the values for the aggregates.
+
+A group's code is that of its columns in a domain; a bool stands before each one that may be null, true for null, which is a value here.
+Floats: -0.0 is 0.0, and every NaN the same. Where all columns are numbers, the rows of tables are read without a detour by Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.query.model import Query
+from service.tables.arrow import null_mask, reader
+from service.tables.resolution import Slots
+from service.tables.sides import Side
+from service.tables.store import Domain, pieces
+from service.tables.truncation import trunc_dates, trunc_timestamps
+from service.views.deltas import Combination
+from service.views.shown import Definitions, Parts
+from service.views.stages.aggregates import CODED, ORDERED
+from service.wire.kinds import kept, sent
+from structures.aggregate.layout import INFINITY_BITS, NAN_BITS, NAN_ORDER
+
+Words = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_TEXT, _FLOAT, _DATE, _BOOL = pa.utf8(), pa.float64(), pa.date32(), pa.bool_()
+_SIGN = np.int64(-(2**63))
+_NO_WORDS = np.empty(0, np.int64)
+
+
+class Read(NamedTuple):
+    """n rows. codes: int32[n], of groups. values: int64[k, n] of the operands, nulls: uint8[k, n]. texts: of each domain of texts that
+    operands have the codes, -1 for null."""
+
+    codes: Slots
+    values: Words
+    nulls: npt.NDArray[np.uint8]
+    texts: Sequence[Slots]
+
+
+class _Column(NamedTuple):
+    """n values of an output: words, unless they are texts; where they are null (None: nowhere)."""
+
+    words: Words
+    null: Mask | None
+    text: pa.Array | None = None
+
+
+class Columns:
+    """Of one view. The writer's, or its builder's."""
+
+    def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
+        assert query.groups is not None
+        self._parts = Parts(query, sides, definitions)
+        self._sides = sides
+        self.schema = self._parts.schema  # of what is read
+        self._columns = query.groups.columns
+        fields = [self.schema.field(column.of) for column in self._columns]
+        self._sent = [field.type for field in fields]
+        self._types = [_kept_type(type_) for type_ in self._sent]  # in the domain
+        self.nullable = [field.nullable for field in fields]
+        self.domain: Domain | None = None
+        self._codes_texts = _TEXT in self._types
+        self.operands: list[tuple[int, int]] = []  # output, form
+        self._texts: dict[int, Domain] = {}  # by operand that is CODED
+        self._places = {side.alias: place for place, side in enumerate(sides)}
+        self._outputs = query.outputs
+        plain = all(output.column is not None for output in query.outputs)
+        self._of_tables = plain and _TEXT not in [field.type for field in self.schema] and not query.optional
+
+    def operand(self, output: int, form: int) -> int:
+        """The number of the operand that is this."""
+        if (output, form) not in self.operands:
+            self.operands.append((output, form))
+        return self.operands.index((output, form))
+
+    def open(self) -> None:
+        """Reserve address space; all operands are known by now. OSError, MemoryError: there is none."""
+        types = [part for type_, null in zip(self._types, self.nullable, strict=True) for part in ([_BOOL, type_] if null else [type_])]
+        self.domain = Domain(types) if types else None
+        self._texts = {number: Domain([_TEXT]) for number, (_, form) in enumerate(self.operands) if form == CODED}
+
+    def read(self, rows: Combination, come: npt.NDArray[np.bool_]) -> Read:
+        """Of rows that come, whose codes are counted once more, and others, whose codes are looked up. O(n)."""
+        n = len(rows[0])
+        if self._of_tables or not len(self.schema):
+            return self._of_columns(n, self._numbers(rows), come)
+        parts = [self._read_some(tuple(slots[part] for slots in rows), come[part]) for part in pieces(self._parts.text_bytes(rows))]
+        if len(parts) == 1:
+            return parts[0]
+        texts = [np.concatenate(codes) for codes in zip(*(part.texts for part in parts), strict=True)]
+        values, nulls = (np.concatenate([part[at] for part in parts], axis=1) for at in (1, 2))
+        return Read(np.concatenate([part.codes for part in parts]), values, nulls, texts)
+
+    def _read_some(self, rows: Combination, come: npt.NDArray[np.bool_]) -> Read:
+        return self._of_columns(len(rows[0]), [_of_arrow(column) for column in self._parts.rows(rows).columns], come)
+
+    def release(self, read: Read, gone: npt.NDArray[np.bool_], version: int) -> None:
+        """These of the rows have gone."""
+        if self.domain is not None:
+            self.domain.release(read.codes[gone], version)
+        for domain, codes in zip(self._texts.values(), read.texts, strict=True):
+            domain.release(codes[gone], version)
+
+    def look_up(self, values: Sequence[pa.Array]) -> int:
+        """The code of the group with these values, one of each column; -1: there is none."""
+        if self.domain is None:
+            return 0
+        columns = [_canonical(type_, _of_arrow(value)) for type_, value in zip(self._types, values, strict=True)]
+        return int(self._coded(columns, np.zeros(1, np.bool_))[0])
+
+    def keys(self, codes: Slots, names: Sequence[str]) -> pa.RecordBatch:
+        """The columns of these groups, which a readable version knows."""
+        assert self.domain is not None
+        fields = [
+            part
+            for number, (type_, null) in enumerate(zip(self._types, self.nullable, strict=True))
+            for part in ([pa.field(f"null{number}", _BOOL, False)] if null else []) + [pa.field(str(number), type_, False)]
+        ]
+        taken, columns = iter(self.domain.take(pa.schema(fields), codes).columns), list[pa.Array]()
+        for wanted, type_, null in zip(self._sent, self._types, self.nullable, strict=True):
+            flags = next(taken) if null else None
+            column = next(taken)
+            columns.append(sent(column if flags is None else pc.if_else(flags, pa.scalar(None, type_), column), wanted))
+        return pa.RecordBatch.from_arrays(columns, list(names))
+
+    def text_bytes(self, codes: Slots) -> Words:
+        """int64[n]: bytes of text of these groups' columns."""
+        return self.domain.text_bytes(codes) if self.domain is not None else np.zeros(len(codes), np.int64)
+
+    def reclaim(self, oldest_needed: int, pins: Words) -> bool:
+        domains = [*([self.domain] if self.domain is not None else []), *self._texts.values()]
+        more = [domain.reclaim(oldest_needed, pins) for domain in domains]  # each
+        return any(more)
+
+    @property
+    def bytes(self) -> int:
+        return sum(domain.bytes for domain in (self.domain, *self._texts.values()) if domain is not None)
+
+    def check(self) -> None:
+        for domain in (self.domain, *self._texts.values()):
+            if domain is not None:
+                domain.check()
+
+    def _numbers(self, rows: Combination) -> list[_Column]:
+        """The outputs, all of them columns of numbers, from their tables."""
+        found: list[_Column | None] = [None] * len(self._outputs)
+        for alias, place in self._places.items():
+            mine = [(at, one.column.column) for at, one in enumerate(self._outputs) if one.column is not None and one.column.alias == alias]
+            if mine:
+                words, nulls = self._sides[place].relation.table.numbers([name for _, name in mine], rows[place])
+                for (at, _), column, null in zip(mine, words, nulls, strict=True):
+                    found[at] = _Column(column, null)
+        return [column for column in found if column is not None]
+
+    def _of_columns(self, n: int, columns: Sequence[_Column], come: npt.NDArray[np.bool_]) -> Read:
+        codes = np.zeros(n, np.int32)
+        if self.domain is not None:
+            codes = self._coded([self._key(number, columns[column.of]) for number, column in enumerate(self._columns)], come)
+        values, nulls = np.zeros((max(1, len(self.operands)), n), np.int64), np.zeros((max(1, len(self.operands)), n), np.uint8)
+        texts: list[Slots] = []
+        for number, (output, form) in enumerate(self.operands):
+            words, null, text = columns[output]
+            if null is not None:
+                nulls[number] = null
+            if form == CODED:
+                assert text is not None
+                batch = pa.RecordBatch.from_arrays([text], [""])
+                texts.append(_codes_of(self._texts[number], batch, come))
+                values[number] = texts[-1]
+            elif text is None:
+                values[number] = _ordered(words) if form == ORDERED and self.schema.field(output).type == _FLOAT else words
+        return Read(codes, values, nulls, texts)
+
+    def _key(self, number: int, column: _Column) -> _Column:
+        trunc, type_ = self._columns[number].trunc, self._types[number]
+        if trunc is not None:
+            words = (trunc_dates if type_ == _DATE else trunc_timestamps)(trunc, column.words)
+            column = column._replace(words=words)
+        return _canonical(type_, column)
+
+    def _coded(self, columns: Sequence[_Column], come: npt.NDArray[np.bool_]) -> Slots:
+        assert self.domain is not None
+        domain = self.domain
+        if not self._codes_texts:
+            cells = np.stack([part for column, null in zip(columns, self.nullable, strict=True) for part in _cells(column, null)], axis=1)
+            return _by_sign(come, lambda some: domain.acquire_cells(cells[some]), lambda some: domain.look_up_cells(cells[some]))
+        arrays = [part for number, column in enumerate(columns) for part in self._arrays(number, column)]
+        return _codes_of(domain, pa.RecordBatch.from_arrays(arrays, [str(i) for i in range(len(arrays))]), come)
+
+    def _arrays(self, number: int, column: _Column) -> list[pa.Array]:
+        type_ = self._types[number]
+        if column.text is not None:
+            value = column.text.fill_null("") if column.text.null_count else column.text
+        else:
+            words = column.words if column.null is None else np.where(column.null, 0, column.words)
+            value = _to_arrow(type_, words)
+        if not self.nullable[number]:
+            return [value]
+        return [pa.array(column.null if column.null is not None else np.zeros(len(value), np.bool_)), value]
+
+
+def _by_sign(come: Mask, acquire: Callable[[Words | slice], Slots], look_up: Callable[[Words | slice], Slots]) -> Slots:
+    """Codes of rows that come, then, as a row may go that has come before, of the others."""
+    if come.all():
+        return acquire(slice(None))
+    if not come.any():
+        return look_up(slice(None))
+    codes, at = np.empty(len(come), np.int32), np.flatnonzero(come)
+    codes[at] = acquire(at)
+    at = np.flatnonzero(~come)
+    codes[at] = look_up(at)
+    return codes
+
+
+def _codes_of(domain: Domain, batch: pa.RecordBatch, come: Mask) -> Slots:
+    return _by_sign(come, lambda some: domain.acquire(_some(batch, some)), lambda some: domain.look_up(_some(batch, some)))
+
+
+def _some(batch: pa.RecordBatch, some: Words | slice) -> pa.RecordBatch:
+    return batch if isinstance(some, slice) else batch.take(pa.array(some))
+
+
+def _of_arrow(array: pa.Array) -> _Column:
+    array = kept(array)
+    read, null = reader(array.type), null_mask(array)
+    if read is None:
+        return _Column(_NO_WORDS, null, array)
+    return _Column(read(array).astype(np.int64) if len(array) else _NO_WORDS, null)
+
+
+def _kept_type(type_: pa.DataType) -> pa.DataType:
+    """Of a column that is sent as this type."""
+    return pa.int64() if pa.types.is_decimal(type_) else type_
+
+
+def _to_arrow(type_: pa.DataType, words: Words) -> pa.Array:
+    """Words as an array of the type, without nulls."""
+    data: npt.NDArray[Any]
+    if type_ == _DATE:
+        data = words.astype(np.int32)
+    elif type_ == _BOOL:
+        data = np.packbits(words.astype(np.uint8), bitorder="little")
+    else:
+        data = np.ascontiguousarray(words)
+    return pa.Array.from_buffers(type_, len(words), [None, pa.py_buffer(data)])
+
+
+def _cells(column: _Column, nullable: bool) -> list[Words]:
+    if not nullable:
+        return [column.words]
+    if column.null is None:
+        return [np.zeros(len(column.words), np.int64), column.words]
+    return [column.null.astype(np.int64), np.where(column.null, 0, column.words)]
+
+
+def _canonical(type_: pa.DataType, column: _Column) -> _Column:
+    """Each value by one word only."""
+    if type_ != _FLOAT or column.text is not None:
+        return column
+    magnitude = column.words & ~_SIGN
+    words = np.where(magnitude > INFINITY_BITS, NAN_BITS, np.where(magnitude == 0, 0, column.words))
+    return column._replace(words=words)
+
+
+def _ordered(bits: Words) -> Words:
+    """As `layout.ordered_bits`."""
+    magnitude = bits & ~_SIGN
+    ordered: Words = np.where(magnitude > INFINITY_BITS, NAN_ORDER, np.where(bits >= 0, bits, -magnitude))
+    return ordered
+

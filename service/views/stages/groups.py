@@ -1,0 +1,327 @@
+"""Groups of a join's rows: the sink of the join's delta, and a table of rows of its own, one for each group.
+
+    the join's delta ──> codes and values (`columns`) ──> accumulators by code, in place (`structures.aggregate`)
+    a changed group's row, compared with its last ──> a table by (code, serial number) ──> slots in a list tree: the root
+
+The delta is taken in pieces, so it is never too large. The group's row of a version is slots like any relation's: pins, cursors, the deltas
+of the feed and reclaiming work as for relations. A run of several versions brings all at once to the last one, which alone can be read;
+rows of the versions between, which the feed tells, are written, and die, in the last one: their serial number is not 0.
+
+The accumulators are the newest version's alone, so a start reads the join anew. Costs: O(1) a row of the join's delta, O(log n) with MIN,
+MAX or COUNT(DISTINCT), and O(log n) a group that changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.errors import Problem
+from service.query.model import Query
+from service.tables.changes import Run, Runs, versions_of
+from service.tables.resolution import NO_SLOTS, Resolved, Slots
+from service.tables.store import FREED_AT_ONCE, PIECE_ROWS, Numbers
+from service.views.deltas import Combination, Sink
+from service.views.joins.product_join import These
+from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
+from service.views.joins.slots_cursor import SlotsCursor
+from service.views.stages.table import GroupTable
+from structures.aggregate.groups import Groups
+from structures.aggregate.layout import Rows
+from structures.aggregate.told import COMES, GOES, Fates, Known, Told, compare
+from structures.core.entries import NO_ENTRIES, Entries
+from structures.core.kernel import compiled
+from structures.core.reserve import reserve
+from structures.interval.tree import IntervalTree
+
+_NO_PINS = np.empty(0, np.int64)
+_SPARE_CODES = 1 << 16
+_MOST_TOGETHER, _FEW_ROWS = 64, 1 << 14  # versions that are followed together; rows of a delta, so that more may be
+_UNBOUNDED = 1 << 62
+_ALL = np.zeros(1, np.int32)
+
+
+class GroupsStage(Defaults):
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    def __init__(self, query: Query, core: Join, table: GroupTable, alone: bool) -> None:
+        """`table`: is to have the rows; `alone`: the delta of a change is the changed row. OSError, MemoryError: there is no room."""
+        groups = query.groups
+        assert groups is not None
+        self._core, self._grouping, self._table = core, groups, table
+        self._alone = alone
+        table.open()
+        self._columns = table.columns
+        self._groups = Groups(table.steps, table.results, table.width, 4 * groups.most + _SPARE_CODES)
+        self._places = reserve(4 * self._groups.most_codes, np.int32)
+        self._last = reserve(4 * self._groups.most_codes, np.int32)
+        self._tree = IntervalTree("list")
+        self.root: Any = self._tree.root
+        self._together = 1  # versions that the next part of a run may have
+
+    @property
+    def update_steps(self) -> int:
+        return self._core.update_steps
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Cost: that of the join, and O(1) or O(log n) a row of it."""
+        self._core.build(version, lambda part: progress(part / 2))
+        self._groups.begin()
+        codes = [NO_SLOTS if self._grouping.columns else _ALL]
+        cursor = self._core.rows(self._core.root, None)
+        while not cursor.done:
+            codes += self._take_all(version, True, cursor.fill(PIECE_ROWS))
+            progress(0.5)
+        come = [NO_SLOTS]
+        for part in _pieces(codes):
+            come.append(self._write_rows(version, part, self._groups.tell(part))[1])
+        if len(slots := np.sort(np.concatenate(come))):
+            self.root = self._tree.bulk_load(version, _entries(slots))
+        progress(1.0)
+
+    def hold(self, version: int) -> None:
+        self._core.hold(version)
+
+    def settle(self) -> None:
+        self._core.settle()
+
+    def conclude(self, version: int) -> bool:
+        return self._core.conclude(version)
+
+    def abandon(self, version: int) -> None:
+        self._core.abandon(version)
+
+    def maintain(self, steps: int) -> bool:
+        return self._core.maintain(steps)
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        """Of the join alone: how many groups will change only its delta tells. Where they find no room, the view fails, alone."""
+        self._core.require(resolved)
+
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
+        """The versions of a run are followed together, a few of them at first, and one by one while their deltas are large."""
+        versions, first = versions_of(runs), 0
+        while first < versions:
+            end = min(versions, first + (_MOST_TOGETHER if self._alone else self._together))
+            some = runs if end - first == versions else _part_of(runs, first, end)
+            rows = (self._apply_one if end - first == 1 else self._apply_run)(version, some, first, sink)
+            self._together = min(_MOST_TOGETHER, 2 * self._together) if rows < _FEW_ROWS else max(1, self._together // 4)
+            first = end
+
+    def _apply_one(self, version: int, runs: Runs, first: int, sink: Sink | None) -> int:
+        """The changes of version number `first`, whose groups are told when all is done; rows of the join's delta."""
+        self._groups.begin()
+        codes: list[Slots] = []
+        taking = _Taking(lambda offset, inserted, rows: codes.extend(self._take_all(version, inserted, rows)))
+        self._core.apply(version, runs, taking)
+        for part in _pieces(codes):
+            self._write(version, part, np.full(len(part), first), self._groups.tell(part), sink)
+        return taking.rows
+
+    def _apply_run(self, version: int, runs: Runs, first: int, sink: Sink | None) -> int:
+        """The changes of some versions from number `first` on; rows of the join's delta."""
+        parts: list[tuple[int, bool, Combination]] = []
+        taking = _Taking(lambda offset, inserted, rows: parts.append((offset, inserted, rows)))
+        self._core.apply(version, runs, taking)
+        if not parts:
+            return 0
+        lengths = [len(rows[0]) for _, _, rows in parts]
+        offsets = np.repeat(np.array([offset for offset, _, _ in parts]), lengths)
+        come = np.repeat(np.array([inserted for _, inserted, _ in parts]), lengths)
+        rows = tuple(np.concatenate(slots) for slots in zip(*(rows for _, _, rows in parts), strict=True))
+        if (np.diff(offsets) < 0).any():
+            order = np.argsort(offsets, kind="stable")
+            offsets, come, rows = offsets[order], come[order], tuple(slots[order] for slots in rows)
+        numbers = np.flatnonzero(np.concatenate((np.diff(offsets) != 0, np.ones(1, np.bool_)))) + 1
+        codes, told, cells = self._take(version, rows, come, numbers)
+        self._write(version, codes, first + offsets[numbers[told] - 1], cells, sink)
+        return taking.rows
+
+    def _take_all(self, version: int, inserted: bool, rows: Combination) -> list[Slots]:
+        """Take some rows into their groups, or out of them; the codes of those that are touched for the first time."""
+        found = []
+        for first in range(0, len(rows[0]), PIECE_ROWS):
+            some = tuple(slots[first : first + PIECE_ROWS] for slots in rows)
+            come = np.full(len(some[0]), inserted)
+            found.append(self._take(version, some, come, None)[0])
+        return found
+
+    def _take(
+        self, version: int, rows: Combination, come: npt.NDArray[np.bool_], ends: Numbers | None
+    ) -> tuple[Slots, Numbers, npt.NDArray[np.int64]]:
+        """Take these rows, one after another. `ends`: as of `Groups.add_in_order`, and what that gives; None: the codes of the groups that
+        are touched for the first time. Problem `too-many-groups`."""
+        read = self._columns.read(rows, come)
+        n = len(come)
+        self._groups.require(self._columns.domain.codes if self._columns.domain is not None else 1, n)
+        given = Rows(read.codes, np.where(come, 1, -1).astype(np.int8), read.values, read.nulls)
+        if ends is None:
+            found = self._groups.add(given), _NO_PINS, np.empty((0, 0), np.int64)
+        else:
+            found = self._groups.add_in_order(given, ends)
+        if not come.all():
+            self._columns.release(read, ~come, version)
+        if self._groups.groups > self._grouping.most:
+            most = self._grouping.most
+            instead = 'register it with a larger "groups", or group more coarsely'
+            raise Problem("too-many-groups", f"the view has more than {most} groups; {instead}")
+        return found
+
+    def _write(self, version: int, codes: Slots, versions: Numbers, cells: npt.NDArray[np.int64], sink: Sink | None) -> None:
+        """Bring the rows of these groups to what was told of them, version after version (its number: int64[n]), and tell what differs."""
+        gone, come, fates, slots = self._change_rows(version, codes, cells)
+        if len(gone) or len(come):
+            self.root = self._tree.apply(version, _entries(gone), _entries(come), None)
+        if sink is None:
+            return
+        goes, comes = (fates.fate & GOES) != 0, (fates.fate & COMES) != 0
+        before = np.where(fates.before >= 0, fates.before, slots[-1 - np.minimum(fates.before, -1)]) if len(slots) else NO_SLOTS
+        ends = [*(np.flatnonzero(np.diff(versions)) + 1).tolist(), len(codes)]
+        start = 0
+        for end in ends if len(codes) else ():
+            part = slice(start, end)
+            if len(old := before[part][goes[part]]):
+                sink(int(versions[start]), False, (old.astype(np.int32),))
+            if len(new := slots[part][comes[part]]):
+                sink(int(versions[start]), True, (new,))
+            start = end
+
+    def _write_rows(self, version: int, codes: Slots, cells: npt.NDArray[np.int64]) -> tuple[Slots, Slots]:
+        gone, come, _, _ = self._change_rows(version, codes, cells)
+        return gone, come
+
+    def _change_rows(self, version: int, codes: Slots, cells: npt.NDArray[np.int64]) -> tuple[Slots, Slots, Fates, Slots]:
+        """Write them into the table; -> slots that have gone and come, and of each telling its fate, and its slot or -1."""
+        n = len(codes)
+        there = self._there(codes, cells)
+        fates = Fates(np.empty(n, np.int8), np.empty(n, np.int32), np.empty(n, np.bool_))
+        known = Known(self._places, self._last, self._table.cells)
+        compiled(compare)(Told(codes, cells, there), known, fates)
+        old = ((fates.fate & GOES) != 0) & (fates.before >= 0)
+        gone = fates.before[old]
+        self._places[codes[old]] = 0
+        comes = np.flatnonzero(fates.fate & COMES)
+        slots = np.full(n, -1, np.int32)
+        last = fates.last[comes]
+        written = cells[comes]
+        written[:, 0] = codes[comes] + np.where(last, 0, comes + 1 << 32)
+        slots[comes] = self._table.change(version, gone, written, last)
+        come = slots[comes[last]]
+        self._places[codes[comes[last]]] = come + 1
+        return gone, come, fates, slots
+
+    def _there(self, codes: Slots, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """bool[n]: whether the group has a row: it has rows itself, or is the only one, and meets HAVING."""
+        there = cells[:, 0] >= 0 if self._grouping.columns else np.ones(len(codes), np.bool_)
+        if self._grouping.having and len(codes):
+            there = there & self._table.meets(codes, cells)
+        return there
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        """Nobody reads the join at an older version than the newest."""
+        if self._core.reclaim(oldest_needed, _NO_PINS) or self._tree.reclaim(oldest_needed, pins, FREED_AT_ONCE):
+            return True
+        return self._table.reclaim(oldest_needed, pins)
+
+    def rows(self, root: Any, window: Bounds | None) -> Enumeration:
+        return SlotsCursor(self._tree.rows(root))
+
+    def partners(self, root: Any, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        """Given rows of groups."""
+        return These((slots,))
+
+    def of_key(self, root: Any, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        raise TypeError("a group is looked up in the table of groups")
+
+    def is_empty(self, root: Any) -> bool | None:
+        return bool(self._tree.is_empty(root))
+
+    def entries(self, root: Any) -> int:
+        """Of the join."""
+        return self._core.entries(self._core.root)
+
+    @property
+    def groups(self) -> int:
+        return self._groups.groups
+
+    @property
+    def sums_out_of_range(self) -> int:
+        return self._groups.out_of_range
+
+    @property
+    def bytes(self) -> int:
+        return self._core.bytes + self._table.bytes + self._groups.bytes + int(self._tree.live_bytes)
+
+    @property
+    def retired_bytes(self) -> int:
+        return self._core.retired_bytes + self._table.retired_bytes + int(self._tree.retired_bytes)
+
+    def check(self) -> None:
+        """Also: the list has the living rows of the table, each at the place of its group, and each is what is told of the group now."""
+        self._core.check()
+        self._groups.check()
+        self._tree.check(self.root)
+        self._table.check()
+        cursor, parts = self._tree.rows(self.root), [NO_SLOTS]
+        while not cursor.done:
+            parts.append(np.array(cursor.fill(PIECE_ROWS)[0]))
+        slots = np.concatenate(parts)
+        assert len(slots) == self._table.live_rows, "the list and the table have different rows"
+        if len(slots):
+            cells = self._table.cells[slots]
+            codes = cells[:, 0].astype(np.int32)
+            assert (cells[:, 0] == codes).all(), "a row between versions lives"
+            assert np.array_equal(self._places[codes], slots + 1), "the place of a group's row"
+            told = self._groups.tell(codes)
+            assert np.array_equal(told[:, 1:], cells[:, 1:]), "a row differs from its group"
+            assert self._there(codes, told).all(), "a row of a group that has none"
+
+
+class _Taking:
+    """Takes all rows of a join's delta. `rows`: how many."""
+
+    limit = _UNBOUNDED
+
+    def __init__(self, take: Callable[[int, bool, Combination], object]) -> None:
+        self._take, self.rows = take, 0
+
+    def __call__(self, offset: int, inserted: bool, rows: Combination) -> bool:
+        if len(rows[0]):
+            self.rows += len(rows[0])
+            self._take(offset, inserted, rows)
+        return True
+
+    def exceeded(self, offset: int) -> None:
+        raise AssertionError("a delta without a bound has exceeded it")
+
+
+def _pieces(codes: Sequence[Slots]) -> Iterator[Slots]:
+    """Codes, some thousand at a time."""
+    joined = codes[0] if len(codes) == 1 else np.concatenate([NO_SLOTS, *codes])
+    for first in range(0, len(joined), PIECE_ROWS):
+        yield joined[first : first + PIECE_ROWS]
+
+
+def _entries(slots: Slots) -> Entries:
+    """Entries of a list."""
+    n = len(slots)
+    if not n:
+        return NO_ENTRIES
+    zeros = np.zeros(n, np.int64)
+    return Entries(np.zeros(n, np.uint8), np.zeros(n, np.int32), zeros, zeros, np.ascontiguousarray(slots, np.int32))
+
+
+def _part_of(runs: Runs, first: int, end: int) -> Runs:
+    """The versions with these numbers, numbered from 0 on."""
+    found = {}
+    for name, run in runs.items():
+        low, high = np.searchsorted(run.offsets, (first, end)).tolist()
+        if low < high:
+            old, new = run.old[low:high], run.new[low:high]
+            rows = int(np.count_nonzero(old >= 0) + np.count_nonzero(new >= 0))
+            found[name] = Run(end - first, run.offsets[low:high] - first, old, new, rows)
+    return found

@@ -1,0 +1,35 @@
+"""What keeps a view, by its plan: a join, or a stage over one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.planning.plans.groups import core_of
+from service.planning.plans.plan import Plan
+from service.query.model import Query
+from service.tables.indexes import SharedIndexes
+from service.tables.sides import Side
+from service.views.joins.making import join_of
+from service.views.joins.protocol import Join
+from service.views.shown import Definitions, Shown, shown
+from service.views.stages.groups import GroupsStage
+from service.views.stages.selection import Selection
+from service.views.stages.table import GroupTable
+
+
+def shown_of(query: Query, sides: Sequence[Side], definitions: Definitions) -> Shown:
+    """How the view's rows look; `sides`: of its aliases."""
+    return GroupTable(query, sides, definitions) if query.groups is not None else shown(query, sides, definitions)
+
+
+def kept_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes | None, rows: Shown) -> Join:
+    """Empty, all address space reserved; arguments as of `join_of`. `rows`: of the view, as of `shown_of`: groups write theirs into it.
+    OSError, MemoryError: there is no room."""
+    if plan.core is None:
+        return join_of(query, plan, sides, indexes)
+    assert isinstance(rows, GroupTable)
+    if plan.core.shape == "list":
+        core: Join = Selection(sides[0], query.never)
+    else:
+        core = join_of(core_of(query), plan.core, sides, None, part=True)
+    return GroupsStage(query, core, rows, plan.core.shape == "list")

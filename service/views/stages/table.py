@@ -1,0 +1,259 @@
+"""The rows of groups: a table by (code, serial number), and how they look. The columns of a group are where its code is: in the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.query.model import AGGREGATE, GROUP, Aggregate, Filter, Query
+from service.tables.masks import select_mask
+from service.tables.resolution import NO_SLOTS, Slots
+from service.tables.sides import Side
+from service.tables.store import Numbers, Table
+from service.views.deltas import Combination
+from service.views.shown import Definitions
+from service.views.stages.aggregates import kind_of, never_null
+from service.views.stages.columns import Columns
+from service.wire.kinds import KEPT_TYPES, SENT_TYPES, decimal_kind, digits_of, kept, sent
+from structures.aggregate import layout
+from structures.aggregate.groups import Step
+from structures.rows.rows import NULLS_A_CELL
+
+_CODE = "code"
+
+
+class GroupTable:
+    """See the module's head; as `Shown`, any thread. `open` comes before all else but `schema`."""
+
+    def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
+        assert query.groups is not None
+        self._groups = query.groups
+        self.columns = Columns(query, sides, definitions)
+        self.steps, self.results = Step(), list[tuple[int, int, int, int, int]]()
+        self._fields = [pa.field(_CODE, pa.int64(), False)]
+        self._places: list[int] = []  # of each aggregate the number of its first field
+        for number, one in enumerate(self._groups.aggregates):
+            self._places.append(len(self._fields))
+            self._fields += self._fields_of(number)
+            self.results.append((layout.OF_ROWS, 0, 0, 0, 1) if one.of is None else self._result(number))
+        self._names = [f"group.{column.name}" for column in self._groups.columns]
+        self.schema = self._schema()
+        nullable = any(field.nullable for field in self._fields)
+        self.width = len(self._fields) + (-(-len(self._fields) // NULLS_A_CELL) if nullable else 0)
+        self._table: Table | None = None
+
+    def _fields_of(self, number: int) -> list[pa.Field]:
+        """Of an aggregate's columns, named by its number: one, but of a sum of decimals two, the high word and the low one."""
+        one = self._groups.aggregates[number]
+        of_null = one.of is not None and self.columns.schema.field(one.of).nullable
+        nullable = not never_null(one, of_null, bool(self._groups.columns))
+        names = [str(number), f"{number} low"] if _is_wide(one) else [str(number)]
+        return [pa.field(name, KEPT_TYPES[one.type], nullable) for name in names]
+
+    def _result(self, number: int) -> tuple[int, int, int, int, int]:
+        """What keeps and tells an aggregate of values."""
+        one = self._groups.aggregates[number]
+        assert one.of is not None
+        field = self.columns.schema.field(one.of)
+        kind = kind_of(one.function, _kind_of(field.type))
+        operand = self.columns.operand(one.of, kind.form)
+        words = [self.steps.of(kept, operand) for kept in kind.kept if kept != layout.COUNT or field.nullable or len(kind.kept) == 1]
+        counted = words[-1] if kind.kept[-1] == layout.VALUES or len(words) == len(kind.kept) else layout.ROWS
+        tree = self.steps.tree(operand) if layout.VALUES in kind.kept else 0
+        return kind.told, words[0], counted, tree, kind.scale
+
+    def _schema(self) -> pa.Schema:
+        fields = []
+        for output in self._groups.outputs:
+            if output.kind == AGGREGATE:
+                field = self._fields[self._places[output.number]]
+                fields.append(pa.field(output.name, SENT_TYPES[self._groups.aggregates[output.number].type], field.nullable))
+            else:
+                column = self._groups.columns[output.number]
+                fields.append(self.columns.schema.field(column.of).with_name(output.name))
+        return pa.schema(fields)
+
+    def open(self) -> None:
+        """Reserve address space. OSError, MemoryError: there is none."""
+        if self._table is None:
+            self.columns.open()
+            self._table = Table(pa.schema(self._fields), [_CODE])
+
+    @property
+    def table(self) -> Table:
+        assert self._table is not None, "there is no room yet"
+        return self._table
+
+    # the writer
+
+    @property
+    def cells(self) -> npt.NDArray[np.int64]:
+        """int64[slots, width]: the rows as they are stored."""
+        cells: npt.NDArray[np.int64] = self.table.cells
+        return cells
+
+    def change(self, version: int, gone: Slots, rows: npt.NDArray[np.int64], stay: npt.NDArray[np.bool_]) -> Slots:
+        """Rows at these slots go, rows of cells (n) come; int32[n]: their slots. Those that do not stay die at once. MemoryError."""
+        table = self.table
+        table.delete(version, gone)
+        if not len(rows):
+            return NO_SLOTS
+        slots: Slots = table.enter(version, table.given_cells(rows))
+        if not stay.all():
+            table.delete(version, slots[~stay])
+        return slots
+
+    def meets(self, codes: Slots, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """bool[n]: whether groups meet HAVING, of which these rows are told."""
+        mask = np.ones(len(codes), np.bool_)
+        for kind in (AGGREGATE, GROUP):
+            mine = [one._replace(column=one.column._replace(alias="")) for one in self._groups.having if one.column.alias == kind]
+            if mine and kind == GROUP:
+                keys = self.columns.keys(codes, [str(number) for number in range(len(self._groups.columns))])
+                mask &= select_mask(mine, pa.RecordBatch.from_arrays([kept(column) for column in keys.columns], keys.schema.names))
+            elif mine:
+                rows = self.table.of_cells(cells)
+                plain = [one for one in mine if not _is_wide(self._groups.aggregates[int(one.column.column)])]
+                mask &= select_mask(plain, rows)
+                for one in mine:
+                    if one not in plain:
+                        mask &= _meets(one, self._shown(rows, int(one.column.column)))
+        return mask
+
+    def _shown(self, taken: pa.RecordBatch, number: int) -> pa.Array:
+        """An aggregate, from its columns, as it is sent."""
+        one = self._groups.aggregates[number]
+        high, wanted = taken.column(str(number)), SENT_TYPES[one.type]
+        if not _is_wide(one):
+            return sent(high, wanted)
+        words = [np.asarray(column.fill_null(0), np.int64) for column in (taken.column(f"{number} low"), high)]
+        valid = None
+        if high.null_count:
+            valid = pa.py_buffer(np.packbits(np.asarray(high.is_valid()), bitorder="little"))
+        data = pa.py_buffer(np.ascontiguousarray(np.stack(words, axis=1)))
+        return pa.Array.from_buffers(wanted, len(high), [valid, data], high.null_count)
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        """As `Table.reclaim`, of the rows and of what the groups are."""
+        return any([self.table.reclaim(oldest_needed, pins), self.columns.reclaim(oldest_needed, pins)])
+
+    # as `Shown`
+
+    def rows(self, slots: Combination) -> pa.RecordBatch:
+        """The view's rows. Cost: a gather for each column."""
+        return self._rows(self._taken(slots[0]), self._keys(slots[0]), len(slots[0]))
+
+    def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The identities (columns named group.column) and the rows."""
+        if self._table is None:  # for the names and types alone
+            return self._no_keys(), pa.RecordBatch.from_arrays([pa.array([], type_) for type_ in self.schema.types], schema=self.schema)
+        keys = self._keys(slots[0])
+        rows = self._rows(self._taken(slots[0]), keys, len(slots[0]))
+        if keys is None:  # a batch without columns would have no rows
+            keys = pa.RecordBatch.from_arrays([pa.nulls(len(slots[0]))], [GROUP])
+        return keys, rows
+
+    def _no_keys(self) -> pa.RecordBatch:
+        types = [self.columns.schema.field(column.of).type for column in self._groups.columns]
+        return pa.RecordBatch.from_arrays([pa.array([], type_) for type_ in types] or [pa.nulls(0)], self._names or [GROUP])
+
+    def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
+        """int64[n]: the bytes of text that `with_keys` copies for each row."""
+        return self.columns.text_bytes(self._codes(slots[0]))
+
+    def _codes(self, slots: Slots) -> Slots:
+        words, _ = self.table.numbers([_CODE], slots)
+        codes: Slots = (words[0] & 0xFFFFFFFF).astype(np.int32)
+        return codes
+
+    def _keys(self, slots: Slots) -> pa.RecordBatch | None:
+        return self.columns.keys(self._codes(slots), self._names) if self._names else None
+
+    def _taken(self, slots: Slots) -> pa.RecordBatch:
+        numbers = [output.number for output in self._groups.outputs if output.kind == AGGREGATE]
+        names = [field.name for number in dict.fromkeys(numbers) for field in self._fields_of(number)]
+        return self.table.take(names or [_CODE], slots)
+
+    def _rows(self, taken: pa.RecordBatch, keys: pa.RecordBatch | None, count: int) -> pa.RecordBatch:
+        columns = []
+        for output in self._groups.outputs:
+            if output.kind == AGGREGATE:
+                columns.append(self._shown(taken, output.number))
+            else:
+                assert keys is not None
+                columns.append(keys.column(output.number))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    # look-ups
+
+    def type_of(self, number: int) -> str:
+        """The kind of a column by which rows are grouped (`wire.kinds`)."""
+        return _kind_of(self.columns.schema.field(self._groups.columns[number].of).type)
+
+    def find(self, version: int, values: Sequence[pa.Array]) -> tuple[int, Slots | None]:
+        """The code of the group with these values, -1 if there is none; the slot of its row that a pinned version sees, as
+        `Table.find_at`."""
+        code = self.columns.look_up(values)
+        if code < 0:
+            return code, NO_SLOTS
+        slots: Slots | None = self.table.find_at(version, pa.RecordBatch.from_arrays([pa.array([code], pa.int64())], [_CODE]))
+        return code, slots
+
+    def search(self, version: int, code: int) -> Slots:
+        """The slot of the group's row at an older version, [] if there was none. O(groups)."""
+        start = 0
+        while start >= 0:
+            slots, start = self.table.scan(version, start, 1 << 16)
+            mine: Slots = slots[self._codes(slots) == code]
+            if len(mine):
+                return mine
+        return NO_SLOTS
+
+    @property
+    def bytes(self) -> int:
+        return self.table.bytes + self.columns.bytes
+
+    @property
+    def retired_bytes(self) -> int:
+        return self.table.retired_bytes
+
+    @property
+    def live_rows(self) -> int:
+        return self.table.rows
+
+    def check(self) -> None:
+        self.table.check()
+        self.columns.check()
+
+
+def _kind_of(type_: pa.DataType) -> str:
+    """The kind of the values of a column that is sent."""
+    if pa.types.is_decimal(type_):
+        return decimal_kind(type_.precision, type_.scale)
+    return next(name for name, own in KEPT_TYPES.items() if own == type_ and digits_of(name) is None)
+
+
+def _is_wide(one: Aggregate) -> bool:
+    """Whether it takes two words."""
+    return one.function == "sum" and digits_of(one.type) is not None
+
+
+_COMPARED = {
+    "=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
+}  # fmt: skip
+
+
+def _meets(condition: Filter, column: pa.Array) -> npt.NDArray[np.bool_]:
+    """bool[n] of sums of decimals, whose constants are the integers of their digits."""
+    op = condition.op
+    if op in ("is_null", "not_null"):
+        found = pc.is_null(column) if op == "is_null" else pc.is_valid(column)
+    else:
+        values = condition.value if op == "in" else (condition.value,)
+        constants = pa.array(values, pa.decimal128(38, 0)).view(column.type)
+        found = pc.is_in(column, value_set=constants) if op == "in" else _COMPARED[op](column, constants[0])
+    return np.asarray(pc.fill_null(found, False))

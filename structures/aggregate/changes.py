@@ -1,0 +1,113 @@
+"""Rows that come into groups and go: the writing kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structures.aggregate.layout import (
+    COUNT,
+    FLOAT_SUM,
+    GROUPS,
+    INT_SUM,
+    LOW32,
+    ROWS,
+    STAMP,
+    VALUES,
+    WRONG,
+    Plan,
+    Rows,
+    Store,
+)
+from structures.aggregate.limbs import add_float, give_back
+from structures.aggregate.results import tell
+from structures.aggregate.values import count_value
+from structures.core.kernel import kernel, wide
+
+
+@kernel
+def add_int(cells: Any, code: int, w: int, value: int, sign: int) -> None:
+    """Add a number, or take it out, in 128 bits."""
+    over = cells[code, w] + sign * (value & LOW32)
+    cells[code, w] = over & LOW32
+    upper = value >> 32
+    over = cells[code, w + 1] + sign * (upper & LOW32) + (over >> 32)
+    cells[code, w + 1] = over & LOW32
+    cells[code, w + 2] += sign * (upper >> 32) + (over >> 32)
+
+
+@kernel
+def add_row(plan: Plan, store: Store, rows: Rows, i: int) -> None:
+    """Row number i comes into its group, or goes."""
+    cells, control = store.cells, store.control
+    code, sign = wide(rows.codes[i]), wide(rows.signs[i])
+    number = wide(0)
+    cells[code, ROWS] += sign
+    if cells[code, ROWS] == (1 if sign > 0 else 0):
+        control[GROUPS] += sign
+    if cells[code, ROWS] < 0:
+        control[WRONG] += 1
+    for step in range(len(plan.steps)):
+        kind, column, w = plan.steps[step, 0], plan.steps[step, 1], plan.steps[step, 2]
+        if kind == VALUES:
+            number += 1
+        if rows.nulls[column, i]:
+            continue
+        value = rows.values[column, i]
+        if kind == COUNT:
+            cells[code, w] += sign
+        elif kind == INT_SUM:
+            add_int(cells, code, w, value, sign)
+        elif kind == FLOAT_SUM:
+            add_float(cells, code, w, store.limbs, value, sign)
+        else:
+            left = count_value(store.tree, code * plan.trees + number - 1, value, sign, store.scratch)
+            if left == (1 if sign > 0 else 0):
+                cells[code, w] += sign
+            if left < 0:
+                control[WRONG] += 1
+    if cells[code, ROWS] == 0:
+        for step in range(len(plan.steps)):
+            if plan.steps[step, 0] == FLOAT_SUM:
+                give_back(cells, code, plan.steps[step, 2], store.limbs)
+
+
+@kernel("int64(Plan, Store, Rows, int64, int32[::1])")
+def add_all(plan: Plan, store: Store, rows: Rows, stamp: int, touched: Any) -> int:
+    """All rows, in order. -> how many groups without this stamp were touched: their codes are put into `touched`, and they have it now."""
+    n = wide(0)
+    for i in range(len(rows.codes)):
+        code = wide(rows.codes[i])
+        add_row(plan, store, rows, i)
+        if store.cells[code, STAMP] != stamp:
+            store.cells[code, STAMP] = stamp
+            touched[n] = code
+            n += 1
+    return n
+
+
+@kernel("int64(Plan, Store, Rows, int64[::1], int64, int32[::1], int64[::1], int64[:, ::1])")
+def add_in_order(plan: Plan, store: Store, rows: Rows, ends: Any, stamp: int, codes: Any, versions: Any, out: Any) -> int:
+    """The rows of version after version: those of number v end before ends[v], and have the stamp `stamp + v`. After each, the groups that
+    it has touched are told: -> how many tellings; codes, versions, out: of each the group, the version's number, and the row."""
+    n, i = wide(0), wide(0)
+    for v in range(len(ends)):
+        first = n
+        while i < ends[v]:
+            code = wide(rows.codes[i])
+            add_row(plan, store, rows, i)
+            if store.cells[code, STAMP] != stamp + v:
+                store.cells[code, STAMP] = stamp + v
+                codes[n] = code
+                versions[n] = v
+                n += 1
+            i += 1
+        for k in range(first, n):
+            tell(plan, store, wide(codes[k]), out, k)
+    return n
+
+
+@kernel("void(Plan, Store, int32[::1], int64[:, ::1])")
+def tell_all(plan: Plan, store: Store, codes: Any, out: Any) -> None:
+    """out[k]: the row of the group codes[k]."""
+    for k in range(len(codes)):
+        tell(plan, store, wide(codes[k]), out, k)

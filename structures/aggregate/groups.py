@@ -1,0 +1,151 @@
+"""The aggregates of many groups, by the group's code, as rows come into groups and go.
+
+Problem: rows (code, values) come and go in any number; tell of a group COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT), so that what is told
+depends on nothing but the rows that are there: not on the order in which they came, nor on those that have gone.
+
+    code ──> cells[code]: rows, counts, sums of 128 bits ──> limbs: sums of float64 (`limbs.py`)
+                                                       └───> tree: (code, value) with counts (`values.py`)
+
+Written in place: nobody but the writer reads it. What is told is a row of cells for a store of rows, which has the versions (`results.py`).
+
+Invariants: `check.py`.
+Costs: a row O(1), and O(log n) for MIN, MAX and COUNT(DISTINCT); telling a group O(1), and O(log n) for MIN and MAX. Memory: 8 bytes a
+word of a group, 64 bytes a sum of float64 and more where magnitudes differ (576 at most), 24 bytes and more a different value of a group.
+Source: docs/design/queries.md (*Groups*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from structures.aggregate import layout, values
+from structures.aggregate.changes import add_all, add_in_order, tell_all
+from structures.aggregate.check import check_groups
+from structures.aggregate.layout import Limbs, Plan, Rows, Store, Tree
+from structures.aggregate.limbs import LIMB_WORDS, LIMBS, USED
+from structures.core.kernel import compiled
+from structures.core.reserve import MEMORY, SLOTS, reserve
+
+_SCRATCH = 96  # digits of a sum with those of a division; a way down the tree
+_NOTHING = np.zeros(1, np.int64)
+
+
+class Step:
+    """Accumulators as they are laid out: one after another."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, int, int]] = []
+        self.words, self.trees = layout.HEAD, 0
+
+    def of(self, kind: int, column: int) -> int:
+        """The first word of the accumulator of this kind that takes this column of the values; there is one of each."""
+        for known, taken, word in self.steps:
+            if (known, taken) == (kind, column):
+                return word
+        word, self.words = self.words, self.words + layout.WORDS[kind]
+        self.trees += kind == layout.VALUES
+        self.steps.append((kind, column, word))
+        return word
+
+    def tree(self, column: int) -> int:
+        """Which of the VALUES takes this column."""
+        return [taken for kind, taken, _ in self.steps if kind == layout.VALUES].index(column)
+
+
+class Groups:
+    """See the module's head. One thread."""
+
+    def __init__(self, steps: Step, results: Sequence[tuple[int, int, int, int, int]], width: int, most_codes: int) -> None:
+        """`results`: as in `layout.py`; `width`: cells of a row that is told; codes are below `most_codes`. OSError: no address space."""
+        kinds = [kind for kind, _, _ in steps.steps]
+        self._plan = Plan(
+            np.array(steps.steps, np.int64).reshape(-1, 3), np.array(results, np.int64).reshape(-1, 5), max(1, steps.trees)
+        )
+        self._width, self._words = width, steps.words
+        self.most_codes = min(most_codes, SLOTS, MEMORY // (8 * steps.words))
+        cells = reserve(8 * self.most_codes * steps.words, np.int64).reshape(self.most_codes, steps.words)
+        limbs = Limbs(reserve(MEMORY, np.int64) if layout.FLOAT_SUM in kinds else _NOTHING, np.zeros(LIMB_WORDS, np.int64))
+        limbs.control[USED] = 1
+        blocks = MEMORY // (24 * values.B) if steps.trees else 0
+        columns = [reserve(8 * blocks * values.B, np.int64) for _ in range(3)] if blocks else [_NOTHING] * 3
+        size = reserve(8 * blocks, np.int64) if blocks else _NOTHING
+        tree = Tree(columns[0], columns[1], columns[2], size, np.zeros(values.TREE_WORDS, np.int64))
+        if blocks:
+            values.new_block(tree)
+            tree.control[values.ROOT], tree.control[values.HEIGHT] = 1, 1
+        self._blocks = blocks
+        self._store = Store(cells, limbs, tree, np.zeros(layout.CONTROL_WORDS, np.int64), np.zeros(_SCRATCH, np.int64))
+        self._stamp = 1
+
+    @property
+    def groups(self) -> int:
+        """How many have rows."""
+        return int(self._store.control[layout.GROUPS])
+
+    @property
+    def out_of_range(self) -> int:
+        """How many sums were out of range when they were told last."""
+        return int(self._store.control[layout.BEYOND])
+
+    @property
+    def rows(self) -> np.ndarray:
+        """int64[most_codes]: the rows of each group."""
+        counts: np.ndarray = self._store.cells[:, layout.ROWS]
+        return counts
+
+    def require(self, codes: int, rows: int) -> None:
+        """Raise MemoryError, before anything is touched, unless so many rows of groups with codes below `codes` surely fit. O(1)."""
+        store = self._store
+        if codes > self.most_codes:
+            raise MemoryError(f"a view holds at most {self.most_codes} groups, those of older versions included")
+        sums = int(np.count_nonzero(self._plan.steps[:, 0] == layout.FLOAT_SUM))
+        if sums and store.limbs.control[USED] + rows * sums * LIMBS > len(store.limbs.store):
+            raise MemoryError("the sums of a view's groups have reached the size of this machine's memory")
+        more = 2 * rows * self._plan.trees + values.MOST_LEVELS
+        if self._blocks and store.tree.control[values.USED] + more >= self._blocks:
+            raise MemoryError("the values of a view's groups have reached the size of this machine's memory")
+
+    def begin(self) -> None:
+        """What is touched from now on is told anew."""
+        self._stamp += 1
+
+    def add(self, rows: Rows) -> np.ndarray:
+        """Rows come and go, in order; int32[n]: the codes of the groups that are touched for the first time since `begin`."""
+        touched = np.empty(len(rows.codes), np.int32)
+        n = compiled(add_all)(self._plan, self._store, rows, self._stamp, touched)
+        self._require_right()
+        return touched[:n]
+
+    def add_in_order(self, rows: Rows, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows of version after version: those of number v end before ends[v] (int64). -> of each telling the group's code (int32[n]), the
+        version's number (int64[n]), and the row (int64[n, width]): of each version the groups that it has touched, as they are after it."""
+        n = len(rows.codes)
+        codes, versions, out = np.empty(n, np.int32), np.empty(n, np.int64), np.empty((n, self._width), np.int64)
+        n = compiled(add_in_order)(self._plan, self._store, rows, ends, self._stamp + 1, codes, versions, out)
+        self._stamp += len(ends)
+        self._require_right()
+        return codes[:n], versions[:n], out[:n]
+
+    def tell(self, codes: np.ndarray) -> np.ndarray:
+        """int64[n, width]: the rows of these groups."""
+        out = np.empty((len(codes), self._width), np.int64)
+        compiled(tell_all)(self._plan, self._store, codes, out)
+        return out
+
+    def _require_right(self) -> None:
+        wrong = int(self._store.control[layout.WRONG])
+        if wrong:
+            raise KeyError(f"{wrong} rows or values went out of groups that did not have them")
+
+    @property
+    def bytes(self) -> int:
+        """What the groups that have rows hold, with their sums and values."""
+        store = self._store
+        return 8 * (self.groups * self._words + int(store.limbs.control[USED]) + 3 * values.B * int(store.tree.control[values.USED]))
+
+    def check(self) -> None:
+        """Prove the invariants of `check.py`."""
+        used = np.flatnonzero(self._store.cells[:, layout.STAMP])
+        check_groups(self._plan, self._store, int(used[-1]) + 1 if len(used) else 0)

@@ -1,0 +1,125 @@
+"""What is known of a group: one row of int64 by its code, and what that row is made of.
+
+    cells[code]   ROWS, STAMP, OUT (how many of its sums are out of range, as told last), then the words of each accumulator
+    steps         int64[k, 3]: of each accumulator its kind, the column of the values that it takes, and its first word
+    results       int64[r, 5]: of each column that is told its kind, the first word of what it reads, the word of its count of values, the
+                  number of its values in the tree, and what a sum is divided by besides (10**s of a decimal; 1)
+
+    COUNT     1 word: values that are not null
+    INT_SUM   3 words: the sum in two's complement of 128 bits: 32 bits, 32 bits, and the rest with the sign
+    FLOAT_SUM 7 words: where its limbs are (`limbs.py`), and counts of NaN and of both infinities
+    VALUES    1 word: different values; each with its count in a tree (`values.py`), by (code * trees + number, value)
+
+Floats come as their bits. Values in the tree are int64 in the order of what they stand for (`ordered_bits`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.kernel import arrays, kernel
+
+COUNT, INT_SUM, FLOAT_SUM, VALUES = range(4)
+WORDS = {COUNT: 1, INT_SUM: 3, FLOAT_SUM: 7, VALUES: 1}
+ROWS, STAMP, OUT, HEAD = range(4)
+
+OF_ROWS, OF_COUNT, OF_INT_SUM, OF_INT_MEAN, OF_FLOAT_SUM, OF_FLOAT_MEAN = range(6)
+OF_LEAST, OF_GREATEST, OF_LEAST_FLOAT, OF_GREATEST_FLOAT = range(6, 10)
+OF_WIDE_SUM = 10  # of an INT_SUM, two columns: the high and the low word of 128 bits; out of range with more than 38 digits
+KIND, WORD, COUNTED, TREE, SCALE = range(5)  # columns of `results`
+
+# Words of `control`: groups that have rows; sums that are out of range; rows and values that were taken out and not there.
+GROUPS, BEYOND, WRONG, CONTROL_WORDS = range(4)
+NULLS_A_CELL = 32  # as in `rows/rows.py`
+
+LOW32, WORD32 = 0xFFFFFFFF, 1 << 32
+SIGN = -(1 << 63)
+NAN_BITS, INFINITY_BITS = 0x7FF8 << 48, 0x7FF << 52
+NAN_ORDER = (1 << 63) - 1  # above the infinity's
+
+
+@arrays("int64[::1]", "int64[::1]")
+class Limbs(NamedTuple):
+    """`store`: extents of limbs; `control`: where free ones are (`limbs.py`)."""
+
+    store: np.ndarray
+    control: np.ndarray
+
+
+@arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
+class Tree(NamedTuple):
+    """Of all blocks, one after another: groups and values, counts (in inner nodes: the children), and of each its size (`values.py`)."""
+
+    group: np.ndarray
+    value: np.ndarray
+    times: np.ndarray
+    size: np.ndarray
+    control: np.ndarray
+
+
+@arrays("int64[:, ::1]", Limbs, Tree, "int64[::1]", "int64[::1]")
+class Store(NamedTuple):
+    """What all kernels work on. `scratch`: digits of a sum, and a way down the tree."""
+
+    cells: np.ndarray
+    limbs: Limbs
+    tree: Tree
+    control: np.ndarray
+    scratch: np.ndarray
+
+
+@arrays("int64[:, ::1]", "int64[:, ::1]", "int64")
+class Plan(NamedTuple):
+    """See the module's head. `trees`: how many accumulators are VALUES."""
+
+    steps: np.ndarray
+    results: np.ndarray
+    trees: int
+
+
+@arrays("int32[::1]", "int8[::1]", "int64[:, ::1]", "uint8[:, ::1]")
+class Rows(NamedTuple):
+    """n rows: their groups' codes, signs (1 comes, -1 goes), and of each of the columns the values and where they are null."""
+
+    codes: np.ndarray
+    signs: np.ndarray
+    values: np.ndarray
+    nulls: np.ndarray
+
+
+@kernel
+def ordered_bits(bits: int) -> int:
+    """The bits of a float as a number in its order: -0.0 is 0.0, each NaN the same and the greatest. `bits_of` turns it back."""
+    if (bits & ~SIGN) > INFINITY_BITS:
+        return NAN_ORDER
+    if bits >= 0:
+        return bits
+    return -(bits & ~SIGN)
+
+
+@kernel
+def bits_of(order: int) -> int:
+    """The bits of the float that has this place in the order."""
+    if order == NAN_ORDER:
+        return NAN_BITS
+    if order >= 0:
+        return order
+    return (-order) | SIGN
+
+
+@kernel
+def bit_length(number: int) -> int:
+    """Of a number from 0 to 2**32 - 1."""
+    length = 0
+    for step in (16, 8, 4, 2, 1):
+        if number >> step:
+            length += step
+            number >>= step
+    return length + (number > 0)
+
+
+def no_nulls(columns: int, rows: int) -> Any:
+    """`Rows.nulls` without any."""
+    return np.zeros((columns, rows), np.uint8)

@@ -1,0 +1,164 @@
+"""Groups in definitions: SQL and JSON give the same, and what is not supported says what to write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.errors import Problem
+from service.query.model import Query
+from service.views.parse import parse_view
+from service.wire.schema import parse_relation
+
+BOOKINGS = parse_relation(
+    {
+        "columns": [
+            {"name": "id", "type": "int64"},
+            {"name": "room", "type": "string"},
+            {"name": "price", "type": "float64", "nullable": True},
+            {"name": "guests", "type": "int64"},
+            {"name": "starts", "type": "timestamp"},
+            {"name": "ends", "type": "timestamp", "nullable": True},
+            {"name": "made", "type": "date"},
+        ],
+        "key": ["id"],
+        "intervals": {"stay": {"start": "starts", "end": "ends"}},
+    }
+)
+FROM = {"from": {"b": "bookings"}}
+
+
+def query(definition: dict[str, Any]) -> Query:
+    return parse_view("v", definition, {"bookings": BOOKINGS}).query
+
+
+@pytest.mark.parametrize(
+    ("sql", "json"),
+    [
+        (
+            "SELECT b.room AS room, date_trunc('month', b.starts) AS month, SUM(b.price) AS revenue, COUNT(*) AS n FROM bookings b "
+            "GROUP BY b.room, month HAVING SUM(price) > 10 AND b.room <> 'x'",
+            {
+                "group": ["b.room as room", {"trunc": "month", "of": "b.starts", "as": "month"}],
+                "aggregate": [{"sum": "b.price", "as": "revenue"}, {"count": "*", "as": "n"}],
+                "having": [{"column": "revenue", "op": ">", "value": 10}, {"column": "room", "op": "!=", "value": "x"}],
+            },
+        ),
+        ("SELECT DISTINCT room, guests FROM bookings b", {"select": ["b.room", "b.guests"], "distinct": True}),
+        ("SELECT COUNT(*) AS n FROM bookings b", {"aggregate": [{"count": "*", "as": "n"}]}),
+        ("SELECT COUNT(1) AS n FROM bookings b", {"aggregate": [{"count": "*", "as": "n"}]}),
+        (
+            "SELECT room, COUNT(DISTINCT guests) AS d, AVG(guests) AS a, MIN(ends) AS f, MAX(ends) AS l, COUNT(price) AS c FROM bookings b "
+            "GROUP BY 1",
+            {
+                "group": ["b.room"],
+                "aggregate": [
+                    {"count_distinct": "b.guests", "as": "d"}, {"avg": "b.guests", "as": "a"}, {"min": "b.ends", "as": "f"},
+                    {"max": "b.ends", "as": "l"}, {"count": "b.price", "as": "c"},
+                ],
+            },
+        ),
+        (
+            "SELECT SUM(duration(stay)) AS s FROM bookings b HAVING SUM(duration(stay)) IS NOT NULL AND COUNT(*) BETWEEN 1 AND 9",
+            None,
+        ),
+        (
+            "SELECT date_trunc('week', made) AS w, COUNT(*) AS n FROM bookings b GROUP BY date_trunc('week', made) HAVING NOT COUNT(*) < 3",
+            {
+                "group": [{"trunc": "week", "of": "b.made", "as": "w"}], "aggregate": [{"count": "*", "as": "n"}],
+                "having": [{"column": "n", "op": ">=", "value": 3}],
+            },
+        ),
+        (
+            "SELECT SUM(duration(stay)) AS s FROM bookings b",
+            {"aggregate": [{"sum": {"duration": ["b.stay"]}, "as": "s"}]},
+        ),
+    ],
+)  # fmt: skip
+def test_sql_and_json_are_the_same(sql: str, json: dict[str, Any] | None) -> None:
+    found = query({"sql": sql})
+    assert found.groups is not None
+    if json is not None:
+        assert found == query(FROM | json)
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "says"),
+    [
+        ("SELECT room FROM bookings GROUP BY ROLLUP (room)", "unsupported-query", "ROLLUP"),
+        ("SELECT room, COUNT(*) AS n FROM bookings GROUP BY ALL", "unsupported-query", "GROUP BY ALL"),
+        ("SELECT COUNT(*) AS n FROM bookings GROUP BY lower(room)", "unsupported-query", "date_trunc(unit, column)"),
+        ("SELECT COUNT(*) AS n FROM bookings GROUP BY 3", "bad-query", "GROUP BY 3"),
+        ("SELECT room, COUNT(*) FROM bookings GROUP BY room", "bad-query", "COUNT(*) needs a name"),
+        ("SELECT guests, COUNT(*) AS n FROM bookings GROUP BY room", "bad-query", "guests must be in GROUP BY"),
+        ("SELECT * FROM bookings GROUP BY room", "bad-query", "must be in GROUP BY"),
+        ("SELECT SUM(room) AS s FROM bookings", "unsupported-query", "SUM of bookings.room, a string"),
+        ("SELECT SUM(starts) AS s FROM bookings", "unsupported-query", "SUM of bookings.starts, a timestamp"),
+        ("SELECT MIN(room) AS s FROM bookings", "unsupported-query", "MIN of bookings.room, a string"),
+        ("SELECT SUM(guests + 1) AS s FROM bookings", "unsupported-query", "take columns or duration(…)"),
+        ("SELECT SUM(guests) / COUNT(*) AS s FROM bookings", "unsupported-query", "select the aggregates alone"),
+        ("SELECT COUNT(*) FILTER (WHERE guests > 1) AS s FROM bookings", "unsupported-query", "the condition in WHERE"),
+        ("SELECT SUM(DISTINCT guests) AS s FROM bookings", "unsupported-query", "DISTINCT goes with COUNT only"),
+        ("SELECT COUNT(room, guests) AS s FROM bookings", "unsupported-query", "take columns"),
+        ("SELECT COUNT(DISTINCT (room, guests)) AS s FROM bookings", "unsupported-query", "take columns"),
+        ("SELECT string_agg(room, ',') AS s FROM bookings", "unsupported-query", "COUNT, SUM, AVG, MIN and MAX"),
+        ("SELECT DISTINCT ON (room) room FROM bookings", "not-yet", "DISTINCT ON"),
+        ("SELECT DISTINCT room, COUNT(*) AS n FROM bookings GROUP BY room", "unsupported-query", "each group is one row"),
+        ("SELECT COUNT(*) AS n FROM bookings UNION SELECT COUNT(*) AS n FROM bookings", "unsupported-query", "a view for each SELECT"),
+        ("SELECT COUNT(*) AS n FROM bookings HAVING COUNT(*) > 1 OR COUNT(*) < 0", "unsupported-query", "join conditions by AND"),
+        ("SELECT COUNT(*) AS n FROM bookings HAVING room = 'a'", "bad-query", "write the condition in WHERE"),
+        ("SELECT COUNT(*) AS n FROM bookings HAVING COUNT(*) > 'x'", "bad-query", "HAVING"),
+        ("SELECT date_trunc('second', starts) AS s FROM bookings GROUP BY 1", "unsupported-query", "its units are hour, day, week"),
+        ("SELECT date_trunc('hour', made) AS s FROM bookings GROUP BY 1", "unsupported-query", "a date has no hours"),
+        ("SELECT date_trunc('day', room) AS s FROM bookings GROUP BY 1", "unsupported-query", "it takes a timestamp or a date"),
+        ("SELECT room, SUM(guests) OVER (PARTITION BY room) AS s FROM bookings", "unsupported-query", "window function"),
+        ("SELECT room AS n, COUNT(*) AS n FROM bookings GROUP BY room", "bad-query", "two columns named n"),
+        ("SELECT COUNT(*) AS n FROM bookings ORDER BY n", "unsupported-query", "ORDER BY"),
+    ],
+)
+def test_what_is_not_supported(sql: str, kind: str, says: str) -> None:
+    with pytest.raises(Problem) as caught:
+        query({"sql": sql})
+    assert caught.value.type == kind and says in str(caught.value.detail), caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("json", "says"),
+    [
+        ({"group": ["b.room"], "select": ["b.room"]}, '"select" does not go with groups'),
+        ({"group": ["b.room"], "distinct": True}, '"distinct" goes with "select" only'),
+        ({"group": ["b.room"], "having": [{"column": "n", "op": ">", "value": 1}]}, "the groups have no column"),
+        ({"group": ["b.room", "b.guests as b"], "aggregate": [{"count": "*", "as": "b"}]}, "two columns named b"),
+        ({"aggregate": [{"count": "*", "sum": "b.guests", "as": "n"}]}, "an entry of aggregate has one of count"),
+        ({"aggregate": [{"count": "*"}]}, "as"),
+        ({"aggregate": [{"count": "*", "as": "n"}], "groups": 0}, "groups"),
+    ],
+)
+def test_faults_in_json(json: dict[str, Any], says: str) -> None:
+    with pytest.raises(Problem) as caught:
+        query(FROM | json)
+    assert caught.value.type == "bad-definition" and says in str(caught.value.detail), caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("sql", "cls", "guarantee"),
+    [
+        ("SELECT COUNT(*) AS n FROM bookings", "one group of: selection, 1 relation", "strict"),
+        ("SELECT DISTINCT room FROM bookings", "distinct rows of: selection, 1 relation", "strict"),
+        ("SELECT a.room AS r, COUNT(*) AS n FROM bookings a JOIN bookings b ON a.room = b.room AND overlaps(a.stay, b.stay) GROUP BY r",
+         "groups by the join key of: interval join, 1-D, 2 relations, keyed", "delay"),
+        ("SELECT a.id AS i, COUNT(*) AS n FROM bookings a, bookings b, bookings c WHERE overlaps(a.stay, b.stay) "
+         "AND overlaps(b.stay, c.stay) GROUP BY i", "groups by i of: interval join, 1-D, 3 relations, path", "best-effort"),
+    ],
+)  # fmt: skip
+def test_plans(sql: str, cls: str, guarantee: str) -> None:
+    plan = parse_view("v", {"sql": sql}, {"bookings": BOOKINGS}).plan
+    assert (plan.cls, plan.guarantee) == (cls, guarantee)
+
+
+def test_a_promise_that_groups_cannot_give() -> None:
+    sql = "SELECT COUNT(*) AS n FROM bookings a JOIN bookings b ON overlaps(a.stay, b.stay)"
+    with pytest.raises(Problem) as caught:
+        parse_view("v", {"sql": sql, "guarantee": "strict"}, {"bookings": BOOKINGS})
+    assert caught.value.type == "infeasible-view" and "a change costs as much as the rows of the join" in str(caught.value.detail)
