@@ -25,6 +25,7 @@ COMMANDS = {
     "token": "create, list and revoke access tokens",
     "backup": "make a backup of a running service in a folder on its machine",
     "restore": "make a data folder from a backup",
+    "repair": "drop what is damaged in a data folder, and keep the rest",
     "check": "verify a data folder or a backup, and recompute its views by brute force",
     "bench": "run the benchmarks",
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import livejoin
 from livejoin.arrow import ARROW
@@ -21,6 +21,13 @@ from streaming.patience import Patience
 T = TypeVar("T")
 
 _LONGEST_RETRY_AFTER = 30.0
+
+
+class Applied(NamedTuple):
+    """A batch that the service has applied."""
+
+    run: str | None
+    epoch: int
 
 
 class TooLarge(StreamError):
@@ -56,6 +63,14 @@ class Service:
                 register = f"register it (PUT /v1/relations/{relation}), or give the job a token that covers it, then start again"
                 raise StreamError(f"the service at {self._url} has no relation {relation}: {register}")
         return {name: definition_in(there[name]) for name in relations}
+
+    def applied(self, source: str) -> Applied | None:
+        """The last batch of a source that the service has; None: it knows none. By one request; raises StreamError, Stopped."""
+        try:
+            found = [one for one in self._patiently(self._client.sources) if one["name"] == source]
+        except livejoin.Problem as problem:
+            raise StreamError(f"the service refused GET /v1/sources: {describe(problem)}") from problem
+        return Applied(found[0]["run"], found[0]["epoch"]) if found else None
 
     def post(self, body: bytes, source: str, epoch: int, run: str, reset: bool) -> livejoin.Receipt:
         """Sends one batch (Arrow streams); returns the receipt when it is on the service's disk.

@@ -28,6 +28,20 @@ def registered_anew(relation: str) -> str:
     return f"the relation {relation} was registered again with a different definition since this checkpoint was started: {AFRESH}"
 
 
+def service_behind(stream: str, checkpoint: str, batch: int, applied: int | None) -> str:
+    """The message for a service that lacks batches of this checkpoint, which is at `batch`; `applied`: the last one that it has."""
+    has = f"has applied only batch {applied} of it" if applied is not None else "does not know this source"
+    lost = "was restored from an older backup, or repaired, and the records in between would be lost"
+    if applied is None:
+        remedy = AFRESH
+    else:
+        remedy = (
+            f"delete the files with numbers above {applied} in {checkpoint}/offsets and {checkpoint}/commits, then start again, to read "
+            f"these records again; if {checkpoint}/offsets/{applied} is no longer there, {AFRESH}"
+        )
+    return f'the checkpoint of the source "{stream}" is at batch {batch}, but the service {has}: it {lost}; {remedy}'
+
+
 def whole_text(failure: BaseException) -> str:
     """The text of a failure and its causes, including Spark's stack traces."""
     parts = []

@@ -102,6 +102,12 @@ def end_token_mode(folder: Path) -> int:
         lock.release()
 
 
+def forget_tokens(folder: Path) -> None:
+    """Put an empty file in the place of a damaged one, on disk when this returns: no token is valid, and token mode remains."""
+    with _locked(folder):
+        _write(folder, {})
+
+
 def give_to_owner(file: int, folder: Path) -> None:
     """Give a file that root writes to the owner of the folder, so that the service can read it."""
     if os.geteuid() == 0:

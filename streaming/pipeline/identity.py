@@ -11,29 +11,32 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from streaming.connection import Applied
 from streaming.errors import StreamError
 from streaming.failures import AFRESH, made_anew, registered_anew
 from streaming.metrics import Partition
-from streaming.pipeline.checkpoint import IDENTITY, UnreadableCheckpoint
+from streaming.pipeline.checkpoint import IDENTITY, Checkpoint, UnreadableCheckpoint
 from streaming.pipeline.checkpoint_files import CheckpointFiles
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker older than ids
 
 
 class Identity(NamedTuple):
-    """The stream's name, the ids of topics, the definitions of relations as JSON; `posted`: the service has taken a batch of it."""
+    """The stream's name, the ids of topics, the definitions of relations as JSON; `posted`: the service has taken a batch of it;
+    `every_from`: each batch from this one on was posted, empty ones too (None: of a checkpoint of an older version, not known yet)."""
 
     stream: str
     topics: Mapping[str, str]
     relations: Mapping[str, Any]
     posted: bool = False
+    every_from: int | None = None
 
 
 class Claim:
-    """A checkpoint that belongs to the job. `reached`: the next offset of each partition, as far as known."""
+    """A checkpoint that belongs to the job. `reached`: the next offset of each partition, `state`: Spark's own, as far as known."""
 
-    def __init__(self, files: CheckpointFiles, identity: Identity, reached: Mapping[Partition, int]) -> None:
-        self.reached = reached
+    def __init__(self, files: CheckpointFiles, identity: Identity, reached: Mapping[Partition, int], state: Checkpoint | None) -> None:
+        self.reached, self.state = reached, state
         self._files = files
         self._identity = identity
 
@@ -41,10 +44,18 @@ class Claim:
     def posted(self) -> bool:
         return self._identity.posted
 
-    def note_posted(self) -> None:
+    def lacks(self, run: str, epoch: int, applied: Applied | None) -> bool:
+        """Whether the service, whose last batch of the source this is, lacks one before batch `epoch`. Another run's is another matter."""
+        before = epoch - 1
+        if not self.posted or self._identity.every_from is None or before < self._identity.every_from:
+            return False
+        return applied is None or (applied.run == run and applied.epoch < before)
+
+    def note_posted(self, epoch: int) -> None:
         """Remembers that the service has taken a batch. Writes the first time only; raises StreamError when it cannot."""
-        if not self._identity.posted:
-            self._identity = self._identity._replace(posted=True)
+        if not self._identity.posted or self._identity.every_from is None:
+            every_from = epoch if self._identity.every_from is None else self._identity.every_from
+            self._identity = self._identity._replace(posted=True, every_from=every_from)
             with _told(self._files):
                 self._files.write(IDENTITY, json.dumps(self._identity._asdict()))
 
@@ -59,10 +70,20 @@ def claim(files: CheckpointFiles, now: Identity) -> Claim:
         if before is not None:
             compare(before, now, files)
         now = now._replace(posted=before.posted if before else state is not None and state.batch is not None)
+        now = now._replace(every_from=_every_from(before, state))
         if before != now:
             files.write(IDENTITY, json.dumps(now._asdict()))
         offsets = state.offsets if state else {}
-        return Claim(files, now, {(topic, number): offset for topic, ends in offsets.items() for number, offset in ends.items()})
+        reached = {(topic, number): offset for topic, ends in offsets.items() for number, offset in ends.items()}
+        return Claim(files, now, reached, state)
+
+
+def _every_from(before: Identity | None, state: Checkpoint | None) -> int | None:
+    if before is not None and before.every_from is not None:
+        return before.every_from
+    if state is not None and state.batch is not None:  # of an older version, which posted no empty batch
+        return state.batch + 1
+    return 0 if before is None or state is not None else None
 
 
 @contextmanager
@@ -83,8 +104,9 @@ def read_identity(files: CheckpointFiles) -> Identity | None:
         return None
     try:
         data = json.loads(text)
-        return Identity(str(data["stream"]), dict(data["topics"]), dict(data["relations"]), bool(data["posted"]))
-    except (ValueError, LookupError, TypeError) as error:
+        every_from = data.get("every_from")
+        return Identity(str(data["stream"]), dict(data["topics"]), dict(data["relations"]), bool(data["posted"]), every_from)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise StreamError(
             f"{files}/{IDENTITY} is damaged ({type(error).__name__}: {error}): delete it to continue; topics and relations recreated "
             "since the last start are then not detected"

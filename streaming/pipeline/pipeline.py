@@ -26,7 +26,7 @@ from service.wire.schema import RelationDefinition
 from streaming.config import Config, Stream
 from streaming.connection import Service, SourceTaken, TooLarge
 from streaming.errors import StreamError
-from streaming.failures import registered_anew, too_large
+from streaming.failures import registered_anew, service_behind, too_large
 from streaming.metrics import BatchReport, Metrics, Partition
 from streaming.patience import Stopped
 from streaming.pipeline.checkpoint import spark_address
@@ -114,10 +114,9 @@ class Pipeline:
         if bad:
             with report.part("dead_letters"):
                 self._set_aside(bad)
-        if report.changes.total():
-            with report.part("post"):
-                receipt = self._post(batch, epoch, run)
-            report.version, report.ignored, report.duplicate = receipt.version, receipt.ignored, receipt.duplicate
+        with report.part("post"):  # without changes too: the service's last epoch tells whether it has what the checkpoint has
+            receipt = self._post(batch, epoch, run)
+        report.version, report.ignored, report.duplicate = receipt.version, receipt.ignored, receipt.duplicate
         for topic, part in by_topic.items():
             self._job.watch.reached(topic, part)
         return report
@@ -133,6 +132,7 @@ class Pipeline:
         job = self._job
         # Only until it has taken effect: a job that takes the name over later keeps it.
         reset = job.stream.reset and not job.checkpoint.posted
+        require_applied(job.service, job.stream, job.checkpoint, run, epoch)
         try:
             receipt = job.service.post(batch_to_arrow(batch), job.stream.name, epoch, run, reset)
         except TooLarge as error:
@@ -144,7 +144,7 @@ class Pipeline:
         except StreamError:
             self._compare_relations()
             raise
-        job.checkpoint.note_posted()
+        job.checkpoint.note_posted(epoch)
         self._compare_relations()
         return receipt
 
@@ -189,6 +189,13 @@ class Pipeline:
                 "fix the source or the relation, or raise max_dead_letters"
             )
         self._dead_letters.write(bad)
+
+
+def require_applied(service: Service, stream: Stream, checkpoint: Claim, run: str, epoch: int) -> None:
+    """Raises StreamError if the service lacks a batch before `epoch`, as after its restoration from an older backup. One request, 2 ms."""
+    applied = service.applied(stream.name)
+    if checkpoint.lacks(run, epoch, applied):
+        raise StreamError(service_behind(stream.name, stream.checkpoint, epoch - 1, applied.epoch if applied else None))
 
 
 def _lag(behind: Mapping[Partition, int]) -> str:

@@ -21,7 +21,7 @@ from streaming.metrics import Metrics
 from streaming.patience import Patience, Stopped
 from streaming.pipeline.checkpoint_files import SparkFiles, files_of
 from streaming.pipeline.identity import Identity, claim
-from streaming.pipeline.pipeline import Job, Pipeline, start_query
+from streaming.pipeline.pipeline import Job, Pipeline, require_applied, start_query
 from streaming.pipeline.topic_watch import TopicWatch
 
 _LOOK_SECONDS = 0.2
@@ -43,6 +43,8 @@ def run_stream(
         identity = Identity(stream.name, ids, {name: definition.to_json() for name, definition in definitions.items()})
         local = files_of(stream.checkpoint)
         claimed = claim(local, identity) if local else None  # before Spark is started, if it can be
+        if claimed is not None and claimed.state is not None and claimed.state.batch is not None:
+            require_applied(service, stream, claimed, claimed.state.run, claimed.state.batch + 1)
         try:
             with spark as session:
                 claimed = claimed or claim(SparkFiles(session, stream.checkpoint), identity)

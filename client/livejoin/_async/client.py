@@ -100,6 +100,10 @@ class AsyncClient:
         """For admins. Raises NotFound, Forbidden for the last admin token."""
         await self._http.call("DELETE", f"/v1/tokens/{quote(name, safe='')}")
 
+    async def sources(self) -> list[dict[str, Any]]:
+        """The sources of batches, each with its last one: `name`, `run`, `epoch`, `version`, `time`."""
+        return await self._listed("sources")
+
     async def start_backup(self, target: str, since: str | None = None) -> dict[str, Any]:
         """Begin a backup of the service's data in `target`, a new folder on its machine; for admins. `backup` tells the progress.
 

@@ -101,6 +101,10 @@ class Client:
         """For admins. Raises NotFound, Forbidden for the last admin token."""
         self._http.call("DELETE", f"/v1/tokens/{quote(name, safe='')}")
 
+    def sources(self) -> list[dict[str, Any]]:
+        """The sources of batches, each with its last one: `name`, `run`, `epoch`, `version`, `time`."""
+        return self._listed("sources")
+
     def start_backup(self, target: str, since: str | None = None) -> dict[str, Any]:
         """Begin a backup of the service's data in `target`, a new folder on its machine; for admins. `backup` tells the progress.
 

@@ -1,0 +1,246 @@
+"""The repair of a damaged data folder: a new database of all that is sound, up to the last good batch, in the place of the old one.
+
+What is replaced or left out is moved into a folder `damaged-…` beside it; nothing is deleted. The repaired folder begins a new timeline.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import sqlite3
+import time
+import uuid
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from service.access.store import TOKENS, forget_tokens, read_tokens
+from service.backups.manifest import digest
+from service.durability import database
+from service.durability.checksums import checksum
+from service.durability.database import CURRENT, LogRow, SourceRecord
+from service.durability.folder import DATABASE, FOLDER_MODE, MARK, Damaged, Mark, sync_path
+from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
+
+_DRAFT = "repaired.tmp"
+_RESTORE = "restore the folder from a backup"
+
+
+@dataclass
+class Plan:
+    """What a repair of `folder` would do. `dropped`: one sentence for each thing; none: there is nothing to repair."""
+
+    folder: Path
+    version: int = 0  # the last good batch
+    base: int = 0  # the snapshot's, 0: none
+    dropped: list[str] = field(default_factory=list)
+    moved: list[Path] = field(default_factory=list)  # files and folders that are left out
+    tables: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)  # rows of the new database, without the log
+    timelines: database.Timelines = field(default_factory=list)
+    anew: bool = False  # the database is written anew
+    tokens: bool = False  # the tokens are
+
+
+def plan(folder: Path) -> Plan:
+    """Read everything; the caller has the folder's lock. Raises Damaged if nothing can be kept. Changes nothing."""
+    found = Plan(folder)
+    path = folder / DATABASE
+    bases = _snapshots(found)
+    if not path.exists():
+        raise Damaged("the database is missing", path, _RESTORE)
+    with database.open_read_only(path) as db:
+        number = database.read_format(db, path)
+        if number != CURRENT.number:
+            raise database.WrongFormat(number, path)
+        meta = _meta(found, db, path)
+        for table, columns in CURRENT.entries.items():
+            _entries(found, db, table, columns)
+        _log(found, db, path, meta, bases)
+    try:
+        database.verify(folder)
+    except Damaged as problem:
+        found.anew = True
+        if not found.dropped:
+            found.dropped.append(f"the damaged parts of {problem.where.name}, which hold nothing that is needed ({problem.what})")
+    try:
+        read_tokens(folder)
+    except Damaged:
+        found.tokens = True
+        found.dropped.append("all access tokens: their file is damaged. The folder stays in token mode: create tokens anew with --data")
+    return found
+
+
+def _snapshots(found: Plan) -> list[int]:
+    """The versions of the whole snapshots."""
+    bases = []
+    for path in snapshot_paths(found.folder)[0]:
+        try:
+            snapshot = read_snapshot(path)
+            for relation_id in snapshot.tables:
+                for _ in snapshot.batches(relation_id):
+                    pass
+        except Damaged as problem:
+            found.dropped.append(f"the snapshot of version {path.name}: {problem.what} in {problem.where.name}")
+            found.moved.append(path)
+        else:
+            bases.append(int(path.name))
+            _feeds(found, snapshot)
+    return bases
+
+
+def _feeds(found: Plan, snapshot: Snapshot) -> None:
+    for file in snapshot.feeds.values():
+        path = snapshot.path / file.file
+        if path.exists() and (path.stat().st_size, digest(path)[1]) != (file.bytes, file.crc):
+            found.dropped.append(f"recent changes of a view in {path.name}: its followers start again")
+            found.moved.append(path)
+
+
+def _meta(found: Plan, db: sqlite3.Connection, path: Path) -> dict[str, Any]:
+    """The entries of `meta`; those that nothing else depends on are made anew."""
+    fresh = {"secret": secrets.token_bytes(32), "folder_id": str(uuid.uuid4())}
+    try:
+        rows = db.execute("SELECT name, value, crc FROM meta").fetchall()
+    except sqlite3.DatabaseError as error:
+        raise Damaged(f"the catalogue cannot be read ({error})", path, _RESTORE) from error
+    meta = {name: value for name, value, crc in rows if crc == checksum(name, value)}
+    for name in ("format", "timelines", "forgotten", "next_relation_id", "catalog_changes"):
+        if name not in meta:
+            raise Damaged(f"the entry {name!r} of the catalogue is damaged", path, _RESTORE)
+    for name, value in fresh.items():
+        if name not in meta:
+            found.dropped.append("all tokens of followers and all cursors: the key that they are sealed with is damaged")
+            found.anew = True
+            meta[name] = value
+    found.timelines = [(number, begun) for number, begun in json.loads(meta["timelines"])]
+    found.tables["meta"] = [(name, value, checksum(name, value)) for name, value in meta.items()]
+    return meta
+
+
+def _entries(found: Plan, db: sqlite3.Connection, table: str, columns: str) -> None:
+    """The sound rows of a table of the catalogue."""
+    names = columns.split(", ")
+    found.tables[table] = []
+    kind = {"relations": "relation", "views": "view", "sources": "source"}[table]
+    try:
+        cursor = db.execute(f"SELECT * FROM {table}")
+        places = [description[0] for description in cursor.description]
+        for row in cursor:
+            values = dict(zip(places, row, strict=True))
+            if values["crc"] == checksum(*(values[name] for name in names)):
+                found.tables[table].append(row)
+            else:
+                name = values["source" if table == "sources" else "name"]
+                lost = {"relation": " and all of its rows", "view": "", "source": ": its epoch is not known any more"}[kind]
+                found.dropped.append(f"the {kind} {name!r}{lost}")
+                found.anew = True
+    except sqlite3.DatabaseError as error:
+        raise Damaged(f"the catalogue cannot be read ({error})", found.folder / DATABASE, _RESTORE) from error
+
+
+def _log(found: Plan, db: sqlite3.Connection, path: Path, meta: dict[str, Any], bases: list[int]) -> None:
+    """The last good batch, and the sources as of then."""
+    usable = [base for base in bases if base >= meta["forgotten"]]
+    if not usable and meta["forgotten"]:
+        raise Damaged(f"versions 1 to {meta['forgotten']} are neither in the log nor in a whole snapshot", path, _RESTORE)
+    found.base = max(usable, default=0)
+    last = max(found.base, meta["forgotten"])
+    with suppress(sqlite3.DatabaseError):
+        last = max(last, db.execute("SELECT max(version) FROM log").fetchone()[0] or 0)
+    rows: list[LogRow] = []  # without payloads
+    empty = 0  # at the end: of single changes that are on disk together, only the last row has the payload
+    reason = ""
+    try:
+        for row in database.replay(db, path, found.base, min(meta["forgotten"], found.base), last):
+            rows.append(row._replace(payload=b""))
+            empty = 0 if row.payload else empty + 1
+    except Damaged as problem:
+        reason = problem.what
+        if empty:
+            del rows[-empty:]
+    found.version = rows[-1].version if rows else found.base
+    committed = max(last, _marked(found))
+    if committed > found.version:
+        reason = reason or "the end of the log is missing"
+        first = found.version + 1
+        what = f"versions {first} to {committed}, the last {committed - first + 1} batches" if first < committed else f"version {first}"
+        found.dropped.append(f"{what}: {reason}")
+        found.anew = True
+        _set_back(found, rows)
+
+
+def _marked(found: Plan) -> int:
+    """The version that was committed last, as far as the mark tells."""
+    try:
+        reach = Mark.read(found.folder)[0]
+    except Damaged:
+        return 0
+    return reach.version if reach is not None else 0
+
+
+def _set_back(found: Plan, rows: list[LogRow]) -> None:
+    """The sources as of the last good batch: an epoch that was dropped must not make a repetition of its batch a duplicate."""
+    last = {row.source: row for row in rows if row.source is not None}
+    kept = []
+    for *record, _ in found.tables["sources"]:
+        source, _, epoch, version, *_ = record
+        if version is None or version <= found.version:
+            kept.append((*record, checksum(*record)))
+        elif source in last:
+            row = last[source]
+            assert row.epoch is not None
+            back = (source, *SourceRecord(row.run, row.epoch, row.version, None, None))
+            kept.append((*back, checksum(*back)))
+            found.dropped.append(f"of the source {source!r}, what came after epoch {row.epoch} (up to {epoch})")
+        else:
+            found.dropped.append(f"the source {source!r}: which epochs before {epoch} it has sent is not known any more")
+    found.tables["sources"] = kept
+
+
+def repair(found: Plan) -> tuple[Path, database.Timelines]:
+    """Do it; the folder with what was left out, and the timelines. OSError on a full disk, before anything was replaced."""
+    folder = found.folder
+    draft = folder / _DRAFT
+    shutil.rmtree(draft, ignore_errors=True)
+    aside = folder / f"damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    timelines = database.next_timeline(found.timelines, found.version)
+    try:
+        draft.mkdir(FOLDER_MODE)
+        with database.open_read_only(folder / DATABASE) as old:
+            database.create(draft, lambda db: _fill(db, old, found, timelines))
+        aside.mkdir(FOLDER_MODE)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    for name in (DATABASE, f"{DATABASE}-wal", MARK):
+        if (folder / name).exists():
+            os.link(folder / name, aside / name)
+    for path in found.moved:
+        target = aside / path.relative_to(folder)
+        target.parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        path.rename(target)
+    if found.tokens:
+        os.link(folder / TOKENS, aside / TOKENS)
+        forget_tokens(folder)
+    sync_path(aside)
+    (folder / f"{DATABASE}-wal").unlink(missing_ok=True)  # it must not be applied to another database
+    (draft / DATABASE).replace(folder / DATABASE)
+    (draft / MARK).replace(folder / MARK)
+    shutil.rmtree(draft, ignore_errors=True)
+    sync_path(folder)
+    return aside, timelines
+
+
+def _fill(db: sqlite3.Connection, old: sqlite3.Connection, found: Plan, timelines: database.Timelines) -> None:
+    for table, rows in found.tables.items():
+        db.execute(f"DELETE FROM {table}")
+        for row in rows:
+            db.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+    database.put_meta(db, "forgotten", found.base)
+    database.put_meta(db, "timelines", json.dumps(timelines))
+    for table, insert in (("log", database.INSERT), ("log_rest", database.INSERT_REST)):
+        with closing(old.execute(f"SELECT * FROM {table} WHERE version > ? AND version <= ?", (found.base, found.version))) as rows_:
+            db.executemany(insert, rows_)

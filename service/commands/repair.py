@@ -1,0 +1,59 @@
+"""`livejoin repair`: drops what is damaged in a data folder beyond the last good batch, after asking, and keeps the rest."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from pathlib import Path
+
+from service.backups.repairing import plan, repair
+from service.durability.folder import DATABASE, Damaged, FolderInUse, FolderLock
+from service.terminal import Failure, Parser, say
+
+_DESCRIPTION = """Drop what is damaged in a data folder, after naming it and asking, and keep everything up to the last good batch. What
+is dropped is moved into a folder of its own. The repaired folder begins a new timeline. It must not be in use."""
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser("repair", _DESCRIPTION)
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the data folder")
+    parser.add_argument("--yes", action="store_true", help="do not ask; without a terminal nothing is dropped otherwise")
+    args = parser.parse_args(arguments)
+    folder: Path = args.folder
+    if not (folder / DATABASE).exists():
+        raise Failure(f"{folder} cannot be repaired: there is no {DATABASE} in it; restore it from a backup")
+    try:
+        lock = FolderLock(folder)
+    except FolderInUse as error:
+        raise Failure(str(error)) from error
+    try:
+        return _repaired(folder, args.yes)
+    except Damaged as error:
+        raise Failure(f"{folder} cannot be repaired: {error}") from error
+    except (OSError, sqlite3.Error) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise Failure(f"{folder} was not repaired ({reason}): make room and allow writing there") from error
+    finally:
+        lock.release()
+
+
+def _repaired(folder: Path, yes: bool) -> int:
+    found = plan(folder)
+    if not found.dropped:
+        print(f"{folder} is whole at version {found.version}: there is nothing to repair")
+        return 0
+    for one in found.dropped:
+        print(f"drop       {one}", flush=True)
+    print(f"keep       version {found.version}, and all else", flush=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise Failure("nothing was changed: use --yes to drop this, or run the command in a terminal", 2)
+        print("Drop this? [y/N] ", end="", flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            say("nothing was changed")
+            return 1
+    aside, timelines = repair(found)
+    print(f"repaired   {folder}, version {found.version}, timeline {timelines[-1][0]}")
+    print(f"dropped    {aside} has what was dropped; remove it when it is no longer needed")
+    print("next       each source has to send again what was dropped; the streaming job notices this before its first post")
+    return 0
