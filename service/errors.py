@@ -105,15 +105,15 @@ _KINDS = (
         "definition-differs",
         409,
         "The name is in use with a different definition",
-        "A relation or view of this name exists with a different definition. Definitions are compared after parsing; they cannot "
-        "be altered.",
-        "Use another name, or DELETE the existing one first.",
+        "A relation or view of this name exists with a different definition. Definitions are compared after parsing. A relation can be "
+        "extended (PATCH), but not so that something of it would change or be lost.",
+        "Use another name, or DELETE the existing one first; to add columns or intervals, PATCH the relation.",
     ),
     Kind(
         "relation-in-use",
         409,
         "The relation is used by views",
-        "The views in `views` use the relation, so it cannot be dropped.",
+        "The views in `views` use the relation, so it cannot be dropped; or they join by a column that cannot have nulls therefore.",
         "DELETE those views first.",
     ),
     Kind(

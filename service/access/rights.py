@@ -29,6 +29,7 @@ RIGHTS: Mapping[tuple[str, str], Right | None] = {
     ("GET", "/v1/relations"): Right("read"),
     ("GET", "/v1/relations/{name}"): Right("read", "relation"),
     ("PUT", "/v1/relations/{name}"): Right("admin", "relation"),
+    ("PATCH", "/v1/relations/{name}"): Right("admin", "relation"),
     ("DELETE", "/v1/relations/{name}"): Right("admin", "relation"),
     ("GET", "/v1/relations/{name}/rows"): Right("read", "relation"),
     ("POST", "/v1/relations/{name}/changes"): RELATION_CHANGES,

@@ -8,7 +8,6 @@ from starlette.routing import compile_path
 
 _FILES = ("parquet", "arrow", "csv", "jsonl")
 _PLANNED: tuple[tuple[str, Iterable[str]], ...] = (
-    ("/v1/relations/{name}", {"PATCH"}),
     *((f"/v1/{what}/{{name}}/rows.{kind}", {"GET", "HEAD"}) for what in ("relations", "views") for kind in _FILES),
     ("/v1/views/{name}/readings", {"POST"}),
     ("/v1/readings/{id}", {"DELETE"}),

@@ -12,10 +12,10 @@ from service.api.context import Context
 from service.api.http.answers import existing, json_answer, no_parameters
 from service.api.http.bodies import definition
 from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter
-from service.api.schemas import RELATION, RELATION_DEFINITION
+from service.api.schemas import PATCH, RELATION, RELATION_DEFINITION
 from service.errors import Problem
 from service.instance import Instance
-from service.wire.schema import NAME, RelationDefinition, parse_relation
+from service.wire.schema import NAME, RelationDefinition, parse_patch, parse_relation
 
 
 def relation_json(engine: Instance, name: str) -> dict[str, Any]:
@@ -46,9 +46,26 @@ async def put_relation(request: Request) -> Response:
 def _parsed(data: dict[str, Any], most: int) -> RelationDefinition:
     """The definition, after a look at its size. Problem `bad-definition`, BadDefinition."""
     for part in ("columns", "intervals", "key"):
-        if isinstance(data.get(part), list | dict) and len(data[part]) > most:
-            raise Problem("bad-definition", f"{part}: a relation may have {most} of them (--max-columns), not {len(data[part])}")
+        _require_few(data, part, most)
     return parse_relation(data)
+
+
+def _require_few(data: dict[str, Any], part: str, most: int) -> None:
+    if isinstance(data.get(part), list | dict) and len(data[part]) > most:
+        raise Problem("bad-definition", f"{part}: a relation may have {most} of them (--max-columns), not {len(data[part])}")
+
+
+async def patch_relation(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    no_parameters(request)
+    name = existing(engine.relations, request, "relation")
+    async with definition(request.scope, request.receive, context.bodies, context.work) as data:
+        for part in ("add_columns", "add_intervals", "nullable"):
+            _require_few(data, part, context.settings.max_columns)
+        patch = parse_patch(data)
+    await context.rewrite(engine.patch_relation, name, patch)
+    return json_answer(relation_json(engine, name))
 
 
 async def get_relation(request: Request) -> Response:
@@ -132,6 +149,37 @@ ENDPOINTS = [
                     "malformed-body",
                     "definition-differs",
                     "too-many",
+                    "body-too-large",
+                    "unsupported-media-type",
+                    "bad-definition",
+                    "disk-full",
+                    "no-room",
+                ),
+            },
+        ),
+    ),
+    Endpoint(
+        "PATCH",
+        "/v1/relations/{name}",
+        patch_relation,
+        operation(
+            "patchRelation",
+            "Extend a relation: columns, intervals, nulls that are allowed, retention",
+            tag="relations",
+            description="Live views and their followers are not disturbed: `SELECT *` means the columns at the registration of a view. "
+            "Rows that are there have null in new columns, which must be nullable, and have to fit new intervals. `retain` deletes rows "
+            "whose column is older than the duration, looking every minute; null ends that. What is there already changes nothing.",
+            parameters=[_NAME],
+            body=json_content("RelationPatch", PATCH, {"retain": None}),
+            responses={
+                **answer(200, "extended", json_content("Relation", RELATION), following=_NEXT),
+                **failures(
+                    "bad-parameter",
+                    "malformed-body",
+                    "not-found",
+                    "definition-differs",
+                    "relation-in-use",
+                    "unknown-column",
                     "body-too-large",
                     "unsupported-media-type",
                     "bad-definition",

@@ -12,7 +12,7 @@ from service.query.forms import Deletion, ExceptView, JsonView, SqlView, UnionVi
 from service.query.model import GUARANTEES
 from service.wire.batch import MAX_ERRORS, OP_NAMES, UPSERT
 from service.wire.json import MAX_TEXT
-from service.wire.schema import NAME, RelationDefinition
+from service.wire.schema import NAME, RelationDefinition, RelationPatch
 
 Schema = dict[str, Any]
 
@@ -271,11 +271,11 @@ _BODIES: dict[str, Schema] = {
 @cache
 def schemas() -> dict[str, Schema]:
     """All of them by name, made at the first call, in 20 ms. What a definition must be is said by the models that judge it."""
-    models = (RelationDefinition, SqlView, JsonView, UnionView, ExceptView, Deletion, TokenForm)
+    models = (RelationDefinition, RelationPatch, SqlView, JsonView, UnionView, ExceptView, Deletion, TokenForm)
     template = "#/components/schemas/{model}"
     made = models_json_schema([(model, "validation") for model in models], ref_template=template, schema_generator=_Untitled)
     forms: dict[str, Schema] = made[1]["$defs"]
-    relation = _object({"name": _NAME} | forms["RelationDefinition"]["properties"] | {"rows": _COUNT})
+    relation = _object({"name": _NAME} | forms["RelationDefinition"]["properties"] | {"rows": _COUNT}, "retain")
     return forms | {"Relation": relation} | _BODIES
 
 
@@ -307,6 +307,12 @@ RELATION_DEFINITION = {
     "intervals": {"stay": {"start": "starts", "end": "ends", "bounds": "[)"}},
 }
 RELATION = {"name": "bookings"} | RELATION_DEFINITION | {"rows": 3}
+PATCH = {
+    "add_columns": [{"name": "note", "type": "string", "nullable": True}],
+    "add_intervals": {"arrival": {"at": "starts"}},
+    "nullable": ["room"],
+    "retain": {"column": "ends", "for": "P90D"},
+}
 CHANGES = {
     "source": "pms",
     "epoch": 17,

@@ -12,10 +12,9 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as waiting
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,10 +22,12 @@ from typing import Any, TypeVar
 from service.durability.database import SourceRecord
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot
+from service.engine.alterations import Alterations
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
 from service.engine.queued import Done
 from service.engine.recovery import Progress, recover_relations
+from service.engine.refusals import check_source, or_no_room, refuse_more
 from service.engine.rewrites import Rewrites
 from service.engine.snapshotting import Snapshotting
 from service.engine.stages import Stage, Stages
@@ -42,11 +43,11 @@ from service.tables.relations import Relation
 from service.views.deltas import DeltaSink, Stored
 from service.views.joins.making import rooms_of
 from service.views.live_view import LiveView
-from service.views.parse import View, parse_view
+from service.views.parse import View, noted, noted_relations, parse_view
 from service.warming import Kernels
 from service.wire.batch import Batch
-from service.wire.errors import cut
-from service.wire.schema import RelationDefinition
+from service.wire.errors import WireError, cut
+from service.wire.schema import RelationDefinition, RelationPatch
 
 log = logging.getLogger("livejoin.engine")
 
@@ -54,7 +55,6 @@ _OTHER = "the {} {} already exists with another definition: use another name, or
 T = TypeVar("T")
 
 
-OWN = "livejoin."  # how the names of the service's own sources begin
 _POLL = 0.1  # seconds between two reports of the progress of builds
 
 
@@ -96,6 +96,8 @@ class Engine(ABC):
         self._builds = Builds(self._state, self._writer, self.versions, self.feed_of, self._require_kernels)
         self.stages = Stages(data, self.settings.max_relation_rows)
         self._rewrites = Rewrites(self._state, self._writer, self.versions)
+        most = self.settings.max_columns
+        self._alterations = Alterations(self._state, self._writer, self._log, self.versions, self._rewrites, most)
         self.admit = self._writer.admit  # whether a batch could be submitted now, whatever it is: ask before its body is read
         self._snapshots: Snapshotting
         self._closing = threading.Lock()
@@ -118,8 +120,8 @@ class Engine(ABC):
         self._snapshots = self._housekeeping.snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, version)
         self.versions.publish(self._state.version())
         to_build = []
-        for id_, name, data, _ in kept:
-            parsed = self._parse_view(name, data, self._state.relations, self._state.newest, kept=True)
+        for id_, name, data, understood in kept:
+            parsed = self._parse_kept(name, data, understood)
             view = LiveView(id_, parsed, self._state.relations, self._state.indexes)
             self._add_view(view)
             to_build.append((view, self._passage_of(view, snapshot)))
@@ -196,7 +198,7 @@ class Engine(ABC):
 
         Raises Problem `too-busy`, `bad-parameter` (source, epoch, run, reset do not go together).
         """
-        _check_source(batch)
+        check_source(batch)
         self._writer.submit(batch, done)
 
     def apply_at_once(self, batch: Batch, later: Later = _now) -> Receipt | Unpublished | None:
@@ -207,7 +209,7 @@ class Engine(ABC):
         """
         if self.settings.synchronous == "full" or not is_single(batch):  # an fsync holds a thread
             return None
-        _check_source(batch)
+        check_source(batch)
         answer = self._writer.apply_at_once(batch, later)
         if isinstance(answer, Problem):
             raise answer
@@ -227,7 +229,7 @@ class Engine(ABC):
 
         Problems `source-reset`, `bad-parameter`.
         """
-        _check_source(batch)
+        check_source(batch)
         if batch.source is None:
             return None
 
@@ -281,12 +283,12 @@ class Engine(ABC):
         def put() -> str:
             known = self._state.relations.get(name)
             if known is not None:
-                if known.definition.to_json() != definition.to_json():
+                if not definition.is_met_by(known.definition):
                     raise Problem("definition-differs", _OTHER.format("relation", name))
                 return "same"
-            _refuse_more("relations", self._state.relations, self.settings.max_relations)
+            refuse_more("relations", self._state.relations, self.settings.max_relations)
             id_ = self._log.next_relation_id
-            with _or_no_room(f"the relation {name}"):
+            with or_no_room(f"the relation {name}"):
                 relation = Relation(id_, name, definition)
             self._log.put_relation(id_, name, definition.to_json())
             self._state.relations = {**self._state.relations, name: relation}
@@ -294,6 +296,10 @@ class Engine(ABC):
             return "created"
 
         return self._writer.call(put).result()
+
+    def patch_relation(self, name: str, patch: RelationPatch) -> None:
+        """Extend a definition, as `Alterations.apply`; waits. Durable on return."""
+        self._alterations.apply(name, patch)
 
     def drop_relation(self, name: str) -> None:
         """Problems `not-found`, `relation-in-use`."""
@@ -316,6 +322,9 @@ class Engine(ABC):
         The definition is durable on return. Problems: those of `parse_view`, `definition-differs`, `too-many`, `no-room`.
         """
         started = time.monotonic()
+        known = self._state.views.get(name)
+        if known is not None and self._is_as_registered(known, data):
+            return known, "same"
         with self.versions.holding() as version:  # here, not in the writer's turn: planning reads thousands of rows
             relations = self._state.relations
             parsed = self._parse_view(name, data, relations, version)
@@ -415,6 +424,20 @@ class Engine(ABC):
         counted = partial(estimates_of, relations=relations, version=version)
         return parse_view(name, data, definitions, counted, kept, None if kept else self.limits)
 
+    def _parse_kept(self, name: str, data: dict[str, Any], understood: str | None) -> View:
+        """By the definitions that its relations had at its registration: `SELECT *` means the columns of then."""
+        definitions = {one: relation.definition for one, relation in self._state.relations.items()} | noted_relations(understood)
+        counted = partial(estimates_of, relations=self._state.relations, version=self._state.newest)
+        return parse_view(name, data, definitions, counted, True)
+
+    def _is_as_registered(self, known: LiveView, data: dict[str, Any]) -> bool:
+        """Whether a definition means the view, by the definitions of its relations at its registration."""
+        definitions = {name: relation.definition for name, relation in self._state.relations.items()} | known.view.relations
+        try:
+            return parse_view(known.name, data, definitions, None, False, self.limits).query == known.view.query
+        except (Problem, WireError):  # to be told by the definitions of now
+            return False
+
     def _put_view(self, parsed: View, data: dict[str, Any], relations: Mapping[str, Relation]) -> tuple[LiveView, str]:
         """`relations`: as of when it was parsed."""
         known = self._state.views.get(parsed.name)
@@ -422,14 +445,14 @@ class Engine(ABC):
             if known.view.query != parsed.query:
                 raise Problem("definition-differs", _OTHER.format("view", parsed.name))
             return known, "same"
-        _refuse_more("views", self._state.views, self.settings.max_views)
+        refuse_more("views", self._state.views, self.settings.max_views)
         if any(self._state.relations.get(name) is not relations.get(name) for name in parsed.query.named):
             parsed = self._parse_view(parsed.name, data, self._state.relations, self._state.newest)
-        with _or_no_room(f"the view {parsed.name}"):
+        with or_no_room(f"the view {parsed.name}"):
             view = LiveView("", parsed, self._state.relations, self._state.indexes)
             if self.kernels.has(rooms_of(parsed.plan)):  # otherwise it would compile some here
                 view.make_room()
-        view.id = self._log.put_view(parsed.name, parsed.definition)
+        view.id = self._log.put_view(parsed.name, parsed.definition, noted(parsed))
         self._add_view(view)
         return view, "created"
 
@@ -448,34 +471,3 @@ class Engine(ABC):
     def _failed(self, error: BaseException) -> None:
         self.state = "failed"
         self.on_failure(error)
-
-
-@contextmanager
-def _or_no_room(what: str) -> Iterator[None]:
-    """Problem `no-room` when the system has no memory or address space left for `what`."""
-    try:
-        yield
-    except (OSError, MemoryError) as error:
-        log.error("no room for %s", what, exc_info=error)
-        raise Problem("no-room", f"there is not enough memory or address space for {what}; nothing was changed") from None
-
-
-def _refuse_more(what: str, there: Collection[str], most: int) -> None:
-    """Problem `too-many` if there are as many as there may be."""
-    if len(there) >= most:
-        raise Problem("too-many", f"there are already {len(there)} {what}, and --max-{what} is {most}: drop those that are not needed")
-
-
-def _check_source(batch: Batch) -> None:
-    if batch.source is None and batch.epoch is None and batch.run is None and not batch.reset:
-        return
-    if batch.source is not None and batch.source.startswith(OWN):
-        raise Problem("bad-parameter", f"source: names that begin with {OWN!r} are the service's own: choose another", parameter="source")
-    for name, lacks, reason in (
-        ("epoch", batch.source is not None and batch.epoch is None, "comes together with source, or not at all"),
-        ("source", batch.source is None and batch.epoch is not None, "comes together with epoch, or not at all"),
-        ("source", batch.source is None and batch.run is not None, "comes together with run, which says who numbers its epochs"),
-        ("run", batch.run is None and batch.reset, "comes together with reset: it takes the source over"),
-    ):
-        if lacks:
-            raise Problem("bad-parameter", f"{name}: {reason}", parameter=name)

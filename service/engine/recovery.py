@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
+from service.durability.database import RelationRecord
 from service.durability.effects import Effect, decode_effects
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot, newest_snapshot
 from service.engine.state import State
+from service.tables.evolution import widened
 from service.tables.history import History
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
@@ -28,7 +32,8 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
     `keep_history`: the state has a history since the snapshot then, for which all rows are kept that have gone since. Cost: the snapshot's
     rows once, the log's changes once.
     """
-    relations = [Relation(id_, name, parse_relation(definition)) for id_, name, definition, _ in log.catalog()[0]]
+    records = log.catalog()[0]
+    relations = [Relation(record.id, record.name, parse_relation(record.definition)) for record in records]
     state.relations = {relation.name: relation for relation in relations}
     by_id = {relation.id: relation for relation in relations}
     snapshot = newest_snapshot(folder)
@@ -38,16 +43,16 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
         done = 0
         for relation in by_id.values():
             for rows in snapshot.batches(relation.id):
-                relation.table.insert(start, RowBlock(rows))
+                relation.table.insert(start, widened(RowBlock(rows), relation.schema))
                 done += rows.num_rows
                 progress("loading the snapshot", done / total)
-    schemas = {id_: relation.schema for id_, relation in by_id.items()}
+    shapes = Shapes(records, {id_: relation.schema for id_, relation in by_id.items()})
     keys = {id_: relation.key for id_, relation in by_id.items()}
     history = state.history = History(start, relations) if keep_history else None
     state.newest = start
     last = max(log.last_version, start)
     for row in log.replay(start):
-        effects = decode_effects(row.payload, schemas, keys)
+        effects = decode_effects(row.payload, shapes.at(row.version), keys)
         if effects:
             changes = [(relation := by_id[effect.relation_id], *_replay(relation, row.version, effect)) for effect in effects]
             if history is not None:
@@ -70,10 +75,26 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
     return snapshot
 
 
+class Shapes:
+    """The schemas of the log's rows by relation id, version after version: `schemas` are those of now."""
+
+    def __init__(self, records: Iterable[RelationRecord], schemas: Mapping[int, pa.Schema]) -> None:
+        self._schemas = dict(schemas)
+        self._changes = deque(sorted((version, record.id, columns) for record in records for version, columns in record.shapes))
+        self._now = dict(schemas)
+
+    def at(self, version: int) -> Mapping[int, pa.Schema]:
+        """Of the row of a version; not below that of the call before."""
+        while self._changes and self._changes[0][0] < version:
+            _, id_, columns = self._changes.popleft()
+            self._now[id_] = pa.schema(list(self._schemas[id_])[:columns])
+        return self._now
+
+
 def _replay(relation: Relation, version: int, effect: Effect) -> tuple[Numbers, Slots, Slots]:
     """Truncate, deletes, inserts; an inserted row replaces the one that has its key. Of each change its version, and the slot before and
     after (-1: none)."""
-    table, inserts = relation.table, effect.inserts
+    table, inserts = relation.table, widened(effect.inserts, relation.schema)
     ages = np.zeros(effect.deletes.num_rows + inserts.num_rows, np.int64) if effect.ages is None else effect.ages.astype(np.int64)
     of_gone, of_come = ages[: effect.deletes.num_rows], ages[effect.deletes.num_rows :]
     given = table.given(inserts) if inserts.num_rows else None

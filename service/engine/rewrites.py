@@ -47,7 +47,7 @@ class Rewrites:
         """
         if batch.on_error == "reject":
             refuse_bad(batch, batch.errors, batch.error_count)
-        with self._held(name) as held:
+        with self.held(name) as held:
             batch = judged_again(batch, {name: held.relation.definition})
             if batch.on_error == "reject":
                 refuse_bad(batch, batch.errors, batch.error_count)
@@ -56,12 +56,12 @@ class Rewrites:
 
     def delete(self, name: str, batch: Batch, filters: Callable[[Relation], Sequence[Filter]]) -> Receipt:
         """Delete the rows that meet the filters. Problems: `not-found`, those of `filters`, those of any batch."""
-        with self._held(name) as held:
+        with self.held(name) as held:
             chosen = filters(held.relation)
             return self._submit(batch, lambda: Deletion(*held, chosen))
 
     @contextmanager
-    def held(self, relation: Relation) -> Iterator[Held]:
+    def watched(self, relation: Relation) -> Iterator[Held]:
         """Hold the published version, and note what changes in the relation."""
         backlog, stack = Backlog([relation]), ExitStack()
 
@@ -82,8 +82,8 @@ class Rewrites:
                     self._writer.call(end).result()
 
     @contextmanager
-    def _held(self, name: str) -> Iterator[Held]:
-        """The same, while nobody else rewrites the relation. Problem `not-found`."""
+    def held(self, name: str) -> Iterator[Held]:
+        """As `watched`, while nobody else rewrites the relation. Problem `not-found`."""
         relation = self._state.relations.get(name)
         if relation is None:
             raise Problem("not-found", f"there is no relation {name!r}")
@@ -91,7 +91,7 @@ class Rewrites:
             current = self._state.relations.get(name)
             if current is None or current.id != relation.id:
                 raise Problem("not-found", f"the relation {name} was dropped in the meantime")
-            with self.held(current) as held:
+            with self.watched(current) as held:
                 yield held
 
     def _submit(self, batch: Batch, make: Callable[[], Rewrite]) -> Receipt:

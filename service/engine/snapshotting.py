@@ -96,7 +96,9 @@ class Snapshotting:
     def _write(self, pin: Pin, relations: list[Relation], views: list[LiveView]) -> None:
         try:
             with self._versions.reading(pin) as version:
-                tables = ((relation.id, relation.table.schema, self._rows(relation, version.number)) for relation in relations)
+                schemas = [relation.table.schema for relation in relations]  # a relation may get another one meanwhile
+                shapes = zip(relations, schemas, strict=True)
+                tables = ((relation.id, schema, self._rows(relation, schema, version.number)) for relation, schema in shapes)
                 feeds = ((view.id, *view.feed.stored(version.number)) for view in views if view.feed is not None)
                 snapshot = write_snapshot(self._folder, version.number, tables, feeds)
         finally:
@@ -106,9 +108,10 @@ class Snapshotting:
         self._log.forget(snapshot.version)
 
     @staticmethod
-    def _rows(relation: Relation, version: int) -> Iterator[pa.RecordBatch]:
+    def _rows(relation: Relation, schema: pa.Schema, version: int) -> Iterator[pa.RecordBatch]:
         start = 0
         while start >= 0:
             slots, start = relation.table.scan(version, start, PIECE_ROWS)
             if len(slots):
-                yield from (rows for _, rows in relation.table.take_pieces(relation.table.schema.names, slots))
+                for _, rows in relation.table.take_pieces(schema.names, slots):
+                    yield pa.RecordBatch.from_arrays(rows.columns, schema=schema)

@@ -10,7 +10,7 @@ import math
 import re
 from typing import Any
 
-from service.wire.grammar import DAY, INT64_MAX, INT64_MIN, JSON_READERS, parse_date, parse_timestamp, refusal
+from service.wire.grammar import DAY, INT64_MAX, INT64_MIN, JSON_READERS, parse_date, parse_duration, parse_timestamp, refusal
 from service.wire.kinds import digits_of
 
 _DATE = re.compile(r"[+-]?\d{4,7}-\d\d-\d\d")
@@ -18,7 +18,6 @@ _INT = re.compile(r"[+-]?\d{1,40}")
 _BLANK = re.compile(r"\s+(?=[+-]\d\d(:?\d\d)?$)")
 _WITHOUT_OFFSET = re.compile(r".*[ T]\d\d(:?\d\d){0,2}(\.\d+)?", re.IGNORECASE)
 _LONGEST = 100  # characters of a timestamp; the patterns above take quadratic time
-_DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,6})?)S)?)?")
 _UNIT_MICROS = {
     "microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000, "day": DAY, "week": 7 * DAY,
 }  # fmt: skip
@@ -115,12 +114,10 @@ def distance_from_text(type_: str, number: str, unit: str) -> int | float:
 
 
 def _duration(text: str) -> int:
-    found = _DURATION.fullmatch(text.strip())
-    if found is None or not any(found.groups()):
-        raise BadLiteral(f"{text!r} is not an ISO 8601 duration of weeks, days, hours, minutes and seconds, such as PT15M or P1DT12H")
-    seconds = sum(float(part) * size for part, size in zip(found.groups("0"), (604_800, 86_400, 3_600, 60), strict=False))
-    micros = _rounded(seconds * 1_000_000, text) + _rounded(float(found[5] or 0) * 1_000_000, text)
-    return int(distance_from_json("timestamp", micros))
+    try:
+        return int(distance_from_json("timestamp", parse_duration(text)))
+    except ValueError as error:
+        raise BadLiteral(str(error)) from None
 
 
 def _rounded(micros: float, text: str) -> int:

@@ -15,15 +15,16 @@ from service.wire.schema import RelationDefinition
 class Relation:
     """A relation under a name. `id` is its own for good: a relation that is dropped and made again is another one."""
 
-    def __init__(self, id_: int, name: str, definition: RelationDefinition) -> None:
+    def __init__(self, id_: int, name: str, definition: RelationDefinition, former: Relation | None = None) -> None:
+        """`former`: the same with the definition that it had before, and the table that it has."""
         self.id = id_
-        self.rewriting = threading.Lock()  # held by who replaces its rows, deletes by condition, or changes its definition
         self.name = name
         self.definition = definition
+        # held by who replaces its rows, deletes by condition, or changes its definition
+        self.rewriting: threading.Lock = threading.Lock() if former is None else former.rewriting
         self.schema = definition.arrow_schema()
         self.key = list(definition.key)
-        nullable = {column.name: column.nullable for column in definition.columns}
-        self.table = Table(pa.schema([field.with_nullable(nullable[field.name]) for field in self.schema]), self.key)
+        self.table: Table = Table(self.schema_of(definition), self.key) if former is None else former.table
         self._key_ordinals = definition.rules.key_ordinals
         self._key_struct = pa.struct([self.schema.field(name) for name in self.key])
         self.no_rows = RowBlock.few([], pa.struct(self.schema))
@@ -34,6 +35,17 @@ class Relation:
         other = copy.copy(self)
         other.name = name
         return other
+
+    @staticmethod
+    def schema_of(definition: RelationDefinition) -> pa.Schema:
+        """Of the table: with the columns that are never null marked so."""
+        return pa.schema([field.with_nullable(definition.column(field.name).nullable) for field in definition.arrow_schema()])
+
+    def extended(self, definition: RelationDefinition) -> Relation:
+        """The same relation with more columns, intervals or nulls, which its table has been widened for. The writer's. Whoever has this one
+        still reads the columns that it has."""
+        self.table.adopt(self.schema_of(definition))
+        return Relation(self.id, self.name, definition, self)
 
     def keys_of(self, rows: RowBlock) -> RowBlock:
         """The key columns, in the order of the key."""

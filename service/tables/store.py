@@ -110,11 +110,15 @@ class Table:
     def adopt(self, schema: pa.Schema) -> None:
         """Have this schema from now on: the rows that there are have nulls in further columns. Whoever reads meanwhile finds rows that are
         wide enough for the schema that he has seen."""
+        self.finish_widening()
         if self._widening is not None:
-            while self._widening.step():  # what has come since the last piece
-                pass
             self._rows, self._widening = self._widening.finish(), None
         self._describe(schema)
+
+    def finish_widening(self) -> None:
+        """Copy what has come since the last piece."""
+        while self.widen():
+            pass
 
     def find(self, keys: RowBlock) -> Array:
         """int32[n]: the slot of the newest row with each key (the columns of `keys`, in key order), or -1."""

@@ -75,6 +75,12 @@ class LiveView:
         self.read_counts = ReadCounts()
         self.changed_rows = 0  # that have gone and come in its relations
 
+    def follow_definition(self, relation: Relation) -> None:
+        """A relation of it has more columns, or may have nulls in some that it does not join by. The writer's."""
+        self.definitions = {**self.definitions, relation.name: relation.definition}
+        if self.view.query.groups is None:  # a group table has its own cells
+            self.shown = shown_of(self.view.query, self.sides, self.definitions)
+
     def make_room(self, alone: bool = False) -> None:
         """Reserve what the structures may grow into, before anything else. `alone`: they share nothing with other views'. OSError,
         MemoryError: there is no room, and nothing was done."""

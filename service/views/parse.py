@@ -6,6 +6,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import orjson
+
 from service.planning.planner import Counted, plan
 from service.planning.plans.plan import Plan
 from service.query.assembly import check_size, unsupported
@@ -14,7 +16,7 @@ from service.query.forms import SqlView, bad, check_form
 from service.query.model import Limits, Query
 from service.query.set_operations import drafts_of, query_of
 from service.query.sql import check_length, read_sql
-from service.wire.schema import NAME, RelationDefinition
+from service.wire.schema import NAME, RelationDefinition, parse_relation
 
 
 class View(NamedTuple):
@@ -24,6 +26,7 @@ class View(NamedTuple):
     definition: dict[str, Any]
     query: Query
     plan: Plan
+    relations: dict[str, RelationDefinition]  # those that it names, as they were at the registration
 
 
 _RESERVED = ("group", "row")  # what stands in the place of an alias in the key of a change
@@ -53,4 +56,15 @@ def parse_view(
     for alias, _ in query.aliases:
         if alias in _RESERVED and not kept:
             raise unsupported(f"the alias {alias}", "this word is reserved for the keys of changes; choose another alias")
-    return View(name, copy.deepcopy(data), query, plan(query, relations, counted))
+    named = {one: relations[one] for one in query.named}
+    return View(name, copy.deepcopy(data), query, plan(query, relations, counted), named)
+
+
+def noted(view: View) -> str:
+    """What a definition was understood by, as it is kept beside it: `SELECT *` means the columns of then."""
+    return orjson.dumps({"relations": {name: definition.to_json() for name, definition in sorted(view.relations.items())}}).decode()
+
+
+def noted_relations(text: str | None) -> dict[str, RelationDefinition]:
+    """The relations in what `noted` has made; none if nothing was noted."""
+    return {} if text is None else {name: parse_relation(definition) for name, definition in orjson.loads(text)["relations"].items()}

@@ -7,6 +7,7 @@ takes whole columns at once where it can, and comes here for the culprits.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
@@ -101,6 +102,20 @@ def parse_date(text: str) -> int:
     if not DATE_MIN <= days <= DATE_MAX:
         raise refusal("date", text, " (out of range)")
     return days
+
+
+_DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,6})?)S)?)?")
+
+
+def parse_duration(text: str) -> int:
+    """An ISO 8601 duration without months and years, in microseconds. Raises ValueError."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or not any(found.groups()):
+        raise ValueError(f"{text!r} is not an ISO 8601 duration of weeks, days, hours, minutes and seconds, such as PT15M or P1DT12H")
+    seconds = sum(float(part) * size for part, size in zip(found.groups("0"), (604_800, 86_400, 3_600, 60), strict=False))
+    if not math.isfinite(seconds):
+        raise ValueError(f"{text[:60]} is out of range")
+    return round(seconds * 1_000_000) + round(float(found[5] or 0) * 1_000_000)
 
 
 def parse_timestamp(text: str) -> int:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from service.wire.errors import BadDefinition
+from service.wire.grammar import INT64_MAX, parse_duration
 from service.wire.kinds import KEPT_TYPES, MOST_DIGITS, SENT_TYPES, decimal_kind
 from service.wire.wording import wording
 
@@ -155,14 +156,36 @@ class Interval(BaseModel):
         return {"start": self.start_column, "end": self.end_column, "bounds": self.bounds}
 
 
+class Retention(BaseModel):
+    """Rows are deleted when this column, a timestamp or a date, is older than the duration (ISO 8601, without months and years)."""
+
+    model_config = _STRICT
+    column: str
+    duration: str = Field(alias="for", json_schema_extra={"examples": ["P90D"]})
+
+    @field_validator("duration")
+    @classmethod
+    def _check_duration(cls, duration: str) -> str:
+        _require(0 < parse_duration(duration) <= INT64_MAX, f"the duration must be longer than 0, and fit into 64 bits: {duration!r}")
+        return duration
+
+    @property
+    def micros(self) -> int:
+        return parse_duration(self.duration)
+
+    def to_json(self) -> dict[str, str]:
+        return {"column": self.column, "for": self.duration}
+
+
 class RelationDefinition(BaseModel):
-    """Typed columns, a key of some of them, and named intervals over them."""
+    """Typed columns, a key of some of them, and named intervals over them; how long rows are retained (null: for good)."""
 
     # Built by `parse_relation`, which raises BadDefinition; it never changes afterwards.
     model_config = _STRICT
     columns: list[Column] = Field(min_length=1)
     key: list[str] = Field(min_length=1)
     intervals: dict[str, Interval] = Field({}, json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}})
+    retain: Retention | None = None
 
     @cached_property
     def rules(self) -> RowRules:
@@ -177,6 +200,11 @@ class RelationDefinition(BaseModel):
         self._check_key()
         for name, interval in self.intervals.items():
             self._check_interval(name, interval)
+        if self.retain is not None:
+            column = self._by_name.get(self.retain.column)
+            _require(column is not None, f"retain names {self.retain.column!r}, which is not a column")
+            assert column is not None
+            _require(column.type in ("timestamp", "date"), f"retain needs a timestamp or a date, and {column.name!r} is a {column.type}")
         return self
 
     def _check_key(self) -> None:
@@ -230,11 +258,29 @@ class RelationDefinition(BaseModel):
 
     def to_json(self) -> dict[str, Any]:
         """The normal form: two definitions are the same iff these are equal."""
-        return {
+        made: dict[str, Any] = {
             "columns": [column.model_dump(exclude_none=True) for column in self.columns],
             "key": list(self.key),
             "intervals": {name: interval.to_json() for name, interval in sorted(self.intervals.items())},
         }
+        return made if self.retain is None else made | {"retain": self.retain.to_json()}
+
+    def is_met_by(self, there: RelationDefinition) -> bool:
+        """Whether it asks for the relation as it is. If it does not speak of retention, that may be anything."""
+        wanted, known = self.to_json(), there.to_json()
+        if "retain" not in self.model_fields_set:
+            known.pop("retain", None)
+        return wanted == known
+
+
+class RelationPatch(BaseModel):
+    """What a relation is to have in addition; `retain`: null ends the retention."""
+
+    model_config = _STRICT
+    add_columns: list[Column] = []
+    add_intervals: dict[str, Interval] = Field({}, json_schema_extra={"propertyNames": {"pattern": f"^{NAME.pattern}$"}})
+    nullable: list[str] = []
+    retain: Retention | None = None
 
 
 class RowRules:
@@ -272,6 +318,14 @@ def parse_relation(data: Any) -> RelationDefinition:
         raise BadDefinition("a relation's definition is a JSON object with columns, key and intervals")
     try:
         return RelationDefinition.model_validate(data)
+    except ValidationError as error:
+        raise BadDefinition(_first_fault(error)) from None
+
+
+def parse_patch(data: Any) -> RelationPatch:
+    """A patch from JSON data; raises BadDefinition."""
+    try:
+        return RelationPatch.model_validate(data)
     except ValidationError as error:
         raise BadDefinition(_first_fault(error)) from None
 

@@ -71,7 +71,7 @@ def test_others_write_between(tmp_path: Path, seed: int) -> None:
     model: Model = {key: rng.choice(["x", "y", None]) for key in rng.sample(range(40), 25)}
     engine.apply(batch(("upsert", "a", of(model))))
     for _ in range(4):
-        with engine._rewrites.held(engine.relation("a")) as held:
+        with engine._rewrites.held("a") as held:
             new: Model = {key: rng.choice([model.get(key), "x", "z"]) for key in rng.sample(range(40), rng.randrange(40))}
             if rng.random() < 0.7:
                 replacement(rng, engine, held, model, new)

@@ -1,0 +1,169 @@
+"""Definitions of relations extended while they are in use: columns, intervals, nulls that are allowed, retention.
+
+    beside the writer    the rows that there are meet the new intervals; the table is copied into a wider one, by pieces in the turn
+    in its turn          so do the rows that have come since; the new definition is on disk; table, relation and views have it
+
+Live views stay as they are: they read columns by name. A batch that was judged by the former definition is judged again
+(`tables/evolution.py`). Nothing is left of a change that fails on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import numpy as np
+import pyarrow as pa
+
+from service.durability.log import Log
+from service.engine.rewrites import Held, Rewrites
+from service.engine.state import State
+from service.engine.versions import Pins
+from service.engine.writer import Writer
+from service.errors import Problem
+from service.query.model import ColumnRef, Query
+from service.tables.relations import Relation
+from service.tables.resolution import Slots
+from service.tables.store import PIECE_ROWS
+from service.wire.batch import UPSERT
+from service.wire.judge import Findings, judge
+from service.wire.schema import RelationDefinition, RelationPatch, parse_relation
+
+
+class Alterations:
+    """Any thread but the writer's."""
+
+    def __init__(self, state: State, writer: Writer, log: Log, versions: Pins, rewrites: Rewrites, most_columns: int) -> None:
+        self._state, self._writer, self._log, self._versions, self._rewrites = state, writer, log, versions, rewrites
+        self._most_columns = most_columns
+
+    def apply(self, name: str, patch: RelationPatch) -> None:
+        """Extend a definition. Durable on return. Problems `not-found`, `bad-definition`, `unknown-column`, `definition-differs`,
+        `relation-in-use`, `no-room`; BadDefinition. Cost: the rows once if there are new columns or intervals."""
+        with self._rewrites.held(name) as held:
+            relation = held.relation
+            definition = self._extended(relation, patch)
+            if definition.to_json() == relation.definition.to_json():
+                return
+            check = _Check(relation, definition)
+            check.require(_all_slots(held))
+            try:
+                self._writer.call(lambda: self._begin(relation, definition)).result()
+                while self._writer.call(relation.table.widen).result():
+                    pass
+                self._writer.call(lambda: self._conclude(held, definition, check)).result()
+            finally:
+                with suppress(Problem):  # the service ends
+                    self._writer.call(relation.table.end_widening).result()
+
+    def _extended(self, relation: Relation, patch: RelationPatch) -> RelationDefinition:
+        before = relation.definition
+        columns = {column.name: column for column in before.columns}
+        for column in patch.add_columns:
+            if not column.nullable:
+                raise Problem("bad-definition", f'add_columns: {column.name!r} must be "nullable": the rows that there are have no value')
+            if columns.setdefault(column.name, column) != column:
+                raise Problem("definition-differs", f"{relation.name} has a column {column.name!r} with another definition")
+        intervals = {**before.intervals}
+        for name, interval in patch.add_intervals.items():
+            if intervals.setdefault(name, interval).to_json() != interval.to_json():
+                raise Problem("definition-differs", f"{relation.name} has an interval {name!r} with another definition")
+        for name in patch.nullable:
+            if name not in columns:
+                raise Problem("unknown-column", f"nullable: {relation.name} has no column {name!r}")
+            columns[name] = columns[name].model_copy(update={"nullable": True})
+        for what, found in (("columns", columns), ("intervals", intervals)):
+            if len(found) > self._most_columns:
+                most = self._most_columns
+                raise Problem("bad-definition", f"{what}: a relation may have {most} of them (--max-columns), not {len(found)}")
+        retain = patch.retain if "retain" in patch.model_fields_set else before.retain
+        made = RelationDefinition.model_construct(columns=list(columns.values()), key=before.key, intervals=intervals, retain=retain)
+        return parse_relation(made.to_json())
+
+    def _begin(self, relation: Relation, definition: RelationDefinition) -> None:
+        self._require_free(relation, definition)
+        try:
+            relation.table.begin_widening(relation.schema_of(definition))
+        except (OSError, MemoryError) as error:
+            raise Problem("no-room", f"there is not enough memory or address space for the columns: {error}; nothing was changed") from None
+
+    def _require_free(self, relation: Relation, definition: RelationDefinition) -> None:
+        """Problem `relation-in-use` if a view joins by a column that is to have nulls."""
+        fresh = {column.name for column in definition.columns[: len(relation.definition.columns)] if column.nullable}
+        fresh -= {column.name for column in relation.definition.columns if column.nullable}
+        users = {view.name: fresh & joined_columns(view.view.query, relation) for view in self._state.views.values()} if fresh else {}
+        found = {name: columns for name, columns in sorted(users.items()) if columns}
+        if found:
+            column = sorted(next(iter(found.values())))[0]
+            said = f"nullable: {column!r} is a column by which {', '.join(found)} joins; drop the view first"
+            raise Problem("relation-in-use", said, views=list(found))
+
+    def _conclude(self, held: Held, definition: RelationDefinition, check: _Check) -> None:
+        relation = held.relation
+        if self._state.relations.get(relation.name) is not relation:
+            raise Problem("not-found", f"the relation {relation.name} was dropped in the meantime")
+        self._require_free(relation, definition)
+        for net in held.backlog.take(self._state.newest):
+            check.require(iter([net.come]))
+        relation.table.finish_widening()
+        self._log.change_relation(relation.name, definition.to_json())
+        made = relation.extended(definition)
+        self._state.relations = {**self._state.relations, relation.name: made}
+        for view in self._state.views.values():
+            if relation.name in view.relations:
+                view.follow_definition(made)
+        self._versions.publish(self._state.version())
+
+
+class _Check:
+    """Whether rows meet the intervals that they did not have to meet."""
+
+    def __init__(self, relation: Relation, definition: RelationDefinition) -> None:
+        self._relation = relation
+        self._there = {column.name for column in relation.definition.columns}
+        fresh = {name: interval for name, interval in definition.intervals.items() if name not in relation.definition.intervals}
+        ends = {column for interval in fresh.values() for column in (interval.start_column, interval.end_column)}
+        wanted = [column for column in definition.columns if column.name in ends or column.name in definition.key]
+        made = RelationDefinition.model_construct(columns=wanted, key=definition.key, intervals=fresh)
+        self._rules = parse_relation(made.to_json()).rules if fresh else None
+
+    def require(self, slots: Iterator[Slots]) -> None:
+        """Problem `definition-differs` for the first rows that do not."""
+        rules, table = self._rules, self._relation.table
+        if rules is None:
+            return
+        names = [name for name in rules.names if name in self._there]
+        for some in slots:
+            for _, rows in table.take_pieces(names, some):
+                count, types = rows.num_rows, zip(rules.names, rules.types, strict=True)
+                columns = [rows.column(name) if name in names else pa.nulls(count, kind) for name, kind in types]
+                ops, index = np.full(count, UPSERT, np.uint8), np.arange(count)
+                judged = judge(rules, self._relation.name, ops, index, columns, Findings(), lambda row, column: False)
+                if judged.error_count:
+                    reason = judged.errors[0].reason
+                    raise Problem("definition-differs", f"rows of {self._relation.name} do not fit: {reason}; nothing was changed")
+
+
+def _all_slots(held: Held) -> Iterator[Slots]:
+    start = 0
+    while start >= 0:
+        slots, start = held.relation.table.scan(held.version, start, PIECE_ROWS)
+        yield slots
+
+
+def joined_columns(query: Query, relation: Relation) -> set[str]:
+    """The columns of a relation that decide which rows a view combines, or groups: not those that it only shows or filters by."""
+    whole = query.whole
+    aliases = {alias for alias, name in whole.aliases if name == relation.name}
+    pairs: list[tuple[ColumnRef, ColumnRef]] = [*whole.equal, *whole.less, *whole.at_most, *whole.not_equal]
+    pairs += [(one.left, one.right) for one in whole.within]
+    refs = [ref for pair in pairs for ref in pair] + list(query.values)
+    if query.groups is not None:  # whose table is made for nulls, or for none
+        refs += [output.column for output in query.outputs if output.column is not None]
+    found = {ref.column for ref in refs if ref.alias in aliases}
+    for pair in whole.overlaps:
+        for ref in pair:
+            if ref.alias in aliases:
+                interval = relation.definition.intervals[ref.interval]
+                found |= {interval.start_column, interval.end_column}
+    return found

@@ -1,0 +1,46 @@
+"""What the engine refuses before anything is done, whatever is to be done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from service.errors import Problem
+from service.wire.batch import Batch
+
+log = logging.getLogger("livejoin.engine")
+
+OWN = "livejoin."  # how the names of the service's own sources begin
+
+
+@contextmanager
+def or_no_room(what: str) -> Iterator[None]:
+    """Problem `no-room` when the system has no memory or address space left for `what`."""
+    try:
+        yield
+    except (OSError, MemoryError) as error:
+        log.error("no room for %s", what, exc_info=error)
+        raise Problem("no-room", f"there is not enough memory or address space for {what}; nothing was changed") from None
+
+
+def refuse_more(what: str, there: Collection[str], most: int) -> None:
+    """Problem `too-many` if there are as many as there may be."""
+    if len(there) >= most:
+        raise Problem("too-many", f"there are already {len(there)} {what}, and --max-{what} is {most}: drop those that are not needed")
+
+
+def check_source(batch: Batch) -> None:
+    """Problem `bad-parameter` for fields that do not go together, and for a name that is the service's own."""
+    if batch.source is None and batch.epoch is None and batch.run is None and not batch.reset:
+        return
+    if batch.source is not None and batch.source.startswith(OWN):
+        raise Problem("bad-parameter", f"source: names that begin with {OWN!r} are the service's own: choose another", parameter="source")
+    for name, lacks, reason in (
+        ("epoch", batch.source is not None and batch.epoch is None, "comes together with source, or not at all"),
+        ("source", batch.source is None and batch.epoch is not None, "comes together with epoch, or not at all"),
+        ("source", batch.source is None and batch.run is not None, "comes together with run, which says who numbers its epochs"),
+        ("run", batch.run is None and batch.reset, "comes together with reset: it takes the source over"),
+    ):
+        if lacks:
+            raise Problem("bad-parameter", f"{name}: {reason}", parameter=name)

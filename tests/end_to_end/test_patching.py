@@ -1,0 +1,209 @@
+"""Definitions of relations extended while views over them are live and followed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from tests.end_to_end.talk import ARROW, CSV, DEBEZIUM, JSONL, PARQUET, define, encode_table, ok, problem, view
+from tests.end_to_end.test_rewriting import PAIRS, STAYS, changes_since, lines, replace, rows_of, stay, token_of
+from tests.server_process import ServerProcess
+
+NOTE = {"name": "note", "type": "string", "nullable": True}
+SCORE = {"name": "score", "type": "float64", "nullable": True}
+ALL = "SELECT * FROM stays a JOIN stays b ON a.room = b.room AND overlaps(a.stay, b.stay) WHERE a.id < b.id"
+
+
+def patch(client: httpx.Client, **parts: Any) -> httpx.Response:
+    return client.patch("/v1/relations/stays", json=parts)
+
+
+def post(client: httpx.Client, content: bytes, media: str = JSONL, **parameters: Any) -> Any:
+    return ok(client.post("/v1/relations/stays/changes", content=content, headers={"Content-Type": media}, params=parameters))
+
+
+def definition_of(client: httpx.Client) -> dict[str, Any]:
+    found: dict[str, Any] = ok(client.get("/v1/relations/stays"))
+    return {name: value for name, value in found.items() if name not in ("name", "rows")}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path / "data") as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> httpx.Client:
+    client = server.client()
+    define(client, "stays", STAYS)
+    view(client, "pairs", PAIRS)
+    view(client, "everything", ALL)
+    ok(replace(client, [stay(i, room="AB"[i % 2], day=1 + i, days=5) for i in range(8)]))
+    return client
+
+
+def again(server: ServerProcess, kill: bool) -> httpx.Client:
+    if kill:
+        server.kill()
+    else:
+        assert server.stop() == 0
+    server.start()
+    return server.client()
+
+
+@pytest.mark.parametrize("kill", [True, False])
+def test_columns(server: ServerProcess, client: httpx.Client, kill: bool) -> None:
+    token, everything = token_of(client), rows_of(client, "/v1/views/everything/rows")
+    version = ok(client.get("/v1/status"))["version"]
+    made = ok(patch(client, add_columns=[NOTE]))
+    assert made["columns"] == [*({"nullable": False} | column for column in STAYS["columns"]), NOTE] and made["rows"] == 8
+    assert ok(patch(client, add_columns=[NOTE, SCORE]))["columns"][-1] == SCORE
+    assert ok(patch(client, add_columns=[NOTE, SCORE])) == ok(client.get("/v1/relations/stays"))
+    ok(client.put("/v1/relations/stays", json=definition_of(client)), 200)
+    problem(client.put("/v1/relations/stays", json=STAYS), 409, "definition-differs")
+    assert ok(client.get("/v1/status"))["version"] == version, "registering makes no version"
+    assert all(row["note"] is None and row["score"] is None for row in rows_of(client))
+    post(client, lines([stay(20) | {"note": "late", "score": 1.5}, stay(0, room="B", days=5)]))
+    told = changes_since(client, token)
+    assert told[-1]["op"] == "progress" and {one["row"].get("i") for one in told[:-1]} >= {20}
+    for _ in range(2):
+        expected: dict[int, Any] = dict.fromkeys(range(8), (None, None)) | {20: ("late", 1.5)}
+        assert {row["id"]: (row["note"], row["score"]) for row in rows_of(client)} == expected
+        shown = rows_of(client, "/v1/views/everything/rows")
+        assert shown != everything and {name for row in shown for name in row} == set(everything[0]), "columns at the registration"
+        assert ok(client.put("/v1/views/everything", json={"sql": ALL}), 200)["state"] == "live"
+        assert ok(client.put("/v1/views/everything", json={"sql": ALL.lower()}), 200)["state"] == "live"
+        ok(client.put("/v1/relations/stays", json=definition_of(client)), 200)
+        client = again(server, kill)
+        assert changes_since(client, token) == told, "the token goes on over restarts"
+    problem(client.put("/v1/views/everything", json={"sql": ALL.replace("*", "a.note")}), 409, "definition-differs")
+    view(client, "noted", "SELECT a.id, a.note FROM stays a JOIN stays b ON a.note = b.note")
+    assert [row["a.note"] for row in rows_of(client, "/v1/views/noted/rows")] == ["late"]
+
+
+def test_bodies_without_the_column(client: httpx.Client) -> None:
+    ok(patch(client, add_columns=[NOTE]))
+    times = pa.timestamp("us", "UTC")
+    table = pa.table({"id": [1], "room": ["Z"], "starts": pa.array([0], times), "ends": pa.array([None], times)})
+    for number, media in enumerate((CSV, ARROW, PARQUET)):
+        post(client, encode_table(table.set_column(0, "id", pa.array([30 + number])), media), media)
+        post(client, encode_table(table.set_column(0, "id", pa.array([40 + number])).append_column("note", pa.array(["x"])), media), media)
+    after = {"id": 50, "room": "Z", "starts": 0, "ends": None, "note": "cdc", "further": 1}
+    post(client, lines([{"op": "c", "before": None, "after": after}]), DEBEZIUM)
+    notes = {row["id"]: row["note"] for row in rows_of(client) if row["id"] >= 30}
+    assert notes == dict.fromkeys(range(30, 33)) | dict.fromkeys(range(40, 43), "x") | {50: "cdc"}
+
+
+def test_nulls(server: ServerProcess, client: httpx.Client) -> None:
+    ok(client.delete("/v1/views/everything"), 204)
+    refused = problem(patch(client, nullable=["room"]), 409, "relation-in-use")
+    assert refused["views"] == ["pairs"]
+    problem(patch(client, nullable=["starts"]), 409, "relation-in-use")
+    problem(patch(client, nullable=["id"]), 422, "bad-definition")
+    problem(patch(client, nullable=["nothing"]), 422, "unknown-column")
+    columns = [{"name": name, "type": kind} for name, kind in (("id", "int64"), ("room", "string"), ("size", "int64"))]
+    define(client, "rooms", {"columns": columns, "key": ["id"]})
+    shown: dict[str, Any] = {"from": {"r": "rooms", "s": "stays"}, "join": [{"equal": ["r.room", "s.room"]}]}
+    shown["where"] = [{"column": "r.size", "op": "!=", "value": 7}]
+    view(client, "sized", shown)
+    url = "/v1/relations/rooms/changes"
+    ok(client.post(url, content=lines([{"id": 1, "room": "A", "size": 3}]), headers={"Content-Type": JSONL}))
+    made = ok(client.patch("/v1/relations/rooms", json={"nullable": ["size"]}))
+    assert [column["nullable"] for column in made["columns"]] == [False, False, True]
+    assert ok(client.patch("/v1/relations/rooms", json={"nullable": ["size"]})) == made
+    rows = [{"id": 2, "room": "B"}, {"id": 3, "room": "A", "size": None}, {"id": 1, "room": "A", "size": 9}]
+    ok(client.post(url, content=lines(rows), headers={"Content-Type": JSONL}))
+    for _ in range(2):
+        assert rows_of(client, "/v1/relations/rooms/rows") == [{"size": None} | row for row in sorted(rows, key=lambda row: row["id"])]
+        assert {row["r.size"] for row in rows_of(client, "/v1/views/sized/rows")} == {9}
+        ok(client.put("/v1/views/sized", json=shown), 200)
+        client = again(server, True)
+
+
+def test_intervals(server: ServerProcess, client: httpx.Client) -> None:
+    post(client, lines([stay(50, day=20, days=None), stay(51, day=20)]))
+    reversed_ = {"start": "ends", "end": "starts"}
+    problem(patch(client, add_intervals={"wrong": reversed_}), 409, "definition-differs")
+    problem(patch(client, add_intervals={"stay": {"start": "starts", "end": "ends", "bounds": "[]"}}), 409, "definition-differs")
+    problem(patch(client, add_intervals={"room": {"at": "starts"}}), 422, "bad-definition")
+    problem(patch(client, add_intervals={"x": {"at": "nothing"}}), 422, "bad-definition")
+    ends = {"start": "starts", "end": "ends"}
+    more = {"arrival": {"at": "starts"}, "closed": {**ends, "bounds": "[]"}, "stay": ends}
+    made = ok(patch(client, add_columns=[{"name": "until", "type": "timestamp", "nullable": True}], add_intervals=more))
+    assert set(made["intervals"]) == {"stay", "arrival", "closed"}
+    assert set(ok(patch(client, add_intervals={"use": {"start": "starts", "end": "until"}}))["intervals"]) == {*made["intervals"], "use"}
+    bad = lines([stay(60) | {"until": "2020-01-01T00:00:00Z"}])
+    problem(client.post("/v1/relations/stays/changes", content=bad, headers={"Content-Type": JSONL}), 422, "bad-rows")
+    join = {"from": {"a": "stays", "b": "stays"}, "join": [{"overlaps": ["a.arrival", "b.use"]}], "select": ["a.id as i", "b.id as j"]}
+    view(client, "arrivals", join)
+    found = rows_of(client, "/v1/views/arrivals/rows")
+    client = again(server, True)
+    assert rows_of(client, "/v1/views/arrivals/rows") == found and found
+    ok(client.put("/v1/views/everything", json={"sql": ALL}), 200)
+
+
+def test_what_is_refused(client: httpx.Client) -> None:
+    before = definition_of(client)
+    problem(patch(client, add_columns=[{"name": "n", "type": "int64"}]), 422, "bad-definition")
+    problem(patch(client, add_columns=[{"name": "id", "type": "int64", "nullable": True}]), 409, "definition-differs")
+    problem(patch(client, add_columns=[{"name": "room", "type": "int64", "nullable": True}]), 409, "definition-differs")
+    problem(patch(client, add_columns=[{"name": "stay", "type": "int64", "nullable": True}]), 422, "bad-definition")
+    problem(patch(client, remove_columns=["room"]), 422, "bad-definition")
+    problem(patch(client, retain={"column": "room", "for": "P1D"}), 422, "bad-definition")
+    problem(patch(client, retain={"column": "ends", "for": "P1M"}), 422, "bad-definition")
+    problem(patch(client, retain={"column": "ends", "for": "PT0S"}), 422, "bad-definition")
+    problem(client.patch("/v1/relations/nothing", json={}), 404, "not-found")
+    assert ok(patch(client))["columns"] == before["columns"] and definition_of(client) == before
+
+
+def test_retention_is_part_of_the_definition(server: ServerProcess, client: httpx.Client) -> None:
+    made = ok(patch(client, retain={"column": "ends", "for": "P36500D"}))
+    assert made["retain"] == {"column": "ends", "for": "P36500D"}
+    ok(client.put("/v1/relations/stays", json=definition_of(client)), 200)
+    ok(client.put("/v1/relations/stays", json=STAYS), 200)
+    problem(client.put("/v1/relations/stays", json=STAYS | {"retain": {"column": "ends", "for": "P1D"}}), 409, "definition-differs")
+    client = again(server, True)
+    assert definition_of(client)["retain"] == made["retain"]
+    assert "retain" not in ok(patch(client, retain=None))
+    ok(client.put("/v1/relations/stays", json=STAYS | {"retain": None}), 200)
+
+
+def test_writers_and_readers_go_on(server: ServerProcess, client: httpx.Client) -> None:
+    ok(replace(client, [stay(i, room=str(i)) for i in range(60_000)]))
+    begun, over, failed = threading.Event(), threading.Event(), list[str]()
+    sent: dict[int, str | None] = {}
+
+    def write() -> None:
+        with httpx.Client(base_url=server.url, timeout=60) as other:
+            number = 100_000
+            while not over.is_set():
+                number += 1
+                row = stay(number, room="w")
+                answer = other.post("/v1/relations/stays/changes", content=json.dumps(row), headers={"Content-Type": JSONL})
+                if answer.status_code == 200:
+                    sent[number] = None
+                    begun.set()
+                else:
+                    failed.append(answer.text)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert begun.wait(60)
+        for number in range(5):
+            ok(patch(client, add_columns=[{"name": f"n{number}", "type": "string", "nullable": True}]))
+    finally:
+        over.set()
+        writer.join()
+    assert not failed and sent
+    rows = {row["id"]: row for row in rows_of(client)}
+    assert set(sent) <= set(rows) and len(rows) == 60_000 + len(sent)
+    assert all(row["n4"] is None for row in rows.values()) and rows[59_999]["room"] == "59999"
