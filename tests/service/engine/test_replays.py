@@ -24,6 +24,7 @@ from tests.service.random_views import NATURAL, by_all_algorithms
 from tests.service.running import DEFINITION, PAIR, batch, check, keep_house, look, of_ops, opened, rows_of, running
 from tests.service.twin import MANY, VIEWS, Source, Twin, TwinView, of_different_rows, to_batch
 from tests.service.views.joins.test_random_views import drawn
+from tests.service.views.stages.test_groups import JOINS, SINGLE
 
 
 @pytest.fixture(autouse=True)
@@ -123,8 +124,8 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate.open.set()
 
 
-@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.soak)])
-@pytest.mark.parametrize("views", [VIEWS, MANY], ids=["two", "many"])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 2, 3))])
+@pytest.mark.parametrize("views", [VIEWS, MANY, SINGLE, JOINS], ids=["two", "many", "groups", "groups of joins"])
 def test_followers_go_on(tmp_path: Path, gate: Gate, views: dict[str, TwinView], seed: int) -> None:
     restarts(tmp_path, gate, 1000 + seed, views)
 
