@@ -43,9 +43,9 @@ class Instance(Engine):
         feed.restore(version, stored, keys.schema, rows.schema)
         return feed
 
-    def close(self) -> None:
+    def close(self) -> bool:
         self.backups.end()
-        super().close()
+        return super().close()
 
     def sweep(self) -> None:
         self.readers.cursors.sweep()

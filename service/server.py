@@ -3,9 +3,10 @@
     start   socket bound, /livez 200 -> a thread: kernels of the tables compiled or in the cache, folder recovered, and with each of its
             views those of that view -> /readyz 200; all other kernels behind that
     reload  SIGHUP, with TLS -> certificate and key read again, for connections that begin from then on
-    end     SIGTERM or Ctrl-C -> no new connections, streams broken off -> batches under way answered -> engine closed -> status 0
+    end     SIGTERM or Ctrl-C -> no new connections, streams broken off -> batches under way answered -> engine closed -> status 0;
+            status 1 if anything has failed, or if the end took too long and was cut short
 
-What a batch's answer has told is on disk, so an end that takes too long may be cut short without a loss.
+What a batch's answer has told is on disk, so an end that takes too long is cut short without a loss.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import cast
+from typing import NoReturn, cast
 
 import uvicorn
 
@@ -53,11 +54,12 @@ log = logging.getLogger("livejoin.server")
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, ended by a signal with status 0, and with open streams broken off first."""
+    """uvicorn's server, ended by a signal, with open streams broken off first. `cut_short` is called if it does not end in time."""
 
     def __init__(
-        self, config: uvicorn.Config, context: Context, door: Door, certificate: Certificate | None, listening: Callable[[], None]
-    ) -> None:
+        self, config: uvicorn.Config, context: Context, door: Door, certificate: Certificate | None, listening: Callable[[], None],
+        cut_short: Callable[[], None],
+    ) -> None:  # fmt: skip
         super().__init__(config)
         config.load()
         config.ssl = None if certificate is None else certificate.context
@@ -67,7 +69,7 @@ class Server(uvicorn.Server):
         self._listening = listening
         self._ticked: float | None = None
         self._leftovers = Leftovers()
-        self.deadline = threading.Timer(DEADLINE, _exit, [0])
+        self.deadline = threading.Timer(DEADLINE, cut_short)
         self.deadline.daemon = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -89,7 +91,7 @@ class Server(uvicorn.Server):
         self._listening()
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second. An engine that has failed (its disk, say) must not go on as if."""
+        """Ten times a second."""
         context = self._context
         now = time.monotonic()
         self._door.sweep(now, self.server_state.connections)
@@ -100,7 +102,7 @@ class Server(uvicorn.Server):
             engine = context.engine
             if self._leftovers.are_due(engine.published, engine.readers.cursors.rows_read, now):
                 context.loop.run_in_executor(context.workers, give_back)
-        return await super().on_tick(counter) or (context.ready and context.engine.state == "failed")
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.deadline.start()
@@ -157,7 +159,7 @@ class Starter(threading.Thread):
         try:
             context.report("opening", 0.0)
             self.engine = Instance(context.settings.data, context.settings)
-            self.engine.on_failure = _mourn
+            self.engine.on_failure = self._mourn
             self.engine.kernels = self.kernels
             context.report("compiling", 0.0)
             self.kernels.start()
@@ -174,6 +176,11 @@ class Starter(threading.Thread):
             context.become_ready()
             log.info("livejoin is ready after %.1f s", context.ready_after)
             self.loading.start()
+
+    def _mourn(self, error: BaseException) -> None:
+        """An engine that has failed (its disk, say) must not go on as if."""
+        log.critical("the service stops, because it cannot know what is on disk; start it again on this folder", exc_info=error)
+        self._fail()
 
     def _open(self) -> None:
         """Relations can be read and written, while views are being built."""
@@ -235,7 +242,10 @@ def serve(settings: Settings) -> int:
         timeout_graceful_shutdown=PATIENCE,
     )
     scheme = "http" if certificate is None else "https"
-    server = Server(config, context, door, certificate, lambda: log.info("livejoin serves on %s://%s", scheme, _address(listener)))
+    server = Server(
+        config, context, door, certificate, lambda: log.info("livejoin serves on %s://%s", scheme, _address(listener)),
+        lambda: _cut_short(starter),
+    )  # fmt: skip
     starter = Starter(context, lambda: setattr(server, "should_exit", True))
     starter.start()
     server.run(sockets=[listener])
@@ -246,20 +256,27 @@ def serve(settings: Settings) -> int:
 
 
 def _end(context: Context, starter: Starter) -> int:
-    """Finish the waiting batches and close the folder; the process is left to end."""
+    """Finish the waiting batches and close the folder; the process is left to end. Returns its status."""
     if starter.failure is not None:
         log.error("%s", _reason(starter.failure, context.settings))
         return 1
-    if starter.is_alive() and not context.ready:  # in the middle of recovering or compiling: nothing was taken in, so nothing is lost
+    engine = starter.engine
+    if engine is None or not engine.is_open:  # in the middle of recovering or compiling: nothing was taken in
         starter.kernels.end()
         _exit(0)
-    failed = starter.engine is not None and starter.engine.state == "failed"
-    if starter.engine is not None:
-        starter.engine.close()
+    is_clean = engine.close()
     starter.kernels.end()
     context.release_threads()
     starter.loading.end()
-    return 1 if failed else 0
+    return 0 if is_clean else 1
+
+
+def _cut_short(starter: Starter) -> None:
+    """What was acknowledged is on disk all the same."""
+    waiting = starter.engine.waiting if starter.engine is not None else 0
+    left = f"{waiting} batches that were waiting were not applied, and have not been acknowledged" if waiting else "no batch was waiting"
+    log.error("the stop took longer than %.0f s and was cut short; %s; the next start reads the log", DEADLINE, left)
+    _exit(1)
 
 
 def _reason(failure: Exception, settings: Settings) -> str:
@@ -269,11 +286,7 @@ def _reason(failure: Exception, settings: Settings) -> str:
     return str(failure) or type(failure).__name__
 
 
-def _mourn(error: BaseException) -> None:
-    log.critical("the service stops, because it cannot know what is on disk; start it again on this folder", exc_info=error)
-
-
-def _exit(status: int) -> None:
+def _exit(status: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from service.access.access_token import AccessToken, of_json
-from service.durability.folder import Damaged, FolderLock, private, sync_path
+from service.durability.folder import Damaged, FolderLock, private, sync, sync_path
 from service.errors import Problem
 
 TOKENS = "livejoin.tokens"
@@ -127,7 +127,7 @@ def _write(folder: Path, tokens: Tokens) -> None:
         file.write(body + b"\n" + _crc(body))
         give_to_owner(file.fileno(), folder)
         file.flush()
-        os.fsync(file.fileno())
+        sync(file.fileno(), folder)
     os.replace(unfinished, path)
     sync_path(folder)
 

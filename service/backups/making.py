@@ -128,11 +128,11 @@ class Backups:
     def _estimate(self, target: Path) -> int:
         """Bytes to write. Problem `disk-full` if the disk has no room for them."""
         place = target if target.exists() else target.parent
-        size = self._log.bytes_since_snapshot
+        size = self._log.bytes
         if place.stat().st_dev != self._folder.stat().st_dev:
             size += max((_size_of(path) for path in snapshot_paths(self._folder)[0]), default=0)
         free = os.statvfs(place)
-        if free.f_bavail * free.f_frsize < 2 * self._log.bytes_since_snapshot + size + _SPARE:
+        if free.f_bavail * free.f_frsize < 2 * self._log.bytes + size + _SPARE:
             raise Problem("disk-full", f"the disk of the target has no room for a backup of about {size:,} bytes; nothing was written")
         return size
 

@@ -167,8 +167,8 @@ def is_new(folder: Path) -> bool:
         return False
     if not (folder / DATABASE).exists():
         return not (folder / SNAPSHOTS).exists()
-    if (folder / f"{DATABASE}-journal").exists():  # only a creation has one, before the database has a WAL
-        return True
+    if (folder / f"{DATABASE}-journal").exists() and not (folder / SNAPSHOTS).exists():
+        return True  # SQLite's own creation was interrupted: later on, it has no such file
     with open_read_only(folder / DATABASE) as db:
         return not db.execute("SELECT 1 FROM sqlite_schema").fetchall()
 

@@ -99,6 +99,7 @@ class Mark:
     def __init__(self, folder: Path, synchronous: str) -> None:
         self._full = synchronous == "full"
         self._boot = _boot_id()
+        self._path = folder / MARK
         self._file = os.open(folder / MARK, os.O_RDWR | os.O_CREAT, FILE_MODE)
 
     def set(self, reach: Reach) -> None:
@@ -113,7 +114,7 @@ class Mark:
         """Record the last commit, after which all is on disk, and the mark itself: it counts after a power failure too."""
         self._full = True
         self.set(reach)
-        os.fsync(self._file)
+        sync(self._file, self._path)
 
     def close(self) -> None:
         os.close(self._file)
@@ -183,10 +184,29 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def sync_path(path: Path) -> None:
-    """fsync a file, or a folder's entries."""
-    file = os.open(path, os.O_RDONLY)
+class SyncFailed(OSError):
+    """An fsync has failed: what is on disk can no longer be known, and another one may report success for data that is lost. So the service
+    ends, and nothing is tried again."""
+
+
+def is_sync_failure(error: BaseException) -> bool:
+    """Whether it is one of our own fsyncs, or of SQLite's."""
+    codes = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
+    return isinstance(error, SyncFailed) or (isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) in codes)
+
+
+def sync(file: int, path: Path) -> None:
+    """fsync an open file. Raises SyncFailed."""
     try:
         os.fsync(file)
+    except OSError as error:
+        raise SyncFailed(error.errno, f"fsync failed: {error.strerror}", str(path)) from error
+
+
+def sync_path(path: Path) -> None:
+    """fsync a file, or a folder's entries. Raises SyncFailed; OSError if it cannot be opened."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        sync(file, path)
     finally:
         os.close(file)

@@ -10,12 +10,13 @@ Cost: append and commit of a small batch about 15 µs (synchronous=normal), an f
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -33,11 +34,13 @@ from service.durability.database import (
     put_meta,
 )
 from service.durability.failpoints import reach
-from service.durability.folder import BACKUP, DATABASE, Damaged, FolderLock, Mark, Reach, make_folder
+from service.durability.folder import BACKUP, DATABASE, Damaged, FolderLock, Mark, Reach, is_full, is_sync_failure, make_folder
 
 _PAGE = 4096  # SQLite's; a small commit writes about one
 _WAL_BYTES = 8 << 20  # of SQLite's own log, worth a checkpoint
 _NEW_BYTES, _COMMITS = 1 << 20, 8  # payload that is worth one, in some 2 ms a MiB; of larger commits, as much as so many have
+_LOOK = 0.1  # seconds between two looks at whether to go on
+_GIVEN_PAGES = 256  # given back in one transaction: they may have to be written elsewhere, 1 MiB
 _FORGET_ROWS, _FORGET_BYTES = 512, 4 << 20  # removed in one transaction, for which whoever appends waits: some milliseconds
 
 
@@ -72,6 +75,7 @@ class Log:
         self._next_relation_id = found.next_relation_id
         self._committed = self._state = _State(found.reach, found.bytes)
         self._keepers = 0  # of batches that are not forgotten
+        self._written = found.bytes
         self._appender: int | None = None  # the thread whose batches are not committed yet
         self._appended: list[LogRow] = []
         self._commits = self._new_bytes = self._last_bytes = 0  # since the last checkpoint: commits, their payload, that of the last
@@ -107,9 +111,26 @@ class Log:
         return found.f_bavail * found.f_frsize
 
     @property
-    def bytes_since_snapshot(self) -> int:
+    def bytes(self) -> int:
         """Bytes of payload in the log."""
         return self._state.bytes
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of payload that were appended since the start, and those that were there."""
+        return self._written
+
+    @property
+    def forgotten(self) -> int:
+        """The version up to which batches have been removed."""
+        return self._forgotten
+
+    def bytes_after(self, version: int) -> int:
+        """Bytes of payload of the batches behind a version. Cost: a look at each."""
+        with self._guard:
+            tables = ("log", "log_rest")
+            sums = (f"SELECT coalesce(sum(length(payload)), 0) FROM {table} WHERE version > ?" for table in tables)
+            return sum(self._db.execute(text, (version,)).fetchone()[0] for text in sums)
 
     @property
     def next_relation_id(self) -> int:
@@ -142,6 +163,7 @@ class Log:
                 raise
             self._last_bytes = self._state.bytes - self._committed.bytes
             self._new_bytes += self._last_bytes
+            self._written += self._last_bytes
             self._has_committed()
         reach("after-commit")
 
@@ -192,8 +214,11 @@ class Log:
         if self.checkpoint_due:
             with self._guard:
                 self._commits = self._new_bytes = 0
-                with contextlib.suppress(sqlite3.Error):  # what is committed is safe where it is
+                try:
                     self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                except sqlite3.Error as error:
+                    if not is_full(error):  # for what is committed is safe where it is
+                        raise
 
     def _roll_back(self) -> None:
         self._appender, self._appended = None, []
@@ -285,12 +310,30 @@ class Log:
         """Every batch after `after_version` (the newest snapshot's, else 0), in order, each verified. Raises Damaged."""
         yield from database.replay(self._db, self._path, after_version, self._forgotten, self._state.reach.version)
 
-    def forget(self, up_to_version: int) -> None:
-        """Remove the batches up to and including a version that a snapshot holds; in steps, with as long pauses between them."""
+    def give_back(self, spare: int, go_on: Callable[[], bool] = lambda: True) -> None:
+        """Give back to the file system what the database has free beyond so many bytes; as `forget`."""
+        while go_on():
+            started = time.monotonic()
+            with self._guard:
+                while self._appender is not None:
+                    self._changed.wait()
+                free = self._db.execute("PRAGMA freelist_count").fetchone()[0] - spare // _PAGE
+                if free <= 0:
+                    return
+                pages = min(free, _GIVEN_PAGES)
+                self._db.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+                self._commits += pages  # each may have moved one that is in use
+            time.sleep(time.monotonic() - started)
+
+    def forget(self, up_to_version: int, go_on: Callable[[], bool] = lambda: True) -> None:
+        """Remove the batches up to and including a version that a snapshot holds; in steps, with as long pauses between them, while
+        `go_on` says so: what is left goes the next time."""
         while True:
             with self._guard:
-                while self._keepers:
-                    self._changed.wait()
+                while self._keepers and go_on():
+                    self._changed.wait(_LOOK)
+            if not go_on():
+                return
             started = time.monotonic()
             with self._transaction() as db:
                 if self._keepers:
@@ -339,16 +382,28 @@ class Log:
                 break
         return last, size
 
-    def close(self) -> None:
-        """Close the database and release the folder. What is appended and not committed is lost."""
+    def close(self, failure: BaseException | None = None) -> None:
+        """Close the database and release the folder. What is appended and not committed is lost.
+
+        All is in the database and synced then, and the mark says so; raises sqlite3.Error or OSError where that fails. Not after a
+        `failure` of the service; if that was of an fsync, the files are left as they are.
+        """
         with self._guard:
             self._roll_back()
             try:
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                self._mark.finish(self._state.reach)
-                self._db.close()
-                self._mark.close()
+                if failure is None:
+                    self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                    self._mark.finish(self._state.reach)
+            except BaseException as error:
+                failure = error
+                raise
             finally:
+                if failure is not None and is_sync_failure(failure):
+                    # on closing, SQLite would bring its log into the database, sync, and remove the log: the connection stays, for good
+                    ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+                else:
+                    self._db.close()
+                self._mark.close()
                 self._lock.release()
 
 

@@ -21,8 +21,6 @@ its own.
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +32,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from service.durability.failpoints import reach
+from service.engine.priority import give_way
 from service.engine.state import State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
@@ -64,13 +63,6 @@ _LOADED = 0.9  # of the progress: the rest is for the rounds
 
 class _Cancelled(Exception):
     """Nobody wants the view any more, or the service ends."""
-
-
-def _give_way() -> None:
-    """Let the writer and requests go before this thread. Only Linux has priorities of threads."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
 
 
 class _Build:
@@ -119,7 +111,7 @@ class Builds:
     ) -> None:  # fmt: skip
         self._state, self._writer, self._versions, self._feed_of = state, writer, versions, feed_of
         self._require_kernels = require_kernels
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="builder", initializer=_give_way)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="builder", initializer=partial(give_way, _NICE))
         self._slots = threading.Semaphore(_AT_ONCE)
         self._lock = threading.Lock()  # on the next: the writer looks at it while others begin and end
         self._builds: dict[str, _Build] = {}  # by the view's id

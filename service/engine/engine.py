@@ -9,12 +9,14 @@ One thread at a time writes (`writer.py`); everything here but `on_failure` may 
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as waiting
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,8 +55,6 @@ log = logging.getLogger("livejoin.engine")
 
 _OTHER = "the {} {} already exists with another definition: use another name, or drop it first"
 T = TypeVar("T")
-
-
 _POLL = 0.1  # seconds between two reports of the progress of builds
 
 
@@ -82,6 +82,7 @@ class Engine(ABC):
         self.limits = Limits(self.settings.max_aliases, self.settings.max_conditions, self.settings.max_columns, self.settings.max_sql)
         self.state = "recovering"
         self._is_open = False  # the writer has begun
+        self._is_clean = False  # it has ended, and as it should
         self.progress = 0.0
         self.versions = Pins()
         self._folder = data
@@ -117,7 +118,9 @@ class Engine(ABC):
         is_followed = any(record.definition.get("changes") is not False for record in kept)
         snapshot = recover_relations(self._state, self._log, self._folder, report, is_followed)
         version = snapshot.version if snapshot is not None else 0
-        self._snapshots = self._housekeeping.snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, version)
+        self._snapshots = self._housekeeping.snapshots = Snapshotting(
+            self._folder, self._log, self._state, self.versions, version, self._fail_soon
+        )  # fmt: skip
         self.versions.publish(self._state.version())
         to_build = []
         for id_, name, data, understood in kept:
@@ -150,6 +153,16 @@ class Engine(ABC):
         return history.passage(view.relations.values())
 
     # what there is
+
+    @property
+    def waiting(self) -> int:
+        """Batches and other jobs that wait for the writer."""
+        return self._writer.waiting
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes batches, or has taken some."""
+        return self._is_open
 
     @property
     def is_stuck(self) -> bool:
@@ -355,26 +368,33 @@ class Engine(ABC):
         """Have `work`, which only reads, done in the writer's thread when the newest version is the published one. Waits for a group."""
         return self._writer.call(work, urgent=True).result()
 
-    def close(self) -> None:
-        """Finish the waiting batches, write a snapshot, let go of the folder. A second time does nothing."""
+    def close(self) -> bool:
+        """Finish the waiting batches, write a snapshot if that takes no longer than a second, let go of the folder. Returns whether this
+        was a clean end: all is on disk, and nothing has failed. A second time does nothing but say so."""
         with self._closing:
             if self.state == "closed":
-                return
+                return self._is_clean
             try:
                 self._builds.end()
                 if self._is_open and self.state != "failed":
                     self._writer.stop()
                 if self._is_open and self.state != "failed":  # it may have failed on the way
                     self._snapshots.finish()
-                elif self.state == "failed":
-                    self._snapshots.wait()  # it must not go on in a folder that is another's by then
+                elif self._is_open:
+                    self._snapshots.abandon()  # it must not go on in a folder that is another's by then
             finally:
                 self.state = "closed"
                 for view in self._state.views.values():
                     if view.feed is not None:
                         view.feed.close(Problem("recovering", "the service is shutting down"))
                 self.stages.close()
-                self._log.close()
+                failure = self._writer.failure or (self._snapshots.failure if self._is_open else None)
+                try:
+                    self._log.close(failure)
+                    self._is_clean = failure is None
+                except (OSError, sqlite3.Error) as error:
+                    log.critical("the log could not be closed, and what is on disk is unknown: %s", error)
+        return self._is_clean
 
     def metrics(self) -> dict[str, Any]:
         """Counters, gauges, and histograms (`Histogram`: bounds, counts, count, sum), for whoever exports them."""
@@ -385,7 +405,7 @@ class Engine(ABC):
             "retired_bytes": self._state.retired_bytes,
             "waiting_batches": self._writer.waiting,
             "writer_busy_seconds": self._writer.busy_seconds,
-            "log_bytes": self._log.bytes_since_snapshot,
+            "log_bytes": self._snapshots.log_bytes,
             "snapshot_failures": self._snapshots.failures,
             "subscribers": sum(view.feed.subscribers for view in views if view.feed is not None),
             "batches": self._writer.batches,
@@ -467,6 +487,15 @@ class Engine(ABC):
     def _require_kernels(self, view: LiveView) -> None:
         """Wait for the kernels that the view needs, perhaps a minute. Raises Unusable."""
         self.kernels.require(rooms_of(view.view.plan))
+
+    def _fail_soon(self, error: BaseException) -> None:
+        """Have the service end for what has failed in another thread."""
+
+        def fail() -> None:
+            raise error
+
+        with suppress(Problem):  # it ends already
+            self._writer.call(fail)
 
     def _failed(self, error: BaseException) -> None:
         self.state = "failed"

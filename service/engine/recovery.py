@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ import pyarrow as pa
 
 from service.durability.database import RelationRecord
 from service.durability.effects import Effect, decode_effects
+from service.durability.folder import Damaged
 from service.durability.log import Log
-from service.durability.snapshots import Snapshot, newest_snapshot
+from service.durability.snapshots import Snapshot, read_snapshot, remove_unfinished, set_aside, snapshot_paths
 from service.engine.state import State
 from service.tables.evolution import widened
 from service.tables.history import History
@@ -21,6 +23,8 @@ from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.store import Numbers
 from service.wire.batch import RowBlock
 from service.wire.schema import parse_relation
+
+logger = logging.getLogger("livejoin.recovery")
 
 Progress = Callable[[str, float], None]
 _NO_PINS = np.empty(0, np.int64)
@@ -33,19 +37,10 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
     rows once, the log's changes once.
     """
     records = log.catalog()[0]
-    relations = [Relation(record.id, record.name, parse_relation(record.definition)) for record in records]
+    snapshot, relations = _newest_whole(log, folder, records, progress)
+    start = snapshot.version if snapshot is not None else 0
     state.relations = {relation.name: relation for relation in relations}
     by_id = {relation.id: relation for relation in relations}
-    snapshot = newest_snapshot(folder)
-    start = snapshot.version if snapshot is not None else 0
-    if snapshot is not None:
-        total = sum(table.rows for table in snapshot.tables.values()) or 1
-        done = 0
-        for relation in by_id.values():
-            for rows in snapshot.batches(relation.id):
-                relation.table.insert(start, widened(RowBlock(rows), relation.schema))
-                done += rows.num_rows
-                progress("loading the snapshot", done / total)
     shapes = Shapes(records, {id_: relation.schema for id_, relation in by_id.items()})
     keys = {id_: relation.key for id_, relation in by_id.items()}
     history = state.history = History(start, relations) if keep_history else None
@@ -89,6 +84,47 @@ class Shapes:
             _, id_, columns = self._changes.popleft()
             self._now[id_] = pa.schema(list(self._schemas[id_])[:columns])
         return self._now
+
+
+def _newest_whole(
+    log: Log, folder: Path, records: Sequence[RelationRecord], progress: Progress
+) -> tuple[Snapshot | None, list[Relation]]:  # fmt: skip
+    """The relations with the rows of the newest snapshot that is whole and from which on the log has everything; and it.
+
+    A damaged one is set aside if there is another to go on from. Raises Damaged, for the newest, if there is none.
+    """
+    remove_unfinished(folder)
+    damaged: list[tuple[Path, Damaged]] = []
+    for path in [*reversed(snapshot_paths(folder)[0]), None]:
+        version = int(path.name) if path is not None else 0
+        if damaged and version < log.forgotten:
+            raise damaged[0][1]
+        relations = [Relation(record.id, record.name, parse_relation(record.definition)) for record in records]
+        snapshot = None
+        try:
+            if path is not None:
+                snapshot = read_snapshot(path)
+                _load(snapshot, relations, progress)
+        except Damaged as problem:
+            assert path is not None
+            damaged.append((path, problem))
+            continue
+        for bad, damage in damaged:
+            said = "snapshot %s is damaged (%s in %s). Nothing is lost: that of version %d and the log have everything; check the disk"
+            logger.error(said, bad.name, damage.what, damage.where, version)
+            set_aside(bad)
+        return snapshot, relations
+    raise AssertionError  # without a snapshot there is nothing that could be damaged
+
+
+def _load(snapshot: Snapshot, relations: Sequence[Relation], progress: Progress) -> None:
+    total = sum(table.rows for table in snapshot.tables.values()) or 1
+    done = 0
+    for relation in relations:
+        for rows in snapshot.batches(relation.id):
+            relation.table.insert(snapshot.version, widened(RowBlock(rows), relation.schema))
+            done += rows.num_rows
+            progress("loading the snapshot", done / total)
 
 
 def _replay(relation: Relation, version: int, effect: Effect) -> tuple[Numbers, Slots, Slots]:

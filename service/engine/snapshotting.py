@@ -6,15 +6,21 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
+from service.durability.folder import is_sync_failure
 from service.durability.log import Log
-from service.durability.snapshots import write_snapshot
+from service.durability.snapshots import GENERATIONS, read_snapshot, snapshot_paths, write_snapshot
+from service.engine.priority import give_way
 from service.engine.state import State
 from service.engine.versions import Pin, Pins
+from service.errors import Problem
 from service.tables.relations import Relation
 from service.tables.store import PIECE_ROWS
 from service.trimming import give_back
@@ -22,29 +28,52 @@ from service.views.live_view import LiveView
 
 log = logging.getLogger("livejoin.snapshots")
 
-_LOG_BYTES = 256 << 20  # a log longer than this is worth a snapshot
-_LOG_FACTOR = 4  # and so is one that is so many times the last snapshot ...
-_LOG_WORTH = 4 << 20  # ... unless it is shorter than this
+T = TypeVar("T")
+File = tuple[T, pa.Schema, Iterator[pa.RecordBatch]]
 
+_LOG_WORTH = 64 << 20  # bytes of log since the last snapshot that are worth one ...
+_LOG_SHARE = 0.5  # ... but at least such a share of the last one
+_SPARE = 64 << 20  # bytes of the disk that are left to the log
+_FREE_BYTES = 64 << 20  # of the database, which the log will need again
+
+_NICE = 5  # of the thread
 _PATIENCE, _LONGEST_PATIENCE = 10.0, 600.0  # seconds after one that failed
+_AT_THE_END = 1.0  # seconds that the last one may take: the log has what it would have
+_ATTEMPTS = 2  # that may be given up for what they hold; the next one holds it
+
+
+class _GivenUp(Exception):
+    """The snapshot is not to be finished: the text says why."""
 
 
 class Snapshotting:
-    """Writes a snapshot of a pinned version in a thread of its own when the log has grown. `version`: the last one's."""
+    """Writes a snapshot of a pinned version in a thread of its own when the log has grown. `version`: the last one's. `fail` is called, in
+    that thread, if the service has to end."""
 
-    def __init__(self, folder: Path, log: Log, state: State, versions: Pins, version: int) -> None:
-        self._folder, self._log, self._state, self._versions = folder, log, state, versions
+    def __init__(
+        self, folder: Path, log: Log, state: State, versions: Pins, version: int, fail: Callable[[BaseException], None]
+    ) -> None:  # fmt: skip
+        self._folder, self._log, self._state, self._versions, self._fail = folder, log, state, versions, fail
         self._version = version
-        self._bytes = 0
+        path = next((path for path in snapshot_paths(folder)[0] if path.name == str(version)), None)
+        self._bytes = read_snapshot(path).bytes if path is not None else 0
+        self._written = log.written_bytes - log.bytes_after(version)  # of the log, at the last snapshot
         self._thread: threading.Thread | None = None
         self._not_before = 0.0
+        self._until: float | None = None  # when one under way is given up
+        self._in_vain = 0  # attempts that were given up for what they held
         self.failures = 0
+        self.failure: BaseException | None = None  # for which the service has to end
         self._patience = _PATIENCE
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of the log since the last snapshot: for the next start to replay."""
+        return self._log.written_bytes - self._written
 
     def consider(self) -> None:
         """Begin a snapshot if it is time and none is under way. The writer's thread."""
-        grown = self._log.bytes_since_snapshot
-        due = grown > _LOG_BYTES or grown > max(_LOG_WORTH, _LOG_FACTOR * self._bytes)
+        due = self.log_bytes > max(_LOG_WORTH, _LOG_SHARE * self._bytes)
         if not due or time.monotonic() < self._not_before or self.under_way or self._is_replaying:
             return
         self._thread = threading.Thread(target=self._try_behind, args=self._what, name="snapshot", daemon=True)
@@ -66,10 +95,16 @@ class Snapshotting:
         return self._state.history is not None
 
     def finish(self) -> None:
-        """Write the last one, so that the next start is quick. After the writer has ended."""
+        """Write the last one, so that the next start is quick, unless it takes long. After the writer has ended."""
+        self._until = time.monotonic() + _AT_THE_END
         self.wait()
-        if self._versions.published.number > self._version and not self._is_replaying:
+        if self.failure is None and self._versions.published.number > self._version and not self._is_replaying:
             self._try(*self._what)
+
+    def abandon(self) -> None:
+        """Give up one under way, and wait until it is."""
+        self._until = 0.0
+        self.wait()
 
     def wait(self) -> None:
         """Wait for one under way."""
@@ -77,41 +112,91 @@ class Snapshotting:
             self._thread.join()
 
     def _try_behind(self, pin: Pin, relations: list[Relation], views: list[LiveView]) -> None:
+        give_way(_NICE)
         self._try(pin, relations, views)
         give_back()
 
     def _try(self, pin: Pin, relations: list[Relation], views: list[LiveView]) -> None:
         try:
             self._write(pin, relations, views)
-            self._patience = _PATIENCE
+            self._patience, self._in_vain = _PATIENCE, 0
             return
-        except (OSError, sqlite3.Error) as error:
-            log.error("no snapshot could be written: %s", error)
-        except Exception as error:  # nothing is lost either: the log has everything
-            log.error("no snapshot could be written", exc_info=error)
+        except _GivenUp as reason:
+            log.info("a snapshot was given up: %s", reason)
+        except Exception as error:  # nothing is lost: the log has everything
+            if is_sync_failure(error):
+                self.failure = error
+                self._fail(error)
+                return
+            expected = isinstance(error, OSError | sqlite3.Error)
+            log.error("no snapshot could be written: %s", error, exc_info=None if expected else error)
         self.failures += 1
         self._not_before = time.monotonic() + self._patience  # trying takes room on a disk that has little
         self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
 
     def _write(self, pin: Pin, relations: list[Relation], views: list[LiveView]) -> None:
+        version, written = pin.version.number, self._log.written_bytes
         try:
-            with self._versions.reading(pin) as version:
-                schemas = [relation.table.schema for relation in relations]  # a relation may get another one meanwhile
-                shapes = zip(relations, schemas, strict=True)
-                tables = ((relation.id, schema, self._rows(relation, schema, version.number)) for relation, schema in shapes)
-                feeds = ((view.id, *view.feed.stored(version.number)) for view in views if view.feed is not None)
-                snapshot = write_snapshot(self._folder, version.number, tables, feeds)
+            self._require_room(self._bytes)
+            with ExitStack() as held:
+                is_held = self._in_vain >= _ATTEMPTS
+                if is_held:
+                    held.enter_context(self._versions.reading(pin))
+                tables = self._tables(None if is_held else pin, version, relations)
+                snapshot = write_snapshot(self._folder, version, tables, self._feeds(version, views))
         finally:
             self._versions.release(pin)
-        self._version = snapshot.version
-        self._bytes = snapshot.bytes
-        self._log.forget(snapshot.version)
+        self._version, self._bytes, self._written = snapshot.version, snapshot.bytes, written
+        kept = snapshot_paths(self._folder)[0]
+        if len(kept) >= GENERATIONS:  # before that, the log from its beginning stands for the other one
+            self._log.forget(int(kept[-GENERATIONS].name), lambda: not self._is_over)
+            self._log.give_back(_FREE_BYTES, lambda: not self._is_over)
 
-    @staticmethod
-    def _rows(relation: Relation, schema: pa.Schema, version: int) -> Iterator[pa.RecordBatch]:
+    def _tables(self, pin: Pin | None, version: int, relations: list[Relation]) -> Iterator[File[int]]:
+        schemas = [relation.table.schema for relation in relations]  # a relation may get another one meanwhile
+        for relation, schema in zip(relations, schemas, strict=True):
+            yield relation.id, schema, self._rows(pin, relation, schema, version)
+
+    def _feeds(self, version: int, views: list[LiveView]) -> Iterator[File[str]]:
+        """What is kept of their changes; no pin is needed for it."""
+        for view in views:
+            if view.feed is not None:
+                schema, batches = view.feed.stored(version)
+                yield view.id, schema, (rows for rows in batches if self._go_on())
+
+    def _rows(self, pin: Pin | None, relation: Relation, schema: pa.Schema, version: int) -> Iterator[pa.RecordBatch]:
+        """Piece by piece: between two of them the pin may be given up, like those of other readers. None: it is held meanwhile."""
         start = 0
         while start >= 0:
-            slots, start = relation.table.scan(version, start, PIECE_ROWS)
+            self._go_on()
+            slots, start = self._reading(pin, partial(relation.table.scan, version, start, PIECE_ROWS))
             if len(slots):
-                for _, rows in relation.table.take_pieces(schema.names, slots):
-                    yield pa.RecordBatch.from_arrays(rows.columns, schema=schema)
+                pieces = relation.table.take_pieces(schema.names, slots)
+                while (piece := self._reading(pin, partial(next, pieces, None))) is not None:
+                    yield pa.RecordBatch.from_arrays(piece[1].columns, schema=schema)
+
+    def _reading(self, pin: Pin | None, work: Callable[[], T]) -> T:
+        if pin is None:
+            return work()
+        try:
+            with self._versions.reading(pin):
+                return work()
+        except Problem:
+            self._in_vain += 1
+            raise _GivenUp("what it held for reading exceeded --pin-bytes; it is tried again") from None
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the service ends, and has no more time for it."""
+        return self._until is not None and time.monotonic() > self._until
+
+    def _go_on(self) -> bool:
+        self._require_room(0)
+        if self._is_over:
+            raise _GivenUp("the service ends, and the log has what it would have had")
+        return True
+
+    def _require_room(self, needed: int) -> None:
+        free = self._log.free_bytes
+        if free < needed + _SPARE:
+            raise _GivenUp(f"the disk has {free >> 20} MiB left, which the log may need; it is tried again")

@@ -115,10 +115,15 @@ def test_killed_at_random_moments(tmp_path: Path, synchronous: str) -> None:
 def test_killed_at_a_step(tmp_path: Path, step: str) -> None:
     """The server kills itself at the step, in the middle of a batch or of its own end; then the unanswered batch is sent again."""
     at_the_end = step in ("in-snapshot", "after-snapshot", "in-log-cleaning")
-    server = ServerProcess(tmp_path / "data", environment={"LIVEJOIN_FAILPOINT": step if at_the_end else f"{step}:7"})
-    with server:
+    with ServerProcess(tmp_path / "data") as server:  # for the second snapshot lets the log be cleaned
         define(server.client())
-        sender = Sender(server.url, 1, 10)
+        sender = Sender(server.url, 1, 1)
+        sender.start()
+        sender.join(60)
+        assert server.stop() == 0
+    server = ServerProcess(tmp_path / "data", environment={"LIVEJOIN_FAILPOINT": step if at_the_end else f"{step}:6"})
+    with server:
+        sender = Sender(server.url, 2, 10)
         sender.start()
         sender.join(60)
         if at_the_end:

@@ -43,13 +43,16 @@ def expect(client: httpx.Client, last: int) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A snapshot of version 20 and a log of ten batches more, left behind by kill -9."""
+    """Snapshots of the versions 10 and 20, a log from the first of them on, with ten batches more, left behind by kill -9."""
     folder = tmp_path_factory.mktemp("folder") / "data"
     with ServerProcess(folder) as server:
         client = server.client()
         talk.define(client, "items", DEFINITION)
         talk.view(client, "neighbours", SQL)
-        fill(client, 1, 20)
+        fill(client, 1, 10)
+        assert server.stop() == 0
+    with ServerProcess(folder) as server:
+        fill(server.client(), 11, 20)
         assert server.stop() == 0
     with ServerProcess(folder) as server:
         client = server.client()
@@ -82,9 +85,16 @@ def flip_row_in_the_log(folder: Path) -> Path:
     return folder / "livejoin.db"
 
 
+def files_of_snapshots(folder: Path) -> list[Path]:
+    """Of both generations, the newest last."""
+    found = sorted((folder / "snapshots").glob("*/*.arrow"), key=lambda path: int(path.parent.name))
+    assert len(found) == 2
+    return found
+
+
 def flip_row_in_the_snapshot(folder: Path) -> Path:
-    path = next((folder / "snapshots").glob("*/*.arrow"))
-    flip(path, b"some words to find again")
+    for path in files_of_snapshots(folder):
+        flip(path, b"some words to find again")
     return path
 
 
@@ -112,8 +122,8 @@ def lose_the_snapshot(folder: Path) -> Path:
 
 
 def tear_the_snapshot(folder: Path) -> Path:
-    path = next((folder / "snapshots").glob("*/*.arrow"))
-    path.write_bytes(path.read_bytes()[:-100])
+    for path in files_of_snapshots(folder):
+        path.write_bytes(path.read_bytes()[:-100])
     return path
 
 

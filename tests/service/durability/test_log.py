@@ -56,7 +56,7 @@ def test_what_is_committed_comes_back(tmp_path: Path, synchronous: str) -> None:
     log.close()
     log = Log(tmp_path / "new" / "folder")
     assert (log.folder_id, log.secret) == identity and len(log.secret) == 32
-    assert log.last_version == 3 and log.bytes_since_snapshot == 8
+    assert log.last_version == 3 and log.bytes == 8
     assert runs(log) == {"a": ("r2", 7)}
     assert list(log.replay(1)) == [LogRow(2, None, None, None, b""), LogRow(3, "a", "r2", 7, b"three")]
     log.close()
@@ -159,9 +159,9 @@ def test_forget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "LARGEST", 8)
     log = Log(tmp_path)
     fill(log, range(1, 21), lambda v: bytes(range(v)))
-    assert log.bytes_since_snapshot == sum(range(1, 21))
+    assert log.bytes == sum(range(1, 21))
     log.forget(17)
-    assert log.bytes_since_snapshot == 18 + 19 + 20
+    assert log.bytes == 18 + 19 + 20
     assert [(row.version, row.payload) for row in log.replay(17)] == [(v, bytes(range(v))) for v in (18, 19, 20)]
     with pytest.raises(Damaged, match="versions 17 to 17 are neither"):
         list(log.replay(16))
@@ -170,7 +170,7 @@ def test_forget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log.forget(99)
     log.close()
     log = Log(tmp_path)
-    assert log.last_version == 20 and log.bytes_since_snapshot == 0 and runs(log) == {"pms": ("run-1", 200)}
+    assert log.last_version == 20 and log.bytes == 0 and runs(log) == {"pms": ("run-1", 200)}
     assert list(log.replay(20)) == []
     fill(log, range(21, 22))
     log.close()
@@ -181,11 +181,11 @@ def test_large_payloads_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     log = Log(tmp_path)
     payloads = [bytes(range(n)) for n in (9, 10, 11, 20, 21, 35)]
     fill(log, range(1, 7), lambda v: payloads[v - 1])
-    size = log.bytes_since_snapshot
+    size = log.bytes
     log.close()
     log = Log(tmp_path)
     assert [row.payload for row in log.replay(0)] == payloads
-    assert log.bytes_since_snapshot == size == sum(map(len, payloads))
+    assert log.bytes == size == sum(map(len, payloads))
     log.close()
 
 

@@ -19,7 +19,7 @@ from service.durability.database import LogRow
 from service.durability.effects import Effect, encode_effects
 from service.durability.folder import DATABASE, MARK, Damaged, FolderInUse
 from service.durability.log import Log
-from service.durability.snapshots import newest_snapshot, write_snapshot
+from service.durability.snapshots import Snapshot, read_snapshot, remove_unfinished, snapshot_paths, write_snapshot
 from service.wire.batch import RowBlock
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.utf8()), pa.field("at", pa.timestamp("us", "UTC"))])
@@ -32,6 +32,11 @@ def batch(start: int, stop: int) -> pa.RecordBatch:
 
 def write(folder: Path, version: int, rows: int = 10) -> None:
     write_snapshot(folder, version, [(1, SCHEMA, iter([batch(0, rows), batch(rows, 2 * rows)])), (7, SCHEMA, iter([]))])
+
+
+def newest_snapshot(folder: Path) -> Snapshot | None:
+    finished = snapshot_paths(folder)[0]
+    return read_snapshot(finished[-1]) if finished else None
 
 
 def ids(folder: Path, relation_id: int = 1) -> list[int]:
@@ -49,10 +54,14 @@ def test_rows_come_back(tmp_path: Path) -> None:
     assert list(snapshot.batches(7)) == [] and list(snapshot.batches(8)) == []
 
 
-def test_the_newest_counts_and_older_ones_go(tmp_path: Path) -> None:
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "snapshots").iterdir())
+
+
+def test_two_generations_are_kept(tmp_path: Path) -> None:
     for version in (9, 10, 100):
         write(tmp_path, version, version)
-    assert [path.name for path in (tmp_path / "snapshots").iterdir()] == ["100"]
+    assert names(tmp_path) == ["10", "100"]
     assert ids(tmp_path) == list(range(200))
 
 
@@ -112,9 +121,29 @@ def test_killed_in_the_middle(tmp_path: Path, step: str, version: int) -> None:
     assert done.returncode == -signal.SIGKILL
     snapshot = newest_snapshot(tmp_path)
     assert snapshot is not None and snapshot.version == version
+    remove_unfinished(tmp_path)
     assert not list((tmp_path / "snapshots").glob("*.tmp"))
     write(tmp_path, 7)
-    assert [path.name for path in (tmp_path / "snapshots").iterdir()] == ["7"]
+    assert names(tmp_path) == [str(version), "7"]
+
+
+def test_what_is_read_back_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the snapshot counts, and before an older one goes."""
+    for version in (5, 6):
+        write(tmp_path, version)
+    fsync = os.fsync
+
+    def spoil(file: int) -> None:
+        fsync(file)
+        path = Path(f"/proc/self/fd/{file}").resolve()
+        if path.name == "1.arrow":
+            data = path.read_bytes()
+            path.write_bytes(data[:-30] + bytes([data[-30] ^ 1]) + data[-29:])
+
+    monkeypatch.setattr("service.durability.folder.os.fsync", spoil)
+    with pytest.raises(Damaged, match="read back differently"):
+        write(tmp_path, 7)
+    assert names(tmp_path) == ["5", "6"]
 
 
 def damage(folder: Path) -> Damaged:

@@ -20,7 +20,7 @@ from service.durability.database import WrongFormat
 from service.durability.failpoints import UPGRADE_STEPS
 from service.durability.folder import DATABASE, LOCK, MARK, Damaged, FolderInUse, FolderLock
 from service.durability.log import Log
-from service.durability.snapshots import newest_snapshot
+from service.durability.snapshots import read_snapshot, snapshot_paths
 from service.durability.upgrade import CannotUpgrade
 from tests.kept import archive
 from tests.kept.archive import unpack
@@ -56,8 +56,7 @@ def own(of: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def read(log: Log) -> tuple[Any, ...]:
-    snapshot = newest_snapshot(Path(log._folder))
-    assert snapshot is not None
+    snapshot = read_snapshot(snapshot_paths(Path(log._folder))[0][-1])
     rows = {id_: [rows.serialize().to_pybytes() for rows in snapshot.batches(id_)] for id_ in snapshot.tables}
     catalog = [record[:3] for record in log.catalog()[0]], [(view.name, view.definition) for view in log.catalog()[1]]
     runs = {name: (source.run, source.epoch) for name, source in log.sources().items()}

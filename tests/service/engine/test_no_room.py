@@ -196,7 +196,7 @@ def test_building_reading_and_saving_much_text(tmp_path: Path, op: str) -> None:
     assert rows == expected
     engine.close()
     engine = opened(tmp_path)
-    assert engine._log.bytes_since_snapshot == 0 and len(ids(open_rows(engine.readers, "v"))) == expected
+    assert engine._snapshots.log_bytes == 0 and len(ids(open_rows(engine.readers, "v"))) == expected
     engine.close()
 
 

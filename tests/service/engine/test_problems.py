@@ -376,7 +376,7 @@ def test_a_snapshot_in_the_background_cleans_the_log(tmp_path: Path, monkeypatch
     assert thread is not None
     engine.apply(batch(("delete", "a", rows_of(0, 15))))
     thread.join(60)
-    assert engine._log.bytes_since_snapshot < 10_000
+    assert engine._snapshots.log_bytes < 10_000
     expected = ids(open_rows(engine.readers, "v"))
     stop_hard(engine)
     engine = opened(tmp_path)
