@@ -259,6 +259,7 @@ def _end(context: Context, starter: Starter) -> int:
     """Finish the waiting batches and close the folder; the process is left to end. Returns its status."""
     if starter.failure is not None:
         log.error("%s", _reason(starter.failure, context.settings))
+        starter.kernels.end()
         return 1
     engine = starter.engine
     if engine is None or not engine.is_open:  # in the middle of recovering or compiling: nothing was taken in
