@@ -27,7 +27,7 @@ from service.durability.snapshots import Snapshot
 from service.engine.alterations import Alterations
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
-from service.engine.queued import Done
+from service.engine.queued import Done, fail
 from service.engine.recovery import Progress, recover_relations
 from service.engine.refusals import check_source, or_no_room, refuse_more
 from service.engine.rewrites import Rewrites
@@ -118,9 +118,8 @@ class Engine(ABC):
         is_followed = any(record.definition.get("changes") is not False for record in kept)
         snapshot = recover_relations(self._state, self._log, self._folder, report, is_followed)
         version = snapshot.version if snapshot is not None else 0
-        self._snapshots = self._housekeeping.snapshots = Snapshotting(
-            self._folder, self._log, self._state, self.versions, version, self._fail_soon
-        )  # fmt: skip
+        snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, version, self._fail_soon)
+        self._snapshots = self._housekeeping.snapshots = snapshots
         self.versions.publish(self._state.version())
         to_build = []
         for id_, name, data, understood in kept:
@@ -490,12 +489,8 @@ class Engine(ABC):
 
     def _fail_soon(self, error: BaseException) -> None:
         """Have the service end for what has failed in another thread."""
-
-        def fail() -> None:
-            raise error
-
         with suppress(Problem):  # it ends already
-            self._writer.call(fail)
+            self._writer.call(partial(fail, error))
 
     def _failed(self, error: BaseException) -> None:
         self.state = "failed"

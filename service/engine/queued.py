@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from service.durability.folder import is_full
 from service.engine.state import Receipt
@@ -48,6 +48,11 @@ def do(job: Job) -> None:
             raise
     else:
         job.future.set_result(result)
+
+
+def fail(error: BaseException) -> NoReturn:
+    """A job that fails, and the writer with it."""
+    raise error
 
 
 def refuse(item: Item | None, error: BaseException) -> None:
