@@ -34,6 +34,7 @@ SUBJECTS = (
     "service_rows",
     "service_many",
     "service_natural",
+    "service_outer",
     "service_requests",
     "service_readers",
     "service_crowd",

@@ -39,6 +39,7 @@ from tests.benchmarks import (
     service_many,
     service_memory,
     service_natural,
+    service_outer,
     service_turns,
     stalls,
 )
@@ -367,6 +368,14 @@ def test_not_exists() -> None:
     """The subject itself compares rows and deltas with DuckDB's."""
     figures = natural_absent.run(Scale(quick=True), lambda line: None)
     assert [figure.unit for figure in figures] == ["ms", "changes/s", "ms"] * 2 + ["ms"]
+    assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
+
+
+@compiled
+def test_outer_and_anti_joins() -> None:
+    """The subject itself compares the rows of the anti join with DuckDB's."""
+    figures = service_outer.run(Scale(quick=True), lambda line: None)
+    assert [figure.unit for figure in figures] == ["changes/s"] * 6
     assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
 
 

@@ -3,41 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from service.tables.changes import Run
+from service.tables.relations import Relation
 from service.tables.resolution import Indices, Slots
-from service.tables.store import Table
+
+Arrays = tuple[Indices, Indices, Indices]
 
 _NOTHING: Indices = np.empty(0, np.int64)
+_MANY = 1024  # slots
 
 
 class Events:
     """What a count gains and loses in a run: slots, offsets of versions, signs."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[int, int, Slots]] = []
+        self._offsets: list[int] = []
+        self._signs: list[int] = []
+        self._slots: list[Slots] = []
 
     def note(self, offset: int, come: bool, slots: Slots) -> None:
-        if len(slots):
-            self._parts.append((offset, 1 if come else -1, slots))
+        self._offsets.append(offset)
+        self._signs.append(1 if come else -1)
+        self._slots.append(slots)
 
-    def arrays(self) -> tuple[Indices, Indices, Indices]:
-        """int64[n] each: slots, offsets, signs."""
-        if not self._parts:
+    def arrays(self, run: Run | None, used: int) -> tuple[Indices, Indices, Indices]:
+        """int64[n] each: slots, offsets, signs. A row that `run` replaces is one row: what is told of its old slot counts for the new one.
+        `used`: slots that there are."""
+        if not self._slots:
             return _NOTHING, _NOTHING, _NOTHING
-        lengths = [len(slots) for _, _, slots in self._parts]
-        slots = np.concatenate([slots for _, _, slots in self._parts]).astype(np.int64)
-        return slots, np.repeat([offset for offset, _, _ in self._parts], lengths), np.repeat([sign for _, sign, _ in self._parts], lengths)
+        lengths = [len(slots) for slots in self._slots]
+        slots = np.concatenate(self._slots)
+        if run is not None and len(slots):
+            at = _places(run.old, slots, used)
+            new = run.new[at]
+            slots = np.where((at >= 0) & (new >= 0), new, slots)
+        return slots.astype(np.int64), np.repeat(self._offsets, lengths), np.repeat(self._signs, lengths)
+
+
+def _places(of: Slots, wanted: npt.NDArray[np.integer], used: int) -> Indices:
+    """int64[wanted]: where each stands in `of`, in which each is once but for -1; -1: nowhere."""
+    there = np.flatnonzero(of >= 0)
+    if not len(there):
+        return np.full(len(wanted), -1, np.int64)
+    if len(wanted) > _MANY:  # a table of all slots takes less time than so many searches
+        places = np.full(used, -1, np.int64)
+        places[of[there]] = there
+        found: Indices = places[wanted]
+        return found
+    order = there[np.argsort(of[there])]
+    ordered = of[order]
+    at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+    return np.where(ordered[at] == wanted, order[at], -1)
 
 
 class Counts:
     """int64 by slot of a table: 0 where there is no row."""
 
-    def __init__(self, table: Table) -> None:
-        self.table = table
+    def __init__(self, relation: Relation) -> None:
+        self.relation, self.table = relation.name, relation.table
         self._counts = np.zeros(1024, np.int64)
 
     def __eq__(self, other: object) -> bool:
@@ -63,50 +91,41 @@ class Counts:
     def add(self, slots: Indices, signs: Indices) -> None:
         np.add.at(self._reach(self.table.used), slots, signs)
 
-    def follow(self, events: Events, run: Run | None) -> int:
-        """Come to the end of a run; `run`: of the table's rows, whose counts move from slot to slot. How many counts became zero or not."""
+    def follow(self, events: Arrays, run: Run | None) -> None:
+        """Come to the end of a run; `run`: of the table's rows, whose counts move from slot to slot."""
         counts = self._reach(self.table.used)
-        slots, _, signs = events.arrays()
         if run is not None:
             both = (run.old >= 0) & (run.new >= 0)
             counts[run.new[both]] = counts[run.old[both]]
             counts[run.old[both]] = 0
-            slots = _moved(slots, run)
-        touched = np.unique(slots)
-        before = counts[touched] > 0
+        slots, _, signs = events
         np.add.at(counts, slots, signs)
-        return int(np.count_nonzero(before != (counts[touched] > 0)))
 
     @property
     def bytes(self) -> int:
         return self._counts.nbytes
 
 
-def _moved(slots: Indices, run: Run) -> Indices:
-    """A row that is replaced is one row: what is told of its old slot counts for the new one."""
-    both = np.flatnonzero((run.old >= 0) & (run.new >= 0))
-    if not len(both) or not len(slots):
-        return slots
-    old, new = run.old[both], run.new[both]
-    order = np.argsort(old)
-    at = order[np.minimum(np.searchsorted(old, slots, sorter=order), len(old) - 1)]
-    return np.where(old[at] == slots, new[at], slots).astype(np.int64)
+class Flips(NamedTuple):
+    """The changes of those rows that pass; how many of these stay what they are, and only gain their first partner or lose their last."""
+
+    run: Run
+    made: int
 
 
-Channel = tuple[Counts, Events, bool]
+Channel = tuple[Counts, Arrays, bool]
 """Partners, what they gain and lose in the run, and whether a row is to have some, or none."""
 
 
-def flips(channels: Sequence[Channel], run: Run | None, versions: int) -> Run | None:
+def flips(channels: Sequence[Channel], run: Run | None, versions: int) -> Flips | None:
     """The changes of those rows that pass all tests, as a run; None: there are none. `run`: the changes of their relation.
 
     A row counts as one from its old to its new slot. By row and version: what it is after the changes before, and after those of the
     version. Cost: a sort of the events.
     """
     ids, offsets, signs, of = [_NOTHING], [_NOTHING], [_NOTHING], [_NOTHING]
-    for number, (_, events, _) in enumerate(channels):
-        slots, at, sign = events.arrays()
-        ids.append(slots if run is None else _moved(slots, run))
+    for number, (_, (slots, at, sign), _) in enumerate(channels):
+        ids.append(slots)
         offsets.append(at)
         signs.append(sign)
         of.append(np.full(len(slots), number))
@@ -129,7 +148,8 @@ def flips(channels: Sequence[Channel], run: Run | None, versions: int) -> Run | 
     of_row = np.cumsum(begins)[ends] - 1
     starts = np.flatnonzero(new)
     row, offset, is_first = row[starts], offset[starts], begins[starts]
-    old_slot, changed_at, existed = _former(row, run)
+    old_slot, changed_at, existed = _former(row, run, channels[0][0].table.used)
+    exists = np.ones(len(row), np.bool_)
     passes_after = passes_before = np.ones(len(row), np.bool_)
     for number in range(len(channels) + (run is not None)):
         own = np.where(channel == number, sign, 0)
@@ -141,6 +161,8 @@ def flips(channels: Sequence[Channel], run: Run | None, versions: int) -> Run | 
         else:
             initial, wanted = existed, True
         after = ((initial + gained) > 0) == wanted
+        if number == len(channels):
+            exists = after
         before = np.append(False, after[:-1])
         before[is_first] = ((initial > 0) == wanted)[is_first]
         passes_after, passes_before = passes_after & after, passes_before & before
@@ -153,26 +175,21 @@ def flips(channels: Sequence[Channel], run: Run | None, versions: int) -> Run | 
     at = offset[told]
     if not len(at):
         return None
-    order = np.argsort(at, kind="stable")
-    gone, come, at = gone[order], come[order], at[order]
-    return Run(versions, at, gone, come, int(np.count_nonzero(gone >= 0)) + int(np.count_nonzero(come >= 0)))
+    if versions > 1:
+        order = np.argsort(at, kind="stable")
+        gone, come, at = gone[order], come[order], at[order]
+    made = int(np.count_nonzero(told & (changed_at < 0) & (existed > 0) & exists))
+    return Flips(Run(versions, at, gone, come, int(np.count_nonzero(gone >= 0)) + int(np.count_nonzero(come >= 0))), made)
 
 
-def _former(row: Indices, run: Run | None) -> tuple[Indices, Indices, Indices]:
+def _former(row: Indices, run: Run | None, used: int) -> tuple[Indices, Indices, Indices]:
     """Of each row its slot before the run, the offset at which it is replaced (-1: it is not), and whether it existed before."""
-    old_slot, changed_at, existed = row.copy(), np.full(len(row), -1), np.ones(len(row), np.int64)
     if run is None:
-        return old_slot, changed_at, existed
-    come = np.flatnonzero(run.new >= 0)
-    if len(come):
-        order = come[np.argsort(run.new[come])]
-        at = order[np.minimum(np.searchsorted(run.new[order], row), len(order) - 1)]
-        mine = run.new[at] == row
-        replaced = mine & (run.old[at] >= 0)
-        old_slot = np.where(replaced, run.old[at], row)
-        changed_at = np.where(replaced, run.offsets[at], -1)
-        existed = np.where(mine & ~replaced, 0, 1)
-    return old_slot.astype(np.int64), changed_at, existed
+        return row, np.full(len(row), -1), np.ones(len(row), np.int64)
+    at = _places(run.new, row, used)
+    replaced = (at >= 0) & (run.old[at] >= 0)
+    old_slot = np.where(replaced, run.old[at], row).astype(np.int64)
+    return old_slot, np.where(replaced, run.offsets[at], -1), np.where((at >= 0) & ~replaced, 0, 1)
 
 
 def segments(runs: Sequence[Run], versions: int) -> list[tuple[int, int]]:

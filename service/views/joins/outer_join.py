@@ -70,7 +70,7 @@ class OuterJoin(Defaults):
         self._sides, self._aliases = list(sides[:aliases]), aliases
         self.members = [Member(kept, relations, make) for kept in outer.joins]
         self.counted = outer.counts
-        self.counts = [Counts(self.members[one.join].sides[one.place].relation.table) for one in outer.counts]
+        self.counts = [Counts(self.members[one.join].sides[one.place].relation) for one in outer.counts]
         self._resolved: Mapping[str, Resolved] = {}
         self._version = 0
         self.flips_made = 0
@@ -144,24 +144,28 @@ class OuterJoin(Defaults):
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         self._version = version
-        told: list[Events] = [Events() for _ in self.counts]
+        noted_events = [Events() for _ in self.counts]
         for number, member in enumerate(self.members):
             if not member.is_tested:
-                noted = [(one.place, told[at]) for at, one in enumerate(self.counted) if one.join == number]
-                shown = None if sink is None or not member.places else _Widened(sink, member.places, self._aliases, 0)
+                noted = [(one.place, noted_events[at]) for at, one in enumerate(self.counted) if one.join == number]
+                shown = self._sink_of(member, sink, 0)
                 mine = {side.relation.name: runs[side.relation.name] for side in member.sides if side.relation.name in runs}
                 if mine:
                     member.join.apply(version, mine, _Counting(noted, shown) if noted else shown)
+        told = [
+            events.arrays(runs.get(counts.relation), counts.table.used) for counts, events in zip(self.counts, noted_events, strict=True)
+        ]
         made: dict[tuple[str, Tests], Run | None] = {}
         for member in self.members:
             for side, tests in zip(member.sides, member.tests, strict=True):
                 name = side.relation.name
                 if tests and (name, tests) not in made:
                     channels = [(self.counts[number], told[number], wanted) for number, wanted in tests]
-                    made[name, tests] = flips(channels, runs.get(name.partition("#")[0]), versions_of(runs))
-        for counts, events, one in zip(self.counts, told, self.counted, strict=True):
-            name = self.members[one.join].sides[one.place].relation.name
-            self.flips_made += counts.follow(events, runs.get(name))
+                    found = flips(channels, runs.get(name.partition("#")[0]), versions_of(runs))
+                    made[name, tests] = None if found is None else found.run
+                    self.flips_made += 0 if found is None else found.made
+        for counts, events in zip(self.counts, told, strict=True):
+            counts.follow(events, runs.get(counts.relation))
         for member in self.members:
             if member.is_tested:
                 self._apply_tested(member, version, runs, made, sink)
@@ -187,7 +191,13 @@ class OuterJoin(Defaults):
                 own = {name: self._as_resolved(member, name, run) for name, run in part.items() if "#" in name}
                 if own:
                     member.join.require(self._with_own(member, own))
-                member.join.apply(version, part, None if sink is None else _Widened(sink, member.places, self._aliases, first))
+                member.join.apply(version, part, self._sink_of(member, sink, first))
+
+    def _sink_of(self, member: Member, sink: Sink | None, first: int) -> Sink | None:
+        if sink is None or not member.places:
+            return None
+        is_whole = len(member.places) == self._aliases and first == 0
+        return sink if is_whole else _Widened(sink, member.places, self._aliases, first)
 
     @staticmethod
     def _as_resolved(member: Member, name: str, run: Run) -> Resolved:
@@ -292,7 +302,7 @@ class OuterJoin(Defaults):
             with self._only_passing(member):
                 member.join.check()
         for counts, one in zip(self.counts, self.counted, strict=True):
-            again = Counts(counts.table)
+            again = Counts(self.members[one.join].sides[one.place].relation)
             cursor = self.members[one.join].join.rows(self.members[one.join].join.root, None)
             while not cursor.done:
                 slots = cursor.fill(_CHUNK)[one.place].astype(np.int64)
@@ -349,7 +359,7 @@ class _Counting:
 
     limit = _NO_LIMIT
 
-    def __init__(self, events: Sequence[tuple[int, Events]], shown: _Widened | None) -> None:
+    def __init__(self, events: Sequence[tuple[int, Events]], shown: Sink | None) -> None:
         self._events, self._shown = events, shown
         self._enough: set[int] = set()
 

@@ -1,0 +1,138 @@
+"""Views with parts, in the engine but without HTTP and log: LEFT JOIN and NOT EXISTS over pairs of intervals beside their inner join, the
+same changes for each; DuckDB anew as the rival. What is timed is what a view does for its changes, deltas included."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from service.tables.changes import Run, batch_run
+from service.tables.indexes import SharedIndexes
+from service.tables.relations import Relation
+from service.tables.resolution import Resolved, Slots
+from service.views.live_view import LiveView
+from service.views.parse import parse_view
+from service.wire.batch import RowBlock
+from service.wire.schema import parse_relation
+from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
+from tests.benchmarks.measured_tree import Note
+
+TITLE = "Outer and anti joins over pairs of intervals"
+CONDITION = "overlaps(a.span, b.span)"
+VIEWS = {
+    "inner": f"SELECT a.id AS i, b.id AS j FROM a JOIN b ON {CONDITION}",
+    "left": f"SELECT a.id AS i, b.id AS j FROM a LEFT JOIN b ON {CONDITION}",
+    "anti": f"SELECT a.id AS i FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE {CONDITION})",
+}
+ANTI = "SELECT count(*) FROM a ANTI JOIN b ON a.s < b.e AND b.s < a.e"
+_RUN = 256  # single changes that the writer applies together
+_DEFINITION = parse_relation(
+    {
+        "columns": [{"name": name, "type": "int64"} for name in ("id", "s", "e")],
+        "key": ["id"],
+        "intervals": {"span": {"start": "s", "end": "e"}},
+    }
+)
+
+
+class Bench:
+    """Relations a and b of n / 2 rows each, one view over them."""
+
+    def __init__(self, name: str, n: int, partners: float) -> None:
+        self.random = np.random.default_rng(7)
+        self.reach = 10 * n
+        self.longest = max(2, int(partners * self.reach / (n / 2)))  # two intervals of this length on average
+        self.relations = {name: Relation(at, name, _DEFINITION) for at, name in enumerate("ab")}
+        self.version = 1
+        self.slots = {name: relation.table.insert(1, self._rows(np.arange(n // 2))) for name, relation in self.relations.items()}
+        view = parse_view("v", {"sql": VIEWS[name]}, dict.fromkeys("ab", _DEFINITION))
+        self.view = LiveView("v", view, self.relations, SharedIndexes())
+        self.view.make_room()
+        self.view.join.build(1, lambda part: None)
+        self.view.state = "live"
+
+    def _rows(self, ids: np.ndarray) -> RowBlock:
+        starts = self.random.integers(0, self.reach, len(ids))
+        columns = [ids, starts, starts + self.random.integers(1, self.longest, len(ids))]
+        return RowBlock(pa.RecordBatch.from_arrays([pa.array(column, pa.int64()) for column in columns], ["id", "s", "e"]))
+
+    def changes(self, count: int) -> Iterator[tuple[str, np.ndarray, Slots, Slots]]:
+        """Rows of both relations are replaced, in turns: positions, old and new slots."""
+        for name, relation in self.relations.items():
+            at = self.random.choice(len(self.slots[name]), count // 2, replace=False)
+            old = self.slots[name][at]
+            relation.table.delete(self.version, old)
+            new = relation.table.insert(self.version, self._rows(at.astype(np.int64)))
+            self.slots[name][at] = new
+            yield name, at, old, new
+
+    def apply(self, count: int, single: bool) -> float:
+        """Seconds that the view takes for so many changed rows."""
+        self.version += count if single else 1
+        runs: dict[str, Run] = {}
+        resolved = {}
+        for place, (name, at, old, new) in enumerate(self.changes(count)):
+            if single:
+                runs[name] = Run(count, 2 * np.arange(count // 2) + place, old, new, 2 * len(at))
+            else:
+                runs[name] = batch_run(old, old, new)
+            rows = RowBlock(self.relations[name].table.take(["id", "s", "e"], new))
+            resolved[name] = Resolved(self.relations[name], False, rows, old, old, self.relations[name].no_keys, 0, np.empty(0, np.int64))
+        start = time.perf_counter()
+        self.view.require(resolved)
+        self.view.apply(self.version - count + 1 if single else self.version, count if single else 1, runs)
+        spent = time.perf_counter() - start
+        for relation in self.relations.values():
+            relation.table.reclaim(self.version, np.empty(0, np.int64))
+        while self.view.reclaim(self.version, np.empty(0, np.int64)):
+            pass
+        return spent
+
+    def rows(self) -> int:
+        cursor, total = self.view.join.rows(self.view.join.root, None), 0
+        while not cursor.done:
+            total += len(cursor.fill(1 << 16)[0])
+        return total
+
+
+def duckdb_rows(bench: Bench) -> tuple[int, float]:
+    """Rows without a partner, and the seconds of counting them anew."""
+    import duckdb
+
+    db = duckdb.connect()
+    for name, relation in bench.relations.items():
+        db.register("given", pa.Table.from_batches([relation.table.take(["s", "e"], bench.slots[name])]))
+        db.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
+    start = time.perf_counter()
+    found = db.execute(ANTI).fetchone()
+    spent = time.perf_counter() - start
+    db.close()
+    assert found is not None
+    return int(found[0]), spent
+
+
+def run(scale: Scale, note: Note) -> list[Figure]:
+    n, few = scale.size(1_000_000, 4_000), scale.quick
+    figures, inner = [], dict[bool, float]()
+    for name in VIEWS:
+        bench = Bench(name, n, 2.0)
+        for single, size in ((True, _RUN), (False, 400 if few else 10_000)):
+            rates = [size / bench.apply(size, single) for _ in range(3 if few else 30)]
+            what = f"{name}, {n:,} rows, 2 partners: {'singles in runs' if single else f'batches of {size:,}'}"
+            rivals = []
+            if name == "inner":
+                inner[single] = middle(rates)
+            elif name == "left":
+                rivals = [Rival("its inner view", inner[single], "the same changes")]
+            if name == "anti":
+                found, spent = duckdb_rows(bench)
+                assert bench.rows() == found, "DuckDB has other rows"
+                rivals = [Rival("DuckDB", size / spent, "the query anew, once for all of them")]
+            figures.append(sampled(what, rates, "changes/s", rivals=rivals))
+            note(f"{what}: {middle(rates):,.0f} changes/s")
+    return figures
+
+

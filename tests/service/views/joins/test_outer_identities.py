@@ -1,0 +1,187 @@
+"""Identities between views with parts in each state, DuckDB as a second oracle, nulls, hostile data, brute force."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from service.commands.check import _agrees, _table
+from service.instance import Instance
+from service.reading.cursors import open_rows
+from service.wire.batch import DELETE, UPSERT
+from tests.service.engine.test_engine import read_all
+from tests.service.running import check, opened
+from tests.service.twin import DEFINITIONS, Row, Source, to_batch
+
+MEETS = "x.room = y.room AND x.starts < y.ends AND y.starts < x.ends AND x.floor <= y.floor"
+VIEWS = {
+    "inner": f"SELECT x.id AS i, y.nr AS n, y.site AS s FROM a x JOIN b y ON {MEETS}",
+    "left": f"SELECT x.id AS i, y.nr AS n, y.site AS s FROM a x LEFT JOIN b y ON {MEETS}",
+    "right": f"SELECT x.id AS i, y.nr AS n, y.site AS s FROM a x RIGHT JOIN b y ON {MEETS}",
+    "full": f"SELECT x.id AS i, y.nr AS n, y.site AS s FROM a x FULL JOIN b y ON {MEETS}",
+    "semi": f"SELECT x.id AS i FROM a x WHERE EXISTS (SELECT 1 FROM b y WHERE {MEETS})",
+    "anti": f"SELECT x.id AS i FROM a x WHERE NOT EXISTS (SELECT 1 FROM b y WHERE {MEETS})",
+    "other": f"SELECT y.nr AS n, y.site AS s FROM b y WHERE NOT EXISTS (SELECT 1 FROM a x WHERE {MEETS})",
+    "three": f"SELECT x.id AS i, y.nr AS n, z.id AS j FROM a x LEFT JOIN b y ON {MEETS} LEFT JOIN a z ON z.floor = y.floor AND z.tag = 'u'",
+    "both": f"SELECT x.id AS i, y.nr AS n, z.id AS j FROM a x LEFT JOIN b y ON {MEETS} LEFT JOIN a z ON z.id < x.id AND z.room = x.room",
+    "kept": f"SELECT x.id AS i, y.nr AS n FROM a x JOIN b y ON {MEETS} WHERE x.floor IN (SELECT z.floor FROM a z WHERE z.tag = 'v')",
+    "named": "SELECT x.id AS i FROM a x WHERE NOT EXISTS (SELECT 1 FROM b y JOIN a z ON z.id = y.nr WHERE y.room = x.room)",
+}
+
+
+def made(folder: Path, views: dict[str, str] = VIEWS) -> Instance:
+    engine = opened(folder)
+    for name, definition in DEFINITIONS.items():
+        engine.put_relation(name, definition)
+    for name, text in views.items():
+        assert engine.put_view(name, {"sql": text}, wait=60)[1] == "created", engine.views[name].problem
+    return engine
+
+
+def rows_of(engine: Instance, name: str) -> Counter[tuple[Any, ...]]:
+    return read_all(open_rows(engine.readers, name))
+
+
+def hold(engine: Instance) -> None:
+    """What is true of these views in each state."""
+    found = {name: rows_of(engine, name) for name in ("inner", "left", "right", "full", "semi", "anti", "other")}
+    alone = Counter({(i, None, None): count for (i,), count in found["anti"].items()})
+    others = Counter({(None, n, s): count for (n, s), count in found["other"].items()})
+    assert found["left"] == found["inner"] + alone
+    assert found["right"] == found["inner"] + others
+    assert found["full"] == found["inner"] + alone + others
+    everything = Counter((row["id"],) for row in engine.relations["a"].table.take(["id"], _slots(engine, "a")).to_pylist())
+    assert found["semi"] + found["anti"] == everything
+    assert set(found["semi"]) == {(i,) for i, _, _ in found["inner"]}
+
+
+def _slots(engine: Instance, name: str) -> Any:
+    return engine.relations[name].table.scan(engine.published.number, 0, 1 << 20)[0]
+
+
+def duck(engine: Instance) -> duckdb.DuckDBPyConnection:
+    db = duckdb.connect()
+    for name in "ab":
+        table = pa.Table.from_batches([_table(engine, name)])
+        for at, field in enumerate(table.schema):
+            if pa.types.is_timestamp(field.type):
+                table = table.set_column(at, field.name, table.column(at).cast(pa.int64()))
+        db.register(f"given_{name}", table)
+        db.execute(f"CREATE TABLE {name} AS SELECT * FROM given_{name}")
+    return db
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 20))])
+def test_identities_and_duckdb(tmp_path: Path, seed: int) -> None:
+    engine, source = made(tmp_path), Source(seed, 40)
+    known: dict[str, dict[tuple[Any, ...], Row]] = {"a": {}, "b": {}}
+    for step in range(14):
+        changes = [change for change in source.changes((1, 60)[step % 2], known) if change[1] in (UPSERT, DELETE)]
+        if changes:
+            engine.apply(to_batch(changes))
+        hold(engine)
+    db = duck(engine)
+    for name, text in VIEWS.items():
+        assert Counter(db.sql(text).fetchall()) == rows_of(engine, name), name
+    tables = {name: _table(engine, name) for name in engine.relations}
+    for name in VIEWS:
+        assert _agrees(engine, name, tables), name
+    check(engine)
+    engine.close()
+
+
+KINDS = ("LEFT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN", "EXISTS", "NOT EXISTS", "RIGHT JOIN")
+CONDITIONS = ("x.floor = y.floor", "x.room = y.room", "x.starts < y.ends AND y.starts < x.ends", "x.floor < y.floor", "x.id = y.nr")
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 60))])
+def test_statements_at_random_as_in_duckdb(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    texts = {}
+    for number in range(12):
+        kind, condition = rng.choice(KINDS), " AND ".join(rng.sample(CONDITIONS, rng.choice((1, 2))))
+        condition += rng.choice(("", "", " AND y.note = 'n'"))
+        if kind == "RIGHT JOIN":
+            condition = condition.replace(" AND y.note = 'n'", " AND x.tag = 'u'")
+        where = rng.choice(("", "", "x.tag = 'u'", "x.floor IS NULL")) if kind not in ("FULL JOIN", "RIGHT JOIN") else ""
+        if "EXISTS" in kind:
+            text = f"SELECT x.id AS i, x.tag AS t FROM a x WHERE {kind} (SELECT 1 FROM b y WHERE {condition})" + (where and f" AND {where}")
+        else:
+            shown = "x.id AS i, x.tag AS t" + ("" if kind in ("SEMI JOIN", "ANTI JOIN") else ", y.nr AS n, y.note AS o")
+            text = f"SELECT {shown} FROM a x {kind} b y ON {condition}" + (where and f" WHERE {where}")
+        texts[f"v{number}"] = text
+    engine, source = made(tmp_path, texts), Source(seed, 25)
+    for _ in range(4):
+        changes = [change for change in source.changes(40, {"a": {}, "b": {}}) if change[1] in (UPSERT, DELETE)]
+        engine.apply(to_batch(changes))
+        db = duck(engine)
+        for name, text in texts.items():
+            assert Counter(db.sql(text).fetchall()) == rows_of(engine, name), text
+    check(engine)
+    engine.close()
+
+
+def x(i: int, **more: Any) -> Row:
+    return {"id": i, "room": "A", "floor": 1, "starts": 10 * i, "ends": 10 * i + 5, "tag": "u", "weight": None} | more
+
+
+def y(i: int, **more: Any) -> Row:
+    return {"nr": i, "site": "N", "room": "A", "floor": 1, "starts": 0, "ends": 10**6, "note": None} | more
+
+
+def test_one_interval_over_all_rows_on_and_off(tmp_path: Path) -> None:
+    """No row flips, ten do, all do; in one batch with a replacement nothing does."""
+    part = "EXISTS (SELECT 1 FROM b y WHERE overlaps(x.stay, y.slot))"
+    engine = made(tmp_path, {name: f"SELECT x.id AS i FROM a x WHERE {sign} {part}" for name, sign in (("exists", ""), ("not", "NOT"))})
+    rows = [("a", UPSERT, x(i)) for i in range(500)]
+    own = [("b", UPSERT, y(i + 10, starts=10 * i, ends=10 * i + 1)) for i in range(490)]
+    engine.apply(to_batch([*rows, *own]))
+    matched = lambda: sum(rows_of(engine, "exists").values())  # noqa: E731
+    assert matched() == 490
+    engine.apply(to_batch([("b", UPSERT, y(1))]))
+    assert matched() == 500 and not rows_of(engine, "not")
+    engine.apply(to_batch([("b", DELETE, {"nr": 1, "site": "N"}), ("b", UPSERT, y(2))]))
+    assert matched() == 500, "as one goes another comes"
+    engine.apply(to_batch([("b", DELETE, {"nr": 2, "site": "N"})]))
+    assert matched() == 490
+    engine.apply(to_batch([("b", DELETE, {"nr": i + 10, "site": "N"}) for i in range(490)]))
+    assert matched() == 0 and sum(rows_of(engine, "not").values()) == 500
+    check(engine)
+    engine.close()
+
+
+def test_nulls_have_no_partner_and_stay(tmp_path: Path) -> None:
+    """A condition implies that its columns are not null: of partners, not of the preserved rows."""
+    engine = made(tmp_path)
+    engine.apply(to_batch([("a", UPSERT, row) for row in (x(1, floor=None), x(2, room=None), x(3, ends=None), x(4))]))
+    engine.apply(to_batch([("b", UPSERT, y(1)), ("b", UPSERT, y(2, floor=None)), ("b", UPSERT, y(3, ends=None))]))
+    assert set(rows_of(engine, "anti")) == {(1,), (2,), (3,)}
+    assert set(rows_of(engine, "full")) == {(1, None, None), (2, None, None), (3, None, None), (4, 1, "N"), (None, 2, "N"), (None, 3, "N")}
+    hold(engine)
+    engine.close()
+
+
+def test_a_part_that_never_matches(tmp_path: Path) -> None:
+    """`never` empties the part, not the view."""
+    engine = made(
+        tmp_path,
+        {
+            "left": "SELECT x.id AS i, y.nr AS n FROM a x LEFT JOIN b y ON x.room = y.room AND y.floor = NULL",
+            "full": "SELECT x.id AS i, y.nr AS n FROM a x FULL JOIN b y ON x.room = y.room AND FALSE",
+            "anti": "SELECT x.id AS i FROM a x WHERE NOT EXISTS (SELECT 1 FROM b y WHERE x.starts < y.ends AND y.floor = NULL)",
+            "semi": "SELECT x.id AS i FROM a x WHERE EXISTS (SELECT 1 FROM b y WHERE x.starts < y.ends AND y.floor = NULL)",
+        },
+    )
+    engine.apply(to_batch([("a", UPSERT, x(1)), ("b", UPSERT, y(1))]))
+    engine.apply(to_batch([("a", UPSERT, x(2))]))
+    assert set(rows_of(engine, "left")) == {(1, None), (2, None)} and set(rows_of(engine, "anti")) == {(1,), (2,)}
+    assert set(rows_of(engine, "full")) == {(1, None), (2, None), (None, 1)} and not rows_of(engine, "semi")
+    tables = {name: _table(engine, name) for name in engine.relations}
+    assert all(_agrees(engine, name, tables) for name in engine.views)
+    engine.close()
