@@ -1,0 +1,68 @@
+"""Planted bugs of views with parts: each has to be found by what the tests compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.errors import Problem
+from service.planning.plans import outer
+from service.views import deltas
+from service.views.joins import flips
+from tests.service.views.joins.test_outer_identities import (
+    test_identities_and_duckdb as identities,
+)
+from tests.service.views.joins.test_outer_identities import (
+    test_nulls_have_no_partner_and_stay as nulls,
+)
+from tests.service.views.joins.test_outer_identities import (
+    test_one_interval_over_all_rows_on_and_off as hostile,
+)
+from tests.service.views.joins.test_outer_join import test_random_views as random_views
+
+
+def _unshifted(slots: Sequence[Any]) -> Any:
+    result = slots[0].astype(np.int64)
+    for index, more in enumerate(slots[1:]):
+        if index:
+            result = np.unique(result, return_inverse=True)[1].astype(np.int64)
+        result = (result << 32) | more
+    return result
+
+
+def _filtered(made: Any) -> Any:
+    """The filters that follow from a part's conditions, on the preserved rows too."""
+
+    def kept(query: Any, parts: Any, matched: Any, tests: Any) -> Any:
+        one = made(query, parts, matched, tests)
+        more = {condition for part in parts for condition in part.join.filters if condition.column.alias in dict(one.query.aliases)}
+        return replace(one, query=replace(one.query, filters=tuple({*one.query.filters, *more})))
+
+    return kept
+
+
+def _stays(self: flips.Counts, events: flips.Arrays, run: Any) -> None:
+    np.add.at(self._reach(self.table.used), *events[::2])
+
+
+BUGS = {
+    "-1 unshifted": (deltas, "_one_number", lambda made: _unshifted, lambda path: random_views(path, 2)),
+    "not_null on the preserved side": (outer, "_kept", _filtered, nulls),
+    "counts stay at the old slot": (flips.Counts, "follow", lambda made: _stays, lambda path: identities(path, 0)),
+    "partners are not counted": (flips.Counts, "follow", lambda made: lambda self, events, run: None, hostile),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_each_is_found(tmp_path: Path, bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    where, name, planted, run = BUGS[bug]
+    monkeypatch.setattr(where, name, planted(getattr(where, name)))
+    if bug == "-1 unshifted":
+        monkeypatch.setattr(deltas, "_SMALL", 0)
+    with pytest.raises((AssertionError, Problem)):
+        run(tmp_path)
