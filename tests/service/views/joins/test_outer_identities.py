@@ -185,3 +185,26 @@ def test_a_part_that_never_matches(tmp_path: Path) -> None:
     tables = {name: _table(engine, name) for name in engine.relations}
     assert all(_agrees(engine, name, tables) for name in engine.views)
     engine.close()
+
+
+GROUPED = {
+    "zeros": f"SELECT x.room AS r, count(y.nr) AS n, count(*) AS a FROM a x LEFT JOIN b y ON {MEETS} GROUP BY x.room",
+    "of_part": f"SELECT y.note AS o, count(*) AS n, sum(y.nr) AS t, min(x.id) AS m FROM a x FULL JOIN b y ON {MEETS} GROUP BY y.note",
+    "lonely": f"SELECT count(*) AS n FROM a x WHERE NOT EXISTS (SELECT 1 FROM b y WHERE {MEETS})",
+    "distinct": f"SELECT DISTINCT x.tag AS t, y.site AS s FROM a x LEFT JOIN b y ON {MEETS}",
+}
+
+
+def test_groups_over_parts_as_in_duckdb(tmp_path: Path) -> None:
+    """Occupancy with zeros: a part that is missing counts as null."""
+    engine, source = made(tmp_path, GROUPED), Source(5, 30)
+    for step in range(8):
+        changes = [change for change in source.changes((3, 40)[step % 2], {"a": {}, "b": {}}) if change[1] in (UPSERT, DELETE)]
+        engine.apply(to_batch(changes))
+        db = duck(engine)
+        for name, text in GROUPED.items():
+            assert Counter(db.sql(text).fetchall()) == rows_of(engine, name), (step, text)
+    tables = {name: _table(engine, name) for name in engine.relations}
+    assert all(_agrees(engine, name, tables) for name in engine.views)
+    check(engine)
+    engine.close()
