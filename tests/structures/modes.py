@@ -90,6 +90,24 @@ STRUCTURES = {
             Canary("structures.qdag.absent", "bind", "lambda nodes, walking, t, count: 1"),
         ),
     ),
+    "aggregate": Structure(
+        "aggregate.machine.AggregateMachine",
+        ("tests/structures/aggregate/test_groups.py",),
+        "not tens_of_thousands",
+        (
+            Canary(
+                "structures.aggregate.changes",
+                "add_float",
+                "lambda cells, code, w, limbs, bits, sign: was(cells, code, w, limbs, bits, sign) if sign > 0 else None",
+            ),
+            Canary("structures.aggregate.changes", "add_int", "lambda cells, code, w, value, sign: was(cells, code, w, value, 1)"),
+            Canary("structures.aggregate.changes", "give_back", "lambda cells, code, w, limbs: None"),
+            Canary("structures.aggregate.results", "fits_int64", "lambda s1, s2: True"),
+            Canary("structures.aggregate.results", "bits_of", "lambda order: order"),
+            Canary("structures.aggregate.values", "is_thin", "lambda tree, block: False"),
+            Canary("structures.aggregate.told", "differ", "lambda left, i, right, j: True"),
+        ),
+    ),
     "interval": Structure(
         "interval.machine.IntervalMachine",
         (

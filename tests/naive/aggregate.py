@@ -1,0 +1,68 @@
+"""The naive twin of `structures.aggregate`: of each group the list of its rows; sums are fractions."""
+
+from __future__ import annotations
+
+import math
+import struct
+from fractions import Fraction
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """A whole number, and a float by its bits; each may be null."""
+
+    number: int | None
+    bits: int | None
+
+
+def float_of(bits: int) -> float:
+    return float(struct.unpack("<d", struct.pack("<q", bits))[0])
+
+
+def bits_of(value: float) -> int:
+    """NaN by one of its forms."""
+    return int(struct.unpack("<q", struct.pack("<d", math.nan if math.isnan(value) else value))[0])
+
+
+def nearest(number: Fraction) -> float:
+    """Ties to even; infinite beyond the greatest."""
+    try:
+        return number.numerator / number.denominator
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def float_sum(values: list[float], divisor: int = 1) -> float | None:
+    if not values:
+        return None
+    odd = {value for value in values if math.isinf(value)}
+    if len(odd) == 2 or any(math.isnan(value) for value in values):
+        return math.nan
+    if odd:
+        return odd.pop()
+    return nearest(sum(map(Fraction, values), Fraction()) / divisor)
+
+
+def place(value: float) -> tuple[bool, float]:
+    """In order: NaN is the greatest, -0.0 is 0.0."""
+    return (True, 0.0) if math.isnan(value) else (False, value + 0.0)
+
+
+def told(rows: list[Row]) -> list[int | None]:
+    """COUNT(*), COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT) of the numbers, then COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT) of the
+    floats, these as bits; then the sum of the numbers as two words."""
+    numbers = [row.number for row in rows if row.number is not None]
+    floats = [float_of(row.bits) for row in rows if row.bits is not None]
+    total = sum(numbers)
+    fits = bool(numbers) and -(2**63) <= total < 2**63
+    wide = bool(numbers) and abs(total) < 10**38
+    summed, mean = float_sum(floats), float_sum(floats, max(1, len(floats)))
+    least, greatest = (pick(map(place, floats), default=None) for pick in (min, max))
+    return [
+        len(rows), len(numbers), total if fits else None, bits_of(total / len(numbers)) if numbers else None,
+        min(numbers, default=None), max(numbers, default=None), len(set(numbers)), len(floats),
+        *(None if value is None else bits_of(value) for value in (summed, mean)),
+        *(None if value is None else bits_of(math.nan if value[0] else value[1]) for value in (least, greatest)),
+        len(set(map(place, floats))),
+        total >> 64 if wide else None, (total + 2**63) % 2**64 - 2**63 if wide else None,
+    ]  # fmt: skip

@@ -1,0 +1,157 @@
+"""A Hypothesis state machine that drives the aggregates of groups beside a naive twin: rows that come and go, at once and version by version,
+with magnitudes and edges that make sums grow and go out of range; what is told, and which of it differs; `check()` after each step."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from structures.aggregate import layout
+from structures.aggregate.groups import Groups, Step
+from structures.aggregate.layout import Rows
+from structures.aggregate.told import COMES, GOES, Fates, Known, Told, compare
+from tests.naive.aggregate import Row, bits_of, told
+
+CODES = 4
+NUMBERS = st.one_of(st.none(), st.integers(-3, 12), st.sampled_from((2**63 - 1, -(2**63), 2**62, 2**32, -(2**32), 2**31)))
+FLOATS = st.one_of(
+    st.none(),
+    st.sampled_from((0.0, -0.0, 1.0, -1.0, 0.1, 1e308, -1e308, 5e-324, -5e-324, 2.0**53, 1e16, float("inf"), float("-inf"), float("nan"))),
+    st.floats(allow_subnormal=True),
+    st.floats(-100, 100).map(lambda value: round(value, 2)),
+)
+A_ROW = st.builds(lambda number, value: Row(number, None if value is None else bits_of(value)), NUMBERS, FLOATS)
+ROWS = st.tuples(st.integers(0, CODES - 1), A_ROW)
+COLUMNS = 15
+
+
+def made() -> Groups:
+    """Whole numbers are column 0; floats 1, and 2 in their order."""
+    steps = Step()
+    count, total, values = steps.of(layout.COUNT, 0), steps.of(layout.INT_SUM, 0), steps.of(layout.VALUES, 0)
+    floats, exact, ordered = steps.of(layout.COUNT, 1), steps.of(layout.FLOAT_SUM, 1), steps.of(layout.VALUES, 2)
+    results = [
+        (layout.OF_ROWS, 0, 0, 0, 1), (layout.OF_COUNT, count, 0, 0, 1), (layout.OF_INT_SUM, total, count, 0, 1),
+        (layout.OF_INT_MEAN, total, count, 0, 1), (layout.OF_LEAST, values, values, 0, 1), (layout.OF_GREATEST, values, values, 0, 1),
+        (layout.OF_COUNT, values, 0, 0, 1), (layout.OF_COUNT, floats, 0, 0, 1), (layout.OF_FLOAT_SUM, exact, floats, 0, 1),
+        (layout.OF_FLOAT_MEAN, exact, floats, 0, 1), (layout.OF_LEAST_FLOAT, ordered, ordered, 1, 1),
+        (layout.OF_GREATEST_FLOAT, ordered, ordered, 1, 1), (layout.OF_COUNT, ordered, 0, 0, 1), (layout.OF_WIDE_SUM, total, count, 0, 1),
+    ]  # fmt: skip
+    return Groups(steps, results, 1 + COLUMNS + 1, 64)
+
+
+def packed(changes: list[tuple[int, int, Row]]) -> Rows:
+    """(sign, code, row)"""
+    n = len(changes)
+    values, nulls = np.zeros((3, n), np.int64), np.zeros((3, n), np.uint8)
+    for i, (_, _, row) in enumerate(changes):
+        if row.number is None:
+            nulls[0, i] = 1
+        else:
+            values[0, i] = row.number
+        if row.bits is None:
+            nulls[1:, i] = 1
+        else:
+            values[1, i] = row.bits
+            values[2, i] = layout.ordered_bits(np.int64(row.bits))
+    codes, signs = np.array([code for _, code, _ in changes], np.int32), np.array([sign for sign, _, _ in changes], np.int8)
+    return Rows(codes, signs, values, nulls)
+
+
+def unpacked(row: np.ndarray) -> list[int | None]:
+    nulls = int(row[1 + COLUMNS])
+    return [None if nulls >> (1 + i) & 1 else int(row[1 + i]) for i in range(COLUMNS)]
+
+
+class AggregateMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups = made()
+        self.rows: list[list[Row]] = [[] for _ in range(CODES)]
+        self.shown: dict[int, list[int | None]] = {}  # of each group with rows, what was told of it last, and kept
+        self.known = Known(np.zeros(64, np.int32), np.zeros(64, np.int32), np.zeros((64, 2 + COLUMNS), np.int64))
+
+    def follow(self, changes: list[tuple[int, int, Row]]) -> None:
+        for sign, code, row in changes:
+            if sign > 0:
+                self.rows[code].append(row)
+            else:
+                self.rows[code].remove(row)
+
+    def leaving(self, data: st.DataObject) -> list[tuple[int, int, Row]]:
+        there = [(-1, code, row) for code, rows in enumerate(self.rows) for row in rows]
+        if not there:
+            return []
+        chosen = data.draw(st.lists(st.sampled_from(range(len(there))), unique=True, max_size=len(there)))
+        return [there[i] for i in chosen]
+
+    @rule(rows=st.lists(ROWS, max_size=12), data=st.data())
+    def batch(self, rows: list[tuple[int, Row]], data: st.DataObject) -> None:
+        changes = [*self.leaving(data), *((1, code, row) for code, row in rows)]
+        self.groups.begin()
+        half = len(changes) // 2
+        touched = np.concatenate([self.groups.add(packed(part)) for part in (changes[:half], changes[half:])])
+        self.follow(changes)
+        assert sorted(touched.tolist()) == sorted({code for _, code, _ in changes})
+        self.judge(touched, self.groups.tell(touched), [self.rows[code] for code in touched.tolist()])
+
+    @rule(rows=st.lists(ROWS, min_size=1, max_size=6), data=st.data())
+    def versions(self, rows: list[tuple[int, Row]], data: st.DataObject) -> None:
+        """Each change a version of its own, or a pair of them one."""
+        changes = data.draw(st.permutations([*self.leaving(data), *((1, code, row) for code, row in rows)]))
+        ends = [end for end in range(1, len(changes)) if data.draw(st.booleans())] + [len(changes)]
+        codes, versions, out = self.groups.add_in_order(packed(changes), np.array(ends, np.int64))
+        start, wanted = 0, list[tuple[int, int, list[Row]]]()
+        for version, end in enumerate(ends):
+            self.follow(changes[start:end])
+            wanted += [(version, code, list(self.rows[code])) for code in dict.fromkeys(code for _, code, _ in changes[start:end])]
+            start = end
+        assert list(zip(versions.tolist(), codes.tolist(), strict=True)) == [(version, code) for version, code, _ in wanted]
+        self.judge(codes, out, [members for _, _, members in wanted])
+
+    def judge(self, codes: np.ndarray, out: np.ndarray, members: list[list[Row]]) -> None:
+        """What was told, and which of it comes and goes: all is kept at the place of its code."""
+        n = len(codes)
+        for code, row, mine in zip(codes.tolist(), out, members, strict=True):
+            assert int(row[0]) == (code if mine else -1 - code)
+            assert unpacked(row) == told(mine), (code, mine)
+        fates = Fates(np.empty(n, np.int8), np.empty(n, np.int32), np.empty(n, np.bool_))
+        compare(Told(codes, out, out[:, 0] >= 0), self.known, fates)
+        assert not self.known.last.any(), "what is scratch is left behind"
+        last: dict[int, int] = {}
+        for k, (code, mine) in enumerate(zip(codes.tolist(), members, strict=True)):
+            before, now = self.shown.get(code), told(mine) if mine else None
+            fate = (COMES if now is not None else 0) | (GOES if before is not None else 0) if now != before else 0
+            assert fates.fate[k] == fate, (code, before, now)
+            if fate & GOES:
+                assert fates.before[k] == (-1 - last[code] if code in last else code)
+            if fate:
+                last[code] = k
+            if now is None:
+                self.shown.pop(code, None)
+            else:
+                self.shown[code] = now
+        for k, code in enumerate(codes.tolist()):
+            assert fates.last[k] == (last.get(code) == k)
+        for code, k in last.items():
+            self.known.places[code] = 1 + code if out[k, 0] >= 0 else 0
+            self.known.cells[code] = out[k]
+
+    @precondition(lambda self: any(self.rows))
+    @rule()
+    def empty(self) -> None:
+        changes = [(-1, code, row) for code, rows in enumerate(self.rows) for row in rows]
+        self.groups.begin()
+        touched = self.groups.add(packed(changes))
+        self.follow(changes)
+        self.judge(touched, self.groups.tell(touched), [[] for _ in touched])
+        assert self.groups.groups == 0 and self.groups.out_of_range == 0
+
+    @invariant()
+    def holds(self) -> None:
+        self.groups.check()
+        assert self.groups.groups == sum(map(bool, self.rows))
+        wide = [told(rows) for rows in self.rows if any(row.number is not None for row in rows)]
+        assert self.groups.out_of_range == sum(row[2] is None for row in wide) + sum(row[13] is None for row in wide)
+
