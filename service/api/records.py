@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from service.api.http import media
 from service.following.chunks import Chunk
+from service.query.model import GROUP
+from service.views.shown import ROW
 from service.wire.rows import encode_rows
 
 OFFERED = (media.JSONL, media.SSE)
@@ -50,10 +52,10 @@ def _key_lines(keys: pa.RecordBatch) -> Iterator[bytes]:
     for i, name in enumerate(keys.schema.names):
         columns.setdefault(name.partition(".")[0], []).append(i)
     parts = []
-    for at in columns.values():
+    for alias, at in columns.items():
         names = [keys.schema.names[i].partition(".")[2] for i in at]
         lines = _lines(pa.RecordBatch.from_arrays([keys.column(i) for i in at], names))
-        if (first := keys.column(at[0])).null_count:  # a key is never null: the part is missing
+        if alias not in (GROUP, ROW) and (first := keys.column(at[0])).null_count:  # a key is never null: the part is missing
             lines = [line if there else b"null" for line, there in zip(lines, first.is_valid().to_pylist(), strict=True)]
         parts.append(lines)
     template = b"{" + b",".join(b'"%b":%%b' % alias.encode() for alias in columns) + b"}"

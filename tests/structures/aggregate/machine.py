@@ -1,4 +1,4 @@
-"""A Hypothesis state machine that drives the aggregates of groups beside a naive twin: rows that come and go, at once and version by version,
+"""A Hypothesis state machine that drives the aggregates of groups beside a naive twin: rows that come and go, at once and by version,
 with magnitudes and edges that make sums grow and go out of range; what is told, and which of it differs; `check()` after each step."""
 
 from __future__ import annotations
