@@ -30,6 +30,7 @@ from service.engine.housekeeping import Housekeeping
 from service.engine.queued import Done, fail
 from service.engine.recovery import Progress, recover_relations
 from service.engine.refusals import check_source, or_no_room, refuse_more
+from service.engine.retention import Retention
 from service.engine.rewrites import Rewrites
 from service.engine.snapshotting import Snapshotting
 from service.engine.stages import Stage, Stages
@@ -97,8 +98,8 @@ class Engine(ABC):
         self._builds = Builds(self._state, self._writer, self.versions, self.feed_of, self._require_kernels)
         self.stages = Stages(data, self.settings.max_relation_rows)
         self._rewrites = Rewrites(self._state, self._writer, self.versions)
-        most = self.settings.max_columns
-        self._alterations = Alterations(self._state, self._writer, self._log, self.versions, self._rewrites, most)
+        self.retention = Retention(self._state, self._writer, self.versions, self.stages.sweep)
+        self._alterations = Alterations(self._state, self._writer, self._log, self.versions, self._rewrites, self.settings.max_columns)
         self.admit = self._writer.admit  # whether a batch could be submitted now, whatever it is: ask before its body is read
         self._snapshots: Snapshotting
         self._closing = threading.Lock()
@@ -133,6 +134,7 @@ class Engine(ABC):
         self._is_open = True
         building = [self._builds.start(view, passage=passage) for view, passage in to_build]
         opened()
+        self.retention.start()
         if building:
             report("building the views", 0.0)
         while waiting(building, _POLL).not_done and self.state == "recovering":
@@ -251,8 +253,7 @@ class Engine(ABC):
         return self._writer.call(look).result()
 
     def replace(self, name: str, batch: Batch) -> Receipt:
-        """Give a relation the rows of a batch of upserts, and no others; waits. As `Rewrites.replace`; a repeated batch is answered as
-        such."""
+        """Give a relation the rows of a batch of upserts, and no others; waits. As `Rewrites.replace`, and a repetition is answered."""
         return self.repeated(batch) or self._rewrites.replace(name, batch)
 
     def stage(self, name: str, stage: str, part: int | None, batch: Batch) -> tuple[int, Stage]:
@@ -312,6 +313,7 @@ class Engine(ABC):
     def patch_relation(self, name: str, patch: RelationPatch) -> None:
         """Extend a definition, as `Alterations.apply`; waits. Durable on return."""
         self._alterations.apply(name, patch)
+        self.retention.wake()
 
     def drop_relation(self, name: str) -> None:
         """Problems `not-found`, `relation-in-use`."""
@@ -374,6 +376,7 @@ class Engine(ABC):
             if self.state == "closed":
                 return self._is_clean
             try:
+                self.retention.stop()
                 self._builds.end()
                 if self._is_open and self.state != "failed":
                     self._writer.stop()

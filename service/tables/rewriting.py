@@ -125,13 +125,12 @@ class Deletion(Rewrite):
     Raises OverflowError for more than 2 GiB of text in one column of their keys.
     """
 
-    __slots__ = ("_filters", "_columns", "_found", "_keys")
+    __slots__ = ("_filters", "_found", "_keys")
 
     def __init__(self, relation: Relation, version: int, backlog: Backlog, filters: Sequence[Filter]) -> None:
         super().__init__(relation, version, backlog)
         self._filters = filters
-        self._columns = list(dict.fromkeys(one.column.column for one in filters))
-        self._found = _scanned(relation, version, self._meeting)
+        self._found = slots_that_meet(relation, version, filters)
         self._keys = _keys_at(relation, self._found)
         self.count = len(self._found)
 
@@ -140,7 +139,7 @@ class Deletion(Rewrite):
         return int(self._keys.nbytes)
 
     def resolve(self, version: int) -> Resolved:
-        came = self._meeting(self._since(version).come)
+        came = _meeting(self.target, self._filters, self._since(version).come)
         gone, keys = self._found, self._keys
         living = self.target.table.living(gone)
         if not living.all():
@@ -153,13 +152,41 @@ class Deletion(Rewrite):
     def sent(self, declared: int) -> int:
         return self.count
 
-    def _meeting(self, slots: Slots) -> Slots:
-        """Those of these slots whose rows meet the filters."""
-        table = self.target.table
-        parts = [
-            part[select_mask(self._filters, rows)] for part, rows in table.take_pieces(self._columns, slots)
-        ]  # fmt: skip
-        return np.concatenate(parts)
+
+class Removal(Rewrite):
+    """The rows at these slots, which the version sees, are to go, unless they have gone or were replaced since."""
+
+    __slots__ = ("_slots", "_keys")
+
+    def __init__(self, relation: Relation, version: int, slots: Slots) -> None:
+        super().__init__(relation, version, Backlog(()))
+        self._slots, self._keys = slots, _keys_at(relation, slots)
+        self.count = len(slots)
+
+    @property
+    def bytes(self) -> int:
+        return int(self._keys.nbytes)
+
+    def sent(self, declared: int) -> int:
+        return self.count
+
+    def resolve(self, version: int) -> Resolved:
+        living = self.target.table.living(self._slots)
+        gone = self._slots[living]
+        self.count = len(gone)
+        return self._effect(self.target.no_rows, None, NO_SLOTS, gone, self._keys.filter(pa.array(living)))
+
+
+def slots_that_meet(relation: Relation, version: int, filters: Sequence[Filter]) -> Slots:
+    """The slots of the rows of a version that meet the filters, ascending. O(rows)."""
+    return _scanned(relation, version, lambda slots: _meeting(relation, filters, slots))
+
+
+def _meeting(relation: Relation, filters: Sequence[Filter], slots: Slots) -> Slots:
+    """Those of these slots whose rows meet the filters."""
+    columns = list(dict.fromkeys(one.column.column for one in filters))
+    pieces = relation.table.take_pieces(columns, slots)
+    return np.concatenate([part[select_mask(filters, rows)] for part, rows in pieces])
 
 
 def _each_key_once(relation: Relation, rows: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -207,3 +208,18 @@ def test_writers_and_readers_go_on(server: ServerProcess, client: httpx.Client) 
     rows = {row["id"]: row for row in rows_of(client)}
     assert set(sent) <= set(rows) and len(rows) == 60_000 + len(sent)
     assert all(row["n4"] is None for row in rows.values()) and rows[59_999]["room"] == "59999"
+
+
+def test_old_rows_go_soon(server: ServerProcess, client: httpx.Client) -> None:
+    rows = [stay(100, days=None), stay(101) | {"ends": "2999-01-01T00:00:00Z"}]
+    post(client, lines(rows))
+    token = token_of(client)
+    ok(patch(client, retain={"column": "ends", "for": "P1D"}))
+    end = time.monotonic() + 60
+    while len(rows_of(client)) > 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert [row["id"] for row in rows_of(client)] == [100, 101]
+    assert [one["name"] for one in ok(client.get("/v1/sources"))["sources"]] == ["livejoin.retain"]
+    assert {one["op"] for one in changes_since(client, token)} == {"delete", "progress"}
+    client = again(server, True)
+    assert [row["id"] for row in rows_of(client)] == [100, 101]

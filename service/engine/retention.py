@@ -1,0 +1,101 @@
+"""Rows that have outlived their relation's retention are deleted: at the start, once a minute, and when a retention is set.
+
+They are found beside the writer, and deleted by batches of a bounded size, of the source `livejoin.retain`. A row that has been changed
+meanwhile stays until the next look.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from service.engine.refusals import OWN
+from service.engine.state import Receipt, State
+from service.engine.versions import Pins
+from service.engine.writer import Writer
+from service.errors import Problem
+from service.query.model import ColumnRef, Filter
+from service.tables.relations import Relation
+from service.tables.rewriting import Removal, slots_that_meet
+from service.wire.batch import Batch
+from service.wire.grammar import DAY
+
+log = logging.getLogger("livejoin.retention")
+
+SOURCE = f"{OWN}retain"
+_EVERY = 60.0  # seconds
+_ROWS = 10_000  # that a batch deletes
+
+
+class Retention:
+    """Owns the thread. `also` is called at each look; `clock`: seconds since 1970."""
+
+    def __init__(
+        self, state: State, writer: Writer, versions: Pins, also: Callable[[], None], clock: Callable[[], float] = time.time
+    ) -> None:
+        self._state, self._writer, self._versions, self._also, self.clock = state, writer, versions, also, clock
+        self._wake, self._over = threading.Event(), False
+        self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look soon."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Begin nothing more; does not wait."""
+        self._over = True
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._over:
+            self._wake.clear()
+            try:
+                self._also()
+                self.look()
+            except Exception:
+                log.exception("old rows could not be deleted; the next attempt is in a minute")
+            self._wake.wait(_EVERY)
+
+    def look(self) -> int:
+        """Delete what is old; how many rows. Problem if the service ends."""
+        count = 0
+        for name, relation in self._state.relations.items():
+            if relation.definition.retain is not None:
+                with relation.rewriting:  # so that its definition stays
+                    current = self._state.relations.get(name)
+                    count += 0 if current is None else self._look_at(current)
+        return count
+
+    def _look_at(self, relation: Relation) -> int:
+        retain = relation.definition.retain
+        if retain is None:
+            return 0
+        oldest = int(self.clock() * 1_000_000) - retain.micros
+        if relation.definition.column(retain.column).type == "date":
+            oldest //= DAY
+        count = 0
+        with self._versions.holding() as version:
+            slots = slots_that_meet(relation, version, [Filter(ColumnRef(relation.name, retain.column), "<", oldest)])
+            for start in range(0, len(slots), _ROWS):
+                if self._over:
+                    break
+                count += self._delete(Removal(relation, version, slots[start : start + _ROWS]))
+        if count:
+            log.info("%d rows of %s were older than %s and were deleted", count, relation.name, retain.duration)
+        return count
+
+    def _delete(self, removal: Removal) -> int:
+        run, epoch = self._state.sources.get(SOURCE, (None, 0))
+        batch = Batch([removal], removal.count, 0, [], 0, source=SOURCE, epoch=epoch + 1, run=run)
+        answer: Future[Receipt | Problem] = Future()
+        self._writer.submit(batch, answer.set_result)
+        result = answer.result()
+        if isinstance(result, Problem):
+            raise result
+        return result.applied

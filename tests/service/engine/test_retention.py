@@ -1,0 +1,83 @@
+"""Old rows: which are deleted, by what batches, and what happens to those that change meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from service.engine import retention
+from service.engine.retention import SOURCE
+from service.instance import Instance
+from service.query.model import ColumnRef, Filter
+from service.tables.rewriting import Removal, slots_that_meet
+from service.wire.batch import UPSERT, Batch, Changes, RowBlock
+from service.wire.schema import RelationDefinition, parse_patch, parse_relation
+from tests.service.running import opened
+
+DAY = 86_400_000_000
+
+
+def events(kind: str) -> RelationDefinition:
+    columns = [{"name": "id", "type": "int64"}, {"name": "at", "type": kind, "nullable": True}]
+    return parse_relation({"columns": columns, "key": ["id"], "retain": {"column": "at", "for": "P10D"}})
+
+
+def upsert(engine: Instance, rows: list[tuple[int, int | None]]) -> None:
+    definition = engine.relation("events").definition
+    kind = definition.arrow_schema().field("at").type
+    at = pa.array([at for _, at in rows], pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
+    block = RowBlock(pa.RecordBatch.from_arrays([pa.array([id_ for id_, _ in rows]), at], schema=definition.arrow_schema()))
+    changes = Changes("events", definition, np.full(len(rows), UPSERT, np.uint8), block, np.arange(len(rows)))
+    engine.apply(Batch([changes], len(rows), 0, [], 0))
+
+
+def ids(engine: Instance) -> list[int]:
+    table = engine.relation("events").table
+    found: list[int] = table.take(["id"], table.scan(engine.published.number, 0, 100_000)[0])["id"].to_pylist()
+    return sorted(found)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Instance]:
+    engine = opened(tmp_path, synchronous="normal")
+    engine.retention.clock = lambda: 100 * DAY / 1e6
+    yield engine
+    engine.close()
+
+
+@pytest.mark.parametrize(("kind", "unit"), [("timestamp", DAY), ("date", 1)])
+def test_old_rows_go(engine: Instance, kind: str, unit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "_ROWS", 7)
+    engine.put_relation("events", events(kind))
+    upsert(engine, [(day, day * unit) for day in range(100)] + [(1000, None)])
+    before = engine.published.number
+    assert engine.retention.look() == 90
+    assert ids(engine) == [*range(90, 100), 1000]
+    assert engine.published.number == before + 13, "batches of seven rows"
+    assert engine._state.sources[SOURCE] == (None, 13) and engine.sources()[SOURCE].epoch == 13
+    assert engine.retention.look() == 0 and engine.published.number == before + 13
+    engine.retention.clock = lambda: 101.5 * DAY / 1e6
+    assert engine.retention.look() == (2 if kind == "timestamp" else 1)
+    assert engine._state.sources[SOURCE][1] == 14
+
+
+def test_a_row_that_has_changed_stays(engine: Instance) -> None:
+    engine.put_relation("events", events("timestamp"))
+    upsert(engine, [(1, 0), (2, 0), (3, 99 * DAY)])
+    relation = engine.relation("events")
+    with engine.versions.holding() as version:
+        removal = Removal(relation, version, slots_that_meet(relation, version, [Filter(ColumnRef("events", "id"), ">", 0)]))
+        upsert(engine, [(2, 98 * DAY)])
+        assert removal.count == 3 and engine.retention._delete(removal) == 2
+    assert ids(engine) == [2]
+
+
+def test_none_without_retention(engine: Instance) -> None:
+    engine.put_relation("events", events("timestamp"))
+    engine.patch_relation("events", parse_patch({"retain": None}))
+    upsert(engine, [(1, 0)])
+    assert engine.retention.look() == 0 and ids(engine) == [1]
