@@ -35,11 +35,13 @@ from service.durability.database import (
 )
 from service.durability.failpoints import reach
 from service.durability.folder import BACKUP, DATABASE, Damaged, FolderLock, Mark, Reach, is_full, is_sync_failure, make_folder
+from service.errors import Problem
 
 _PAGE = 4096  # SQLite's; a small commit writes about one
 _WAL_BYTES = 8 << 20  # of SQLite's own log, worth a checkpoint
 _NEW_BYTES, _COMMITS = 1 << 20, 8  # payload that is worth one, in some 2 ms a MiB; of larger commits, as much as so many have
 _LOOK = 0.1  # seconds between two looks at whether to go on
+_CATALOG_ROOM = 512 << 10  # of the disk
 _GIVEN_PAGES = 256  # given back in one transaction: they may have to be written elsewhere, 1 MiB
 _FORGET_ROWS, _FORGET_BYTES = 512, 4 << 20  # removed in one transaction, for which whoever appends waits: some milliseconds
 
@@ -245,6 +247,22 @@ class Log:
                 raise
             self._has_committed()
 
+    def require_room(self) -> None:
+        """Problem `disk-full` if the disk has no room for a change of the catalogue."""
+        if self.free_bytes < _CATALOG_ROOM:
+            raise Problem("disk-full", "the disk of the data folder has no room for this; nothing was changed")
+
+    @contextlib.contextmanager
+    def _catalog_transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that leaves nothing if the disk is full: Problem `disk-full`."""
+        try:
+            with self._transaction() as db:
+                yield db
+        except (OSError, sqlite3.Error) as error:
+            if is_full(error):
+                raise Problem("disk-full", "the disk of the data folder is full; nothing was changed") from error
+            raise
+
     def sources(self) -> dict[str, SourceRecord]:
         """The last batch of each source, as of the last commit."""
         with self._guard:
@@ -252,14 +270,14 @@ class Log:
 
     def forget_source(self, name: str) -> None:
         """Forget what a source has sent: its next epoch is its first. Durable on return."""
-        with self._transaction() as db:
+        with self._catalog_transaction() as db:
             db.execute("DELETE FROM sources WHERE source = ?", (name,))
 
     def put_relation(self, relation_id: int, name: str, definition: dict[str, Any]) -> None:
         """Add a relation under an id that was never used (`next_relation_id`). Durable on return."""
         if relation_id < self._next_relation_id:
             raise ValueError(f"relation id {relation_id} has been used before: take {self._next_relation_id}")
-        with self._transaction() as db:
+        with self._catalog_transaction() as db:
             shapes = [(self.last_version, len(definition["columns"]))]
             database.put_relation(db, RelationRecord(relation_id, name, definition, shapes))
             put_meta(db, "next_relation_id", relation_id + 1)
@@ -279,20 +297,20 @@ class Log:
     def put_view(self, name: str, definition: dict[str, Any], query: str | None = None) -> str:
         """Add a view; `query`: as it was understood. Gives its id. Durable on return."""
         record = ViewRecord(database.new_view_id(), name, definition, query)
-        with self._transaction() as db:
+        with self._catalog_transaction() as db:
             database.put_view(db, record)
             self._count_catalog_change(db)
         return record.id
 
     def drop_relation(self, name: str) -> None:
         """Remove a relation; its rows in the log stay until `forget`. Durable on return."""
-        with self._transaction() as db:
+        with self._catalog_transaction() as db:
             db.execute("DELETE FROM relations WHERE name = ?", (name,))
             self._count_catalog_change(db)
 
     def drop_view(self, name: str) -> None:
         """Remove a view. Durable on return."""
-        with self._transaction() as db:
+        with self._catalog_transaction() as db:
             db.execute("DELETE FROM views WHERE name = ?", (name,))
             self._count_catalog_change(db)
 

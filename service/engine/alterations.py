@@ -105,6 +105,7 @@ class Alterations:
         self._require_free(relation, definition)
         for net in held.backlog.take(self._state.newest):
             check.require(iter([net.come]))
+        self._log.require_room()
         relation.table.finish_widening()
         self._log.change_relation(relation.name, definition.to_json())
         made = relation.extended(definition)

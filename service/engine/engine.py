@@ -27,6 +27,7 @@ from service.durability.snapshots import Snapshot
 from service.engine.alterations import Alterations
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
+from service.engine.kept_views import kept_view
 from service.engine.queued import Done, fail
 from service.engine.recovery import Progress, recover_relations
 from service.engine.refusals import check_source, or_no_room, refuse_more
@@ -46,7 +47,7 @@ from service.tables.relations import Relation
 from service.views.deltas import DeltaSink, Stored
 from service.views.joins.making import rooms_of
 from service.views.live_view import LiveView
-from service.views.parse import View, noted, noted_relations, parse_view
+from service.views.parse import View, noted, parse_view
 from service.warming import Kernels
 from service.wire.batch import Batch
 from service.wire.errors import WireError, cut
@@ -123,11 +124,11 @@ class Engine(ABC):
         self._snapshots = self._housekeeping.snapshots = snapshots
         self.versions.publish(self._state.version())
         to_build = []
-        for id_, name, data, understood in kept:
-            parsed = self._parse_kept(name, data, understood)
-            view = LiveView(id_, parsed, self._state.relations, self._state.indexes)
+        for record in kept:
+            view = kept_view(record, self._state)
             self._add_view(view)
-            to_build.append((view, self._passage_of(view, snapshot)))
+            if view.state == "building":
+                to_build.append((view, self._passage_of(view, snapshot)))
         if all(passage is None for _, passage in to_build):
             self._state.history = None
         self._writer.start()
@@ -300,6 +301,7 @@ class Engine(ABC):
                     raise Problem("definition-differs", _OTHER.format("relation", name))
                 return "same"
             refuse_more("relations", self._state.relations, self.settings.max_relations)
+            self._log.require_room()
             id_ = self._log.next_relation_id
             with or_no_room(f"the relation {name}"):
                 relation = Relation(id_, name, definition)
@@ -446,12 +448,6 @@ class Engine(ABC):
         counted = partial(estimates_of, relations=relations, version=version)
         return parse_view(name, data, definitions, counted, kept, None if kept else self.limits)
 
-    def _parse_kept(self, name: str, data: dict[str, Any], understood: str | None) -> View:
-        """By the definitions that its relations had at its registration: `SELECT *` means the columns of then."""
-        definitions = {one: relation.definition for one, relation in self._state.relations.items()} | noted_relations(understood)
-        counted = partial(estimates_of, relations=self._state.relations, version=self._state.newest)
-        return parse_view(name, data, definitions, counted, True)
-
     def _is_as_registered(self, known: LiveView, data: dict[str, Any]) -> bool:
         """Whether a definition means the view, by the definitions of its relations at its registration."""
         definitions = {name: relation.definition for name, relation in self._state.relations.items()} | known.view.relations
@@ -468,6 +464,7 @@ class Engine(ABC):
                 raise Problem("definition-differs", _OTHER.format("view", parsed.name))
             return known, "same"
         refuse_more("views", self._state.views, self.settings.max_views)
+        self._log.require_room()
         if any(self._state.relations.get(name) is not relations.get(name) for name in parsed.query.named):
             parsed = self._parse_view(parsed.name, data, self._state.relations, self._state.newest)
         with or_no_room(f"the view {parsed.name}"):

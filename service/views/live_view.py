@@ -146,6 +146,12 @@ class LiveView:
         if self.feed is not None:
             self.feed.close(problem)
 
+    def refuse(self, reason: str) -> None:
+        """It was registered by a version that accepted its definition, which this one does not: it stays, and is not built."""
+        said = f"this version of livejoin refuses the definition of the view {self.name}, which an earlier one accepted ({reason})"
+        again = "drop it and register what is accepted, or use the version of livejoin that accepted it"
+        self.problem, self.state = Problem("view-failed", f"{said}: {again}"), "failed"
+
     def let_go(self) -> None:
         """It follows no more: what it has in common with other views is theirs alone."""
         self._indexes.forget(self._join)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, NamedTuple
-
-import orjson
 
 from service.planning.planner import Counted, plan
 from service.planning.plans.plan import Plan
@@ -60,11 +60,24 @@ def parse_view(
     return View(name, copy.deepcopy(data), query, plan(query, relations, counted), named)
 
 
+def refused_view(name: str, data: dict[str, Any], text: str | None, reason: str) -> View:
+    """In the place of a kept view that is not accepted any more: it has no rows, and names what it named. `text`: what `noted` has made."""
+    relations = noted_relations(text)
+    nothing: tuple[Any, ...] = ()
+    query = Query(
+        nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing,
+        None, "auto", "best-effort", True, named=tuple(relations),
+    )  # fmt: skip
+    plan = Plan("none", "nested-loop", None, "best-effort", {}, (f"the definition is refused: {reason}",), "indexed", ())
+    return View(name, copy.deepcopy(data), query, plan, relations)
+
+
 def noted(view: View) -> str:
-    """What a definition was understood by, as it is kept beside it: `SELECT *` means the columns of then."""
-    return orjson.dumps({"relations": {name: definition.to_json() for name, definition in sorted(view.relations.items())}}).decode()
+    """A definition as it was understood, kept beside it: by which relations (`SELECT *` means the columns of then), and normalised."""
+    relations = {name: definition.to_json() for name, definition in sorted(view.relations.items())}
+    return json.dumps({"relations": relations, "query": asdict(view.query)}, default=str)
 
 
 def noted_relations(text: str | None) -> dict[str, RelationDefinition]:
     """The relations in what `noted` has made; none if nothing was noted."""
-    return {} if text is None else {name: parse_relation(definition) for name, definition in orjson.loads(text)["relations"].items()}
+    return {} if text is None else {name: parse_relation(definition) for name, definition in json.loads(text)["relations"].items()}
