@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ class Effect(NamedTuple):
     truncate: bool
     deletes: RowBlock  # key columns only, in the order of the key
     inserts: RowBlock  # whole rows
-    ages: npt.NDArray[np.uint16] | None = None  # of the deletes, then of the inserts; None: all are 0
+    ages: npt.NDArray[np.integer[Any]] | None = None  # of the deletes, then of the inserts; None: all are 0
 
 
 def encode_effects(effects: Iterable[Effect]) -> bytes:

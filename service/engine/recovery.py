@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,9 @@ from service.wire.schema import parse_relation
 logger = logging.getLogger("livejoin.recovery")
 
 Progress = Callable[[str, float], None]
+Values = tuple[Any, ...]
+_Changed = tuple[Relation, Numbers, Slots, Slots]
+_TOGETHER = 1024  # rows
 _NO_PINS = np.empty(0, np.int64)
 
 
@@ -46,17 +50,16 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
     history = state.history = History(start, relations) if keep_history else None
     state.newest = start
     last = max(log.last_version, start)
+    replay = _Replay(by_id, history)
     for row in log.replay(start):
-        effects = decode_effects(row.payload, shapes.at(row.version), keys)
-        if effects:
-            changes = [(relation := by_id[effect.relation_id], *_replay(relation, row.version, effect)) for effect in effects]
-            if history is not None:
-                history.add(changes)
+        replay.take(row.version, decode_effects(row.payload, shapes.at(row.version), keys))
         state.newest = row.version
         if row.version % 256 == 0:
             progress("replaying the log", (row.version - start) / (last - start))
             if history is None:
+                replay.flush()
                 _reclaim(state)
+    replay.flush()
     state.newest = last
     if history is None:
         _reclaim(state)
@@ -127,7 +130,53 @@ def _load(snapshot: Snapshot, relations: Sequence[Relation], progress: Progress)
             progress("loading the snapshot", done / total)
 
 
-def _replay(relation: Relation, version: int, effect: Effect) -> tuple[Numbers, Slots, Slots]:
+class _Replay:
+    """The log's changes, put into the tables. Versions that change a few rows of one relation, all of different keys, go together: each
+    alone would take as long as dozens of them."""
+
+    def __init__(self, relations: Mapping[int, Relation], history: History | None) -> None:
+        self._relations, self._history = relations, history
+        self._of = -1  # the relation's id
+        self._deletes: list[tuple[int, Values]] = []  # each with its version
+        self._inserts: list[tuple[int, Values]] = []
+        self._keys: set[Values] = set()
+
+    def take(self, version: int, effects: list[Effect]) -> None:
+        if not effects:
+            return
+        effect, relation = effects[0], self._relations[effects[0].relation_id]
+        inserts = widened(effect.inserts, relation.schema)
+        alone = len(effects) > 1 or effect.truncate or effect.ages is not None
+        if alone or effect.deletes.values is None or inserts.values is None:
+            self.flush()
+            self._note([_entered(self._relations[one.relation_id], version, one) for one in effects])
+            return
+        keys = [*effect.deletes.values, *(relation.keys_of(inserts).values or ())]
+        if self._of != relation.id or len(self._keys) >= _TOGETHER or not self._keys.isdisjoint(keys):
+            self.flush()
+        self._of = relation.id
+        self._deletes += [(version, row) for row in effect.deletes.values]
+        self._inserts += [(version, row) for row in inserts.values]
+        self._keys.update(keys)
+
+    def flush(self) -> None:
+        """Put in what waits to go together."""
+        changed = [*self._deletes, *self._inserts]
+        if not changed:
+            return
+        relation, last = self._relations[self._of], max(version for version, _ in (*self._deletes[-1:], *self._inserts[-1:]))
+        gone = RowBlock.few([row for _, row in self._deletes], relation.no_keys.struct)
+        come = RowBlock.few([row for _, row in self._inserts], relation.no_rows.struct)
+        ages = np.array([last - version for version, _ in changed], np.int64)
+        self._deletes, self._inserts, self._keys = [], [], set()
+        self._note([_entered(relation, last, Effect(relation.id, False, gone, come, ages))])
+
+    def _note(self, changes: list[_Changed]) -> None:
+        if self._history is not None:
+            self._history.add(changes)
+
+
+def _entered(relation: Relation, version: int, effect: Effect) -> _Changed:
     """Truncate, deletes, inserts; an inserted row replaces the one that has its key. Of each change its version, and the slot before and
     after (-1: none)."""
     table, inserts = relation.table, widened(effect.inserts, relation.schema)
@@ -146,7 +195,7 @@ def _replay(relation: Relation, version: int, effect: Effect) -> tuple[Numbers, 
     table.delete(version, np.concatenate((previous[previous >= 0], gone)))
     slots = table.enter(version, given) if given is not None else NO_SLOTS
     nothing = np.full(len(gone), -1, np.int32)
-    return version - np.concatenate((of_come, of_gone)), np.concatenate((previous, gone)), np.concatenate((slots, nothing))
+    return relation, version - np.concatenate((of_come, of_gone)), np.concatenate((previous, gone)), np.concatenate((slots, nothing))
 
 
 def _reclaim(state: State) -> None:
