@@ -155,7 +155,9 @@ def versions_after(engine: Instance, token: str) -> list[int]:
 
 
 def files(folder: Path) -> list[Path]:
-    return sorted((folder / "snapshots").glob("*/view-*.arrow"))
+    """Of the newest snapshot."""
+    snapshots = sorted((folder / "snapshots").iterdir(), key=lambda path: int(path.name))
+    return sorted(snapshots[-1].glob("view-*.arrow")) if snapshots else []
 
 
 def with_rows(folder: Path, **view: Any) -> Instance:
