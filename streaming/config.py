@@ -140,7 +140,7 @@ class Stream(_Section):
     name: str = Field(min_length=1, max_length=200, description="the name of the source in the service, unique for each job")
     checkpoint: str = Field(
         min_length=1,
-        description="Spark's checkpoint. Keep it as long as the job; back it up only together with the service's data",
+        description="Spark's checkpoint. Keep it as long as the job",
         json_schema_extra=_accepts(
             "a folder on this machine (a relative path is resolved from the working directory), or a URI that Spark supports (`hdfs://…`)"
         ),
