@@ -20,6 +20,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from livejoin.problems import BadFile
 from livejoin.trust import trusted
 from service.wire.schema import NAME
+from service.wire.values.local_times import is_zone
 from service.wire.wording import wording
 
 TopicName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
@@ -186,6 +187,19 @@ class Topic(_Section):
         description="the form of a record's value; `json`: a row with an optional `_op` (`upsert`, `delete`, `truncate`; default `upsert`; "
         "`insert` is treated as `upsert`)"
     )
+    zone: str | None = Field(
+        None,
+        description="where times without an offset are local (a name such as `Europe/Berlin`); by default the zone of the relation's "
+        "column, else such texts are bad records, and Debezium's types without a zone are in UTC",
+        json_schema_extra=_accepts("the name of a time zone"),
+    )
+
+    @field_validator("zone")
+    @classmethod
+    def _check_zone(cls, zone: str | None) -> str | None:
+        if zone is not None and not is_zone(zone):
+            raise _mistake(f"there is no time zone {zone!r}: use a name of the IANA database, such as Europe/Berlin")
+        return zone
 
 
 class Out(_Section):

@@ -1,6 +1,6 @@
 """Counters of the job: for the log line of each batch, and for Prometheus.
 
-    livejoin stream --config stream.toml --metrics-port 9400     →  http://127.0.0.1:9400/metrics
+livejoin stream --config stream.toml --metrics-port 9400     →  http://127.0.0.1:9400/metrics
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class BatchReport:
     changes: Tally[str] = field(default_factory=Tally)
     skipped: Tally[str] = field(default_factory=Tally)
     dead_letters: Tally[str] = field(default_factory=Tally)
+    unclear: Tally[str] = field(default_factory=Tally)
     version: int | None = None
     ignored: int = 0
     duplicate: bool = False
@@ -47,6 +48,8 @@ class BatchReport:
             told += f", {self.skipped.total()} skipped"
         if self.dead_letters.total():
             told += f", {self.dead_letters.total()} dead letters"
+        if self.unclear.total():
+            told += f", {self.unclear.total()} local times that do not exist or exist twice"
         if self.ignored:
             told += f", {self.ignored} deletes of unknown rows"
         if self.version is not None:
@@ -72,6 +75,9 @@ class Metrics:
         self._changes = counter("changes", "Changes that records resulted in", "topic")
         self._skipped = counter("skipped_records", "Records that contain no change: tombstones, messages, markers", "topic")
         self._dead_letters = counter("dead_letters", "Bad records written to the dead-letter topic", "topic")
+        self._unclear = counter(
+            "unclear_times", "Local times that do not exist or exist twice, taken with the offset before the change", "topic"
+        )
         self._ignored = counter("ignored_deletes", "Deletes of rows that the service did not have")
         self._batches = counter("batches", "Batches completed")
         self._duplicates = counter("duplicate_batches", "Batches that the service recognized as duplicates")
@@ -91,6 +97,7 @@ class Metrics:
             (self._changes, report.changes),
             (self._skipped, report.skipped),
             (self._dead_letters, report.dead_letters),
+            (self._unclear, report.unclear),
         ):
             for topic, count in tally.items():
                 counter.labels(topic).inc(count)

@@ -51,7 +51,7 @@ class File(NamedTuple):
     unit: str
 
     def bodies(self, cast: pa.Schema | None = None) -> Iterator[Body]:
-        """The file in order. With `cast`, columns of Parquet and Arrow are converted to the types that it names. Raises BadFile."""
+        """The file in order. With `cast`, columns of Parquet and Arrow, but not times, get the types that it names. Raises BadFile."""
         if self.kind == "csv":
             return _csv_bodies(self)
         if self.kind == "jsonl":
@@ -201,6 +201,9 @@ def to_types(path: Path, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordB
     for field, column in zip(batch.schema, batch.columns, strict=True):
         index = schema.get_field_index(field.name)
         wanted = schema.field(index).type if index >= 0 else pa.utf8() if pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(wanted):
+            columns.append(column)  # the service knows what times without a time zone are
+            continue
         try:
             if pa.types.is_decimal(column.type) and pa.types.is_floating(wanted):
                 column = column.cast(pa.utf8())  # as a text it becomes the nearest float; Arrow's own cast is off by one unit at times

@@ -21,6 +21,7 @@ from service.api.http.admission import Place
 from service.api.http.answers import WHOLE
 from service.api.http.bodies import Receive, Scope, Send, read_body
 from service.api.http.parameters import INT64_MIN, TEXT_LIMIT, Parameter, bad
+from service.api.metrics import UNCLEAR_TIMES
 from service.api.openapi import (
     Endpoint,
     answer,
@@ -189,7 +190,11 @@ def _head(receipt: Receipt, length: int, turn: float | None) -> bytes:
 
 
 def settle(batch: Batch, given: dict[str, Any] | None) -> None:
-    """Merge the query parameters and the fields of a JSON body into the batch. Problem `bad-parameter` where they differ."""
+    """Merge the query parameters and the fields of a JSON body into the batch. Problem `bad-parameter` where they differ.
+
+    Counts the batch's unclear times."""
+    if batch.unclear:
+        UNCLEAR_TIMES.inc(batch.unclear)
     for name, value in (given or {}).items():
         field = getattr(batch, name)
         if field not in (None, False, "reject") and field != value:

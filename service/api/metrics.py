@@ -31,6 +31,11 @@ ProcessCollector(registry=REGISTRY)  # memory, processor time, open files; on Li
 
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH")  # others are counted as one: a label's values are bounded
 REQUESTS = Counter("livejoin_requests", "Responses, by method and status.", ["method", "status"], registry=REGISTRY)
+UNCLEAR_TIMES = Counter(
+    "livejoin_unclear_times",
+    "Local times received that do not exist or exist twice, taken with the offset before the change.",
+    registry=REGISTRY,
+)
 ROWS_SENT = Counter("livejoin_rows_sent", "Rows of views and relations sent.", registry=REGISTRY)
 RECORDS_SENT = Counter("livejoin_changes_sent", "Change records sent to followers.", registry=REGISTRY)
 CHUNK_SECONDS = Histogram(

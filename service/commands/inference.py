@@ -18,6 +18,7 @@ from livejoin.files import File, csv_chunks, csv_header, jsonl_chunks
 from service.terminal import Failure
 from service.wire.kinds import MOST_DIGITS, decimal_kind, digits_of
 from service.wire.schema import OP_COLUMN
+from service.wire.values.open_ends import EARLY, LATE
 
 # What a text must look like to be read as a type, narrowest type first. A leading zero makes a number a name ("007").
 FORMS = {
@@ -25,8 +26,10 @@ FORMS = {
     "int64": r"^-?(0|[1-9][0-9]{0,18})$",
     "float64": r"^(-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?|NaN|-?Infinity)$",
     "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
-    "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})$",
+    "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$",
 }
+OFFSET = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"  # behind a time
+OPEN_ENDS = pa.array([LATE, EARLY])
 TEXTUAL = ("date", "timestamp")
 _EXACT = 2**53  # up to here every integer is a float
 _LONG_INTEGER = re.compile(rb"(?<![0-9.eE\"+-])-?[0-9]{19,}(?![0-9.eE\"])")
@@ -40,6 +43,7 @@ class Guess:
     nullable: bool = False
     blank: bool = False  # an empty CSV field was met: null, but in text the empty text
     seen: bool = False
+    open_ended: bool = False  # infinity was met: null, but in text that text
     kind: str | None = None  # as the user says
 
     def only(self, types: Iterable[str]) -> None:
@@ -55,11 +59,12 @@ class Guess:
 
 
 class Guesses(dict[str, Guess]):
-    """By column, in the order in which they are met."""
+    """By column, in the order in which they are met. With a `zone`, times without an offset are timestamps."""
 
-    def __init__(self, types: Mapping[str, str]) -> None:
+    def __init__(self, types: Mapping[str, str], zone: str | None) -> None:
         super().__init__()
         self._types = types
+        self.zone = zone
 
     def meet(self, name: str) -> Guess:
         """That of a column, a new one if it has none."""
@@ -84,10 +89,11 @@ def _wider(kind: str, other: str) -> str | None:
     return decimal_kind(precision, scale) if precision <= MOST_DIGITS else None
 
 
-def infer(files: list[File], types: Mapping[str, str], not_null: Iterable[str]) -> list[dict[str, Any]]:
+def infer(files: list[File], types: Mapping[str, str], not_null: Iterable[str], zone: str | None = None) -> list[dict[str, Any]]:
     """The `columns` of a relation definition that takes all rows of all files. A column is nullable if a file declares it so, lacks it or
-    has a null in it, except those of `not_null`; `types` has the kinds that the user has given. Raises Failure when there is none."""
-    guesses = Guesses(types)
+    has a null in it, except those of `not_null`; `types` has the kinds that the user has given, `zone` is where times
+    without an offset are local. Raises Failure when there is none."""
+    guesses = Guesses(types, zone)
     for place, file in enumerate(files):
         before = set(guesses)
         names = {"csv": _from_csv, "jsonl": _from_jsonl}.get(file.kind, _from_arrow)(file, guesses)
@@ -103,16 +109,17 @@ def infer(files: list[File], types: Mapping[str, str], not_null: Iterable[str]) 
             if name not in guesses:
                 raise Failure(f"{option} names {name!r}, but the files have only the columns {', '.join(guesses)}", 2)
     firm = set(not_null)
-    return [_column(name, guess, name in firm) for name, guess in guesses.items()]
+    return [_column(name, guess, name in firm, zone) for name, guess in guesses.items()]
 
 
-def _column(name: str, guess: Guess, firm: bool) -> dict[str, Any]:
+def _column(name: str, guess: Guess, firm: bool, zone: str | None) -> dict[str, Any]:
     if guess.kind is None and not guess.possible:
         what = "values of several types, or integers that neither int64 nor float64 has exactly"
         raise Failure(f"column {name!r} has {what}: fix the file, or say what it is with --type {name}=…")
     kind = guess.kind or (guess.possible[0] if guess.seen else "string")
-    nullable = not firm and (guess.nullable or (guess.blank and kind != "string"))
-    return {"name": name} | type_of(kind) | ({"nullable": True} if nullable else {})
+    nullable = not firm and (guess.nullable or (guess.blank and kind != "string") or (guess.open_ended and kind in TEXTUAL))
+    zoned = {"zone": zone} if zone and kind == "timestamp" else {}
+    return {"name": name} | type_of(kind) | ({"nullable": True} if nullable else {}) | zoned
 
 
 def _from_csv(file: File, guesses: Guesses) -> set[str]:
@@ -132,15 +139,20 @@ def _from_csv(file: File, guesses: Guesses) -> set[str]:
             raise Failure(f"{file.path}: not a CSV file, after line {line}: {error}") from error
         for name in names:
             if name != OP_COLUMN:
-                _narrow(guesses[name], table[name].combine_chunks())
+                _narrow(guesses[name], table[name].combine_chunks(), guesses.zone)
     return set(names) - {OP_COLUMN}
 
 
-def _narrow(guess: Guess, texts: pa.Array) -> None:
+def _narrow(guess: Guess, texts: pa.Array, zone: str | None) -> None:
     """Strikes out what these texts are not."""
     filled = texts.filter(pc.not_equal(texts, ""))
+    dated = filled.filter(pc.invert(pc.is_in(filled, OPEN_ENDS)))
     if len(filled):
-        guess.only([kind for kind in guess.possible if kind == "string" or _all(kind, filled)])
+        open_ended = len(dated) < len(filled)
+        guess.only(
+            [kind for kind in guess.possible if kind == "string" or _all(kind, dated if open_ended and kind in TEXTUAL else filled, zone)]
+        )
+        guess.open_ended |= open_ended
     guess.blank |= len(filled) < len(texts)
 
 
@@ -149,8 +161,8 @@ def _integers(texts: pa.Array) -> pa.Array:
     return texts.filter(pc.match_substring_regex(texts, r"^-?[0-9]+$")).cast(pa.int64())
 
 
-def _all(kind: str, texts: pa.Array) -> bool:
-    if not pc.all(pc.match_substring_regex(texts, FORMS[kind])).as_py():
+def _all(kind: str, texts: pa.Array, zone: str | None) -> bool:
+    if not pc.all(pc.match_substring_regex(texts, _form(kind, zone)), min_count=0).as_py():
         return False
     try:
         if kind == "int64":
@@ -160,7 +172,8 @@ def _all(kind: str, texts: pa.Array) -> bool:
         elif kind == "date":
             texts.cast(pa.date32())
         elif kind == "timestamp":
-            texts.cast(pa.timestamp("us", "UTC"))
+            texts = pc.replace_substring_regex(texts, OFFSET, "") if zone else texts
+            texts.cast(pa.timestamp("us", None if zone else "UTC"))
     except pa.ArrowInvalid:
         return False
     return True
@@ -184,7 +197,7 @@ def _from_jsonl(file: File, guesses: Guesses) -> set[str]:
             rows += 1
             for name, value in row.items():
                 counts[name] = counts.get(name, 0) + (value is not None)
-                _narrow_value(guesses.meet(name), value, line, f"{file.path}: line {number}, column {name!r}")
+                _narrow_value(guesses.meet(name), value, line, guesses.zone, f"{file.path}: line {number}, column {name!r}")
     for name, count in counts.items():
         if count < rows:
             guesses[name].nullable = True
@@ -196,7 +209,7 @@ def _is_integer(value: float, line: bytes) -> bool:
     return abs(value) >= 2**63 and _LONG_INTEGER.search(line) is not None
 
 
-def _narrow_value(guess: Guess, value: Any, line: bytes, where: str) -> None:
+def _narrow_value(guess: Guess, value: Any, line: bytes, zone: str | None, where: str) -> None:
     if value is None:
         return
     if isinstance(value, bool):
@@ -205,14 +218,21 @@ def _narrow_value(guess: Guess, value: Any, line: bytes, where: str) -> None:
         guess.only(["int64", "float64"] if abs(value) <= _EXACT else ["int64"] if -(2**63) <= value < 2**63 else [])
     elif isinstance(value, float):
         guess.only([] if _is_integer(value, line) else ["float64"])
+    elif value in (LATE, EARLY):
+        guess.only(["string", *TEXTUAL])
+        guess.open_ended = True
     elif isinstance(value, str):
-        guess.only(["string", *(kind for kind in TEXTUAL if kind in guess.possible and _reads(kind, value))])
+        guess.only(["string", *(kind for kind in TEXTUAL if kind in guess.possible and _reads(kind, value, zone))])
     elif guess.kind is None:
         raise Failure(f"{where}: lists and objects are not supported as values")
 
 
-def _reads(kind: str, text: str) -> bool:
-    if not re.match(FORMS[kind], text):
+def _form(kind: str, zone: str | None) -> str:
+    return FORMS[kind].replace(OFFSET, OFFSET[:-1] + "?$") if kind == "timestamp" and zone else FORMS[kind]
+
+
+def _reads(kind: str, text: str, zone: str | None) -> bool:
+    if not re.match(_form(kind, zone), text):
         return False
     try:
         date.fromisoformat(text) if kind == "date" else datetime.fromisoformat(text)
@@ -230,15 +250,19 @@ def _from_arrow(file: File, guesses: Guesses) -> set[str]:
             names.add(column.name)
             guess = guesses.meet(column.name)
             if not pa.types.is_null(column.type) and guess.kind is None:
-                guess.only_kind(_arrow_kind(file, column))
+                guess.only_kind(_arrow_kind(file, column, guesses.zone))
             guess.nullable |= column.nullable or values.null_count > 0
     return names
 
 
-def _arrow_kind(file: File, column: pa.Field) -> str:
+def _arrow_kind(file: File, column: pa.Field, zone: str | None) -> str:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= MOST_DIGITS:
         return decimal_kind(min(kind.precision, MOST_DIGITS), kind.scale)  # a value with more digits is a bad row
+    if pa.types.is_timestamp(kind) and kind.tz is None and zone is None:
+        raise Failure(
+            f"{file.path}: column {column.name!r} has times without a time zone: say where they are local, for example --zone UTC"
+        )
     for matches, name in (
         (pa.types.is_integer, "int64"),
         (pa.types.is_floating, "float64"),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from livejoin.arrow import ARROW
 from livejoin.files import Body, File, csv_header
 from service.terminal import Columns, Failure
+from service.wire.batch import Batch, batch_to_arrow
 from service.wire.decode import decode_relation_changes
 from service.wire.errors import MalformedBody
 from service.wire.schema import OP_COLUMN, RelationDefinition
@@ -33,7 +37,7 @@ class Rejections:
         self._known = {column.name for column in definition.columns}
         self._unknown: set[tuple[str, str]] = set()
         self._kept: list[Rejected] = []
-        self.count = self.good = 0
+        self.count = self.good = self.unclear = 0
 
     def add(self, file: File, body: Body, errors: Iterable[tuple[int, str | None, str]], count: int) -> None:
         """`count` rows of a body, the first of them with index, column and reason."""
@@ -68,15 +72,37 @@ def judge_file(relation: str, definition: RelationDefinition, file: File, schema
     refuse_strangers(relation, definition, file)
     rows = 0
     for body in file.bodies(schema):
-        try:
-            batch = decode_relation_changes(body.media_type, body.content, relation, lambda _: definition)
-        except MalformedBody as error:
-            part = f", from {file.unit} {body.first} on" if rows else ""
-            raise Failure(f"{file.path}{part}: {error.detail}") from error
+        batch = _decoded(relation, definition, file, body, rows)
         found.add(file, body, batch.errors, batch.error_count)
         found.good += batch.sent - batch.error_count
+        found.unclear += batch.unclear
         rows += batch.sent
         told(body.done, rows)
+
+
+def converted(relation: str, definition: RelationDefinition, file: File, schema: pa.Schema, rejected: Rejections) -> Iterator[Body]:
+    """The good rows of a file as Arrow, read by `definition`; the others are added to `rejected`."""
+    rows = 0
+    for body in file.bodies(schema):
+        batch = _decoded(relation, definition, file, body, rows)
+        rows += batch.sent
+        rejected.add(file, body, batch.errors, batch.error_count)
+        if batch.changes:
+            index = batch.changes[0].index
+
+            def lines(indexes: list[int], body: Body = body, index: npt.NDArray[np.int64] = index) -> list[int]:
+                return body.lines([int(index[row]) for row in indexes])
+
+            yield Body(ARROW, batch_to_arrow(batch), body.first, body.done, lines)
+
+
+def _decoded(relation: str, definition: RelationDefinition, file: File, body: Body, rows: int) -> Batch:
+    """`rows` of the file come before. Raises Failure."""
+    try:
+        return decode_relation_changes(body.media_type, body.content, relation, lambda _: definition)
+    except MalformedBody as error:
+        part = f", from {file.unit} {body.first} on" if rows else ""
+        raise Failure(f"{file.path}{part}: {error.detail}") from error
 
 
 def refuse_strangers(relation: str, definition: RelationDefinition, file: File) -> None:

@@ -20,11 +20,12 @@ import livejoin
 from livejoin.files import Body, File, open_file
 from service.commands.connection import connect
 from service.commands.inference import infer
-from service.commands.judging import Rejections, judge_file, refuse_strangers
+from service.commands.judging import Rejections, converted, judge_file, refuse_strangers
 from service.terminal import Failure, Parser, add_url, say
 from service.wire.errors import BadDefinition
 from service.wire.kinds import SENT_TYPES, digits_of
 from service.wire.schema import Column, ColumnType, RelationDefinition, parse_relation
+from service.wire.values.local_times import is_zone
 
 
 class Wanted(NamedTuple):
@@ -33,7 +34,22 @@ class Wanted(NamedTuple):
     key: list[str]
     intervals: dict[str, Any]
     types: dict[str, str]
+    zone: str | None
     not_null: list[str]
+
+
+class Bodies(NamedTuple):
+    """What is posted of the files: their own bodies, or what becomes of them where the relation itself would read times differently."""
+
+    schema: pa.Schema
+    read_by: RelationDefinition | None
+
+    def of(self, relation: str, file: File, rejected: Rejections) -> Iterator[Body]:
+        """A file's bodies. Rows that are not among them, because they are bad, are added to `rejected`."""
+        if self.read_by is None:
+            yield from file.bodies(self.schema)
+        else:
+            yield from converted(relation, self.read_by, file, self.schema, rejected)
 
 
 class Loaded:
@@ -48,6 +64,7 @@ def main(arguments: list[str]) -> int:
         _names(args.key),
         dict(_interval(text, args.bounds) for text in args.interval),
         dict(_type(text) for text in args.type),
+        _zone(args.zone),
         _names(args.not_null),
     )
     skip = args.on_error == "skip"
@@ -59,9 +76,10 @@ def main(arguments: list[str]) -> int:
         relation = client.relation(args.relation)
         known = _known(relation, wanted)
         definition = known or _new(relation.name, files, wanted)
+        read_by = definition.in_zone(wanted.zone) if wanted.zone else definition
         schema = pa.schema([(column.name, SENT_TYPES[column.kind]) for column in definition.columns])
         if known is None or not skip:
-            _judge(relation.name, definition, files, schema, skip)
+            _judge(relation.name, read_by, files, schema, skip)
         else:
             for file in files:
                 refuse_strangers(relation.name, definition, file)
@@ -70,7 +88,8 @@ def main(arguments: list[str]) -> int:
             say(f"registered {relation.name} ({', '.join(map(_shown, definition.columns))})")
         loaded = Loaded()
         try:
-            return _post(relation, definition, files, schema, args.on_error, loaded)
+            encoded = Bodies(schema, read_by if read_by != definition else None)
+            return _post(relation, definition, files, encoded, args.on_error, loaded)
         except Failure as failure:
             if known is None and not loaded.version and isinstance(failure.__cause__, livejoin.Problem):
                 with suppress(livejoin.LivejoinError):
@@ -109,6 +128,9 @@ def _parser() -> Parser:
         help="columns of a new relation that cannot be null, beside the key; by default those without nulls that no file declares nullable",
     )
     parser.add_argument(
+        "--zone", metavar="NAME", help="where times without an offset are local, such as Europe/Berlin or UTC; a new relation keeps it"
+    )
+    parser.add_argument(
         "--on-error",
         choices=("reject", "skip"),
         default="reject",
@@ -140,6 +162,12 @@ def _type(text: str) -> tuple[str, str]:
     if not digits_of(kind) and (kind == "decimal" or kind not in get_args(ColumnType)):
         raise Failure(f"--type {text}: there is no such type; the types are {', '.join(get_args(ColumnType))} (as decimal(12,2))", 2)
     return name, kind
+
+
+def _zone(name: str | None) -> str | None:
+    if name is not None and not is_zone(name):
+        raise Failure(f"--zone {name}: there is no such time zone; use a name of the IANA database, such as Europe/Berlin or UTC", 2)
+    return name
 
 
 def _shown(column: Column) -> str:
@@ -174,7 +202,7 @@ def _new(name: str, files: list[File], wanted: Wanted) -> RelationDefinition:
     """The definition of a new relation, from the files and the arguments."""
     if not wanted.key:
         raise Failure(f"{name} is a new relation: name its key columns, for example --key id", 2)
-    columns = infer(files, wanted.types, [*wanted.key, *wanted.not_null])
+    columns = infer(files, wanted.types, [*wanted.key, *wanted.not_null], wanted.zone)
     return _parsed({"columns": columns, "key": wanted.key, "intervals": wanted.intervals})
 
 
@@ -192,6 +220,8 @@ def _judge(name: str, definition: RelationDefinition, files: list[File], schema:
         for file in files:
             task = shown.add_task(f"checking {file.path.name}", total=file.size, rows=0)
             judge_file(name, definition, file, schema, found, lambda done, rows, of=task: shown.update(of, completed=done, rows=rows))  # type: ignore[misc]
+    if found.unclear:
+        say(f"local times that do not exist or exist twice: {found.unclear:,}; they are taken with the offset before the change")
     if found.count and not (skip and found.good):
         found.show()
         hint = "fix the file" if skip else "fix the file, or load the other rows with --on-error skip"
@@ -218,14 +248,14 @@ def _progress() -> Iterator[Progress]:
 
 
 def _post(
-    relation: livejoin.Relation, definition: RelationDefinition, files: list[File], schema: pa.Schema, on_error: str, loaded: Loaded
+    relation: livejoin.Relation, definition: RelationDefinition, files: list[File], bodies: Bodies, on_error: str, loaded: Loaded
 ) -> int:
     rejected = Rejections(definition)
     with _progress() as shown:
         for file in files:
             task = shown.add_task(file.path.name, total=file.size, rows=0)
             before = loaded.applied
-            for body in file.bodies(schema):
+            for body in bodies.of(relation.name, file, rejected):
                 _post_one(relation, file, body, on_error, loaded, rejected)
                 shown.update(task, completed=body.done, rows=loaded.applied - before)
     ignored = f", {loaded.ignored:,} ignored" if loaded.ignored else ""

@@ -19,19 +19,16 @@ from service.wire.kinds import SENT_TYPES, ByKind, kept
 from service.wire.room import UNBOUNDED, Room, take_arrow_stream, without_junk
 from service.wire.schema import OP_COLUMN, RowRules
 from service.wire.table import is_text, judge_table, refuse_twice
+from service.wire.values.local_times import local_times
 
 _OPTIONS = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
-
-
-def _is_timestamp_with_zone(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind)) and kind.tz is not None
 
 
 _READABLE: ByKind[Callable[[pa.DataType], bool]] = ByKind(
     {
         "int64": pa.types.is_integer,
         "float64": lambda kind: bool(pa.types.is_floating(kind) or pa.types.is_integer(kind)),
-        "timestamp": _is_timestamp_with_zone,
+        "timestamp": pa.types.is_timestamp,
         "date": pa.types.is_date,
         "string": is_text,
         "bool": pa.types.is_boolean,
@@ -140,10 +137,20 @@ def _canonical(rules: RowRules, ordinal: int, array: pa.Array, findings: Finding
         return array.cast(wanted, safe=False)  # a whole number beyond 2**53 becomes the nearest float64, as in JSON
     if column.scale is not None and pa.types.is_integer(array.type):
         array = array.cast(pa.decimal128(38, column.scale))  # Arrow wants room for all digits that the type might have
+    zone = column.zone if column.type == "timestamp" and array.type.tz is None else None
+    if zone is not None:
+        wanted = pa.timestamp("us")
+    bad: list[int] = []
     try:
-        return kept(array.cast(wanted))
+        parts = [array.cast(wanted)]
     except pa.ArrowInvalid:
         parts, bad = _cast_all_but_bad(array, wanted, 0)
+    if zone is not None:
+        localized = local_times(zone).column(pa.concat_arrays(parts))
+        parts, bad = [localized.micros], sorted({*bad, *localized.bad})
+        findings.unclear += localized.unclear
+    if not bad:
+        return kept(pa.concat_arrays(parts))
     findings.add(
         ordinal,
         mask_of(bad, len(array)),
@@ -157,10 +164,15 @@ def check_readable(rules: RowRules, ordinal: int, kind: pa.DataType) -> None:
     """MalformedBody for a column whose type has no values of the relation's type."""
     column = rules.columns[ordinal]
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not pa.types.is_null(plain) and not _READABLE[column.kind](plain):
-        naive = pa.types.is_timestamp(plain) and column.type == "timestamp"
-        why = " (without a time zone)" if naive else ""
-        raise MalformedBody(f"the column {column.name!r} is {plain}{why}; it must be convertible to {SENT_TYPES[column.kind]}")
+    if pa.types.is_null(plain):
+        return
+    if not _READABLE[column.kind](plain):
+        raise MalformedBody(f"the column {column.name!r} is {plain}; it must be convertible to {SENT_TYPES[column.kind]}")
+    if column.type == "timestamp" and plain.tz is None and column.zone is None:
+        raise MalformedBody(
+            f"the column {column.name!r} is {plain}, without a time zone; it must be convertible to {SENT_TYPES[column.kind]}, or the "
+            'column of the relation must have a "zone" in which the times are local'
+        )
 
 
 def _number(array: pa.Array, row: int) -> str:
@@ -192,4 +204,5 @@ def _joined(parts: list[Judged]) -> Judged:
         [error for part in parts for error in part.errors],
         sum(part.error_count for part in parts),
         tuple(keys for part in parts for keys in part.bad_keys),
+        sum(part.unclear for part in parts),
     )

@@ -117,7 +117,8 @@ def concatenated(parts: Sequence[Changes]) -> Changes:
 @dataclass(slots=True)
 class Batch:
     """One body. `errors` are the first 100 bad rows by index; `ignored` counts Debezium's `m` and tombstones. `turn`: seconds that the
-    writer took until it, and what it applied together with it, was on disk. `bad_keys`: of the bad rows whose keys can be read."""
+    writer took until it, and what it applied together with it, was on disk. `bad_keys`: of the bad rows whose keys can be read.
+    `unclear`: local times that do not exist, or exist twice, and were taken with the offset before the change."""
 
     changes: list[Changes]
     sent: int
@@ -131,6 +132,7 @@ class Batch:
     on_error: str = "reject"
     turn: float | None = None
     bad_keys: list[pa.RecordBatch] = field(default_factory=list)
+    unclear: int = 0
 
     @property
     def bytes(self) -> int:

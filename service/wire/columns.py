@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.wire.grammar import JSON_READERS, TEXT_READERS, Reader, read_day_number, read_decimal
+from service.wire.grammar import JSON_READERS, TEXT_READERS, Reader, ZonedReader, read_day_number, read_decimal
 from service.wire.judge import Findings, Mask
 from service.wire.kinds import KEPT_TYPES, SENT_TYPES, ByKind, digits_of, kept
 from service.wire.schema import RowRules
+from service.wire.values.open_ends import refusal_of_word, without_words
 
 _NONE = type(None)
 # The kinds of values that pa.array takes exactly as they are meant. It would also take 1.0 for an int64: hence the look at the kinds.
@@ -44,7 +45,9 @@ _TEXT_FORMS = {
 
 _DECIMAL_FORM = r"^-?[0-9]{1,18}(\.[0-9]{1,18})?$"
 
-DEBEZIUM_READERS: ByKind[Reader] = ByKind({**JSON_READERS, "date": read_day_number}, read_decimal)
+DEBEZIUM_READERS: ByKind[Reader] = ByKind(
+    {**JSON_READERS, "date": read_day_number}, read_decimal, lambda zone: ZonedReader(zone, JSON_READERS["timestamp"], numbers=True)
+)
 
 
 def from_values(
@@ -55,10 +58,13 @@ def from_values(
     kinds = set(map(type, values))
     kinds.discard(_NONE)
     try:
+        read = readers[rules.columns[ordinal].read_as]
+        if isinstance(read, ZonedReader) and read.numbers and kinds == {int}:
+            return _localized(pa.array(values, pa.timestamp("us")), read, findings)
         if kinds <= _PLAIN[kind]:
             return pa.array(values, KEPT_TYPES[kind])
         if kind in _DATED and kinds == {str}:
-            return pa.array(values, pa.utf8()).cast(KEPT_TYPES[kind])
+            return _dated(rules, ordinal, pa.array(values, pa.utf8()), read, findings)
         if kinds == {str} and digits_of(kind) and (digits := _digits(pa.array(values, pa.utf8()), kind)) is not None:
             return digits
     except (pa.ArrowInvalid, OverflowError):
@@ -74,12 +80,36 @@ def from_texts(rules: RowRules, ordinal: int, texts: pa.Array, findings: Finding
     texts = pc.if_else(pc.equal(texts, ""), None, texts)
     if kind in _DATED or (kind in _TEXT_FORMS and pc.all(pc.match_substring_regex(texts, _TEXT_FORMS[kind]), min_count=0).as_py()):
         try:
-            return texts.cast(KEPT_TYPES[kind])
+            if kind not in _DATED:
+                return texts.cast(KEPT_TYPES[kind])
+            return _dated(rules, ordinal, texts, TEXT_READERS[rules.columns[ordinal].read_as], findings)
         except pa.ArrowInvalid:
             pass  # a timestamp as a number of microseconds, or a bad value
     if digits_of(kind) and (digits := _digits(texts, kind)) is not None:
         return digits
     return pa.array(one_by_one(rules, ordinal, _Texts(texts), findings, TEXT_READERS), KEPT_TYPES[kind])
+
+
+def _dated(rules: RowRules, ordinal: int, texts: pa.Array, read: Reader, findings: Findings) -> pa.Array:
+    """A column of dates or timestamps in one of the usual forms. Raises ArrowInvalid if some are not."""
+    wanted, words = KEPT_TYPES[rules.columns[ordinal].kind], rules.open_words[ordinal]
+    for given in (texts, without_words(texts, words)) if words else (texts,):
+        try:
+            return given.cast(wanted)
+        except pa.ArrowInvalid:
+            texts = given
+    if not isinstance(read, ZonedReader):
+        raise pa.ArrowInvalid("not all are in a usual form")
+    return _localized(texts.cast(pa.timestamp("us")), read, findings)
+
+
+def _localized(local: pa.Array, read: ZonedReader, findings: Findings) -> pa.Array:
+    """Raises ArrowInvalid if one is out of range."""
+    localized = read.local.column(local)
+    if localized.bad:
+        raise pa.ArrowInvalid("out of range for a local time")
+    findings.unclear += localized.unclear
+    return localized.micros
 
 
 def _digits(texts: pa.Array, kind: str) -> pa.Array | None:
@@ -111,7 +141,7 @@ class _Texts(Sequence[Any]):
 
 def one_by_one(rules: RowRules, ordinal: int, values: Sequence[Any], findings: Findings, readers: ByKind[Reader]) -> list[Any]:
     """A column's physical values. Bad ones become None and a finding of the column's rank."""
-    read = readers[rules.columns[ordinal].kind]
+    read, words = readers[rules.columns[ordinal].read_as], rules.open_words[ordinal]
     good: list[Any] = []
     bad: list[int] = []
     for row, value in enumerate(values):
@@ -119,14 +149,18 @@ def one_by_one(rules: RowRules, ordinal: int, values: Sequence[Any], findings: F
             good.append(None if value is None else read(value))
         except ValueError:
             good.append(None)
-            bad.append(row)
+            if type(value) is not str or value not in words:
+                bad.append(row)
+    if isinstance(read, ZonedReader):
+        findings.unclear += sum(map(read.is_unclear, values))
     if bad:
 
         def reason(row: int) -> str:
             try:
                 read(values[row])
             except ValueError as error:
-                return str(error)
+                word = refusal_of_word(values[row], rules.columns[ordinal].nullable) if rules.columns[ordinal].type in _DATED else None
+                return word or str(error)
             raise AssertionError("a reader has changed its mind")
 
         findings.add(ordinal, mask_of(bad, len(values)), rules.names[ordinal], reason)

@@ -25,7 +25,7 @@ from service.wire.json import Definitions, Rows, judge_rows, lines, no_json
 from service.wire.judge import Findings, Judged, assemble
 from service.wire.room import UNBOUNDED, Room
 from service.wire.schema import RelationDefinition, RowRules
-from service.wire.semantics import NO_SEMANTICS, Semantics, Settler, semantics_of, settler, structs_of
+from service.wire.semantics import NO_SEMANTICS, OPEN_ENDS, Semantics, Settler, semantics_of, settler, structs_of
 
 _UPSERTS = ("c", "u", "r")
 _MESSAGE = "m"
@@ -176,6 +176,8 @@ class _Envelopes:
         column = self.rows.rules.columns[ordinal]
         if column.type == "string" and _UNAVAILABLE in values:
             values = [_NOT_SENT if value == _UNAVAILABLE else value for value in values]
+        if column.type in ("timestamp", "date") and any(number in values for number in OPEN_ENDS):
+            values = [OPEN_ENDS.get(value, value) if type(value) is int else value for value in values]
         settlers: dict[int, Settler | None] = {id(kind): settler(column.kind, kind.get(column.name)) for kind in kinds}
         if not any(settlers.values()):
             return values

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.wire.kinds import ByKind, decimal_kind
+from service.wire.values.local_times import local_times
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DATE_MIN, DATE_MAX = -(2**31), 2**31 - 1
@@ -120,22 +121,28 @@ def parse_duration(text: str) -> int:
 
 def parse_timestamp(text: str) -> int:
     """Microseconds since 1970 UTC; ValueError otherwise, also for what microseconds cannot hold exactly."""
+    micros, has_offset = _parse_timestamp(text)
+    if not has_offset:
+        raise refusal("timestamp", text, ' (without an offset: write one, or give the column a "zone")')
+    return micros
+
+
+def _parse_timestamp(text: str) -> tuple[int, bool]:
+    """Microseconds since 1970, and whether they are in UTC: else the time was local."""
     match = _TIMESTAMP_FORM.fullmatch(text)
     if match is None:
         raise refusal("timestamp", text)
     year, month, day, hour, minute, second, fraction, offset = match.groups()
-    if offset is None:
-        raise refusal("timestamp", text, " (without an offset)")
     try:
         days = _days(int(year), int(month), int(day))
     except ValueError:
         raise refusal("timestamp", text, " (no such day)") from None
     h, m, s = int(hour), int(minute or 0), int(second or 0)
     away = 0
-    if offset not in "Zz":
+    if offset is not None and offset not in "Zz":
         away = int(offset[1:3]) * 60 + int(offset[3:].lstrip(":") or 0)
         away = -away if offset[0] == "-" else away
-    if h > 23 or m > 59 or s > 59 or abs(away) >= 24 * 60 or int(offset[-2:] if len(offset) > 3 else 0) > 59:
+    if h > 23 or m > 59 or s > 59 or abs(away) >= 24 * 60 or int(offset[-2:] if offset and len(offset) > 3 else 0) > 59:
         raise refusal("timestamp", text, " (no such time)")
     fraction = (fraction or "").ljust(6, "0")
     if fraction[6:].strip("0"):
@@ -143,7 +150,7 @@ def parse_timestamp(text: str) -> int:
     micros = days * DAY + ((h * 60 + m - away) * 60 + s) * 1_000_000 + int(fraction[:6])
     if not INT64_MIN <= micros <= INT64_MAX:
         raise refusal("timestamp", text, " (out of range)")
-    return micros
+    return micros, offset is not None
 
 
 def _read_int(value: Any) -> int:
@@ -166,6 +173,39 @@ def _read_timestamp(value: Any) -> int:
     if type(value) is not int or not INT64_MIN <= value <= INT64_MAX:
         raise refusal("timestamp", value)
     return value
+
+
+class ZonedReader:
+    """The reader of timestamps of which those without an offset are local times of a zone; with `numbers`, integers are such, too."""
+
+    def __init__(self, zone: str, read: Reader, numbers: bool = False) -> None:
+        self.local = local_times(zone)
+        self.numbers = numbers
+        self._read = read
+
+    def __call__(self, value: Any) -> int:
+        if (micros := self._local(value)) is not None:
+            try:
+                return self.local.utc(micros)
+            except ValueError as error:
+                raise refusal("timestamp", value, f" ({error})") from None
+        return int(self._read(value))
+
+    def is_unclear(self, value: Any) -> bool:
+        """Whether a value that can be read is a local time that does not exist, or exists twice."""
+        try:
+            return (micros := self._local(value)) is not None and self.local.is_unclear(micros)
+        except ValueError:
+            return False
+
+    def _local(self, value: Any) -> int | None:
+        """The microseconds of a local time; None for what is none."""
+        if type(value) is int:
+            return value if self.numbers and INT64_MIN <= value <= INT64_MAX else None
+        if type(value) is not str or _INT_FORM.fullmatch(value[:40]):
+            return None
+        micros, has_offset = _parse_timestamp(value)
+        return None if has_offset else micros
 
 
 def _read_date(value: Any) -> int:
@@ -243,6 +283,7 @@ JSON_READERS: ByKind[Reader] = ByKind(
         "bool": _read_bool,
     },
     read_decimal,
+    lambda zone: ZonedReader(zone, _read_timestamp),
 )
 
 
@@ -281,6 +322,7 @@ TEXT_READERS: ByKind[Reader] = ByKind(
         "bool": _text_bool,
     },
     read_decimal,
+    lambda zone: ZonedReader(zone, _text_timestamp),
 )
 
 

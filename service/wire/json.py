@@ -113,7 +113,7 @@ def judge_rows(
         tuples = list(zip(*columns, strict=True))
         whole = RowBlock.few(tuples, rules.struct)
         if not findings.checks and plainly_good(rules, ops, tuples):
-            return Judged(Changes(relation, rules.definition, ops_array, whole, index_array), [], 0)
+            return Judged(Changes(relation, rules.definition, ops_array, whole, index_array), [], 0, unclear=findings.unclear)
         columns = whole.arrow.columns
     return judge(rules, relation, ops_array, index_array, columns, findings, lambda row, column: column not in rows[row])
 
@@ -213,7 +213,7 @@ def _one_good(change: Any, definitions: Definitions) -> Changes | None:
         return None
     definition = definitions(relation)
     rules = definition.rules
-    if not rules.name_set.issuperset(row):
+    if rules.zoned or not rules.name_set.issuperset(row):
         return None
     values = []
     try:

@@ -50,6 +50,7 @@ class Findings:
 
     def __init__(self) -> None:
         self.checks: list[tuple[int, Mask, Blamed, Reason]] = []
+        self.unclear = 0  # local times that do not exist, or exist twice
 
     def add(self, rank: int, mask: Mask, column: Blamed, reason: Reason) -> None:
         self.checks.append((rank, mask, column, reason))
@@ -84,6 +85,7 @@ class Judged(NamedTuple):
     errors: list[RowError]
     error_count: int
     bad_keys: tuple[pa.RecordBatch, ...] = ()  # of the bad rows whose keys can be read
+    unclear: int = 0  # see `Findings`
 
 
 def judge(
@@ -111,12 +113,12 @@ def judge(
             _check_interval(rules, rank, name, (start, end), interval, arrays, checked, findings)
     rows = pa.RecordBatch.from_arrays(arrays, schema=rules.schema)
     if not findings.checks:
-        return Judged(Changes(relation, rules.definition, ops, RowBlock(rows), index), [], 0)
+        return Judged(Changes(relation, rules.definition, ops, RowBlock(rows), index), [], 0, unclear=findings.unclear)
     bad = findings.bad_rows(len(ops))
     good = ~bad
     changes = Changes(relation, rules.definition, ops[good], RowBlock(rows.filter(pa.array(good))), index[good])
     keys = rows.select(rules.key).filter(pa.array(bad & ~findings.bad_columns(rules.key_ordinals, len(ops))))
-    return Judged(changes, findings.errors(bad, index), int(bad.sum()), (keys,))
+    return Judged(changes, findings.errors(bad, index), int(bad.sum()), (keys,), findings.unclear)
 
 
 def plainly_good(rules: RowRules, ops: Sequence[int], rows: Sequence[Sequence[Any]]) -> bool:
@@ -283,4 +285,4 @@ def assemble(sent: int, ignored: int, judged: Sequence[Judged], refused: Sequenc
     if count:
         errors = sorted([*refused, *(error for one in judged for error in one.errors)], key=lambda error: error.index)[:MAX_ERRORS]
     bad_keys = [keys for one in judged for keys in one.bad_keys] if count else []
-    return Batch(changes, sent, ignored, errors, count, bad_keys=bad_keys, **fields)
+    return Batch(changes, sent, ignored, errors, count, bad_keys=bad_keys, unclear=sum(one.unclear for one in judged), **fields)

@@ -18,6 +18,14 @@ MOST_DIGITS = 18  # that an int64 holds, whatever they are
 _DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
 
 
+_ZONED = "timestamp in "  # and a zone: how its values are read, not what they are
+
+
+def zoned_kind(zone: str) -> str:
+    """Timestamps of which those without an offset are local times; only tables of readers know it."""
+    return _ZONED + zone
+
+
 def decimal_kind(precision: int, scale: int) -> str:
     return f"decimal({precision},{scale})"
 
@@ -29,17 +37,20 @@ def digits_of(kind: str) -> tuple[int, int] | None:
 
 
 class ByKind(dict[str, T]):
-    """Something for each kind of values; `decimal` makes it for decimals of a precision and scale."""
+    """Something for each kind of values; `decimal` makes it for decimals of a precision and scale, `zoned` for timestamps with a zone."""
 
-    def __init__(self, plain: Mapping[str, T], decimal: Callable[[int, int], T]) -> None:
+    def __init__(self, plain: Mapping[str, T], decimal: Callable[[int, int], T], zoned: Callable[[str], T] | None = None) -> None:
         super().__init__(plain)
         self._decimal = decimal
+        self._zoned = zoned
 
     def __missing__(self, kind: str) -> T:
-        digits = digits_of(kind)
-        if digits is None:
+        if (digits := digits_of(kind)) is not None:
+            made = self[kind] = self._decimal(*digits)
+        elif self._zoned is not None and kind.startswith(_ZONED):
+            made = self[kind] = self._zoned(kind.removeprefix(_ZONED))
+        else:
             raise KeyError(kind)
-        made = self[kind] = self._decimal(*digits)
         return made
 
 

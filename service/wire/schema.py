@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from service.wire.errors import BadDefinition
 from service.wire.grammar import INT64_MAX, parse_duration
-from service.wire.kinds import KEPT_TYPES, MOST_DIGITS, SENT_TYPES, decimal_kind
+from service.wire.kinds import KEPT_TYPES, MOST_DIGITS, SENT_TYPES, decimal_kind, zoned_kind
+from service.wire.values.local_times import LONGEST_ZONE, ZONE, is_zone
+from service.wire.values.open_ends import open_words
 from service.wire.wording import wording
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -38,6 +40,8 @@ def _with_digits(schema: dict[str, Any]) -> None:
     fields = schema["properties"]
     for name, least in (("precision", 1), ("scale", 0)):
         fields[name] = {"type": "integer", "minimum": least, "maximum": MOST_DIGITS}
+    fields["zone"] = {"type": "string", "maxLength": LONGEST_ZONE, "pattern": f"^({ZONE.pattern})$"}
+    schema["dependentSchemas"] = {"zone": {"properties": {"type": {"const": "timestamp"}}}}
     schema["if"] = {"properties": {"type": {"const": "decimal"}}}
     schema["then"] = {"required": ["precision", "scale"]}
     schema["else"] = {"properties": {"precision": False, "scale": False}}
@@ -45,7 +49,8 @@ def _with_digits(schema: dict[str, Any]) -> None:
 
 class Column(BaseModel):
     """One column. Its name is any text of 1 to 63 characters without dot, double quote and control characters, but not `_op`. A decimal has
-    `precision` digits, `scale` of them after the point."""
+    `precision` digits, `scale` of them after the point. In a timestamp column with a `zone` (of the IANA database), times that come
+    without an offset are local times there."""
 
     model_config = ConfigDict(**_STRICT, json_schema_extra=_with_digits)
     name: str = Field(
@@ -55,6 +60,7 @@ class Column(BaseModel):
     nullable: bool = False
     precision: int | None = None
     scale: int | None = None
+    zone: str | None = None
 
     @field_validator("name")
     @classmethod
@@ -67,9 +73,17 @@ class Column(BaseModel):
         _require(found is None, said)
         return name
 
+    @field_validator("zone")
+    @classmethod
+    def _check_zone(cls, zone: str | None) -> str | None:
+        known = zone is None or is_zone(zone)
+        _require(known, f"there is no time zone {zone!r}: use a name of the IANA database, such as Europe/Berlin or UTC")
+        return zone
+
     @model_validator(mode="after")
     def _check_digits(self) -> Column:
         precision, scale = self.precision, self.scale
+        _require(self.zone is None or self.type == "timestamp", f"a {self.type} has no zone, only a timestamp has one")
         if self.type != "decimal":
             _require(precision is None and scale is None, f"a {self.type} has neither precision nor scale")
             return self
@@ -85,6 +99,11 @@ class Column(BaseModel):
         if self.precision is None or self.scale is None:
             return self.type
         return decimal_kind(self.precision, self.scale)
+
+    @property
+    def read_as(self) -> str:
+        """What tables of readers have for it."""
+        return self.kind if self.zone is None else zoned_kind(self.zone)
 
     @property
     def comparable(self) -> str:
@@ -242,11 +261,17 @@ class RelationDefinition(BaseModel):
         if self.key != old.key or len(self.columns) < len(old.columns):
             return False
         for column, before in zip(self.columns, old.columns, strict=False):
-            if (column.name, column.kind) != (before.name, before.kind) or before.nullable > column.nullable:
+            if (column.name, column.read_as) != (before.name, before.read_as) or before.nullable > column.nullable:
                 return False
         if not all(column.nullable for column in self.columns[len(old.columns) :]):
             return False
         return all(self.intervals.get(name) == interval for name, interval in old.intervals.items())
+
+    def in_zone(self, zone: str) -> RelationDefinition:
+        """With this zone for all timestamps."""
+        columns = [column.model_copy(update={"zone": zone} if column.type == "timestamp" else {}) for column in self.columns]
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return RelationDefinition(**given | {"columns": columns})
 
     def arrow_schema(self) -> pa.Schema:
         """Canonical Arrow types, as values are kept. Every field may be null: a delete carries only its key."""
@@ -303,7 +328,12 @@ class RowRules:
         self.key_ordinals = tuple(self.ordinal[name] for name in self.key)
         self.required = tuple(ordinal for ordinal, column in enumerate(self.columns) if not column.nullable)
         self.intervals = tuple((name, *self._placed(interval)) for name, interval in definition.intervals.items())
-        ends = {ordinal for _, start, end, _ in self.intervals for ordinal in (start, end)}
+        starts, lasts = ({interval[at] for interval in self.intervals} for at in (1, 2))
+        ends = starts | lasts
+        self.open_words = tuple(
+            open_words(column.type, column.nullable, ordinal in starts, ordinal in lasts) for ordinal, column in enumerate(self.columns)
+        )
+        self.zoned = any(column.zone is not None for column in self.columns)
         self.finite = tuple(
             ordinal for ordinal, column in enumerate(self.columns) if column.type == "float64" and (ordinal in ends or self.is_key[ordinal])
         )

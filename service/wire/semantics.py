@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from service.wire.grammar import DAY, Unreadable, parse_timestamp
 from service.wire.kinds import digits_of
+from service.wire.values.open_ends import EARLY, LATE
 
 
 class Semantic(NamedTuple):
@@ -40,6 +41,8 @@ _UNITS = {
     _CONNECT + "Timestamp": 1_000,
     _CONNECT + "Date": DAY,
 }
+# What PostgreSQL's connector sends for infinity and -infinity, in whatever unit (its documents, and `PGStatement` of the JDBC driver).
+OPEN_ENDS = {9223372036825200000: LATE, -9223372036832400000: EARLY}
 _NANO = _TIME + "NanoTimestamp"
 _TEXTS = (_TIME + "IsoDate", _TIME + "IsoTimestamp", _TIME + "ZonedTimestamp")
 _DECIMALS = (_CONNECT + "Decimal", "io.debezium.data.VariableScaleDecimal")

@@ -60,7 +60,7 @@ class Decoded(NamedTuple):
     """What became of the records of one topic: changes (none, or one part of one relation) and bad records, in order.
 
     `skipped` counts what is no change and no fault: tombstones, messages, transaction markers, heartbeats. `keyless`: whether
-    there are changes of rows whose record has no key; `truncates`: whether there are truncates.
+    there are changes of rows whose record has no key; `truncates`: whether there are truncates. `unclear` counts times as in `Batch`.
     """
 
     changes: list[Changes]
@@ -68,10 +68,13 @@ class Decoded(NamedTuple):
     skipped: int
     keyless: bool = False
     truncates: bool = False
+    unclear: int = 0
 
 
 def decoder_for(topic: Topic, definition: RelationDefinition) -> Decoder:
-    """The decoder of a topic's format."""
+    """The decoder of a topic's format. The zone of the topic goes before those of the columns."""
+    if topic.zone is not None:
+        definition = definition.in_zone(topic.zone)
     if topic.format == "json":
         return JsonDecoder(topic.relation, definition)
     return DebeziumDecoder(topic.relation, definition)
@@ -85,7 +88,7 @@ def decode_topic(decoder: Decoder, topic: str, records: pa.Table, most_bad: int)
     """
     parts: list[Changes] = []
     bad: list[BadRecord] = []
-    skipped = 0
+    skipped = unclear = 0
     keyless = truncates = False
     for start in range(0, records.num_rows, _PIECE):
         piece = records.slice(start, _PIECE)
@@ -93,6 +96,7 @@ def decode_topic(decoder: Decoder, topic: str, records: pa.Table, most_bad: int)
         values: list[bytes | None] = piece["value"].to_pylist()
         batch = decoder.decode(keys, values)
         skipped += batch.ignored
+        unclear += batch.unclear
         for changes in batch.changes:
             is_truncate = changes.ops == TRUNCATE
             truncates |= bool(is_truncate.any())
@@ -106,7 +110,7 @@ def decode_topic(decoder: Decoder, topic: str, records: pa.Table, most_bad: int)
             bad.append(BadRecord(topic, partition, offset, keys[at], values[at], error.column, error.reason))
         if len(bad) > most_bad:
             break
-    return Decoded(_joined(parts), bad, skipped, keyless, truncates)
+    return Decoded(_joined(parts), bad, skipped, keyless, truncates, unclear)
 
 
 def in_order(records: pa.Table) -> pa.Table:

@@ -111,6 +111,7 @@ class Pipeline:
                 report.changes[topic] = sum(len(changes.ops) for changes in decoded.changes)
                 report.dead_letters[topic] = len(decoded.bad)
                 report.skipped[topic] = decoded.skipped
+                report.unclear[topic] = decoded.unclear
         if bad:
             with report.part("dead_letters"):
                 self._set_aside(bad)

@@ -106,7 +106,8 @@ def test_arrow_and_parquet_come_in_the_relation_s_types(tmp_path: Path, small: N
     read = [pa.ipc.open_stream(body.content).read_all() for body in bodies]
     assert {body.media_type for body in bodies} == {ARROW} and len(bodies) > 3
     whole = pa.concat_tables(read)
-    assert whole.schema == pa.schema([*TYPES, ("other", pa.int16())])
+    assert whole.schema.remove(2) == pa.schema([*TYPES, ("other", pa.int16())]).remove(2)
+    assert whole.schema.field("at").type == pa.timestamp("ns")  # the service knows what times without a zone are
     assert whole["id"].to_pylist() == list(range(100)) and whole["name"].to_pylist() == ["x", "y"] * 50
     lines_found = [line for body, part in zip(bodies, read, strict=True) for line in body.lines(list(range(part.num_rows)))]
     assert lines_found == list(range(1, 101))

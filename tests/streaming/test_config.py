@@ -123,6 +123,7 @@ def test_outs_alone_need_no_stream(tmp_path: Path) -> None:
         ('relation = "r"', 'relation = "R"', "topic[1].relation"),
         ('relation = "r"', "", "topic[1].relation: is missing"),
         ('format = "debezium"', 'format = "avro"', "topic[1].format"),
+        ('format = "debezium"', 'format = "json"\nzone = "Atlantis"', "topic[1].zone: there is no time zone 'Atlantis'"),
         ('format = "debezium"', 'format = "json"\n[[topic]]\nname = "t"\nrelation = "s"\nformat = "json"', "topic.name"),
         ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"', "out[1].topic: is missing"),
         ('format = "debezium"', 'format = "json"\n[[out]]\nview = "v"\ntopic = "o"\nsnapshot = "yes"', "out[1].snapshot"),

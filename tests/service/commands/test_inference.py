@@ -109,7 +109,9 @@ def test_jsonl_that_is_no_relation(tmp_path: Path, content: bytes, words: str) -
 
 
 def test_arrow_columns(tmp_path: Path) -> None:
-    table = pa.table({"id": pa.array([1], pa.uint8()), "at": pa.array([None], pa.timestamp("ns")), "s": pa.array(["x"], pa.large_utf8())})
+    table = pa.table(
+        {"id": pa.array([1], pa.uint8()), "at": pa.array([None], pa.timestamp("ns", "UTC")), "s": pa.array(["x"], pa.large_utf8())}
+    )
     pq.write_table(table, tmp_path / "a.parquet")
     columns = infer([open_file(tmp_path / "a.parquet")], {}, ["id"])
     assert columns == [
@@ -119,7 +121,7 @@ def test_arrow_columns(tmp_path: Path) -> None:
     ]
     fields = [
         pa.field("id", pa.uint8(), nullable=False),
-        pa.field("at", pa.timestamp("ns"), nullable=False),
+        pa.field("at", pa.timestamp("ns", "Asia/Tokyo"), nullable=False),
         pa.field("s", pa.large_utf8()),
     ]
     pq.write_table(pa.table([[1], [0], ["x"]], schema=pa.schema(fields)), tmp_path / "a.parquet")
@@ -131,6 +133,21 @@ def test_arrow_columns(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [[1]]}), tmp_path / "b.parquet")
     with pytest.raises(Failure, match="do not support"):
         infer([open_file(tmp_path / "b.parquet")], {}, [])
+
+
+def test_times_without_a_zone(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": pa.array([0], pa.timestamp("us"))}), tmp_path / "a.parquet")
+    with pytest.raises(Failure, match="times without a time zone: say where they are local, for example --zone UTC"):
+        infer([open_file(tmp_path / "a.parquet")], {}, [])
+    content = b"at,by\n2026-02-17 14:00:00,2026-02-17 14:00:00+00\n2026-02-17T14:00,infinity\n"
+    jsonl = b'{"at": "2026-02-17 14:00:00", "by": "2026-02-17 14:00:00+00"}\n{"at": "2026-02-17T14:00", "by": "infinity"}\n'
+    for path in (write(tmp_path / "a.csv", content), write(tmp_path / "a.jsonl", jsonl)):
+        assert infer([open_file(path)], {}, []) == [{"name": "at", "type": "string"}, {"name": "by", "type": "timestamp", "nullable": True}]
+        zone = {"zone": "Europe/Berlin"}
+        assert infer([open_file(path)], {}, [], "Europe/Berlin") == [
+            {"name": "at", "type": "timestamp"} | zone, {"name": "by", "type": "timestamp", "nullable": True} | zone,
+        ]  # fmt: skip
+    assert infer([open_file(tmp_path / "a.parquet")], {}, ["at"], "UTC") == [{"name": "at", "type": "timestamp", "zone": "UTC"}]
 
 
 def test_a_column_that_only_one_of_two_files_has_may_be_null(tmp_path: Path) -> None:

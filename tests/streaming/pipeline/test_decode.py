@@ -426,3 +426,19 @@ def test_changes_without_a_key_and_truncates_are_told() -> None:
     ):
         decoded = decode(table(records))
         assert (decoded.keyless, decoded.truncates) == want
+
+
+@pytest.mark.parametrize(
+    ("of_topic", "of_column", "hour"), [(None, None, None), (None, "Asia/Tokyo", 5), ("Europe/Berlin", "Asia/Tokyo", 12)]
+)
+def test_the_zone_of_a_topic_goes_before_that_of_a_column(of_topic: str | None, of_column: str | None, hour: int | None) -> None:
+    relation = ROOMS.in_zone(of_column) if of_column else ROOMS
+    topic = Topic(name="t", relation="rooms", format="json", zone=of_topic)
+    times = ["2026-07-01T14:00:00", "2026-10-25T02:30:00"]
+    records = table([(b"k", {"id": n, "starts": text}) for n, text in enumerate(times)])
+    decoded = decode_topic(decoder_for(topic, relation), "t", records, 10)
+    if hour is None:
+        assert len(decoded.bad) == 2 and "without an offset" in decoded.bad[0].error
+        return
+    assert not decoded.bad and decoded.unclear == (of_topic is not None)
+    assert decoded.changes[0].rows.arrow["starts"][0].as_py().hour == hour
