@@ -251,6 +251,24 @@ def test_a_quiet_view_loses_nothing(tmp_path: Path) -> None:
     engine.close()
 
 
+def test_the_snapshot_before_the_newest(tmp_path: Path) -> None:
+    """Where the newest is damaged, the one before it and the log give followers the same."""
+    engine = with_rows(tmp_path)
+    tokens = changed(engine, range(3))  # versions 2 to 4
+    engine.close()
+    engine = opened(tmp_path)
+    tokens += changed(engine, range(3, 6))
+    engine.close()
+    (file,) = files(tmp_path)
+    table = next(file.parent.glob("[0-9]*.arrow"))
+    table.write_bytes(table.read_bytes()[:-1] + b"!")
+    engine = opened(tmp_path)
+    tokens += changed(engine, range(6, 7))
+    for place, token in enumerate(tokens):
+        assert versions_after(engine, token) == list(range(3 + place, 9))
+    engine.close()
+
+
 def test_no_snapshot_before_all_views_are_replayed(tmp_path: Path, gate: Gate) -> None:
     """Its feeds would lack changes. A stop leaves all to the next start."""
     engine = with_rows(tmp_path)
