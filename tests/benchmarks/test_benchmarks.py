@@ -36,6 +36,7 @@ from tests.benchmarks import (
     pipeline_latency,
     pipeline_throughput,
     service_builds,
+    service_groups,
     service_many,
     service_memory,
     service_natural,
@@ -376,6 +377,13 @@ def test_outer_and_anti_joins() -> None:
     """The subject itself compares the rows of the anti join with DuckDB's."""
     figures = service_outer.run(Scale(quick=True), lambda line: None)
     assert [figure.unit for figure in figures] == ["changes/s"] * 6
+    assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
+
+
+@compiled
+def test_groups() -> None:
+    figures = service_groups.run(Scale(quick=True), lambda line: None)
+    assert [figure.unit for figure in figures] == ["rows/s"] * 2 + ["of 1"] * 2
     assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
 
 
