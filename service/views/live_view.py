@@ -126,6 +126,8 @@ class LiveView:
         plan = self.view.plan
         if plan.guarantee != "strict" or plan.amortised or plan.outer is not None:
             return False
+        if plan.core is not None:  # groups follow many changes together in hardly more time than one
+            return False
         return self.feed is None or self.feed.has_little_to_settle
 
     def fail(self, error: Exception) -> None:
