@@ -86,7 +86,7 @@ async def replace(request: Request) -> Response:
         number, held = await context.rewrite(engine.stage, name, stage, part, batch)
     finally:
         place.free()
-    told = {"stage": stage, "part": number, "parts": len(held.parts), "rows": held.rows}
+    told = {"stage": stage, "part": number, "part_rows": batch.sent, "parts": len(held.parts), "rows": held.rows}
     skipped = [error._asdict() for error in batch.errors]
     return json_answer(told | {"skipped_count": batch.error_count, "skipped": skipped})
 

@@ -167,6 +167,7 @@ _BODIES: dict[str, Schema] = {
         {
             "stage": {"type": "string"},
             "part": _COUNT,
+            "part_rows": _COUNT | {"description": "of the part, bad ones included"},
             "parts": _COUNT | {"description": "that the stage has"},
             "rows": _COUNT | {"description": "that the stage has"},
             "skipped_count": _COUNT,
@@ -325,7 +326,7 @@ RECEIPT = {"version": 42, "applied": 3, "ignored": 0, "skipped_count": 0, "skipp
 RECEIPT_SKIPPED = RECEIPT | {"version": 43, "applied": 2, "skipped_count": 1, "skipped": _ERRORS}
 RECEIPT_REPEATED = RECEIPT | {"version": 57, "applied": 0, "duplicate": True, "first": RECEIPT_SKIPPED}
 SOURCES = {"sources": [{"name": "pms", "run": "3f0c", "epoch": 17, "version": 42, "time": "2026-01-01T12:00:00.250000Z"}]}
-STAGED = {"stage": "nightly", "part": 0, "parts": 1, "rows": 65536, "skipped_count": 0, "skipped": []}
+STAGED = {"stage": "nightly", "part": 0, "part_rows": 65536, "parts": 1, "rows": 65536, "skipped_count": 0, "skipped": []}
 DELETION = {"where": [{"column": "ends", "op": "<", "value": "2025-01-01"}], "source": "cleaning", "epoch": 3}
 VIEW_SQL = {
     "sql": "SELECT b.id AS booking, m.id AS job, intersection(b.stay, m.slot) AS clash "

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
+from uuid import uuid4
 
 import pyarrow as pa
 from rich.console import Console
@@ -77,6 +78,8 @@ def main(arguments: list[str]) -> int:
         known = _known(relation, wanted)
         definition = known or _new(relation.name, files, wanted)
         read_by = definition.in_zone(wanted.zone) if wanted.zone else definition
+        if args.replace and skip and read_by != definition:  # the service would not hear of bad rows, and could not keep theirs
+            raise Failure("--replace with --on-error skip cannot be combined with --zone: set the zone in the relation's definition", 2)
         schema = pa.schema([(column.name, SENT_TYPES[column.kind]) for column in definition.columns])
         if known is None or not skip:
             _judge(relation.name, read_by, files, schema, skip)
@@ -89,7 +92,8 @@ def main(arguments: list[str]) -> int:
         loaded = Loaded()
         try:
             encoded = Bodies(schema, read_by if read_by != definition else None)
-            return _post(relation, definition, files, encoded, args.on_error, loaded)
+            sender = _Sender(relation, args.on_error, args.replace)
+            return _post(relation, definition, files, encoded, sender, loaded)
         except Failure as failure:
             if known is None and not loaded.version and isinstance(failure.__cause__, livejoin.Problem):
                 with suppress(livejoin.LivejoinError):
@@ -135,6 +139,11 @@ def _parser() -> Parser:
         choices=("reject", "skip"),
         default="reject",
         help="with a bad row: reject (default) loads nothing, skip loads the other rows",
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="make these rows all that the relation has, in one version; with --on-error skip, a bad row keeps the row that is there",
     )
     add_url(parser)
     return parser
@@ -247,8 +256,38 @@ def _progress() -> Iterator[Progress]:
         yield shown
 
 
+class _Sender:
+    """Sends bodies as changes, or as parts of a replacement."""
+
+    def __init__(self, relation: livejoin.Relation, on_error: str, replace: bool) -> None:
+        self._relation = relation
+        self._on_error: Literal["reject", "skip"] = "skip" if on_error == "skip" else "reject"
+        self._stage = str(uuid4()) if replace else None
+        self._parts = 0
+
+    @property
+    def replaces(self) -> bool:
+        return self._stage is not None
+
+    def send(self, body: Body) -> livejoin.Receipt:
+        if self._stage is None:
+            return self._relation.post(body.content, body.media_type, on_error=self._on_error)
+        told = self._relation.stage(self._stage, self._parts, body.content, body.media_type, on_error=self._on_error)
+        self._parts += 1
+        count = told["skipped_count"]
+        return livejoin.Receipt(applied=told["part_rows"] - count, skipped_count=count, skipped=told["skipped"])
+
+    def conclude(self) -> int | None:
+        """The version of a replacement."""
+        if self._stage is None:
+            return None
+        if not self._parts:  # nothing is all that there is
+            self._relation.stage(self._stage, 0, b"", "application/jsonl")
+        return self._relation.commit(self._stage).version
+
+
 def _post(
-    relation: livejoin.Relation, definition: RelationDefinition, files: list[File], bodies: Bodies, on_error: str, loaded: Loaded
+    relation: livejoin.Relation, definition: RelationDefinition, files: list[File], bodies: Bodies, sender: _Sender, loaded: Loaded
 ) -> int:
     rejected = Rejections(definition)
     with _progress() as shown:
@@ -256,8 +295,12 @@ def _post(
             task = shown.add_task(file.path.name, total=file.size, rows=0)
             before = loaded.applied
             for body in bodies.of(relation.name, file, rejected):
-                _post_one(relation, file, body, on_error, loaded, rejected)
+                _post_one(sender, file, body, loaded, rejected)
                 shown.update(task, completed=body.done, rows=loaded.applied - before)
+    try:
+        loaded.version = sender.conclude() or loaded.version
+    except livejoin.LivejoinError as error:
+        raise Failure(f"{relation.name} was not replaced: {error}") from error
     ignored = f", {loaded.ignored:,} ignored" if loaded.ignored else ""
     reached = f", version {loaded.version}" if loaded.version else ""
     print(f"{relation.name}: {loaded.applied:,} row{'s' if loaded.applied != 1 else ''} loaded{ignored}{reached}")
@@ -268,13 +311,14 @@ def _post(
     return 0
 
 
-def _post_one(relation: livejoin.Relation, file: File, body: Body, on_error: str, loaded: Loaded, rejected: Rejections) -> None:
+def _post_one(sender: _Sender, file: File, body: Body, loaded: Loaded, rejected: Rejections) -> None:
     """Raises Failure, which names the file and says what has been loaded already."""
     try:
-        receipt = relation.post(body.content, body.media_type, on_error="skip" if on_error == "skip" else "reject")
+        receipt = sender.send(body)
     except livejoin.LivejoinError as error:
         part = f", from {file.unit} {body.first} on" if loaded.applied else ""
         before = f"; already loaded: {loaded.applied:,} row{'s' if loaded.applied != 1 else ''}" if loaded.applied else ""
+        before = "; nothing was loaded" if sender.replaces else before
         if isinstance(error, livejoin.BadRows):
             rejected.add(file, body, _triples(error.errors), error.document.get("error_count", len(error.errors)))
             rejected.show()

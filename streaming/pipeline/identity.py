@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from service.wire.schema import parse_relation
 from streaming.connection import Applied
 from streaming.errors import StreamError
 from streaming.failures import AFRESH, made_anew, registered_anew
@@ -123,8 +124,13 @@ def compare(before: Identity, now: Identity, place: object) -> None:
         if differs(known, now.topics[topic]):
             raise StreamError(made_anew(topic))
     for relation, definition in before.relations.items():
-        if now.relations.get(relation, definition) != definition:
+        if not _extends(now.relations.get(relation, definition), definition):
             raise StreamError(registered_anew(relation))
+
+
+def _extends(now: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether a definition is the former one, or that with more columns or intervals."""
+    return now == before or parse_relation(now).extends(parse_relation(before))
 
 
 def differs(known: str, now: str) -> bool:

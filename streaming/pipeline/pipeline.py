@@ -65,6 +65,7 @@ class Pipeline:
         self.busy = False
         self.done = 0
         self._job = job
+        self._definitions = dict(job.definitions)
         self._decoders = {topic.name: decoder_for(topic, job.definitions[topic.relation]) for topic in job.config.topics}
         dead_letters = job.stream.dead_letters
         self._dead_letters = DeadLetters(job.config.kafka, dead_letters, job.stop) if dead_letters else None
@@ -150,10 +151,18 @@ class Pipeline:
         return receipt
 
     def _compare_relations(self) -> None:
-        """One request per batch, 2 ms: a relation that has gained a column would accept the rows without the column."""
-        for relation, now in self._job.service.definitions(self._job.definitions).items():
-            if now.to_json() != self._job.definitions[relation].to_json():
+        """One request per batch, 2 ms: a relation that has gained a column would accept the rows without the column. If a definition was
+        extended, the next records are validated by it."""
+        for relation, now in self._job.service.definitions(self._definitions).items():
+            known = self._definitions[relation]
+            if now.to_json() == known.to_json():
+                continue
+            if not now.extends(known):
                 raise StreamError(registered_anew(relation))
+            log.info("the definition of the relation %s was extended; records are validated by it from now on", relation)
+            self._definitions[relation] = now
+            of_relation = [topic for topic in self._job.config.topics if topic.relation == relation]
+            self._decoders.update({topic.name: decoder_for(topic, now) for topic in of_relation})
 
     def _warn_of_disorder(self, topic: str, records: pa.Table, decoded: Decoded) -> None:
         """Warns once per topic if the order of changes is undefined."""

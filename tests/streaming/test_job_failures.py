@@ -229,9 +229,10 @@ def test_a_relation_dropped_under_way(stage: Stage) -> None:
 
 
 def test_a_relation_registered_anew_under_way(stage: Stage) -> None:
-    """It has another column that may be null, so nothing is refused."""
+    """A column cannot be null any more, and none is, so nothing is refused."""
     topic = stage.topic(1)
-    definition = {**STAYS, "columns": [*STAYS["columns"], {"name": "guest", "type": "string", "nullable": True}]}
+    *columns, ends = STAYS["columns"]
+    definition = {**STAYS, "columns": [*columns, {**ends, "nullable": False}]}
 
     def change() -> None:
         talk.drop(stage.client, relations=["stays"])
@@ -240,6 +241,28 @@ def test_a_relation_registered_anew_under_way(stage: Stage) -> None:
 
     assert "the relation stays was registered again" in stage.fails_after(topic, change)
     assert "the relation stays was registered again" in stage.fails(topic)  # it is not forgotten
+
+
+def test_a_relation_that_is_extended_under_way(stage: Stage) -> None:
+    """The job goes on, and takes the new column from then on, after a start too."""
+    topic, patch = stage.topic(1), {"add_columns": [{"name": "guest", "type": "string", "nullable": True}]}
+
+    def put(number: int) -> None:
+        after = {"id": number, "room": "A", "starts": 0, "ends": 5, "guest": f"G{number}"}
+        Topics(stage.broker).put(topic, [({"id": number}, {"op": "c", "before": None, "after": after})])
+
+    with stage.running(topic) as job:
+        talk.ok(stage.client.patch("/v1/relations/stays", json=patch))
+        put(2)
+        job.wait_until(lambda: stage.ids() == [1, 2])
+        put(3)
+        job.wait_until(lambda: stage.ids() == [1, 2, 3])
+    put(4)
+    stage.run(topic)
+    rows = stage.client.get("/v1/relations/stays/rows", headers={"Accept": "application/json"}).json()["rows"]
+    guests = {row["id"]: row["guest"] for row in rows}
+    assert guests.pop(2) in (None, "G2"), "read before or after the job has heard of the column"
+    assert guests == {1: None, 3: "G3", 4: "G4"}
 
 
 def test_reset_acts_once(stage: Stage) -> None:

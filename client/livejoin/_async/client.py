@@ -104,6 +104,10 @@ class AsyncClient:
         """The sources of batches, each with its last one: `name`, `run`, `epoch`, `version`, `time`."""
         return await self._listed("sources")
 
+    async def forget_source(self, name: str) -> None:
+        """Forget a source: whatever run and epoch it sends next are its first; for admins. Raises NotFound."""
+        await self._http.call("DELETE", f"/v1/sources/{quote(name, safe='')}")
+
     async def start_backup(self, target: str, since: str | None = None) -> dict[str, Any]:
         """Begin a backup of the service's data in `target`, a new folder on its machine; for admins. `backup` tells the progress.
 

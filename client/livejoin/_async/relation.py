@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, Self
 from urllib.parse import quote
+from uuid import uuid4
 
 from livejoin._async.answers import AsyncArrow, AsyncRows
 from livejoin._async.http import AsyncHttp
-from livejoin.encoding import Interval, Op, RowData, Source, bodies, relation_definition, row_params
+from livejoin.encoding import Body, Interval, Op, RowData, Source, batch_params, bodies, relation_definition, row_params
 from livejoin.problems import LivejoinError, Problem
 from livejoin.receipts import Receipt, shifted
 
@@ -73,6 +75,106 @@ class AsyncRelation:
         """As `upsert`, but a column `_op` (insert, upsert, delete, truncate) may say otherwise."""
         return await self._post(source, None, on_error)
 
+    async def replace(
+        self,
+        source: Source,
+        *,
+        on_error: OnError = "reject",
+        name: str | None = None,
+        epoch: int | None = None,
+        run: str | None = None,
+        reset: bool = False,
+    ) -> Receipt:
+        """Make these rows all that the relation has, in one version, of which followers see the difference only. Of several rows with a key
+        the last one counts. More than about 8 MiB or 65,536 rows are staged in several requests first; if one fails, nothing has changed.
+
+        With `on_error="skip"`, a bad row whose key can be read keeps the row that is there. `name`, `epoch`, `run`, `reset`: of the batch's
+        source, as of `Client.batch`: with them, the last request is repeated if its connection breaks. Raises as `upsert`.
+        """
+        params = batch_params(name, epoch, run, reset, on_error)
+        parts = list[Body]()
+        stage, number, first = f"{uuid4()}", 0, 0
+        for body in bodies(source, None):
+            parts.append(body)
+            if len(parts) == 2:
+                first += await self._staged(stage, number, first, parts.pop(0), on_error)
+                number += 1
+        last = parts.pop() if parts else Body("application/jsonl", b"")
+        path = f"{self._path}/replace"
+        if not number:
+            return await self._replaced(path, last, params)
+        await self._staged(stage, number, first, last, on_error)
+        return await self._http.post_changes(path, params={**params, "stage": stage, "commit": "true"}, repeatable=name is not None)
+
+    async def _replaced(self, path: str, body: Body, params: Mapping[str, str]) -> Receipt:
+        with _lines_named(body, 0):
+            receipt = await self._http.post_changes(
+                path, content=body.content, media_type=body.media_type, params=params, repeatable="source" in params
+            )
+        if body.lines:
+            _name_lines(receipt.skipped, body.lines)
+        return receipt
+
+    async def _staged(self, stage: str, part: int, first: int, body: Body, on_error: OnError) -> int:
+        """How many rows the part has."""
+        with _lines_named(body, first):
+            told = await self.stage(stage, part, body.content, body.media_type, on_error=on_error)
+        return int(told["part_rows"])
+
+    async def stage(self, name: str, part: int, content: bytes, media_type: str, *, on_error: OnError = "reject") -> dict[str, Any]:
+        """Send a part of a replacement, encoded already, which `commit` makes. A part that is sent again takes the place of the former one,
+        so that it is repeated if the connection breaks. The service forgets a stage an hour after its last part."""
+        params = {"stage": name, "part": str(part), "on_error": on_error}
+        return await self._http.json(
+            "POST", f"{self._path}/replace", content=content, media_type=media_type, params=params, repeatable=True
+        )
+
+    async def commit(self, stage: str) -> Receipt:
+        """Replace the relation by the rows of a stage. Raises NotFound."""
+        return await self._http.post_changes(f"{self._path}/replace", params={"stage": stage, "commit": "true"})
+
+    async def delete_where(
+        self,
+        *where: Mapping[str, Any],
+        source: str | None = None,
+        epoch: int | None = None,
+        run: str | None = None,
+        reset: bool = False,
+    ) -> Receipt:
+        """Delete the rows that meet all conditions, such as `{"column": "ends", "op": "<", "value": "2025-01-01"}`, in one version; the
+        receipt's `applied` is their number. Operators as of a view's `where`. source, epoch, run, reset: as of `Client.batch`.
+
+        Raises BadDefinition (also without a condition: see `truncate`), UnknownColumn.
+        """
+        params = batch_params(source, epoch, run, reset, "reject")
+        return await self._http.post_changes(
+            f"{self._path}/delete", {"where": [dict(one) for one in where]}, params=params, repeatable=source is not None
+        )
+
+    async def patch(
+        self,
+        *,
+        add_columns: Mapping[str, str | Mapping[str, Any]] | Iterable[Mapping[str, Any]] = (),
+        add_intervals: Mapping[str, Interval] | None = None,
+        nullable: Sequence[str] = (),
+        retain: tuple[str, str] | None | Literal["as it is"] = "as it is",
+    ) -> dict[str, Any]:
+        """Extend the definition; the new one. Live views and their followers are not disturbed; what is there already changes nothing.
+
+        add_columns, add_intervals: as of `create`; new columns are nullable. nullable: columns that may have nulls from now on. retain: a
+        column and an ISO 8601 duration, such as `("ends", "P90D")`: rows whose column is older are deleted; None ends that.
+        Raises DefinitionDiffers, BadDefinition, RelationInUse, UnknownColumn.
+        """
+        made = relation_definition(add_columns, (), add_intervals)
+        form: dict[str, Any] = {
+            "add_columns": [{"nullable": True, **column} for column in made["columns"]],
+            "add_intervals": made["intervals"],
+            "nullable": list(nullable),
+        }
+        if retain != "as it is":
+            form["retain"] = None if retain is None else {"column": retain[0], "for": retain[1]}
+        return await self._http.json("PATCH", self._path, form)
+
     async def truncate(self) -> Receipt:
         """Delete all rows, in one version."""
         return await self._http.post_changes("/v1/changes", {"changes": [{"relation": self.name, "op": "truncate"}]})
@@ -107,6 +209,18 @@ class AsyncRelation:
     def arrow(self, *, limit: int | None = None, cursor: str | None = None) -> AsyncArrow:
         """Its rows at one version as Arrow batches, as they come."""
         return AsyncArrow(self._http, f"{self._path}/rows", row_params(limit=limit, cursor=cursor))
+
+
+@contextmanager
+def _lines_named(body: Body, first: int) -> Iterator[None]:
+    """Bad rows of the body, whose first row is number `first`, are named as those of the whole source."""
+    try:
+        yield
+    except Problem as error:
+        if body.lines:
+            _name_lines(error.errors, body.lines)
+        error.errors = [shifted(bad, first) for bad in error.errors]
+        raise
 
 
 def _name_lines(errors: list[dict[str, Any]], lines: Any) -> None:

@@ -105,6 +105,10 @@ class Client:
         """The sources of batches, each with its last one: `name`, `run`, `epoch`, `version`, `time`."""
         return self._listed("sources")
 
+    def forget_source(self, name: str) -> None:
+        """Forget a source: whatever run and epoch it sends next are its first; for admins. Raises NotFound."""
+        self._http.call("DELETE", f"/v1/sources/{quote(name, safe='')}")
+
     def start_backup(self, target: str, since: str | None = None) -> dict[str, Any]:
         """Begin a backup of the service's data in `target`, a new folder on its machine; for admins. `backup` tells the progress.
 

@@ -246,3 +246,23 @@ def test_check_names_damage(server: ServerProcess, client: livejoin.Client, capf
     assert told.out.splitlines()[-1].startswith("verdict    damaged: ")
     assert main(["check", str(folder / "nowhere")]) == 1
     assert "not a data folder" in capfd.readouterr().err
+
+
+def test_files_that_replace_a_relation(
+    server: ServerProcess, client: livejoin.Client, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "ROWS", 100)
+    relation = client.relation("bookings")
+    before = relation.upsert([row(number, 0, 5) for number in range(1000, 1010)]).version
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    first.write_text("id,s,e\n" + "".join(f"{number},{number},{number + 5}\n" for number in range(350)))
+    second.write_text("id,s,e\n1000,0,5\n1001,0,x\n")
+    load = ["load", "bookings", str(first), str(second), "--replace", "--url", server.url]
+    assert main(load) == 1
+    assert "nothing was loaded" in capfd.readouterr().err and relation.get()["rows"] == 10
+    assert main([*load, "--on-error", "skip"]) == 1
+    told = capfd.readouterr()
+    assert f"bookings: 351 rows loaded, version {before + 1}\n" == told.out and "second.csv  3" in told.err
+    assert sorted(one["id"] for one in relation.rows()) == [*range(350), 1000, 1001]
+    assert main(["load", "rooms", str(first), "--key", "id", "--replace", "--url", server.url]) == 0
+    assert client.relation("rooms").get()["rows"] == 350
