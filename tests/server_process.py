@@ -42,6 +42,8 @@ class ServerProcess:
     `fresh`: by the command, as everybody starts it; else forked from a process that has imported the service. `ca`: it serves HTTPS.
     """
 
+    _module = "service.cli"
+
     def __init__(
         self,
         data: Path,
@@ -79,7 +81,7 @@ class ServerProcess:
         first = self._process is None
         with open(self.log_path, "wb") as log:
             if self._fresh:
-                command = [sys.executable, "-m", "service.cli", *self._arguments]
+                command = [sys.executable, "-m", self._module, *self._arguments]
                 self._process = subprocess.Popen(
                     command, cwd=ROOT, env=self._environment, stdout=log, stderr=log, preexec_fn=self._before, start_new_session=True
                 )

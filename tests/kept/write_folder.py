@@ -41,9 +41,10 @@ _OF_THE_DATABASE = {"in the database", "in the WAL"}
 class KeptServer(ServerProcess):
     """The service as `tests.kept.serve` runs it; its output beside the folder."""
 
+    _module = "tests.kept.serve"
+
     def __init__(self, data: Path, **environment: str) -> None:
-        super().__init__(data, environment=environment)
-        self._command[self._command.index("service.cli")] = "tests.kept.serve"
+        super().__init__(data, environment=environment, fresh=True)
 
 
 class Story:
