@@ -42,7 +42,7 @@ _WAL_BYTES = 8 << 20  # of SQLite's own log, worth a checkpoint
 _NEW_BYTES, _COMMITS = 1 << 20, 8  # payload that is worth one, in some 2 ms a MiB; of larger commits, as much as so many have
 _LOOK = 0.1  # seconds between two looks at whether to go on
 _CATALOG_ROOM = 512 << 10  # of the disk
-_GIVEN_PAGES = 256  # given back in one transaction: they may have to be written elsewhere, 1 MiB
+_GIVEN_PAGES = 32  # given back in one transaction, some milliseconds: SQLite looks each up, and those in use are written elsewhere
 _FORGET_ROWS, _FORGET_BYTES = 512, 4 << 20  # removed in one transaction, for which whoever appends waits: some milliseconds
 
 
@@ -339,7 +339,7 @@ class Log:
                 if free <= 0:
                     return
                 pages = min(free, _GIVEN_PAGES)
-                self._db.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+                self._db.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would give back a single page
                 self._commits += pages  # each may have moved one that is in use
             time.sleep(time.monotonic() - started)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _HEADER = struct.Struct("<iIQQ")  # relation, flags, bytes of deletes, bytes of inserts
-_TRUNCATE, _JSON = 1, 2
+_COUNT = struct.Struct("<Q")
+_TRUNCATE, _JSON, _AGES = 1, 2, 4
 
 EFFECTS = (
     "inserts as JSON", "deletes as JSON", "inserts as Arrow", "deletes as Arrow", "deletes and inserts as Arrow", "truncate",
@@ -83,6 +84,9 @@ def _effects(payload: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
         start = at + _HEADER.size
         middle = start + deletes + (-deletes & 7)
         at = middle + inserts + (-inserts & 7)
+        if flags & _AGES:
+            size = _COUNT.size + 2 * _COUNT.unpack_from(payload, at)[0]
+            at += size + (-size & 7)
         yield relation, flags, payload[start : start + deletes], payload[middle : middle + inserts]
 
 
