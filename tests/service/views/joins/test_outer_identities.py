@@ -20,6 +20,7 @@ from tests.service.running import check, opened
 from tests.service.twin import DEFINITIONS, Row, Source, to_batch
 
 MEETS = "x.room = y.room AND x.starts < y.ends AND y.starts < x.ends AND x.floor <= y.floor"
+ITSELF = "x.starts < z.ends AND z.starts < x.ends"
 VIEWS = {
     "inner": f"SELECT x.id AS i, y.nr AS n, y.site AS s FROM a x JOIN b y ON {MEETS}",
     "left": f"SELECT x.id AS i, y.nr AS n, y.site AS s FROM a x LEFT JOIN b y ON {MEETS}",
@@ -31,6 +32,9 @@ VIEWS = {
     "three": f"SELECT x.id AS i, y.nr AS n, z.id AS j FROM a x LEFT JOIN b y ON {MEETS} LEFT JOIN a z ON z.floor = y.floor AND z.tag = 'u'",
     "both": f"SELECT x.id AS i, y.nr AS n, z.id AS j FROM a x LEFT JOIN b y ON {MEETS} LEFT JOIN a z ON z.id < x.id AND z.room = x.room",
     "kept": f"SELECT x.id AS i, y.nr AS n FROM a x JOIN b y ON {MEETS} WHERE x.floor IN (SELECT z.floor FROM a z WHERE z.tag = 'v')",
+    "self": f"SELECT x.id AS i, z.id AS j FROM a x LEFT JOIN a z ON x.room = z.room AND {ITSELF} AND x.id <> z.id",
+    "less": f"SELECT x.id AS i, z.id AS j FROM a x FULL JOIN a z ON x.room = z.room AND {ITSELF} AND x.id < z.id",
+    "clash": f"SELECT x.id AS i FROM a x WHERE NOT EXISTS (SELECT 1 FROM a z WHERE {ITSELF} AND x.id <> z.id)",
     "named": "SELECT x.id AS i FROM a x WHERE NOT EXISTS (SELECT 1 FROM b y JOIN a z ON z.id = y.nr WHERE y.room = x.room)",
 }
 
