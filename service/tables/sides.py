@@ -23,6 +23,7 @@ Codes = Callable[[Table, Sequence[str], Slots], Slots]  # `acquire_of` or `look_
 Mask = npt.NDArray[np.bool_]
 _FEW_KEYS = np.zeros(2, np.int32)  # not written to
 _CHUNK = 1 << 16  # rows of a piece
+NEWEST = 1 << 62  # a version at which a table has the rows that it has now: a view need not have been told of the last ones
 
 
 class Chosen(NamedTuple):

@@ -22,7 +22,7 @@ from service.planning.plans.plan import Kept, Outer
 from service.tables.changes import Run, Runs, versions_of
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
-from service.tables.sides import Side
+from service.tables.sides import NEWEST, Side
 from service.tables.store import Numbers
 from service.views.deltas import Combination, Sink
 from service.views.joins.flips import Counts, Events, flips, segments, sliced
@@ -310,13 +310,14 @@ class OuterJoin(Defaults):
             assert counts == again, "the partners are miscounted"
         for number, member in enumerate(self.members):
             if member.is_tested and len(member.sides) == 1:
-                expected = np.concatenate(member.sides[0].rows_of(self._version))
+                expected = np.concatenate(member.sides[0].rows_of(NEWEST))
                 expected = expected[self._passes(member.tests[0], expected)]
                 cursor, found = member.join.rows(self.root[1 + number], None), [NO_SLOTS]
                 while not cursor.done:
                     found.append(cursor.fill(_CHUNK)[0])
                 never = getattr(member.join, "never", False)
-                assert never or np.array_equal(np.sort(np.concatenate(found)), np.sort(expected)), "rows that pass are not those kept"
+                kept, wanted = np.sort(np.concatenate(found)), np.sort(expected)
+                assert never or np.array_equal(kept, wanted), f"rows that pass are not those kept: {kept} of {wanted}"
 
 
 def _has_row(cursor: Enumeration) -> bool:

@@ -17,7 +17,7 @@ from service.planning.binding import Index
 from service.planning.tree_shape import Edge, outward
 from service.tables.changes import DELETE, ENTER, INSERT, SIGNS, Part, Parted, Runs, in_order, parted, versions_of
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
-from service.tables.sides import Side, ends_of
+from service.tables.sides import NEWEST, Side, ends_of
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from service.views.deltas import Sink, tell
 from service.views.joins.indexed_cursor import Scan
@@ -248,8 +248,7 @@ class TreeJoin(Defaults):
     def check(self) -> None:
         if self.never:
             return
-        version = self.root.version
-        rows = [np.concatenate(side.rows_of(version)) for side in self.sides]
+        rows = [np.concatenate(side.rows_of(NEWEST)) for side in self.sides]
         for p, index in enumerate(self.indexes):
             slots, domain = rows[index.place], self._domain(p)
             table = self.sides[index.place].relation.table
