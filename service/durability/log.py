@@ -286,7 +286,7 @@ class Log:
 
     def change_relation(self, name: str, definition: dict[str, Any]) -> None:
         """Put another definition in the place of a relation's own, with the same columns or more behind them. Durable on return."""
-        with self._transaction() as db:
+        with self._catalog_transaction() as db:
             (record,) = (record for record in database.read_catalog(db)[0] if record.name == name)
             columns = len(definition["columns"])
             shapes = record.shapes if columns == record.shapes[-1][1] else [*record.shapes, (self.last_version, columns)]
