@@ -31,7 +31,7 @@ from pathlib import Path
 from service.durability import database
 from service.durability.database import INSERT, Form, LogRow, RelationRecord, SourceRecord, ViewRecord
 from service.durability.failpoints import reach
-from service.durability.folder import DATABASE, FOLDER_MODE, LOCK, MARK, SNAPSHOTS, Damaged, FolderLock, is_full, sync_path
+from service.durability.folder import DATABASE, FOLDER_MODE, LOCK, MARK, SNAPSHOTS, Damaged, FolderLock, is_full, make_folder, sync_path
 from service.durability.snapshots import read_snapshot, snapshot_paths
 
 log = logging.getLogger("livejoin.upgrade")
@@ -88,6 +88,7 @@ def upgrade(folder: Path) -> None:
             return
         if number != _FORMAT_1.number:
             raise database.WrongFormat(number, folder / DATABASE)
+        make_folder(folder)  # what stays of it is not to be read by others either
         with _tokens_locked(folder):
             if not _can_move(folder) or not _upgrade_beside(folder):
                 _upgrade_inside(folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from service.durability.failpoints import STEPS, UPGRADE_STEPS
+from service.durability.failpoints import BACKUP_STEPS, STEPS, UPGRADE_STEPS
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
 from tests.forked import finished
@@ -49,7 +49,7 @@ def check(engine: Instance, acknowledged: int) -> None:
     assert ids(open_rows(engine.readers, "v")) == expected
 
 
-@pytest.mark.parametrize("step", [step for step in STEPS if step not in UPGRADE_STEPS])
+@pytest.mark.parametrize("step", [step for step in STEPS if step not in (*BACKUP_STEPS, *UPGRADE_STEPS)])
 def test_killed_at(step: str, tmp_path: Path) -> None:
     times = 1 if step in ("in-snapshot", "after-snapshot", "in-log-cleaning", "in-build") else random.Random(step).randrange(2, ROUNDS)
     print("failpoint", step, times)
