@@ -40,6 +40,7 @@ SUBJECTS = (
     "service_readers",
     "service_crowd",
     "service_start",
+    "service_folder",
     "service_memory",
     "service_builds",
     "service_stream",

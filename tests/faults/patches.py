@@ -3,9 +3,12 @@ and bugs, which a harness must find."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 from collections.abc import Callable
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 from service.durability import database, folder, log, snapshots
@@ -32,12 +35,14 @@ def small() -> None:
     """Housekeeping all the time, snapshots after some kilobytes of log, checkpoints after some commits, the log cut in steps of a few
     batches; each start is that of another boot of the machine."""
     replace(snapshotting, "_LOG_WORTH", 8 << 10)
-    replace(snapshotting, "_LOG_FACTOR", 1)
+    replace(snapshotting, "_LOG_SHARE", 1.0)
+    replace(snapshotting, "_FREE_BYTES", 16 << 10)
     replace(snapshotting, "PIECE_ROWS", 8)
     replace(housekeeping, "_RATE", 0.05)
     replace(writer, "_TICK", 0.05)
     replace(log, "_WAL_BYTES", 64 << 10)
     replace(log, "_FORGET_ROWS", 16)
+    replace(log, "_GIVEN_PAGES", 4)
     replace(database, "LARGEST", 1 << 10)
     another_boot()
 
@@ -56,13 +61,12 @@ def no_sync_of_folders() -> None:
 
 
 def a_row_not_replayed() -> None:
-    replay = recovery._replay
+    decode, rows = recovery.decode_effects, count()
 
-    def without_some(relation: Any, version: int, effect: Any) -> None:
-        if version % 5:
-            replay(relation, version, effect)
+    def all_but_some(*row: Any) -> Any:
+        return decode(*row) if next(rows) % 5 else []
 
-    replace(recovery, "_replay", without_some)
+    replace(recovery, "decode_effects", all_but_some)
 
 
 def a_feed_loses_versions() -> None:
@@ -94,3 +98,31 @@ def stale_readings() -> None:
         return pin(self, number)
 
     replace(Pins, "pin", sometimes_old)
+
+
+class _Fits(int):
+    """A checksum that equals any."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
+
+
+def checksums_ignored() -> None:
+    """Those of snapshots."""
+    replace(snapshots, "zlib", SimpleNamespace(crc32=lambda *_: _Fits(0)))
+
+
+def errors_of_the_disk_ignored() -> None:
+    """A commit that has failed is taken for one that has not."""
+    commit = log.Log.commit
+
+    def ignoring(self: log.Log) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            commit(self)
+
+    replace(log.Log, "commit", ignoring)

@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-import httpx
 import pytest
 
 from tests.end_to_end import talk
@@ -15,19 +14,16 @@ from tests.faults import patches
 from tests.faults.disk import Disk, Record, read_in, records, write_out
 from tests.faults.patches import Patch
 from tests.faults.shim import FaultyDisk
+from tests.faults.sound import Lost, require_sound
 from tests.histories.checker import anomalies, states_of
 from tests.histories.clients import Clients
 from tests.histories.history import Write
-from tests.histories.model import COLUMNS, VIEWS, State
+from tests.histories.model import State
 from tests.histories.seeds import NEW, seeds
 from tests.server_process import NotStarted
 
 CUTS, SOAK_CUTS = 18, 300  # of each run; the other crashes are in test_crash.py
 _RARE = "CMRUDLT"
-
-
-class Lost(AssertionError):
-    """Something is missing, wrong or refused after a power cut."""
 
 
 class Run(NamedTuple):
@@ -82,39 +78,6 @@ def cuts(run: Run, chance: Random, count: int) -> Iterator[tuple[int, dict[str, 
         yield place, disk.cut(None if chance.random() < 0.3 else chance), known
 
 
-def require_sound(client: httpx.Client, run: Run, known: int) -> int:
-    """All rows are those of one version, which is `known` or a newer one, and the sources are as far; gives the version."""
-    version: int = talk.ok(client.get("/v1/status"))["version"]
-    if not known <= version < len(run.states):
-        raise Lost(f"version {version} after version {known} was known; {len(run.states) - 1} were made")
-    if version == 0 and {*COLUMNS} - _names(client):
-        return 0  # before all was defined
-    for name in COLUMNS:
-        require_rows(client, name, run.states[version])
-    last: dict[str, Write] = {}
-    for number in range(1, version + 1):
-        last[run.writes[number].source] = run.writes[number]
-    for source, write in last.items():
-        done = talk.ok(talk.send(client, [change.body() for change in write.changes], source=source, epoch=write.epoch))
-        if not done["duplicate"]:
-            raise Lost(f"epoch {write.epoch} of {source}, in version {write.version}, was taken again in version {version}")
-    return version
-
-
-def require_rows(client: httpx.Client, name: str, state: State) -> None:
-    path = f"/v1/{'views' if name in VIEWS else 'relations'}/{name}/rows"
-    answer = client.get(path)
-    if answer.status_code != 200:
-        raise Lost(f"{path}: {answer.status_code} {answer.text}")
-    found = sorted(talk.decode(answer.content, talk.JSONL, COLUMNS[name]), key=repr)
-    if found != sorted(state.rows(name).values(), key=repr):
-        raise Lost(f"{name} has other rows than version {answer.headers['livejoin-version']}")
-
-
-def _names(client: httpx.Client) -> set[str]:
-    return {one["name"] for kind in ("relations", "views") for one in talk.ok(client.get(f"/v1/{kind}"))[kind]}
-
-
 def suffer(run: Run, path: Path, chance: Random, count: int, environment: dict[str, str] | None = None) -> None:
     """So many power cuts; after a third of them, another one while the service recovers."""
     disk = FaultyDisk(path)
@@ -134,7 +97,7 @@ def suffer(run: Run, path: Path, chance: Random, count: int, environment: dict[s
         try:
             with disk.server(patches.small, environment=environment) as server:
                 client = server.client()
-                version = require_sound(client, run, known)
+                version = require_sound(client, run.states, run.writes, known)
                 if version:
                     change = {"relation": "stays", "op": "upsert", "row": {"id": 1, "room": "A", "a": 1, "b": 2, "tag": "u"}}
                     assert talk.ok(talk.send(client, [change]))["version"] == version + 1
@@ -151,7 +114,7 @@ def test_a_power_cut_loses_nothing_acknowledged(tmp_path: Path, seed: int) -> No
 
 def test_the_run_is_right(tmp_path: Path) -> None:
     """The history of the recorded run, the kill in it included."""
-    assert anomalies(recorded(tmp_path / "run", 5, steps=25).clients.history.events, tokens_last=False) == []
+    assert anomalies(recorded(tmp_path / "run", 5, steps=25).clients.history.events) == []
 
 
 def found_by(tmp_path: Path, bugs: Sequence[Patch], environment: dict[str, str] | None = None) -> str:

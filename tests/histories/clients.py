@@ -28,9 +28,12 @@ def define(client: httpx.Client) -> None:
         talk.view(client, name, view.sql)
 
 
+_BY_MISTAKE = 0.1
+
+
 @dataclass
 class Writer:
-    """A source. Without an answer, it sends the same batch again, and learns whether it was there."""
+    """A source. Without an answer, it sends the same batch again, and learns whether it was there; by mistake also with one."""
 
     history: History
     source: str
@@ -44,7 +47,7 @@ class Writer:
             self.epoch += 1
             self.unanswered = drawn(self.chance)
         began = self.history.now()
-        answer = talk.send(client, [change.body() for change in self.unanswered], talk.JSONL, source=self.source, epoch=self.epoch)
+        answer = self._send(client, self.unanswered)
         if answer.status_code in (503, 429):
             raise Refused(answer.text)
         done = talk.ok(answer)
@@ -52,7 +55,16 @@ class Writer:
         assert again or not done["duplicate"], f"epoch {self.epoch} of {self.source} was there before it was sent"
         version = done["first"]["version"] if done["duplicate"] else done["version"]
         self.history.add(Write(self.source, self.epoch, self.unanswered, version, done["duplicate"], began, ended))
-        self.unanswered = None
+        sent, self.unanswered = self.unanswered, None
+        if self.chance.random() < _BY_MISTAKE:
+            answer = self._send(client, sent)
+            if answer.status_code == 200:
+                done = answer.json()
+                taken_once = done["duplicate"] and done["first"]["version"] == version
+                assert taken_once, f"epoch {self.epoch} of {self.source} was taken twice: {done}"
+
+    def _send(self, client: httpx.Client, changes: tuple[Change, ...]) -> httpx.Response:
+        return talk.send(client, [change.body() for change in changes], talk.JSONL, source=self.source, epoch=self.epoch)
 
 
 @dataclass

@@ -1,0 +1,48 @@
+"""Whether a service, started again after a fault, has all that was acknowledged, and nothing that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import httpx
+
+from tests.end_to_end import talk
+from tests.histories.history import Write
+from tests.histories.model import COLUMNS, VIEWS, State
+
+
+class Lost(AssertionError):
+    """Something is missing, wrong or refused."""
+
+
+def require_sound(client: httpx.Client, states: Sequence[State], writes: Mapping[int, Write], known: int) -> int:
+    """All rows are those of one version, which is `known` or a newer one, and the sources are as far; gives the version. Raises Lost."""
+    version: int = talk.ok(client.get("/v1/status"))["version"]
+    if not known <= version < len(states):
+        raise Lost(f"version {version} after version {known} was known; {len(states) - 1} were made")
+    if version == 0 and {*COLUMNS} - _names(client):
+        return 0  # before all was defined
+    for name in COLUMNS:
+        require_rows(client, name, states[version])
+    last: dict[str, Write] = {}
+    for number in range(1, version + 1):
+        last[writes[number].source] = writes[number]
+    for source, write in last.items():
+        done = talk.ok(talk.send(client, [change.body() for change in write.changes], source=source, epoch=write.epoch))
+        if not done["duplicate"]:
+            raise Lost(f"epoch {write.epoch} of {source}, in version {write.version}, was taken again in version {version}")
+    return version
+
+
+def require_rows(client: httpx.Client, name: str, state: State) -> None:
+    path = f"/v1/{'views' if name in VIEWS else 'relations'}/{name}/rows"
+    answer = client.get(path)
+    if answer.status_code != 200:
+        raise Lost(f"{path}: {answer.status_code} {answer.text}")
+    found = sorted(talk.decode(answer.content, talk.JSONL, COLUMNS[name]), key=repr)
+    if found != sorted(state.rows(name).values(), key=repr):
+        raise Lost(f"{name} has other rows than version {answer.headers['livejoin-version']}")
+
+
+def _names(client: httpx.Client) -> set[str]:
+    return {one["name"] for kind in ("relations", "views") for one in talk.ok(client.get(f"/v1/{kind}"))[kind]}

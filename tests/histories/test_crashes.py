@@ -1,0 +1,96 @@
+"""Killed at every failpoint, and at random, while clients of all kinds are at work: what all were told before and after fits together."""
+
+from __future__ import annotations
+
+import ast
+import signal
+import time
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import httpx
+import pytest
+
+from service.durability.failpoints import BACKUP_STEPS, STEPS, UPGRADE_STEPS
+from tests.datasets import ROOT
+from tests.faults import patches
+from tests.histories.checker import anomalies
+from tests.histories.clients import Clients
+from tests.histories.seeds import NEW, seeds
+from tests.server_process import NotStarted, ServerProcess
+
+ELSEWHERE = {  # failpoints that clients of a running service do not reach, and the tests that kill there
+    **dict.fromkeys(UPGRADE_STEPS, "tests/service/durability/test_upgrade.py"),
+    **dict.fromkeys(BACKUP_STEPS, "tests/end_to_end/test_backups.py"),
+}
+HERE = [step for step in STEPS if step not in ELSEWHERE]
+TIMES = {"in-build": 4, "in-snapshot": 4, "after-snapshot": 2, "in-log-cleaning": 1}  # of others 30: how often it may be passed before
+EACH, AT_RANDOM, SOAK = 3, 10, 500
+
+
+def crash(folder: Path, seed: str, step: str | None) -> list[str]:
+    """One life with a kill in it, and what is wrong with it."""
+    chance = Random(seed)
+    clients = Clients(chance.randrange(1 << 30), writers=chance.randrange(1, 5))
+    before = partial(patches.apply, patches.small)
+    environment = {"LIVEJOIN_FAILPOINT": f"{step}:{chance.randrange(1, TIMES.get(step, 30) + 1)}"} if step else {}
+    with ServerProcess(folder, before=before, environment=environment) as server:
+
+        def kill_at_random() -> None:
+            if step is None:
+                time.sleep(chance.random() * 0.3)
+                server.kill()
+
+        try:
+            clients.start(server.client())
+            clients.work(server.url, 40, kill_at_random)
+            if server.process.poll() is None:
+                server.process.send_signal(signal.SIGTERM)
+        except httpx.TransportError:
+            pass
+        assert server.wait() == -signal.SIGKILL, f"{environment} was not reached"
+    with ServerProcess(folder, before=before) as server:
+        clients.start(server.client())
+        clients.work(server.url, 5)
+        clients.settle(server.client())
+    return anomalies(clients.history.events)
+
+
+@pytest.mark.parametrize("seed", range(EACH))
+@pytest.mark.parametrize("step", HERE)
+def test_killed_at_a_failpoint(tmp_path: Path, step: str, seed: int) -> None:
+    assert crash(tmp_path / "data", f"{step} {seed}", step) == []
+
+
+@pytest.mark.parametrize("seed", range(AT_RANDOM))
+def test_killed_at_random(tmp_path: Path, seed: int) -> None:
+    assert crash(tmp_path / "data", f"random {seed}", None) == []
+
+
+@pytest.mark.parametrize("seed", seeds(0))
+def test_killed_for_long(tmp_path: Path, seed: int) -> None:
+    assert seed >= NEW
+    for number in range(SOAK):
+        step = Random(f"{seed} {number}").choice([*HERE, None, None, None])
+        print(seed, number, step, flush=True)
+        assert crash(tmp_path / str(number), f"{seed} {number}", step) == []
+
+
+def test_each_failpoint_is_killed_at() -> None:
+    """A new failpoint is in one of the two lists, and each of them is in the code."""
+    used = set()
+    for path in (ROOT / "service").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "reach":
+                used |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
+    assert used == {*STEPS}
+    for step, path_of_test in ELSEWHERE.items():
+        text = (ROOT / path_of_test).read_text()
+        assert step in text or ("_STEPS" in text and step not in HERE), f"{step} is not in {path_of_test}"
+
+
+def test_a_service_that_does_not_start_is_told(tmp_path: Path) -> None:
+    """A failpoint that does not exist: not passed over."""
+    with pytest.raises(NotStarted), ServerProcess(tmp_path / "data", environment={"LIVEJOIN_FAILPOINT": "in-no-step"}):
+        pass

@@ -1,0 +1,54 @@
+"""Writers, readers at snapshots, followers with broken connections, and restarts in between: what all were told fits together."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults import patches
+from tests.faults.patches import Patch
+from tests.histories.checker import anomalies
+from tests.histories.life import lived
+from tests.histories.seeds import NEW, seeds
+
+RUNS = 20
+SECONDS = float(os.environ.get("LIVEJOIN_HISTORIES") or 3600)
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_a_history(tmp_path: Path, seed: int) -> None:
+    assert anomalies(lived(tmp_path / "data", seed)) == []
+
+
+@pytest.mark.parametrize("seed", seeds(0))
+def test_histories_for_long(tmp_path: Path, seed: int) -> None:
+    """LIVEJOIN_HISTORIES seconds (an hour) of runs, each of its own seed."""
+    end = time.monotonic() + SECONDS
+    assert seed >= NEW
+    while time.monotonic() < end:
+        seed += 1
+        print("seed", seed, flush=True)
+        folder = tmp_path / str(seed)
+        assert anomalies(lived(folder, seed, starts=5, steps=40)) == []
+
+
+# bugs that are planted in the service: each is found
+
+
+BUGS = [patches.a_row_not_replayed, patches.a_feed_loses_versions, patches.duplicates_applied, patches.stale_readings]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_a_bug_is_found(tmp_path: Path, bug: Patch) -> None:
+    for seed in range(4):
+        try:
+            wrong = anomalies(lived(tmp_path / f"data{seed}", seed, bug))
+        except AssertionError as error:  # a client saw it at once
+            wrong = [str(error)]
+        if wrong:
+            print(wrong[0])
+            return
+    pytest.fail("four histories are right, in spite of the bug")
