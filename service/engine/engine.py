@@ -120,7 +120,7 @@ class Engine(ABC):
         is_followed = any(record.definition.get("changes") is not False for record in kept)
         snapshot = recover_relations(self._state, self._log, self._folder, report, is_followed)
         version = snapshot.version if snapshot is not None else 0
-        snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, version, self._fail_soon)
+        snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, version, self.fail_soon)
         self._snapshots = self._housekeeping.snapshots = snapshots
         self.versions.publish(self._state.version())
         to_build = []
@@ -487,7 +487,7 @@ class Engine(ABC):
         """Wait for the kernels that the view needs, perhaps a minute. Raises Unusable."""
         self.kernels.require(rooms_of(view.view.plan))
 
-    def _fail_soon(self, error: BaseException) -> None:
+    def fail_soon(self, error: BaseException) -> None:
         """Have the service end for what has failed in another thread."""
         with suppress(Problem):  # it ends already
             self._writer.call(partial(fail, error))

@@ -16,12 +16,14 @@ import pyarrow as pa
 import pytest
 
 import livejoin
+from service.access import store
 from service.access.access_token import AccessToken, digest, new_text
 from service.access.audit import AUDIT
 from service.access.rights import RIGHTS, is_open
 from service.access.store import TOKENS, add_token, read_tokens
 from service.api.app import ENDPOINTS
 from service.cli import main
+from service.durability.folder import SyncFailed
 from streaming.connection import Service
 from streaming.errors import StreamError
 from streaming.metrics import Metrics
@@ -362,6 +364,26 @@ def test_nothing_holds_the_text_of_a_token(house: House) -> None:
 
 
 # a service of its own
+
+
+def no_sync() -> None:
+    """In the service: the disk has failed."""
+
+    def failing(file: int, path: Path) -> None:
+        raise SyncFailed(5, "fsync failed: Input/output error", str(path))
+
+    store.sync = failing  # type: ignore[attr-defined]
+
+
+def test_a_failed_fsync_of_the_tokens_ends_the_service(tmp_path: Path) -> None:
+    folder, text = tmp_path / "data", new_text()
+    folder.mkdir()
+    add_token(folder, AccessToken("ops", "admin", None, None, float("inf"), 1000.0, digest(text)), begin=True)
+    with ServerProcess(folder, before=no_sync) as server:
+        of_ops = {"Authorization": f"Bearer {text}"}
+        answer = server.client().post("/v1/tokens", json={"name": "etl", "scope": "write"}, headers=of_ops)
+        talk.problem(answer, 500, "internal")
+        assert server.wait() == 1
 
 
 def test_token_mode_begins_under_a_running_service_and_outlives_it(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +17,9 @@ from service.api.http.answers import json_answer, no_parameters
 from service.api.http.bodies import definition
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
 from service.api.schemas import NEW_TOKEN, TOKEN, TOKEN_FORM
+from service.durability.folder import SyncFailed
+
+T = TypeVar("T")
 
 
 async def list_tokens(request: Request) -> Response:
@@ -28,7 +34,7 @@ async def post_token(request: Request) -> Response:
     text = new_text()
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
         token = make(data, text, context.guard.now())
-    await context.work(lambda: add_token(context.guard.folder, token, begin=False))
+    await _written(context, lambda: add_token(context.guard.folder, token, begin=False))
     context.guard.look_again()
     context.audit.event(request.scope["token"], request.client, "create token", **token.grant())
     body = orjson.dumps(token.to_json() | {"token": text})
@@ -39,10 +45,19 @@ async def delete_token(request: Request) -> Response:
     context: Context = request.app.state.context
     no_parameters(request)
     name = request.path_params["name"]
-    removed = await context.work(lambda: remove_token(context.guard.folder, name, keep_admin_at=context.guard.now()))
+    removed = await _written(context, lambda: remove_token(context.guard.folder, name, keep_admin_at=context.guard.now()))
     context.guard.look_again()
     context.audit.event(request.scope["token"], request.client, "revoke token", **removed.grant())
     return Response(status_code=204)
+
+
+async def _written(context: Context, change: Callable[[], T]) -> T:
+    """What a change of the tokens' file gives. A failed fsync ends the service, here as everywhere."""
+    try:
+        return await context.work(change)
+    except SyncFailed as error:
+        context.engine.fail_soon(error)
+        raise
 
 
 ENDPOINTS = [
