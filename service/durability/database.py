@@ -27,6 +27,7 @@ from service.durability.folder import DATABASE, MARK, SNAPSHOTS, Damaged, Mark, 
 
 FORMAT = 2
 LARGEST = 4 << 20  # bytes of a payload in one row, of which SQLite makes two copies
+_WRITING_AT = 18  # in SQLite's file format: the version for writing, 1 for a rollback journal and 2 for a log
 _COLUMNS = {
     "meta": "(name TEXT PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID",
     "relations": (
@@ -249,6 +250,13 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
                 kept.rename(wal)
 
 
+def _check_header(path: Path) -> None:
+    """SQLite reads a database whose header asks for a newer way of writing, and would refuse to write it only later."""
+    with open(path, "rb") as file:
+        writing = file.read(_WRITING_AT + 1)[_WRITING_AT:]
+    _require(writing in (b"\1", b"\2"), "damaged database (its header)", path)
+
+
 def verify(folder: Path, trust_mark: bool = True, form: Form = CURRENT) -> Found:
     """Check all of the database but the payloads (`replay` does those), without changing anything. Raises Damaged; WrongFormat before
     anything else is looked at."""
@@ -257,6 +265,7 @@ def verify(folder: Path, trust_mark: bool = True, form: Form = CURRENT) -> Found
         raise Damaged("the database is missing", path)
     with open_read_only(path) as db:
         number = read_format(db, path)
+        _check_header(path)
         if number != form.number:
             raise WrongFormat(number, path)
         mark, is_certain = Mark.read(folder) if trust_mark else (None, False)

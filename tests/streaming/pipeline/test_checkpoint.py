@@ -55,7 +55,8 @@ def test_what_was_begun_is_compared(tmp_path: Path) -> None:
     with pytest.raises(StreamError, match="the topic t was deleted and recreated"):
         claim(files, NOW._replace(topics={"t": "another"}))
     with pytest.raises(StreamError, match="the relation stays was registered again with a different definition"):
-        claim(files, NOW._replace(relations={"stays": {**RELATIONS["stays"], "key": []}}))
+        columns = [{"name": "id", "type": "string", "nullable": False}]
+        claim(files, NOW._replace(relations={"stays": {**RELATIONS["stays"], "columns": columns}}))
     claim(files, NOW._replace(topics={**TOPICS, "u": "id-of-u"}, relations={**RELATIONS, "more": {}}))
     with pytest.raises(StreamError, match="reads the topic u"):
         claim(files, NOW)
