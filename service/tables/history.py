@@ -88,7 +88,8 @@ class History:
     @property
     def end(self) -> int:
         """Changes noted so far."""
-        return self._dropped + len(self._words) // _WORDS
+        with self._lock:
+            return self._dropped + len(self._words) // _WORDS
 
     def passage(self, relations: Iterable[Relation]) -> Passage:
         """Of a view over these relations; before any other has passed anything."""
@@ -122,10 +123,10 @@ class History:
             count *= 2
 
     def drop(self) -> None:
-        """Forget what all have passed, once it is much."""
-        passed = min((passage.at for passage in self._passages), default=self._dropped) - self._dropped
-        if passed > _DROPPED:
-            with self._lock:
+        """Forget what all have passed, once it is much. Any thread that follows a passage: two may call it at once."""
+        with self._lock:
+            passed = min((passage.at for passage in self._passages), default=self._dropped) - self._dropped
+            if passed > _DROPPED:
                 del self._words[: _WORDS * passed]
                 self._dropped += passed
 
