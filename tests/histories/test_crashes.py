@@ -45,8 +45,7 @@ def crash(folder: Path, seed: str, step: str | None) -> list[str]:
         try:
             clients.start(server.client())
             clients.work(server.url, 40, kill_at_random)
-            if server.process.poll() is None:
-                server.process.send_signal(signal.SIGTERM)
+            server.process.send_signal(signal.SIGTERM)
         except httpx.TransportError:
             pass
         assert server.wait() == -signal.SIGKILL, f"{environment} was not reached"
