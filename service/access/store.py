@@ -9,17 +9,15 @@ beside a service, which sees the new file at its next request. It is replaced as
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from service.access.access_token import AccessToken, of_json
-from service.durability.folder import Damaged, FolderLock, private, sync, sync_path
+from service.durability.folder import Damaged, FolderLock, private, sync, sync_path, tokens_locked
 from service.errors import Problem
 
 TOKENS = "livejoin.tokens"
@@ -53,7 +51,7 @@ def add_token(folder: Path, token: AccessToken, *, begin: bool, replace: bool = 
 
     Returns whether it was the first. Problems: `definition-differs`, `forbidden` (it would begin token mode). Raises Damaged, OSError.
     """
-    with _locked(folder):
+    with tokens_locked(folder):
         tokens = read_tokens(folder)
         if tokens is None and not begin:
             raise Problem("forbidden", "the data folder is not in token mode: create its first token with `livejoin token create`")
@@ -69,7 +67,7 @@ def remove_token(folder: Path, name: str, *, keep_admin_at: float | None = None)
 
     Problems: `not-found`, `forbidden` (the last one). Raises Damaged, OSError.
     """
-    with _locked(folder):
+    with tokens_locked(folder):
         tokens = read_tokens(folder) or {}
         if name not in tokens:
             raise Problem("not-found", f"there is no token {name!r}")
@@ -89,7 +87,7 @@ def end_token_mode(folder: Path) -> int:
     """
     lock = FolderLock(folder, read_only=True)
     try:
-        with _locked(folder):
+        with tokens_locked(folder):
             try:
                 count = len(read_tokens(folder) or {})
             except Damaged:
@@ -104,7 +102,7 @@ def end_token_mode(folder: Path) -> int:
 
 def forget_tokens(folder: Path) -> None:
     """Put an empty file in the place of a damaged one, on disk when this returns: no token is valid, and token mode remains."""
-    with _locked(folder):
+    with tokens_locked(folder):
         _write(folder, {})
 
 
@@ -135,13 +133,3 @@ def _write(folder: Path, tokens: Tokens) -> None:
 def _crc(body: bytes) -> bytes:
     return b"%08x\n" % zlib.crc32(body)
 
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One writer of the file at a time, whichever process it is in; waits for the other."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)

@@ -223,9 +223,9 @@ _REFUSALS = (
     "bad-rows",
     "unknown-relation",
 )
-_TIMING = {"Server-Timing": "turn;dur=0.312", "Livejoin-Timeline": "1"}
+RECEIPT_HEAD = {"Server-Timing": "turn;dur=0.312", "Livejoin-Timeline": "1"}
 _RECEIPTS = json_content("Receipt", RECEIPT, RECEIPT_SKIPPED, RECEIPT_REPEATED)
-_RECEIPT = answer(200, "the batch is applied, on disk and published", _RECEIPTS, _TIMING)
+_RECEIPT = answer(200, "the batch is applied, on disk and published", _RECEIPTS, RECEIPT_HEAD)
 
 ENDPOINTS = [
     Endpoint(

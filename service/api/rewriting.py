@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api import changes
-from service.api.changes import BINARY, SMALL, definition_of, settle
+from service.api.changes import BINARY, RECEIPT_HEAD, SMALL, definition_of, settle
 from service.api.context import Context
 from service.api.http import media, parameters
 from service.api.http.admission import Place
@@ -158,7 +158,6 @@ _CSV = "id,room,starts,ends\n1,A,2026-01-01T12:00:00Z,\n"
 _NAME = path_parameter("name", "the relation", "bookings")
 _REFUSALS = ("bad-parameter", "source-reset", "too-busy", "disk-full", "no-room", "not-found", "body-too-large", "unsupported-media-type")
 _REPLACED = json_content("Replaced", RECEIPT, RECEIPT_SKIPPED, STAGED)
-_TIMING = {"Server-Timing": "turn;dur=0.312", "Livejoin-Timeline": "1"}
 
 ENDPOINTS = [
     Endpoint(
@@ -182,7 +181,7 @@ ENDPOINTS = [
                 **binary_content(media.PARQUET, "a Parquet file of rows"),
             },
             responses={
-                **answer(200, "replaced, on disk and published; or the part is kept", _REPLACED, _TIMING),
+                **answer(200, "replaced, on disk and published; or the part is kept", _REPLACED, RECEIPT_HEAD),
                 **failures(*_REFUSALS, "malformed-body", "bad-rows", "too-many"),
             },
             body_required=False,
@@ -201,7 +200,7 @@ ENDPOINTS = [
             parameters=[_NAME, *query_parameters(changes.PARAMETERS)],
             body=json_content("Deletion", DELETION),
             responses={
-                **answer(200, "deleted, on disk and published", json_content("Receipt", RECEIPT), _TIMING),
+                **answer(200, "deleted, on disk and published", json_content("Receipt", RECEIPT), RECEIPT_HEAD),
                 **failures(*_REFUSALS, "malformed-body", "bad-definition", "unknown-column"),
             },
         ),

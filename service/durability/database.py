@@ -265,9 +265,9 @@ def verify(folder: Path, trust_mark: bool = True, form: Form = CURRENT) -> Found
         raise Damaged("the database is missing", path)
     with open_read_only(path) as db:
         number = read_format(db, path)
-        _check_header(path)
         if number != form.number:
             raise WrongFormat(number, path)
+        _check_header(path)
         mark, is_certain = Mark.read(folder) if trust_mark else (None, False)
         wrong = db.execute("PRAGMA quick_check(1)").fetchall()
         if wrong != [("ok",)]:

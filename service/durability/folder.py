@@ -18,6 +18,7 @@ import sqlite3
 import stat
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,6 +76,17 @@ class FolderLock:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+@contextlib.contextmanager
+def tokens_locked(folder: Path) -> Iterator[None]:
+    """Nobody else creates or revokes an access token meanwhile, whichever process it is in; waits for the other. The folder is locked."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
 
 
 class Reach(NamedTuple):

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import logging
 import os
@@ -31,7 +30,19 @@ from pathlib import Path
 from service.durability import database
 from service.durability.database import INSERT, Form, LogRow, RelationRecord, SourceRecord, ViewRecord
 from service.durability.failpoints import reach
-from service.durability.folder import DATABASE, FOLDER_MODE, LOCK, MARK, SNAPSHOTS, Damaged, FolderLock, is_full, make_folder, sync_path
+from service.durability.folder import (
+    DATABASE,
+    FOLDER_MODE,
+    LOCK,
+    MARK,
+    SNAPSHOTS,
+    Damaged,
+    FolderLock,
+    is_full,
+    make_folder,
+    sync_path,
+    tokens_locked,
+)
 from service.durability.snapshots import read_snapshot, snapshot_paths
 
 log = logging.getLogger("livejoin.upgrade")
@@ -89,7 +100,7 @@ def upgrade(folder: Path) -> None:
         if number != _FORMAT_1.number:
             raise database.WrongFormat(number, folder / DATABASE)
         make_folder(folder)  # what stays of it is not to be read by others either
-        with _tokens_locked(folder):
+        with tokens_locked(folder):
             if not _can_move(folder) or not _upgrade_beside(folder):
                 _upgrade_inside(folder)
     finally:
@@ -311,17 +322,6 @@ def _link_or_copy(source: Path, target: Path) -> None:
     except OSError:  # a file system without links
         shutil.copy2(source, target)
         sync_path(target)
-
-
-@contextlib.contextmanager
-def _tokens_locked(folder: Path) -> Iterator[None]:
-    """Nobody creates or revokes a token meanwhile (`access/store.py` locks the folder itself)."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _tell(folder: Path, kept: Path) -> None:

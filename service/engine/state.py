@@ -31,6 +31,8 @@ from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, Batch, concatenated
 from service.wire.errors import RowError
 
 T = TypeVar("T")
+_Parts = tuple[Indices, Indices]
+"""The offsets of changes that insert a row, and of those that delete one."""
 
 KEY_EXISTS = "key-exists"
 
@@ -289,9 +291,10 @@ class State:
         batches, first = judged.batches, self.newest + 1
         last = first + len(batches) - 1
         runs: dict[str, Run] = {}
-        for one, offsets in judged.resolved:
+        parted = [None if offsets is None else _parted(offsets, judged) for _, offsets in judged.resolved]
+        for (one, _), parts in zip(judged.resolved, parted, strict=True):
             if len(one.deletes) or one.inserts.num_rows:
-                runs[one.relation.name] = run = _enter(last, one, offsets, judged)
+                runs[one.relation.name] = run = _enter(last, one, parts, len(batches))
                 self.rows_changed += run.rows
         for backlog in self.backlogs:
             backlog.note(last, runs)
@@ -312,7 +315,7 @@ class State:
                     deltas.setdefault(delta.version, []).append((view, delta))
                     if most is not None:
                         most = 0 if delta.rest is not None else max(0, most - delta.rows)
-        payload = _payload(judged)
+        payload = _payload(judged, parted)
         ignored = sum(one.ignored for one, _ in judged.resolved)  # of a batch that stands alone
         applied = []
         for version, batch in enumerate(batches, first):
@@ -394,7 +397,7 @@ class State:
         return tables + self.indexes.retired_bytes + sum(view.retired_bytes for view in self.views.values())
 
 
-def _enter(version: int, resolved: Resolved, offsets: Indices | None, judged: Outcome) -> Run:
+def _enter(version: int, resolved: Resolved, parts: _Parts | None, versions: int) -> Run:
     """Put it into the table."""
     table, previous, deletes = resolved.relation.table, resolved.previous, resolved.deletes
     if len(deletes):
@@ -404,27 +407,25 @@ def _enter(version: int, resolved: Resolved, offsets: Indices | None, judged: Ou
     else:
         slots = table.insert(version, resolved.inserts) if resolved.inserts.num_rows else NO_SLOTS
     run = batch_run(previous, deletes, slots)
-    if offsets is None:
+    if parts is None:
         return run
-    come, gone = _parted(offsets, judged)
-    of = np.concatenate((come, gone))
+    of = np.concatenate(parts)
     order = np.argsort(of)
-    return Run(len(judged.batches), of[order], run.old[order], run.new[order], run.rows)
+    return Run(versions, of[order], run.old[order], run.new[order], run.rows)
 
 
-def _parted(offsets: Indices, judged: Outcome) -> tuple[Indices, Indices]:
-    """Those of the changes that insert a row, and of those that delete one."""
+def _parted(offsets: Indices, judged: Outcome) -> _Parts:
     deleting = np.array([judged.batches[offset].changes[0].ops[0] == DELETE for offset in offsets.tolist()])
     return offsets[~deleting], offsets[deleting]
 
 
-def _payload(judged: Outcome) -> bytes:
+def _payload(judged: Outcome, parted: Sequence[_Parts | None]) -> bytes:
     effects = []
-    for one, offsets in judged.resolved:
+    for (one, _), parts in zip(judged.resolved, parted, strict=True):
         if one.truncate or len(one.deletes) or one.inserts.num_rows:
             ages = None
-            if offsets is not None:
-                come, gone = _parted(offsets, judged)
+            if parts is not None:
+                come, gone = parts
                 ages = (len(judged.batches) - 1 - np.concatenate((gone, come))).astype(np.uint16)
             effects.append(Effect(one.relation.id, one.truncate, one.delete_keys, one.inserts, ages))
     return encode_effects(effects)

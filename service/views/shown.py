@@ -1,7 +1,7 @@
 """How a view's rows look, made from slots: values, identities, bytes of text.
 
-Parts    a row is a row of each alias, and their keys are its identity
-Values   of a view with UNION or EXCEPT: a row is its values, shown by rows of one branch's aliases (the others have slot -1)
+    Parts    a row is a row of each alias, and their keys are its identity
+    Values   of a view with UNION or EXCEPT: a row is its values, shown by rows of one branch's aliases (the others have slot -1)
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Parts:
         self._projection, self._sides = Projection(query, definitions), sides
         self._optional = query.optional
         self.schema = self._projection.schema
+        self._keys = [(side.alias, name, side.relation.definition.column(name).kind) for side in sides for name in side.relation.key]
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         parts = _taken(self._sides, [side.output for side in self._sides], slots, self._optional)
@@ -57,10 +58,8 @@ class Parts:
 
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         parts = _taken(self._sides, [side.identity for side in self._sides], slots, self._optional)
-        names = [f"{side.alias}.{name}" for side in self._sides for name in side.relation.key]
-        kinds = [side.relation.definition.column(name).kind for side in self._sides for name in side.relation.key]
-        columns = [parts[side.alias].column(name) for side in self._sides for name in side.relation.key]
-        columns = [sent(column, SENT_TYPES[kind]) for column, kind in zip(columns, kinds, strict=True)]
+        names = [f"{alias}.{name}" for alias, name, _ in self._keys]
+        columns = [sent(parts[alias].column(name), SENT_TYPES[kind]) for alias, name, kind in self._keys]
         return pa.RecordBatch.from_arrays(columns, names), self._projection.rows(parts, self._missing(slots))
 
     def _missing(self, slots: Combination) -> dict[str, npt.NDArray[np.bool_]]:

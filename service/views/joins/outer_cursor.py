@@ -67,19 +67,12 @@ class Shown:
         return other
 
 
-class Chained:
-    """One reading after another; each begins when the one before it has ended."""
+class _Successive:
+    """Readings one after another: what those counted that have ended, and the current one."""
 
-    def __init__(self, begins: Sequence[Callable[[], Enumeration]], aliases: int) -> None:
-        self._begins, self._aliases, self._at = begins, aliases, 0
+    def __init__(self, first: Enumeration | None) -> None:
+        self._current = first
         self._steps = self._gap = 0  # in readings that have ended
-        self._dead_ends: int | None = None
-        self._counters: Counter[str] = Counter()
-        self._current = begins[0]() if begins else None
-
-    @property
-    def done(self) -> bool:
-        return self._current is None or (self._current.done and self._at + 1 == len(self._begins))
 
     @property
     def steps(self) -> int:
@@ -88,6 +81,20 @@ class Chained:
     @property
     def largest_gap(self) -> int:
         return max(self._gap, self._current.largest_gap if self._current is not None else 0)
+
+
+class Chained(_Successive):
+    """One reading after another; each begins when the one before it has ended."""
+
+    def __init__(self, begins: Sequence[Callable[[], Enumeration]], aliases: int) -> None:
+        super().__init__(begins[0]() if begins else None)
+        self._begins, self._aliases, self._at = begins, aliases, 0
+        self._dead_ends: int | None = None
+        self._counters: Counter[str] = Counter()
+
+    @property
+    def done(self) -> bool:
+        return self._current is None or (self._current.done and self._at + 1 == len(self._begins))
 
     @property
     def dead_ends(self) -> int | None:
@@ -115,27 +122,19 @@ class Chained:
         return other
 
 
-class _Scanned:
+class Scanned(_Successive):
     """The rows in which what a scan finds takes part."""
 
     counters: Mapping[str, int] = {}
 
     def __init__(self, scan: Scan, begin: Callable[[Slots], Enumeration], aliases: int) -> None:
+        super().__init__(None)
         self._scan, self._begin, self._aliases = scan, begin, aliases
-        self._current: Enumeration | None = None
-        self._steps = self._gap = self._dead = 0
+        self._dead = 0
 
     @property
     def done(self) -> bool:
         return self._scan.done and (self._current is None or self._current.done)
-
-    @property
-    def steps(self) -> int:
-        return self._steps + (self._current.steps if self._current is not None else 0)
-
-    @property
-    def largest_gap(self) -> int:
-        return max(self._gap, self._current.largest_gap if self._current is not None else 0)
 
     @property
     def dead_ends(self) -> int | None:
@@ -150,12 +149,8 @@ class _Scanned:
             self._current = self._begin(slots) if len(slots) else None
         return (NO_SLOTS,) * self._aliases
 
-    def clone(self) -> _Scanned:
+    def clone(self) -> Scanned:
         other = copy.copy(self)
         other._scan = self._scan.clone()
         other._current = self._current.clone() if self._current is not None else None
         return other
-
-
-def by_scan(scan: Scan, begin: Callable[[Slots], Enumeration], aliases: int) -> Enumeration:
-    return _Scanned(scan, begin, aliases)

@@ -27,7 +27,7 @@ from service.tables.store import Numbers
 from service.views.deltas import Combination, Sink
 from service.views.joins.flips import Counts, Events, flips, segments, sliced
 from service.views.joins.indexed_cursor import Scan
-from service.views.joins.outer_cursor import Chained, Shown, by_scan
+from service.views.joins.outer_cursor import Chained, Scanned, Shown
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
 
 _CHUNK = 1 << 16  # rows of a join that are counted at once
@@ -279,7 +279,7 @@ class OuterJoin(Defaults):
             within, others = self._windows(member, window)
             return Shown(member.join.of_key(root[1 + number], at, key, within), member.places, self._aliases, others)
         scan = Scan(self._sides[place], root[0].version, key)
-        return by_scan(scan, partial(self._partners_of, root, number, place, window), self._aliases)
+        return Scanned(scan, partial(self._partners_of, root, number, place, window), self._aliases)
 
     def is_empty(self, root: tuple[Any, ...]) -> bool | None:
         known = {self.members[number].join.is_empty(root[1 + number]) for number in self._shown()}
