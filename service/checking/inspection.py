@@ -9,7 +9,7 @@ from service.access.store import read_tokens
 from service.backups.manifest import digest
 from service.durability.database import Found, open_read_only, read_catalog, read_sources, replay, verify
 from service.durability.folder import DATABASE, MARK, SNAPSHOTS, Damaged, FolderLock
-from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
+from service.durability.snapshots import Snapshot, aside_paths, read_snapshot, snapshot_paths
 
 
 @dataclass
@@ -25,7 +25,8 @@ class SnapshotReport:
 
 @dataclass
 class Report:
-    """A data folder. `problems` is empty exactly if it is whole; `recoverable` is the newest version that can be rebuilt."""
+    """A data folder. `problems`: damage that costs versions, or keeps a service from starting; `spared`: other damage, for which another
+    snapshot and the log stand. Both are empty exactly if the folder is whole. `recoverable` is the newest version that can be rebuilt."""
 
     folder: Path
     folder_id: str | None = None
@@ -37,13 +38,15 @@ class Report:
     log_bytes: int = 0
     snapshots: list[SnapshotReport] = field(default_factory=list)  # oldest first
     unfinished: list[Path] = field(default_factory=list)  # left by a crash; they never counted
+    set_aside: list[Path] = field(default_factory=list)  # snapshots that a start found to be damaged
     recoverable: int | None = None
     tokens: int | None = None  # None: not in token mode
     problems: list[Damaged] = field(default_factory=list)
+    spared: list[Damaged] = field(default_factory=list)
 
     @property
     def keep(self) -> str:
-        """One sentence on what can be kept."""
+        """One clause on what can be kept."""
         if not self.problems:
             return f"everything can be recovered: version {self.last_version}"
         if self.recoverable is None:
@@ -65,6 +68,11 @@ def inspect(folder: Path) -> Report:
         bases = _inspect_snapshots(report)
         _inspect_database(report, bases)
         _inspect_tokens(report)
+        damaged = [found.problem for found in report.snapshots if found.problem is not None]
+        if report.problems or report.recoverable != report.last_version:
+            report.problems = damaged + report.problems
+        else:
+            report.spared += [Damaged(one.what, one.where, "everything is there without this snapshot") for one in damaged]
     finally:
         lock.release()
     return report
@@ -73,25 +81,25 @@ def inspect(folder: Path) -> Report:
 def _inspect_snapshots(report: Report) -> list[int]:
     """Read every snapshot; the versions of the whole ones."""
     finished, report.unfinished = snapshot_paths(report.folder)
+    report.set_aside = aside_paths(report.folder)
     for path in finished:
         found = SnapshotReport(path, int(path.name))
         try:
             snapshot = read_snapshot(path)
             found.bytes = sum(table.bytes for table in snapshot.tables.values())
             found.rows = {relation_id: _count(snapshot, relation_id) for relation_id in snapshot.tables}
-            report.problems += _damaged_feeds(snapshot)
+            report.spared += _damaged_feeds(snapshot)
         except Damaged as problem:
             found.problem = problem
-            report.problems.append(problem)
         report.snapshots.append(found)
     return [found.version for found in report.snapshots if found.problem is None]
 
 
 def _damaged_feeds(snapshot: Snapshot) -> list[Damaged]:
-    """A service starts without the recent changes of views."""
+    """A service starts without the recent changes of views, which are in no other file."""
     paths = [(snapshot.path / file.file, file) for file in snapshot.feeds.values()]
     damaged = [path for path, file in paths if not path.exists() or (path.stat().st_size, digest(path)[1]) != (file.bytes, file.crc)]
-    return [Damaged("wrong checksum", path, "the service starts, and the followers of the view start again") for path in damaged]
+    return [Damaged("wrong checksum", path, "the tokens of this view's followers are lost, and they start again") for path in damaged]
 
 
 def _count(snapshot: Snapshot, relation_id: int) -> int:

@@ -54,6 +54,10 @@ def main(arguments: list[str]) -> int:
         print(f"verdict    not confirmed: {', '.join(wrong)}; {remedy}", flush=True)
         return 1
     confirmed = f"{len(names)} view{'s' if len(names) != 1 else ''} confirmed" if names else "no view was recomputed"
+    if report.spared:
+        remedy = "the service starts, and does without what is damaged; look at the disk"
+        print(f"verdict    damaged, but no version is lost: {report.keep}; {confirmed}; {remedy}", flush=True)
+        return 1
     print(f"verdict    sound: {report.keep}; {confirmed}", flush=True)
     return 0
 
@@ -143,8 +147,11 @@ def describe(report: Report) -> list[str]:
     if report.tokens is not None:
         lines.append(f"tokens     {report.tokens}")
     lines += [f"unfinished {path.name} (left by a crash, not used)" for path in report.unfinished]
+    said = "a start found this snapshot damaged; it is not used, and removed with the next snapshot: look at the disk"
+    lines += [f"set aside  {path.name} ({said})" for path in report.set_aside]
     lines += [f"damage     {problem.what} in {problem.where}" for problem in report.problems]
-    return lines if report.problems else [*lines, "checksums  ok"]
+    lines += [f"damage     {problem}" for problem in report.spared]
+    return lines if report.problems or report.spared else [*lines, "checksums  ok"]
 
 
 def _recompute(folder: Path, there: Sequence[str], names: Sequence[str]) -> list[str]:

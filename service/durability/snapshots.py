@@ -35,6 +35,7 @@ _FORMAT = 1
 _MANIFEST = "manifest.json"
 _SYNC_BYTES = 16 << 20  # written before they are synced
 _BLOCK = 1 << 20
+_ASIDE = ".damaged"
 GENERATIONS = 2
 
 
@@ -137,7 +138,7 @@ def remove_unfinished(folder: Path) -> None:
 
 def set_aside(path: Path) -> None:
     """Have a damaged snapshot count no more; it stays, as evidence, until the next one is written."""
-    path.rename(path.with_suffix(".damaged"))
+    path.rename(path.with_suffix(_ASIDE))
     sync_path(path.parent)
 
 
@@ -173,6 +174,11 @@ def snapshot_paths(folder: Path) -> tuple[list[Path], list[Path]]:
     entries = (folder / SNAPSHOTS).iterdir() if (folder / SNAPSHOTS).is_dir() else ()
     paths = sorted((path for path in entries if path.stem.isdigit()), key=lambda path: int(path.stem))
     return [path for path in paths if not path.suffix], [path for path in paths if path.suffix == ".tmp"]
+
+
+def aside_paths(folder: Path) -> list[Path]:
+    """The snapshots that `set_aside` has set aside."""
+    return sorted((folder / SNAPSHOTS).glob(f"*{_ASIDE}"))
 
 
 class _Sink:

@@ -159,6 +159,26 @@ def test_a_damaged_folder_is_refused_by_name(folder: Path, tmp_path: Path, damag
     assert str(where) in told and told.splitlines()[-1].startswith("verdict    damaged: ")
 
 
+def test_damage_that_loses_nothing(folder: Path, tmp_path: Path) -> None:
+    """Of one snapshot, when the other one and the log have everything: the verdict says so, before and after a start."""
+    data = copy(folder, tmp_path / "data")
+    (path,) = data.glob("snapshots/20/[0-9]*.arrow")
+    path.write_bytes(path.read_bytes()[:-100])
+    told = livejoin_check(data, 1)
+    every = "everything can be recovered: version 30; 1 view confirmed"
+    assert f" in {path}: everything is there without this snapshot" in told
+    assert told.splitlines()[-1].startswith(f"verdict    damaged, but no version is lost: {every}; the service starts"), told
+    with ServerProcess(data) as server:
+        expect(server.client(), 30)
+    told = livejoin_check(data, 0)
+    assert "set aside  20.damaged (a start found this snapshot damaged" in told and told.splitlines()[-1] == f"verdict    sound: {every}"
+    path = next(data.glob("snapshots/10/view-*.arrow"))
+    path.write_bytes(path.read_bytes()[:-1])
+    told = livejoin_check(data, 1)
+    assert f"{path}: the tokens of this view's followers are lost" in told
+    assert told.splitlines()[-1].startswith("verdict    damaged, but no version is lost: ")
+
+
 def test_an_unfinished_snapshot_never_counted(folder: Path, tmp_path: Path) -> None:
     data = copy(folder, tmp_path / "data")
     unfinished = data / "snapshots" / "29.tmp"
