@@ -6,17 +6,13 @@ This module reads the text, FROM and SELECT; `sql_conditions` reads ON and WHERE
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
-from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.postgres import PostgresParser
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from service.errors import Problem
 from service.query.assembly import Draft, PartDraft, check_output_name, column_output, computed_outputs, unsupported
@@ -25,10 +21,9 @@ from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
 from service.query.sql_conditions import Conditions
 from service.query.sql_groups import is_grouped, read_groups
-from service.query.sql_names import Names, bad_query, fold, line_and_column
+from service.query.sql_names import Names, bad_query, fold
+from service.query.sql_text import Bounded, parse
 from service.wire.schema import NAME, RelationDefinition
-
-logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote the query; what it cannot read is refused here
 
 _CLAUSES = {
     "with_": ("a WITH clause", "define the view on the relations directly"),
@@ -53,28 +48,9 @@ _KINDS: dict[tuple[str, str], PartKind] = {
 }
 """Of a JOIN's side and kind; of others it is an inner one."""
 
-_TOKEN = re.compile(r",? but got <Token.*>", re.DOTALL)  # the parser's description of its position
 
-
-class _Endless(Exception):
-    """The parser tries the same tokens again and again."""
-
-
-class _Parser(PostgresParser):
-    """Reads a text token by token, hardly ever one twice, but backtracks in exponential time where joins have no condition: so its steps
-    are limited."""
-
+class _Parser(Bounded, PostgresParser):
     FUNC_TOKENS = {*PostgresParser.FUNC_TOKENS, TokenType.OVERLAPS}
-
-    def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
-        self._steps = 4 * len(raw_tokens) + 2000
-        return super().parse(raw_tokens, sql)
-
-    def _advance(self, times: int = 1) -> None:
-        self._steps -= 1
-        if self._steps < 0:
-            raise _Endless
-        super()._advance(times)
 
 
 class Dialect(Postgres):
@@ -86,7 +62,7 @@ class Dialect(Postgres):
 def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Expression:
     """The draft of a SELECT, or of several. Raises `bad-query` with `position` for syntax errors and ambiguous names."""
     try:
-        tree = _parse(text)
+        tree = parse(text, Dialect, "a view is defined by one")
         if not isinstance(tree, exp.Query):
             raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
         _check_relations(tree, relations)
@@ -95,38 +71,6 @@ def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Expressi
         return _read_query(tree, text, relations)
     except RecursionError:
         raise bad_query("the query is nested too deeply", 1, 1) from None
-
-
-def check_length(text: str, most: int) -> None:
-    """Problem `bad-query` for a text of more bytes, before it is parsed."""
-    size = len(text.encode(errors="replace"))
-    if size > most:
-        raise bad_query(f"the query has {size} bytes; at most {most} are allowed (--max-sql)", 1, 1)
-
-
-def _parse(text: str) -> exp.Expr:
-    """The one statement."""
-    try:
-        statements = [statement for statement in sqlglot.parse(text, read=Dialect) if statement is not None]
-    except _Endless:
-        raise bad_query("the query cannot be read in reasonable time: write ON or USING after each JOIN", 1, 1) from None
-    except ParseError as error:
-        first = error.errors[0]
-        column = first["col"] - len(first["highlight"] or "") + 1
-        said = _TOKEN.sub("", first["description"]).rstrip(".")
-        what = "incomplete" if said.startswith("Required keyword") else said
-        raise bad_query(f"{what} at {first['highlight'] or 'the end'!r}", first["line"], column) from None
-    except TokenError as error:
-        found = re.match(r"Missing (.+) from \d+:(\d+)", str(error.__context__))  # the second number counts from the text's beginning
-        what, offset = (f"a {found[1]} is not closed", int(found[2])) if found else ("unexpected end of the text", len(text))
-        raise bad_query(what, *line_and_column(text, offset)) from None
-    if not statements:
-        raise bad_query("the query is empty", 1, 1)
-    if len(statements) > 1:
-        raise bad_query(f"{len(statements)} statements: a view is defined by one", 1, 1)
-    if isinstance(statements[0], exp.Command | exp.Condition | exp.Alias):  # sqlglot also parses expressions and unknown commands
-        raise bad_query("this is not a SELECT", 1, 1)
-    return statements[0]
 
 
 def _check_relations(tree: exp.Expr, relations: Mapping[str, RelationDefinition]) -> None:

@@ -15,7 +15,8 @@ from service.query.definition import options_of, read_json
 from service.query.forms import SqlView, bad, check_form
 from service.query.model import Limits, Query
 from service.query.set_operations import drafts_of, query_of
-from service.query.sql import check_length, read_sql
+from service.query.sql import read_sql
+from service.query.sql_text import check_length
 from service.wire.schema import NAME, RelationDefinition, parse_relation
 
 

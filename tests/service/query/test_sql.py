@@ -6,7 +6,7 @@ import pytest
 
 from service.errors import Problem
 from service.query.model import ColumnRef, Filter, IntervalRef
-from service.query.sql import check_length
+from service.query.sql_text import check_length
 from service.views.parse import parse_view
 from service.wire.schema import parse_relation
 from tests.service.definitions import RELATIONS, on, refused, relation, sql
