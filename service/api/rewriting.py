@@ -31,7 +31,7 @@ from service.api.schemas import DELETION, RECEIPT, RECEIPT_SKIPPED, STAGED
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.query.definition import read_where
-from service.query.forms import Deletion, checked
+from service.query.forms import Deletion, checked, size_of
 from service.tables.relations import Relation
 from service.wire.batch import Batch
 from service.wire.decode import ROWS_TYPES, decode_rows
@@ -131,9 +131,9 @@ async def delete(request: Request) -> Response:
     if not form.where:
         said = '"where" is empty, which would delete all rows: to do that, send the change {"relation": …, "op": "truncate"} to /v1/changes'
         raise Problem("bad-definition", said)
-    if len(form.where) > context.settings.max_conditions:
-        most = context.settings.max_conditions
-        raise Problem("bad-definition", f"where: {most} conditions are allowed (--max-conditions), not {len(form.where)}")
+    most, found = context.settings.max_conditions, sum(map(size_of, form.where))
+    if found > most:
+        raise Problem("bad-definition", f"where: {most} conditions are allowed (--max-conditions), not {found}")
     batch = Batch([], 0, 0, [], 0, **_fields(form))
     settle(batch, given)
 

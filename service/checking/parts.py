@@ -57,7 +57,7 @@ def _own_rows(part: ViewPart, tables: Parts) -> Parts:
     for alias, relation in part.own:
         rows = tables[relation]
         if part.kind != "full":
-            rows = rows.filter(pa.array(select_mask([one for one in part.filters if one.column.alias == alias], rows)))
+            rows = rows.filter(pa.array(select_mask([one for one in part.filters if one.alias == alias], rows)))
         found[alias] = pa.RecordBatch.from_arrays([*rows.columns, pa.array(np.arange(len(rows)))], [*rows.schema.names, _NUMBER])
     return found
 
@@ -66,7 +66,7 @@ def _apply(part: ViewPart, rows: Rows, own: Parts, aliased: Mapping[str, Relatio
     """The rows with what the part makes of them; notes in `found` which of the first own alias have a partner."""
     count = len(rows.parts[part.on])
     numbers, partners = [np.empty(0, np.int64)], {alias: [batch.slice(0, 0)] for alias, batch in own.items()}
-    filters = [one for one in part.join.filters if one.column.alias == part.on]
+    filters = [one for one in part.join.filters if one.alias == part.on]
     may = select_mask(filters, rows.parts[part.on]) & ~rows.missing.get(part.on, np.zeros(count, np.bool_))
     given = np.flatnonzero(may)
     numbered = pa.RecordBatch.from_arrays([pa.array(given)], [_NUMBER])

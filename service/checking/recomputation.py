@@ -62,7 +62,7 @@ def recompute(
         return
     whole, parts = query.whole, {}
     for alias, relation in whole.aliases:
-        mask = select_mask([f for f in whole.filters if f.column.alias == alias], tables[relation])
+        mask = select_mask([f for f in whole.filters if f.alias == alias], tables[relation])
         parts[alias] = tables[relation].filter(pa.array(mask))
     aliased = {alias: definitions[relation] for alias, relation in whole.aliases}
     core = query.core

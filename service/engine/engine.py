@@ -39,7 +39,7 @@ from service.engine.state import Receipt, State, is_single, refuse_bad
 from service.engine.versions import Pins, Version
 from service.engine.writer import Later, Unpublished, Writer
 from service.errors import Problem
-from service.query.model import Filter, Limits
+from service.query.model import Condition, Limits
 from service.settings import Settings
 from service.tables.estimates import estimates_of
 from service.tables.history import Passage
@@ -272,7 +272,7 @@ class Engine(ABC):
         with self.stages.taken(self.relation(name), stage, batch):
             return self._rewrites.replace(name, batch)
 
-    def delete(self, name: str, batch: Batch, filters: Callable[[Relation], Sequence[Filter]]) -> Receipt:
+    def delete(self, name: str, batch: Batch, filters: Callable[[Relation], Sequence[Condition]]) -> Receipt:
         """Delete the rows of a relation that meet the filters; waits. As `Rewrites.delete`; a repeated batch is answered as such."""
         return self.repeated(batch) or self._rewrites.delete(name, batch, filters)
 

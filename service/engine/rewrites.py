@@ -18,7 +18,7 @@ from service.engine.state import Receipt, State, refuse_bad
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem
-from service.query.model import Filter
+from service.query.model import Condition
 from service.tables.backlog import Backlog
 from service.tables.evolution import judged_again
 from service.tables.relations import Relation
@@ -54,7 +54,7 @@ class Rewrites:
             rows = [changes.rows.arrow for changes in batch.changes]
             return self._submit(batch, lambda: Replacement(*held, rows, batch.bad_keys))
 
-    def delete(self, name: str, batch: Batch, filters: Callable[[Relation], Sequence[Filter]]) -> Receipt:
+    def delete(self, name: str, batch: Batch, filters: Callable[[Relation], Sequence[Condition]]) -> Receipt:
         """Delete the rows that meet the filters. Problems: `not-found`, those of `filters`, those of any batch."""
         with self.held(name) as held:
             chosen = filters(held.relation)

@@ -26,7 +26,7 @@ def tree_shapes(query: Query, graph: Hypergraph) -> Shapes:
     together = [{*own, *(place for number in groups for place in graph.absent[number])} for own, groups in graph.families]
     together = together or [set(range(len(graph.atoms)))]
     for place, ((alias, relation), atom) in enumerate(zip(query.aliases, graph.atoms, strict=True)):
-        filters = {(f.column.column, f.op, f.value) for f in query.filters if f.column.alias == alias}
+        filters = {f.of("") for f in query.filters if f.alias == alias}
         tuples = [(attribute.columns, attribute.same, (place, attribute.variable) in graph.nulls) for attribute in atom]
         one = relation, filters, tuples, place in grouped
         if one not in known:

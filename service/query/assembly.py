@@ -8,12 +8,13 @@ because null matches nothing in a comparison, while an overlap takes a null end 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations, count, permutations
 from typing import Any, NamedTuple, TypeVar
 
 from service.errors import Problem
+from service.query.filters import either, ordered
 from service.query.groups import GroupsDraft
 from service.query.literals import Physical
 from service.query.model import (
@@ -21,6 +22,7 @@ from service.query.model import (
     MOST_GROUPS,
     Absent,
     ColumnRef,
+    Condition,
     Filter,
     GroupOutput,
     IntervalRef,
@@ -69,7 +71,7 @@ class Draft:
     not_equal: list[tuple[ColumnRef, ColumnRef]] = field(default_factory=list)
     within: list[Within] = field(default_factory=list)
     cross: list[tuple[str, str]] = field(default_factory=list)
-    filters: list[Filter] = field(default_factory=list)
+    filters: list[Condition] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)  # empty: all columns
     never: bool = False
     absent: list[Draft] = field(default_factory=list)  # NOT EXISTS
@@ -84,6 +86,25 @@ class Draft:
             self.filters.append(Filter(ref, op, tuple(sorted(set(values)))))
         else:
             self.filters.append(Filter(ref, op, values[0]))
+
+    def choose(self, cases: Sequence[Draft], words: str) -> None:
+        """Add the condition that all filters of at least one case hold; a case has nothing else (`has_filters_only`). `words`: as written.
+        Problem `unsupported-query` for cases about several aliases."""
+        aliases = list(dict.fromkeys(one.alias for case in cases for one in case.filters))
+        if len(aliases) > 1:
+            instead = "the conditions that OR combines are on one alias: define a view for each case"
+            raise unsupported(f"OR over {' and '.join(aliases)} ({words})", instead)
+        possible = [case.filters for case in cases if not case.never]
+        if possible:
+            self.filters += either(possible)
+        else:
+            self.never = True
+
+    @property
+    def has_filters_only(self) -> bool:
+        """Whether it compares columns with constants, and nothing else."""
+        others = (self.equal, self.overlaps, self.inequalities, self.not_equal, self.within, self.cross, self.absent, self.parts)
+        return not any(others)
 
     @property
     def reads(self) -> list[Output]:
@@ -134,7 +155,7 @@ def check_size(drafts: Sequence[Draft], limits: Limits) -> None:
     parts = [part for draft in drafts for part in (draft, *draft.absent, *(part.draft for part in draft.parts))]
     conditions = sum(
         len(part.equal) + len(part.overlaps) + len(part.inequalities) + len(part.not_equal) + len(part.within) + len(part.cross)
-        + len(part.filters) for part in parts
+        + sum(one.size for one in part.filters) for part in parts
     )  # fmt: skip
     for what, found, most in (
         ("aliases", max(len(part.scope.aliases) for part in parts), limits.aliases),
@@ -177,7 +198,7 @@ def assemble(draft: Draft, options: Options) -> Query:
         not_equal=tuple(sorted(not_equal)),
         within=tuple(sorted(set(within))),
         cross=cross,
-        filters=_sorted(kept),
+        filters=ordered(kept),
         outputs=tuple(outputs),
         retain=options.retain,
         algorithm=options.algorithm,
@@ -205,8 +226,8 @@ def _absent(draft: Draft) -> tuple[Absent, ...]:
             names.append(unused(alias, taken))
         pairs = [(outer, inner._replace(alias=names[int(inner.alias)])) for outer, inner in one.outer]
         pairs += [(x._replace(alias=names[int(x.alias)]), y._replace(alias=names[int(y.alias)])) for x, y in one.inner]
-        filters = {f._replace(column=f.column._replace(alias=names[int(f.column.alias)])) for f in one.filters}
-        named.append(Absent(tuple(zip(names, one.relations, strict=True)), tuple(sorted(pairs)), _sorted(filters)))
+        filters = ordered(f.of(names[int(f.alias)]) for f in one.filters)
+        named.append(Absent(tuple(zip(names, one.relations, strict=True)), tuple(sorted(pairs)), filters))
     return tuple(named)
 
 
@@ -223,7 +244,7 @@ class _Group(NamedTuple):
     relations: tuple[str, ...]
     outer: tuple[tuple[ColumnRef, ColumnRef], ...]
     inner: tuple[tuple[ColumnRef, ColumnRef], ...]
-    filters: tuple[Filter, ...]
+    filters: tuple[Condition, ...]
 
 
 def _canonical(group: Draft, own: Sequence[str]) -> _Group:
@@ -236,8 +257,8 @@ def _canonical(group: Draft, own: Sequence[str]) -> _Group:
         else:
             x, y = (x, y) if y.alias in numbers else (y, x)
             outer.add((x, y._replace(alias=numbers[y.alias])))
-    filters = {one._replace(column=one.column._replace(alias=numbers[one.column.alias])) for one in group.filters}
-    return _Group(tuple(group.scope.aliases[alias] for alias in own), tuple(sorted(outer)), tuple(sorted(inner)), _sorted(filters))
+    filters = ordered(one.of(numbers[one.alias]) for one in group.filters)
+    return _Group(tuple(group.scope.aliases[alias] for alias in own), tuple(sorted(outer)), tuple(sorted(inner)), filters)
 
 
 def _check_group(group: Draft) -> None:
@@ -249,14 +270,10 @@ def _check_group(group: Draft) -> None:
             instead = f"a condition in it must refer to {' or '.join(own)}; move this one to the outer WHERE"
             raise unsupported(f"{x} = {y} in NOT EXISTS", instead)
     for one in group.filters:
-        if one.column.alias not in own:
-            instead = f"filter {' or '.join(own)} there; for a condition on {one.column.alias} alone write a UNION of two SELECTs"
-            raise unsupported(f"the filter on {one.column} in NOT EXISTS", instead)
+        if one.alias not in own:
+            instead = f"filter {' or '.join(own)} there; for a condition on {one.alias} alone write a UNION of two SELECTs"
+            raise unsupported(f"the filter on {one.columns[0]} in NOT EXISTS", instead)
     _check_types(group.scope, group.equal, [])
-
-
-def _sorted(filters: Iterable[Filter]) -> tuple[Filter, ...]:
-    return tuple(sorted(filters, key=lambda f: (f.column, f.op, repr(f.value))))
 
 
 def _refuse_single_alias(draft: Draft) -> None:

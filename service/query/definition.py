@@ -8,19 +8,24 @@ from functools import reduce
 from typing import Any, Literal
 
 from service.query.assembly import Draft, Inequality, Options, PartDraft, check_output_name, column_output, computed_outputs
+from service.query.filters import OPPOSITE, pattern
 from service.query.forms import (
+    And,
     AtMost,
     Condition,
     Cross,
     Duration,
+    Entry,
     Equal,
     Except,
     Intersection,
     JsonForm,
     JsonView,
     Less,
+    Not,
     NotEqual,
     OfDuration,
+    Or,
     Overlaps,
     Part,
     Select,
@@ -36,6 +41,7 @@ from service.query.forms import (
 from service.query.groups import GroupsDraft, distinct_of
 from service.query.literals import BadLiteral, Physical, distance_from_json, from_json, from_text
 from service.query.model import AGGREGATE, GROUP, ColumnRef, Filter, IntervalRef, Output, PartKind
+from service.query.model import Condition as Restriction
 from service.query.model import Within as Distance
 from service.query.scope import Scope
 from service.query.set_operations import Expression, SetOperation
@@ -134,7 +140,11 @@ def _values(entry: Where, type_: str, what: str, read: Callable[[str, Any], Phys
         raise bad(f'the operator {op} needs a "value"')
     if op == "in" and not isinstance(value, list):
         raise bad("the operator in takes a list of values")
+    if op == "like" and type_ != "string":
+        raise bad(f"{what}: the operator like takes a string, not a {type_}")
     try:
+        if op == "like":
+            return [pattern(str(read(type_, value)))] if value is not None else []
         return [read(type_, one) for one in (value if op == "in" else [value]) if one is not None]
     except BadLiteral as error:
         raise bad(f"{what}: {error}") from None
@@ -203,12 +213,12 @@ def _read_cross(draft: Draft, x: str, y: str) -> None:
     draft.cross.append((x, y))
 
 
-def read_where(relation: str, definition: RelationDefinition, entries: Sequence[Where]) -> list[Filter]:
+def read_where(relation: str, definition: RelationDefinition, entries: Sequence[Entry]) -> list[Restriction]:
     """Conditions on the rows of one relation, whose columns stand without an alias. Constants are read as in SQL: a timestamp may be
     without an offset (UTC) or a date (its midnight). Problems `bad-definition`, `unknown-column`."""
     draft = Draft(Scope({relation: relation}, {relation: definition}))
     for entry in entries:
-        _read_filter(draft, entry.model_copy(update={"column": f"{relation}.{entry.column}"}), _from_json_or_text)
+        _read_filter(draft, entry, _from_json_or_text, relation)
     if draft.never:
         return [Filter(ColumnRef(relation, definition.key[0]), "in", ())]
     return draft.filters
@@ -218,14 +228,39 @@ def _from_json_or_text(type_: str, value: Any) -> Physical:
     return from_text(type_, value) if type_ == "timestamp" and isinstance(value, str) else from_json(type_, value)
 
 
-def _read_filter(draft: Draft, entry: Where, read: Callable[[str, Any], Physical] = from_json) -> None:
-    """One entry of `where`. A comparison with null never matches, as in SQL."""
-    ref = draft.scope.column(*_split(entry.column, "column"))
-    values = _values(entry, draft.scope.describe(ref).kind, f"where, {ref}", read)
-    if entry.op in ("is_null", "not_null"):
-        draft.filters.append(Filter(ref, entry.op, None))
+def _read_filter(
+    draft: Draft, entry: Entry, read: Callable[[str, Any], Physical] = from_json, alias: str | None = None, negated: bool = False
+) -> None:
+    """One entry of `where`, which must hold, or (`negated`) be false. A comparison with null does neither, as in SQL. `alias`: of columns
+    that stand without one."""
+    match entry:
+        case Not(entry=inner):
+            _read_filter(draft, inner, read, alias, not negated)
+        case Or(cases=cases) | And(cases=cases):
+            if isinstance(entry, And) != negated:
+                for one in cases:
+                    _read_filter(draft, one, read, alias, negated)
+                return
+            branches = [Draft(draft.scope) for _ in cases]
+            for branch, one in zip(branches, cases, strict=True):
+                _read_filter(branch, one, read, alias, negated)
+            draft.choose(branches, '"or" in where')
+        case Where():
+            ref = draft.scope.column(*(_split(entry.column, "column") if alias is None else (alias, entry.column)))
+            _read_comparison(draft, ref, entry, _values(entry, draft.scope.describe(ref).kind, f"where, {ref}", read), negated)
+
+
+def _read_comparison(draft: Draft, ref: ColumnRef, entry: Where, values: list[Physical], negated: bool) -> None:
+    op = entry.op
+    if op in ("is_null", "not_null"):
+        draft.filters.append(Filter(ref, OPPOSITE[op] if negated else op, None))
+    elif op != "in" or not negated:
+        draft.restrict(ref, OPPOSITE[op] if negated else op, values)
+    elif len(values) < len(entry.value):  # one is null: nothing is known not to be among them
+        draft.never = True
     else:
-        draft.restrict(ref, entry.op, values)
+        for value in values:
+            draft.restrict(ref, "!=", [value])
 
 
 def _read_output(scope: Scope, entry: Selected) -> list[Output]:

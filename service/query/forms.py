@@ -25,7 +25,7 @@ from service.wire.schema import NAME
 from service.wire.wording import wording
 
 T = TypeVar("T", bound=BaseModel)
-Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "is_null", "not_null"]
+Operator = Literal["=", "!=", "<", "<=", ">", ">=", "in", "is_null", "not_null", "like"]
 
 
 def bad(detail: str) -> Problem:
@@ -134,11 +134,49 @@ class Where(Form):
     value: Any = None
 
 
+class Or(Form):
+    what = 'the entry "or" of where'
+    cases: list[Entry] = Field(alias="or", min_length=1)
+
+
+class And(Form):
+    what = 'the entry "and" of where'
+    cases: list[Entry] = Field(alias="and", min_length=1)
+
+
+class Not(Form):
+    what = 'the entry "not" of where'
+    entry: Entry = Field(alias="not")
+
+
+def _entry(data: Any) -> str | None:
+    if isinstance(data, dict) and not {"or", "and", "not"} & data.keys():
+        return _COMPARISON
+    return by_field("column", "or", "and", "not")(data)
+
+
+_COMPARISON = ""  # no part of the path of a fault
+Entry = Annotated[
+    Annotated[Where, Tag(_COMPARISON)] | Annotated[Or, Tag("or")] | Annotated[And, Tag("and")] | Annotated[Not, Tag("not")],
+    one_of(_entry, 'an entry of where has "column", "or", "and", or "not"'),
+]
+
+
+def size_of(entry: Entry) -> int:
+    """How many comparisons it is made of."""
+    match entry:
+        case Or(cases=cases) | And(cases=cases):
+            return sum(map(size_of, cases))
+        case Not(entry=inner):
+            return size_of(inner)
+    return 1
+
+
 class Deletion(Form):
     """The body of a delete by condition; the other fields are those of every batch."""
 
     what = "a delete by condition"
-    where: list[Where]
+    where: list[Entry]
     source: str | None = None
     epoch: int | None = None
     run: str | None = None
@@ -260,14 +298,14 @@ class Part(Form):
     what = "an entry of exists, not_exists or left, or full,"
     aliases: Aliases
     join: list[Condition] = []
-    where: list[Where] = []
+    where: list[Entry] = []
 
 
 class Select(Form):
     what = "an entry of union or except"
     aliases: Aliases
     join: list[Condition] = []
-    where: list[Where] = []
+    where: list[Entry] = []
     exists: list[Part] = []
     not_exists: list[Part] = []
     left: list[Part] = []
@@ -343,8 +381,11 @@ def checked(form: type[T], data: Any) -> T:
 def _sentence(fault: ErrorDetails) -> str:
     kind, given = fault["type"], as_json(fault["input"])
     path = [str(part) for part in fault["loc"]]
-    path = [part for part, before in zip(path, ["", *path], strict=False) if part != before]  # a tag repeats the field it is taken from
+    # a tag repeats the field that it is taken from, or says nothing
+    path = [part for part, before in zip(path, ["", *path], strict=False) if part not in (_COMPARISON, before)]
     where = ".".join(path)
+    if kind == "recursion_depth_exceeded":
+        return f"{'.'.join(path[:3])}: nested too deeply"
     if kind in ("fields", "value_error"):
         return wording(fault)
     if kind == "form":

@@ -62,15 +62,79 @@ class IntervalRef(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """A condition on one column: `= != < <= > >= in is_null not_null`.
+    """A condition on one column: `= != < <= > >= in is_null not_null like not_like`.
 
     `value` is in the column's physical form: microseconds for a timestamp, days for a date, else
-    int, float, str or bool; a sorted tuple for `in`; None for the last two. Never None otherwise.
+    int, float, str or bool; a sorted tuple for `in`; None for `is_null` and `not_null`; a pattern for the last two, in which a backslash
+    takes the meaning from the character behind it. Never None otherwise.
     """
 
     column: ColumnRef
     op: str
     value: Any
+
+    @property
+    def alias(self) -> str:
+        return self.column.alias
+
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        """Those that it reads."""
+        return (self.column,)
+
+    @property
+    def rejects_null(self) -> bool:
+        """Whether a row of nulls does not meet it."""
+        return self.op != "is_null"
+
+    @property
+    def size(self) -> int:
+        """How many comparisons it is made of."""
+        return 1
+
+    def of(self, alias: str) -> Filter:
+        """The same on another alias."""
+        return self._replace(column=self.column._replace(alias=alias))
+
+    def __str__(self) -> str:
+        if self.op in ("is_null", "not_null"):
+            return f"{self.column} IS {'NOT ' if self.op == 'not_null' else ''}NULL"
+        return f"{self.column} {self.op.replace('_', ' ').upper()} {self.value!r}"
+
+
+class Either(NamedTuple):
+    """OR over conditions on one alias: a case is met if all of its conditions are. Made by `filters.either`, which normalises it.
+
+    There is no NOT: it is pushed inwards to the operators, each of which has an opposite. What SQL calls unknown is then met by neither,
+    so that two truth values are enough.
+    """
+
+    cases: tuple[tuple[Condition, ...], ...]
+
+    @property
+    def alias(self) -> str:
+        return self.cases[0][0].alias
+
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        return tuple(dict.fromkeys(ref for case in self.cases for one in case for ref in one.columns))
+
+    @property
+    def rejects_null(self) -> bool:
+        return all(any(one.rejects_null for one in case) for case in self.cases)
+
+    @property
+    def size(self) -> int:
+        return sum(one.size for case in self.cases for one in case)
+
+    def of(self, alias: str) -> Either:
+        return Either(tuple(tuple(one.of(alias) for one in case) for case in self.cases))
+
+    def __str__(self) -> str:
+        return "(" + " OR ".join(" AND ".join(map(str, case)) for case in self.cases) + ")"
+
+
+Condition = Filter | Either
 
 
 class Output(NamedTuple):
@@ -147,7 +211,7 @@ class Absent(NamedTuple):
 
     aliases: tuple[tuple[str, str], ...]
     equal: tuple[tuple[ColumnRef, ColumnRef], ...]
-    filters: tuple[Filter, ...]
+    filters: tuple[Condition, ...]
     columns: tuple[ColumnRef, ...] = ()
 
 
@@ -240,9 +304,9 @@ class ViewPart:
         return self.kind in ("optional", "full")
 
     @property
-    def filters(self) -> tuple[Filter, ...]:
+    def filters(self) -> tuple[Condition, ...]:
         """On its own aliases."""
-        return tuple(one for one in self.join.filters if one.column.alias != self.on)
+        return tuple(one for one in self.join.filters if one.alias != self.on)
 
 
 @dataclass(frozen=True)
@@ -275,7 +339,7 @@ class Query:
     not_equal: tuple[tuple[ColumnRef, ColumnRef], ...]
     within: tuple[Within, ...]
     cross: tuple[tuple[str, str], ...]
-    filters: tuple[Filter, ...]
+    filters: tuple[Condition, ...]
     outputs: tuple[Output, ...]
     retain: tuple[int, int] | None
     algorithm: str
@@ -300,7 +364,7 @@ class Query:
         names = {alias for alias, _ in aliases}
         groups = tuple(self.absent[at] for at in branch.absent if not self.absent[at].columns)
         equal = tuple(pair for pair in self.equal if pair[0].alias in names)
-        filters = tuple(one for one in self.filters if one.column.alias in names)
+        filters = tuple(one for one in self.filters if one.alias in names)
         return self._of(aliases, equal, filters, branch.columns, groups)
 
     def of_right_side(self, number: int) -> Query:
@@ -309,7 +373,7 @@ class Query:
         return self._of(group.aliases, group.equal, group.filters, group.columns, ())
 
     def _of(
-        self, aliases: tuple[tuple[str, str], ...], equal: tuple[tuple[ColumnRef, ColumnRef], ...], filters: tuple[Filter, ...],
+        self, aliases: tuple[tuple[str, str], ...], equal: tuple[tuple[ColumnRef, ColumnRef], ...], filters: tuple[Condition, ...],
         columns: tuple[ColumnRef, ...], absent: tuple[Absent, ...],
     ) -> Query:  # fmt: skip
         outputs = tuple(one._replace(column=ref) for one, ref in zip(self.outputs, columns, strict=True))

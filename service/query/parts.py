@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from service.errors import Problem
 from service.query.assembly import Draft, Options, PartDraft, assemble, check_outputs, column_output, unsupported, unused
-from service.query.model import MAX_ALIASES, ColumnRef, Filter, IntervalRef, PartKind, Query, ViewPart, Within
+from service.query.model import MAX_ALIASES, ColumnRef, Either, Filter, IntervalRef, PartKind, Query, ViewPart, Within
 
 WORDS: Mapping[PartKind, str] = {"exists": "EXISTS", "absent": "NOT EXISTS", "optional": "LEFT JOIN", "full": "FULL JOIN"}
 _PLAIN = Options("auto", "best-effort", None)
@@ -77,7 +78,7 @@ def _settled(draft: Draft) -> Draft:
 def _require_rows(draft: Draft) -> None:
     """Refuses what names an alias of SEMI or ANTI JOIN outside of its ON."""
     refs: list[ColumnRef | IntervalRef] = [ref for pair in _pairs(draft) for ref in pair]
-    refs += [one.column for one in draft.filters]
+    refs += [ref for one in draft.filters for ref in one.columns]
     for output in draft.reads:
         refs += (output.column,) if output.column is not None else output.intervals
     for ref in refs:
@@ -108,7 +109,7 @@ def _rejected(draft: Draft) -> int | None:
                 what = f"{one} with nulls as unbounded in WHERE, on an outer join"
                 raise unsupported(what, "write it in ON, or write overlaps(x, y) there")
     named = [ref.alias for pair in _pairs(draft) for ref in pair]
-    named += [one.column.alias for one in draft.filters if one.op != "is_null"]
+    named += [one.alias for one in draft.filters if one.rejects_null]
     named += [alias for part in draft.parts if part.kind == "exists" for alias in _outside(part.draft)]
     return next((optional[alias] for alias in named if alias in optional), None)
 
@@ -129,7 +130,9 @@ def _make_absent(draft: Draft) -> None:
     """IS NULL on a column that is never null: the rows without a partner."""
     optional, scope = _optional(draft), draft.scope
     missing = dict[int, Filter]()
-    for one in [one for one in draft.filters if one.column.alias in optional]:
+    for one in [one for one in draft.filters if one.alias in optional]:
+        if isinstance(one, Either):
+            raise _accepts_missing(one)
         if scope.describe(one.column).nullable:
             instead = f"the column may be null itself: write the condition in ON, or take a column of {one.column.alias} that is never null"
             raise unsupported(f"{one.column} IS NULL after an outer join", instead)
@@ -169,17 +172,30 @@ def _settled_full(draft: Draft, part: PartDraft) -> PartDraft:
     if len(draft.scope.aliases) != 2 or len(draft.parts) > 1 or draft.absent or len(own) != 1 or len(others) != 1:
         raise unsupported("FULL JOIN of more than two relations", "write a view with LEFT JOIN, and one with NOT EXISTS for the other side")
     (b,), (a,) = own, others
-    named = {one.column.alias for one in draft.filters if one.op != "is_null" or draft.scope.describe(one.column).nullable}
+    tests = list[Filter]()
     for one in draft.filters:
+        if isinstance(one, Filter):
+            tests.append(one)
+        elif not one.rejects_null:
+            raise _accepts_missing(one)
+    named = {one.alias for one in draft.filters if one.rejects_null}
+    named |= {one.alias for one in tests if draft.scope.describe(one.column).nullable}
+    for one in tests:
         if one.op == "is_null" and one.column.alias in named:
             raise unsupported(f"{one.column} IS NULL after an outer join", "the column may be null itself: write the condition in ON")
     named |= {ref.alias for pair in _pairs(draft) for ref in pair}
-    without = {one.column.alias for one in draft.filters if one.op == "is_null"} - named
+    without = {one.alias for one in tests if one.op == "is_null"} - named
     if not named and not without:
         return part
     if a in named or b in without:
         return PartDraft("optional", part.draft)  # b stays optional unless it is rejected too
     return PartDraft("optional", replace(part.draft, scope=draft.scope.of([a])))
+
+
+def _accepts_missing(one: Either) -> Problem:
+    """An OR in WHERE that a row without its optional part meets, and perhaps one with it."""
+    what = f"the condition {one} after an outer join, which rows without {one.alias} meet"
+    return unsupported(what, f"write it in ON, or define a view for each case: one with {one.alias}, and NOT EXISTS for the rows without")
 
 
 # --- the parts
@@ -220,9 +236,9 @@ def _join(part: PartDraft, known: Sequence[str]) -> Query:
     own, outside = list(draft.scope.aliases), _outside(draft)
     told = ", ".join(own)
     for one in draft.filters:
-        if one.column.alias not in own:
-            instead = f"write a filter on {told} there; one on {one.column.alias} alone belongs into WHERE, or makes two views"
-            raise unsupported(f"the filter on {one.column} in {words}", instead)
+        if one.alias not in own:
+            instead = f"write a filter on {told} there; one on {one.alias} alone belongs into WHERE, or makes two views"
+            raise unsupported(f"the filter on {one.columns[0]} in {words}", instead)
     if len(outside) != 1:
         what = "nothing outside of it" if not outside else f"{' and '.join(outside)}"
         raise unsupported(
@@ -255,8 +271,8 @@ def _renamed(join: Query, names: Mapping[str, str]) -> Query:
             return value._replace(alias=names.get(value.alias, value.alias))
         if isinstance(value, Within):
             return value._replace(left=named(value.left), right=named(value.right))
-        if isinstance(value, Filter):
-            return value._replace(column=named(value.column))
+        if isinstance(value, Filter | Either):
+            return value.of(names.get(value.alias, value.alias))
         return tuple(map(named, value)) if isinstance(value, tuple) else names.get(value, value)
 
     fields = ("equal", "overlaps", "less", "at_most", "not_equal", "within", "cross", "filters")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from service.query.assembly import Draft, Options, unsupported, unused
-from service.query.model import Absent, Branch, ColumnRef, Filter, Output, Query
+from service.query.model import Absent, Branch, ColumnRef, Condition, Filter, Output, Query
 from service.query.parts import assemble_view, words_of
 from service.query.scope import Scope
 
@@ -147,10 +147,10 @@ def _renamed(query: Query, taken: set[str]) -> Query:
         query,
         aliases=_aliases(query.aliases, names),
         equal=_pairs(query.equal, renamed),
-        filters=_filters(filters, renamed),
+        filters=_filters(filters, names),
         outputs=tuple(one._replace(column=renamed(one.column)) for one in query.outputs if one.column is not None),
         absent=tuple(
-            Absent(_aliases(one.aliases, names), _pairs(one.equal, renamed), _filters(one.filters, renamed)) for one in query.absent
+            Absent(_aliases(one.aliases, names), _pairs(one.equal, renamed), _filters(one.filters, names)) for one in query.absent
         ),
     )
 
@@ -170,5 +170,5 @@ def _pairs(pairs: tuple[tuple[ColumnRef, ColumnRef], ...], renamed: _Rename) -> 
     return tuple((renamed(x), renamed(y)) for x, y in pairs)
 
 
-def _filters(filters: tuple[Filter, ...], renamed: _Rename) -> tuple[Filter, ...]:
-    return tuple(one._replace(column=renamed(one.column)) for one in filters)
+def _filters(filters: tuple[Condition, ...], names: Mapping[str, str]) -> tuple[Condition, ...]:
+    return tuple(one.of(names[one.alias]) for one in filters)

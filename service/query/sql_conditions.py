@@ -1,24 +1,24 @@
 """ON and WHERE: conditions joined by AND, into a draft.
 
-NOT is pushed inwards (`NOT (a OR b)` is two conditions). OR is supported only to take a null end as unbounded:
-`b.e IS NULL OR a.s < b.e`; `COALESCE(b.e, 'infinity')` means the same.
+NOT is pushed inwards (`NOT (a OR b)` is two conditions). OR combines conditions that compare columns of one alias with constants; between
+aliases it may take a null end as unbounded: `b.e IS NULL OR a.s < b.e`; `COALESCE(b.e, 'infinity')` means the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from sqlglot import exp
 
 from service.query.assembly import Draft, Inequality, PartDraft, unsupported
+from service.query.filters import OPPOSITE, pattern
 from service.query.literals import BadLiteral, Physical, convert, distance_from_text, from_number, from_text
 from service.query.model import ColumnRef, Filter, Within
 from service.query.sql_names import Names
 from service.wire.kinds import digits_of
 
 _OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _CASTS = {
     **dict.fromkeys(("BIGINT", "INT", "SMALLINT", "TINYINT"), "int64"),
@@ -38,11 +38,12 @@ _INFINITIES = {
     **_WHOLE_INFINITIES,
 }
 _NOT_MAINTAINED: dict[type[exp.Expr], str] = {
-    exp.Like: "write = or IN with the values",
-    exp.ILike: "write = or IN with the values",
+    exp.ILike: "write LIKE, once for each spelling, joined by OR",
     exp.NullSafeEQ: "write = and, for nulls, IS NULL",
     exp.NullSafeNEQ: "write <> and, for nulls, IS NOT NULL",
 }
+_CLOCKS = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.CurrentDatetime, exp.Localtime, exp.Localtimestamp)
+_CLOCK_NAMES = ("now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday")
 
 
 class _Side(NamedTuple):
@@ -62,9 +63,9 @@ class Conditions:
         self._read_part = read_part
         self._within = within
 
-    def add(self, node: exp.Expr) -> None:
-        """Adds a condition that must hold."""
-        pending = [(node, False)]
+    def add(self, node: exp.Expr, negated: bool = False) -> None:
+        """Adds a condition that must hold, or (`negated`) must be false."""
+        pending = [(node, negated)]
         while pending:
             node, negated = pending.pop()
             node = node.unnest()
@@ -84,13 +85,15 @@ class Conditions:
                 draft.never = True
         elif type(node) in _OPS:
             op = _OPS[type(node)]
-            self._compare(_OPPOSITE[op] if negated else op, node.this, node.args["expression"])
+            self._compare(OPPOSITE[op] if negated else op, node.this, node.args["expression"])
         elif isinstance(node, exp.Overlaps) or (isinstance(node, exp.Anonymous) and node.name.lower() == "overlaps"):
             self._overlaps(node, negated)
         elif isinstance(node, exp.Between):
             self._between(node, negated)
         elif isinstance(node, exp.In):
             self._in(node, negated)
+        elif isinstance(node, exp.Like | exp.Escape):
+            self._like(node, negated)
         elif isinstance(node, exp.Is):
             self._is(node, bool(node.args.get("negate")) != negated)
         elif isinstance(node, exp.Column):
@@ -103,9 +106,15 @@ class Conditions:
                 draft.parts.append(PartDraft("exists", group))
         else:
             part = ("NOT " if negated else "") + _sql(node)
-            raise unsupported(
-                part, _NOT_MAINTAINED.get(type(node), "write overlaps(x, y), comparisons, IN, IS NULL and BETWEEN, joined by AND")
-            )
+            instead = "write overlaps(x, y), comparisons, IN, LIKE, IS NULL and BETWEEN, joined by AND"
+            raise unsupported(part, _NOT_MAINTAINED.get(type(node), instead))
+
+    def _branch(self) -> Conditions:
+        """Conditions of their own, for a case of OR."""
+        return Conditions(Draft(self._draft.scope), self._names, None, "OR")
+
+    def _choose(self, branches: Sequence[Conditions], node: exp.Expr) -> None:
+        self._draft.choose([branch._draft for branch in branches], _sql(node))
 
     def _part(self, query: exp.Expr, words: str) -> Draft:
         """What stands in EXISTS (…), NOT EXISTS (…) or IN (…)."""
@@ -123,10 +132,17 @@ class Conditions:
         self._draft.overlaps.append((self._names.interval(sides[0]), self._names.interval(sides[1])))
 
     def _between(self, node: exp.Between, negated: bool) -> None:
-        if negated:
-            raise unsupported(f"NOT {_sql(node)}", "a value outside a range is an OR of two conditions: register a view for each")
         if node.args.get("symmetric"):
             raise unsupported("BETWEEN SYMMETRIC", "write BETWEEN with the smaller end first")
+        if negated:
+            below, above = self._branch(), self._branch()
+            below._compare("<", node.this, node.args["low"])
+            above._compare(">", node.this, node.args["high"])
+            if not (below._draft.has_filters_only and above._draft.has_filters_only):
+                instead = "NOT BETWEEN compares a column with constants: define a view for each side of the range"
+                raise unsupported(f"NOT {_sql(node)}", instead)
+            self._choose((below, above), node)
+            return
         if self._around(node):
             return
         self._compare(">=", node.this, node.args["low"])
@@ -188,6 +204,22 @@ class Conditions:
         for value in values:
             self._draft.restrict(side.ref, "!=", [] if value is None else [value])
 
+    def _like(self, node: exp.Expr, negated: bool) -> None:
+        like = node.this if isinstance(node, exp.Escape) else node
+        column, text = like.this.unnest(), like.expression.unnest() if isinstance(like, exp.Like) else None
+        if not isinstance(column, exp.Column) or not isinstance(text, exp.Literal | exp.Null) or (text.args.get("is_string") is False):
+            raise unsupported(_sql(node), "write a column before LIKE, and one pattern in quotes behind it")
+        ref = self._names.column(column)
+        type_ = self._draft.scope.describe(ref).kind
+        if type_ != "string":
+            raise self._names.bad(node, f"LIKE takes a string, but {ref} is a {type_}")
+        try:
+            escape = _text(node.expression) if isinstance(node, exp.Escape) else "\\"
+            values: list[Physical] = [] if isinstance(text, exp.Null) else [pattern(text.name, escape)]
+        except BadLiteral as error:
+            raise self._names.bad(node, f"{ref}: {error}") from None
+        self._draft.restrict(ref, "like" if bool(like.args.get("negate")) == negated else "not_like", values)
+
     def _in_query(self, node: exp.In, negated: bool) -> None:
         """`a.k IN (SELECT b.k …)` is EXISTS with an equality."""
         if negated:
@@ -216,8 +248,13 @@ class Conditions:
             self._draft.filters.append(Filter(side.ref, "not_null" if negated else "is_null", None))
         elif isinstance(value, exp.Boolean) and not negated:
             self._filter(side.ref, "=", [value.this], node)
+        elif isinstance(value, exp.Boolean):
+            other, null = self._branch(), self._branch()
+            other._filter(side.ref, "=", [not value.this], node)
+            null._draft.filters.append(Filter(side.ref, "is_null", None))
+            self._choose((other, null), node)
         else:
-            raise unsupported(_sql(node), "write IS NULL, IS NOT NULL, IS TRUE, IS FALSE")
+            raise unsupported(_sql(node), "write IS NULL, IS NOT NULL, IS [NOT] TRUE, IS [NOT] FALSE")
 
     def _compare(self, op: str, left: exp.Expr, right: exp.Expr) -> None:
         if self._apart(op, left.unnest(), right.unnest()) or self._apart(_MIRRORED[op], right.unnest(), left.unnest()):
@@ -253,10 +290,11 @@ class Conditions:
         return Inequality(low.ref, high.ref, op in ("<", ">"), bool(low.infinity), bool(high.infinity))
 
     def _either(self, node: exp.Expr, negated: bool) -> None:
-        """`end IS NULL OR start < end`: the comparison, null ends taken as unbounded."""
-        instead = "conditions are combined with AND: write IN (…) for several values of a column, or register a view for each branch"
-        guards: list[ColumnRef] = []
-        comparisons: list[tuple[str, exp.Expr]] = []
+        """OR of conditions on one alias, or one that takes null ends as unbounded."""
+        instead = "OR combines comparisons of the columns of one alias with constants: define a view for each case"
+        if isinstance(node, exp.Xor) or node.find(exp.Query) is not None:
+            raise unsupported(f"OR in {_sql(node)}" if not isinstance(node, exp.Xor) else _sql(node), instead)
+        cases = list[tuple[exp.Expr, bool]]()
         pending = [(node, negated)]
         while pending:
             part, negative = pending.pop()
@@ -264,15 +302,30 @@ class Conditions:
             if isinstance(part, exp.Not):
                 pending.append((part.this, not negative))
             elif isinstance(part, exp.And if negative else exp.Or):
-                pending += [(part.right, negative), (part.left, negative)]
-            elif isinstance(part, exp.Is) and isinstance(part.expression, exp.Null) and isinstance(part.this.unnest(), exp.Column):
+                pending += [(part.args["expression"], negative), (part.this, negative)]
+            else:
+                cases.append((part, negative))
+        branches = [self._branch() for _ in cases]
+        for branch, (part, negative) in zip(branches, cases, strict=True):
+            branch.add(part, negative)
+        if all(branch._draft.has_filters_only for branch in branches):
+            self._choose(branches, node)
+        else:
+            self._unbounded(cases, node, instead)
+
+    def _unbounded(self, cases: Sequence[tuple[exp.Expr, bool]], node: exp.Expr, instead: str) -> None:
+        """`end IS NULL OR start < end`: the comparison, null ends taken as unbounded. `cases`: what OR combines, each perhaps negated."""
+        guards: list[ColumnRef] = []
+        comparisons: list[tuple[str, exp.Expr]] = []
+        for part, negative in cases:
+            if isinstance(part, exp.Is) and isinstance(part.expression, exp.Null) and isinstance(part.this.unnest(), exp.Column):
                 if bool(part.args.get("negate")) == negative:
                     guards.append(self._names.column(part.this.unnest()))
                     continue
                 raise unsupported(f"OR in {_sql(node)}", instead)
             elif type(part) in _OPS:
                 op = _OPS[type(part)]
-                comparisons.append((_OPPOSITE[op] if negative else op, part))
+                comparisons.append((OPPOSITE[op] if negative else op, part))
             else:
                 raise unsupported(f"OR in {_sql(node)}", instead)
         if not guards or len(comparisons) != 1 or comparisons[0][0] in ("=", "!="):
@@ -336,6 +389,9 @@ class Conditions:
             raise unsupported(_sql(node), "compare columns; compute aggregates and window functions where the rows are read")
         if isinstance(node, exp.Tuple):
             raise unsupported(f"the comparison of {_sql(node)}", "compare column by column, joined by AND")
+        if isinstance(node, _CLOCKS) or any(map(_is_clock, node.walk())):
+            instead = 'a view changes only when its relations do: delete old rows ("retain" of the relation), or read a window of the view'
+            raise unsupported(f"{_sql(node)} in a condition", instead)
         if not any(True for _ in node.find_all(exp.Column)):
             raise unsupported(_sql(node), "write a constant; a view changes only when its relations do")
         raise unsupported(
@@ -361,6 +417,11 @@ def read_constant(names: Names, node: exp.Expr, type_: str, where: str) -> Physi
         return _read(node.unnest(), type_)
     except BadLiteral as error:
         raise names.bad(node, f"{where}: {error}") from None
+
+
+def _is_clock(node: exp.Expr) -> bool:
+    """Whether it is the time at which it is asked for."""
+    return isinstance(node, _CLOCKS) or (isinstance(node, exp.Anonymous) and node.name.lower() in _CLOCK_NAMES)
 
 
 def _is_constant(node: exp.Expr) -> bool:

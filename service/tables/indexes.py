@@ -88,7 +88,7 @@ class SharedIndexes:
     @staticmethod
     def key(side: Side, order: Order) -> Key:
         """By which an index is one and the same for all that want it."""
-        return side.relation.name, order, frozenset((f.column.column, f.op, f.value) for f in side.filters)
+        return side.relation.name, order, frozenset(f.of("") for f in side.filters)
 
     def loading(self, side: Side, order: Order) -> Loading | None:
         """What will be the index of the rows of a side, empty yet; None: there is one. Any thread."""

@@ -1,7 +1,7 @@
 """What a change concerns: of things that take rows of relations by filters, those to which a changed row may matter.
 
-A filter `column = constant` (or `in`) of an alias is looked up by the values of the changed rows; so things whose filters exclude the rows
-cost nothing. Who has no such filter is concerned by every change of its relation.
+A filter `column = constant` (or `in`, or OR where each case has one on the column) of an alias is looked up by the values of the changed
+rows; so things whose filters exclude the rows cost nothing. Who has no such filter is concerned by every change of its relation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.query.model import ColumnRef, Filter
+from service.query.model import ColumnRef, Condition, Either, Filter
 from service.tables.endpoints import TEXT_OR_BOOL, numbers
 from service.tables.masks import select_mask
 from service.tables.resolution import Resolved
@@ -26,7 +26,7 @@ class Selection(NamedTuple):
     """Rows of a relation that meet all these filters."""
 
     relation: str
-    filters: Sequence[Filter]
+    filters: Sequence[Condition]
 
 
 class Touched:
@@ -77,12 +77,13 @@ class Interest(Generic[T]):
                 of = self._of.setdefault(relation, _OfRelation())
                 if not of.users or of.users[-1] is not thing:  # under two aliases it is one
                     of.users.append(thing)
-                chosen = next((f for op in ("=", "in") for f in filters if f.op == op), None)
-                if chosen is None:
+                admitted = _admitted(filters)
+                if not admitted:
                     of.always.add(place)
                     continue
-                by_value = of.by_value.setdefault(chosen.column.column, {})
-                for value in chosen.value if chosen.op == "in" else (chosen.value,):
+                column = min(admitted, key=lambda one: len(admitted[one]))
+                by_value = of.by_value.setdefault(column, {})
+                for value in admitted[column]:
                     by_value.setdefault(value, []).append(place)
 
     def using(self, relation: str) -> list[T]:
@@ -110,6 +111,23 @@ class Interest(Generic[T]):
                 for value in touched.values(relation, column, by_value.keys()):
                     found.update(by_value[value])
         return [self._things[place] for place in sorted(found)]
+
+
+def _admitted(filters: Iterable[Condition]) -> dict[str, frozenset[Any]]:
+    """By column the values that a row may have which meets all of these; of other columns it is not known."""
+    found: dict[str, frozenset[Any]] = {}
+    for one in filters:
+        if isinstance(one, Either):
+            cases = [_admitted(case) for case in one.cases]
+            common = set(cases[0]).intersection(*cases[1:])
+            mine = {column: frozenset().union(*(case[column] for case in cases)) for column in common}
+        elif one.op in ("=", "in"):
+            mine = {one.column.column: frozenset(one.value if one.op == "in" else (one.value,))}
+        else:
+            continue
+        for column, values in mine.items():
+            found[column] = found[column] & values if column in found else values
+    return found
 
 
 def _values(rows: RowBlock, column: str) -> list[Any]:

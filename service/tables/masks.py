@@ -5,6 +5,7 @@ Costs: some 3 µs a filter and call, then 1 ns (numbers) to 10 ns (texts) a row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.query.model import ColumnRef, Comparison, Filter
+from service.query.model import ColumnRef, Comparison, Condition, Either
 from service.tables.endpoints import TEXT_OR_BOOL, numbers
 
 Mask = npt.NDArray[np.bool_]
@@ -23,13 +24,13 @@ Values = npt.NDArray[Any]
 _ARROW = {"=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
-def select_mask(filters: Sequence[Filter], rows: pa.RecordBatch) -> Mask:
+def select_mask(filters: Sequence[Condition], rows: pa.RecordBatch) -> Mask:
     """bool[n]: the rows of one relation that meet all filters. The filters' aliases are not looked at."""
     if not filters or not rows.num_rows:
         return np.ones(rows.num_rows, bool)
-    mask = _meets(filters[0], rows.column(filters[0].column.column))
+    mask = _meets(filters[0], rows)
     for condition in filters[1:]:
-        mask &= _meets(condition, rows.column(condition.column.column))
+        mask &= _meets(condition, rows)
     return mask
 
 
@@ -71,17 +72,32 @@ def valid(column: pa.Array) -> Mask:
     return np.array(column.is_valid().to_numpy(zero_copy_only=False))
 
 
-def _meets(condition: Filter, column: pa.Array) -> Mask:
-    op, value = condition.op, condition.value
+def _meets(condition: Condition, rows: pa.RecordBatch) -> Mask:
+    if isinstance(condition, Either):
+        cases: Mask = np.logical_or.reduce([select_mask(case, rows) for case in condition.cases])
+        return cases
+    op, value, column = condition.op, condition.value, rows.column(condition.column.column)
     if op == "not_null":
         return valid(column)
     if op == "is_null":
         return ~valid(column)
     if op == "in":
         return _truth(pc.is_in(column, value_set=_constants(column.type, value)))
+    if op in ("like", "not_like"):
+        like = _truth(_like(column, value))
+        return like if op == "like" else _and_valid(~like, column)
     if column.type in TEXT_OR_BOOL:
         return _truth(_ARROW[op](column, _constant(column.type, value)))
     return _and_valid(_numbers(op, numbers(column), value), column)
+
+
+def _like(column: pa.Array, pattern: str) -> pa.Array:
+    """Arrow's own LIKE takes escapes literally where a pattern begins or ends in `%` and has no other wildcard."""
+    if "\\" not in pattern:
+        return pc.match_like(column, pattern)
+    pieces = re.findall(r"\\.|.", pattern, re.DOTALL)
+    words = [{"%": ".*", "_": "."}.get(one, re.escape(one[-1])) for one in pieces]
+    return pc.match_substring_regex(column, f"^(?s:{''.join(words)})$")
 
 
 def _numbers(op: str, values: Values, value: Any) -> Mask:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.query.model import Filter
+from service.query.model import Condition
 from service.tables.arrow import null_mask, reader
 from service.tables.backlog import Backlog, Net
 from service.tables.masks import select_mask
@@ -127,7 +127,7 @@ class Deletion(Rewrite):
 
     __slots__ = ("_filters", "_found", "_keys")
 
-    def __init__(self, relation: Relation, version: int, backlog: Backlog, filters: Sequence[Filter]) -> None:
+    def __init__(self, relation: Relation, version: int, backlog: Backlog, filters: Sequence[Condition]) -> None:
         super().__init__(relation, version, backlog)
         self._filters = filters
         self._found = slots_that_meet(relation, version, filters)
@@ -177,14 +177,14 @@ class Removal(Rewrite):
         return self._effect(self.target.no_rows, None, NO_SLOTS, gone, self._keys.filter(pa.array(living)))
 
 
-def slots_that_meet(relation: Relation, version: int, filters: Sequence[Filter]) -> Slots:
+def slots_that_meet(relation: Relation, version: int, filters: Sequence[Condition]) -> Slots:
     """The slots of the rows of a version that meet the filters, ascending. O(rows)."""
     return _scanned(relation, version, lambda slots: _meeting(relation, filters, slots))
 
 
-def _meeting(relation: Relation, filters: Sequence[Filter], slots: Slots) -> Slots:
+def _meeting(relation: Relation, filters: Sequence[Condition], slots: Slots) -> Slots:
     """Those of these slots whose rows meet the filters."""
-    columns = list(dict.fromkeys(one.column.column for one in filters))
+    columns = list(dict.fromkeys(ref.column for one in filters for ref in one.columns))
     pieces = relation.table.take_pieces(columns, slots)
     return np.concatenate([part[select_mask(filters, rows)] for part, rows in pieces])
 

@@ -47,14 +47,14 @@ class Side:
 
     def __init__(self, query: Query, place: int, relation: Relation) -> None:
         self.alias, self.place, self.relation = query.aliases[place][0], place, relation
-        self.filters = [f for f in query.filters if f.column.alias == self.alias]
+        self.filters = [f for f in query.filters if f.alias == self.alias]
         self.equal = list(dict.fromkeys(pair.column for pairs in query.equal for pair in pairs if pair.alias == self.alias))
         refs = [ref for pair in query.overlaps for ref in pair if ref.alias == self.alias]
         self.spans = {ref.interval: span_of(ref, relation.definition) for ref in refs}
         needed = needed_columns(query, self.alias, relation.definition)
         self.output = needed or relation.key
         self.identity = list(dict.fromkeys([*needed, *relation.key]))
-        self._filtered = list(dict.fromkeys(f.column.column for f in self.filters))
+        self._filtered = list(dict.fromkeys(ref.column for f in self.filters for ref in f.columns))
         self.varying = [name for name in _used(query, self.alias, relation) if name not in relation.key]
 
     def selected(self, slots: Slots) -> npt.NDArray[np.int64] | None:
@@ -168,7 +168,7 @@ def _used(query: Query, alias: str, relation: Relation) -> list[str]:
     used += [ref.column for pair in pairs for ref in pair if ref.alias in aliases]
     for pair in query.overlaps:
         used += [name for ref in pair if ref.alias in aliases for name in span_of(ref, relation.definition).columns]
-    used += [f.column.column for f in query.filters if f.column.alias == alias]
+    used += [ref.column for f in query.filters if f.alias == alias for ref in f.columns]
     return list(dict.fromkeys(used))
 
 

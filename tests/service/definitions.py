@@ -69,7 +69,7 @@ def evaluate(view: View, definitions: Mapping[str, RelationDefinition], tables: 
     query = view.query
     chosen, rows = {}, {}
     for alias, name in query.aliases:
-        filters = [condition for condition in query.filters if condition.column.alias == alias]
+        filters = [condition for condition in query.filters if condition.alias == alias]
         batch = tables[name].filter(pa.array(select_mask(filters, tables[name])))
         chosen[alias] = batch.slice(0, 0) if query.never else batch
         rows[alias] = chosen[alias].to_pylist()

@@ -19,7 +19,8 @@ from itertools import product as choices_of
 from service.planning.meets import Relations
 from service.planning.plans.plan import Counted, Kept, Outer, Plan, first_notes, names
 from service.planning.plans.product import components
-from service.query.model import GUARANTEES, MAX_ALIASES, Absent, ColumnRef, Filter, IntervalRef, Output, Query, ViewPart
+from service.query.filters import ordered
+from service.query.model import GUARANTEES, MAX_ALIASES, Absent, ColumnRef, IntervalRef, Output, Query, ViewPart
 
 Plans = Callable[[Query, Relations], list[Plan]]
 MOST_JOINS = 16
@@ -166,7 +167,7 @@ def _kept(query: Query, parts: Sequence[ViewPart], matched: Matched, tests: Mapp
     filters = {one for join in joins for one in join.filters}
     aliases = tuple((alias, f"{by_alias[alias]}#{alias}" if alias in tests else by_alias[alias]) for alias in there)
     made = replace(
-        core, aliases=aliases, filters=_sorted(filters),
+        core, aliases=aliases, filters=ordered(filters),
         within=tuple(sorted({one for join in joins for one in join.within})),
         cross=tuple(sorted({one for join in joins for one in join.cross})),
         never=core.never or any(join.never for join in joins),
@@ -196,7 +197,7 @@ def _support(query: Query, parts: Sequence[ViewPart], part: ViewPart) -> Kept:
     """The join of a part with the rows of the alias that it hangs on."""
     of_alias = [one for one in parts if one.is_shown and part.on in dict(one.own)]
     stated = [*query.filters, *(one for owner in of_alias for one in owner.filters)]
-    made = replace(part.join, filters=_sorted({*part.join.filters, *(one for one in stated if one.column.alias == part.on)}))
+    made = replace(part.join, filters=ordered((*part.join.filters, *(one for one in stated if one.alias == part.on))))
     return Kept(made, None, (), ((),) * len(made.aliases))
 
 
@@ -209,10 +210,6 @@ def _outputs(query: Query, aliases: Sequence[str]) -> tuple[Output, ...]:
     return tuple(
         one for one in query.outputs if all(ref.alias in aliases for ref in ((one.column,) if one.column is not None else one.intervals))
     )
-
-
-def _sorted(filters: set[Filter]) -> tuple[Filter, ...]:
-    return tuple(sorted(filters, key=lambda f: (f.column, f.op, repr(f.value))))
 
 
 def _plan(query: Query, relations: Relations, outer: Outer) -> Plan:

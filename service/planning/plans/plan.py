@@ -10,7 +10,7 @@ from service.planning.binding import Binding, equal_classes
 from service.planning.hypergraph import Hypergraph
 from service.planning.meets import Relations, meets_of
 from service.planning.tree_shape import Edge
-from service.query.model import ColumnRef, Comparison, Query, Span
+from service.query.model import ColumnRef, Comparison, Either, Filter, Query, Span
 
 THEOREM_1 = "Tao and Yi, Theorem 1"
 THEOREM_2 = "Tao and Yi, Theorem 2"
@@ -212,7 +212,7 @@ def topology(count: int, edges: Sequence[tuple[int, int]]) -> str:
 
 def interchangeable(query: Query) -> bool:
     """Whether swapping two aliases changes nothing: one relation, the same interval, the same key columns, the same filters."""
-    filters = [{(f.column.column, f.op, f.value) for f in query.filters if f.column.alias == alias} for alias, _ in query.aliases]
+    filters = [{f.of("") for f in query.filters if f.alias == alias} for alias, _ in query.aliases]
     return (
         len({relation for _, relation in query.aliases}) == 1
         and len(query.overlaps) > 0
@@ -231,14 +231,19 @@ def tells_apart(query: Query, ref: ColumnRef, relations: Relations) -> bool:
 
 def first_notes(query: Query, relations: Relations) -> tuple[str, ...]:
     """What is said of every plan of the query."""
-    return _never(query) + _open_ends(query, relations) + _null_ends(query, relations)
+    return _never(query) + _open_ends(query, relations) + _null_ends(query, relations) + _choices(query)
+
+
+def _choices(query: Query) -> tuple[str, ...]:
+    """How OR was understood: NOT is pushed inwards."""
+    return tuple(f"rows of {one.alias} meet {one}" for one in query.filters if isinstance(one, Either))
 
 
 def _null_ends(query: Query, relations: Relations) -> tuple[str, ...]:
     """Comparisons with an end that may be null: in `overlaps` it would be unbounded."""
     by_alias = dict(query.aliases)
     compared = {ref for pair in (*query.less, *query.at_most) for ref in pair}
-    dropped = {one.column for one in query.filters if one.op == "not_null"}
+    dropped = {one.column for one in query.filters if isinstance(one, Filter) and one.op == "not_null"}
     ends = dict[ColumnRef, str]()
     for pair in query.overlaps:
         for ref in pair:

@@ -76,7 +76,7 @@ def _part(query: Query, places: tuple[int, ...]) -> Query:
         not_equal=tuple(pair for pair in query.not_equal if pair[0].alias in aliases),
         within=tuple(one for one in query.within if one.left.alias in aliases),
         cross=tuple(pair for pair in query.cross if set(pair) <= aliases),
-        filters=tuple(one for one in query.filters if one.column.alias in aliases),
+        filters=tuple(one for one in query.filters if one.alias in aliases),
         outputs=tuple(
             one
             for one in query.outputs

@@ -28,7 +28,10 @@ VIEW: dict[str, Any] = {
         {"less": ["b.id", "m.id"]}, {"not_equal": ["b.id", "m.code"]}, {"cross": ["b", "m"]},
         {"within": ["b.checkin", "m.s"], "distance": "PT15M"},
     ],
-    "where": [{"column": "b.guest", "op": "=", "value": "Ann"}, {"column": "b.price", "op": "is_null"}],
+    "where": [
+        {"column": "b.guest", "op": "=", "value": "Ann"},
+        {"or": [{"column": "b.price", "op": "is_null"}, {"not": {"column": "b.price", "op": ">", "value": 3}}]},
+    ],
     "select": ["b.id as booking", {"intersection": ["b.stay", "m.slot"], "as": "clash"}, {"duration": ["b.stay"]}],
     "algorithm": "nested-loop",
     "guarantee": "best-effort",
@@ -56,6 +59,13 @@ def validator(name: str) -> Any:
 
 def fits(name: str, value: Any) -> bool:
     return bool(validator(name).is_valid(value))
+
+
+def nested(depth: int) -> dict[str, Any]:
+    inner: dict[str, Any] = {"column": "b.id", "op": "=", "value": 1}
+    for _ in range(depth):
+        inner = {"not": inner}
+    return inner
 
 
 @st.composite
@@ -157,8 +167,13 @@ def test_the_document_says_choices_and_bounds() -> None:
     [
         ({"join": [{"overlaps": ["b.stay"]}]}, 'join.0.overlaps: must have at least 2 entries, not ["b.stay"]; "overlaps" is a list'),
         ({"join": [3]}, "join.0: an entry of join has one of equal, overlaps, at_most, less, not_equal, within, cross; this one is 3"),
-        ({"where": [{"column": "b.id", "op": "like", "value": 1}]}, 'where.0.op: must be "=", "!=", "<", "<=", ">", ">=", "in", '),
+        ({"where": [{"column": "b.id", "op": "ilike", "value": 1}]}, 'where.0.op: must be "=", "!=", "<", "<=", ">", ">=", "in", '),
         ({"where": [{"op": "="}]}, "where.0.column: is missing"),
+        ({"where": [{"or": [], "column": "b.id"}]}, 'where.0: an entry of where has "column", "or", "and", or "not"; this one is '),
+        ({"where": [{"or": [{"not": {"op": "="}}]}]}, "where.0.or.0.not.column: is missing"),
+        ({"where": [{"or": [{"not": {"xor": []}}]}]}, "an entry of where has no field xor; its fields are column, op, value"),
+        ({"where": [{"and": []}]}, "where.0.and: must not be empty"),
+        ({"where": [nested(300)]}, "where.0.not: nested too deeply"),
         ({"select": [{"duration": ["b.stay"], "is": 1}]}, 'the entry "duration" of select has no field is; its fields are duration, as'),
         ({"changes": {"retain_rows": 0}}, 'changes.retain_rows: must be more than 0, not 0; to keep nothing write "changes": false'),
         ({"changes": 0}, 'changes: changes is false, or an object with "retain_rows" and "retain_bytes"; this one is 0'),

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from service.query.model import ColumnRef, Filter
+from service.query.filters import either
+from service.query.model import ColumnRef, Condition, Filter
 from service.tables.interest import Interest, Selection, Touched
 from service.tables.masks import select_mask
 from service.tables.relations import Relation
@@ -29,6 +30,16 @@ COLUMNS = {
     "day": ("date", [None, 0, -5]),
 }
 DEFINITION = {"columns": [{"name": name, "type": kind, "nullable": name != "id"} for name, (kind, _) in COLUMNS.items()], "key": ["id"]}
+
+
+def random_conditions(chance: random.Random) -> list[Condition]:
+    if chance.random() < 0.7:
+        return [random_filter(chance)]
+    return either([all_of(chance, chance.choice((1, 1, 2))) for _ in range(chance.choice((2, 2, 3)))])
+
+
+def all_of(chance: random.Random, count: int) -> list[Condition]:
+    return [one for _ in range(count) for one in random_conditions(chance)]
 
 
 def random_filter(chance: random.Random) -> Filter:
@@ -55,8 +66,7 @@ def test_against_the_filters(seed: int, few: bool) -> None:
         values = [chance.choice(values) for _, values in COLUMNS.values()]
         return (next(numbers), *values[1:])
 
-    things = [[Selection("r", [random_filter(chance) for _ in range(chance.randrange(3))]) for _ in range(chance.choice((1, 1, 2)))]
-              for _ in range(60)]  # fmt: skip
+    things = [[Selection("r", all_of(chance, chance.randrange(3))) for _ in range(chance.choice((1, 1, 2)))] for _ in range(60)]
     interest = Interest((number, takes) for number, takes in enumerate(things))
     assert interest.using("r") == list(range(60)) and interest.using("s") == []
     for _ in range(20):
@@ -70,9 +80,22 @@ def test_against_the_filters(seed: int, few: bool) -> None:
         for number, takes in enumerate(things):
             met = both is not None and any(select_mask(taken.filters, both.arrow).any() for taken in takes)
             assert not met or number in concerned, f"{takes} are met"
-            alone = [taken for taken in takes if len(taken.filters) == 1 and taken.filters[0].op in ("=", "in")]
+            alone = [taken for taken in takes if len(taken.filters) == 1 and getattr(taken.filters[0], "op", "") in ("=", "in")]
             if len(alone) == len(takes):
                 assert met == (number in concerned), f"{takes} exclude all of the rows"
+
+
+def test_or_with_an_equality_in_each_case_is_looked_up() -> None:
+    n, t = ColumnRef("a", "n"), ColumnRef("a", "t")
+    both = either([[Filter(n, "=", 1), Filter(t, "=", "a")], [Filter(n, "in", (2, 3)), Filter(t, "like", "b%")]])
+    one = either([[Filter(n, "=", 1)], [Filter(t, "=", "a")]])
+    relation = Relation(1, "r", parse_relation(DEFINITION))
+    interest = Interest([("both", [Selection("r", both)]), ("one", [Selection("r", one)])])
+    for value, expected in ((1, ["both", "one"]), (3, ["both", "one"]), (0, ["one"])):
+        inserts = rows_of(relation, [(9, value, None, None, None, None, None)], True)
+        none = np.empty(0, np.int32)
+        touched = Touched([Resolved(relation, False, inserts, np.full(1, -1, np.int32), none, relation.no_keys, 0, np.empty(0, np.int64))])
+        assert interest.concerned(touched) == expected
 
 
 def test_of_several_relations() -> None:

@@ -84,6 +84,51 @@ def test_filters(condition: str) -> None:
     agree(evaluate(parse_view("v", {"sql": text}, DEFINITIONS), DEFINITIONS, tables), in_duckdb(text, tables))
 
 
+LEAVES = [*FILTERS, "v IS NOT TRUE", "v IS NOT FALSE", "k NOT BETWEEN 0 AND 1"]
+PATTERNS = ["a", "%", "_", "", "%z", "z%", "_z", "%é%", "a%b%", "%%", "z_"]
+
+
+def random_condition(rng: random.Random, depth: int) -> str:
+    if depth == 0 or rng.random() < 0.2:
+        if rng.random() < 0.25:
+            return f"t {rng.choice(('LIKE', 'NOT LIKE'))} '{rng.choice(PATTERNS)}'"
+        return rng.choice(LEAVES)
+    parts = [f"({random_condition(rng, depth - 1)})" for _ in range(rng.choice((1, 2, 2, 3)))]
+    joined = rng.choice((" OR ", " OR ", " AND ")).join(parts)
+    return f"NOT ({joined})" if rng.random() < 0.4 else joined
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_or_not_and_like(seed: int) -> None:
+    tables = batches(DEFINITIONS, seed=seed, count=60)
+    condition = random_condition(random.Random(seed), 3)
+    text = f"SELECT id, t, f, w FROM l WHERE {condition}"
+    agree(evaluate(parse_view("v", {"sql": text}, DEFINITIONS), DEFINITIONS, tables), in_duckdb(text, tables))
+
+
+@pytest.mark.parametrize(
+    ("like", "elsewhere"),
+    [
+        (r"t LIKE 'a\%b'", r"t LIKE 'a\%b' ESCAPE '\'"),
+        ("t LIKE 'a!_!!%' ESCAPE '!'", None),
+        (r"t LIKE 'a\b' ESCAPE ''", r"t LIKE 'a\b'"),
+        (r"t LIKE '%\\b'", r"t LIKE '%\\b' ESCAPE '\'"),
+        (r"t NOT LIKE '_\_%'", r"t NOT LIKE '_\_%' ESCAPE '\'"),
+        ("t LIKE '.*'", None),
+        ("t LIKE '_.(%'", None),
+        ("t LIKE 'A'", None),
+    ],
+)
+def test_escapes_in_patterns(like: str, elsewhere: str | None) -> None:
+    texts = ["a%b", "axb", "a_!", "a_!x", "ax!", r"a\b", r"x\b", "_", "a_", "é_", ".*", "x.(y", "a\nb", "", None]
+    rows = [{**row, "t": text} for text, row in zip(texts, random_rows(random.Random(1), len(texts)), strict=True)]
+    tables = {"l": pa.RecordBatch.from_pylist(rows, schema=LEFT.arrow_schema())}
+    query = "SELECT id, t FROM l WHERE "
+    ours = evaluate(parse_view("v", {"sql": query + like}, DEFINITIONS), DEFINITIONS, tables)
+    agree(ours, in_duckdb(query + (elsewhere or like), tables))
+    assert "NOT" in like or "A" in like.split("'")[1] or ours
+
+
 UNBOUNDED = "(x.s IS NULL OR y.e IS NULL OR x.s < y.e) AND (y.s IS NULL OR x.e IS NULL OR y.s < x.e)"
 JOINS = [
     ("x.s < y.e AND y.s < x.e", None),
