@@ -173,6 +173,21 @@ _KINDS = (
         "view a larger `changes` limit.",
     ),
     Kind(
+        "range-changed",
+        412,
+        "The rows have changed",
+        "`If-Match` names a version of the file that is no longer kept, and the rows have changed since. A file of which parts are read is "
+        "kept until nobody has read of it for `--spool-idle`, and not across a restart.",
+        "Read the file from its beginning: HEAD gives the new ETag.",
+    ),
+    Kind(
+        "unsatisfiable-range",
+        416,
+        "The range is not in the file",
+        "`Range` begins behind the end of the file, or asks for no byte. `Content-Range` tells the length.",
+        "Ask for a part of the file, whose length HEAD tells, or read it without Range.",
+    ),
+    Kind(
         "body-too-large",
         413,
         "Request body too large",

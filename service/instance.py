@@ -14,6 +14,7 @@ from service.backups.making import Backups
 from service.engine.engine import Engine
 from service.following.feeds import Feed
 from service.reading.cursors import Readers, open_rows
+from service.reading.spools import Spools
 from service.reading.tokens import Signer, Tokens
 from service.settings import Settings
 from service.tables.resolution import NO_SLOTS
@@ -22,7 +23,7 @@ from service.views.live_view import LiveView
 
 
 class Instance(Engine):
-    """As `Engine`, with `readers`, `backups`, and a feed for each view that may be followed."""
+    """As `Engine`, with `readers`, `spools`, `backups`, and a feed for each view that may be followed."""
 
     def __init__(self, data: Path, settings: Settings | None = None) -> None:
         super().__init__(data, settings)
@@ -30,6 +31,7 @@ class Instance(Engine):
         self._tokens = Tokens(signer, self.timelines)
         self.backups = Backups(data, self._log)
         self.readers = Readers(self, signer, self.settings.max_cursors, self.settings.max_client_cursors)
+        self.spools = Spools(data, self.settings.spool_bytes, self.settings.spool_idle)
 
     def feed_of(self, view: LiveView, retain: tuple[int, int]) -> Feed:
         return Feed(
@@ -45,11 +47,20 @@ class Instance(Engine):
 
     def close(self) -> bool:
         self.backups.end()
+        self.spools.close()
         return super().close()
 
     def sweep(self) -> None:
         self.readers.cursors.sweep()
+        self.spools.sweep()
 
     def metrics(self) -> dict[str, Any]:
         delays = self.readers.delays
-        return super().metrics() | {"cursors": len(self.readers.cursors), "delay_steps": delays.steps, "delay_seconds": delays.seconds}
+        return super().metrics() | {
+            "cursors": len(self.readers.cursors),
+            "delay_steps": delays.steps,
+            "delay_seconds": delays.seconds,
+            "spools": len(self.spools),
+            "spool_bytes": self.spools.bytes,
+            "spools_written": self.spools.written,
+        }

@@ -123,6 +123,12 @@ class Settings(BaseModel):
         60.0, description="how long a version is kept for a cursor, or for a reader that takes nothing, whose connection is then closed"
     )
     pin_bytes: Size = Field(1 << 30, description="how much memory the oldest reader may keep from being reused")
+    spool_bytes: Size = Field(
+        1 << 30,
+        description="how much disk the files of rows may take (`rows.parquet` and its kind) whose length or parts are asked for; "
+        "a larger one is sent whole only",
+    )
+    spool_idle: Seconds = Field(60.0, description="how long such a file is kept after it was last read of")
     max_relations: Count = Field(1000, description="the maximum number of relations; further ones are answered with 409")
     max_columns: Count = Field(
         1000, description="the maximum number of columns of a relation or view, and of a relation's intervals; more are answered with 422"

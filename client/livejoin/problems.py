@@ -165,6 +165,10 @@ class RangeChanged(Problem):
     """412 range-changed: the rows have changed since the first range was read."""
 
 
+class UnsatisfiableRange(Problem):
+    """416 unsatisfiable-range: a file of rows is shorter."""
+
+
 class BodyTooLarge(Problem):
     """413 body-too-large: the body exceeds the limit of the service."""
 

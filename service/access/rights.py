@@ -22,6 +22,7 @@ class Right(NamedTuple):
     of: Literal["relation", "view", "service"] | None = None
 
 
+FILES = ("parquet", "arrow", "csv", "jsonl")  # the forms in which rows are files: `rows.parquet`
 CHANGES, RELATION_CHANGES = Right("write"), Right("write", "relation")  # the gate asks for these itself
 
 # None: needs no token.
@@ -44,6 +45,8 @@ RIGHTS: Mapping[tuple[str, str], Right | None] = {
     ("HEAD", "/v1/views/{name}/rows"): Right("read", "view"),
     ("GET", "/v1/views/{name}/count"): Right("read", "view"),
     ("GET", "/v1/views/{name}/changes"): Right("read", "view"),
+    **{(method, f"/v1/views/{{name}}/rows.{kind}"): Right("read", "view") for kind in FILES for method in ("GET", "HEAD")},
+    **{(method, f"/v1/relations/{{name}}/rows.{kind}"): Right("read", "relation") for kind in FILES for method in ("GET", "HEAD")},
     ("POST", "/v1/explain"): Right("read"),
     ("GET", "/v1/tokens"): Right("admin", "service"),
     ("POST", "/v1/tokens"): Right("admin", "service"),

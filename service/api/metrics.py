@@ -76,6 +76,8 @@ GAUGES = {
     "version": ("livejoin_version", "The newest published version."),
     "pins": ("livejoin_pins", "Versions pinned by readers."),
     "cursors": ("livejoin_cursors", "Cursors whose versions are kept."),
+    "spools": ("livejoin_spools", "Files of rows that are kept on disk for readers of parts."),
+    "spool_bytes": ("livejoin_spool_bytes", "Size of those files."),
     "retired_bytes": ("livejoin_retired_bytes", "Memory of the structures that is needed only by old versions."),
     "waiting_batches": ("livejoin_waiting_batches", "Batches waiting to be applied."),
     "subscribers": ("livejoin_subscribers", "Followers of views."),
@@ -85,6 +87,7 @@ GAUGES = {
 COUNTERS = {
     "batches": ("livejoin_batches", "Batches that made a version."),
     "changes": ("livejoin_changes", "Changes in those batches."),
+    "spools_written": ("livejoin_spools_written", "Files of rows that were written to disk for readers of parts."),
     "snapshot_failures": ("livejoin_snapshot_failures", "Snapshots that could not be written."),
 }
 SECONDS = range(-20, 9, 2)  # buckets up to 2 ** e seconds: 1 µs to 256 s

@@ -6,9 +6,7 @@ from collections.abc import Iterable
 
 from starlette.routing import compile_path
 
-_FILES = ("parquet", "arrow", "csv", "jsonl")
 _PLANNED: tuple[tuple[str, Iterable[str]], ...] = (
-    *((f"/v1/{what}/{{name}}/rows.{kind}", {"GET", "HEAD"}) for what in ("relations", "views") for kind in _FILES),
     ("/v1/views/{name}/readings", {"POST"}),
     ("/v1/readings/{id}", {"DELETE"}),
     ("/v1/views/{name}/changes/end", {"GET"}),

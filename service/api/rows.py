@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import numpy as np
@@ -115,9 +115,9 @@ def filters(values: dict[str, Any]) -> dict[str, Any]:
 class Rows:
     """The chunks of one response. Every method takes milliseconds: call them in threads."""
 
-    def __init__(self, reader: RowReader, kind: str, limit: int | None) -> None:
+    def __init__(self, reader: RowReader, made: formats.Format, limit: int | None) -> None:
         self.reader = reader
-        self._format = formats.make(kind, reader.version, reader.schema)
+        self._format = made
         self._left = limit
         self._found: deque[Combination] = deque()  # of a page, before its rows leave
         self._size = FIRST_CHUNK
@@ -125,11 +125,15 @@ class Rows:
         self.empty = True
         self.following: str | None = None
 
-    def prepare(self) -> Steps[None]:
-        """Determine what the header needs: emptiness and, for a page, what follows it. Raises the problems of the reader."""
+    def look(self) -> Steps[None]:
+        """Determine emptiness. Raises the problems of the reader."""
         while (empty := self.reader.empty()) is None:
             yield
         self.empty = empty
+
+    def prepare(self) -> Steps[None]:
+        """Determine what the header needs: emptiness and, for a page, what follows it. Raises the problems of the reader."""
+        yield from self.look()
         if not self._left:
             return
         held = 0
@@ -215,12 +219,38 @@ def _begin(opened: Opened, kind: str, limit: int | None, client: str) -> Steps[t
     reader = opened()
     reader.client = client
     try:
-        rows = Rows(reader, kind, limit)
+        rows = Rows(reader, formats.make(kind, reader.version, reader.schema), limit)
         yield from rows.prepare()
         return rows, rows.step()
     except BaseException:
         reader.close()
         raise
+
+
+class Asked(NamedTuple):
+    """What a request for rows is for: the values of its parameters, what opens the reader, and the threads in which that may be done."""
+
+    name: str
+    values: dict[str, Any]
+    opened: Opened
+    pool: Executor
+
+
+def of_view(request: Request, known: Sequence[Parameter]) -> Asked:
+    context: Context = request.app.state.context
+    engine = context.engine
+    values = parameters.read(request.scope["query_string"], known)
+    name = existing(engine.views, request, "view")
+    asked = filters(values) | {"cursor": values.get("cursor")}
+    return Asked(name, values, partial(open_rows, engine.readers, name, **asked), _pool(context, asked))
+
+
+def of_relation(request: Request, known: Sequence[Parameter]) -> Asked:
+    context: Context = request.app.state.context
+    engine = context.engine
+    values = parameters.read(request.scope["query_string"], known)
+    name = existing(engine.relations, request, "relation")
+    return Asked(name, values, partial(open_relation_rows, engine.readers, name, cursor=values.get("cursor")), context.readers)
 
 
 def _pool(context: Context, asked: dict[str, Any]) -> Executor:
@@ -229,15 +259,16 @@ def _pool(context: Context, asked: dict[str, Any]) -> Executor:
     return context.waiters if waits else context.readers
 
 
-async def answer_rows(request: Request, opened: Opened, limit: int | None, pool: Executor) -> Response:
+async def answer_rows(request: Request, asked: Asked) -> Response:
     """The response to `…/rows`: negotiate, open in threads, and stream; HEAD and limit=0 only open."""
     context: Context = request.app.state.context
     kind = media.negotiate(request.headers.get("accept"), formats.OFFERED)
+    limit = asked.values.get("limit")
     if limit is None and kind == media.JSON:
         limit = JSON_PAGE
     if request.method == "HEAD":
         limit = 0
-    rows, first = await finish(context, pool, request.receive, _begin(opened, kind, limit, client_of(request.scope)))
+    rows, first = await finish(context, asked.pool, request.receive, _begin(asked.opened, kind, limit, client_of(request.scope)))
     headers = {
         "Livejoin-Version": str(rows.reader.version),
         "Livejoin-Empty": "true" if rows.empty else "false",
@@ -257,31 +288,17 @@ def _following(request: Request, token: str) -> str:
 
 
 async def view_rows(request: Request) -> Response:
-    context: Context = request.app.state.context
-    engine = context.engine
-    values = parameters.read(request.scope["query_string"], VIEW_ROWS)
-    name = existing(engine.views, request, "view")
-    asked = filters(values) | {"cursor": values.get("cursor")}
-    return await answer_rows(request, partial(open_rows, engine.readers, name, **asked), values.get("limit"), _pool(context, asked))
+    return await answer_rows(request, of_view(request, VIEW_ROWS))
 
 
 async def relation_rows(request: Request) -> Response:
-    context: Context = request.app.state.context
-    engine = context.engine
-    values = parameters.read(request.scope["query_string"], RELATION_ROWS)
-    name = existing(engine.relations, request, "relation")
-    opened = partial(open_relation_rows, engine.readers, name, cursor=values.get("cursor"))
-    return await answer_rows(request, opened, values.get("limit"), context.readers)
+    return await answer_rows(request, of_relation(request, RELATION_ROWS))
 
 
 async def count(request: Request) -> Response:
     context: Context = request.app.state.context
-    engine = context.engine
-    values = parameters.read(request.scope["query_string"], _FILTERS)
-    name = existing(engine.views, request, "view")
-    asked = filters(values)
-    counted = await finish(context, _pool(context, asked), request.receive, _count(partial(open_rows, engine.readers, name, **asked)))
-    return json_answer(counted)
+    asked = of_view(request, _FILTERS)
+    return json_answer(await finish(context, asked.pool, request.receive, _count(asked.opened)))
 
 
 def _count(opened: Opened) -> Steps[dict[str, int]]:

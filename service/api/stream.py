@@ -37,10 +37,18 @@ class Stream(Response):
     """The response of a source whose first chunk has been made already, so that an immediate error is still a proper problem."""
 
     def __init__(
-        self, context: Context, pool: Executor, source: Source, first: tuple[bytes, bool], kind: str, headers: Mapping[str, str]
+        self,
+        context: Context,
+        pool: Executor,
+        source: Source,
+        first: tuple[bytes, bool],
+        kind: str,
+        headers: Mapping[str, str],
+        status: int = 200,
     ) -> None:
-        super().__init__(None, 200, headers, kind)
-        del self.headers["content-length"]
+        super().__init__(None, status, headers, kind)
+        if "Content-Length" not in headers:
+            del self.headers["content-length"]
         self._context, self._pool, self._source, self._first = context, pool, source, first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,7 +57,7 @@ class Stream(Response):
         job.set_result(self._first)
         self._context.track()
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             more = True
             while more:
                 if not job.done():

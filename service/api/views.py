@@ -51,7 +51,7 @@ def view_json(view: LiveView, version: Version) -> dict[str, Any]:
         problem = view.problem or Problem("view-failed", "the structures of this view failed")
         shown["problem"] = problem.to_json()
     elif view.id in version.roots:
-        join, root = version.roots[view.id]
+        join, root, _ = version.roots[view.id]
         shown["empty"] = join.is_empty(root)
     return shown
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from service.durability.folder import DATABASE
+from service.durability.folder import DATABASE, SNAPSHOTS
 from service.durability.snapshots import snapshot_paths
 
 
@@ -26,7 +26,7 @@ def usage(folder: Path) -> Usage:
     """Cost: a look at each file, of which there are a few and one for each relation. Raises OSError for a disk that does not answer."""
     log = snapshots = other = 0
     for path, size in _files(folder):
-        if path.parent != folder:
+        if path.is_relative_to(folder / SNAPSHOTS):
             snapshots += size
         elif path.name.startswith(DATABASE):
             log += size

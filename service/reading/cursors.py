@@ -152,6 +152,13 @@ class RowReader:
         self.version = pin.version.number
         self.schema = reading.schema
 
+    @property
+    def order(self) -> str:
+        """Of two readers of a version with the same filters, the same if they give the same rows in the same order, while the service
+        runs."""
+        made = self._pin.version.roots[self._reading.view.id].made if isinstance(self._reading, ViewReading) else 0
+        return f"{self._owner} {made}"
+
     def empty(self) -> bool | None:
         """Whether there is no row at all, before the first one was read; None: not known yet, call again."""
         if self._empty is None:

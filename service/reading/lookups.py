@@ -38,7 +38,7 @@ def look_up(
     A key is found in O(1), unless its row has changed since the version: then it is searched among all rows of its relation if `search`,
     else None is returned.
     """
-    join, root = version.roots[view.id]
+    join, root, _ = version.roots[view.id]
     root = _at(root, version.number)
     if isinstance(view.shown, GroupTable):
         if window:

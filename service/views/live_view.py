@@ -44,10 +44,12 @@ def _reason(error: Exception) -> str:
 
 
 class ViewRoot(NamedTuple):
-    """A version of a view: the root, and the structures that it is one of. By now the view may live in others."""
+    """A version of a view: the root, and the structures that it is one of. By now the view may live in others; `made`: how many it had
+    before these. A version can be published again in others, which have its rows in another order."""
 
     join: Join
     root: Any
+    made: int
 
 
 class LiveView:
@@ -70,6 +72,7 @@ class LiveView:
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
         self._former: list[weakref.ref[Join]] = []  # those that were replaced, while a version is read in them
         self._former_steps = 0
+        self._made = 0
         self.feed: DeltaSink | None = None  # if somebody may follow: from "live" on, of a view that is replayed before
         self.update_seconds = Histogram()
         self.read_counts = ReadCounts()
@@ -96,6 +99,7 @@ class LiveView:
         former = self.join
         self._former = [kept for kept in self._former if kept() is not None] + [weakref.ref(former)]
         self._former_steps += former.update_steps
+        self._made += 1
         self._indexes.forget(former)
         self._join = join
         return former
@@ -114,7 +118,7 @@ class LiveView:
     @property
     def root(self) -> ViewRoot:
         join = self.join
-        return ViewRoot(join, join.root)
+        return ViewRoot(join, join.root, self._made)
 
     def is_outgrown(self, version: int) -> bool:
         """As `Defaults.is_outgrown`."""

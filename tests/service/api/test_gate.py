@@ -130,8 +130,6 @@ def test_method_not_allowed(method: str, path: str, allow: str) -> None:
     ("method", "path"),
     [
         ("GET", "/"),
-        ("GET", "/v1/relations/a/rows.parquet"),
-        ("HEAD", "/v1/views/a/rows.csv"),
         ("POST", "/v1/views/a/readings"),
         ("DELETE", "/v1/readings/1"),
         ("GET", "/v1/views/a/changes/end"),

@@ -1,0 +1,288 @@
+"""`GET …/rows.parquet`, `.arrow`, `.csv`, `.jsonl`: the rows of a view or a relation at one version, as a file that has an address.
+
+    GET                  streamed as it is made, the newest version; nothing is kept
+    HEAD, Range          one version is written to disk first (a spool), which tells its length, and of which parts are sent
+
+Who has asked for a file's length reads on in that file, whatever has changed since: by `If-Match` or `If-Range` if it sends one, else
+as the same connection, else as the same client. `HEAD` tells of the newest version always.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+from weakref import WeakValueDictionary
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.access.rights import FILES
+from service.api.context import Context
+from service.api.files.conditions import conditions_of
+from service.api.files.writing import KINDS, make
+from service.api.http import formats, media, parameters
+from service.api.http.admission import client_of
+from service.api.metrics import software_version
+from service.api.openapi import (
+    Endpoint,
+    Handler,
+    answer,
+    binary_content,
+    failures,
+    header_parameter,
+    operation,
+    path_parameter,
+    query_parameters,
+    text_content,
+)
+from service.api.rows import RELATION_ROWS, VIEW_ROWS, Asked, Rows, of_relation, of_view
+from service.api.steps import Steps, finish
+from service.api.stream import Stream
+from service.errors import Problem
+from service.reading.cursors import RowReader
+from service.reading.spools import Spool, Spools, TooLong
+
+VIEW_FILE = tuple(parameter for parameter in VIEW_ROWS if parameter.name != "cursor")
+RELATION_FILE = tuple(parameter for parameter in RELATION_ROWS if parameter.name != "cursor")
+_PIECE = 256 << 10  # bytes of a spool that are read at once
+
+_TURNS: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+"""Who writes a spool of an address; others who need it wait. A lock lives while somebody refers to it."""
+
+
+class Told(NamedTuple):
+    """What the header tells of a file."""
+
+    tag: str
+    version: int
+    empty: bool
+
+
+class Begun(NamedTuple):
+    """A file that is streamed."""
+
+    rows: Rows
+    first: tuple[bytes, bool]
+    told: Told
+
+
+class File:
+    """One request for a file."""
+
+    def __init__(self, request: Request, asked: Asked, suffix: str) -> None:
+        self.request, self.asked, self.suffix = request, asked, suffix
+        self.context: Context = request.app.state.context
+        self.spools: Spools = self.context.engine.spools
+        self.conditions = conditions_of(request.scope["fields"])
+        self.is_head = request.method == "HEAD"
+        pairs = sorted(parameters.pairs_of(request.scope["query_string"]))
+        self.what = f"{request.url.path}?{urlencode(pairs)}"
+        client, (_, port) = client_of(request.scope), request.scope.get("client") or ("", 0)
+        self.readers = (f"{client} port {port}", client) if port else (client,)  # behind a proxy connections are its own
+
+    async def answer(self) -> Response:
+        """Problems of the reader; `range-changed`, `unsatisfiable-range`, `too-busy`, `disk-full`."""
+        found: Spool | Begun | Told | None = self._known()
+        if found is None and (self.is_head or self.conditions.range is not None):
+            turn = _TURNS.setdefault(self.what, asyncio.Lock())
+            async with turn:
+                found = self._known() or await self._begin(True)
+        if found is None or (isinstance(found, Spool) and found.size is None and not self.is_head):
+            found = await self._begin(False)
+        if isinstance(found, Begun):
+            kind = formats.content_type_of(KINDS[self.suffix])
+            return Stream(self.context, self.context.readers, found.rows, found.first, kind, self._headers(found.told))
+        if isinstance(found, Told):
+            return Response(None, 304, self._headers(found))
+        return await self._of_spool(found)
+
+    def _known(self) -> Spool | None:
+        """The spool in which the request reads on."""
+        conditions = self.conditions
+        if conditions.if_match is not None:
+            return self.spools.find(self.what, conditions.if_match, self.readers)
+        if self.is_head or conditions.range is None:
+            return None
+        if conditions.if_range is not None:
+            return self.spools.find(self.what, (conditions.if_range,), self.readers)
+        if conditions.range.first is None:  # who asks for the end without knowing where that is begins to read, as Polars does
+            return None
+        return self.spools.last(self.what, self.readers, begins=conditions.range.first == 0)
+
+    async def _begin(self, spooled: bool) -> Spool | Begun | Told:
+        return await finish(self.context, self.asked.pool, self.request.receive, self._steps(spooled))
+
+    def _steps(self, spooled: bool) -> Steps[Spool | Begun | Told]:
+        """The newest version: written to disk, as far as its length or parts are asked for; else begun; or what is told of it, if the
+        client has it already."""
+        reader = self.asked.opened()
+        is_begun = False
+        try:
+            tag = self._tag(reader)
+            if not self.conditions.are_met_by(tag):
+                said = f"the rows have changed: the file is {tag} now, and what If-Match names is no longer kept"
+                raise Problem("range-changed", said, tag=tag)
+            rows = Rows(reader, make(self.suffix, reader.version, reader.schema), self.asked.values.get("limit"))
+            spooled = spooled and (self.is_head or self.conditions.range_counts(tag))
+            if spooled and not self.conditions.know(tag) and (spool := self.spools.find(self.what, (tag,), self.readers)) is not None:
+                return spool
+            yield from rows.look()
+            told = Told(tag, reader.version, rows.empty)
+            if self.conditions.know(tag):
+                return told
+            if spooled:
+                return (yield from self._spool(rows, told))
+            first = rows.step()
+            is_begun = True
+            return Begun(rows, first, told)
+        finally:
+            if not is_begun:
+                reader.close()
+
+    def _spool(self, rows: Rows, told: Told) -> Steps[Spool]:
+        with self.spools.draft(self.what, *told) as draft:
+            more = True
+            while more:
+                body, more = rows.step()
+                try:
+                    draft.write(body)
+                except TooLong:
+                    return draft.is_too_long(self.readers)
+                yield
+            return draft.keep(self.readers)
+
+    def _tag(self, reader: RowReader) -> str:
+        """What is the same for the same bytes. Rows have another order after a start, so it is part of it."""
+        start, timeline = self.spools.start, self.context.engine.timelines[-1][0]
+        digest = hashlib.sha256()
+        for part in (start, software_version(), reader.order, self.suffix):
+            digest.update(part.encode() + b"\0")
+        digest.update(reader.schema.serialize())
+        return f'"{timeline}-{reader.version}-{digest.hexdigest()[:20]}"'
+
+    async def _of_spool(self, spool: Spool) -> Response:
+        headers = self._headers(Told(spool.tag, spool.version, spool.empty))
+        kind = formats.content_type_of(KINDS[self.suffix])
+        if self.conditions.know(spool.tag):
+            return Response(None, 304, headers)
+        if spool.size is None:
+            made = Response(None, 200, headers | {"Accept-Ranges": "none"}, kind)
+            del made.headers["content-length"]
+            return made
+        if self.is_head:
+            return Response(None, 200, headers | {"Content-Length": f"{spool.size}"}, kind)
+        status, start, stop = 200, 0, spool.size
+        if self.conditions.range is not None and self.conditions.range_counts(spool.tag):
+            part = self.conditions.range.within(spool.size)
+            if part is None:
+                problem = Problem("unsatisfiable-range", f"the file has {spool.size} bytes", size=spool.size)
+                problem.headers["Content-Range"] = f"bytes */{spool.size}"
+                raise problem
+            status, (start, stop) = 206, part
+            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{spool.size}"
+        headers["Content-Length"] = f"{stop - start}"
+        source = _Part(self.spools, spool, start, stop)
+        first = await self.context.loop.run_in_executor(self.context.readers, source.step)
+        return Stream(self.context, self.context.readers, source, first, kind, headers, status)
+
+    def _headers(self, told: Told) -> dict[str, str]:
+        return {
+            "Livejoin-Version": f"{told.version}",
+            "Livejoin-Empty": "true" if told.empty else "false",
+            "ETag": told.tag,
+            "Accept-Ranges": "bytes",
+            "Cache-Control": "no-cache",
+            "Content-Disposition": f'inline; filename="{self.asked.name}.{self.suffix}"',
+        }
+
+
+class _Part:
+    """Bytes of a spool."""
+
+    def __init__(self, spools: Spools, spool: Spool, start: int, stop: int) -> None:
+        self._spools, self._spool, self._at, self._stop = spools, spool, start, stop
+
+    def step(self) -> tuple[bytes, bool]:
+        data = self._spools.read(self._spool, self._at, min(_PIECE, self._stop - self._at))
+        self._at += len(data)
+        return data, self._at < self._stop
+
+    def close(self) -> None: ...
+
+
+async def _view_file(suffix: str, request: Request) -> Response:
+    return await File(request, of_view(request, VIEW_FILE), suffix).answer()
+
+
+async def _relation_file(suffix: str, request: Request) -> Response:
+    return await File(request, of_relation(request, RELATION_FILE), suffix).answer()
+
+
+_CONTENT: Mapping[str, dict[str, Any]] = {
+    "parquet": binary_content(media.PARQUET, "a Parquet file"),
+    "arrow": binary_content(media.ARROW, "an Arrow IPC stream"),
+    "csv": text_content(media.CSV, "booking,job,clash_start,clash_end\n1,7,2026-01-01T12:00:00Z,2026-01-01T14:00:00Z\n"),
+    "jsonl": text_content(media.JSONL, '{"booking":1,"job":7,"clash_start":"2026-01-01T12:00:00Z","clash_end":"2026-01-01T14:00:00Z"}\n'),
+}
+_ETAG = '"1-42-5f0c2d8a61b3e97f40aa"'
+_HEADERS = {
+    "Livejoin-Version": "42",
+    "Livejoin-Empty": "false",
+    "ETag": _ETAG,
+    "Accept-Ranges": "bytes",
+    "Content-Disposition": 'inline; filename="clashes.parquet"',
+}
+_PART_HEADERS = {**_HEADERS, "Content-Range": "bytes 0-1023/146515", "Content-Length": "1024"}
+_CONDITIONS = [
+    header_parameter("If-Match", "only this version; `412` if it is no longer kept and the rows have changed", _ETAG),
+    header_parameter("If-None-Match", "not this version: `304` if it is the newest one", '"1-41-0b4d90ce17aa26f3818e"'),
+    header_parameter("If-Range", "the range counts only for this version; else the whole file is sent", _ETAG),
+    header_parameter("Range", "one range of bytes", "bytes=0-1023"),
+]
+_FAILURES = ("bad-parameter", "not-found", "snapshot-expired", "range-changed", "disk-full")
+_OF = {"view": ("not-yet", "view-building", "view-failed"), "relation": ()}
+
+
+def _endpoints(noun: str, suffix: str, handler: Handler, parameters: Sequence[dict[str, Any]]) -> list[Endpoint]:
+    path, title = f"/v1/{noun}s/{{name}}/rows.{suffix}", f"the rows of a {noun} as a file"
+    head_failures = failures(*_FAILURES, *_OF[noun])
+    not_modified = answer(304, "the client has it already", None, _HEADERS)
+    got = operation(
+        f"{noun}Rows{suffix.title()}",
+        f"Read {title}: .{suffix}",
+        tag="rows",
+        description="One version. For a range, it is written to disk first, and kept while its parts are read (`--spool-idle`): the parts "
+        "belong together, whatever changes meanwhile.",
+        parameters=[*parameters, *_CONDITIONS],
+        responses={
+            **answer(200, "the file", _CONTENT[suffix], _HEADERS),
+            **answer(206, "a part of it", _CONTENT[suffix], _PART_HEADERS),
+            **not_modified,
+            **failures(*_FAILURES, *_OF[noun], "unsatisfiable-range"),
+        },
+    )
+    headed = operation(
+        f"{noun}Rows{suffix.title()}Head",
+        f"Get the length and the ETag of {title}: .{suffix}",
+        tag="rows",
+        parameters=[*parameters, *_CONDITIONS[:2]],
+        responses={**answer(200, "what the file is", None, _HEADERS | {"Content-Length": "146515"}), **not_modified, **head_failures},
+    )
+    return [Endpoint("GET", path, handler, got), Endpoint("HEAD", path, None, headed)]
+
+
+_OF_VIEW = [path_parameter("name", "the view", "clashes"), *query_parameters(VIEW_FILE)]
+_OF_RELATION = [path_parameter("name", "the relation", "bookings"), *query_parameters(RELATION_FILE)]
+
+ENDPOINTS = [
+    endpoint
+    for suffix in FILES
+    for endpoint in (
+        *_endpoints("view", suffix, partial(_view_file, suffix), _OF_VIEW),
+        *_endpoints("relation", suffix, partial(_relation_file, suffix), _OF_RELATION),
+    )
+]

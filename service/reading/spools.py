@@ -1,0 +1,220 @@
+"""Files of rows that are kept on disk for a while, for readers that want their length first, or parts of them.
+
+    spools/7    the rows of a view or relation at one version, in one form
+
+What is known of a spool besides is in memory: a start forgets all, and removes their files, so nothing is synced. A spool is kept until
+nobody has read of it for `idle` seconds. No pin is needed to read it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from service.durability.folder import FOLDER_MODE, is_full, private
+from service.engine.versions import expired
+from service.errors import Problem
+
+FOLDER = "spools"
+_MOST = 1000  # spools at a time
+_MOST_READERS = 1000  # of a spool, that are remembered
+_MOMENT = 2.0  # seconds
+_ROOM = 16 << 20  # bytes that are left free on the disk, for the log
+
+
+class TooLong(Exception):
+    """A file is larger than all spools may be."""
+
+
+class Spool:
+    """One file: `what` it is of, its `tag`, the `version` of its rows, whether there are none. `size` in bytes; None: it is too long to be
+    kept, which is remembered like a file."""
+
+    def __init__(self, path: Path | None, what: str, tag: str, version: int, empty: bool) -> None:
+        self.path, self.what, self.tag, self.version, self.empty = path, what, tag, version, empty
+        self.size: int | None = None
+        self.used = 0.0  # when somebody last read of it
+        self.readers: dict[str, float] = {}  # whose last spool of `what` this is, and when they read of it
+
+
+class Spools:
+    """The spools of a service: `most` bytes together, each kept for `idle` seconds. Any thread."""
+
+    def __init__(self, data: Path, most: int, idle: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.start = secrets.token_urlsafe(6)  # of the service: rows have another order after the next one
+        self.written = 0
+        self.bytes = 0  # those that are being written too
+        self._data, self._folder, self._most, self._idle, self._clock = data, data / FOLDER, most, idle, clock
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, str], Spool] = {}
+        self._last: dict[tuple[str, str], Spool] = {}
+        self._numbers = itertools.count(1)
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def find(self, what: str, tags: Sequence[str], readers: Sequence[str] = ()) -> Spool | None:
+        """The spool with one of these tags."""
+        with self._lock:
+            return self._used(next((spool for tag in tags if (spool := self._kept.get((what, tag))) is not None), None), readers)
+
+    def last(self, what: str, readers: Sequence[str], begins: bool) -> Spool | None:
+        """The spool that a reader, under the first of its names that is known, has used last: a file that is read in parts stays the same
+        file. `begins`: the part is one with which a reading may begin; a moment later, it does."""
+        with self._lock:
+            for reader in readers:
+                if (spool := self._last.get((what, reader))) is not None:
+                    is_new = begins and spool.readers[reader] < self._clock() - _MOMENT
+                    return None if is_new else self._used(spool, readers)
+            return None
+
+    def read(self, spool: Spool, start: int, size: int) -> bytes:
+        """A part of it. Problem `snapshot-expired` if it is gone."""
+        with self._lock:
+            is_kept = self._used(self._kept.get((spool.what, spool.tag)), ()) is spool
+        if not is_kept or spool.path is None:
+            raise expired(spool.version)
+        with open(spool.path, "rb") as file:
+            return os.pread(file.fileno(), size, start)
+
+    def draft(self, what: str, tag: str, version: int, empty: bool) -> Draft:
+        """A spool to be written, for use in a `with`. Problem `too-busy`."""
+        with self._lock:
+            self._forget()
+            if len(self._kept) >= _MOST:
+                raise self._busy(f"there are already {_MOST} files of rows of which parts are read")
+        self._folder.mkdir(FOLDER_MODE, exist_ok=True)
+        return Draft(self, Spool(self._folder / f"{next(self._numbers)}", what, tag, version, empty))
+
+    def sweep(self) -> None:
+        """Remove what nobody has read of for long."""
+        with self._lock:
+            self._forget()
+
+    def close(self) -> None:
+        """Forget all of them, and what a former process has left."""
+        with self._lock:
+            self._kept.clear()
+            self._last.clear()
+            self.bytes = 0
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _keep(self, spool: Spool, readers: Sequence[str]) -> Spool:
+        """Take in a whole one, unless there is one like it."""
+        with self._lock:
+            former = self._kept.setdefault((spool.what, spool.tag), spool)
+            self._used(former, readers)
+            return former
+
+    def _reserve(self, size: int, more: int) -> None:
+        """Room for `more` bytes of a draft that has `size`. Problems `too-busy`, `disk-full`; TooLong."""
+        with self._lock:
+            if size + more > self._most:
+                raise TooLong
+            if self.bytes + more > self._most:
+                self._forget()
+            if self.bytes + more > self._most:
+                raise self._busy(f"the files of rows of which parts are read take the {self._most} bytes that they may (--spool-bytes)")
+            free = os.statvfs(self._data)
+            if free.f_bavail * free.f_frsize < more + _ROOM:
+                raise _disk_full()
+            self.bytes += more
+
+    def _release(self, size: int) -> None:
+        with self._lock:
+            self.bytes -= size
+
+    def _busy(self, reason: str) -> Problem:
+        problem = Problem("too-busy", f"{reason}; each is removed when nobody has read of it for {self._idle:g} s (--spool-idle)")
+        oldest = min((spool.used for spool in self._kept.values()), default=self._clock())
+        problem.headers["Retry-After"] = str(max(1, int(oldest + self._idle - self._clock()) + 1))
+        return problem
+
+    def _used(self, spool: Spool | None, readers: Sequence[str]) -> Spool | None:
+        if spool is not None:
+            spool.used = self._clock()
+            for reader in readers:
+                before = self._last.get((spool.what, reader))
+                if before is not None:
+                    del before.readers[reader]
+                spool.readers[reader] = spool.used
+                self._last[spool.what, reader] = spool
+            while len(spool.readers) > _MOST_READERS:
+                oldest = next(iter(spool.readers))
+                del spool.readers[oldest], self._last[spool.what, oldest]
+        return spool
+
+    def _forget(self) -> None:
+        """Those that are old."""
+        limit = self._clock() - self._idle
+        for key, spool in list(self._kept.items()):
+            if spool.used < limit:
+                del self._kept[key]
+                for reader in spool.readers:
+                    del self._last[spool.what, reader]
+                if spool.path is not None:
+                    spool.path.unlink(missing_ok=True)
+                self.bytes -= spool.size or 0
+
+
+class Draft:
+    """A spool while it is written; it is gone at the end of the `with`, unless it was kept."""
+
+    def __init__(self, spools: Spools, spool: Spool) -> None:
+        self._spools, self._spool = spools, spool
+        self._size = 0
+        self._is_kept = False
+        assert spool.path is not None
+        self._path = spool.path
+        self._file = open(spool.path, "xb", buffering=0, opener=private)
+
+    def write(self, data: bytes) -> None:
+        """Problems `too-busy`, `disk-full`; TooLong."""
+        self._spools._reserve(self._size, len(data))
+        self._size += len(data)
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            if is_full(error):
+                raise _disk_full() from error
+            raise
+
+    def keep(self, readers: Sequence[str]) -> Spool:
+        """It is whole. Gives the spool that is kept: this one, or one like it that was there before."""
+        self._spool.size = self._size
+        return self._conclude(readers)
+
+    def is_too_long(self, readers: Sequence[str]) -> Spool:
+        """Remember that."""
+        self._spool.path = None
+        return self._conclude(readers)
+
+    def _conclude(self, readers: Sequence[str]) -> Spool:
+        kept = self._spools._keep(self._spool, readers)
+        self._is_kept = kept is self._spool and kept.size is not None
+        self._spools.written += self._is_kept
+        return kept
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+        if not self._is_kept:
+            self._path.unlink(missing_ok=True)
+            self._spools._release(self._size)
+
+
+def _disk_full() -> Problem:
+    return Problem("disk-full", "the disk of the data folder has no room for the file: read it whole, without a range")

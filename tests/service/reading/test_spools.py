@@ -1,0 +1,153 @@
+"""Files of rows on disk: how long they are kept, and how many."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from service.errors import Problem
+from service.reading.spools import FOLDER, Spool, Spools, TooLong
+from tests.modes_of_files import exposed
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def written(spools: Spools, what: str, tag: str, data: bytes, *readers: str) -> Spool:
+    with spools.draft(what, tag, 7, False) as draft:
+        for start in range(0, len(data), 10):
+            draft.write(data[start : start + 10])
+        return draft.keep(readers)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted((folder / FOLDER).glob("*"))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def spools(tmp_path: Path, clock: Clock) -> Spools:
+    return Spools(tmp_path, 1000, 60.0, clock)
+
+
+def test_parts(spools: Spools, tmp_path: Path) -> None:
+    spool = written(spools, "a", "1", b"0123456789abcdef")
+    assert (spool.size, spool.version, spool.empty) == (16, 7, False)
+    assert spools.read(spool, 3, 4) == b"3456" and spools.read(spool, 10, 100) == b"abcdef"
+    assert spools.find("a", ("0", "1")) is spool and spools.find("a", ("2",)) is None and spools.find("b", ("1",)) is None
+    assert exposed(tmp_path / FOLDER) == []
+
+
+def test_kept_as_long_as_it_is_read(spools: Spools, clock: Clock, tmp_path: Path) -> None:
+    spool = written(spools, "a", "1", b"x" * 100)
+    for _ in range(5):
+        clock.now += 59
+        spools.sweep()
+        assert spools.read(spool, 0, 1) == b"x"
+    clock.now += 61
+    spools.sweep()
+    with pytest.raises(Problem, match="snapshot-expired: version 7 is no longer kept"):
+        spools.read(spool, 0, 1)
+    assert spools.find("a", ("1",)) is None and files(tmp_path) == [] and (len(spools), spools.bytes) == (0, 0)
+
+
+def test_all_together_are_bounded(spools: Spools, clock: Clock, tmp_path: Path) -> None:
+    written(spools, "a", "1", b"x" * 600)
+    clock.now += 10
+    with pytest.raises(Problem, match="take the 1000 bytes that they may") as refused, spools.draft("b", "1", 7, False) as draft:
+        draft.write(b"x" * 300)
+        draft.write(b"x" * 300)
+    assert refused.value.type == "too-busy" and 50 <= int(refused.value.headers["Retry-After"]) <= 52
+    assert spools.bytes == 600 and len(files(tmp_path)) == 1, "what was written of it is gone"
+    clock.now += 51
+    written(spools, "b", "1", b"x" * 600)
+    assert spools.find("a", ("1",)) is None and spools.bytes == 600
+
+
+def test_one_that_is_too_long_is_remembered(spools: Spools, clock: Clock, tmp_path: Path) -> None:
+    with spools.draft("a", "1", 7, False) as draft:
+        draft.write(b"x" * 600)
+        with pytest.raises(TooLong):
+            draft.write(b"x" * 600)
+        spool = draft.is_too_long(())
+    assert spool.size is None and spools.find("a", ("1",)) is spool and files(tmp_path) == [] and spools.bytes == 0
+    clock.now += 61
+    spools.sweep()
+    assert spools.find("a", ("1",)) is None and spools.bytes == 0
+
+
+def test_the_number_is_bounded(spools: Spools, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.reading.spools._MOST", 3)
+    for number in range(3):
+        written(spools, "a", f"{number}", b"x")
+    with pytest.raises(Problem, match="there are already 3 files"):
+        spools.draft("a", "3", 7, False)
+
+
+def test_two_at_once_are_one(spools: Spools, tmp_path: Path) -> None:
+    with spools.draft("a", "1", 7, False) as first, spools.draft("a", "1", 7, False) as second:
+        first.write(b"same")
+        second.write(b"same")
+        kept = first.keep(())
+        assert second.keep(()) is kept
+    assert len(files(tmp_path)) == 1 and spools.read(kept, 0, 9) == b"same" and (spools.bytes, spools.written) == (4, 1)
+
+
+def test_a_reader_goes_on_where_it_was(spools: Spools, clock: Clock) -> None:
+    first = written(spools, "a", "1", b"x", "port 1", "client")
+    second = written(spools, "a", "2", b"x", "port 2", "client")
+    assert spools.last("a", ("port 1", "client"), False) is first, "as the same connection"
+    assert spools.last("a", ("port 2", "client"), False) is second
+    assert spools.last("a", ("port 3", "client"), False) is second, "else as the same client"
+    assert spools.last("a", ("port 1", "other"), False) is first and spools.last("a", ("other two",), False) is None
+
+
+def test_a_reader_that_begins_after_a_moment_begins_anew(spools: Spools, clock: Clock) -> None:
+    spool = written(spools, "a", "1", b"x", "client")
+    clock.now += 1
+    assert spools.last("a", ("client",), True) is spool
+    clock.now += 3
+    assert spools.last("a", ("client",), True) is None and spools.last("a", ("client",), False) is spool
+
+
+def test_the_readers_are_bounded(spools: Spools, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.reading.spools._MOST_READERS", 5)
+    spool = written(spools, "a", "1", b"x")
+    for number in range(20):
+        spools.find("a", ("1",), (f"port {number}",))
+    assert list(spool.readers) == [f"port {number}" for number in range(15, 20)] and len(spools._last) == 5
+
+
+def test_a_start_removes_what_was_left(tmp_path: Path, spools: Spools) -> None:
+    written(spools, "a", "1", b"x")
+    Spools(tmp_path, 1000, 60.0)
+    assert not (tmp_path / FOLDER).exists()
+
+
+class _Full:
+    """A file on a disk that has just become full."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.close = file.close
+
+    def write(self, data: object) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+
+def test_a_full_disk(spools: Spools, tmp_path: Path) -> None:
+    said = "disk-full: the disk of the data folder has no room for the file"
+    with pytest.raises(Problem, match=said), spools.draft("a", "1", 7, False) as draft:
+        draft._file = _Full(draft._file)
+        draft.write(b"x")
+    assert files(tmp_path) == [] and spools.bytes == 0
