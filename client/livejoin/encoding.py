@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from math import isfinite
 from numbers import Real
@@ -104,6 +105,8 @@ def encoded(row: Mapping[str, Any]) -> bytes:
 def _as_text(value: object) -> str:
     if isinstance(value, Decimal):
         return format(value, "f")
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
     raise TypeError(f"a value cannot be a {type(value).__name__}")
 
 
@@ -167,7 +170,7 @@ def _change_lines(relation: str, op: str, rows: Sequence[pa.RecordBatch | bytes]
             yield head + name + part + b"}\n"
         else:
             for row in part.to_pylist():
-                yield head + name + orjson.dumps(plain(row)) + b"}\n"
+                yield head + name + encoded(plain(row)) + b"}\n"
 
 
 def relation_definition(
@@ -224,7 +227,9 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    return value.isoformat() if isinstance(value, date) else str(value)
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
 def batch_params(source: str | None, epoch: int | None, run: str | None, reset: bool, on_error: str) -> dict[str, str]:

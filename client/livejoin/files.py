@@ -51,7 +51,8 @@ class File(NamedTuple):
     unit: str
 
     def bodies(self, cast: pa.Schema | None = None) -> Iterator[Body]:
-        """The file in order. With `cast`, columns of Parquet and Arrow, but not times, get the types that it names. Raises BadFile."""
+        """The file in order. With `cast`, columns of Parquet and Arrow get the types that it names, but for times and UUIDs. Raises
+        BadFile."""
         if self.kind == "csv":
             return _csv_bodies(self)
         if self.kind == "jsonl":
@@ -201,8 +202,9 @@ def to_types(path: Path, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordB
     for field, column in zip(batch.schema, batch.columns, strict=True):
         index = schema.get_field_index(field.name)
         wanted = schema.field(index).type if index >= 0 else pa.utf8() if pa.types.is_dictionary(field.type) else field.type
-        if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(wanted):
-            columns.append(column)  # the service knows what times without a time zone are
+        timed = pa.types.is_timestamp(column.type) and pa.types.is_timestamp(wanted)
+        if timed or isinstance(column.type, pa.BaseExtensionType) or pa.types.is_fixed_size_binary(column.type):
+            columns.append(column)  # the service knows what times without a time zone are, and UUIDs
             continue
         try:
             if pa.types.is_decimal(column.type) and pa.types.is_floating(wanted):

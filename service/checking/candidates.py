@@ -105,12 +105,12 @@ def ends_of(ref: IntervalRef, aliased: Mapping[str, RelationDefinition], parts: 
 
 
 def numbers_of(column: pa.Array) -> npt.NDArray[Any]:
-    """float64 or int64, of a date or a timestamp its unit; 0 where it is null."""
+    """float64 or int64, of a date, a timestamp or a time its unit; 0 where it is null."""
     if pa.types.is_floating(column.type):
         return np.ascontiguousarray(column.fill_null(0.0).to_numpy(), np.float64)
     if pa.types.is_date32(column.type):
         column = column.view(pa.int32())
-    elif pa.types.is_timestamp(column.type):
+    elif pa.types.is_timestamp(column.type) or pa.types.is_time(column.type):
         column = column.view(pa.int64())
     return np.asarray(column.cast(pa.int64()).fill_null(0), np.int64)
 
@@ -142,7 +142,7 @@ def _compared(left: pa.Array, right: pa.Array, op: str) -> tuple[Spans, Spans]:
     """`left op right`, op `<` or `<=`: the right value is a point, and the left one all that is above it."""
     values = pa.concat_arrays([left, right])
     known = np.asarray(values.is_valid())
-    if pa.types.is_string(values.type):
+    if values.type in (pa.utf8(), pa.binary()):
         encoded = values.dictionary_encode()
         ranks = np.argsort(np.asarray(pc.sort_indices(encoded.dictionary))).astype(np.int64)
         ranks = ranks[np.asarray(encoded.indices.fill_null(0))] if len(ranks) else np.zeros(len(values), np.int64)

@@ -117,7 +117,7 @@ def _items(known: pa.Array) -> list[Any]:
     known = kept(known)
     if known.type == _DATE:
         return list(known.view(pa.int32()).to_pylist())
-    if pa.types.is_timestamp(known.type):
+    if pa.types.is_timestamp(known.type) or pa.types.is_time(known.type):
         return list(known.view(pa.int64()).to_pylist())
     return list(known.to_pylist())
 
@@ -125,7 +125,7 @@ def _items(known: pa.Array) -> list[Any]:
 def _of_items(found: list[Any], type_: pa.DataType) -> pa.Array:
     if type_ == _DATE:
         return pa.array(found, pa.int32()).view(_DATE)
-    if pa.types.is_timestamp(type_):
+    if pa.types.is_timestamp(type_) or pa.types.is_time(type_):
         return pa.array(found, pa.int64()).view(type_)
     if pa.types.is_decimal(type_):
         return pa.array(found, pa.decimal128(38, 0)).view(type_)

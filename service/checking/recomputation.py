@@ -222,7 +222,7 @@ def hashes(batch: pa.RecordBatch) -> Hashes:
 
 
 def _bits(column: pa.Array) -> Hashes:
-    if pa.types.is_string(column.type):
+    if column.type in (pa.utf8(), pa.binary()):
         encoded = column.dictionary_encode()
         digests = np.array([_digest(text) for text in encoded.dictionary.to_pylist()] or [0], np.uint64)
         bits = digests[np.asarray(encoded.indices.fill_null(0))]
@@ -234,8 +234,9 @@ def _bits(column: pa.Array) -> Hashes:
     return np.where(np.asarray(column.is_null()), _NULL, bits) if column.null_count else bits
 
 
-def _digest(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+def _digest(text: str | bytes) -> int:
+    data = text.encode() if isinstance(text, str) else text
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
 
 
 def _mix(values: Hashes) -> Hashes:

@@ -17,7 +17,9 @@ import pyarrow.csv
 from livejoin.files import File, csv_chunks, csv_header, jsonl_chunks
 from service.terminal import Failure
 from service.wire.kinds import MOST_DIGITS, decimal_kind, digits_of
+from service.wire.room import is_bytes
 from service.wire.schema import OP_COLUMN
+from service.wire.table import is_text
 from service.wire.values.open_ends import EARLY, LATE
 
 # What a text must look like to be read as a type, narrowest type first. A leading zero makes a number a name ("007").
@@ -26,11 +28,14 @@ FORMS = {
     "int64": r"^-?(0|[1-9][0-9]{0,18})$",
     "float64": r"^(-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?|NaN|-?Infinity)$",
     "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    "time": r"^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$",
+    "uuid": r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
     "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$",
 }
 OFFSET = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"  # behind a time
 OPEN_ENDS = pa.array([LATE, EARLY])
-TEXTUAL = ("date", "timestamp")
+TEXTUAL = ("date", "timestamp", "time", "uuid")  # what may be text in JSON
+DATED = ("date", "timestamp")
 _EXACT = 2**53  # up to here every integer is a float
 _LONG_INTEGER = re.compile(rb"(?<![0-9.eE\"+-])-?[0-9]{19,}(?![0-9.eE\"])")
 
@@ -117,7 +122,7 @@ def _column(name: str, guess: Guess, firm: bool, zone: str | None) -> dict[str, 
         what = "values of several types, or integers that neither int64 nor float64 has exactly"
         raise Failure(f"column {name!r} has {what}: fix the file, or say what it is with --type {name}=…")
     kind = guess.kind or (guess.possible[0] if guess.seen else "string")
-    nullable = not firm and (guess.nullable or (guess.blank and kind != "string") or (guess.open_ended and kind in TEXTUAL))
+    nullable = not firm and (guess.nullable or (guess.blank and kind != "string") or (guess.open_ended and kind in DATED))
     zoned = {"zone": zone} if zone and kind == "timestamp" else {}
     return {"name": name} | type_of(kind) | ({"nullable": True} if nullable else {}) | zoned
 
@@ -150,7 +155,7 @@ def _narrow(guess: Guess, texts: pa.Array, zone: str | None) -> None:
     if len(filled):
         open_ended = len(dated) < len(filled)
         guess.only(
-            [kind for kind in guess.possible if kind == "string" or _all(kind, dated if open_ended and kind in TEXTUAL else filled, zone)]
+            [kind for kind in guess.possible if kind == "string" or _all(kind, dated if open_ended and kind in DATED else filled, zone)]
         )
         guess.open_ended |= open_ended
     guess.blank |= len(filled) < len(texts)
@@ -219,7 +224,7 @@ def _narrow_value(guess: Guess, value: Any, line: bytes, zone: str | None, where
     elif isinstance(value, float):
         guess.only([] if _is_integer(value, line) else ["float64"])
     elif value in (LATE, EARLY):
-        guess.only(["string", *TEXTUAL])
+        guess.only(["string", *DATED])
         guess.open_ended = True
     elif isinstance(value, str):
         guess.only(["string", *(kind for kind in TEXTUAL if kind in guess.possible and _reads(kind, value, zone))])
@@ -235,7 +240,8 @@ def _reads(kind: str, text: str, zone: str | None) -> bool:
     if not re.match(_form(kind, zone), text):
         return False
     try:
-        date.fromisoformat(text) if kind == "date" else datetime.fromisoformat(text)
+        if kind in DATED:
+            date.fromisoformat(text) if kind == "date" else datetime.fromisoformat(text)
     except ValueError:
         return False
     return True
@@ -257,6 +263,8 @@ def _from_arrow(file: File, guesses: Guesses) -> set[str]:
 
 def _arrow_kind(file: File, column: pa.Field, zone: str | None) -> str:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if isinstance(kind, pa.UuidType | pa.JsonType):
+        return "uuid" if isinstance(kind, pa.UuidType) else "json"
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= MOST_DIGITS:
         return decimal_kind(min(kind.precision, MOST_DIGITS), kind.scale)  # a value with more digits is a bad row
     if pa.types.is_timestamp(kind) and kind.tz is None and zone is None:
@@ -269,8 +277,9 @@ def _arrow_kind(file: File, column: pa.Field, zone: str | None) -> str:
         (pa.types.is_timestamp, "timestamp"),
         (pa.types.is_date, "date"),
         (pa.types.is_boolean, "bool"),
-        (pa.types.is_string, "string"),
-        (pa.types.is_large_string, "string"),
+        (is_text, "string"),
+        (pa.types.is_time, "time"),
+        (is_bytes, "bytes"),
     ):
         if matches(kind):
             return name

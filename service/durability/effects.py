@@ -2,8 +2,8 @@
 
     payload := relation*
     relation := header (relation id, flags, length of deletes, length of inserts), deletes, inserts, ages
-    deletes, inserts := an Arrow IPC record-batch message, or (flag 2) physical values as JSON, a list a row; padded to 8 bytes;
-                        nothing when there are no rows
+    deletes, inserts := an Arrow IPC record-batch message, or (flag 2) physical values as JSON, a list a row, bytes as a text of as many
+                        characters; padded to 8 bytes; nothing when there are no rows
     ages := (flag 4) their number, uint64, and uint16 of each deleted and then of each inserted row, padded to 8 bytes
 
 Single changes that were applied together are versions of their own, but have one payload, that of the last of them: the age of a row is how
@@ -71,7 +71,11 @@ def _fits_json(rows: RowBlock) -> bool:
 def _written(rows: RowBlock, as_json: bool) -> bytes | pa.Buffer:
     if rows.num_rows == 0:
         return b""
-    return orjson.dumps(rows.values) if as_json else rows.arrow.serialize()
+    return orjson.dumps(rows.values, _characters) if as_json else rows.arrow.serialize()
+
+
+def _characters(value: bytes) -> str:
+    return value.decode("latin-1")
 
 
 def decode_effects(payload: bytes, schemas: Mapping[int, pa.Schema], keys: Mapping[int, Sequence[str]]) -> list[Effect]:
@@ -109,5 +113,9 @@ def _read(buffer: pa.Buffer, at: int, size: int, schema: pa.Schema, as_json: boo
     if size == 0:
         return RowBlock.few([], pa.struct(schema))
     if as_json:
-        return RowBlock.few([tuple(row) for row in orjson.loads(memoryview(buffer.slice(at, size)))], pa.struct(schema))
+        rows = orjson.loads(memoryview(buffer.slice(at, size)))
+        for place in (place for place, type_ in enumerate(schema.types) if pa.types.is_binary(type_)):
+            for row in rows:
+                row[place] = None if row[place] is None else row[place].encode("latin-1")
+        return RowBlock.few([tuple(row) for row in rows], pa.struct(schema))
     return RowBlock(pa.ipc.read_record_batch(buffer.slice(at, size), schema))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from service.query.model import ColumnRef, Comparison, IntervalRef, Meet, Query, Span
 from service.wire.schema import RelationDefinition
 
-_ORDERED = ("int64", "decimal", "timestamp", "date")
+_ORDERED = ("int64", "decimal", "timestamp", "date", "time")
 
 Relations = Mapping[str, RelationDefinition]
 

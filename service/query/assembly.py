@@ -379,6 +379,8 @@ def _to_declare(start: ColumnRef, end: ColumnRef) -> str:
 
 def _check_types(scope: Scope, pairs: list[tuple[ColumnRef, ColumnRef]], overlaps: list[tuple[IntervalRef, IntervalRef]]) -> None:
     for left, right in pairs:
+        for ref in (left, right):
+            scope.require_comparable(ref)
         types = scope.describe(left).comparable, scope.describe(right).comparable
         if types[0] != types[1]:
             raise unsupported(f"comparing {left} with {right}", f"the types differ, {types[0]} and {types[1]}: use the same type for both")

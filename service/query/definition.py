@@ -247,6 +247,8 @@ def _read_filter(
             draft.choose(branches, '"or" in where')
         case Where():
             ref = draft.scope.column(*(_split(entry.column, "column") if alias is None else (alias, entry.column)))
+            if entry.op not in ("is_null", "not_null"):
+                draft.scope.require_comparable(ref)
             _read_comparison(draft, ref, entry, _values(entry, draft.scope.describe(ref).kind, f"where, {ref}", read), negated)
 
 

@@ -24,15 +24,15 @@ from service.query.model import (
 from service.query.scope import Scope
 from service.wire.kinds import decimal_kind, digits_of
 
-_ORDERED = ("int64", "float64", "timestamp", "date", "bool")
-_ANY = (*_ORDERED, "string")
+_ORDERED = ("int64", "float64", "timestamp", "date", "time", "bool")
+_COMPARED = (*_ORDERED, "string", "uuid", "bytes")
 _SAME: Mapping[str, str] = {type_: type_ for type_ in _ORDERED}
 LONGEST_DIFFERENCE = 19  # digits of the difference of two decimals
 DIGITS_OF_SUM = 38
 _Results = tuple[Mapping[str, str], Callable[[int, int], str]]
 RESULTS: Mapping[str, _Results] = {
-    "count": (dict.fromkeys(_ANY, "int64"), lambda precision, scale: "int64"),
-    "count_distinct": (dict.fromkeys(_ANY, "int64"), lambda precision, scale: "int64"),
+    "count": (dict.fromkeys((*_COMPARED, "json"), "int64"), lambda precision, scale: "int64"),
+    "count_distinct": (dict.fromkeys(_COMPARED, "int64"), lambda precision, scale: "int64"),
     "sum": ({"int64": "int64", "float64": "float64"}, lambda precision, scale: decimal_kind(DIGITS_OF_SUM, scale)),
     "avg": ({"int64": "float64", "float64": "float64"}, lambda precision, scale: "float64"),
     "min": (_SAME, decimal_kind),
@@ -107,6 +107,8 @@ class GroupsDraft:
                 raise unsupported(f"date_trunc by {trunc!r}", f"its units are {', '.join(UNITS)}")
             if trunc == "hour" and type_ == "date":
                 raise unsupported(f"date_trunc by hour of {output.column}, a date", "a date has no hours; the units are day to year")
+        if output.column is not None:
+            self.scope.require_comparable(output.column, "GROUP BY or DISTINCT of")
         known = self.find(output, trunc)
         if known is not None:
             return known

@@ -1,7 +1,8 @@
 """Constants of a definition, a window or a look-up, in the physical form of a column's type.
 
 int64 -> int, float64 -> float, timestamp -> microseconds since 1970 UTC, date -> days since 1970,
-string -> str, bool -> bool. What does not fit raises `BadLiteral`, whose text says why.
+string, uuid -> str, bool -> bool, time -> microseconds since midnight, bytes -> bytes. What does not fit raises `BadLiteral`, whose
+text says why.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import math
 import re
 from typing import Any
 
-from service.wire.grammar import DAY, INT64_MAX, INT64_MIN, JSON_READERS, parse_date, parse_duration, parse_timestamp, refusal
+from service.wire.grammar import DAY, INT64_MAX, INT64_MIN, JSON_READERS, parse_date, parse_duration, parse_timestamp, refusal, shown
 from service.wire.kinds import digits_of
+from service.wire.values.texts import HEX
 
 _DATE = re.compile(r"[+-]?\d{4,7}-\d\d-\d\d")
 _INT = re.compile(r"[+-]?\d{1,40}")
@@ -23,7 +25,7 @@ _UNIT_MICROS = {
 }  # fmt: skip
 _TRUTH = {"true": True, "t": True, "yes": True, "on": True, "1": True, "false": False, "f": False, "no": False, "off": False, "0": False}
 
-Physical = int | float | str | bool
+Physical = int | float | str | bool | bytes
 
 
 class BadLiteral(ValueError):
@@ -64,8 +66,12 @@ def from_text(type_: str, text: str) -> Physical:
         return from_json(type_, int(trimmed))
     if type_ == "float64":
         return _float(trimmed)
-    if digits_of(type_):
+    if digits_of(type_) or type_ in ("uuid", "time"):
         return from_json(type_, trimmed)
+    if type_ == "bytes" and trimmed.startswith(HEX):
+        return from_json(type_, trimmed)
+    if type_ == "bytes":
+        raise BadLiteral(f"got {shown(text)}: write bytes as hexadecimal digits, such as '\\x00ff'")
     if type_ in ("date", "timestamp"):
         try:
             return parse_date(trimmed) if type_ == "date" else _timestamp(trimmed)

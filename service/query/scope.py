@@ -87,6 +87,12 @@ class Scope:
     def describe(self, ref: ColumnRef) -> Column:
         return self.definition(ref.alias).column(ref.column)
 
+    def require_comparable(self, ref: ColumnRef, what: str = "comparing") -> None:
+        """Raises `unsupported-query` for a column of a type without a comparison."""
+        if self.describe(ref).type == "json":
+            instead = "json can be selected, counted, and tested with IS NULL; keep what is compared in a column of its own"
+            raise Problem("unsupported-query", f"{what} {ref}, which is json, is not supported: {instead}")
+
     def declared(self, ref: IntervalRef) -> Interval:
         return self.definition(ref.alias).intervals[ref.interval]
 

@@ -27,6 +27,9 @@ _CASTS = {
     **dict.fromkeys(("TEXT", "VARCHAR", "CHAR", "NCHAR", "NVARCHAR", "BPCHAR", "NAME"), "string"),
     "DATE": "date",
     "BOOLEAN": "bool",
+    "UUID": "uuid",
+    "TIME": "time",
+    "VARBINARY": "bytes",
 }
 _WHOLE_INFINITIES = {str(2**63 - 1): "high", str(-(2**63)): "low"}  # the bounds of bigint, which no endpoint reaches
 _INFINITIES = {
@@ -403,6 +406,7 @@ class Conditions:
         """A constant in the physical form of the column's type; None for NULL."""
         if not _is_constant(node.unnest()):
             raise unsupported(_sql(node), f"compare {ref} with constants")
+        self._draft.scope.require_comparable(ref)
         try:
             return _read(node.unnest(), self._draft.scope.describe(ref).kind)
         except BadLiteral as error:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from service.engine.versions import Version
 from service.errors import Problem
-from service.query.literals import BadLiteral, from_text
+from service.query.literals import BadLiteral, from_json, from_text
 from service.query.model import GROUP
 from service.reading.readings import Delays, ViewReading
 from service.tables.resolution import NO_SLOTS, Slots
@@ -146,7 +146,8 @@ def _parsed(side: Side, names: list[str], given: Mapping[str, str]) -> pa.Record
 def _value(type_: str, parameter: str, text: str, is_key: bool = False) -> pa.Array:
     """Of one value. NaN equals NaN; no key has it."""
     try:
-        value = math.nan if type_ == "float64" and text == "NaN" and not is_key else from_text(type_, text)
+        read = from_json if type_ == "bytes" else from_text  # as they are sent, base64 among them
+        value = math.nan if type_ == "float64" and text == "NaN" and not is_key else read(type_, text)
     except BadLiteral as error:
         raise Problem("bad-parameter", f"{parameter}: {error}") from None
     if type_ == "date":

@@ -2,10 +2,10 @@
 
 | type | seen as |
 |---|---|
-| int64, float64, timestamp | int64 (a float's bits) |
+| int64, float64, timestamp, time64 | int64 (a float's bits) |
 | date32 | int32 |
 | bool | uint8 |
-| utf8 | int32 offsets and read-only bytes |
+| utf8, binary | int32 offsets and read-only bytes |
 
 Sliced arrays are welcome. What lies under a null is unspecified.
 """
@@ -55,18 +55,24 @@ _FIXED: dict[int, Callable[[pa.Array], Array]] = {
     pa.int64().id: _wide,
     pa.float64().id: _wide,
     pa.timestamp("us").id: _wide,
+    pa.time64("us").id: _wide,
     pa.date32().id: _days,
     pa.bool_().id: _truth,
 }
 _BOOL = pa.bool_().id
 _DATE = pa.date32().id
 _FLOAT64 = pa.float64().id
-_TEXT = pa.utf8().id
+_TEXTS = frozenset({pa.utf8().id, pa.binary().id})
 
 
 def reader(type: pa.DataType) -> Callable[[pa.Array], Array] | None:
     """How the values of a column of this type are seen; None for text. At least one value."""
-    return None if type.id == _TEXT else _FIXED[type.id]
+    return None if is_text(type) else _FIXED[type.id]
+
+
+def is_text(type: pa.DataType) -> bool:
+    """Whether its values are kept as text: bytes, too."""
+    return type.id in _TEXTS
 
 
 def null_mask(array: pa.Array) -> Array | None:
@@ -90,7 +96,7 @@ def _text(array: pa.Array) -> tuple[Array, Array]:
 
 def kind(type: pa.DataType) -> int:
     """What a cell of this type holds (`structures.rows.key_table`)."""
-    return {_TEXT: TEXT, _FLOAT64: FLOAT}.get(type.id, PLAIN)
+    return TEXT if is_text(type) else FLOAT if type.id == _FLOAT64 else PLAIN
 
 
 def to_row_set(columns: Sequence[pa.Array], readers: Readers, kinds: Array, key: Array, width: int) -> RowSet:
@@ -133,8 +139,8 @@ def few_to_row_set(rows: Sequence[Sequence[Any]], kinds: Array, key: Array, widt
         words = list(row)
         words += [0] * (width - columns)
         for i, value in enumerate(row):
-            if type(value) is str:
-                text = value.encode()
+            if isinstance(value, str | bytes):
+                text = value.encode() if isinstance(value, str) else value
                 words[i] = len(text)
                 texts += text
             elif type(value) is float:
@@ -188,7 +194,7 @@ def from_rows(rows: Rows, schema: pa.Schema, columns: Array, slots: Array) -> pa
     for field, column, values in zip(schema, columns.tolist(), cells, strict=True):
         valid, nulls = rows.gather_valid(column, slots) if field.nullable else (None, 0)
         buffers = [pa.py_buffer(valid) if nulls else None]
-        if field.type.id == _TEXT:
+        if is_text(field.type):
             buffers += [pa.py_buffer(part) for part in rows.gather_text(column, slots, values)]
         else:
             buffers.append(pa.py_buffer(_data(field.type, values)))

@@ -99,7 +99,7 @@ def numbers(column: pa.Array) -> npt.NDArray[np.generic]:
     return np.frombuffer(data, dtype, length, column.offset * dtype.itemsize)
 
 
-TEXT_OR_BOOL = (pa.utf8(), pa.bool_())  # columns that numpy cannot look into
+TEXT_OR_BOOL = (pa.utf8(), pa.binary(), pa.bool_())  # columns that numpy cannot look into
 
 _INT64 = np.dtype(np.int64)
 _FLOAT64 = pa.float64().id

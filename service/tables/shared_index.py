@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.tables.arrow import null_mask, reader
+from service.tables.arrow import is_text, null_mask, reader
 from service.tables.changes import Parted
 from service.tables.interest import Selection
 from service.tables.resolution import Indices, Slots
@@ -23,7 +23,7 @@ from service.tables.store import Domain
 from structures.core.encoding import encode_floats
 from structures.index.indexes import NO_ENTRIES, Changes, Entries
 
-_TEXT, _FLOAT = pa.utf8(), pa.float64()
+_FLOAT = pa.float64()
 
 
 class Order(NamedTuple):
@@ -43,7 +43,7 @@ class SharedIndex:
         self.users: list[tuple[object, Side]] = []
         self.taken = Selection(side.relation.name, side.filters)
         self._names = list(dict.fromkeys((*order.columns, *(name for _, name in order.same))))
-        self.text_columns = [j for j, name in enumerate(order.columns) if self.relation.schema.field(name).type == _TEXT]
+        self.text_columns = [j for j, name in enumerate(order.columns) if is_text(self.relation.schema.field(name).type)]
 
     def entries(self, slots: Slots, come: bool) -> tuple[Entries, Indices]:
         """Those of the rows at these slots that take part, and their indices. `come`: their texts are counted once more."""
@@ -65,7 +65,7 @@ class SharedIndex:
         for column in rows.columns:
             if (nulls := null_mask(column)) is not None:
                 takes_part &= ~nulls
-        numbers = {name: _numbers(rows.column(name)) for name in self._names if rows.column(name).type != _TEXT}
+        numbers = {name: _numbers(rows.column(name)) for name in self._names if not is_text(rows.column(name).type)}
         for j, name in self.order.same:
             first = self.order.columns[j]
             if first in numbers:

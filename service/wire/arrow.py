@@ -11,19 +11,19 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from service.wire.batch import RELATION_METADATA, Batch, concatenated
-from service.wire.columns import mask_of
+from service.wire.columns import checked, mask_of
 from service.wire.errors import MalformedBody
 from service.wire.json import Definitions
 from service.wire.judge import Findings, Judged, assemble
 from service.wire.kinds import SENT_TYPES, ByKind, kept
-from service.wire.room import UNBOUNDED, Room, take_arrow_stream, without_junk
+from service.wire.room import UNBOUNDED, Room, is_bytes, is_view, take_arrow_stream, without_junk
 from service.wire.schema import OP_COLUMN, RowRules
 from service.wire.table import is_text, judge_table, refuse_twice
 from service.wire.values.local_times import local_times
+from service.wire.values.texts import storage_of, uuids_of_bytes, without_extension
 
 _OPTIONS = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
-
-
+_UUID = pa.binary(16)
 _READABLE: ByKind[Callable[[pa.DataType], bool]] = ByKind(
     {
         "int64": pa.types.is_integer,
@@ -32,6 +32,10 @@ _READABLE: ByKind[Callable[[pa.DataType], bool]] = ByKind(
         "date": pa.types.is_date,
         "string": is_text,
         "bool": pa.types.is_boolean,
+        "uuid": lambda kind: is_text(kind) or kind == _UUID,
+        "time": pa.types.is_time,
+        "json": is_text,
+        "bytes": is_bytes,
     },
     lambda precision, scale: lambda kind: bool(pa.types.is_decimal(kind) or pa.types.is_integer(kind)),
 )
@@ -90,8 +94,8 @@ def known_columns(rules: RowRules, schema: pa.Schema) -> tuple[list[str], str | 
     refuse_twice(names)
     known = [name for name in names if name in rules.name_set or name == OP_COLUMN]
     for name in known:
-        kind = schema.field(name).type
         try:
+            kind = storage_of(schema.field(name).type)
             if name != OP_COLUMN:
                 check_readable(rules, rules.ordinal[name], kind)
             elif not (pa.types.is_null(kind) or is_text(kind)):
@@ -107,9 +111,9 @@ def one_batch(table: pa.Table, stranger: str | None) -> pa.RecordBatch:
     if len(batches) > 1:
         raise pa.ArrowInvalid("more than 2 GiB of text in one column")
     columns = batches[0].columns if batches else [pa.array([], field.type) for field in table.schema]
-    columns = [without_junk(column)[0] if pa.types.is_string_view(column.type) else column for column in columns]
+    columns = [without_junk(column)[0] if is_view(column.type) else without_extension(column) for column in columns]
     if stranger is None:
-        return pa.RecordBatch.from_arrays(columns, schema=table.schema)
+        return pa.RecordBatch.from_arrays(columns, names=table.column_names)
     return pa.RecordBatch.from_arrays([*columns, pa.nulls(table.num_rows)], names=[*table.column_names, stranger])
 
 
@@ -126,13 +130,15 @@ def judge_record_batch(rules: RowRules, relation: str, table: pa.RecordBatch, fi
 def _canonical(rules: RowRules, ordinal: int, array: pa.Array, findings: Findings) -> pa.Array:
     column = rules.columns[ordinal]
     wanted = SENT_TYPES[column.kind]
-    if array.type == wanted:
+    if array.type == wanted and column.type not in ("uuid", "json"):
         return kept(array)
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if pa.types.is_null(array.type):
         return kept(pa.nulls(len(array), wanted))
     check_readable(rules, ordinal, array.type)
+    if column.type in ("uuid", "json"):
+        return checked(rules, ordinal, uuids_of_bytes(array) if array.type == _UUID else array.cast(wanted), findings)
     if column.type == "float64":
         return array.cast(wanted, safe=False)  # a whole number beyond 2**53 becomes the nearest float64, as in JSON
     if column.scale is not None and pa.types.is_integer(array.type):

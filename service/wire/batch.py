@@ -66,7 +66,7 @@ class RowBlock:
         size = 0
         for row in self.values:
             for value in row:
-                size += 4 * len(value) if type(value) is str else 16
+                size += 4 * len(value) if type(value) in (str, bytes) else 16
         return size
 
 

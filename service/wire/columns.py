@@ -18,6 +18,7 @@ from service.wire.judge import Findings, Mask
 from service.wire.kinds import KEPT_TYPES, SENT_TYPES, ByKind, digits_of, kept
 from service.wire.schema import RowRules
 from service.wire.values.open_ends import refusal_of_word, without_words
+from service.wire.values.texts import are_canonical
 
 _NONE = type(None)
 # The kinds of values that pa.array takes exactly as they are meant. It would also take 1.0 for an int64: hence the look at the kinds.
@@ -29,6 +30,10 @@ _PLAIN: ByKind[frozenset[type]] = ByKind(
         "date": frozenset(),
         "string": frozenset({str}),
         "bool": frozenset({bool}),
+        "uuid": frozenset(),
+        "time": frozenset(),
+        "json": frozenset(),
+        "bytes": frozenset(),
     },
     lambda precision, scale: frozenset(),
 )
@@ -43,6 +48,7 @@ _TEXT_FORMS = {
     "float64": r"^-?([0-9]{1,99}\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?$",
 }
 
+_TIME_FORM = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
 _DECIMAL_FORM = r"^-?[0-9]{1,18}(\.[0-9]{1,18})?$"
 
 DEBEZIUM_READERS: ByKind[Reader] = ByKind(
@@ -65,8 +71,8 @@ def from_values(
             return pa.array(values, KEPT_TYPES[kind])
         if kind in _DATED and kinds == {str}:
             return _dated(rules, ordinal, pa.array(values, pa.utf8()), read, findings)
-        if kinds == {str} and digits_of(kind) and (digits := _digits(pa.array(values, pa.utf8()), kind)) is not None:
-            return digits
+        if kinds == {str} and (known := _in_usual_form(pa.array(values, pa.utf8()), kind)) is not None:
+            return known
     except (pa.ArrowInvalid, OverflowError):
         pass  # some value is out of range or not a date: find out which
     return pa.array(one_by_one(rules, ordinal, values, findings, readers), KEPT_TYPES[kind])
@@ -77,6 +83,8 @@ def from_texts(rules: RowRules, ordinal: int, texts: pa.Array, findings: Finding
     kind = rules.columns[ordinal].kind
     if kind == "string":
         return texts
+    if kind == "bytes":
+        return checked(rules, ordinal, texts, findings)
     texts = pc.if_else(pc.equal(texts, ""), None, texts)
     if kind in _DATED or (kind in _TEXT_FORMS and pc.all(pc.match_substring_regex(texts, _TEXT_FORMS[kind]), min_count=0).as_py()):
         try:
@@ -85,9 +93,24 @@ def from_texts(rules: RowRules, ordinal: int, texts: pa.Array, findings: Finding
             return _dated(rules, ordinal, texts, TEXT_READERS[rules.columns[ordinal].read_as], findings)
         except pa.ArrowInvalid:
             pass  # a timestamp as a number of microseconds, or a bad value
-    if digits_of(kind) and (digits := _digits(texts, kind)) is not None:
-        return digits
+    return checked(rules, ordinal, texts, findings)
+
+
+def checked(rules: RowRules, ordinal: int, texts: pa.Array, findings: Findings) -> pa.Array:
+    """A column of texts that are not empty, but for those of bytes."""
+    kind = rules.columns[ordinal].kind
+    if (known := _in_usual_form(texts, kind)) is not None:
+        return known
     return pa.array(one_by_one(rules, ordinal, _Texts(texts), findings, TEXT_READERS), KEPT_TYPES[kind])
+
+
+def _in_usual_form(texts: pa.Array, kind: str) -> pa.Array | None:
+    """A column of UUIDs, times or decimals, which Arrow reads; None if some are not in the form for it."""
+    if kind == "uuid":
+        return texts if are_canonical(texts) else None
+    if kind == "time" and pc.all(pc.match_substring_regex(texts, _TIME_FORM), min_count=0).as_py():
+        return pc.binary_join_element_wise("1970-01-01T", texts, "").cast(pa.timestamp("us")).view(pa.int64()).view(KEPT_TYPES[kind])
+    return _digits(texts, kind) if digits_of(kind) else None
 
 
 def _dated(rules: RowRules, ordinal: int, texts: pa.Array, read: Reader, findings: Findings) -> pa.Array:

@@ -1,6 +1,7 @@
 """Changes of one relation as CSV: a header row, comma, double quotes where needed, UTF-8.
 
-An empty field is null in a nullable column, else the empty text; a quoted empty field is the empty text in a string column.
+An empty field is null in a nullable column, else the empty text; a quoted empty field is the empty text in a string column, and no bytes
+in one of bytes, which are in base64, or in hexadecimal digits after `\\x`.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
     columns = [column.combine_chunks() for column in table.columns] if known else []
     for at, name in enumerate(known):
         column = rules.columns[rules.ordinal[name]] if name != OP_COLUMN else None
-        if column is not None and column.type == "string" and not column.nullable:
+        if column is not None and column.type in ("string", "bytes") and not column.nullable:
             columns[at] = columns[at].fill_null("")
     if (stranger := next((name for name in names if name not in known), None)) is not None:
         return pa.RecordBatch.from_arrays([*columns, pa.nulls(table.num_rows)], names=[*known, stranger])

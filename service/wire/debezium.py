@@ -4,7 +4,7 @@
 these are reliable under REPLICA IDENTITY DEFAULT); `t` empties the relation. A key that is not a struct (ExtractField) does
 not say which column it is, so it is unknown. Ignored: tombstones, messages (`m`), transaction markers, heartbeats,
 and columns that the relation lacks. With a schema, values follow its semantic types (`semantics`), otherwise numbers
-for timestamps and dates are microseconds and days. Everything else is a bad record: rows unwrapped by ExtractNewRecordState
+for timestamps, times of day and dates are microseconds and days. Everything else is a bad record: rows unwrapped by ExtractNewRecordState
 (their deletes could not be recognized), schema changes, MongoDB's documents.
 
 Source: Debezium's documents, "Change event values" and "Data type mappings" of the PostgreSQL and MySQL connectors.
@@ -12,6 +12,7 @@ Source: Debezium's documents, "Change event values" and "Data type mappings" of 
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -30,8 +31,9 @@ from service.wire.semantics import NO_SEMANTICS, OPEN_ENDS, Semantics, Settler, 
 _UPSERTS = ("c", "u", "r")
 _MESSAGE = "m"
 _NO_STRUCTS: Mapping[str, Semantics] = {}
-# Sent by Debezium instead of a large value that an update did not change.
+# Sent by Debezium instead of a large value that an update did not change, for bytes in base64.
 _UNAVAILABLE = "__debezium_unavailable_value"
+_UNAVAILABLE_IN = {"string": _UNAVAILABLE, "json": _UNAVAILABLE, "bytes": base64.b64encode(_UNAVAILABLE.encode()).decode()}
 _NOT_SENT = Unreadable("the value was not sent (an unchanged large value): give the table REPLICA IDENTITY FULL")
 
 Meaning = TypeVar("Meaning")
@@ -174,8 +176,8 @@ class _Envelopes:
     def _settle(self, ordinal: int, values: list[Any], kinds: Sequence[Semantics]) -> list[Any]:
         """One column's values with their semantic types applied; `kinds` are the distinct ones of `semantics`."""
         column = self.rows.rules.columns[ordinal]
-        if column.type == "string" and _UNAVAILABLE in values:
-            values = [_NOT_SENT if value == _UNAVAILABLE else value for value in values]
+        if (unavailable := _UNAVAILABLE_IN.get(column.type)) is not None and unavailable in values:
+            values = [_NOT_SENT if value == unavailable else value for value in values]
         if column.type in ("timestamp", "date") and any(number in values for number in OPEN_ENDS):
             values = [OPEN_ENDS.get(value, value) if type(value) is int else value for value in values]
         settlers: dict[int, Settler | None] = {id(kind): settler(column.kind, kind.get(column.name)) for kind in kinds}

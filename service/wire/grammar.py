@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from service.wire.kinds import ByKind, decimal_kind
 from service.wire.values.local_times import local_times
+from service.wire.values.texts import bytes_of, canonical_uuid, fault_of_json
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DATE_MIN, DATE_MAX = -(2**31), 2**31 - 1
@@ -30,6 +31,7 @@ _PLAIN_DAYS = (-719_528, 2_932_896)
 _DATE = r"([+-][0-9]{4,7}|[0-9]{4})-([0-9]{2})-([0-9]{2})"
 _DATE_FORM = re.compile(_DATE)
 _TIMESTAMP_FORM = re.compile(_DATE + r"[Tt ]([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2})(?:\.([0-9]+))?)?)?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?")
+_TIME_FORM = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?")
 _INT_FORM = re.compile(r"[+-]?[0-9]+")
 # One way to read each text: with a second one, a long text that is no number would take quadratic time.
 _FLOAT_FORM = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -46,6 +48,10 @@ WANTED: ByKind[str] = ByKind(
         "date": "a date such as 2026-01-01",
         "string": "text",
         "bool": "true or false",
+        "uuid": "a UUID such as 3f2504e0-4f89-41d3-9a0c-0305e82c3301",
+        "time": "a time of day such as 12:00:00, before 24:00, or an integer of microseconds since midnight",
+        "json": "JSON as text",
+        "bytes": "bytes in base64, or hexadecimal digits after \\x",
     },
     lambda precision, scale: f"a decimal of at most {precision - scale} digits before the point and {scale} after it",
 )
@@ -153,6 +159,20 @@ def _parse_timestamp(text: str) -> tuple[int, bool]:
     return micros, offset is not None
 
 
+def parse_time(text: str) -> int:
+    """Microseconds since midnight; ValueError otherwise, also for what microseconds cannot hold exactly."""
+    match = _TIME_FORM.fullmatch(text)
+    if match is None:
+        raise refusal("time", text)
+    hour, minute, second = (int(part or 0) for part in match.groups()[:3])
+    if hour > 23 or minute > 59 or second > 59:
+        raise refusal("time", text, " (no such time)")
+    fraction = (match[4] or "").ljust(6, "0")
+    if fraction[6:].strip("0"):
+        raise refusal("time", text, " (finer than a microsecond)")
+    return ((hour * 60 + minute) * 60 + second) * 1_000_000 + int(fraction[:6])
+
+
 def _read_int(value: Any) -> int:
     if type(value) is not int or not INT64_MIN <= value <= INT64_MAX:
         raise refusal("int64", value)
@@ -235,6 +255,36 @@ def _read_bool(value: Any) -> bool:
     return value
 
 
+def _read_uuid(value: Any) -> str:
+    uuid = canonical_uuid(value) if type(value) is str else None
+    if uuid is None:
+        raise refusal("uuid", value)
+    return uuid
+
+
+def _read_time(value: Any) -> int:
+    if type(value) is str:
+        return parse_time(value)
+    if type(value) is not int or not 0 <= value < DAY:
+        raise refusal("time", value)
+    return value
+
+
+def _read_json(value: Any) -> str:
+    if type(value) is not str:
+        raise refusal("json", value)
+    if (fault := fault_of_json(value)) is not None:
+        raise refusal("json", value, f" ({fault})")
+    return value
+
+
+def _read_bytes(value: Any) -> bytes:
+    read = bytes_of(value) if type(value) is str else None
+    if read is None:
+        raise refusal("bytes", value)
+    return read
+
+
 def read_decimal(precision: int, scale: int) -> Reader:
     """The reader of decimals: texts and numbers -> the integer of the digits. Nothing is rounded: what has other digits is refused."""
     kind = decimal_kind(precision, scale)
@@ -281,6 +331,10 @@ JSON_READERS: ByKind[Reader] = ByKind(
         "date": _read_date,
         "string": _read_string,
         "bool": _read_bool,
+        "uuid": _read_uuid,
+        "time": _read_time,
+        "json": _read_json,
+        "bytes": _read_bytes,
     },
     read_decimal,
     lambda zone: ZonedReader(zone, _read_timestamp),
@@ -320,6 +374,10 @@ TEXT_READERS: ByKind[Reader] = ByKind(
         "date": parse_date,
         "string": _read_string,
         "bool": _text_bool,
+        "uuid": _read_uuid,
+        "time": parse_time,
+        "json": _read_json,
+        "bytes": _read_bytes,
     },
     read_decimal,
     lambda zone: ZonedReader(zone, _text_timestamp),
@@ -358,6 +416,18 @@ def date_texts(array: pa.Array) -> pa.Array:
     if not len(days) or (days.min() >= _PLAIN_DAYS[0] and days.max() <= _PLAIN_DAYS[1]):
         return array.cast(pa.utf8())
     return pa.array([None if day is None else _date_text(day) for day in array.cast(pa.int32()).to_pylist()], pa.utf8())
+
+
+def time_texts(array: pa.Array) -> pa.Array:
+    """A time64[us] column as text, with six decimals where the fraction is not zero."""
+    texts = array.cast(pa.utf8())  # always with six decimals
+    if not len(array):
+        return texts
+    broken = _physical(array.fill_null(0), np.int64) % 1_000_000 != 0
+    if broken.all():
+        return texts
+    short = pa.compute.utf8_slice_codeunits(texts, 0, 8)
+    return pa.compute.if_else(pa.array(broken), texts, short) if broken.any() else short
 
 
 def timestamp_texts(array: pa.Array) -> pa.Array:

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from service.wire.errors import RowError, cut
-from service.wire.grammar import INT64_MAX, INT64_MIN, NOT_FINITE, date_texts, decimal_texts, shown, timestamp_texts
+from service.wire.grammar import INT64_MAX, INT64_MIN, NOT_FINITE, date_texts, decimal_texts, shown, time_texts, timestamp_texts
 from service.wire.kinds import SENT_TYPES, ByKind, sent
 from service.wire.schema import Interval, RowRules
+from service.wire.values.texts import base64_texts
 
 Mask = npt.NDArray[np.bool_]
 Reason = Callable[[int], str]
@@ -274,6 +275,10 @@ def value_text(one: pa.Array) -> str:
         return str(date_texts(one)[0])
     if pa.types.is_decimal(one.type):
         return str(decimal_texts(one)[0])
+    if pa.types.is_time(one.type):
+        return str(time_texts(one)[0])
+    if pa.types.is_binary(one.type):
+        return str(base64_texts(one)[0])
     return shown(one[0].as_py())
 
 

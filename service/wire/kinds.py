@@ -62,6 +62,10 @@ KEPT_TYPES: ByKind[pa.DataType] = ByKind(
         "date": pa.date32(),
         "string": pa.utf8(),
         "bool": pa.bool_(),
+        "uuid": pa.utf8(),
+        "time": pa.time64("us"),
+        "json": pa.utf8(),
+        "bytes": pa.binary(),
     },
     lambda precision, scale: pa.int64(),
 )

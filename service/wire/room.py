@@ -19,7 +19,6 @@ JSON_WEIGHTS: Mapping[bytes, int] = {b",": 56, b"{": 192, b"[": 64, b"\n": 96}
 CSV_WEIGHTS: Mapping[bytes, int] = {b",": 8, b"\n": 8}  # of Arrow columns of text
 _LITTLE = 64 << 10  # bytes; smaller texts are not looked at
 _PIECE = 1 << 20
-_VIEW = pa.types.is_string_view
 
 
 class Room:
@@ -59,22 +58,35 @@ def repeated(array: pa.Array) -> int:
         if not _is_text(array.type.value_type):
             return 8 * len(indices)
         return int(_lengths(array.dictionary)[indices].sum()) if len(indices) else 0
-    return int(_lengths(array).sum()) if _VIEW(array.type) else 0
+    return int(_lengths(array).sum()) if is_view(array.type) else 0
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or _VIEW(kind))
+    """Also bytes, whose lengths differ or not."""
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or is_view(kind)) or is_bytes(kind)
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Bytes in any of Arrow's layouts."""
+    types = pa.types
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind) or types.is_fixed_size_binary(kind))
+
+
+def is_view(kind: pa.DataType) -> bool:
+    """Texts or bytes as views."""
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
 
 
 def _lengths(texts: pa.Array) -> npt.NDArray[np.int64]:
-    if _VIEW(texts.type):
+    if is_view(texts.type):
         return without_junk(texts)[1]
     lengths: npt.NDArray[np.int64] = pc.fill_null(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     return lengths
 
 
 def without_junk(views: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """A column of string views whose nulls are empty texts, and the lengths of its texts. In one from outside, a null's view may be
+    """A column of views whose nulls are empty, and the lengths of its texts. In one from outside, a null's view may be
     anything; Arrow's casts follow it nevertheless, beyond the bounds of its buffers."""
     if not len(views):
         return views, np.zeros(0, np.int64)

@@ -2,7 +2,8 @@
 
 Text is put together by column: every column becomes a column of its texts, and one join of columns and constants writes all
 rows at once. Timestamps leave as `2026-01-01T12:00:00Z`, with six decimals when the fraction is not zero, dates as
-`2026-01-01`; NaN and infinities are "NaN", "Infinity", "-Infinity" in JSON. In CSV null is an empty field and the empty text `""`.
+`2026-01-01`, times of day as `12:00:00`, with six decimals likewise; bytes in base64. NaN and infinities are "NaN", "Infinity",
+"-Infinity" in JSON. In CSV null is an empty field, and the empty text `""`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.wire.errors import UnsupportedMediaType
-from service.wire.grammar import date_texts, decimal_texts, timestamp_texts
+from service.wire.grammar import date_texts, decimal_texts, time_texts, timestamp_texts
+from service.wire.values.texts import base64_texts
 
 # A join must stay below Arrow's 2 GiB of text in one array; an escaped text is at most six times as long.
 _MAX_BYTES = 2**28
@@ -54,6 +56,10 @@ def _writer(kind: pa.DataType) -> Texts | None:
         return timestamp_texts
     if pa.types.is_date32(kind):
         return date_texts
+    if pa.types.is_time(kind):
+        return time_texts
+    if pa.types.is_binary(kind):
+        return base64_texts
     return decimal_texts if pa.types.is_decimal(kind) else None
 
 
@@ -70,6 +76,8 @@ def _csv_texts(array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_string(kind):
         return _csv_strings(array)
+    if pa.types.is_binary(kind):
+        return _csv_strings(base64_texts(array))
     if (write := _writer(kind)) is not None:
         return write(array).fill_null(_EMPTY)
     return _named(array, "NaN", "Infinity", "-Infinity").fill_null(_EMPTY)

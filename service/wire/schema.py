@@ -21,7 +21,7 @@ OP_COLUMN = "_op"
 MAX_NAME = 63  # characters of a column's name
 _FORBIDDEN = r'."\x00-\x1f\x7f-\x9f'  # in a column's name: dot, double quote, control characters
 
-ColumnType = Literal["int64", "float64", "decimal", "timestamp", "date", "string", "bool"]
+ColumnType = Literal["int64", "float64", "decimal", "timestamp", "date", "string", "bool", "uuid", "time", "json", "bytes"]
 Bounds = Literal["[)", "[]", "(]", "()"]
 
 POINT: Bounds = "[]"
@@ -231,6 +231,7 @@ class RelationDefinition(BaseModel):
             _require(self.key.count(name) == 1, f"the key contains {name!r} twice")
             _require(name in self._by_name, f"the key contains {name!r}, which is not a column")
             _require(not self._by_name[name].nullable, f"the key column {name!r} cannot be nullable")
+            _require(self._by_name[name].type != "json", f"the key column {name!r} is json, which cannot be compared: use another column")
 
     def _check_interval(self, name: str, interval: Interval) -> None:
         _require(NAME.fullmatch(name) is not None, f"the interval's name {name!r} does not match {NAME.pattern}")

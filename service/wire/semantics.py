@@ -44,6 +44,9 @@ _UNITS = {
 # What PostgreSQL's connector sends for infinity and -infinity, in whatever unit (its documents, and `PGStatement` of the JDBC driver).
 OPEN_ENDS = {9223372036825200000: LATE, -9223372036832400000: EARLY}
 _NANO = _TIME + "NanoTimestamp"
+_NANO_OF_DAY = _TIME + "NanoTime"
+_UNITS_OF_DAY = {_TIME + "Time": 1_000, _TIME + "MicroTime": 1, _CONNECT + "Time": 1_000}
+_TEXTS_OF_DAY = (_TIME + "IsoTime", _TIME + "ZonedTime")
 _TEXTS = (_TIME + "IsoDate", _TIME + "IsoTimestamp", _TIME + "ZonedTimestamp")
 _DECIMALS = (_CONNECT + "Decimal", "io.debezium.data.VariableScaleDecimal")
 _MOST_DIGITS = 1_000  # of a Decimal: an external scale must not make us write a billion zeros
@@ -86,6 +89,8 @@ def settler(kind: str, semantic: Semantic | None) -> Settler | None:
     name = semantic.name
     if name in _DECIMALS:
         return lambda value: _settle_decimal(value, kind, semantic.scale)
+    if kind == "time":
+        return _settler_of_day(name)
     if kind not in ("timestamp", "date"):
         return None
     if name == _NANO:
@@ -98,9 +103,24 @@ def settler(kind: str, semantic: Semantic | None) -> Settler | None:
         return _date_of_text if kind == "date" else None
     if name.startswith(_TIME) or name == _CONNECT + "Time":
         # A time of day, a duration, a year: as a number it would pass for microseconds or days.
-        refusal = Unreadable(f"got a {name}, expected a {kind}")
-        return lambda value: None if value is None else refusal
+        return _refused(name, kind)
     return None
+
+
+def _settler_of_day(name: str) -> Settler | None:
+    """As `settler`, of a time of day."""
+    if name == _NANO_OF_DAY:
+        return lambda value: _scaled(value, "time", 1, 1_000)
+    if unit := _UNITS_OF_DAY.get(name):
+        return None if unit == 1 else lambda value: value * unit if type(value) is int else value
+    if name in _TEXTS_OF_DAY:  # they carry an offset, which is UTC
+        return lambda value: value.removesuffix("Z") if type(value) is str else value
+    return _refused(name, "time") if name.startswith(_TIME) or name in _UNITS else None
+
+
+def _refused(name: str, kind: str) -> Settler:
+    refusal = Unreadable(f"got a {name}, expected a {kind}")
+    return lambda value: None if value is None else refusal
 
 
 def _scaled(value: Any, kind: str, times: int, by: int) -> Any:
@@ -110,7 +130,7 @@ def _scaled(value: Any, kind: str, times: int, by: int) -> Any:
     micros, rest = divmod(value * times, by)
     if rest:
         return Unreadable(f"{value} nanoseconds are not a whole number of microseconds")
-    if kind == "timestamp":
+    if kind != "date":
         return micros
     days, rest = divmod(micros, DAY)
     return Unreadable(f"{value} is not midnight") if rest else days

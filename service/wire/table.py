@@ -15,7 +15,7 @@ from service.wire.errors import MalformedBody
 from service.wire.grammar import shown
 from service.wire.json import NO_OPS
 from service.wire.judge import Checked, Findings, Judged, Mask, judge
-from service.wire.room import Room, repeated
+from service.wire.room import Room, is_view, repeated
 from service.wire.schema import OP_COLUMN, RowRules
 
 # (ordinal, the column as sent with null where it is not read, findings) → the canonical column
@@ -64,8 +64,8 @@ def refuse_twice(names: Iterable[str], line: int | None = None) -> None:
 
 def _only(array: pa.Array, read: Mask) -> pa.Array:
     """The column with null where it is not read."""
-    if pa.types.is_string_view(array.type):
-        array = array.cast(pa.utf8())  # if_else knows no views
+    if is_view(array.type):
+        array = array.cast(pa.utf8() if pa.types.is_string_view(array.type) else pa.binary())  # if_else knows no views
     return pc.if_else(pa.array(read), array, None)
 
 

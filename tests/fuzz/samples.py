@@ -22,6 +22,10 @@ DEFINITION: dict[str, Any] = {
         {"name": "price", "type": "float64", "nullable": True},
         {"name": "day", "type": "date", "nullable": True},
         {"name": "paid", "type": "bool", "nullable": True},
+        {"name": "guest", "type": "uuid", "nullable": True},
+        {"name": "wake", "type": "time", "nullable": True},
+        {"name": "wishes", "type": "json", "nullable": True},
+        {"name": "scan", "type": "bytes", "nullable": True},
     ],
     "key": ["id"],
     "intervals": {"stay": {"start": "starts", "end": "ends"}, "on": {"at": "day"}},
@@ -37,8 +41,10 @@ RELATIONS = {
     ),
 }
 MICROS = 1_767_268_800_000_000
+GUEST = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
+OTHERS = {"guest": GUEST, "wake": "06:30:00.5", "wishes": '{"a": [1, null]}', "scan": "AP8="}
 ROWS: list[dict[str, Any]] = [
-    {"id": 1, "room": "A", "starts": "2026-01-01T12:00:00Z", "ends": None, "price": 12.5, "day": "2026-01-01", "paid": True},
+    {"id": 1, "room": "A", "starts": "2026-01-01T12:00:00Z", "ends": None, "price": 12.5, "day": "2026-01-01", "paid": True, **OTHERS},
     {
         "id": 2,
         "room": 'Zoë "x", ü\n',
@@ -48,7 +54,17 @@ ROWS: list[dict[str, Any]] = [
         "day": None,
         "paid": None,
     },
-    {"id": -3, "room": "", "starts": MICROS, "ends": MICROS + 1, "price": -0.0, "day": "2026-12-31", "paid": False},
+    {
+        "id": -3,
+        "room": "",
+        "starts": MICROS,
+        "ends": MICROS + 1,
+        "price": -0.0,
+        "day": "2026-12-31",
+        "paid": False,
+        "scan": "\\x",
+        "wake": 0,
+    },
 ]
 _TYPES = RELATIONS["bookings"].arrow_schema()
 _TABLE = pa.table(
@@ -61,6 +77,10 @@ _TABLE = pa.table(
         "price": [1.5, float("nan"), None, -0.0],
         "day": pa.array([20_000, None, 1, 2], pa.int32()).cast(pa.date32()),
         "paid": [True, False, None, True],
+        "guest": [GUEST, None, GUEST.upper(), None],
+        "wake": pa.array([1, None, 86_399_999_999, 0], pa.time64("us")),
+        "wishes": ["{}", None, "[1.50]", "null"],
+        "scan": [b"", None, b"\x00\xff", b"scan"],
     }
 )
 
@@ -97,6 +117,13 @@ def _odd_types() -> list[pa.Table]:
         _TABLE.set_column(5, "price", pa.array([1, 2, None, 4], pa.uint64())),
         _TABLE.set_column(5, "price", pa.array([1, 2, None, 4], pa.float32())),
         _TABLE.set_column(6, "day", pa.array([86_400_000, None, 1, 2], pa.date64())),
+        _TABLE.set_column(8, "guest", pa.array([bytes(range(16)), None] * 2, pa.uuid())),
+        _TABLE.set_column(8, "guest", pa.array([bytes(range(16)), None] * 2, pa.binary(16))),
+        _TABLE.set_column(9, "wake", pa.array([1000, None, 1001, 0], pa.time64("ns"))),
+        _TABLE.set_column(9, "wake", pa.array([1, None, 86_399, 0], pa.time32("s"))),
+        _TABLE.set_column(10, "wishes", pa.array(["{}", None, "[", "1"], pa.json_())),
+        _TABLE.set_column(11, "scan", pa.array([b"long enough for a view", None, b"x", b""], pa.binary_view())),
+        _TABLE.set_column(11, "scan", pa.array([b"x", None, b"x", b""]).dictionary_encode()),
         _TABLE.set_column(2, "room", pa.array([["a"], None, [], ["b", None]])),
         _TABLE.set_column(2, "room", pa.array([{"a": 1}, None, {"a": None}, {"a": 2}])),
         _TABLE.set_column(2, "room", pa.RunEndEncodedArray.from_arrays(pa.array([2, 4], pa.int32()), pa.array(["a", "b"]))),
@@ -119,9 +146,14 @@ _FIELDS = [
     {"type": "int64", "field": "ends", "name": "io.debezium.time.NanoTimestamp"},
     {"type": "bytes", "field": "price", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "2"}},
     {"type": "int32", "field": "day", "name": "io.debezium.time.Date"},
+    {"type": "string", "field": "guest", "name": "io.debezium.data.Uuid"},
+    {"type": "int64", "field": "wake", "name": "io.debezium.time.NanoTime"},
+    {"type": "string", "field": "wishes", "name": "io.debezium.data.Json"},
+    {"type": "bytes", "field": "scan"},
 ]
 _SCHEMA = {"type": "struct", "fields": [{"field": "before", "fields": _FIELDS}, {"field": "after", "fields": _FIELDS}]}
 _AFTER = {"id": 1, "room": "A", "starts": MICROS, "ends": MICROS * 1000 + 1000, "price": "MDk=", "day": 20_454, "paid": True}
+_AFTER |= OTHERS | {"wake": 23_400_000_000_000}
 _ENVELOPES = [
     {"op": "c", "before": None, "after": {**_AFTER, "price": 1.5, "ends": None}, "source": {"lsn": 1}, "ts_ms": 1},
     {"schema": _SCHEMA, "payload": {"op": "u", "before": None, "after": _AFTER}},
@@ -146,6 +178,8 @@ ROWS_JSONL = [_lines(*ROWS), _lines({"_op": "delete", "id": 1}, *ROWS * 4, {"_op
 CSV = [
     b"_op,id,room,starts,ends,price,day,paid\nupsert,1,A,2026-01-01T12:00:00Z,,12.5,2026-01-01,true\ndelete,9,,,,,,\n"
     b'insert,2,"Zo\xc3\xab ""x""\n, y",1767268800000000,2026-01-02 00:00:00+02,NaN,,False\n',
+    b'id,room,starts,guest,wake,wishes,scan\n1,A,2026-01-01T12:00:00Z,3f2504e0-4f89-41d3-9a0c-0305e82c3301,06:30,"{""a"": 1}",\\x00ff\n'
+    b'2,B,2026-01-01T12:00:00Z,{3F2504E04F8941D39A0C0305E82C3301},06:30:00.000001,[],AP8=\n3,C,2026-01-01T12:00:00Z,,,,""\n',
     b'id,room,starts\n1,"",2026-01-01T12:00:00Z\r\n+7,b,2026-01-01T12Z\r\n',
 ]
 ARROW = [
@@ -160,7 +194,7 @@ PARQUET = [
     _parquet(_TABLE, store_schema=False, use_dictionary=False, compression="none", data_page_version="2.0"),
     _parquet(_TABLE, use_dictionary=False, column_encoding={"id": "DELTA_BINARY_PACKED", "room": "DELTA_BYTE_ARRAY"}, row_group_size=2),
     _parquet(_TABLE, compression="zstd", write_page_index=True),
-    *(_parquet(table) for table in _odd_types()[:1] + _odd_types()[9:11]),
+    *(_parquet(table) for table in _odd_types()[:1] + _odd_types()[9:14] + _odd_types()[16:18]),
 ]
 DEBEZIUM = [_lines(*_ENVELOPES), *(orjson.dumps(envelope) for envelope in _ENVELOPES)]
 RELATION = [orjson.dumps(DEFINITION), orjson.dumps({"columns": [{"name": "Some col", "type": "date"}], "key": ["Some col"]})]
@@ -177,6 +211,8 @@ SQL = [
         "SELECT b.id FROM bookings b JOIN rooms r USING (room) WHERE NOT EXISTS (SELECT 1 FROM rooms x WHERE x.room = b.room AND x.id = 5)",
         'SELECT "b"."id" FROM bookings b JOIN rooms r '
         "ON (b.starts, b.ends) OVERLAPS (r.starts, r.ends) AND b.starts >= TIMESTAMP '2026-01-01 00:00'",
+        "SELECT DISTINCT b.guest AS g, b.scan AS s FROM bookings b JOIN rooms r ON b.guest = r.guest AND b.wake < r.wake "
+        f"WHERE b.guest <> uuid '{GUEST}' AND b.wake BETWEEN '06:00' AND time '12:00' AND b.scan > '\\x00ff'::bytea AND b.wishes IS NULL",
         "WITH x AS (SELECT 1) SELECT count(*) FROM (SELECT id FROM bookings) q "
         "LEFT JOIN rooms ON true GROUP BY 1 HAVING x ORDER BY 2 LIMIT 3",
     )
@@ -214,7 +250,7 @@ VIEW = [
     ),
 ]
 QUERY = [
-    b"limit=10&cursor=x&version=3&overlaps=2026-01-01T00:00:00Z,&overlaps.stay=,2026-01-01&where.b.id=1&where.b.room=%C3%AB",
+    b"limit=10&cursor=x&version=3&overlaps=2026-01-01T00:00:00Z,&overlaps.stay=,2026-01-01&where.b.id=1&where.b.room=%C3%AB&where.b.scan=AP8%3D",
     b"source=pms&epoch=-17&run=3f0c&reset=true&on_error=skip",
     b"since=x&snapshot=true&limit=1&wait=0.5",
 ]
@@ -229,6 +265,11 @@ LITERALS = [
     b"infinity",
     b"P1DT12H",
     b"1.5 hours",
+    GUEST.encode(),
+    b"06:30:00.5",
+    b"\\x00ff",
+    b"AP8=",
+    b'{"a": [1, null]}',
 ]
 HEADERS = [
     b"text/csv;q=0.5, application/*;q=0.1, */*",

@@ -133,7 +133,10 @@ def _query(data: bytes) -> None:
             _told(problem)
 
 
-KINDS = ("int64", "float64", "decimal(12,2)", "decimal(18,18)", "timestamp", "date", "string", "bool")
+KINDS = (
+    "int64", "float64", "decimal(12,2)", "decimal(18,18)", "timestamp", "date", "string", "bool", "uuid", "time", "json", "bytes",
+)  # fmt: skip
+_NO_NUMBERS = ("string", "bool", "float64", "uuid", "bytes")
 
 
 def _literal(data: bytes) -> None:
@@ -146,7 +149,7 @@ def _literal(data: bytes) -> None:
             except BadLiteral as error:
                 orjson.dumps(str(error))
             else:
-                assert kind in ("string", "bool", "float64") or -(2**63) <= value < 2**63, (kind, value)
+                assert kind in _NO_NUMBERS or -(2**63) <= value < 2**63, (kind, value)
 
 
 def _headers(data: bytes) -> None:
@@ -192,7 +195,22 @@ def _stream_file(data: bytes) -> None:
 
 
 _RECORDS = [b'{"id":1}\n%b\n{"schema":null,"payload":{"id":2}}\n%b' % pair for pair in pairwise(samples.DEBEZIUM[1:])]
-_COLUMNS = [b"id", b"room", b"starts", b"ends", b"price", b"day", b"paid", b"livejoin.relation", b"bookings", b"rooms"]
+_COLUMNS = [
+    b"id",
+    b"room",
+    b"starts",
+    b"ends",
+    b"price",
+    b"day",
+    b"paid",
+    b"guest",
+    b"wake",
+    b"wishes",
+    b"scan",
+    b"livejoin.relation",
+    b"bookings",
+    b"rooms",
+]
 _WORDS_OF_SQL = b"""
     SELECT FROM WHERE JOIN ON USING AND OR NOT IN IS NULL TRUE BETWEEN overlaps( intersection( duration( COALESCE( CAST(
     ::int ::date EXISTS CASE WHEN THEN END UNION EXCEPT INTERVAL DATE TIMESTAMP LATERAL VALUES ARRAY[ ROW( b.id r.room

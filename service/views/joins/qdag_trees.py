@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.planning.hypergraph import Attribute
-from service.tables.arrow import null_mask
+from service.tables.arrow import is_text, null_mask
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, Parted, in_order
 from service.tables.resolution import Slots
 from service.tables.sides import Side
@@ -51,6 +51,8 @@ class Keys(NamedTuple):
 
 
 def _some(type_: pa.DataType) -> pa.Scalar:
+    if is_text(type_):
+        return pa.scalar("", type_)
     return pa.scalar(0, pa.int32() if pa.types.is_date32(type_) else pa.int64()).cast(type_)
 
 

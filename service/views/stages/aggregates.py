@@ -25,13 +25,13 @@ class Kind(NamedTuple):
 
 
 _COUNT = Kind(RAW, (layout.COUNT,), layout.OF_COUNT)
-_INTS = ("int64", "timestamp", "date", "bool")
-_ANY = (*_INTS, "float64", "string")
+_INTS = ("int64", "timestamp", "date", "time", "bool")
+_ANY = (*_INTS, "float64", "string", "bytes")
 
 KINDS: Mapping[tuple[str, str], Kind] = {
     **{("count", type_): _COUNT for type_ in _ANY},
     **{("count_distinct", type_): Kind(ORDERED, (layout.VALUES,), layout.OF_COUNT) for type_ in (*_INTS, "float64")},
-    ("count_distinct", "string"): Kind(CODED, (layout.VALUES,), layout.OF_COUNT),
+    **{("count_distinct", type_): Kind(CODED, (layout.VALUES,), layout.OF_COUNT) for type_ in ("string", "bytes")},
     ("sum", "int64"): Kind(RAW, (layout.INT_SUM, layout.COUNT), layout.OF_INT_SUM),
     ("avg", "int64"): Kind(RAW, (layout.INT_SUM, layout.COUNT), layout.OF_INT_MEAN),
     ("sum", "float64"): Kind(RAW, (layout.FLOAT_SUM, layout.COUNT), layout.OF_FLOAT_SUM),

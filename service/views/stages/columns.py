@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.query.model import Query
-from service.tables.arrow import null_mask, reader
+from service.tables.arrow import is_text, null_mask, reader
 from service.tables.resolution import Slots
 from service.tables.sides import Side
 from service.tables.store import Domain, pieces
@@ -29,7 +29,7 @@ from structures.aggregate.layout import INFINITY_BITS, NAN_BITS, NAN_ORDER
 Words = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_TEXT, _FLOAT, _DATE, _BOOL = pa.utf8(), pa.float64(), pa.date32(), pa.bool_()
+_FLOAT, _DATE, _BOOL = pa.float64(), pa.date32(), pa.bool_()
 _SIGN = np.int64(-(2**63))
 _NO_WORDS = np.empty(0, np.int64)
 
@@ -66,13 +66,13 @@ class Columns:
         self._types = [_kept_type(type_) for type_ in self._sent]  # in the domain
         self.nullable = [field.nullable for field in fields]
         self.domain: Domain | None = None
-        self._codes_texts = _TEXT in self._types
+        self._codes_texts = any(map(is_text, self._types))
         self.operands: list[tuple[int, int]] = []  # output, form
         self._texts: dict[int, Domain] = {}  # by operand that is CODED
         self._places = {side.alias: place for place, side in enumerate(sides)}
         self._outputs = query.outputs
         plain = all(output.column is not None for output in query.outputs)
-        self._of_tables = plain and _TEXT not in [field.type for field in self.schema] and not query.optional
+        self._of_tables = plain and not any(is_text(field.type) for field in self.schema) and not query.optional
 
     def operand(self, output: int, form: int) -> int:
         """The number of the operand that is this."""
@@ -84,7 +84,9 @@ class Columns:
         """Reserve address space; all operands are known by now. OSError, MemoryError: there is none."""
         types = [part for type_, null in zip(self._types, self.nullable, strict=True) for part in ([_BOOL, type_] if null else [type_])]
         self.domain = Domain(types) if types else None
-        self._texts = {number: Domain([_TEXT]) for number, (_, form) in enumerate(self.operands) if form == CODED}
+        self._texts = {
+            number: Domain([self.schema.field(output).type]) for number, (output, form) in enumerate(self.operands) if form == CODED
+        }
 
     def read(self, rows: Combination, come: npt.NDArray[np.bool_]) -> Read:
         """Of rows that come, whose codes are counted once more, and others, whose codes are looked up. O(n)."""
@@ -197,7 +199,7 @@ class Columns:
     def _arrays(self, number: int, column: _Column) -> list[pa.Array]:
         type_ = self._types[number]
         if column.text is not None:
-            value = column.text.fill_null("") if column.text.null_count else column.text
+            value = column.text.fill_null(pa.scalar("", type_)) if column.text.null_count else column.text
         else:
             words = column.words if column.null is None else np.where(column.null, 0, column.words)
             value = _to_arrow(type_, words)

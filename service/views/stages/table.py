@@ -40,6 +40,9 @@ class GroupTable:
             self._places.append(len(self._fields))
             self._fields += self._fields_of(number)
             self.results.append((layout.OF_ROWS, 0, 0, 0, 1) if one.of is None else self._result(number))
+        by_alias = {alias: definitions[relation] for alias, relation in query.aliases}
+        columns = {number: output.column for number, output in enumerate(query.outputs)}
+        self._kinds = {number: by_alias[ref.alias].column(ref.column).kind for number, ref in columns.items() if ref is not None}
         self._names = [f"group.{column.name}" for column in self._groups.columns]
         self.schema = self._schema()
         nullable = any(field.nullable for field in self._fields)
@@ -192,7 +195,8 @@ class GroupTable:
 
     def type_of(self, number: int) -> str:
         """The kind of a column by which rows are grouped (`wire.kinds`)."""
-        return _kind_of(self.columns.schema.field(self._groups.columns[number].of).type)
+        of = self._groups.columns[number].of
+        return self._kinds.get(of) or _kind_of(self.columns.schema.field(of).type)
 
     def find(self, version: int, values: Sequence[pa.Array]) -> tuple[int, Slots | None]:
         """The code of the group with these values, -1 if there is none; the slot of its row that a pinned version sees, as
@@ -231,7 +235,7 @@ class GroupTable:
 
 
 def _kind_of(type_: pa.DataType) -> str:
-    """The kind of the values of a column that is sent."""
+    """The kind of the values of a column that is sent; of all that are kept as text, string."""
     if pa.types.is_decimal(type_):
         return decimal_kind(type_.precision, type_.scale)
     return next(name for name, own in KEPT_TYPES.items() if own == type_ and digits_of(name) is None)

@@ -1,0 +1,76 @@
+"""Values whose texts have a form: UUIDs and JSON, which are kept as text, and bytes, which are text only where they are sent."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_UUID = re.compile(r"(\{?)[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}(\2[0-9a-fA-F]{4}){2}\2[0-9a-fA-F]{12}(\}?)")
+_CANONICAL = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+_PARTS = (0, 8, 12, 16, 20, 32)  # where the hyphens are, in hexadecimal digits
+HEX = "\\x"  # before the hexadecimal digits of bytes, as PostgreSQL writes them
+
+
+def canonical_uuid(text: str) -> str | None:
+    """In lower case with hyphens; None: it is no UUID. As PostgreSQL has it, upper case, braces and texts without hyphens are read, too."""
+    found = _UUID.fullmatch(text)
+    if found is None or bool(found[1]) != bool(found[4]):
+        return None
+    return _hyphenated(text.strip("{}").replace("-", "").lower())
+
+
+def _hyphenated(digits: str) -> str:
+    return "-".join(digits[start:end] for start, end in zip(_PARTS, _PARTS[1:], strict=False))
+
+
+def are_canonical(texts: pa.Array) -> bool:
+    """Whether all of a column are UUIDs as `canonical_uuid` gives them, or null."""
+    return bool(pc.all(pc.match_substring_regex(texts, _CANONICAL), min_count=0).as_py())
+
+
+def uuids_of_bytes(array: pa.Array) -> pa.Array:
+    """A column fixed_size_binary[16] as text."""
+    return pa.array([None if value is None else _hyphenated(value.hex()) for value in array.to_pylist()], pa.utf8())
+
+
+def fault_of_json(text: str) -> str | None:
+    """Why a text is not JSON (RFC 8259); None: it is."""
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return f"not JSON: {error.msg}, at character {error.pos}"
+    return None
+
+
+def bytes_of(text: str) -> bytes | None:
+    """From base64, or hexadecimal digits after `\\x`; None: it is neither."""
+    try:
+        if text.startswith(HEX):
+            return binascii.unhexlify(text[len(HEX) :])
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+
+
+def base64_texts(array: pa.Array) -> pa.Array:
+    """A binary column in base64."""
+    return pa.array([None if value is None else base64.b64encode(value).decode() for value in array.to_pylist()], pa.utf8())
+
+
+def without_extension(array: pa.Array) -> pa.Array:
+    """A column of Arrow's extension types for UUIDs and JSON as what it consists of; others as they are."""
+    return array.storage if _is_ours(array.type) else array
+
+
+def storage_of(kind: pa.DataType) -> pa.DataType:
+    """The type of `without_extension`."""
+    return kind.storage_type if _is_ours(kind) else kind
+
+
+def _is_ours(kind: pa.DataType) -> bool:
+    return isinstance(kind, pa.UuidType | pa.JsonType)
