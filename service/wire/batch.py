@@ -148,6 +148,10 @@ class Batch:
         for changes in self.changes:
             changes.prepared = None
 
+    def let_go(self) -> None:
+        """Of the rows, once nobody reads them any more, whoever still holds the batch."""
+        self.changes = []
+
 
 def batch_to_arrow(batch: Batch) -> bytes:
     """The good rows as a body for `POST /v1/changes`: one IPC stream a relation, each with a column `_op` over `OP_DICTIONARY`."""

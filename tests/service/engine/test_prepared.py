@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -119,4 +120,17 @@ def test_few_changes_are_not_prepared(engine: Instance) -> None:
     given = of_ops("a", ("upsert", 1), ("upsert", 2))
     engine.prepare(given)
     assert given.changes[0].prepared is None and given.prepared_bytes == 0
+    engine.close()
+
+
+def test_rows_are_let_go_before_the_client_is_told(engine: Instance) -> None:
+    """By then the room of its body is another's."""
+    given, left, told = prepared(engine, batch(("upsert", "a", rows_of(0, N)))), list[int](), threading.Event()
+
+    def done(answer: object) -> None:
+        left.append(len(given.changes))
+        told.set()
+
+    engine.submit(given, done)
+    assert told.wait(60) and left == [0] and len(tags(engine, "a")) == N
     engine.close()
