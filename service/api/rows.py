@@ -85,17 +85,17 @@ _WHERE = Parameter(
 )
 _FILTERS = (_VERSION, _OVERLAPS, _BOX, _WHERE)
 VIEW_ROWS = (_LIMIT, _CURSOR, *_FILTERS)
-RELATION_ROWS = (_LIMIT, _CURSOR)
+_KEY = _WHERE._replace(description="`where.<column>=value`, for each column of the key: the row that has it", example={"where.id": "1"})
+_ONLY_INTERVAL = _OVERLAPS._replace(description="only rows whose interval overlaps this window, of a relation with one interval")
+_INTERVAL = _BOX._replace(description="`overlaps.<interval>=lo,hi`: only rows whose interval overlaps this window; reads all rows")
+RELATION_ROWS = (_LIMIT, _CURSOR, _VERSION, _ONLY_INTERVAL, _INTERVAL, _KEY)
 
 
 def filters(values: dict[str, Any]) -> dict[str, Any]:
     """These parameters as arguments of `open_rows`."""
     columns: dict[str, str] = {}
     aliases: set[str] = set()
-    windows = {}
     for name, value in values.items():
-        if name.partition(".")[0] == "overlaps":
-            windows[name.partition(".")[2]] = value
         if name.startswith("where."):
             _, alias, *column = name.split(".")
             dotted = alias in (ROW, GROUP) and len(column) > 1  # a view's column may have a dot
@@ -107,9 +107,20 @@ def filters(values: dict[str, Any]) -> dict[str, Any]:
         raise Problem("bad-parameter", f"where: a look-up uses the columns of one alias, not of {' and '.join(sorted(aliases))}")
     return {
         "version": values.get("version"),
-        "window": windows or None,
+        "window": _windows(values),
         "point": (aliases.pop(), columns) if aliases else None,
     }
+
+
+def _windows(values: dict[str, Any]) -> dict[str, tuple[str | None, str | None]] | None:
+    """By the interval's name, "" for all."""
+    return {name.partition(".")[2]: value for name, value in values.items() if name.partition(".")[0] == "overlaps"} or None
+
+
+def relation_filters(values: dict[str, Any]) -> dict[str, Any]:
+    """These parameters as arguments of `open_relation_rows`."""
+    key = {name.partition(".")[2]: value for name, value in values.items() if name.startswith("where.")}
+    return {"version": values.get("version"), "window": _windows(values), "key": key or None}
 
 
 class Rows:
@@ -250,12 +261,13 @@ def of_relation(request: Request, known: Sequence[Parameter]) -> Asked:
     engine = context.engine
     values = parameters.read(request.scope["query_string"], known)
     name = existing(engine.relations, request, "relation")
-    return Asked(name, values, partial(open_relation_rows, engine.readers, name, cursor=values.get("cursor")), context.readers)
+    asked = relation_filters(values) | {"cursor": values.get("cursor")}
+    return Asked(name, values, partial(open_relation_rows, engine.readers, name, **asked), _pool(context, asked))
 
 
 def _pool(context: Context, asked: dict[str, Any]) -> Executor:
     """A look-up of a row that has just changed may wait long for the writer's turn, so it must not use a reader's thread."""
-    waits = asked["point"] is not None and asked["version"] is None and asked.get("cursor") is None
+    waits = (asked.get("point") or asked.get("key")) is not None and asked["version"] is None and asked.get("cursor") is None
     return context.waiters if waits else context.readers
 
 
@@ -392,6 +404,8 @@ ENDPOINTS = [
             "relationRows",
             "Read the rows of a relation at one version",
             tag="rows",
+            description="With `where.<column>` for each column of the key, the row that has it. A window reads all rows of the relation, "
+            "beside the writer, and sends those that meet it as they are found.",
             parameters=[_RELATION, *query_parameters(RELATION_ROWS)],
             responses={**answer(200, "the rows", _CONTENT, _HEADERS, links("relationRows", cursor=_NEXT)), **_ROW_FAILURES},
         ),

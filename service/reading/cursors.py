@@ -12,9 +12,8 @@ from __future__ import annotations
 import itertools
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +22,8 @@ from service.engine.published import Published
 from service.engine.versions import Pin, Pins, expired
 from service.errors import Problem
 from service.reading.lookups import Point, Window, look_up
-from service.reading.readings import Delays, Reading, TableReading, ViewReading, split
+from service.reading.readings import Delays, Reading, ViewReading, split
+from service.reading.relation_rows import read_relation
 from service.reading.tokens import Forged, Signer
 from service.tables.store import pieces
 from service.views.deltas import Combination
@@ -285,26 +285,39 @@ def open_rows(
         reading = look_up(view, pin.version, window, point, readers.delays, search)
         return None if reading is None else RowReader(readers.cursors, owner, pin, reading, asked)
 
-    versions = readers.published.versions
-    reader = _with_pin(versions, version, partial(open_at, search=version is not None))
-    if reader is None:  # the row has changed, and that is not published yet
-        reader = readers.published.at_rest(lambda: _with_pin(versions, None, partial(open_at, search=True)))
-    assert reader is not None
-    return reader
+    return _opened(readers, version, open_at)
 
 
-def open_relation_rows(readers: Readers, name: str, *, cursor: str | None = None) -> RowReader:
-    """Read a relation, at the newest version or on from a cursor. Problems: `not-found`, `bad-cursor`, `snapshot-expired`."""
+def open_relation_rows(
+    readers: Readers, name: str, *, version: int | None = None, window: Window | None = None, key: Mapping[str, str] | None = None,
+    cursor: str | None = None,
+) -> RowReader:  # fmt: skip
+    """Read a relation, as `open_rows` does a view.
+
+    window   by an interval's name, "" for the only one: rows that meet it
+    key      the columns of the key, as texts
+
+    Problems: `not-found`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.
+    """
     relation = readers.published.relation(name)
     owner = f"relation {relation.name} {relation.id}"
+    asked = (window, key)
     if cursor is not None:
-        return _resume(readers.cursors, owner, cursor, None, (None, None))
+        return _resume(readers.cursors, owner, cursor, version, asked)
 
-    def open_at(pin: Pin) -> RowReader:
-        reading = TableReading(relation, pin.version.number, pin.version.counts.get(name, 0))
-        return RowReader(readers.cursors, owner, pin, reading, (None, None))
+    def open_at(pin: Pin, search: bool) -> RowReader | None:
+        reading = read_relation(relation, pin.version.number, pin.version.counts.get(name, 0), window, key, search)
+        return None if reading is None else RowReader(readers.cursors, owner, pin, reading, asked)
 
-    reader = _with_pin(readers.published.versions, None, open_at)
+    return _opened(readers, version, open_at)
+
+
+def _opened(readers: Readers, version: int | None, open_at: Callable[[Pin, bool], RowReader | None]) -> RowReader:
+    """What `open_at` opens; if it must not search, it returns None for a row that has changed, and that is not published yet."""
+    versions = readers.published.versions
+    reader = _with_pin(versions, version, lambda pin: open_at(pin, version is not None))
+    if reader is None:
+        reader = readers.published.at_rest(lambda: _with_pin(versions, None, lambda pin: open_at(pin, True)))
     assert reader is not None
     return reader
 

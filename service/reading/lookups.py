@@ -15,6 +15,7 @@ from service.errors import Problem
 from service.query.literals import BadLiteral, from_json, from_text
 from service.query.model import GROUP
 from service.reading.readings import Delays, ViewReading
+from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.sides import Side
 from service.tables.store import PIECE_ROWS
@@ -31,12 +32,12 @@ Point = tuple[str, Mapping[str, str]]
 
 
 def look_up(
-    view: LiveView, version: Version, window: Window | None, point: Point | None, delays: Delays, search: bool
+    view: LiveView, version: Version, window: Window | None, point: Point | None, delays: Delays, may_search: bool
 ) -> ViewReading | None:
     """The requested enumeration, at a pinned version. Problem `bad-parameter`.
 
-    A key is found in O(1), unless its row has changed since the version: then it is searched among all rows of its relation if `search`,
-    else None is returned.
+    A key is found in O(1), unless its row has changed since the version: then it is searched among all rows of its relation if
+    `may_search`, else None is returned.
     """
     join, root, _ = version.roots[view.id]
     root = _at(root, version.number)
@@ -45,7 +46,7 @@ def look_up(
             raise Problem("bad-parameter", "overlaps: the rows of groups have no intervals; put the window into the view's WHERE")
         if point is None:
             return ViewReading(view, join.is_empty(root), join.rows(root, None), True, delays)
-        slots = _group(view.shown, view, version.number, point, search)
+        slots = _group(view.shown, view, version.number, point, may_search)
         return None if slots is None else ViewReading(view, join.is_empty(root), join.partners(root, 0, slots, None), False, delays)
     bounds = _bounds(view, window)
     if point is None:
@@ -55,14 +56,14 @@ def look_up(
     side = _side(view, point[0])
     given = point[1]
     if set(given) == set(side.relation.key):
-        keys = _parsed(side, side.relation.key, given)
+        keys = parsed(side.relation, side.relation.key, given, f"where.{side.alias}")
         slots = side.relation.table.find_at(version.number, keys)
-        if slots is None and not search:
+        if slots is None and not may_search:
             return None
-        slots = _search(side, version.number, keys) if slots is None else slots
+        slots = search(side.relation, version.number, keys) if slots is None else slots
         return ViewReading(view, join.is_empty(root), join.partners(root, side.place, slots, bounds), False, delays)
     if side.equal and set(given) == set(side.equal):
-        key = _parsed(side, side.equal, given)
+        key = parsed(side.relation, side.equal, given, f"where.{side.alias}")
         return ViewReading(view, join.is_empty(root), join.of_key(root, side.place, key, bounds), False, delays)
     may = [f"the key ({', '.join(side.relation.key)})"]
     if side.equal and set(side.equal) != set(side.relation.key):
@@ -78,12 +79,12 @@ def _at(root: Any, version: int) -> Any:
     return tuple(_at(one, version) for one in root) if type(root) is tuple else root  # of a product: its parts'
 
 
-def _search(side: Side, version: int, keys: pa.RecordBatch) -> Slots:
+def search(relation: Relation, version: int, keys: pa.RecordBatch) -> Slots:
     """The slot of the row with this key at an older version, [] if there was none. Cost: O(rows of the relation)."""
-    table, start = side.relation.table, 0
+    table, start = relation.table, 0
     while start >= 0:
         slots, start = table.scan(version, start, PIECE_ROWS)
-        for some, rows in table.take_pieces(side.relation.key, slots):
+        for some, rows in table.take_pieces(relation.key, slots):
             mask = np.ones(len(some), np.bool_)
             for column, key in zip(rows.columns, keys.columns, strict=True):
                 mask &= np.asarray(pc.equal(column, key[0]))
@@ -111,7 +112,7 @@ def _row(view: LiveView, alias: str, given: Mapping[str, str]) -> pa.RecordBatch
     return pa.RecordBatch.from_arrays(columns, names)
 
 
-def _group(table: GroupTable, view: LiveView, version: int, point: Point, search: bool) -> Slots | None:
+def _group(table: GroupTable, view: LiveView, version: int, point: Point, may_search: bool) -> Slots | None:
     """The slot of the row of the group with these values, [] if there is none; None: it has to be searched."""
     alias, given = point
     groups = view.view.query.groups
@@ -132,14 +133,13 @@ def _group(table: GroupTable, view: LiveView, version: int, point: Point, search
     types = [table.type_of(number) for number in range(len(names))]
     given_values = [_value(type_, f"where.{GROUP}.{name}", values[name]) for type_, name in zip(types, names, strict=True)]
     code, slots = table.find(version, given_values)
-    return table.search(version, code) if slots is None and search else slots
+    return table.search(version, code) if slots is None and may_search else slots
 
 
-def _parsed(side: Side, names: list[str], given: Mapping[str, str]) -> pa.RecordBatch:
-    """One row of these columns from texts."""
-    types = [side.relation.definition.column(name).kind for name in names]
-    key = side.relation.key
-    columns = [_value(type_, f"where.{side.alias}.{name}", given[name], name in key) for type_, name in zip(types, names, strict=True)]
+def parsed(relation: Relation, names: list[str], given: Mapping[str, str], parameter: str) -> pa.RecordBatch:
+    """One row of these columns from texts; `parameter`: what stands before their names in those of the request."""
+    types, key = [relation.definition.column(name).kind for name in names], relation.key
+    columns = [_value(type_, f"{parameter}.{name}", given[name], name in key) for type_, name in zip(types, names, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names)
 
 
@@ -184,7 +184,7 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
                 joined = " and ".join(sorted({other.interval for other in set().union(*named)}))
                 raise Problem("bad-parameter", f"overlaps: one window is allowed for {joined}, but two are given")
             try:
-                bounds[span] = _window(ends, side.relation.definition.column(span.start).kind)
+                bounds[span] = window_of(ends, side.relation.definition.column(span.start).kind)
             except Problem as problem:
                 if name or len(named) == 1:
                     raise
@@ -195,7 +195,7 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
     return None if all(ends == (NEG_INF, POS_INF) for ends in bounds.values()) else bounds
 
 
-def _window(window: tuple[str | None, str | None], type_: str) -> tuple[int, int]:
+def window_of(window: tuple[str | None, str | None], type_: str) -> tuple[int, int]:
     """The encoded window of (lo, hi), texts in the endpoints' type; None is unbounded. Problem `bad-parameter`."""
     low, high = window
     left, right = _end_of(low, type_, NEG_INF), _end_of(high, type_, POS_INF)

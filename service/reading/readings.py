@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from service.histogram import Histogram
 from service.tables.relations import Relation
-from service.tables.resolution import Indices
+from service.tables.resolution import Indices, Slots
 from service.views.deltas import Combination
 from service.views.joins.protocol import Enumeration
 from service.views.live_view import LiveView
@@ -101,20 +101,27 @@ class ViewReading:
 
 
 class TableReading:
-    """The rows of a relation at one version, from slot `start` on."""
+    """The rows of a relation at one version, which has so many in all. `chosen`: those of some slots that are wanted; None: all. `among`:
+    the slots to choose from; None: all."""
 
-    def __init__(self, relation: Relation, version: int, rows: int) -> None:
+    def __init__(
+        self, relation: Relation, version: int, rows: int, chosen: Callable[[Slots], Slots] | None = None, among: Slots | None = None
+    ) -> None:
         self.relation = relation
         self.schema = relation.definition.sent_schema()
         self._version, self._start, self._rows = version, 0, rows
+        self._chosen, self._among = chosen, among
 
     @property
     def done(self) -> bool:
         return self._start < 0
 
     def fill(self, limit: int) -> Combination:
-        slots, self._start = self.relation.table.scan(self._version, self._start, limit)
-        return (slots,)
+        if self._among is not None:
+            slots, self._start = self._among, -1
+        else:
+            slots, self._start = self.relation.table.scan(self._version, self._start, limit)
+        return (slots if self._chosen is None else self._chosen(slots),)
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         return sent_batch(self.relation.table.take(self.schema.names, slots[0]), self.schema)
@@ -125,8 +132,8 @@ class TableReading:
     def clone(self) -> TableReading:
         return copy.copy(self)
 
-    def is_empty(self) -> bool:
-        return self._rows == 0
+    def is_empty(self) -> bool | None:
+        return True if self._rows == 0 else None if self._chosen is not None or self._among is not None else False
 
 
 def split(slots: Combination, limit: int) -> tuple[Combination, Combination]:
