@@ -5,6 +5,7 @@ What is replaced or left out is moved into a folder `damaged-…` beside it; not
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import secrets
@@ -22,7 +23,8 @@ from service.backups.manifest import digest
 from service.durability import database
 from service.durability.checksums import checksum
 from service.durability.database import CURRENT, LogRow, SourceRecord
-from service.durability.folder import DATABASE, FOLDER_MODE, MARK, Damaged, Mark, sync_path
+from service.durability.failpoints import reach
+from service.durability.folder import DATABASE, FOLDER_MODE, MARK, REPAIRED, Damaged, Mark, sync_path
 from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
 
 _DRAFT = "repaired.tmp"
@@ -205,16 +207,20 @@ def repair(found: Plan) -> tuple[Path, database.Timelines]:
     folder = found.folder
     draft = folder / _DRAFT
     shutil.rmtree(draft, ignore_errors=True)
-    aside = folder / f"damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    names = (f"damaged-{stamp}{f'-{number}' if number else ''}" for number in itertools.count())
+    aside = next(path for path in map(folder.joinpath, names) if not path.exists())
     timelines = database.next_timeline(found.timelines, found.version)
     try:
         draft.mkdir(FOLDER_MODE)
         with database.open_read_only(folder / DATABASE) as old:
             database.create(draft, lambda db: _fill(db, old, found, timelines))
         aside.mkdir(FOLDER_MODE)
+        sync_path(draft)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
+    reach("in-repair")
     for name in (DATABASE, f"{DATABASE}-wal", MARK):
         if (folder / name).exists():
             os.link(folder / name, aside / name)
@@ -222,16 +228,36 @@ def repair(found: Plan) -> tuple[Path, database.Timelines]:
         target = aside / path.relative_to(folder)
         target.parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         path.rename(target)
+        sync_path(target.parent)
+        reach("in-repair")
     if found.tokens:
         os.link(folder / TOKENS, aside / TOKENS)
         forget_tokens(folder)
     sync_path(aside)
-    (folder / f"{DATABASE}-wal").unlink(missing_ok=True)  # it must not be applied to another database
-    (draft / DATABASE).replace(folder / DATABASE)
-    (draft / MARK).replace(folder / MARK)
-    shutil.rmtree(draft, ignore_errors=True)
+    draft.rename(folder / REPAIRED)
     sync_path(folder)
+    finish(folder)
     return aside, timelines
+
+
+def finish(folder: Path) -> bool:
+    """Put what a repair has made in the place of what was there; whether there was something. It may be interrupted, and begun again:
+    until it is over, no service starts on the folder (`database.verify`)."""
+    made = folder / REPAIRED
+    is_due = (made / DATABASE).exists()
+    if is_due:
+        reach("in-repair")
+        (folder / f"{DATABASE}-wal").unlink(missing_ok=True)  # it must not be applied to another database
+        sync_path(folder)
+        reach("in-repair")
+        if (made / MARK).exists():
+            (made / MARK).replace(folder / MARK)
+        sync_path(folder)
+        reach("in-repair")
+        (made / DATABASE).replace(folder / DATABASE)
+        sync_path(folder)
+    shutil.rmtree(made, ignore_errors=True)
+    return is_due
 
 
 def _fill(db: sqlite3.Connection, old: sqlite3.Connection, found: Plan, timelines: database.Timelines) -> None:

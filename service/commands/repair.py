@@ -6,7 +6,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from service.backups.repairing import plan, repair
+from service.backups.repairing import finish, plan, repair
 from service.durability.folder import DATABASE, Damaged, FolderInUse, FolderLock
 from service.terminal import Failure, Parser, say
 
@@ -38,6 +38,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _repaired(folder: Path, yes: bool) -> int:
+    if finish(folder):
+        print(f"finished   a repair of {folder} that was interrupted")
     found = plan(folder)
     if not found.dropped:
         print(f"{folder} is whole at version {found.version}: there is nothing to repair")

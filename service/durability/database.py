@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from service.durability.checksums import batch_checksum, checksum
-from service.durability.folder import DATABASE, MARK, SNAPSHOTS, Damaged, Mark, Reach, private, sync_path
+from service.durability.folder import DATABASE, MARK, REPAIRED, SNAPSHOTS, Damaged, Mark, Reach, private, sync_path
 
 FORMAT = 2
 LARGEST = 4 << 20  # bytes of a payload in one row, of which SQLite makes two copies
@@ -263,6 +263,8 @@ def verify(folder: Path, trust_mark: bool = True, form: Form = CURRENT) -> Found
     path = folder / DATABASE
     if not path.exists():
         raise Damaged("the database is missing", path)
+    if (folder / REPAIRED / DATABASE).exists():
+        raise Damaged("an interrupted repair", folder / REPAIRED, "run `livejoin repair` again, which finishes it")
     with open_read_only(path) as db:
         number = read_format(db, path)
         if number != form.number:

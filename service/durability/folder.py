@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 DATABASE, LOCK, MARK, SNAPSHOTS = "livejoin.db", "livejoin.lock", "livejoin.mark", "snapshots"
+REPAIRED = "repaired"  # a folder in it while `livejoin repair` puts a new database in its place
 BACKUP = "backup.json"  # is in a backup, which is no data folder
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 

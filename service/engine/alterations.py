@@ -15,6 +15,7 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 
+from service.durability.failpoints import reach
 from service.durability.log import Log
 from service.engine.rewrites import Held, Rewrites
 from service.engine.state import State
@@ -50,7 +51,7 @@ class Alterations:
             try:
                 self._writer.call(lambda: self._begin(relation, definition)).result()
                 while self._writer.call(relation.table.widen).result():
-                    pass
+                    reach("in-patch")
                 self._writer.call(lambda: self._conclude(held, definition, check)).result()
             finally:
                 with suppress(Problem):  # the service ends
@@ -107,7 +108,9 @@ class Alterations:
             check.require(iter([net.come]))
         self._log.require_room()
         relation.table.finish_widening()
+        reach("in-patch")
         self._log.change_relation(relation.name, definition.to_json())
+        reach("in-patch")
         made = relation.extended(definition)
         self._state.relations = {**self._state.relations, relation.name: made}
         for view in self._state.views.values():

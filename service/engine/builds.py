@@ -252,7 +252,7 @@ class Builds:
         passage = build.passage
         assert passage is not None
         self._load(build, join, passage.version)
-        reach("in-build")
+        reach("in-replay")
         live = False
         while not live:
             self._catch_up_with_history(build, join, passage)
@@ -286,6 +286,7 @@ class Builds:
             build.require()
             for delta in view.replay(step):
                 view.feed.append(delta)
+            reach("in-replay")
         passage.passed()
 
     def _begin(self, build: _Build, join: Join, held: ExitStack) -> int:

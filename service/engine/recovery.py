@@ -130,46 +130,73 @@ def _load(snapshot: Snapshot, relations: Sequence[Relation], progress: Progress)
             progress("loading the snapshot", done / total)
 
 
+class _Waiting:
+    """Changes of one relation that are to go together, of different keys: deleted keys and inserted rows, each with its version."""
+
+    def __init__(self) -> None:
+        self.deletes: list[Values] = []
+        self.inserts: list[Values] = []
+        self.of_deletes: list[int] = []
+        self.of_inserts: list[int] = []
+        self.keys: set[Values] = set()
+
+    def add(self, version: int, effect: Effect, inserts: Sequence[Values], keys: Sequence[Values]) -> None:
+        deletes = effect.deletes.values or []
+        if effect.ages is None:
+            self.of_deletes += [version] * len(deletes)
+            self.of_inserts += [version] * len(inserts)
+        else:
+            versions = (version - effect.ages.astype(np.int64)).tolist()
+            self.of_deletes += versions[: len(deletes)]
+            self.of_inserts += versions[len(deletes) :]
+        self.deletes += deletes
+        self.inserts += inserts
+        self.keys.update(keys)
+
+    def effect(self, relation: Relation) -> tuple[int, Effect]:
+        """All of it, as of its last version."""
+        last = max(self.of_deletes + self.of_inserts)
+        ages = last - np.array(self.of_deletes + self.of_inserts, np.int64)
+        gone, come = RowBlock.few(self.deletes, relation.no_keys.struct), RowBlock.few(self.inserts, relation.no_rows.struct)
+        return last, Effect(relation.id, False, gone, come, ages)
+
+
 class _Replay:
-    """The log's changes, put into the tables. Versions that change a few rows of one relation, all of different keys, go together: each
-    alone would take as long as dozens of them."""
+    """The log's changes, put into the tables. Versions that change a few rows go together as long as all rows of a relation have different
+    keys: each alone would take as long as dozens of them."""
 
     def __init__(self, relations: Mapping[int, Relation], history: History | None) -> None:
         self._relations, self._history = relations, history
-        self._of = -1  # the relation's id
-        self._deletes: list[tuple[int, Values]] = []  # each with its version
-        self._inserts: list[tuple[int, Values]] = []
-        self._keys: set[Values] = set()
+        self._waiting: dict[int, _Waiting] = {}  # by the relation's id
+        self._rows = 0  # that wait
 
     def take(self, version: int, effects: list[Effect]) -> None:
-        if not effects:
-            return
-        effect, relation = effects[0], self._relations[effects[0].relation_id]
-        inserts = widened(effect.inserts, relation.schema)
-        alone = len(effects) > 1 or effect.truncate or effect.ages is not None
-        if alone or effect.deletes.values is None or inserts.values is None:
+        few = []
+        for effect in effects:
+            relation = self._relations[effect.relation_id]
+            inserts = widened(effect.inserts, relation.schema)
+            if effect.truncate or effect.deletes.values is None or inserts.values is None:
+                self.flush()
+                self._note([_entered(self._relations[one.relation_id], version, one) for one in effects])
+                return
+            few.append((effect, inserts.values, [*effect.deletes.values, *(relation.keys_of(inserts).values or ())]))
+        waits = self._waiting
+        meets = any(not waits[one.relation_id].keys.isdisjoint(keys) for one, _, keys in few if one.relation_id in waits)
+        if meets or self._rows >= _TOGETHER:
             self.flush()
-            self._note([_entered(self._relations[one.relation_id], version, one) for one in effects])
-            return
-        keys = [*effect.deletes.values, *(relation.keys_of(inserts).values or ())]
-        if self._of != relation.id or len(self._keys) >= _TOGETHER or not self._keys.isdisjoint(keys):
-            self.flush()
-        self._of = relation.id
-        self._deletes += [(version, row) for row in effect.deletes.values]
-        self._inserts += [(version, row) for row in inserts.values]
-        self._keys.update(keys)
+        for effect, rows, keys in few:
+            self._waiting.setdefault(effect.relation_id, _Waiting()).add(version, effect, rows, keys)
+            self._rows += len(keys)
 
     def flush(self) -> None:
         """Put in what waits to go together."""
-        changed = [*self._deletes, *self._inserts]
-        if not changed:
-            return
-        relation, last = self._relations[self._of], max(version for version, _ in (*self._deletes[-1:], *self._inserts[-1:]))
-        gone = RowBlock.few([row for _, row in self._deletes], relation.no_keys.struct)
-        come = RowBlock.few([row for _, row in self._inserts], relation.no_rows.struct)
-        ages = np.array([last - version for version, _ in changed], np.int64)
-        self._deletes, self._inserts, self._keys = [], [], set()
-        self._note([_entered(relation, last, Effect(relation.id, False, gone, come, ages))])
+        waiting, self._waiting, self._rows = self._waiting, {}, 0
+        entered = []
+        for id_, waits in waiting.items():
+            relation = self._relations[id_]
+            entered.append(_entered(relation, *waits.effect(relation)))
+        if entered:
+            self._note(entered)
 
     def _note(self, changes: list[_Changed]) -> None:
         if self._history is not None:

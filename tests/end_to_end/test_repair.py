@@ -28,7 +28,7 @@ from tests.end_to_end.test_folder import (
     tear_the_log,
 )
 from tests.forked import finished
-from tests.server_process import ROOT, ServerProcess
+from tests.server_process import ROOT, NotStarted, ServerProcess
 
 assert folder  # the fixture: a snapshot of version 20, and ten batches behind it
 
@@ -130,3 +130,29 @@ def test_it_asks_first(folder: Path, tmp_path: Path) -> None:
         os.close(master)
         assert process.returncode == status and "Drop this? [y/N]" in told, told
     assert "nothing to repair" in livejoin(0, "repair", data)
+
+
+def test_killed_in_the_middle(folder: Path, tmp_path: Path) -> None:
+    """Begun again, it keeps what it would have kept; until then no service starts on half of it. At least one version is in the log that
+    SQLite has beside its database, which is the first thing to go."""
+    finished_ones = 0
+    for number in range(1, 20):
+        data = copy(folder, tmp_path / str(number))
+        lose_a_version(data)
+        flip(data / "snapshots" / "10" / "manifest.json", b"version")
+        status, told = finished(["repair", str(data), "--yes"], {"LIVEJOIN_FAILPOINT": f"in-repair:{number}"})
+        if status == 0:
+            break
+        assert status == -9, told
+        with pytest.raises(NotStarted) as caught, ServerProcess(data):
+            pass
+        if (data / "repaired").exists():
+            assert "an interrupted repair" in caught.value.errors and "livejoin repair" in caught.value.errors
+            assert "an interrupted repair" in livejoin(1, "check", data)
+        told = livejoin(0, "repair", data, "--yes")
+        finished_ones += "finished   a repair" in told
+        assert livejoin(0, "check", data).splitlines()[-1].startswith("verdict    sound: everything can be recovered: version 24")
+        with ServerProcess(data) as server:
+            expect(server.client(), 24)
+            assert talk.ok(server.client().get("/v1/status"))["timeline"] > 1 and sources(server) == {"s": 24}
+    assert number > 4 and finished_ones == 3, (number, finished_ones)

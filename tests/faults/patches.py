@@ -16,6 +16,7 @@ from service.engine import housekeeping, recovery, snapshotting, writer
 from service.engine.state import State
 from service.engine.versions import Pins
 from service.following.feeds import Feed
+from service.tables import rewriting
 
 
 def replace(where: Any, name: str, value: object) -> None:
@@ -98,6 +99,15 @@ def stale_readings() -> None:
         return pin(self, number)
 
     replace(Pins, "pin", sometimes_old)
+
+
+def a_rewriting_of_the_past() -> None:
+    """What has changed while a replacement was compared stays as it is."""
+    replace(rewriting.Rewrite, "_since", lambda self, version: rewriting.Net(self.target, rewriting.NO_SLOTS, rewriting.NO_SLOTS))
+
+
+def an_extension_not_on_disk() -> None:
+    replace(log.Log, "change_relation", lambda self, name, definition: None)
 
 
 class _Fits(int):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 
 import httpx
 
 from tests.end_to_end import talk
+from tests.histories import batches
 from tests.histories.history import Write
-from tests.histories.model import COLUMNS, VIEWS, State
+from tests.histories.model import COLUMNS, VIEWS, State, row_of
 
 
 class Lost(AssertionError):
@@ -28,7 +30,7 @@ def require_sound(client: httpx.Client, states: Sequence[State], writes: Mapping
     for number in range(1, version + 1):
         last[writes[number].source] = writes[number]
     for source, write in last.items():
-        done = talk.ok(talk.send(client, [change.body() for change in write.changes], source=source, epoch=write.epoch))
+        done = talk.ok(batches.send(client, write.changes, source, write.epoch))
         if not done["duplicate"]:
             raise Lost(f"epoch {write.epoch} of {source}, in version {write.version}, was taken again in version {version}")
     return version
@@ -39,9 +41,17 @@ def require_rows(client: httpx.Client, name: str, state: State) -> None:
     answer = client.get(path)
     if answer.status_code != 200:
         raise Lost(f"{path}: {answer.status_code} {answer.text}")
-    found = sorted(talk.decode(answer.content, talk.JSONL, COLUMNS[name]), key=repr)
+    found = sorted((row_of(name, json.loads(line)) for line in answer.content.splitlines()), key=repr)
     if found != sorted(state.rows(name).values(), key=repr):
         raise Lost(f"{name} has other rows than version {answer.headers['livejoin-version']}")
+
+
+def require_columns(client: httpx.Client, columns: Iterable[str]) -> None:
+    """Those that were added, as `relation.column`. Raises Lost."""
+    for name in sorted(columns):
+        relation, column = name.split(".")
+        if column not in {one["name"] for one in talk.ok(client.get(f"/v1/relations/{relation}"))["columns"]}:
+            raise Lost(f"{name} was added, and is not there")
 
 
 def _names(client: httpx.Client) -> set[str]:

@@ -15,6 +15,7 @@ from tests.faults import patches
 from tests.faults.disk import read_in, write_out
 from tests.faults.shim import FaultyDisk, FaultyServer
 from tests.faults.sound import Lost, require_sound
+from tests.histories import batches
 from tests.histories.clients import define
 from tests.histories.history import Write
 from tests.histories.model import State, drawn
@@ -39,7 +40,7 @@ class Steady:
         changes = drawn(Random(version))
         self.states[version:] = [self.states[self.known].after(changes)]
         self.writes[version] = Write("steady", version, changes, version, False, 0, 0)
-        answer = talk.send(client, [change.body() for change in changes], source="steady", epoch=version)
+        answer = batches.send(client, changes, "steady", version)
         if answer.status_code == 200:
             assert answer.json()["version"] == version
             self.known = version

@@ -14,7 +14,7 @@ from tests.faults import patches
 from tests.faults.disk import Disk, Record, read_in, records, write_out
 from tests.faults.patches import Patch
 from tests.faults.shim import FaultyDisk
-from tests.faults.sound import Lost, require_sound
+from tests.faults.sound import Lost, require_columns, require_sound
 from tests.histories.checker import anomalies, states_of
 from tests.histories.clients import Clients
 from tests.histories.history import Write
@@ -41,7 +41,7 @@ def recorded(path: Path, seed: int, *bugs: Patch, environment: dict[str, str] | 
     """Two services, the first one killed, on one disk; its journal has the newest version that anybody knew of at each moment."""
     disk = FaultyDisk(path)
     clients = Clients(seed)
-    clients.history.told = lambda version: disk.note(str(version))
+    clients.history.told = disk.note
     start = read_in(disk.root)
     for _ in range(2):
         with disk.server(patches.small, *bugs, environment=environment) as server:
@@ -65,23 +65,25 @@ def moments(run: Run, chance: Random, count: int) -> list[int]:
     return sorted(min(max(place, 0), len(run.journal)) for place in places)
 
 
-def cuts(run: Run, chance: Random, count: int) -> Iterator[tuple[int, dict[str, bytes | None], int]]:
-    """(number of the record, what is left, the newest version that anybody knew of)."""
+def cuts(run: Run, chance: Random, count: int) -> Iterator[tuple[int, dict[str, bytes | None], int, set[str]]]:
+    """(number of the record, what is left, the newest version that anybody knew of, the columns that they knew of)."""
     write_out(run.start, run.root)
-    disk, known, at = Disk(run.root), 0, 0
+    disk, known, columns, at = Disk(run.root), 0, set[str](), 0
     for place in moments(run, chance, count):
         for record in run.journal[at:place]:
             disk.follow(record)
-            if record.kind == "A":
+            if record.kind == "A" and record.first.isdigit():
                 known = max(known, int(record.first))
+            elif record.kind == "A":
+                columns.add(record.first.decode())
         at = place
-        yield place, disk.cut(None if chance.random() < 0.3 else chance), known
+        yield place, disk.cut(None if chance.random() < 0.3 else chance), known, {*columns}
 
 
 def suffer(run: Run, path: Path, chance: Random, count: int, environment: dict[str, str] | None = None) -> None:
     """So many power cuts; after a third of them, another one while the service recovers."""
     disk = FaultyDisk(path)
-    for place, left, known in cuts(run, chance, count):
+    for place, left, known, columns in cuts(run, chance, count):
         write_out(left, disk.root)
         disk.restart()
         twice = chance.randrange(1, 60) if chance.random() < 0.3 else 0
@@ -98,6 +100,7 @@ def suffer(run: Run, path: Path, chance: Random, count: int, environment: dict[s
             with disk.server(patches.small, environment=environment) as server:
                 client = server.client()
                 version = require_sound(client, run.states, run.writes, known)
+                require_columns(client, columns)
                 if version:
                     change = {"relation": "stays", "op": "upsert", "row": {"id": 1, "room": "A", "a": 1, "b": 2, "tag": "u"}}
                     assert talk.ok(talk.send(client, [change]))["version"] == version + 1

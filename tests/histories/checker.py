@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tests.histories.history import Event, Expired, Poll, Reading, Record, Start, Write, newest
+from tests.histories.history import Event, Expired, Extended, Poll, Reading, Record, Start, Write, newest
 from tests.histories.model import Change, Row, State
 
 
@@ -13,13 +13,15 @@ def anomalies(events: Sequence[Event], tokens_last: bool = True) -> list[str]:
     """All that is wrong, in words; [] for a history that is right. Without `tokens_last`, tokens may be refused.
 
     Each batch makes one version, once; the versions of all batches are 1, 2, ... without a gap. What begins after something has ended sees
-    its version or a newer one. A reading is what the model has at its version. A follower's sums are the view's rows at each progress, and
-    versions are sent once, whole and in order; its tokens never expire (all that happens is within the bounds of what is kept).
+    its version or a newer one, and the columns that were added. A reading is what the model has at its version. A follower's sums are the
+    view's rows at each progress, and versions are sent once, whole and in order; its tokens never expire (all that happens is within the
+    bounds of what is kept).
     """
     found: list[str] = []
     batches = _batches(events, found)
     states = _states(batches, found)
     found += _of_time(events)
+    found += _of_columns(events)
     for event in events:
         if isinstance(event, Reading):
             found += _of_a_reading(event, states)
@@ -90,6 +92,20 @@ def _of_time(events: Sequence[Event]) -> Iterator[str]:
         elif isinstance(event, Reading | Start) and event.version < seen:
             what = f"a reading of {event.name}" if isinstance(event, Reading) else "a start"
             yield f"{what} is of version {event.version} after version {seen} was seen"
+
+
+def _of_columns(events: Sequence[Event]) -> Iterator[str]:
+    """A column that was added is there from then on."""
+    added: dict[tuple[str, str], int] = {}
+    for event in events:
+        if isinstance(event, Extended):
+            name = event.relation, event.column
+            added[name] = min(event.ended, added.get(name, event.ended))
+    for event in events:
+        if isinstance(event, Reading) and event.rows:
+            for (relation, column), ended in added.items():
+                if relation == event.name and ended < event.began and column not in event.columns:
+                    yield f"a reading of {relation} at version {event.version} is without {column}, which was there before"
 
 
 def _of_a_reading(event: Reading, states: list[State]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -12,8 +12,9 @@ import httpx
 import orjson
 
 from tests.end_to_end import talk
-from tests.histories.history import Expired, History, Poll, Reading, Record, Start, Write
-from tests.histories.model import COLUMNS, DEFINITION, RELATIONS, VIEWS, Change, Row, drawn
+from tests.histories import batches
+from tests.histories.history import Expired, Extended, History, Poll, Reading, Record, Start, Write
+from tests.histories.model import ADDED, COLUMNS, DEFINITION, RELATIONS, VIEWS, Change, drawn, row_of
 from tests.server_process import client_of
 
 
@@ -22,8 +23,11 @@ class Refused(Exception):
 
 
 def define(client: httpx.Client) -> None:
+    """What is not there yet: definitions may have been extended since."""
+    there = {one["name"] for one in talk.ok(client.get("/v1/relations"))["relations"]}
     for name in RELATIONS:
-        talk.define(client, name, DEFINITION)
+        if name not in there:
+            talk.define(client, name, DEFINITION)
     for name, view in VIEWS.items():
         talk.view(client, name, view.sql)
 
@@ -45,7 +49,7 @@ class Writer:
         again = self.unanswered is not None
         if self.unanswered is None:
             self.epoch += 1
-            self.unanswered = drawn(self.chance)
+            self.unanswered = drawn(self.chance, columns=self.history.columns)
         began = self.history.now()
         answer = self._send(client, self.unanswered)
         if answer.status_code in (503, 429):
@@ -64,7 +68,7 @@ class Writer:
                 assert taken_once, f"epoch {self.epoch} of {self.source} was taken twice: {done}"
 
     def _send(self, client: httpx.Client, changes: tuple[Change, ...]) -> httpx.Response:
-        return talk.send(client, [change.body() for change in changes], talk.JSONL, source=self.source, epoch=self.epoch)
+        return batches.send(client, changes, self.source, self.epoch)
 
 
 @dataclass
@@ -77,9 +81,9 @@ class Reader:
     def step(self, client: httpx.Client) -> None:
         name = self.chance.choice([*COLUMNS])
         path = f"/v1/{'views' if name in VIEWS else 'relations'}/{name}/rows"
-        columns, limit = COLUMNS[name], self.chance.choice((None, 5, 40))
+        limit = self.chance.choice((None, 5, 40))
         parameters: dict[str, Any] = {} if limit is None else {"limit": limit}
-        rows: list[Row] = []
+        rows: list[dict[str, Any]] = []
         version = None
         began = self.history.now()
         while True:
@@ -91,11 +95,29 @@ class Reader:
             assert version in (None, at), f"a page of {name} is of version {at}, the first one of {version}"
             version = at
             page = answer.json() if limit else {"rows": map(orjson.loads, answer.content.splitlines()), "next": None}
-            rows += [tuple(row[column] for column in columns) for row in page["rows"]]
+            rows += page["rows"]
             if page["next"] is None:
-                self.history.add(Reading(name, at, tuple(rows), began, self.history.now()))
+                self.history.add(_reading(name, at, rows, began, self.history.now()))
                 return
             parameters["cursor"] = page["next"]
+
+
+@dataclass
+class Extender:
+    """Extends definitions, and asks again for what is there."""
+
+    history: History
+    chance: Random
+
+    def step(self, client: httpx.Client) -> None:
+        relation, column = self.chance.choice(RELATIONS), self.chance.choice(ADDED)
+        began = self.history.now()
+        added = {"name": column, "type": "int64", "nullable": True}
+        answer = client.patch(f"/v1/relations/{relation}", json={"add_columns": [added]})
+        if answer.status_code in (503, 429):
+            raise Refused(answer.text)
+        assert added in talk.ok(answer)["columns"]
+        self.history.add(Extended(relation, column, began, self.history.now()))
 
 
 @dataclass
@@ -153,7 +175,7 @@ class Follower:
         return Record(record["op"], record["version"], identity, tuple(record["row"][column] for column in COLUMNS[self.view]))
 
 
-Client = Writer | Reader | Follower
+Client = Writer | Reader | Extender | Follower
 
 
 @dataclass
@@ -171,6 +193,7 @@ class Clients:
 
         self.of_writers = [Writer(self.history, f"s{i}", chance(f"writer {i}")) for i in range(self.writers)]
         self.of_readers = [Reader(self.history, chance(f"reader {i}")) for i in range(self.readers)]
+        self.extender = Extender(self.history, chance("extender"))
         self.followers = [Follower(self.history, f"follower of {view}", view, chance(view)) for view in VIEWS]
         self.wrong: list[BaseException] = []
 
@@ -183,8 +206,8 @@ class Clients:
             define(client)
 
     def work(self, url: str, steps: int, while_working: Callable[[], None] | None = None) -> None:
-        """Let all work at once, each for so many steps (a follower a third), until a connection breaks or the service refuses."""
-        working = [*self.of_writers, *self.of_readers, *self.followers]
+        """Let all work at once, each for so many steps (followers and the extender a third), until a connection breaks or a refusal."""
+        working = [*self.of_writers, *self.of_readers, self.extender, *self.followers]
         threads = [threading.Thread(target=self._run, args=(one, url, steps), daemon=True) for one in working]
         for thread in threads:
             thread.start()
@@ -199,7 +222,7 @@ class Clients:
     def _run(self, one: Client, url: str, steps: int) -> None:
         try:
             with client_of(url) as client:
-                for _ in range(steps // 3 if isinstance(one, Follower) else steps):
+                for _ in range(steps // 3 if isinstance(one, Follower | Extender) else steps):
                     one.step(client)
         except (httpx.TransportError, Refused):
             pass
@@ -222,11 +245,10 @@ class Clients:
         began = self.history.now()
         answer = client.get(f"/v1/{'views' if name in VIEWS else 'relations'}/{name}/rows")
         talk.ok_status(answer)
-        rows = tuple(_rows(answer.content, COLUMNS[name]))
-        self.history.add(Reading(name, int(answer.headers["livejoin-version"]), rows, began, self.history.now()))
+        rows = [orjson.loads(line) for line in answer.content.splitlines()]
+        self.history.add(_reading(name, int(answer.headers["livejoin-version"]), rows, began, self.history.now()))
 
 
-def _rows(body: bytes, columns: tuple[str, ...]) -> Iterator[Row]:
-    for line in body.splitlines():
-        row = orjson.loads(line)
-        yield tuple(row[column] for column in columns)
+def _reading(name: str, version: int, rows: list[dict[str, Any]], began: int, ended: int) -> Reading:
+    columns = frozenset.intersection(*map(frozenset, rows)) if rows else frozenset()
+    return Reading(name, version, tuple(row_of(name, row) for row in rows), began, ended, columns)

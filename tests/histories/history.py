@@ -25,13 +25,14 @@ class Write:
 
 @dataclass(frozen=True)
 class Reading:
-    """All rows of a relation or view, of one version, by one request or by pages; `fresh` unless at a version that was pinned before."""
+    """All rows of a relation or view, of one version, by one request or by pages. `columns`: those that each row had, if there is one."""
 
     name: str
     version: int
     rows: tuple[Row, ...]
     began: int
     ended: int
+    columns: frozenset[str] = frozenset()
 
 
 class Record(NamedTuple):
@@ -66,6 +67,16 @@ class Expired:
 
 
 @dataclass(frozen=True)
+class Extended:
+    """The definition of a relation was extended by a column."""
+
+    relation: str
+    column: str
+    began: int
+    ended: int
+
+
+@dataclass(frozen=True)
 class Start:
     """The service has been started, at this version."""
 
@@ -74,22 +85,24 @@ class Start:
     ended: int
 
 
-Event = Write | Reading | Poll | Expired | Start
+Event = Write | Reading | Poll | Expired | Extended | Start
 
 
 def newest(event: Event) -> int | None:
     """The newest version that a client knows to exist after it."""
     if isinstance(event, Poll):
         return max((record.version for record in event.records), default=None)
-    return None if isinstance(event, Expired) else event.version
+    return None if isinstance(event, Expired | Extended) else event.version
 
 
 @dataclass
 class History:
-    """`told` is called with the newest version that a client knows to exist, after each event."""
+    """`told` is called after each event with what a client knows to be there: the newest version, or a column, as `relation.column`.
+    `columns`: those of all events so far, by relation."""
 
     events: list[Event] = field(default_factory=list)
-    told: Callable[[int], None] | None = None
+    told: Callable[[str], None] | None = None
+    columns: dict[str, set[str]] = field(default_factory=dict)
     _time: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -102,5 +115,9 @@ class History:
         version = newest(event)
         with self._lock:
             self.events.append(event)
-            if self.told and version is not None:
-                self.told(version)
+            if isinstance(event, Extended):
+                self.columns[event.relation] = self.columns.get(event.relation, set()) | {event.column}
+            if self.told and isinstance(event, Extended):
+                self.told(f"{event.relation}.{event.column}")
+            elif self.told and version is not None:
+                self.told(str(version))

@@ -22,10 +22,13 @@ DEFINITION = {
     "intervals": {"span": {"start": "a", "end": "b"}},
 }
 RELATIONS = ("stays", "jobs")
+ADDED = tuple(f"n{number}" for number in range(3))  # columns that a definition is extended by
+Columns = Mapping[str, Iterable[str]]  # by relation, those of ADDED that it is known to have
 
 
 class Change(NamedTuple):
-    """`op` upsert, delete (`row` is the key alone) or truncate (no row)."""
+    """`op` upsert, delete (`row` is the key alone) or truncate (no row); or a batch by itself: replace (the rows, and the keys of bad rows,
+    which stay), delete-where (column, operator, value)."""
 
     op: str
     relation: str
@@ -34,15 +37,58 @@ class Change(NamedTuple):
     def body(self) -> dict[str, Any]:
         found: dict[str, Any] = {"relation": self.relation, "op": self.op}
         if self.op == "upsert":
-            found["row"] = dict(zip(_COLUMNS, self.row, strict=True))
+            found["row"] = shown(self.row)
         elif self.op == "delete":
             found["key"] = {"id": self.row[0]}
         return found
 
 
-def drawn(chance: Random, ids: int = 24) -> tuple[Change, ...]:
-    """The changes of a batch."""
+def shown(row: Row) -> dict[str, Any]:
+    """A relation's row as it is sent."""
+    return dict(zip(_COLUMNS, row, strict=False)) | dict(row[len(_COLUMNS)] if len(row) > len(_COLUMNS) else ())
+
+
+def row_of(name: str, found: Mapping[str, Any]) -> Row:
+    """A row of a relation or view, of what was received. What a relation's row has in columns of ADDED stands behind the others, if any."""
+    row = tuple(found[column] for column in COLUMNS[name])
+    added = tuple((column, found[column]) for column in ADDED if found.get(column) is not None) if name in RELATIONS else ()
+    return (*row, added) if added else row
+
+
+def _drawn_row(chance: Random, key: int, columns: Iterable[str]) -> Row:
+    start = chance.randrange(100)
+    tag = chance.choice(("u", "v", None, "x" * chance.randrange(300)))
+    row = key, chance.choice("ABC"), start, start + chance.randrange(1, 12), tag
+    added = tuple((column, chance.randrange(9)) for column in sorted(columns) if chance.random() < 0.5)
+    return (*row, added) if added else row
+
+
+_WHERE: tuple[tuple[str, str, Any], ...] = (
+    ("a", "<", 30), ("b", ">=", 80), ("room", "=", "A"), ("tag", "is_null", None), ("id", "in", (1, 5, 9)), ("tag", "!=", "u"),
+)  # fmt: skip
+
+
+def _meets(row: Row, condition: Row) -> bool:
+    """As SQL has it: null meets nothing but is_null."""
+    column, op, value = condition
+    mine = row[_COLUMNS.index(column)]
+    if op == "is_null" or mine is None:
+        return op == "is_null" and mine is None
+    return bool({"<": lambda: mine < value, ">=": lambda: mine >= value, "=": lambda: mine == value, "!=": lambda: mine != value,
+                 "in": lambda: mine in value}[op]())  # fmt: skip
+
+
+def drawn(chance: Random, ids: int = 24, columns: Columns | None = None) -> tuple[Change, ...]:
+    """The changes of a batch. `columns`: those that it may use."""
     changes = []
+    of = {name: (columns or {}).get(name, ()) for name in RELATIONS}
+    relation, kind = chance.choice(RELATIONS), chance.random()
+    if kind < 0.06:
+        keys = chance.sample(range(ids), chance.randrange(ids))
+        rows = tuple(_drawn_row(chance, key, of[relation]) for key in keys)
+        return (Change("replace", relation, (rows, tuple(chance.sample(range(ids), chance.randrange(3))))),)
+    if kind < 0.12:
+        return (Change("delete-where", relation, chance.choice(_WHERE)),)
     for _ in range(chance.randrange(1, 6)):
         relation, key, op = chance.choice(RELATIONS), chance.randrange(ids), chance.random()
         if op < 0.01:
@@ -50,10 +96,7 @@ def drawn(chance: Random, ids: int = 24) -> tuple[Change, ...]:
         elif op < 0.3:
             changes.append(Change("delete", relation, (key,)))
         else:
-            start = chance.randrange(100)
-            tag = chance.choice(("u", "v", None, "x" * chance.randrange(300)))
-            row = key, chance.choice("ABC"), start, start + chance.randrange(1, 12), tag
-            changes.append(Change("upsert", relation, row))
+            changes.append(Change("upsert", relation, _drawn_row(chance, key, of[relation])))
     return tuple(changes)
 
 
@@ -71,6 +114,12 @@ class State:
                 relations[name].clear()
             elif op == "delete":
                 relations[name].pop(row[0], None)
+            elif op == "replace":
+                new, kept = row
+                stay = {key: relations[name][key] for key in kept if key in relations[name]}
+                relations[name] = stay | {one[0]: one for one in new}
+            elif op == "delete-where":
+                relations[name] = {key: one for key, one in relations[name].items() if not _meets(one, row)}
             else:
                 relations[name][row[0]] = row
         return State(relations)

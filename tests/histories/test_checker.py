@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from tests.histories.checker import anomalies
-from tests.histories.history import Event, Expired, Poll, Reading, Record, Start, Write
+from tests.histories.history import Event, Expired, Extended, Poll, Reading, Record, Start, Write
 from tests.histories.life import lived
 
 Events = list[Event]
@@ -163,11 +163,39 @@ def a_token_refused(events: Events) -> Events:
     return [*events, Expired("follower of pairs", 3, now + 1, now + 2)]
 
 
+def _rewritten(op: str) -> Callable[[Write], bool]:
+    return lambda event: not event.duplicate and event.changes[0].op == op
+
+
+def a_replacement_without_effect(events: Events) -> Events:
+    return changed(events, last(events, Write, _rewritten("replace")), changes=())
+
+
+def a_row_that_a_replacement_forgets(events: Events) -> Events:
+    write = last(events, Write, lambda event: _rewritten("replace")(event) and len(event.changes[0].row[0]) > 1)
+    change = write.changes[0]
+    rows, kept = change.row
+    return changed(events, write, changes=(change._replace(row=(rows[1:], kept)),))
+
+
+def a_column_lost(events: Events) -> Events:
+    extended = next(event for event in events if isinstance(event, Extended))
+    reading = last(events, Reading, lambda event: event.name == extended.relation and bool(event.rows))
+    return changed(events, reading, columns=reading.columns - {extended.column})
+
+
+def a_value_lost(events: Events) -> Events:
+    """Of a column that was added."""
+    reading = last(events, Reading, lambda event: event.name == "stays" and any(len(row) > 5 for row in event.rows))
+    return changed(events, reading, rows=tuple(row[:5] for row in reading.rows))
+
+
 PLANTED = [
-    lost_batch, lost_version, lost_at_a_start, one_version_for_two, applied_twice, sent_again_and_taken, epochs_in_another_order,
-    an_old_version_made_late, a_stale_reading, another_version_than_it_says, a_row_missing, a_row_twice, of_the_future, a_delta_lost,
-    a_delta_twice, a_version_skipped, a_version_sent_again, versions_exchanged, another_value_in_a_delta, a_progress_too_far,
-    resumed_elsewhere, a_token_refused,
+    a_replacement_without_effect, a_row_that_a_replacement_forgets, a_column_lost, a_value_lost, lost_batch, lost_version,
+    lost_at_a_start, one_version_for_two, applied_twice, sent_again_and_taken, epochs_in_another_order, an_old_version_made_late,
+    a_stale_reading, another_version_than_it_says, a_row_missing, a_row_twice, of_the_future, a_delta_lost, a_delta_twice,
+    a_version_skipped, a_version_sent_again, versions_exchanged, another_value_in_a_delta, a_progress_too_far, resumed_elsewhere,
+    a_token_refused,
 ]  # fmt: skip
 
 

@@ -23,9 +23,11 @@ from tests.server_process import NotStarted, ServerProcess
 ELSEWHERE = {  # failpoints that clients of a running service do not reach, and the tests that kill there
     **dict.fromkeys(UPGRADE_STEPS, "tests/service/durability/test_upgrade.py"),
     **dict.fromkeys(BACKUP_STEPS, "tests/end_to_end/test_backups.py"),
+    "in-repair": "tests/end_to_end/test_repair.py",
 }
 HERE = [step for step in STEPS if step not in ELSEWHERE]
-TIMES = {"in-build": 4, "in-snapshot": 4, "after-snapshot": 2, "in-log-cleaning": 1}  # of others 30: how often it may be passed before
+# how often a step may be passed before; of others 30
+TIMES = {"in-build": 4, "in-snapshot": 4, "after-snapshot": 2, "in-log-cleaning": 1, "in-patch": 6, "in-replay": 8}
 EACH, AT_RANDOM, SOAK = 3, 10, 500
 
 
@@ -35,20 +37,28 @@ def crash(folder: Path, seed: str, step: str | None) -> list[str]:
     clients = Clients(chance.randrange(1 << 30), writers=chance.randrange(1, 5))
     before = partial(patches.apply, patches.small)
     environment = {"LIVEJOIN_FAILPOINT": f"{step}:{chance.randrange(1, TIMES.get(step, 30) + 1)}"} if step else {}
-    with ServerProcess(folder, before=before, environment=environment) as server:
-
-        def kill_at_random() -> None:
-            if step is None:
-                time.sleep(chance.random() * 0.3)
-                server.kill()
-
-        try:
+    if step == "in-replay":  # what is killed is the next start
+        with ServerProcess(folder, before=before) as server:
             clients.start(server.client())
-            clients.work(server.url, 40, kill_at_random)
-            server.process.send_signal(signal.SIGTERM)
-        except httpx.TransportError:
-            pass
-        assert server.wait() == -signal.SIGKILL, f"{environment} was not reached"
+            clients.work(server.url, 10)
+            server.kill()
+    try:
+        with ServerProcess(folder, before=before, environment=environment) as server:
+
+            def kill_at_random() -> None:
+                if step is None:
+                    time.sleep(chance.random() * 0.3)
+                    server.kill()
+
+            try:
+                clients.start(server.client())
+                clients.work(server.url, 40, kill_at_random)
+                server.process.send_signal(signal.SIGTERM)
+            except httpx.TransportError:
+                pass
+            assert server.wait() == -signal.SIGKILL, f"{environment} was not reached"
+    except NotStarted as error:
+        assert step == "in-replay" and error.status == -signal.SIGKILL, error
     with ServerProcess(folder, before=before) as server:
         clients.start(server.client())
         clients.work(server.url, 5)

@@ -38,7 +38,8 @@ def test_histories_for_long(tmp_path: Path, seed: int) -> None:
 # bugs that are planted in the service: each is found
 
 
-BUGS = [patches.a_row_not_replayed, patches.a_feed_loses_versions, patches.duplicates_applied, patches.stale_readings]
+BUGS = [patches.a_row_not_replayed, patches.a_feed_loses_versions, patches.duplicates_applied, patches.stale_readings,
+        patches.a_rewriting_of_the_past, patches.an_extension_not_on_disk]  # fmt: skip
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
