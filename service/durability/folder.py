@@ -117,11 +117,11 @@ class Mark:
 
     def set(self, reach: Reach) -> None:
         """Record a commit. An error is ignored: an old mark is correct too, only weaker."""
-        data = self._FORM.pack(self._MAGIC, reach.version, reach.catalog, self._full, self._boot)
-        try:
-            os.pwrite(self._file, data + zlib.crc32(data).to_bytes(4, "little"), 0)
-        except OSError:
-            pass
+        body = self._FORM.pack(self._MAGIC, reach.version, reach.catalog, self._full, self._boot)
+        data, done = body + zlib.crc32(body).to_bytes(4, "little"), 0
+        with contextlib.suppress(OSError):
+            while done < len(data):
+                done += os.pwrite(self._file, data[done:], done)
 
     def finish(self, reach: Reach) -> None:
         """Record the last commit, after which all is on disk, and the mark itself: it counts after a power failure too."""

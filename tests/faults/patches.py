@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from itertools import count
 from types import SimpleNamespace
@@ -102,7 +103,14 @@ def stale_readings() -> None:
 
 
 def a_rewriting_of_the_past() -> None:
-    """What has changed while a replacement was compared stays as it is."""
+    """What has changed while a replacement was compared stays as it is; to compare takes long enough for something to change."""
+    init = rewriting.Rewrite.__init__
+
+    def slow(self: rewriting.Rewrite, *given: Any) -> None:
+        init(self, *given)
+        time.sleep(0.02)
+
+    replace(rewriting.Rewrite, "__init__", slow)
     replace(rewriting.Rewrite, "_since", lambda self, version: rewriting.Net(self.target, rewriting.NO_SLOTS, rewriting.NO_SLOTS))
 
 

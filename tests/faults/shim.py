@@ -21,6 +21,7 @@ import pytest
 
 from tests.faults.disk import Disk, records, word, write_out
 from tests.faults.patches import Patch, apply
+from tests.forked import Forked
 from tests.server_process import ServerProcess
 
 _SOURCE = Path(__file__).with_name("shim.c")
@@ -103,6 +104,15 @@ class FaultyDisk:
     def server(self, *patches: Patch, environment: Mapping[str, str] | None = None, arguments: Sequence[str] = ()) -> FaultyServer:
         before = partial(_begin, str(self.root), str(self._journal), str(self._control), patches)
         return FaultyServer(self.data, before=before, environment=environment, arguments=arguments, log=self.root.with_name("log"))
+
+    def run(self, patch: Patch, *arguments: str | Path) -> tuple[int, str]:
+        """A command of livejoin over the shim, waited for: its exit status, and what it wrote."""
+        before = partial(_begin, str(self.root), str(self._journal), str(self._control), (patch,))
+        output = self.root.with_name("output")
+        output.write_bytes(b"")
+        with _preloaded():
+            process = Forked([str(argument) for argument in arguments], os.environ, output, before)
+        return process.wait(120), output.read_text(errors="replace")
 
     @property
     def journal(self) -> bytes:
