@@ -81,7 +81,8 @@ def int_mean(cells: Any, code: int, w: int, digits: Any, divisors: tuple[int, in
 
 @kernel
 def tell(plan: Plan, store: Store, code: int, out: Any, k: int) -> None:
-    """out[k]: the row of a group. Its first cell is the code, or of a group without rows -1 - code."""
+    """out[k]: the row of a group. Its first cell is the code, or of a group without rows -1 - code. Rows that have no cells for null bits
+    are of results that are null without rows only."""
     cells, results = store.cells, plan.results
     width, columns = out.shape[1], 1
     for r in range(len(results)):
@@ -129,6 +130,7 @@ def tell(plan: Plan, store: Store, code: int, out: Any, k: int) -> None:
             if kind == OF_LEAST_FLOAT or kind == OF_GREATEST_FLOAT:
                 value = bits_of(value)
         out[k, column] = value
+        null = null and columns < width
         if null:
             out[k, columns + column // NULLS_A_CELL] |= 1 << (column % NULLS_A_CELL)
         column += 1

@@ -10,9 +10,11 @@ import numpy as np
 from hypothesis import settings
 
 from structures.aggregate import layout
+from structures.aggregate.changes import tell_all
 from structures.aggregate.groups import Groups, Step
 from structures.aggregate.layout import Rows
 from structures.aggregate.limbs import SIZES, quotient
+from structures.core.kernel import compiled
 from tests.naive.aggregate import float_of, float_sum
 from tests.structures.aggregate.machine import AggregateMachine
 
@@ -36,6 +38,21 @@ def floats(values: list[float], sign: int, codes: list[int] | None = None) -> Ro
 def sum_and_mean(groups: Groups) -> tuple[float, float]:
     ((_, total, mean, _),) = groups.tell(np.zeros(1, np.int32)).tolist()
     return float_of(total), float_of(mean)
+
+
+def test_a_row_without_cells_for_nulls_ends_where_it_ends() -> None:
+    """A group without rows has nulls everywhere; where none is ever shown, rows have no bits for them."""
+    steps = Step()
+    total, values = steps.of(layout.INT_SUM, 0), steps.of(layout.VALUES, 0)
+    results = [(layout.OF_INT_MEAN, total, layout.ROWS, 0, 1), (layout.OF_WIDE_SUM, total, layout.ROWS, 0, 1),
+               (layout.OF_GREATEST, values, values, 0, 1)]  # fmt: skip
+    groups = Groups(steps, results, 5, 8)
+    row = Rows(np.zeros(1, np.int32), np.ones(1, np.int8), np.full((1, 1), 7), np.zeros((1, 1), np.uint8))
+    groups.add(row)
+    groups.add(row._replace(signs=-row.signs))
+    around = np.full((3, 5), 99)
+    compiled(tell_all)(groups._plan, groups._store, np.zeros(1, np.int32), around[1:2])
+    assert around[1, 0] == -1 and (around[[0, 2]] == 99).all()
 
 
 def test_any_order_and_all_that_has_gone_leave_no_trace() -> None:

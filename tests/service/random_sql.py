@@ -1,0 +1,339 @@
+"""SQL statements at random, the same text for livejoin and for DuckDB, over relations with nulls, NaN, decimals and equal values.
+
+What DuckDB has no words for, it is given: an interval is a column with both ends, `duration` a macro, `overlaps`, a keyword
+there, another.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from service.wire.batch import DELETE, TRUNCATE, UPSERT, Batch, Changes, RowBlock
+from service.wire.kinds import SENT_TYPES
+from service.wire.schema import parse_relation
+from tests.service.twin import Row
+
+_COLUMNS = [
+    {"name": "k", "type": "int64", "nullable": True},
+    {"name": "t", "type": "string", "nullable": True},
+    {"name": "f", "type": "float64", "nullable": True},
+    {"name": "v", "type": "bool", "nullable": True},
+    {"name": "d", "type": "date", "nullable": True},
+    {"name": "w", "type": "timestamp", "nullable": True},
+    {"name": "m", "type": "decimal", "precision": 10, "scale": 2, "nullable": True},
+    {"name": "n", "type": "decimal", "precision": 18, "scale": 2},
+    {"name": "g", "type": "int64", "nullable": True},  # sums of which leave int64
+    {"name": "s", "type": "int64", "nullable": True},
+    {"name": "e", "type": "int64", "nullable": True},
+    {"name": "p", "type": "int64"},
+    {"name": "q", "type": "int64"},
+]
+_INTERVALS = {"i": {"start": "s", "end": "e"}, "j": {"start": "p", "end": "q"}}
+KEYS = {"l": ["id"], "r": ["site", "nr"]}
+DEFINITIONS = {
+    "l": parse_relation({"columns": [{"name": "id", "type": "int64"}, *_COLUMNS], "key": ["id"], "intervals": _INTERVALS}),
+    "r": parse_relation(
+        {
+            "columns": [{"name": "nr", "type": "int64"}, {"name": "site", "type": "string"}, *_COLUMNS],
+            "key": ["site", "nr"], "intervals": _INTERVALS,
+        }
+    ),
+}  # fmt: skip
+_BASE = datetime(2026, 1, 27, tzinfo=UTC)
+_MACROS = """
+SET TimeZone = 'UTC';
+CREATE MACRO meet(x, y) AS (x.s IS NULL OR y.e IS NULL OR x.s < y.e) AND (y.s IS NULL OR x.e IS NULL OR y.s < x.e);
+CREATE MACRO duration(x) AS x.e - x.s;
+"""
+
+
+class Rows:
+    """Random changes, and the relations as they are after them."""
+
+    def __init__(self, rng: random.Random, keys: int) -> None:
+        self.random, self.keys = rng, keys
+        self.relations: dict[str, dict[tuple[Any, ...], Row]] = {"l": {}, "r": {}}
+
+    def key(self, name: str) -> Row:
+        pick = self.random.randrange
+        return {"id": pick(self.keys)} if name == "l" else {"nr": pick(1 + self.keys // 2), "site": self.random.choice("NS")}
+
+    def row(self, name: str) -> Row:
+        rng = self.random
+        s, p = rng.randrange(40), rng.randrange(40)
+        row = {
+            "k": rng.randrange(4), "t": rng.choice(["", "a", "b", "é", "zz"]), "v": rng.random() < 0.5,
+            "f": rng.choice([-1.5, -0.0, 0.0, 0.25, 2.0, 1e6, np.nan, np.inf]),
+            "d": date(2026, 1, 28) + timedelta(days=rng.randrange(9)),
+            "w": _BASE + timedelta(hours=rng.randrange(200), microseconds=rng.choice([0, 0, 1])),
+            "m": rng.choice([-125, 0, 5, 1999, 99_999_999_99]), "g": rng.choice([1, -3, 2**62, -(2**62)]),
+            "s": s, "e": s + 1 + rng.randrange(4),
+        }  # fmt: skip
+        row = {name: None if rng.random() < 0.2 else value for name, value in row.items()}
+        return self.key(name) | row | {"n": rng.choice([1, 150, 10**18 - 1]), "p": p, "q": p + 1 + rng.randrange(4)}
+
+    def changes(self, count: int) -> list[tuple[str, int, Row]]:
+        """Applied to the relations, too."""
+        found: list[tuple[str, int, Row]] = []
+        for _ in range(count):
+            name, draw = self.random.choice("lr"), self.random.random()
+            known = self.relations[name]
+            if draw < 0.005:
+                found.append((name, TRUNCATE, {}))
+                known.clear()
+            elif draw < 0.3:
+                row = self.random.choice(list(known.values())) if known and self.random.random() < 0.7 else self.key(name)
+                found.append((name, DELETE, {column: row[column] for column in KEYS[name]}))
+                known.pop(tuple(row[column] for column in KEYS[name]), None)
+            else:
+                row = self.row(name)
+                if known and draw < 0.5:  # one column of a row that is there
+                    old = self.random.choice(list(known.values()))
+                    column = self.random.choice(["k", "t", "f", "v", "d", "w", "m", "n", "g"])
+                    row = old | {column: row[column]}
+                found.append((name, UPSERT, row))
+                known[tuple(row[column] for column in KEYS[name])] = row
+        return found
+
+
+def to_batch(changes: Sequence[tuple[str, int, Row]]) -> Batch:
+    """As a decoder would give it."""
+    parts = []
+    for name in dict.fromkeys(name for name, _, _ in changes):
+        index = [at for at, (relation, _, _) in enumerate(changes) if relation == name]
+        schema = DEFINITIONS[name].arrow_schema()
+        rows = pa.RecordBatch.from_pylist([{column: changes[at][2].get(column) for column in schema.names} for at in index], schema=schema)
+        ops = np.array([changes[at][1] for at in index], np.uint8)
+        parts.append(Changes(name, DEFINITIONS[name], ops, RowBlock(rows), np.array(index, np.int64)))
+    return Batch(parts, len(changes), 0, [], 0)
+
+
+def in_duckdb(relations: dict[str, dict[tuple[Any, ...], Row]]) -> duckdb.DuckDBPyConnection:
+    """With these rows."""
+    other = duckdb.connect()
+    other.execute("SET threads = 1")
+    other.execute(_MACROS)
+    for name, rows in relations.items():
+        definition = DEFINITIONS[name]
+        fields = [pa.field(column.name, SENT_TYPES[column.kind]) for column in definition.columns]
+        columns = [
+            pa.array([_sent(row[column.name], column.scale if column.type == "decimal" else None) for row in rows.values()], field.type)
+            for column, field in zip(definition.columns, fields, strict=True)
+        ]
+        other.register("given", pa.Table.from_arrays(columns, schema=pa.schema(fields)))
+        made = ", ".join(f"struct_pack(s := {start}, e := {end}) AS {own}" for own, start, end in (("i", "s", "e"), ("j", "p", "q")))
+        other.execute(f"CREATE TABLE {name} AS SELECT *, {made} FROM given")
+        other.unregister("given")
+    return other
+
+
+def asked(other: duckdb.DuckDBPyConnection, text: str) -> list[Row]:
+    """The rows of a statement."""
+    found: list[Row] = other.sql(text.replace("overlaps(", "meet(")).to_arrow_table().to_pylist()
+    return found
+
+
+def _sent(value: Any, scale: int | None) -> Any:
+    return value if scale is None or value is None else Decimal(value).scaleb(-scale)
+
+
+def alike(ours: Iterable[Row], theirs: Iterable[Row]) -> bool:
+    """DuckDB rounds a sum of floats each time, and has a type beyond int64."""
+    left, right = (sorted((tuple(map(_plain, row.values())) for row in rows), key=_order) for rows in (ours, theirs))
+    return len(left) == len(right) and all(
+        len(x) == len(y) and all(map(_is_alike, x, y)) for x, y in zip(left, right, strict=True)
+    )  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int | Decimal):
+        return Fraction(value)
+    if isinstance(value, float):
+        return "NaN" if value != value else value + 0.0
+    if isinstance(value, datetime):  # DuckDB truncates a date to a timestamp, without a zone
+        return value.astimezone(UTC).isoformat() if value.tzinfo else value.date().isoformat()
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _order(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    exact = [str(value) for value in row if not isinstance(value, float)]
+    return (exact, [f"{value:.7g}" for value in row if isinstance(value, float)])
+
+
+def _is_alike(mine: Any, its: Any) -> bool:
+    if isinstance(mine, float) and isinstance(its, float):
+        return mine == its or abs(mine - its) <= 1e-9 * max(1.0, abs(its))
+    if mine is None and isinstance(its, Fraction):
+        return its.denominator == 1 and not -(2**63) <= its < 2**63 or abs(its) >= 10**36
+    return bool(mine == its)
+
+
+class Statement:
+    """One SELECT; `group` says how its rows are looked up, by the names of their columns: None where they are no groups."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.random = rng
+        self.aliases: list[tuple[str, str]] = []
+        self.kinds: set[str] = set()
+        source, where = self._from(), self._where()
+        shape = rng.choice(("rows", "rows", "distinct", "groups", "groups", "groups", "one"))
+        if shape == "rows":
+            select, rest = ", ".join(f"{one} AS c{at}" for at, one in enumerate(self._columns(rng.randrange(1, 5)))), ""
+        elif shape == "distinct":
+            select, rest = "DISTINCT " + ", ".join(f"{one} AS c{at}" for at, one in enumerate(self._columns(rng.randrange(1, 4)))), ""
+        else:
+            select, rest = self._groups(shape)
+        self.kinds.add(shape)
+        self.text = f"SELECT {select} FROM {source}{where}{rest}"
+
+    def _from(self) -> str:
+        rng = self.random
+        kind = rng.choice(("alone", "alone", "alone", "join", "join", "self", "left", "left", "right", "full", "semi", "anti", "three"))
+        self.kinds.add(kind)
+        first = rng.choice("lr")
+        self.aliases = [("x", first)]
+        if kind == "alone":
+            return f"{first} x"
+        second = first if kind == "self" else rng.choice("lr")
+        word = {"left": "LEFT ", "right": "RIGHT ", "full": "FULL ", "semi": "SEMI ", "anti": "ANTI "}.get(kind, "")
+        text = f"{first} x {word}JOIN {second} y ON {self._on('x', 'y', first if first == second else None)}"
+        if kind not in ("semi", "anti"):
+            self.aliases.append(("y", second))
+        if kind == "three":
+            third, word = rng.choice("lr"), rng.choice(("", "LEFT "))
+            near = rng.choice("xy")
+            text += f" {word}JOIN {third} z ON {self._on(near, 'z', None)}"
+            self.aliases.append(("z", third))
+        return text
+
+    def _on(self, x: str, y: str, of_one: str | None) -> str:
+        rng = self.random
+        chosen = rng.sample(
+            [
+                *(f"{x}.{c} = {y}.{c}" for c in ("k", "k", "t", "f", "v", "d", "w", "m", "n")), f"overlaps({x}.i, {y}.i)",
+                f"overlaps({x}.j, {y}.j)", f"{x}.p < {y}.q AND {y}.p < {x}.q", f"{x}.p <= {y}.p", f"{x}.m < {y}.m", f"{x}.f <= {y}.f",
+                f"abs({x}.p - {y}.p) <= 2", f"{x}.s BETWEEN {y}.p AND {y}.q",
+            ],
+            rng.choice((1, 2, 2, 3)),
+        )  # fmt: skip
+        if of_one is not None:
+            key = KEYS[of_one][0]
+            chosen += rng.choice(([], [f"{x}.{key} <> {y}.{key}"], [f"{x}.{key} < {y}.{key}"]))
+        if rng.random() < 0.15:
+            chosen.append(rng.choice((f"{x}.t <> {y}.t", f"{x}.f < {y}.f", f"{x}.v <> {y}.v")))
+        if rng.random() < 0.15:
+            chosen.append(self._filter(y))
+        return " AND ".join(chosen)
+
+    def _where(self) -> str:
+        rng = self.random
+        found = [self._filter(rng.choice(self.aliases)[0]) for _ in range(rng.choice((0, 0, 1, 1, 2)))]
+        for _ in range(rng.choice((0, 0, 0, 0, 1))):
+            alias, other = rng.choice(self.aliases)[0], rng.choice("lr")
+            self.kinds.add("part")
+            found.append(
+                rng.choice(
+                    (
+                        f"EXISTS (SELECT 1 FROM {other} u WHERE {self._on(alias, 'u', None)})",
+                        f"NOT EXISTS (SELECT 1 FROM {other} u WHERE {self._on(alias, 'u', None)})",
+                        f"{alias}.k IN (SELECT u.k FROM {other} u WHERE {self._filter('u')})",
+                    )
+                )
+            )
+        return " WHERE " + " AND ".join(found) if found else ""
+
+    def _filter(self, alias: str) -> str:
+        rng = self.random
+        column, value = rng.choice(
+            (
+                ("k", rng.choice(("0", "2"))), ("t", rng.choice(("'b'", "''", "'é'"))), ("f", rng.choice(("0.0", "2", "-1"))),
+                ("v", "TRUE"), ("d", "DATE '2026-02-01'"), ("w", "TIMESTAMPTZ '2026-01-30 03:00:00+00'"),
+                ("m", rng.choice(("19.99", "0", "-1.25"))), ("n", "1.5"), ("p", "20"),
+            )
+        )  # fmt: skip
+        form = rng.randrange(10)
+        if form < 6:
+            return f"{alias}.{column} {('=', '<>', '<', '<=', '>', '>=')[form]} {value}"
+        if form == 6:
+            return f"{alias}.{column} IS {rng.choice(('', 'NOT '))}NULL"
+        if form == 7:
+            return f"{alias}.k {rng.choice(('', 'NOT '))}IN (0, {rng.choice(('1', 'NULL', '3'))})"
+        return f"{alias}.p BETWEEN 5 AND {rng.choice((15, 30))}" if form == 8 else f"NOT {alias}.{column} < {value}"
+
+    def _columns(self, count: int) -> list[str]:
+        rng = self.random
+        shown = [f"{alias}.{column}" for alias, of in self.aliases for column in (*KEYS[of], *(one["name"] for one in _COLUMNS))]
+        return rng.sample(shown, min(count, len(shown)))
+
+    def _groups(self, shape: str) -> tuple[str, str]:
+        """SELECT and GROUP BY … HAVING."""
+        rng = self.random
+        columns = []
+        for _ in range(0 if shape == "one" else rng.choice((1, 1, 2, 3))):
+            alias = rng.choice(self.aliases)[0]
+            columns.append(
+                rng.choice(
+                    (
+                        *(f"{alias}.{c}" for c in ("k", "t", "f", "v", "d", "m", "n", "k", "t", "f")),
+                        f"date_trunc('{rng.choice(('hour', 'day', 'week', 'month', 'quarter', 'year'))}', {alias}.w)",
+                        f"date_trunc('{rng.choice(('day', 'week', 'month', 'year'))}', {alias}.d)",
+                    )
+                )
+            )
+        columns = list(dict.fromkeys(columns))
+        aggregates = [self._aggregate() for _ in range(rng.randrange(0 if columns else 1, 5))]
+        shown = [at for at in range(len(columns)) if rng.random() < 0.8]
+        if not shown and not aggregates:
+            shown = [0]
+        names = [f"{columns[at]} AS c{at}" for at in shown] + [f"{text} AS a{at}" for at, (text, _) in enumerate(aggregates)]
+        by = [f"c{at}" if at in shown and rng.random() < 0.3 else columns[at] for at in range(len(columns))]
+        rest = f" GROUP BY {', '.join(by)}" if by else ""
+        having = [self._having(columns) for _ in range(rng.choice((0, 0, 0, 1, 2)))]
+        if having:
+            self.kinds.add("having")
+            rest += " HAVING " + " AND ".join(having)
+        return ", ".join(names), rest
+
+    def _aggregate(self) -> tuple[str, str]:
+        """And a constant to compare it with, which no sum of floats is near to."""
+        rng = self.random
+        alias = rng.choice(self.aliases)[0]
+        column, constant = rng.choice((("k", "3"), ("f", "1.37"), ("m", "20.04"), ("n", "3.02"), ("p", "60"), ("q", "22")))
+        whole = rng.choice(
+            (
+                ("COUNT(*)", "2"), (f"COUNT({alias}.{rng.choice('ktfvdwmn')})", "2"),
+                (f"COUNT(DISTINCT {alias}.{rng.choice('ktfvdwmn')})", "2"),
+                (f"SUM({alias}.{column})", constant), (f"SUM({alias}.{column})", constant), (f"SUM({alias}.g)", ""),
+                (f"AVG({alias}.{column})", {"k": "1.3", "p": "13.3", "q": "20.2", "m": "10.3", "n": "1.2"}.get(column, constant)),
+                (f"MIN({alias}.{column})", constant), (f"MAX({alias}.{column})", constant), (f"MIN({alias}.w)", "'2026-01-30 03:00:00+00'"),
+                (f"MAX({alias}.d)", "'2026-02-01'"), (f"MIN({alias}.v)", "TRUE"), (f"SUM(duration({alias}.j))", "7"),
+                (f"MAX(duration({alias}.i))", "2"), (f"AVG(duration({alias}.i))", "2.2"),
+            )
+        )  # fmt: skip
+        self.kinds.add(whole[0].partition("(")[0].lower() + (" distinct" if "DISTINCT" in whole[0] else ""))
+        return whole
+
+    def _having(self, columns: Sequence[str]) -> str:
+        rng = self.random
+        if columns and rng.random() < 0.2:
+            return f"{rng.choice(columns)} IS {rng.choice(('', 'NOT '))}NULL"
+        text, constant = self._aggregate()
+        form = rng.randrange(8)
+        if not constant:  # a sum that DuckDB has a type for
+            return "COUNT(*) > 0"
+        if form == 7:
+            return f"{text} IS {rng.choice(('', 'NOT '))}NULL"
+        if form == 6:
+            return f"NOT {text} < {constant}"
+        return f"{text} {('=', '<>', '<', '<=', '>', '>=')[form]} {constant}"
