@@ -208,13 +208,20 @@ def row_params(
     version: int | None = None,
 ) -> dict[str, str]:
     """The query parameters of GET …/rows."""
-    params = {f"where.{column}": _text(value) for column, value in (where or {}).items()}
+    params = {f"where.{column}": _sought(column, value) for column, value in (where or {}).items()}
     if isinstance(overlaps, Mapping):
         params |= {f"overlaps.{interval}": _window(window) for interval, window in overlaps.items()}
     elif overlaps is not None:
         params["overlaps"] = _window(overlaps)
     params |= {name: str(value) for name, value in (("limit", limit), ("cursor", cursor), ("version", version)) if value is not None}
     return params
+
+
+def _sought(column: str, value: Any) -> str:
+    """A value that is looked up; of groups and rows as a field of CSV, where nothing is null."""
+    if isinstance(value, str) and column.startswith(("group.", "row.")) and (not value or value.startswith('"')):
+        return '"' + value.replace('"', '""') + '"'
+    return _text(value)
 
 
 def _window(window: Window) -> str:
@@ -229,6 +236,8 @@ def _text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, bytes):
         return b64encode(value).decode()
+    if value != value:
+        return "NaN"
     return value.isoformat() if isinstance(value, date | time) else str(value)
 
 

@@ -80,7 +80,8 @@ _WHERE = Parameter(
     parameters.plain,
     {"type": "string"},
     "`where.<alias>.<column>=value`: a look-up by the key columns of one alias, or by its join columns; with UNION or EXCEPT "
-    "`where.row.<column>=value`, by all columns; with groups `where.group.<column>=value`, by all columns of the group",
+    "`where.row.<column>=value`, by all columns; with groups `where.group.<column>=value`, by all columns of the group. In these two a "
+    'value is written like a field of CSV: an empty one is null where the column may be null, and `""` is the empty text',
     {"where.b.id": "1"},
 )
 _FILTERS = (_VERSION, _OVERLAPS, _BOX, _WHERE)

@@ -23,7 +23,8 @@ def main(arguments: list[str]) -> int:
         action="append",
         default=[],
         metavar="ALIAS.COLUMN=VALUE",
-        help="look up by the key of one alias, or by the columns it is joined on; repeat for each column",
+        help="look up by the key of one alias, by the columns it is joined on, or by all columns of a group (group.COLUMN= for null); "
+        "repeat for each column",
     )
     add_url(parser)
     args = parser.parse_args(arguments)
@@ -54,8 +55,16 @@ def _wanted(limit: int | None, overlaps: str | None, where: list[str]) -> dict[s
         column, equals, value = condition.partition("=")
         if not equals or "." not in column:
             raise Failure(f"--where takes ALIAS.COLUMN=VALUE, not {condition!r}", 2)
-        wanted.setdefault("where", {})[column] = value
+        is_field = column.startswith(("group.", "row."))
+        wanted.setdefault("where", {})[column] = _field(value) if is_field else value
     return wanted
+
+
+def _field(text: str) -> str | None:
+    """The value of a field of CSV: nothing is null, and a text may stand in double quotes."""
+    if len(text) > 1 and text.startswith('"') and text.endswith('"'):
+        return text[1:-1].replace('""', '"')
+    return text or None
 
 
 def _table(answer: livejoin.Rows) -> None:

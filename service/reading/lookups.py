@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +30,7 @@ from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 Window = Mapping[str, tuple[str | None, str | None]]
 """By the interval's name, "" for all: (lo, hi), texts in the endpoints' type, None for no bound."""
 Point = tuple[str, Mapping[str, str]]
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 
 def look_up(
@@ -108,7 +110,8 @@ def _row(view: LiveView, alias: str, given: Mapping[str, str]) -> pa.RecordBatch
         raise Problem("bad-parameter", f"where: a row of a view with UNION or EXCEPT is looked up by all of its columns: {all_of}")
     first = {name: view.definitions[relation] for name, relation in query.aliases}
     types = [first[ref.alias].column(ref.column).kind for ref in query.branches[0].columns]
-    columns = [_value(type_, f"where.{ROW}.{name}", given[name]) for type_, name in zip(types, names, strict=True)]
+    fields = zip(types, view.shown.schema, strict=True)
+    columns = [_field(type_, field.nullable, f"where.{ROW}.{field.name}", given[field.name]) for type_, field in fields]
     return pa.RecordBatch.from_arrays(columns, names)
 
 
@@ -130,8 +133,10 @@ def _group(table: GroupTable, view: LiveView, version: int, point: Point, may_se
     if set(values) != set(names):
         all_of = ", ".join(f"where.{GROUP}.{name}" for name in names)
         raise Problem("bad-parameter", f"where: a group is looked up by all of its columns: {all_of}")
-    types = [table.type_of(number) for number in range(len(names))]
-    given_values = [_value(type_, f"where.{GROUP}.{name}", values[name]) for type_, name in zip(types, names, strict=True)]
+    columns = [(table.type_of(number), table.columns.nullable[number]) for number in range(len(names))]
+    given_values = [
+        _field(type_, nullable, f"where.{GROUP}.{name}", values[name]) for (type_, nullable), name in zip(columns, names, strict=True)
+    ]
     code, slots = table.find(version, given_values)
     return table.search(version, code) if slots is None and may_search else slots
 
@@ -141,6 +146,17 @@ def parsed(relation: Relation, names: list[str], given: Mapping[str, str], param
     types, key = [relation.definition.column(name).kind for name in names], relation.key
     columns = [_value(type_, f"{parameter}.{name}", given[name], name in key) for type_, name in zip(types, names, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _field(type_: str, nullable: bool, parameter: str, text: str) -> pa.Array:
+    """Of one value, written like a field of CSV: nothing is null where the column may be null, and a text may stand in double quotes."""
+    if not text and nullable:
+        return pa.nulls(1, KEPT_TYPES[type_])
+    if type_ == "string" and text.startswith('"'):
+        if not _QUOTED.fullmatch(text):
+            raise Problem("bad-parameter", f'{parameter}: {text!r} is not quoted as in CSV: write "…", with "" for a double quote inside')
+        text = text[1:-1].replace('""', '"')
+    return _value(type_, parameter, text)
 
 
 def _value(type_: str, parameter: str, text: str, is_key: bool = False) -> pa.Array:

@@ -36,6 +36,18 @@ def test_rows(hotel: Hotel) -> None:
         assert none.empty
 
 
+def test_groups_are_looked_up_by_their_values(hotel: Hotel) -> None:
+    """As Python has them: nothing, the empty text, NaN."""
+    columns = {"id": "int64", "note": {"type": "string", "nullable": True}, "weight": {"type": "float64", "nullable": True}}
+    values = [(None, None), ("", float("nan")), ('"', float("inf")), ("a", -0.0)]
+    kept = hotel.lj.relation("kept").create(columns, "id")
+    kept.upsert([{"id": at, "note": note, "weight": weight} for at, (note, weight) in enumerate(values)])
+    noted = hotel.lj.view("noted", "SELECT note AS note, weight AS weight, MAX(id) AS i FROM kept GROUP BY note, weight")
+    for at, (note, weight) in enumerate(values):
+        found = list(noted.rows(where={"group.note": note, "group.weight": weight}))
+        assert [row["i"] for row in found] == [at]
+
+
 def test_an_answer_is_read_once(hotel: Hotel) -> None:
     hotel.bookings.upsert([row(1)])
     hotel.jobs.upsert([row(7)])

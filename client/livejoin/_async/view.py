@@ -26,7 +26,8 @@ Overlaps = Window | Mapping[str, Window]
 class AsyncView:
     """The view of this name, registered or not. Methods raise NotFound if it is not.
 
-    where: the key columns of one alias, or the columns that it joins by: `{"b.id": 7}`.
+    where: the key columns of one alias, or the columns that it joins by: `{"b.id": 7}`; of a view with groups all columns of the
+    group: `{"group.room": None}`, with UNION or EXCEPT all columns of the row: `{"row.room": 101}`.
     overlaps: a window `(low, high)`, a side may be None: only rows all of whose joined intervals meet it; of boxes a window by
     interval: `{"x": (0, 5)}`.
     version: one that a cursor still keeps; else the newest.

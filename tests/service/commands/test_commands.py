@@ -158,6 +158,15 @@ def test_rows_in_a_pipe_are_the_service_s_lines() -> None:
     assert asked[0].params == {"limit": "5", "overlaps": "1,", "where.a.id": "x=y"}
 
 
+def test_values_of_groups_are_fields_of_csv() -> None:
+    given = ["group.a=", 'group.b=""', 'group.c="x""y"', "group.d=x", 'group.e="""']
+    with scripted(Answer(jsonl({"id": 1}))) as (url, asked):
+        done = livejoin("rows", "v", *(part for one in given for part in ("--where", one)), url=url)
+    assert done.returncode == 0, done.stderr
+    told = {"group.a": "", "group.b": '""', "group.c": 'x"y', "group.d": "x", "group.e": '""""'}
+    assert asked[0].params == {f"where.{column}": value for column, value in told.items()}
+
+
 def test_rows_that_break_off_are_a_failure() -> None:
     with scripted(Answer(jsonl({"id": 1}), whole=False)) as (url, _):
         done = livejoin("rows", "v", url=url)

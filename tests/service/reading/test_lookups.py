@@ -375,3 +375,50 @@ def test_look_ups_beside_the_writer(tmp_path: Path) -> None:
         done.set()
         assert min(one.result() for one in looking) > 10
     engine.close()
+
+
+NOTED = "SELECT x.note AS note, x.w AS w, COUNT(*) AS n FROM plan x GROUP BY 1, 2"
+EITHER = "SELECT x.note AS note, x.w AS w FROM plan x UNION SELECT y.note, y.w FROM plan y"
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (("", "2.5"), [(None, 2.5)]), (('""', "2.5"), [("", 2.5)]), (('"""quoted"""', "NaN"), [('"quoted"', math.nan)]),
+        (('"plain"', "-0"), [("plain", 0.0)]), (("plain", "0"), [("plain", 0.0)]), (("", "0"), []), (("NaN", "2.5"), []),
+    ],
+)  # fmt: skip
+def test_groups_and_rows_are_looked_up_as_fields_of_csv(noted: Instance, given: tuple[str, str], found: list[tuple[Any, ...]]) -> None:
+    for view, alias in (("noted", "group"), ("either", "row")):
+        part = open_rows(noted.readers, view, point=(alias, dict(zip(("note", "w"), given, strict=True)))).read(10)
+        rows = [] if part is None else [tuple(row.values())[:2] for row in part.to_pylist()]
+        assert repr(rows) == repr(found), view
+
+
+@pytest.mark.parametrize("text", ['"', '"a', '"a"b"', '"a"b'])
+def test_a_field_whose_quotes_are_wrong(noted: Instance, text: str) -> None:
+    for view, alias in (("noted", "group"), ("either", "row")):
+        with pytest.raises(Problem) as caught:
+            open_rows(noted.readers, view, point=(alias, {"note": text, "w": "0"}))
+        assert caught.value.type == "bad-parameter" and f"where.{alias}.note: {text!r} is not quoted as in CSV" in str(caught.value.detail)
+
+
+def test_only_what_may_be_null_is_looked_up_as_null(noted: Instance) -> None:
+    with pytest.raises(Problem) as caught:
+        open_rows(noted.readers, "noted", point=("group", {"note": "", "w": ""}))
+    assert caught.value.type == "bad-parameter" and "where.group.w" in str(caught.value.detail)
+
+
+@pytest.fixture(scope="module")
+def noted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    engine = opened(tmp_path_factory.mktemp("noted") / "data")
+    engine.put_relation("plan", definition("id:int64, note:string?, w:float64", {}))
+    schema = engine.relations["plan"].definition.arrow_schema()
+    values = [(None, 2.5), ("", 2.5), ('"quoted"', math.nan), ("plain", -0.0)]
+    rows = pa.RecordBatch.from_pylist([{"id": at, "note": note, "w": w} for at, (note, w) in enumerate(values)], schema)
+    change = Changes("plan", engine.relations["plan"].definition, np.full(4, UPSERT, np.uint8), RowBlock(rows), np.arange(4))
+    engine.apply(Batch([change], 4, 0, [], 0))
+    engine.put_view("noted", {"sql": NOTED}, wait=60)
+    engine.put_view("either", {"sql": EITHER}, wait=60)
+    yield engine
+    engine.close()

@@ -1,0 +1,132 @@
+"""SQL at random: what livejoin accepts DuckDB confirms, and the changes of a view add up to its rows, through upserts, deletes, truncates
+and restarts."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.errors import Problem
+from service.instance import Instance
+from service.reading.cursors import open_rows
+from tests.service.engine.test_engine import as_field
+from tests.service.random_sql import DEFINITIONS, Rows, Statement, alike, asked, in_duckdb, to_batch
+from tests.service.running import check, opened
+from tests.service.twin import Row, values
+
+REFUSED = ("unsupported-query", "bad-query")
+
+
+class Added:
+    """The changes of a view, added up."""
+
+    def __init__(self, engine: Instance, name: str) -> None:
+        self.name = name
+        self.rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self.keys: dict[tuple[Any, ...], Row] = {}
+        self.subscribe(engine, None)
+
+    def subscribe(self, engine: Instance, token: str | None) -> None:
+        feed = engine.views[self.name].feed
+        assert feed is not None
+        self.subscription = feed.subscribe(token, token is None)
+
+    def catch_up(self) -> None:
+        while chunks := self.subscription.next():
+            for chunk in chunks:
+                if chunk.kind == "progress":
+                    continue
+                assert chunk.kind == "rows" and chunk.keys is not None and chunk.rows is not None, chunk
+                for key, row in zip(chunk.keys.to_pylist(), chunk.rows.to_pylist(), strict=True):
+                    if chunk.op == "delete":
+                        assert self.rows.pop(values(key)) == values(row)
+                    else:
+                        assert values(key) not in self.rows
+                        self.rows[values(key)], self.keys[values(key)] = values(row), key
+
+
+def accepted(engine: Instance, rng: random.Random, count: int) -> tuple[dict[str, Statement], Counter[str]]:
+    """Register so many statements; and what was said of the others."""
+    views, said = dict[str, Statement](), Counter[str]()
+    while len(views) < count:
+        statement = Statement(rng)
+        try:
+            engine.put_view(f"v{len(views)}", {"sql": statement.text}, wait=60)
+        except Problem as problem:
+            assert problem.type in REFUSED, (problem, statement.text)
+            said[str(problem.detail)] += 1
+            continue
+        views[f"v{len(views)}"] = statement
+    return views, said
+
+
+def rows_of(engine: Instance, name: str) -> list[Row]:
+    reader = open_rows(engine.readers, name)
+    return [row for part in iter(partial(reader.read, 1000), None) for row in part.to_pylist()]
+
+
+def look_up(engine: Instance, one: Added, rng: random.Random) -> None:
+    """A group that is there, by its columns."""
+    if one.rows:
+        identity = rng.choice(list(one.rows))
+        given = {name.removeprefix("group."): as_text(value) for name, value in one.keys[identity].items() if name.startswith("group.")}
+        if given:
+            found = open_rows(engine.readers, one.name, point=("group", given)).read(2)
+            assert found is not None and list(map(values, found.to_pylist())) == [one.rows[identity]], given
+
+
+def as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    return as_field(value.isoformat() if isinstance(value, date) else value)
+
+
+def compare(engine: Instance, rows: Rows, views: dict[str, Statement], added: list[Added]) -> None:
+    other = in_duckdb(rows.relations)
+    for one in added:
+        text, ours = views[one.name].text, rows_of(engine, one.name)
+        assert alike(ours, asked(other, text)), text
+        one.catch_up()
+        assert Counter(one.rows.values()) == Counter(map(values, ours)), text
+        look_up(engine, one, rows.random)
+    other.close()
+
+
+SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 60))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_duckdb_confirms(tmp_path: Path, seed: int) -> None:
+    print("seed", seed)
+    rng = random.Random(seed)
+    engine, rows = opened(tmp_path), Rows(rng, 24)
+    for name, definition in DEFINITIONS.items():
+        engine.put_relation(name, definition)
+    engine.apply(to_batch(rows.changes(30)))
+    views, said = accepted(engine, rng, 70)
+    print(said)
+    added = [Added(engine, name) for name in views]
+    for step in range(5):
+        compare(engine, rows, views, added)
+        for _ in range(rng.randrange(1, 4)):
+            engine.apply(to_batch(rows.changes(rng.choice((1, 1, 3, 12)))))
+        if step == 2:
+            for one in added:
+                one.catch_up()
+            tokens = [one.subscription.idle_progress().token for one in added]
+            engine.close()
+            engine = opened(tmp_path)
+            for one, token in zip(added, tokens, strict=True):
+                one.subscribe(engine, token)
+    compare(engine, rows, views, added)
+    check(engine)
+    engine.close()
