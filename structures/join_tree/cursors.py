@@ -13,7 +13,8 @@ from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import compiled
 from structures.join_tree import walk
 from structures.join_tree.tables import JoinTables
-from structures.join_tree.walk import begin_walk, scan_fill, scan_start
+from structures.join_tree.walk import begin_walk
+from structures.ordered.scan import SCAN_DEPTH, SCAN_WORDS, scan_fill, scan_start
 from structures.ordered.search import DEPTH as FRAMES_LEFT
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 
@@ -58,12 +59,12 @@ class Scanned(Resumable):
     """All entries of a tree, in its order."""
 
     def __init__(self, arena: Arena, root: tuple[int, int]) -> None:
-        self._arena, self._height, self._Z = arena, root[1], np.zeros(walk.SCAN_WORDS, np.int64)
+        self._arena, self._height, self._Z = arena, root[1], np.zeros(SCAN_WORDS, np.int64)
         compiled(scan_start)(self._Z, root[0])
 
     @property
     def done(self) -> bool:
-        return bool(self._Z[walk.SCAN_DEPTH] == 0)
+        return bool(self._Z[SCAN_DEPTH] == 0)
 
     def fill(self, limit: int) -> np.ndarray:
         out = np.empty(limit + B, np.int32)

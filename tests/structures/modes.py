@@ -204,6 +204,32 @@ STRUCTURES = {
             Canary("structures.ordered.tree", "own_leaf", "lambda nodes, writing, o: o"),
         ),
     ),
+    "match": Structure(
+        "event_tree.machine.MatchMachine",
+        ("tests/structures/event_tree/test_tree.py",),
+        "not tens_of_thousands",
+        (
+            # An END before the rows that its interval still meets; the rows behind the last event forgotten.
+            Canary("structures.event_tree.changes", "end_place", "lambda key, right: (key, right)"),
+            Canary("structures.event_tree.search", "dead_in_leaf", "lambda tree, o, depth, next_key, next_at: was(tree, o, depth, -1, 0)"),
+            Canary("structures.event_tree.search", "precedes", "lambda key, at, other, its: key <= other"),
+            Canary(
+                "structures.event_tree.summary",
+                "note",
+                "lambda tree, o, f, c, value: was(tree, o, f, c, value) if f != TRAIL_END else False",
+            ),
+            Canary("structures.event_tree.runs", "find_dead", "lambda tree, base: was(tree, 0)"),
+            Canary("structures.event_tree.runs", "join_hits", "lambda tree, lists, scratch, partner: 0"),
+            Canary("structures.event_tree.runs", "partners", "lambda tree, key, left, right: was(tree, key, left, left)"),
+            Canary("structures.event_tree.runs", "enlist", "lambda lists, row: None"),
+            Canary("structures.event_tree.runs", "move", "lambda tree, lists, tells_matched, is_outer, row, former: True"),
+            Canary("structures.event_tree.changes", "is_thin", "lambda tree, o, leaf: False"),
+            Canary("structures.event_tree.changes", "climb", "lambda tree, right: was(tree, right) if right else None"),
+            Canary("structures.event_tree.search", "child_for", "lambda tree, o, name, at: 0"),
+            Canary("structures.ordered.tree", "own_leaf", "lambda nodes, writing, o: o"),
+            _PIN_IGNORED,
+        ),
+    ),
     "ij": Structure(
         "ij_heap.machine.IJMachine",
         ("tests/structures/ij_heap/test_heap.py", "tests/structures/ij_heap/test_erratum.py"),

@@ -1,0 +1,267 @@
+"""Events that come into the tree and go: the writing kernels. Costs: O(B + F log n) each; `build` O(n)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.core.arena import B, F
+from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.kernel import kernel, wide
+from structures.event_tree.layout import (
+    AT,
+    CHILD,
+    END,
+    EVENTS,
+    HEIGHT,
+    INNER_LEAST,
+    LEAF_LEAST,
+    NAME,
+    ROOT,
+    START,
+    VALUE,
+    Tree,
+    descend,
+    free_inner,
+    free_leaf,
+    is_before,
+    move_children,
+    move_events,
+    name_of,
+    new_inner,
+    new_leaf,
+    place_for,
+)
+from structures.event_tree.summary import refresh
+
+LEAF_FILL = max(1, B * 7 // 8)
+INNER_FILL = F - 1 if F > 3 else F
+
+
+@kernel
+def end_place(key: int, right: int) -> tuple[int, int]:
+    """Where the END of an interval is: the next place behind its right end, which may be one of the next key."""
+    if right == POS_INF:
+        return key + 1, NEG_INF
+    return key, right + 1
+
+
+@kernel
+def put_ends(tree: Tree, key: int, left: int, right: int, slot: int, weight: int) -> None:
+    """The START and the END of an interval."""
+    put(tree, name_of(key, START, slot), left, weight)
+    end_key, at = end_place(key, right)
+    put(tree, name_of(end_key, END, slot), at, weight)
+
+
+@kernel
+def cut_ends(tree: Tree, key: int, left: int, right: int, slot: int) -> bool:
+    """False: they were not there."""
+    found = cut(tree, name_of(key, START, slot), left)
+    end_key, at = end_place(key, right)
+    return cut(tree, name_of(end_key, END, slot), at) and found
+
+
+@kernel
+def put(tree: Tree, name: int, at: int, value: int) -> None:
+    """Put an event that is not there."""
+    L = tree.leaves
+    o = descend(tree, name, at)
+    into, right = o, 0
+    if tree.leaf_size[o] == B:
+        half = B - B // 2
+        right = new_leaf(tree)
+        move_events(tree, o, half, B, right, 0)
+        tree.leaf_size[o], tree.leaf_size[right] = half, B - half
+        if not is_before(name, at, L[right, NAME, 0], L[right, AT, 0]):
+            into = right
+    p = place_for(tree, into, name, at)
+    move_events(tree, into, p, tree.leaf_size[into], into, p + 1)
+    L[into, NAME, p], L[into, AT, p], L[into, VALUE, p] = name, at, value
+    tree.leaf_size[into] += 1
+    tree.control[EVENTS] += 1
+    climb(tree, right)
+
+
+@kernel
+def insert_child(tree: Tree, o: int, c: int, child: int, leaf: bool) -> None:
+    """Insert a child, which begins with its first event or child, into an inner node that has room."""
+    N, L = tree.inners, tree.leaves
+    move_children(tree, o, c, tree.inner_size[o], o, c + 1)
+    N[o, CHILD, c] = child
+    if leaf:
+        N[o, NAME, c], N[o, AT, c] = L[child, NAME, 0], L[child, AT, 0]
+    else:
+        N[o, NAME, c], N[o, AT, c] = N[child, NAME, 0], N[child, AT, 0]
+    tree.inner_size[o] += 1
+    refresh(tree, o, c, leaf)
+
+
+@kernel
+def climb(tree: Tree, right: int) -> None:
+    """Bring the path up to date, whose leaf has changed; `right`: the new leaf behind it, unless 0."""
+    control, path, leaf = tree.control, tree.path, True
+    for level in range(control[HEIGHT] - 1, -1, -1):
+        o, c = path[2 * level], path[2 * level + 1]
+        if not refresh(tree, o, c, leaf) and right == 0:
+            return
+        if right != 0:
+            into, place, new = o, c + 1, 0
+            if tree.inner_size[o] == F:
+                half = (F + 1) // 2
+                cut_at = half - 1 if place < half else half
+                new = new_inner(tree)
+                move_children(tree, o, cut_at, F, new, 0)
+                tree.inner_size[o], tree.inner_size[new] = cut_at, F - cut_at
+                if place >= half:
+                    into, place = new, place - cut_at
+            insert_child(tree, into, place, right, leaf)
+            right = new
+        leaf = False
+    if right != 0:
+        root = new_inner(tree)
+        insert_child(tree, root, 0, control[ROOT], leaf)
+        insert_child(tree, root, 1, right, leaf)
+        control[ROOT] = root
+        control[HEIGHT] += 1
+
+
+@kernel
+def cut(tree: Tree, name: int, at: int) -> bool:
+    """Take an event out; False, and nothing done, if it is not there."""
+    L = tree.leaves
+    o = descend(tree, name, at)
+    p = place_for(tree, o, name, at)
+    if p == tree.leaf_size[o] or L[o, NAME, p] != name or L[o, AT, p] != at:
+        return False
+    cut_at_path(tree, o, p)
+    return True
+
+
+@kernel
+def cut_at_path(tree: Tree, o: int, p: int) -> None:
+    """Take the event at place p of leaf o out, to which the path leads."""
+    control, path, leaf = tree.control, tree.path, True
+    move_events(tree, o, p + 1, tree.leaf_size[o], o, p)
+    tree.leaf_size[o] -= 1
+    control[EVENTS] -= 1
+    for level in range(control[HEIGHT] - 1, -1, -1):
+        o, c = path[2 * level], path[2 * level + 1]
+        if is_thin(tree, tree.inners[o, CHILD, c], leaf):
+            level_out(tree, o, c - 1 if c > 0 else 0, leaf)
+        elif not refresh(tree, o, c, leaf):
+            return
+        leaf = False
+    while control[HEIGHT] > 0 and tree.inner_size[control[ROOT]] == 1:
+        o = control[ROOT]
+        control[ROOT] = tree.inners[o, CHILD, 0]
+        control[HEIGHT] -= 1
+        free_inner(tree, o)
+
+
+@kernel
+def is_thin(tree: Tree, o: int, leaf: bool) -> bool:
+    return tree.leaf_size[o] < LEAF_LEAST if leaf else tree.inner_size[o] < INNER_LEAST
+
+
+@kernel
+def level_out(tree: Tree, o: int, a: int, leaf: bool) -> None:
+    """Make children a and a + 1 of inner node o, one of which is thin, one node, or else two halves."""
+    N = tree.inners
+    x, y = N[o, CHILD, a], N[o, CHILD, a + 1]
+    if leaf:
+        together = level_leaves(tree, x, y)
+    else:  # of a first child nobody has looked at where it begins
+        N[y, NAME, 0], N[y, AT, 0] = N[o, NAME, a + 1], N[o, AT, a + 1]
+        together = level_inners(tree, x, y)
+    if together:
+        move_children(tree, o, a + 2, tree.inner_size[o], o, a + 1)
+        tree.inner_size[o] -= 1
+    else:
+        if leaf:
+            N[o, NAME, a + 1], N[o, AT, a + 1] = tree.leaves[y, NAME, 0], tree.leaves[y, AT, 0]
+        else:
+            N[o, NAME, a + 1], N[o, AT, a + 1] = N[y, NAME, 0], N[y, AT, 0]
+        refresh(tree, o, a + 1, leaf)
+    refresh(tree, o, a, leaf)
+
+
+@kernel
+def level_leaves(tree: Tree, x: int, y: int) -> bool:
+    """Whether they are one now: y is free then."""
+    first, second = tree.leaf_size[x], tree.leaf_size[y]
+    if first + second <= B:
+        move_events(tree, y, 0, second, x, first)
+        tree.leaf_size[x] = first + second
+        free_leaf(tree, y)
+        return True
+    half = (first + second) // 2
+    if first < half:
+        move_events(tree, y, 0, half - first, x, first)
+        move_events(tree, y, half - first, second, y, 0)
+    else:
+        move_events(tree, y, 0, second, y, first - half)
+        move_events(tree, x, half, first, y, 0)
+    tree.leaf_size[x], tree.leaf_size[y] = half, first + second - half
+    return False
+
+
+@kernel
+def level_inners(tree: Tree, x: int, y: int) -> bool:
+    """The same of inner nodes."""
+    first, second = tree.inner_size[x], tree.inner_size[y]
+    if first + second <= F:
+        move_children(tree, y, 0, second, x, first)
+        tree.inner_size[x] = first + second
+        free_inner(tree, y)
+        return True
+    half = (first + second) // 2
+    if first < half:
+        move_children(tree, y, 0, half - first, x, first)
+        move_children(tree, y, half - first, second, y, 0)
+    else:
+        move_children(tree, y, 0, second, y, first - half)
+        move_children(tree, x, half, first, y, 0)
+    tree.inner_size[x], tree.inner_size[y] = half, first + second - half
+    return False
+
+
+# --- bulk build
+
+
+@kernel("void(Tree)")
+def make_empty(tree: Tree) -> None:
+    """A tree without events, whatever was there."""
+    tree.control[:] = 0
+    tree.control[ROOT] = new_leaf(tree)
+
+
+@kernel("void(Tree, int64[::1], int64[::1], int64[::1])", allocates=True)
+def build(tree: Tree, names: Any, ats: Any, values: Any) -> None:
+    """Build the tree of these events, which are in order, in place of what was there."""
+    L = tree.leaves
+    make_empty(tree)
+    n = len(names)
+    level = np.empty(max(1, -(-n // LEAF_FILL)), np.int64)
+    for b in range(len(level)):
+        o = tree.control[ROOT] if b == 0 else new_leaf(tree)
+        low, high = n * b // len(level), n * (b + 1) // len(level)
+        for i in range(low, high):
+            L[o, NAME, i - low], L[o, AT, i - low], L[o, VALUE, i - low] = names[i], ats[i], values[i]
+        tree.leaf_size[o] = high - low
+        level[b] = o
+    tree.control[EVENTS] = n
+    leaf = True
+    while len(level) > 1:
+        above = np.empty(-(-len(level) // INNER_FILL), np.int64)
+        for b in range(len(above)):
+            o = new_inner(tree)
+            low, high = len(level) * b // len(above), len(level) * (b + 1) // len(above)
+            for c in range(low, high):
+                insert_child(tree, o, c - low, level[c], leaf)
+            above[b] = o
+        level = above
+        leaf = False
+        tree.control[HEIGHT] += 1
+    tree.control[ROOT] = wide(level[0])

@@ -1,0 +1,152 @@
+"""The arrays of an event tree (`tree.py` defines it): leaves of up to B events, inner nodes of up to F children with their summaries.
+
+    leaves  int64[l, 3, B]    name, at, value of each event, ascending by (key, at, rank, slot)
+    inners  int64[n, 14, F]   of each child: where its events begin, the child, its summary (`summary.py`)
+
+A name is key << 32 | rank << 30 | slot. Events of one child are not before its (name, at), those of the children before it are; the first
+one's is not looked at. Leaf and inner node 0 are NIL; what is free is a list, its next one in the first word. Only the newest version is
+read: all is written in place.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from structures.core.arena import B
+from structures.core.kernel import arrays, kernel
+
+START, END, ROW = range(3)  # ranks
+NAME, AT, VALUE, LEAF_FIELDS = range(4)  # VALUE: of a row its right end, of the others a weight
+CHILD, STARTS, ENDS, START_LOW, START_HIGH, END_LOW, END_HIGH = range(2, 9)
+FIRST_KEY, FIRST_AT, FIT, TRAIL_KEY, TRAIL_END, INNER_FIELDS = range(9, 15)  # behind NAME and AT of the child
+LEAF_LEAST, INNER_LEAST = max(1, B // 4), 2  # but of the root
+ROOT, HEIGHT, EVENTS, LEAVES, FREE_LEAF, INNERS, FREE_INNER, CONTROL_WORDS = range(8)  # HEIGHT: levels of inner nodes
+MOST_LEVELS = 64
+LOW32 = 2**32 - 1
+
+
+@arrays("int64[:,:,::1]", "int64[:,:,::1]", "int32[::1]", "int32[::1]", "int64[::1]", "int64[::1]")
+class Tree(NamedTuple):
+    """leaf_size, inner_size: events of a leaf, children of an inner node. path: of each level the node, and the child taken."""
+
+    leaves: np.ndarray
+    inners: np.ndarray
+    leaf_size: np.ndarray
+    inner_size: np.ndarray
+    control: np.ndarray
+    path: np.ndarray
+
+
+@kernel(forceinline=True)
+def name_of(key: int, rank: int, slot: int) -> int:
+    return (key << 32) | (rank << 30) | slot
+
+
+@kernel(forceinline=True)
+def is_before(name: int, at: int, other: int, its: int) -> bool:
+    """Whether (name, at) comes before (other, its)."""
+    if name >> 32 != other >> 32:
+        return name >> 32 < other >> 32
+    return at < its or (at == its and name < other)
+
+
+@kernel
+def new_leaf(tree: Tree) -> int:
+    control = tree.control
+    o = control[FREE_LEAF]
+    if o != 0:
+        control[FREE_LEAF] = tree.leaves[o, NAME, 0]
+    else:
+        control[LEAVES] += 1
+        o = control[LEAVES]
+    tree.leaf_size[o] = 0
+    return o
+
+
+@kernel
+def free_leaf(tree: Tree, o: int) -> None:
+    tree.leaves[o, NAME, 0] = tree.control[FREE_LEAF]
+    tree.leaf_size[o] = -1
+    tree.control[FREE_LEAF] = o
+
+
+@kernel
+def new_inner(tree: Tree) -> int:
+    control = tree.control
+    o = control[FREE_INNER]
+    if o != 0:
+        control[FREE_INNER] = tree.inners[o, NAME, 0]
+    else:
+        control[INNERS] += 1
+        o = control[INNERS]
+    tree.inner_size[o] = 0
+    return o
+
+
+@kernel
+def free_inner(tree: Tree, o: int) -> None:
+    tree.inners[o, NAME, 0] = tree.control[FREE_INNER]
+    tree.inner_size[o] = -1
+    tree.control[FREE_INNER] = o
+
+
+@kernel
+def move_events(tree: Tree, source: int, low: int, high: int, target: int, at: int) -> None:
+    """Copy the events [low, high) of one leaf to place `at` of another, or of itself."""
+    L = tree.leaves
+    for f in range(LEAF_FIELDS):
+        if at > low:
+            for i in range(high - low - 1, -1, -1):
+                L[target, f, at + i] = L[source, f, low + i]
+        else:
+            for i in range(high - low):
+                L[target, f, at + i] = L[source, f, low + i]
+
+
+@kernel
+def move_children(tree: Tree, source: int, low: int, high: int, target: int, at: int) -> None:
+    """The same of inner nodes."""
+    N = tree.inners
+    for f in range(INNER_FIELDS):
+        if at > low:
+            for c in range(high - low - 1, -1, -1):
+                N[target, f, at + c] = N[source, f, low + c]
+        else:
+            for c in range(high - low):
+                N[target, f, at + c] = N[source, f, low + c]
+
+
+@kernel
+def child_for(tree: Tree, o: int, name: int, at: int) -> int:
+    """The last child of o that begins at or before (name, at), or the first one."""
+    N, n = tree.inners, tree.inner_size[o]
+    c = 1
+    while c < n and not is_before(name, at, N[o, NAME, c], N[o, AT, c]):
+        c += 1
+    return c - 1
+
+
+@kernel
+def place_for(tree: Tree, o: int, name: int, at: int) -> int:
+    """How many events of leaf o are before (name, at)."""
+    L, low, high = tree.leaves, 0, tree.leaf_size[o]
+    while low < high:
+        middle = (low + high) >> 1
+        if is_before(L[o, NAME, middle], L[o, AT, middle], name, at):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def descend(tree: Tree, name: int, at: int) -> int:
+    """The leaf where the event belongs; the path is left in the tree."""
+    path, o = tree.path, tree.control[ROOT]
+    for level in range(tree.control[HEIGHT]):
+        c = child_for(tree, o, name, at)
+        path[2 * level], path[2 * level + 1] = o, c
+        o = tree.inners[o, CHILD, c]
+    return o

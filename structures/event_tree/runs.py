@@ -1,0 +1,198 @@
+"""Changes of both sides one after another, each with the rows that come into the list that is told, and go.
+
+A partner comes: its hits among the unmatched rows become matched. It goes: rows that are dead become unmatched until none is left. Each is
+found in O(log n), so a change costs that much a row that it flips, however many it meets.
+
+Costs: O(log n) a change, and a row told.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.arena import HEIGHT, KEY_MAX, ROOT, B
+from structures.core.blocks import Nodes, Writing
+from structures.core.encoding import NEG_INF
+from structures.core.kernel import arrays, kernel, wide
+from structures.core.runs import AT, BEGUN, RUN_WORDS, end_change
+from structures.event_tree.changes import cut, cut_at_path, cut_ends, put, put_ends
+from structures.event_tree.layout import AT as AT_
+from structures.event_tree.layout import NAME, ROW, VALUE, Tree, name_of
+from structures.event_tree.search import find_dead, partners
+from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
+from structures.ordered.tree import cut as take_out
+from structures.ordered.tree import put as take_in
+
+# Kinds of changes, in the order in which a batch takes them: so a row that stays flips at most once.
+OUTER_MOVE, PARTNER_MOVE, OUTER_DELETE, PARTNER_INSERT, PARTNER_DELETE, OUTER_INSERT = range(6)
+LONELY = KEY_MAX - 1  # the key of rows that can have no partner
+BASE, TELLS_MATCHED, FLIPS, SEARCH = range(RUN_WORDS, RUN_WORDS + 4)  # of the state; BASE: 1 if each row is its own partner
+STATE_WORDS = SEARCH + SEARCH_WORDS
+HITS = 4 * B  # of a search, at once
+
+
+@arrays(Nodes, Writing, Nodes, Writing)
+class Lists(NamedTuple):
+    """The rows without a partner; if they are told, those with one."""
+
+    nodes: Any
+    writing: Any
+    its_nodes: Any
+    its_writing: Any
+
+
+@arrays("int8[::1]", "int32[::1]", "int64[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64[::1]")
+class Moves(NamedTuple):
+    """Change number i: of an outer row or a partner with this key and interval, at slot[i], of a move from former[i]. done[i]: the rows
+    told when it was done."""
+
+    kind: np.ndarray
+    key: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    slot: np.ndarray
+    former: np.ndarray
+    done: np.ndarray
+
+
+@arrays("int64[::1]", "int32[::1]", "int64[::1]")
+class Scratch(NamedTuple):
+    """The state, STATE_WORDS; hits of a search, and their ends."""
+
+    Z: np.ndarray
+    hits: np.ndarray
+    ends: np.ndarray
+
+
+class Row(NamedTuple):
+    key: int
+    left: int
+    right: int
+    slot: int
+
+
+@kernel
+def unlist(lists: Lists, row: Row) -> bool:
+    """Take a row out of the unmatched ones; False: it is not among them."""
+    return take_out(lists.nodes, lists.writing, 0, row.key, row.left, row.slot)
+
+
+@kernel
+def enlist(lists: Lists, row: Row) -> None:
+    take_in(lists.nodes, lists.writing, 0, row.key, row.left, row.right, row.slot)
+
+
+@kernel
+def match(tree: Tree, lists: Lists, tells_matched: bool, row: Row) -> None:
+    """A row that has a partner comes."""
+    put(tree, name_of(row.key, ROW, row.slot), row.left, row.right)
+    if tells_matched:
+        take_in(lists.its_nodes, lists.its_writing, 0, row.key, row.left, row.right, row.slot)
+
+
+@kernel
+def unmatch(tree: Tree, lists: Lists, tells_matched: bool, row: Row) -> bool:
+    """It goes; False: it is not there."""
+    if tells_matched:
+        take_out(lists.its_nodes, lists.its_writing, 0, row.key, row.left, row.slot)
+    return cut(tree, name_of(row.key, ROW, row.slot), row.left)
+
+
+@kernel("int64(Tree, Lists, Scratch, int32[::1], Moves, boolean)")
+def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves, deltas: bool) -> int:
+    """Make the changes from number Z[AT] on until all are done or `out` is full; the rows told: slots of those that come, ~slots of those
+    that go."""
+    Z = scratch.Z
+    n, tells_matched = 0, Z[TELLS_MATCHED] != 0
+    while Z[AT] < len(moves.kind):
+        i = Z[AT]
+        kind, missing = moves.kind[i], False
+        row = Row(wide(moves.key[i]), moves.left[i], moves.right[i], wide(moves.slot[i]))
+        if kind == OUTER_MOVE or kind == PARTNER_MOVE:
+            missing = not move(tree, lists, tells_matched, kind == OUTER_MOVE, row, wide(moves.former[i]))
+        elif kind == OUTER_DELETE or kind == OUTER_INSERT:
+            if n == len(out):
+                return n
+            if kind == OUTER_INSERT:
+                is_matched = row.key != LONELY and partners(tree, row.key, row.left, row.right) > Z[BASE]
+                if is_matched:
+                    match(tree, lists, tells_matched, row)
+                else:
+                    enlist(lists, row)
+            else:
+                is_matched = not unlist(lists, row)
+                missing = is_matched and not unmatch(tree, lists, tells_matched, row)
+            if deltas and is_matched == tells_matched and not missing:
+                out[n] = row.slot if kind == OUTER_INSERT else ~row.slot
+                n += 1
+        else:
+            if Z[BEGUN] == 0:
+                Z[BEGUN] = 1
+                if kind == PARTNER_INSERT:
+                    put_ends(tree, row.key, row.left, row.right, row.slot, 0)
+                elif not cut_ends(tree, row.key, row.left, row.right, row.slot):
+                    Z[BEGUN] = 2
+            found, told = True, 0
+            while found:
+                if len(out) - n < HITS:
+                    return n
+                told = join_hits(tree, lists, scratch, row) if kind == PARTNER_INSERT else part_dead(tree, lists, scratch)
+                for j in range(told if deltas else 0):
+                    out[n] = scratch.hits[j] if tells_matched == (kind == PARTNER_INSERT) else ~scratch.hits[j]
+                    n += 1
+                Z[FLIPS] += told
+                found = told > 0
+            missing = Z[BEGUN] == 2
+        end_change(Z, moves.done, n, missing)
+    return n
+
+
+@kernel
+def move(tree: Tree, lists: Lists, tells_matched: bool, is_outer: bool, row: Row, former: int) -> bool:
+    """A row, or a partner, is at another slot now; False: it was not there."""
+    old = Row(row.key, row.left, row.right, former)
+    if not is_outer:
+        found = cut_ends(tree, row.key, row.left, row.right, former)
+        put_ends(tree, row.key, row.left, row.right, row.slot, 0)
+        return found
+    if unlist(lists, old):
+        enlist(lists, row)
+        return True
+    found = unmatch(tree, lists, tells_matched, old)
+    match(tree, lists, tells_matched, row)
+    return found
+
+
+@kernel
+def join_hits(tree: Tree, lists: Lists, scratch: Scratch, partner: Row) -> int:
+    """Match some unmatched rows that meet a partner; how many: their slots are in `hits`. 0: there is none left."""
+    Z, hits, ends, C = scratch.Z[SEARCH:], scratch.hits, scratch.ends, lists.writing.C
+    bounds = Bounds(NEG_INF, NOTHING_BEFORE, partner.right, partner.left)
+    search_start(Z, C[ROOT], C[HEIGHT], 0, partner.key, bounds)
+    count = search_fill(lists.nodes, Z, hits, 0, ends)
+    for j in range(count):
+        row = Row(partner.key, ends[2 * j], ends[2 * j + 1], wide(hits[j]))
+        unlist(lists, row)
+        match(tree, lists, scratch.Z[TELLS_MATCHED] != 0, row)
+    return count
+
+
+@kernel
+def part_dead(tree: Tree, lists: Lists, scratch: Scratch) -> int:
+    """Unmatch some rows that have no partner any more; how many: their slots are in `hits`. 0: there is none left."""
+    L, count = tree.leaves, 0
+    while count < HITS:
+        leaf, p = find_dead(tree, scratch.Z[BASE])
+        if p < 0:
+            break
+        name = L[leaf, NAME, p]
+        row = Row(name >> 32, L[leaf, AT_, p], L[leaf, VALUE, p], name & (2**30 - 1))
+        cut_at_path(tree, leaf, p)
+        if scratch.Z[TELLS_MATCHED] != 0:
+            take_out(lists.its_nodes, lists.its_writing, 0, row.key, row.left, row.slot)
+        enlist(lists, row)
+        scratch.hits[count] = row.slot
+        count += 1
+    return count

@@ -1,0 +1,144 @@
+"""Partners counted, their weights added up, and rows without any found: reading kernels of the newest version.
+
+The partners of [l, r] are the STARTs at or before r less the ENDs at or before l: both are prefixes of the order.
+A child with depth d before it and the next START or END at e behind it has a row at the least depth (`base`) without another partner iff
+d + FIT = base, or d + its depth = base and its trail ends before e. No depth at a row is below the base, so this is exact.
+
+Costs: O(B + F log n).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from structures.core.arena import KEY_MAX
+from structures.core.encoding import POS_INF
+from structures.core.kernel import kernel, wide
+from structures.event_tree.layout import (
+    AT,
+    CHILD,
+    END_HIGH,
+    ENDS,
+    FIRST_AT,
+    FIRST_KEY,
+    FIT,
+    HEIGHT,
+    LOW32,
+    NAME,
+    ROOT,
+    ROW,
+    START,
+    STARTS,
+    TRAIL_END,
+    TRAIL_KEY,
+    VALUE,
+    Tree,
+    child_for,
+    name_of,
+    place_for,
+)
+from structures.event_tree.summary import precedes
+
+
+@kernel
+def passed(tree: Tree, key: int, at: int, rank: int) -> int:
+    """How many STARTs, or ENDs, are at or before (key, at)."""
+    N, L, name = tree.inners, tree.leaves, name_of(key, ROW, 0)
+    field, found, o = STARTS + rank, wide(0), tree.control[ROOT]
+    for _ in range(tree.control[HEIGHT]):
+        c = child_for(tree, o, name, at)
+        for i in range(c):
+            found += N[o, field, i]
+        o = N[o, CHILD, c]
+    for i in range(place_for(tree, o, name, at)):
+        found += (L[o, NAME, i] >> 30) & 3 == rank
+    return found
+
+
+@kernel
+def partners(tree: Tree, key: int, left: int, right: int) -> int:
+    """How many intervals with this key meet [left, right]."""
+    return passed(tree, key, right, START) - passed(tree, key, left, START + 1)
+
+
+@kernel
+def add_weights(tree: Tree, key: int, at: int, rank: int, sign: int, sums: Any) -> None:
+    """Add to sums[0], sums[1] the lower and upper halves of the weights of the STARTs, or ENDs, at or before (key, at)."""
+    N, L, name = tree.inners, tree.leaves, name_of(key, ROW, 0)
+    field, o = ENDS + 1 + 2 * rank, tree.control[ROOT]
+    for _ in range(tree.control[HEIGHT]):
+        c = child_for(tree, o, name, at)
+        for i in range(c):
+            sums[0] += sign * N[o, field, i]
+            sums[1] += sign * N[o, field + 1, i]
+        o = N[o, CHILD, c]
+    for i in range(place_for(tree, o, name, at)):
+        if (L[o, NAME, i] >> 30) & 3 == rank:
+            sums[0] += sign * (L[o, VALUE, i] & LOW32)
+            sums[1] += sign * (L[o, VALUE, i] >> 32)
+
+
+assert END_HIGH == ENDS + 4  # as `add_weights` counts
+
+
+@kernel("void(Tree, int32[::1], int64[::1], int64[::1], int64[::1])")
+def count_partners(tree: Tree, keys: Any, lefts: Any, rights: Any, counts: Any) -> None:
+    for i in range(len(keys)):
+        counts[i] = partners(tree, wide(keys[i]), lefts[i], rights[i])
+
+
+@kernel("void(Tree, int32[::1], int64[::1], int64[::1], int64[:,::1])", allocates=True)
+def sum_partners(tree: Tree, keys: Any, lefts: Any, rights: Any, sums: Any) -> None:
+    """sums, int64[n, 2]: of each interval the weights of its partners, as sums of lower and of upper halves."""
+    own = np.empty(2, np.int64)
+    for i in range(len(keys)):
+        own[0], own[1] = 0, 0
+        add_weights(tree, wide(keys[i]), rights[i], 0, 1, own)
+        add_weights(tree, wide(keys[i]), lefts[i], 1, -1, own)
+        sums[i, 0], sums[i, 1] = own[0], own[1]
+
+
+@kernel
+def find_dead(tree: Tree, base: int) -> tuple[int, int]:
+    """A row with no more partners than `base`: its leaf, to which the path leads, and its place; place -1: there is none."""
+    N, path, o = tree.inners, tree.path, tree.control[ROOT]
+    depth, next_key, next_at = wide(0), wide(KEY_MAX), POS_INF  # before the node; behind it
+    for level in range(tree.control[HEIGHT]):
+        n = tree.inner_size[o]
+        end = depth
+        for c in range(n):
+            end += N[o, STARTS, c] - N[o, ENDS, c]
+        chosen, before, key, at = -1, wide(0), next_key, next_at
+        for c in range(n - 1, -1, -1):
+            behind = end
+            end -= N[o, STARTS, c] - N[o, ENDS, c]
+            if end + N[o, FIT, c] == base or (behind == base and precedes(N[o, TRAIL_KEY, c], N[o, TRAIL_END, c], key, at)):
+                chosen, before, next_key, next_at = c, end, key, at
+            if N[o, STARTS, c] + N[o, ENDS, c] > 0:
+                key, at = N[o, FIRST_KEY, c], N[o, FIRST_AT, c]
+        if chosen < 0:
+            return o, -1
+        path[2 * level], path[2 * level + 1] = o, chosen
+        depth, o = before, N[o, CHILD, chosen]
+    return o, dead_in_leaf(tree, o, depth - base, next_key, next_at)
+
+
+@kernel
+def dead_in_leaf(tree: Tree, o: int, depth: int, next_key: int, next_at: int) -> int:
+    """The place of such a row, or -1; depth: that before the leaf, less the base."""
+    L = tree.leaves
+    found, found_key, found_end = -1, wide(KEY_MAX), POS_INF
+    for i in range(tree.leaf_size[o]):
+        name, at, value = L[o, NAME, i], L[o, AT, i], L[o, VALUE, i]
+        key, rank = name >> 32, (name >> 30) & 3
+        if rank == ROW:
+            if depth == 0 and precedes(key, value, found_key, found_end):
+                found, found_key, found_end = i, key, value
+            continue
+        if found >= 0 and precedes(found_key, found_end, key, at):
+            return found
+        found, found_key, found_end = -1, wide(KEY_MAX), POS_INF
+        depth += 1 if rank == START else -1
+    return found if found >= 0 and precedes(found_key, found_end, next_key, next_at) else -1

@@ -1,0 +1,114 @@
+r"""Intervals as events, and rows between them, so that partners are counted without a visit.
+
+Problem: under inserts and deletes of closed intervals with an int32 key, tell how many of them a given interval meets and what their
+weights add up to; and of rows, which are intervals too, find one that meets none.
+
+    key 3   START 2    ROW 2..4    END 5    ROW 6..7    START 9 …        by (key, place, rank, slot): START at the left end l, rank 0;
+            |------------------------|                  |-------         END at r + 1, rank 1; ROW at its left end, rank 2
+               |--------|            .        |-----|
+               has a partner         .        is dead: depth 0, and it ends before the next event
+
+The END of an interval without end is at the first place of the next key, so that depth (starts less ends) is 0 again there.
+
+Invariants, by which `check()` names what broke
+    E1  events ascend by (key, place, rank, slot)
+    E2  a stored summary (`summary.py`) equals that of the events below
+    E3  all leaves lie at one depth; nodes but the root have LEAF_LEAST to B events, 2 to F children; each block is in use or free
+Of a tree in a `Matching` also
+    E4  its rows are the matched ones, and none is dead
+
+Costs (n events): a change O(log n), partners counted or added up O(log n), a dead row found O(log n); memory 24 bytes an event, in leaves
+that are full to a quarter at least. Differs from docs/design/queries.md in the place of an END without end alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from structures.core.arena import B, F
+from structures.core.control import STORE_WORDS
+from structures.core.encoding import POS_INF
+from structures.core.entries import Entries
+from structures.core.kernel import compiled
+from structures.core.reserve import reserve
+from structures.event_tree.changes import build, make_empty
+from structures.event_tree.check import check_events
+from structures.event_tree.layout import (
+    CONTROL_WORDS,
+    END,
+    EVENTS,
+    INNER_FIELDS,
+    LEAF_FIELDS,
+    LEAF_LEAST,
+    MOST_LEVELS,
+    ROW,
+    START,
+    Tree,
+)
+from structures.event_tree.search import count_partners, sum_partners
+
+_WORDS = LEAF_FIELDS * B + INNER_FIELDS * F + 1  # of a leaf and an inner node, with their sizes
+
+
+class EventTree:
+    """See the module's head. Only the thread that writes may read."""
+
+    def __init__(self, words: int = STORE_WORDS) -> None:
+        """`words`: address space in 8-byte words (not memory)."""
+        self._most = words // _WORDS
+        self.arrays = Tree(
+            reserve(8 * self._most * LEAF_FIELDS * B, np.int64).reshape(-1, LEAF_FIELDS, B),
+            reserve(8 * self._most * INNER_FIELDS * F, np.int64).reshape(-1, INNER_FIELDS, F),
+            reserve(4 * self._most, np.int32),
+            reserve(4 * self._most, np.int32),
+            np.zeros(CONTROL_WORDS, np.int64),
+            np.zeros(2 * MOST_LEVELS, np.int64),
+        )
+        compiled(make_empty)(self.arrays)
+
+    @property
+    def events(self) -> int:
+        """STARTs, ENDs and rows."""
+        return int(self.arrays.control[EVENTS])
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the nodes, as full as they are on average."""
+        return 8 * self.events * _WORDS * 4 // (3 * B)
+
+    def require(self, events: int) -> None:
+        """Raise MemoryError unless so many surely fit. O(1)."""
+        if events // LEAF_LEAST + 2 >= self._most:
+            raise MemoryError(f"this view's structure has reached its size ({self._most} leaves)")
+
+    def load(self, intervals: Entries, weights: np.ndarray, rows: Entries) -> None:
+        """Replace all by these intervals, each with its weight (int64[n]), and these rows. O(n log n)."""
+        self.require(2 * len(intervals.slot) + len(rows.slot))
+        open_ = intervals.right == POS_INF
+        ends = Entries(intervals.set, intervals.key + open_.astype(np.int32), intervals.right + 1, intervals.right, intervals.slot)  # wraps
+        names = np.concatenate([_names(intervals, START), _names(ends, END), _names(rows, ROW)])
+        ats = np.concatenate([intervals.left, ends.left, rows.left])
+        values = np.concatenate([weights, weights, rows.right])
+        order = np.lexsort((names & (2**32 - 1), ats, names >> 32))
+        compiled(build)(self.arrays, names[order], ats[order], values[order])
+
+    def count(self, entries: Entries) -> np.ndarray:
+        """int64[n]: how many intervals each of these meets. O(log n) each."""
+        counts = np.empty(len(entries.slot), np.int64)
+        compiled(count_partners)(self.arrays, entries.key, entries.left, entries.right, counts)
+        return counts
+
+    def sums(self, entries: Entries) -> list[int]:
+        """What the weights of the intervals that each of these meets add up to. O(log n) each."""
+        sums = np.empty((len(entries.slot), 2), np.int64)
+        compiled(sum_partners)(self.arrays, entries.key, entries.left, entries.right, sums)
+        return [(high << 32) + low for low, high in sums.tolist()]
+
+    def check(self) -> None:
+        """Prove E1 to E3; AssertionError names what broke."""
+        check_events(self.arrays)
+
+
+def _names(entries: Entries, rank: int) -> np.ndarray:
+    names: np.ndarray = entries.key.astype(np.int64) << 32 | rank << 30 | entries.slot
+    return names
