@@ -19,6 +19,7 @@ from service.planning.plans import (
     indexed,
     intersect,
     lqdag,
+    match,
     minesweeper,
     outer,
     pair,
@@ -63,6 +64,7 @@ BUILT: dict[str, Makers] = {
     "intersect": Makers(intersect.WORDS, (intersect.make,)),
     "bow-tie": Makers(bow_tie.WORDS, (bow_tie.make,)),
     "lqdag": Makers(lqdag.WORDS, (lqdag.make,)),
+    "match-tree": Makers(match.WORDS, ()),  # of joins with parts, as those by counts of `outer`
 }
 assert {*BUILT} == {*ALGORITHMS}
 
@@ -132,8 +134,8 @@ def _no_parts(query: Query) -> Problem:
 def _plans(query: Query, relations: Relations) -> list[Plan]:
     """One per algorithm, the best first; none where NOT EXISTS, UNION or EXCEPT is not supported."""
     if query.absent or query.branches or query.parts:
-        found = [] if query.branches else outer.make(query, relations, _plans)
-        found += [one for one in (None if query.parts else lqdag.make(query, relations),) if one is not None]
+        of_parts = [] if query.branches else [match.make(query, relations), *outer.make(query, relations, _plans)]
+        found = [one for one in (*of_parts, None if query.parts else lqdag.make(query, relations)) if one is not None]
         return sorted(found, key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
     found = product.make(query, relations, _plans)
     found += [one for algorithm in BUILT.values() for make in algorithm.makers if (one := make(query, relations)) is not None]
@@ -198,7 +200,7 @@ def _no_such_promise(query: Query, relations: Relations, best: Plan, found: list
 def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
     if query.branches:
         return (_in_the_way(query, relations),)
-    if best.outer is not None:
+    if best.shape == "outer":
         counted = "it visits the partners of a changed row, to count them"
         return best.notes if best.guarantee == "best-effort" else (counted,)
     if query.absent:

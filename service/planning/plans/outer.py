@@ -24,13 +24,15 @@ from service.query.model import GUARANTEES, MAX_ALIASES, Absent, ColumnRef, Inte
 
 Plans = Callable[[Query, Relations], list[Plan]]
 MOST_JOINS = 16
+NULLS = "a null matches nothing: a row with a null in a compared column has no partner"
+_KINDS = {"exists": "semi join", "absent": "anti join", "optional": "left outer join", "full": "full outer join"}
 _OWN = ("list", "pair", "self_less", "self_not_equal", "clique_less", "clique_not_equal", "heap", "join_tree", "qdag", "indexed")
 """Shapes of structures that take all that they have from the rows that they are given, one by one."""
 
 
 def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
     """The best plan, then one for each other algorithm that can keep all of its joins; [] if there is none (`refusal`)."""
-    told = _joins(query)
+    told = joins_of(query)
     if isinstance(told, str):
         return []
     kept, counts = told
@@ -56,8 +58,13 @@ def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
 
 def refusal(query: Query) -> str:
     """Why there is no plan, in words."""
-    told = _joins(query)
+    told = joins_of(query)
     return told if isinstance(told, str) else "the joins that it consists of have no structure in common"
+
+
+def kind_of(parts: Sequence[ViewPart]) -> str:
+    """What joins with such parts are called."""
+    return " and ".join(dict.fromkeys(_KINDS[part.kind] for part in parts))
 
 
 def parts_of(query: Query) -> list[ViewPart] | str:
@@ -87,7 +94,7 @@ def _as_part(query: Query, core: Query, group: Absent) -> ViewPart | str:
     return ViewPart("absent", join) if len(components(join)) == 1 else "a relation in NOT EXISTS is equal to nothing"
 
 
-def _joins(query: Query) -> tuple[list[Kept], tuple[Counted, ...]] | str:
+def joins_of(query: Query) -> tuple[list[Kept], tuple[Counted, ...]] | str:
     """The joins to keep, those first that others are tested by, and what is counted in them; their plans are not made yet."""
     parts = parts_of(query)
     if isinstance(parts, str):
@@ -221,8 +228,6 @@ def _plan(query: Query, relations: Relations, outer: Outer) -> Plan:
     named = min(joins, key=lambda one: GUARANTEES.index(one.guarantee))
     alone = len(query.core.aliases) == 1 and len(parts) == 1 and parts[0].is_shown
     guarantee = least.guarantee if alone or least.guarantee == "best-effort" else "delay"
-    kinds = {"exists": "semi join", "absent": "anti join", "optional": "left outer join", "full": "full outer join"}
-    words = " and ".join(dict.fromkeys(kinds[part.kind] for part in parts))
     tree = next((one for one in joins if one.algorithm == named.algorithm), named)
     each = "" if alone else " per partner of the changed row"
     bounds = {
@@ -233,9 +238,9 @@ def _plan(query: Query, relations: Relations, outer: Outer) -> Plan:
     notes = [*first_notes(query, relations)]
     if not alone:
         notes.append("a change of a part visits the partners of its row, to count them")
-    notes.append("a null matches nothing: a row with a null in a compared column has no partner")
+    notes.append(NULLS)
     notes += dict.fromkeys(note for one in plans for note in one.notes if note not in notes)
-    kind = f"{words}, {len(query.aliases) + sum(len(part.own) for part in parts if not part.is_shown)} relations: {tree.cls}"
+    kind = f"{kind_of(parts)}, {len(query.aliases) + sum(len(part.own) for part in parts if not part.is_shown)} relations: {tree.cls}"
     return Plan(
         kind, named.algorithm, named.theorem, guarantee, bounds, tuple(notes), "outer", names(query), outer=outer,
         amortised=any(one.amortised for one in plans),

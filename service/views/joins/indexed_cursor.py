@@ -76,10 +76,14 @@ class Scan:
     def fill(self, limit: int) -> Slots:
         table = self._side.relation.table
         slots, self._at = table.scan(self._version, self._at, limit)
-        slots = self._side.chosen(slots)
-        if self._values is not None and len(slots):
-            slots = slots[read(table, self._values.schema.names, slots, self._agree)]
-        return slots
+        return self.agreeing(self._side.chosen(slots))
+
+    def agreeing(self, slots: Slots) -> Slots:
+        """Those of these slots whose rows have the values."""
+        if self._values is None or not len(slots):
+            return slots
+        found: Slots = slots[read(self._side.relation.table, self._values.schema.names, slots, self._agree)]
+        return found
 
     def _agree(self, rows: pa.RecordBatch) -> Mask:
         assert self._values is not None

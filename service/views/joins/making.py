@@ -12,6 +12,7 @@ from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
 from service.tables.sides import Side
 from service.views.joins.indexed_join import IndexedJoin
+from service.views.joins.match_join import MatchJoin
 from service.views.joins.outer_join import OuterJoin
 from service.views.joins.overlap_join import OverlapJoin
 from service.views.joins.product_join import Factor, ProductJoin
@@ -48,6 +49,7 @@ _ROOMS = {
     "intersect": ("adaptive",),
     "bow-tie": ("adaptive",),
     "lqdag": ("qdag",),
+    "match-tree": ("event_tree",),  # and of LEFT and FULL JOIN those of the core
 }
 assert {*_ROOMS} == {*ALGORITHMS}
 
@@ -57,7 +59,9 @@ def rooms_of(plan: Plan) -> set[str]:
     if plan.core is not None:
         return {"aggregate", "interval"} | rooms_of(plan.core)
     if plan.outer is not None:
-        return set().union(*(rooms_of(one.plan) for one in plan.outer.joins if one.plan is not None))
+        kept = [one for one in plan.outer.joins if plan.shape == "outer" or len(one.places) > 1]
+        own = {"event_tree"} if plan.shape == "match" else set[str]()
+        return own.union(*(rooms_of(one.plan) for one in kept if one.plan is not None))
     if plan.parts:
         return set().union(*(rooms_of(part.plan) for part in plan.parts))
     if plan.shape == "elimination":
@@ -77,6 +81,9 @@ def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
         case "outer":
             assert plan.outer is not None
             return OuterJoin(plan.outer, sides, len(query.aliases), _make_kept)
+        case "match":
+            assert plan.outer is not None
+            return MatchJoin(plan.outer, sides, len(query.aliases), _make_kept)
         case "join_tree":
             return TreeJoin(sides, plan.tree, query.never)
         case "qdag" | "union":

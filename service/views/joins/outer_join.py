@@ -53,7 +53,7 @@ class Member:
 
     def __init__(self, kept: Kept, relations: Mapping[str, Relation], make: Make) -> None:
         self.places, self.tests = kept.places, kept.tests
-        self.sides = [Side(kept.query, at, _named(relations, name)) for at, (_, name) in enumerate(kept.query.aliases)]
+        self.sides = [Side(kept.query, at, named(relations, name)) for at, (_, name) in enumerate(kept.query.aliases)]
         self.join = make(kept, self.sides)
 
     @property
@@ -327,7 +327,7 @@ def _has_row(cursor: Enumeration) -> bool:
     return False
 
 
-def _named(relations: Mapping[str, Relation], name: str) -> Relation:
+def named(relations: Mapping[str, Relation], name: str) -> Relation:
     """The relation; of an alias that is tested it has a name of its own."""
     relation = relations[name.partition("#")[0]]
     return relation if "#" not in name else relation.renamed(name)

@@ -38,6 +38,8 @@ VIEWS = {
     "bow-tie": [PATH],
     "lqdag": ["SELECT s AS s FROM a EXCEPT SELECT s AS s FROM b",
               "SELECT a.id AS a FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.s = a.s)"],
+    "match-tree": ["SELECT a.id AS a FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE overlaps(a.x, b.x))",
+                   "SELECT a.id AS a, b.id AS b FROM a FULL JOIN b ON a.id = b.id AND overlaps(a.x, b.x)"],
 }  # fmt: skip
 
 

@@ -146,7 +146,7 @@ def drawn(rng: random.Random, kinds: list[str]) -> PartsView:
         except Problem as problem:
             assert problem.type == "unsupported-query", (view.definition, problem.detail)
         else:
-            assert plan.shape == "outer" or plan.algorithm == "lqdag"
+            assert plan.shape in ("outer", "match") or plan.algorithm == "lqdag"
             return view
 
 

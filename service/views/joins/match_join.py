@@ -1,0 +1,391 @@
+"""EXISTS, NOT EXISTS, LEFT and FULL JOIN on one condition of intervals, with or without equalities: rows without a partner, or with one,
+are kept by a `Matching`, and LEFT and FULL JOIN have their inner join beside it.
+
+    core       of LEFT and FULL JOIN the inner join, kept by its own class; else there is none
+    matchings  of each alias whose rows are told alone: of EXISTS the rows with a partner, else those without
+
+A row that no condition can hold for (a null, or a filter of the part) is entered under a key that no partner has. Costs: O(log n) a changed
+row, and a row that gains its first or loses its last partner; those of the core besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.planning.plans.plan import Counted, Kept, Outer, Plan
+from service.tables.changes import Runs, parted
+from service.tables.relations import Relation
+from service.tables.resolution import Resolved, Slots
+from service.tables.sides import Codes, Side, Source, ends_of, joined
+from service.tables.store import FREED_AT_ONCE, Domain, Numbers
+from service.views.deltas import Combination, Sink
+from service.views.joins.indexed_cursor import Scan
+from service.views.joins.outer_cursor import Chained, Looked, Scanned, Shown
+from service.views.joins.outer_join import named, widened
+from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
+from service.views.joins.slots_cursor import SlotsCursor
+from structures.core.entries import NO_ENTRIES, Entries
+from structures.event_tree import runs as kinds
+from structures.event_tree.matching import LONELY, Matching, MatchRoot, Moves
+from structures.interval.cursors import GivenCursor
+
+_CHUNK = 1 << 16  # rows of a relation in a step of building
+_NO_OFFSETS = np.empty(0, np.int64)
+_NO_ROWS = np.empty((1, 0), np.int32)
+
+
+class Root(NamedTuple):
+    """A version: of the relations, of the core, if there is one, and of each matching."""
+
+    version: int
+    core: Any
+    matchings: tuple[MatchRoot, ...]
+
+
+class _Work(NamedTuple):
+    """Entries of one kind (`event_tree.runs`): the offsets of their versions, and the slots that those that move come from."""
+
+    kind: int
+    offsets: npt.NDArray[np.int64]
+    entries: Entries
+    former: Slots
+
+
+class Rows:
+    """The rows of one alias as entries, those that can have no partner too. `place`: of the alias in the view."""
+
+    def __init__(self, kept: Kept, source: Source, relations: Mapping[str, Relation]) -> None:
+        self.place, self.never = kept.places[0], kept.query.never
+        self._present = Side(kept.query, 0, named(relations, kept.query.aliases[0][1]))
+        self._source = source
+
+    def entries(self, slots: Slots, codes: Codes | None) -> tuple[Entries, npt.NDArray[np.int64]]:
+        """And which of the rows at these slots they are of."""
+        if self.never:
+            return NO_ENTRIES, _NO_OFFSETS
+        present = self._present.selected(slots)
+        indices = np.arange(len(slots)) if present is None else present
+        able, which = self._source.entries(slots[indices], codes)
+        if which is None:
+            return able, indices
+        alone = np.ones(len(indices), np.bool_)
+        alone[which] = False
+        lonely = slots[indices[alone]]
+        left, right = ends_of(self._source.side.relation.table, self._source.span, lonely)
+        left = np.minimum(left, right)  # where nothing meets it the left end lies beyond the right one
+        others = Entries(np.zeros(len(lonely), np.uint8), np.full(len(lonely), LONELY, np.int32), left, right, lonely)
+        return joined([able, others]), np.concatenate((indices[which], indices[alone]))
+
+
+class Matched:
+    """The rows of an alias that are told alone, and how they are kept."""
+
+    def __init__(self, kept: Kept, support: Kept, at: Counted, relations: Mapping[str, Relation]) -> None:
+        plan = _planned(support)
+        sides = [Side(support.query, place, relations[name]) for place, (_, name) in enumerate(support.query.aliases)]
+        sources = [Source(side, 0, plan.keys[side.place], plan.spans[side.place]) for side in sides]
+        own, self.partners = sources[at.place], sources[1 - at.place]
+        self.relation, self.never, self.span, self.columns = own.side.relation, support.query.never, own.span, own.columns
+        self.rows = Rows(kept, own, relations)
+        self.side, self._partner_side = own.side, self.partners.side
+        ((_, wanted),) = kept.tests[0]
+        self.matching = Matching(wanted, plan.shape == "self_not_equal")
+        types = [self.relation.schema.field(name).type for name in self.columns]
+        self.domain = Domain(types) if types else None
+        self._acquire = self.domain.acquire_of if self.domain is not None else None
+        self.look_up = self.domain.look_up_of if self.domain is not None else None
+
+    @property
+    def relations(self) -> tuple[Relation, Relation]:
+        """Of the rows, and of the partners."""
+        return self.relation, self._partner_side.relation
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        mine, others = self.relations
+        total, done = mine.table.rows + others.table.rows or 1, 0
+        parts: tuple[list[Entries], list[Entries]] = ([NO_ENTRIES], [NO_ENTRIES])
+        for part, relation, entries in ((parts[0], mine, self.rows.entries), (parts[1], others, self._partners)):
+            start = 0
+            while start >= 0:
+                slots, start = relation.table.scan(version, start, _CHUNK)
+                part.append(entries(slots, self._acquire)[0])
+                done += len(slots)
+                progress(0.8 * done / total)
+        self.matching.load(version, joined(parts[0]), joined(parts[1]))
+
+    def _partners(self, slots: Slots, codes: Codes | None) -> tuple[Entries, npt.NDArray[np.int64]]:
+        if self.never:
+            return NO_ENTRIES, _NO_OFFSETS
+        entries, which = self.partners.entries(slots, codes)
+        return entries, np.arange(len(slots)) if which is None else which
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        rows, texts = [0, 0], 0
+        for number, relation in enumerate(self.relations):
+            one = resolved.get(relation.name)
+            rows[number] = relation.table.rows + (one.inserts.num_rows if one is not None else 0)
+            texts += one.inserts.bytes if one is not None else 0
+        self.matching.require(*rows)
+        if self.domain is not None:
+            self.domain.require(sum(rows) - sum(relation.table.rows for relation in self.relations), texts)
+
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
+        """`sink` takes slots of the rows. Cost: O(log n) a changed row, and a row that flips."""
+        work = list[_Work]()
+        mine, others = self.relations
+        if (run := runs.get(mine.name)) is not None:
+            part = parted(self.side, run, sink is not None)
+            self._collect(part, self.rows.entries, (kinds.OUTER_DELETE, kinds.OUTER_INSERT, kinds.OUTER_MOVE), work)
+        if (run := runs.get(others.name)) is not None:
+            part = parted(self._partner_side, run, sink is not None)
+            self._collect(part, self._partners, (kinds.PARTNER_DELETE, kinds.PARTNER_INSERT, kinds.PARTNER_MOVE), work)
+        work = [one for one in work if len(one.offsets)]
+        if not work:
+            return
+        kind = np.repeat(np.array([one.kind for one in work], np.int8), [len(one.offsets) for one in work])
+        offsets, former = np.concatenate([one.offsets for one in work]), np.concatenate([one.former for one in work])
+        entries = joined([one.entries for one in work])
+        order = np.lexsort((entries.left, entries.key, kind, offsets))
+        taken = entries.take(order)
+        done = np.zeros(len(order), np.int64)
+        moves = Moves(kind[order], taken.key, taken.left, taken.right, taken.slot, former[order], done)
+        deltas = self.matching.apply(version, moves, None if sink is None else sink.limit)
+        if sink is not None:
+            offsets = offsets[order]
+            for at in np.unique(offsets[deltas.too_large]).tolist():
+                sink.exceeded(at)
+            lengths = deltas.ends - deltas.starts
+            places = np.repeat(deltas.starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+            _tell(sink, np.repeat(offsets, lengths), deltas.rows[0, places])
+        if self.domain is not None:
+            gone = np.isin(moves.kind, (kinds.OUTER_DELETE, kinds.PARTNER_DELETE)) & (taken.key != LONELY)
+            self.domain.release(taken.key[gone], version)
+
+    def _collect(self, part: Any, entries_of: Any, three: tuple[int, int, int], work: list[_Work]) -> None:
+        """Of a run as one alias takes it: what goes, comes, and moves to another slot."""
+        delete, insert, move = three
+        for kind, (offsets, old, new), codes in (
+            (move, part.moved, self.look_up), (delete, part.gone, self.look_up), (insert, part.come, self._acquire)
+        ):  # fmt: skip
+            slots = old if kind == delete else new
+            if len(slots):
+                entries, which = entries_of(slots, codes)
+                former = old[which] if kind == move else np.full(len(which), -1, np.int32)
+                work.append(_Work(kind, offsets[which], entries, former))
+
+    def check(self) -> None:
+        self.matching.check()
+        if self.domain is not None:
+            self.domain.check()
+
+
+def _tell(sink: Sink, offsets: npt.NDArray[np.int64], rows: Slots) -> None:
+    """Version by version, what goes first; ~slot: it goes."""
+    begins = np.flatnonzero(np.diff(offsets, prepend=-1))
+    for first, end in zip(begins.tolist(), [*begins[1:].tolist(), len(offsets)], strict=True):
+        part, offset = rows[first:end], int(offsets[first])
+        gone, come = ~part[part < 0], part[part >= 0]
+        if len(gone) and not sink(offset, False, (gone,)):
+            continue
+        if len(come):
+            sink(offset, True, (come,))
+
+
+class _Widened:
+    """Tells the rows of one alias as rows of the view."""
+
+    def __init__(self, sink: Sink, place: int, aliases: int) -> None:
+        self._sink, self._place, self._aliases, self.limit = sink, place, aliases, sink.limit
+
+    def __call__(self, offset: int, come: bool, rows: Combination) -> bool:
+        return self._sink(offset, come, widened(rows, (self._place,), self._aliases))
+
+    def exceeded(self, offset: int) -> None:
+        self._sink.exceeded(offset)
+
+
+class _Agreeing(SlotsCursor):
+    """Of a reading of one alias's rows those that have these values in these columns (one row)."""
+
+    def __init__(self, cursor: Any, side: Side, values: pa.RecordBatch) -> None:
+        super().__init__(cursor)
+        self._scan = Scan(side, 0, values)
+        self._dropped = 0
+
+    @property
+    def dead_ends(self) -> int | None:
+        return self._dropped
+
+    def fill(self, limit: int) -> Combination:
+        (slots,) = super().fill(limit)
+        found = self._scan.agreeing(slots)
+        self._dropped += len(slots) - len(found)
+        return (found,)
+
+
+class MatchJoin(Defaults):
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    def __init__(self, outer: Outer, sides: Sequence[Side], aliases: int, make: Callable[[Kept, Sequence[Side]], Join]) -> None:
+        """`sides`: of all that is read; the first `aliases` of them are those of the rows. `make`: the core."""
+        relations = {side.relation.name: side.relation for side in sides}
+        self._sides, self._aliases = list(sides[:aliases]), aliases
+        self._core: Join | None = None
+        self._reads: set[str] = set()
+        for kept in outer.joins:
+            if len(kept.places) == 2:
+                own = [Side(kept.query, place, relations[name]) for place, (_, name) in enumerate(kept.query.aliases)]
+                self._core, self._reads = make(kept, own), {side.relation.name for side in own}
+        tested = [kept for kept in outer.joins if any(kept.tests)]
+        self.matched = list[Matched]()
+        for kept in tested:
+            at = outer.counts[kept.tests[0][0][0]]
+            if kept.query.aliases[0][0] != outer.joins[at.join].query.aliases[at.place][0]:  # of FULL JOIN the other side
+                at = at._replace(place=1 - at.place)
+            self.matched.append(Matched(kept, outer.joins[at.join], at, relations))
+        self._version = 0
+
+    @property
+    def root(self) -> Root:
+        core = None if self._core is None else self._core.root
+        return Root(self._version, core, tuple(one.matching.root for one in self.matched))
+
+    @property
+    def update_steps(self) -> int:
+        return (0 if self._core is None else self._core.update_steps) + sum(one.matching.steps for one in self.matched)
+
+    @property
+    def flips(self) -> int:
+        """Rows that gained their first partner, or lost their last one, in all changes so far."""
+        return sum(one.matching.flips for one in self.matched)
+
+    # --- writing
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Cost: O(n log n) of sorting."""
+        self._version = version
+        builds = [one.build for one in (self._core, *self.matched) if one is not None]
+        for done, build in enumerate(builds):
+            build(version, lambda part, done=done: progress((done + part) / len(builds)))  # type: ignore[misc]
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        for one in (self._core, *self.matched):
+            if one is not None:
+                one.require(resolved)
+
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
+        self._version = version
+        if self._core is not None and not self._reads.isdisjoint(runs):
+            self._core.apply(version, runs, sink)
+        for one in self.matched:
+            one.apply(version, runs, sink if sink is None or self._aliases == 1 else _Widened(sink, one.rows.place, self._aliases))
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        if self._core is not None and self._core.reclaim(oldest_needed, pins):
+            return True
+        for one in self.matched:
+            if one.matching.reclaim(oldest_needed, pins, FREED_AT_ONCE):
+                return True
+            if one.domain is not None and one.domain.reclaim(oldest_needed, pins):
+                return True
+        return False
+
+    # --- reading
+
+    def _of_matched(self, one: Matched, cursor: Any, window: Bounds | None) -> Enumeration:
+        """Rows of one alias as rows of the view; `cursor` heeds the window of the interval that joins it."""
+        others: list[Looked] = []
+        for span, bounds in (window or {}).items():
+            if span.alias == self._sides[one.rows.place].alias and span != one.span:
+                others.append((self._sides[one.rows.place], span, bounds))
+        return Shown(cursor if isinstance(cursor, SlotsCursor) else SlotsCursor(cursor), (one.rows.place,), self._aliases, others)
+
+    @staticmethod
+    def _own(one: Matched, window: Bounds | None) -> tuple[int, int] | None:
+        return (window or {}).get(one.span) if one.span is not None else None
+
+    def _chained(self, core: Callable[[Join], Enumeration] | None, others: Sequence[Callable[[], Enumeration]]) -> Enumeration:
+        begins = [partial(core, self._core)] if core is not None and self._core is not None else []
+        return Chained([*begins, *others], self._aliases)
+
+    def rows(self, root: Root, window: Bounds | None) -> Enumeration:
+        def alone(one: Matched, at: MatchRoot) -> Enumeration:
+            return self._of_matched(one, one.matching.rows(at, None, self._own(one, window)), window)
+
+        others = [partial(alone, one, at) for one, at in zip(self.matched, root.matchings, strict=True)]
+        return self._chained(lambda core: core.rows(root.core, window), others)
+
+    def _there(self, root: Root, place: int) -> list[tuple[Matched, MatchRoot]]:
+        return [(one, at) for one, at in zip(self.matched, root.matchings, strict=True) if one.rows.place == place]
+
+    def partners(self, root: Root, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        def alone(one: Matched, at: MatchRoot) -> Enumeration:
+            entries, _ = one.rows.entries(slots, one.look_up)
+            own = self._own(one, window)
+            if own is not None:
+                entries = entries.take((entries.left <= own[1]) & (own[0] <= entries.right))
+            held = entries.slot[one.matching.holds(at, entries)]
+            return self._of_matched(one, GivenCursor(held.reshape(1, -1)), window)
+
+        others = [partial(alone, one, at) for one, at in self._there(root, place)]
+        return self._chained(lambda core: core.partners(root.core, place, slots, window), others)
+
+    def of_key(self, root: Root, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        """By the structures, if they join by just these columns; else the alias's relation is looked through."""
+        columns = {name for one in self.matched for name in one.columns}
+        if columns != {*key.schema.names}:
+            scan = Scan(self._sides[place], root.version, key)
+            return Scanned(scan, lambda slots: self.partners(root, place, slots, window), self._aliases)
+
+        def of_code(one: Matched, at: MatchRoot) -> Enumeration:
+            assert one.domain is not None
+            code = int(one.domain.look_up(key.select(one.columns))[0])
+            cursor = one.matching.rows(at, code, self._own(one, window)) if code >= 0 else GivenCursor(_NO_ROWS)
+            return self._of_matched(one, cursor, window)
+
+        def lonely(one: Matched, at: MatchRoot) -> Enumeration:
+            cursor = one.matching.rows(at, LONELY, self._own(one, window))
+            return self._of_matched(one, _Agreeing(cursor, self._sides[place], key), window)
+
+        there = self._there(root, place)
+        others = [partial(begin, one, at) for one, at in there for begin in (of_code, lonely)]
+        return self._chained(lambda core: core.of_key(root.core, place, key, window), others)
+
+    def is_empty(self, root: Root) -> bool | None:
+        if any(one.matching.count(at) for one, at in zip(self.matched, root.matchings, strict=True)):
+            return False
+        return True if self._core is None else self._core.is_empty(root.core)
+
+    def entries(self, root: Root) -> int:
+        mine = sum(one.matching.entries(at) for one, at in zip(self.matched, root.matchings, strict=True))
+        return mine + (0 if self._core is None else self._core.entries(root.core))
+
+    @property
+    def bytes(self) -> int:
+        mine = sum(one.matching.bytes + (one.domain.bytes if one.domain is not None else 0) for one in self.matched)
+        return mine + (0 if self._core is None else self._core.bytes)
+
+    @property
+    def retired_bytes(self) -> int:
+        mine = sum(one.matching.retired_bytes for one in self.matched)
+        return mine + (0 if self._core is None else self._core.retired_bytes)
+
+    def check(self) -> None:
+        """Also that the lists have just the rows of the newest version that they should."""
+        for one in self.matched:
+            one.check()
+        if self._core is not None:
+            self._core.check()
+
+
+def _planned(kept: Kept) -> Plan:
+    assert kept.plan is not None
+    return kept.plan
+
+
