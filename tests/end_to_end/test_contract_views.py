@@ -355,7 +355,7 @@ def test_outer_joins(live: Case) -> None:
     part = {"from": {"m": live.m}, "join": [{"equal": ["m.room", "b.room"]}, {"overlaps": ["m.slot", "b.stay"]}]}
     sql = f"SELECT b.id AS booking, m.id AS job FROM {live.b} b LEFT JOIN {live.m} m ON m.room = b.room AND overlaps(m.slot, b.stay)"
     made = created(live, sql, pairs)
-    assert made["plan"]["class"].startswith("left outer join, 2 relations") and made["plan"]["guarantee"] == "strict"
+    assert made["plan"]["class"].startswith("left outer join, 1-D, 2 relations, keyed") and made["plan"]["guarantee"] == "strict"
     selected = ["b.id as booking", "m.id as job"]
     assert put(live, {"from": {"b": live.b}, "left": [part], "select": selected}, pairs).status_code == 200, "the same in JSON"
     read = partial(talk.read, live.client, pairs, talk.JSONL, ["booking", "job"])
@@ -384,7 +384,9 @@ def test_outer_joins(live: Case) -> None:
         "in": f"SELECT b.id AS booking FROM {live.b} b WHERE b.room IN (SELECT m.room FROM {live.m} m)",
     }.items():
         made = created(live, text, f"{live.v}_{name}")
-        assert made["plan"]["guarantee"] == "delay"
+        by_intervals = name != "in"
+        assert made["plan"]["guarantee"] == ("strict" if by_intervals else "delay")
+        assert (made["plan"]["algorithm"] == "match-tree") == by_intervals
         wanted = {booking for booking, job in rows if (job is None) == (name in ("anti", "null"))}
         if name != "in":
             assert set(talk.read(live.client, f"{live.v}_{name}", talk.JSONL, ["booking"])) == {(one,) for one in wanted}

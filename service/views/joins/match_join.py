@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,14 +87,16 @@ class Rows:
 class Matched:
     """The rows of an alias that are told alone, and how they are kept."""
 
-    def __init__(self, kept: Kept, support: Kept, at: Counted, relations: Mapping[str, Relation]) -> None:
+    def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side]) -> None:
+        """`shown`: the sides of the view."""
+        relations = {side.relation.name: side.relation for side in shown}
         plan = _planned(support)
         sides = [Side(support.query, place, relations[name]) for place, (_, name) in enumerate(support.query.aliases)]
         sources = [Source(side, 0, plan.keys[side.place], plan.spans[side.place]) for side in sides]
         own, self.partners = sources[at.place], sources[1 - at.place]
         self.relation, self.never, self.span, self.columns = own.side.relation, support.query.never, own.span, own.columns
         self.rows = Rows(kept, own, relations)
-        self.side, self._partner_side = own.side, self.partners.side
+        self.side, self._partner_side = shown[kept.places[0]], self.partners.side
         ((_, wanted),) = kept.tests[0]
         self.matching = Matching(wanted, plan.shape == "self_not_equal")
         types = [self.relation.schema.field(name).type for name in self.columns]
@@ -187,8 +190,8 @@ class Matched:
 
 def _tell(sink: Sink, offsets: npt.NDArray[np.int64], rows: Slots) -> None:
     """Version by version, what goes first; ~slot: it goes."""
-    begins = np.flatnonzero(np.diff(offsets, prepend=-1))
-    for first, end in zip(begins.tolist(), [*begins[1:].tolist(), len(offsets)], strict=True):
+    begins = np.flatnonzero(np.diff(offsets, prepend=-1, append=-1)).tolist()  # and behind the last one
+    for first, end in pairwise(begins):
         part, offset = rows[first:end], int(offsets[first])
         gone, come = ~part[part < 0], part[part >= 0]
         if len(gone) and not sink(offset, False, (gone,)):
@@ -248,7 +251,7 @@ class MatchJoin(Defaults):
             at = outer.counts[kept.tests[0][0][0]]
             if kept.query.aliases[0][0] != outer.joins[at.join].query.aliases[at.place][0]:  # of FULL JOIN the other side
                 at = at._replace(place=1 - at.place)
-            self.matched.append(Matched(kept, outer.joins[at.join], at, relations))
+            self.matched.append(Matched(kept, outer.joins[at.join], at, sides))
         self._version = 0
 
     @property

@@ -53,7 +53,7 @@ def _stays(self: flips.Counts, events: flips.Arrays, run: Any) -> None:
 BUGS = {
     "-1 unshifted": (deltas, "_one_number", lambda made: _unshifted, lambda path: random_views(path, 2)),
     "not_null on the preserved side": (outer, "_kept", _filtered, nulls),
-    "counts stay at the old slot": (flips.Counts, "follow", lambda made: _stays, lambda path: identities(path, 0)),
+    "counts stay at the old slot": (flips.Counts, "follow", lambda made: _stays, lambda path: identities(path, 0, "by counts")),
     "partners are not counted": (flips.Counts, "follow", lambda made: lambda self, events, run: None, hostile),
 }
 

@@ -138,7 +138,8 @@ CHOICES = [
 ]  # fmt: skip
 
 
-def drawn(rng: random.Random, kinds: list[str]) -> PartsView:
+def drawn(rng: random.Random, kinds: list[str], shape: str = "") -> PartsView:
+    """`shape`: of the plan; "": any."""
     while True:
         view = PartsView(rng, kinds)
         try:
@@ -147,7 +148,8 @@ def drawn(rng: random.Random, kinds: list[str]) -> PartsView:
             assert problem.type == "unsupported-query", (view.definition, problem.detail)
         else:
             assert plan.shape in ("outer", "match") or plan.algorithm == "lqdag"
-            return view
+            if shape in ("", plan.shape):
+                return view
 
 
 class KeptBy(TwinView):
@@ -173,3 +175,17 @@ def test_random_views(tmp_path: Path, seed: int) -> None:
         if others and number < 2:
             views[f"v{number}_other"] = KeptBy(view, rng.choice(others))
     run(tmp_path, 2300 + seed, 16, lambda source: source.random.randrange((5, 25)[seed % 2]), 6, views)
+
+
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 60))])
+def test_random_views_by_a_match_tree(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    views: dict[str, TwinView] = {}
+    for kind in ("optional", "absent", "exists", "full"):
+        view = views[kind] = drawn(rng, [kind], "match")
+        query = parse_view("v", view.definition, DEFINITIONS).query
+        counted = alternatives(query, DEFINITIONS)
+        assert all(one.shape == "outer" for one in counted)
+        if kind in ("absent", "full"):
+            views[f"{kind}_counted"] = KeptBy(view, counted[0].algorithm)
+    run(tmp_path, 5300 + seed, 16, lambda source: source.random.randrange((5, 25)[seed % 2]), 6, views)
