@@ -350,7 +350,7 @@ class ExceptView(_Options):
 JsonForm = JsonView | UnionView | ExceptView
 
 
-_LATER = ("match-tree", "event-tree")  # algorithms
+_LATER = ("event-tree",)  # algorithms
 _HINTS = {
     "from": 'an object of aliases and relations, as {"b": "bookings"}',
     "select": "leave it out for all columns",

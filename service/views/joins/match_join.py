@@ -23,7 +23,7 @@ from service.planning.plans.plan import Counted, Kept, Outer, Plan
 from service.tables.changes import Runs, parted
 from service.tables.relations import Relation
 from service.tables.resolution import Resolved, Slots
-from service.tables.sides import Codes, Side, Source, ends_of, joined
+from service.tables.sides import NEWEST, Codes, Side, Source, ends_of, joined
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from service.views.deltas import Combination, Sink
 from service.views.joins.indexed_cursor import Scan
@@ -184,6 +184,12 @@ class Matched:
 
     def check(self) -> None:
         self.matching.check()
+        whole = [relation.table.scan(NEWEST, 0, relation.table.used + 1)[0] for relation in self.relations]
+        rows, partners = self.rows.entries(whole[0], self.look_up)[0], self._partners(whole[1], self.look_up)[0]
+        unmatched = self.matching.unmatched
+        alone = int(np.count_nonzero(unmatched.holds(unmatched.root, rows)))
+        assert alone == unmatched.root.counts[0], "rows without a partner are kept that are not there"
+        assert self.matching.tree.events == 2 * len(partners.slot) + len(rows.slot) - alone, "rows or partners are kept that are not there"
         if self.domain is not None:
             self.domain.check()
 

@@ -188,7 +188,7 @@ def test_refusals_say_where_what_and_what_instead(change: dict[str, Any], says: 
     assert caught.value.type == "bad-definition" and str(caught.value.detail).startswith(says)
 
 
-@pytest.mark.parametrize("option", [{"algorithm": "match-tree"}, {"algorithm": "event-tree"}])
+@pytest.mark.parametrize("option", [{"algorithm": "event-tree"}])
 def test_options_of_later_versions(option: dict[str, Any]) -> None:
     for form in (VIEW, {"sql": "SELECT a.id FROM a"}):
         with pytest.raises(Problem) as caught:

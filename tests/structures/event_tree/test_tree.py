@@ -71,7 +71,7 @@ def test_what_is_not_there_cannot_go() -> None:
 
 
 def test_room() -> None:
-    matching = Matching(True, False, 1 << 14)
+    matching = Matching(True, False, 1 << 16)
     matching.require(10, 10)
     with pytest.raises(MemoryError, match="size"):
         matching.require(0, 1 << 20)

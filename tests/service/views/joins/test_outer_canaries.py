@@ -12,10 +12,15 @@ import pytest
 
 from service.errors import Problem
 from service.planning.plans import outer
+from service.tables.changes import Part, Parted
 from service.views import deltas
-from service.views.joins import flips
+from service.views.joins import flips, match_join
+from structures.event_tree.matching import LONELY
 from tests.service.views.joins.test_outer_identities import (
     test_identities_and_duckdb as identities,
+)
+from tests.service.views.joins.test_outer_identities import (
+    test_nulls_by_a_match_tree as matched_nulls,
 )
 from tests.service.views.joins.test_outer_identities import (
     test_nulls_have_no_partner_and_stay as nulls,
@@ -50,11 +55,30 @@ def _stays(self: flips.Counts, events: flips.Arrays, run: Any) -> None:
     np.add.at(self._reach(self.table.used), *events[::2])
 
 
+def _able(made: Any) -> Any:
+    def entries(self: Any, slots: Any, codes: Any) -> Any:
+        found, which = made(self, slots, codes)
+        able = found.key != LONELY
+        return found.take(able), which[able]
+
+    return entries
+
+
+def _moves(side: Any, run: Any, followed: bool) -> Parted:
+    both = (run.old >= 0) & (run.new >= 0)
+    chosen = ((run.old >= 0) & ~both, (run.new >= 0) & ~both, both)
+    return Parted(*(Part(run.offsets[some], run.old[some], run.new[some]) for some in chosen))
+
+
 BUGS = {
     "-1 unshifted": (deltas, "_one_number", lambda made: _unshifted, lambda path: random_views(path, 2)),
     "not_null on the preserved side": (outer, "_kept", _filtered, nulls),
     "counts stay at the old slot": (flips.Counts, "follow", lambda made: _stays, lambda path: identities(path, 0, "by counts")),
-    "partners are not counted": (flips.Counts, "follow", lambda made: lambda self, events, run: None, hostile),
+    "partners are not counted": (
+        flips.Counts, "follow", lambda made: lambda self, events, run: None, lambda path: hostile(path, "interval-tree"),
+    ),
+    "rows that can have no partner are left out": (match_join.Rows, "entries", _able, matched_nulls),
+    "a row moves though it changes": (match_join, "parted", lambda made: _moves, lambda path: identities(path, 0, "by a match tree")),
 }
 
 

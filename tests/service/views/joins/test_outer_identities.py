@@ -49,12 +49,12 @@ BOTH = ("self", "clash")  # by a match tree in either set
 SETS = {"by counts": VIEWS, "by a match tree": OF_TWO}
 
 
-def made(folder: Path, views: dict[str, str] = VIEWS) -> Instance:
+def made(folder: Path, views: dict[str, str] = VIEWS, algorithm: str = "auto") -> Instance:
     engine = opened(folder)
     for name, definition in DEFINITIONS.items():
         engine.put_relation(name, definition)
     for name, text in views.items():
-        assert engine.put_view(name, {"sql": text}, wait=60)[1] == "created", engine.views[name].problem
+        assert engine.put_view(name, {"sql": text, "algorithm": algorithm}, wait=60)[1] == "created", engine.views[name].problem
     return engine
 
 
@@ -152,10 +152,12 @@ def y(i: int, **more: Any) -> Row:
     return {"nr": i, "site": "N", "room": "A", "floor": 1, "starts": 0, "ends": 10**6, "note": None} | more
 
 
-def test_one_interval_over_all_rows_on_and_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("algorithm", ["match-tree", "interval-tree"])
+def test_one_interval_over_all_rows_on_and_off(tmp_path: Path, algorithm: str) -> None:
     """No row flips, ten do, all do; in one batch with a replacement nothing does."""
     part = "EXISTS (SELECT 1 FROM b y WHERE overlaps(x.stay, y.slot))"
-    engine = made(tmp_path, {name: f"SELECT x.id AS i FROM a x WHERE {sign} {part}" for name, sign in (("exists", ""), ("not", "NOT"))})
+    views = {name: f"SELECT x.id AS i FROM a x WHERE {sign} {part}" for name, sign in (("exists", ""), ("not", "NOT"))}
+    engine = made(tmp_path, views, algorithm)
     rows = [("a", UPSERT, x(i)) for i in range(500)]
     own = [("b", UPSERT, y(i + 10, starts=10 * i, ends=10 * i + 1)) for i in range(490)]
     engine.apply(to_batch([*rows, *own]))
@@ -184,6 +186,26 @@ def test_nulls_have_no_partner_and_stay(tmp_path: Path) -> None:
     engine.close()
 
 
+def test_nulls_by_a_match_tree(tmp_path: Path) -> None:
+    """A row that can have no partner stays, is found by its join key, and becomes another when it can have one."""
+    engine = made(tmp_path, OF_TWO)
+    engine.apply(to_batch([("a", UPSERT, row) for row in (x(1, floor=None), x(2, room=None), x(3, ends=None), x(4))]))
+    engine.apply(to_batch([("b", UPSERT, y(1)), ("b", UPSERT, y(2, room=None)), ("b", UPSERT, y(3, ends=None))]))
+    assert set(rows_of(engine, "anti")) == {(2,)} and set(rows_of(engine, "clash")) == {(1,), (2,), (3,), (4,)}
+    pairs = {(i, n, "N") for i in (1, 3, 4) for n in (1, 3)}
+    assert set(rows_of(engine, "full")) == {*pairs, (2, None, None), (None, 2, "N")}
+    for name, alias, room, wanted in (
+        ("self", "x", "A", {(1, None), (3, None), (4, None)}), ("full", "x", "A", pairs), ("left", "x", "B", set[Any]()),
+    ):  # fmt: skip
+        assert set(read_all(open_rows(engine.readers, name, point=(alias, {"room": room})))) == wanted, name
+    hold(engine)
+    engine.apply(to_batch([("a", UPSERT, x(2)), ("a", UPSERT, x(3, starts=22, ends=23)), ("b", UPSERT, y(2))]))
+    assert not rows_of(engine, "anti") and set(rows_of(engine, "clash")) == {(1,), (4,)}
+    hold(engine)
+    check(engine)
+    engine.close()
+
+
 def test_a_part_that_never_matches(tmp_path: Path) -> None:
     """`never` empties the part, not the view."""
     engine = made(
@@ -193,12 +215,13 @@ def test_a_part_that_never_matches(tmp_path: Path) -> None:
             "full": "SELECT x.id AS i, y.nr AS n FROM a x FULL JOIN b y ON x.room = y.room AND FALSE",
             "anti": "SELECT x.id AS i FROM a x WHERE NOT EXISTS (SELECT 1 FROM b y WHERE x.starts < y.ends AND y.floor = NULL)",
             "semi": "SELECT x.id AS i FROM a x WHERE EXISTS (SELECT 1 FROM b y WHERE x.starts < y.ends AND y.floor = NULL)",
+            "none": f"SELECT x.id AS i FROM a x WHERE x.floor = NULL AND NOT EXISTS (SELECT 1 FROM b y WHERE {OVERLAPS})",
         },
     )
     engine.apply(to_batch([("a", UPSERT, x(1)), ("b", UPSERT, y(1))]))
     engine.apply(to_batch([("a", UPSERT, x(2))]))
     assert set(rows_of(engine, "left")) == {(1, None), (2, None)} and set(rows_of(engine, "anti")) == {(1,), (2,)}
-    assert set(rows_of(engine, "full")) == {(1, None), (2, None), (None, 1)} and not rows_of(engine, "semi")
+    assert set(rows_of(engine, "full")) == {(1, None), (2, None), (None, 1)} and not rows_of(engine, "semi") and not rows_of(engine, "none")
     tables = {name: _table(engine, name) for name in engine.relations}
     assert all(_agrees(engine, name, tables) for name in engine.views)
     engine.close()
