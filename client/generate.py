@@ -25,6 +25,7 @@ SUBSTITUTIONS = [
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\ba(close|closing|read|iter_bytes)\b", r"\1"),
     (r"\basyncio\b", "time"),
+    (r"\b_html_of_notebook\b", "_repr_html_"),  # which notebooks call, and do not await
 ]
 
 

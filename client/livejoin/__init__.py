@@ -29,6 +29,7 @@ from livejoin._sync.client import Client
 from livejoin._sync.follow import Follow
 from livejoin._sync.relation import Relation
 from livejoin._sync.view import View
+from livejoin.explanation import Explanation
 from livejoin.problems import (
     BadAddress,
     BadCursor,
@@ -80,6 +81,7 @@ from livejoin.problems import (
     ViewFailed,
 )
 from livejoin.receipts import Receipt
+from livejoin.samples import Sample
 from livejoin.versions import Change, Version
 
 __all__ = [
@@ -108,6 +110,7 @@ __all__ = [
     "DefinitionDiffers",
     "DeltaTooLarge",
     "DiskFull",
+    "Explanation",
     "Follow",
     "Forbidden",
     "HeadersTooLarge",
@@ -133,6 +136,7 @@ __all__ = [
     "RelationInUse",
     "RequestTimeout",
     "Rows",
+    "Sample",
     "SnapshotExpired",
     "SourceReset",
     "TokenExpired",

@@ -9,13 +9,15 @@ from decimal import Decimal
 from math import isfinite
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple
 
 import orjson
 import pyarrow as pa
 
 from livejoin.arrow import ARROW, stream_of
+from livejoin.display import length_of
 from livejoin.files import BODY, ROWS, open_file, pieces
+from livejoin.frames import ArrowReader, ArrowStream, record_batches
 from livejoin.lines import JSONL
 
 Op = Literal["upsert", "insert", "delete"]
@@ -23,25 +25,20 @@ OP_COLUMN = "_op"
 _RELATION = b"livejoin.relation"
 
 
-@runtime_checkable
-class ArrowStream(Protocol):
-    """Everything that hands out Arrow data: tables, batches and readers of pyarrow, frames of polars and pandas, results of DuckDB."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
-
-
-RowData = Iterable[Mapping[str, Any]] | ArrowStream
+RowData = Iterable[Mapping[str, Any]] | ArrowStream | ArrowReader
 Source = RowData | str | Path
 Interval = tuple[str, str] | tuple[str, str, str] | str | Mapping[str, str]
 Window = tuple[Any, Any]
 
 
 class Body(NamedTuple):
-    """A body of one relation's changes. `lines`, of a file, are the lines (or row numbers) of the rows at some indexes."""
+    """A body of one relation's changes. `lines`, of a file, are the lines (or row numbers) of the rows at some indexes. `done`: how much
+    of the source is behind it, from 0 to 1, where that is known."""
 
     media_type: str
     content: bytes
     lines: Any = None
+    done: float | None = None
 
 
 def bodies(source: Source, op: Op | None) -> Iterator[Body]:
@@ -52,19 +49,21 @@ def bodies(source: Source, op: Op | None) -> Iterator[Body]:
     if isinstance(source, str | Path):
         if op not in (None, "upsert"):
             raise TypeError(f"{op} takes rows, not a file: give the file a column {OP_COLUMN} and use load")
-        for body in open_file(Path(source)).bodies():
-            yield Body(body.media_type, body.content, body.lines)
+        file = open_file(Path(source))
+        for body in file.bodies():
+            yield Body(body.media_type, body.content, body.lines, body.done / max(1, file.size))
     elif (batches := record_batches(source)) is not None:
-        for batch in batches:
-            for piece in pieces(batch, BODY):
-                yield Body(ARROW, stream_of([_with_op(piece, op)]))
+        yield from _arrow(batches, op, length_of(source))
     else:
         yield from _jsonl(source, op)
 
 
-def record_batches(rows: Any) -> Iterator[pa.RecordBatch] | None:
-    """Arrow data batch by batch; None: it is not Arrow data."""
-    return iter(pa.RecordBatchReader.from_stream(rows)) if isinstance(rows, ArrowStream) else None
+def _arrow(batches: Iterator[pa.RecordBatch], op: Op | None, length: int | None) -> Iterator[Body]:
+    sent = 0
+    for batch in batches:
+        for piece in pieces(batch, BODY):
+            sent += piece.num_rows
+            yield Body(ARROW, stream_of([_with_op(piece, op)]), done=sent / length if length else None)
 
 
 def _with_op(batch: pa.RecordBatch, op: Op | None) -> pa.RecordBatch:
@@ -79,7 +78,8 @@ def _with_op(batch: pa.RecordBatch, op: Op | None) -> pa.RecordBatch:
 
 def _jsonl(rows: Any, op: Op | None) -> Iterator[Body]:
     lines: list[bytes] = []
-    size = 0
+    size = sent = 0
+    length = length_of(rows)
     for row in mappings(rows):
         if op is not None and OP_COLUMN in row:
             raise ValueError(_FOLLOWED)
@@ -87,10 +87,11 @@ def _jsonl(rows: Any, op: Op | None) -> Iterator[Body]:
         lines.append(line)
         size += len(line)
         if size >= BODY or len(lines) >= ROWS:
-            yield Body(JSONL, b"\n".join(lines))
+            sent += len(lines)
+            yield Body(JSONL, b"\n".join(lines), done=sent / length if length else None)
             lines, size = [], 0
     if lines:
-        yield Body(JSONL, b"\n".join(lines))
+        yield Body(JSONL, b"\n".join(lines), done=1.0)
 
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY

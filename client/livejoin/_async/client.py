@@ -13,8 +13,10 @@ from livejoin._async.http import AsyncHttp
 from livejoin._async.relation import AsyncRelation, OnError
 from livejoin._async.view import AsyncView
 from livejoin.encoding import batch_params, view_definition
+from livejoin.explanation import Explanation
 from livejoin.problems import NotLivejoin
 from livejoin.receipts import Receipt
+from livejoin.samples import Sample, samples
 
 
 class AsyncClient:
@@ -69,9 +71,10 @@ class AsyncClient:
         """All views, as the service tells them."""
         return await self._listed("views")
 
-    async def explain(self, sql: str | None = None, *, definition: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-        """How the service would keep a view, without registering it: `plan` and `alternatives`. Arguments and errors as of `view`."""
-        return await self._http.json("POST", "/v1/explain", view_definition(sql, definition, options), repeatable=True)
+    async def explain(self, sql: str | None = None, *, definition: Mapping[str, Any] | None = None, **options: Any) -> Explanation:
+        """How the service would keep a view, without registering it: `plan` and `alternatives`; prints as a table. Arguments and errors as
+        of `view`."""
+        return Explanation(await self._http.json("POST", "/v1/explain", view_definition(sql, definition, options), repeatable=True))
 
     async def tokens(self) -> list[dict[str, Any]]:
         """The access tokens, without their texts; for admins."""
@@ -152,6 +155,14 @@ class AsyncClient:
     ) -> Receipt:
         """One batch that is encoded already, in a media type of POST /v1/changes. Other arguments as of `batch`."""
         return await post_batch(self._http, content, media_type, batch_params(source, epoch, run, reset, on_error))
+
+    async def status(self) -> dict[str, Any]:
+        """The state of the service: version, relations with their rows, views, figures."""
+        return await self._http.json("GET", "/v1/status")
+
+    async def metrics(self) -> list[Sample]:
+        """What /metrics tells, value by value."""
+        return list(samples((await self._http.call("GET", "/metrics")).text))
 
     async def readiness(self) -> dict[str, Any]:
         """What /readyz tells once the service takes requests. Raises Recovering, with `progress` in its `document`."""

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import quote
 from uuid import uuid4
 
+import pyarrow as pa
+
 from livejoin._async.answers import AsyncArrow, AsyncRows
 from livejoin._async.http import AsyncHttp
+from livejoin.display import SHOWN, Progress, message_html, progress_of, relation_words, table_html
 from livejoin.encoding import Body, Interval, Op, RowData, Source, batch_params, bodies, relation_definition, row_params
+from livejoin.frames import to_pandas, to_polars
 from livejoin.problems import LivejoinError, Problem
 from livejoin.receipts import Receipt, shifted
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
 
 OnError = Literal["reject", "skip"]
 
@@ -24,9 +32,20 @@ class AsyncRelation:
         self.name = name
         self._http = http
         self._path = f"/v1/relations/{quote(name, safe='')}"
+        self._known: dict[str, Any] | None = None  # its definition, as the service last told it
 
     def __repr__(self) -> str:
-        return f"<livejoin relation {self.name} at {self._http.url}>"
+        known = "" if self._known is None else f" {relation_words(self._known)}"
+        return f"<livejoin relation {self.name}{known} at {self._http.url}>"
+
+    async def _html_of_notebook(self) -> str:
+        """Its first rows."""
+        try:
+            told = await self.get()
+            rows = [row async for row in self.rows(limit=SHOWN)]
+        except LivejoinError as error:
+            return message_html(f"{self.name}", error)
+        return table_html(f"{self.name}: {told['rows']:,} rows {relation_words(told)}", rows, told["rows"] > len(rows))
 
     async def create(
         self,
@@ -39,21 +58,24 @@ class AsyncRelation:
         columns: type by name, or more than the type: `{"ends": {"type": "timestamp", "nullable": True}}`.
         intervals: by name `("starts", "ends")`, `("starts", "ends", "[]")`, a column for a point, or the JSON form.
         """
-        await self._http.json("PUT", self._path, relation_definition(columns, key, intervals))
+        self._known = await self._http.json("PUT", self._path, relation_definition(columns, key, intervals))
         return self
 
     async def get(self) -> dict[str, Any]:
         """Its definition, with `rows`, the count."""
-        return await self._http.json("GET", self._path)
+        self._known = await self._http.json("GET", self._path)
+        return self._known
 
     async def drop(self) -> None:
         """Raises RelationInUse while views use it."""
         await self._http.call("DELETE", self._path)
 
-    async def upsert(self, rows: Source, *, on_error: OnError = "reject") -> Receipt:
+    async def upsert(self, rows: Source, *, on_error: OnError = "reject", progress: bool | Progress = False) -> Receipt:
         """Write whole rows: new ones, and in place of those with the same key.
 
-        rows: dictionaries, Arrow data (also frames of polars and pandas, results of DuckDB), or the path of a file. More than about
+        rows: dictionaries, Arrow data (also frames of polars and pandas, results of DuckDB), or the path of a file. Of a pandas frame, an
+        index without a name is left out. progress: what hears after each request of the rows sent so far, and how much of all that is
+        (from 0 to 1, None if it is not known); True shows it on a terminal. More than about
         8 MiB or 65,536 rows are sent in several requests, one after the other, each a version of its own. If one fails, what was sent
         before is applied: the exception's `receipt` tells. A request whose connection broke is not repeated, as the service may have
         applied it: use a `batch` with source and epoch for that.
@@ -61,19 +83,19 @@ class AsyncRelation:
         Raises BadRows, whose indexes count from the first row (of a file the `line` is told too); with `on_error="skip"` good rows are
         applied and the receipt lists the bad ones.
         """
-        return await self._post(rows, "upsert", on_error)
+        return await self._post(rows, "upsert", on_error, progress)
 
-    async def insert(self, rows: RowData, *, on_error: OnError = "reject") -> Receipt:
+    async def insert(self, rows: RowData, *, on_error: OnError = "reject", progress: bool | Progress = False) -> Receipt:
         """As `upsert`, but a row whose key exists is a bad row."""
-        return await self._post(rows, "insert", on_error)
+        return await self._post(rows, "insert", on_error, progress)
 
-    async def delete(self, keys: RowData, *, on_error: OnError = "reject") -> Receipt:
+    async def delete(self, keys: RowData, *, on_error: OnError = "reject", progress: bool | Progress = False) -> Receipt:
         """Delete by key: only the key columns are needed. As `upsert`; a missing key is counted as ignored."""
-        return await self._post(keys, "delete", on_error)
+        return await self._post(keys, "delete", on_error, progress)
 
-    async def load(self, source: Source, *, on_error: OnError = "reject") -> Receipt:
+    async def load(self, source: Source, *, on_error: OnError = "reject", progress: bool | Progress = False) -> Receipt:
         """As `upsert`, but a column `_op` (insert, upsert, delete, truncate) may say otherwise."""
-        return await self._post(source, None, on_error)
+        return await self._post(source, None, on_error, progress)
 
     async def replace(
         self,
@@ -184,8 +206,9 @@ class AsyncRelation:
         params = {"on_error": on_error}
         return await self._http.post_changes(f"{self._path}/changes", content=content, media_type=media_type, params=params)
 
-    async def _post(self, source: Source, op: Op | None, on_error: OnError) -> Receipt:
+    async def _post(self, source: Source, op: Op | None, on_error: OnError, progress: bool | Progress) -> Receipt:
         total, first, lines = Receipt(), 0, None
+        tell = progress_of(progress, self.name)
         try:
             for body in bodies(source, op):
                 first, lines = total.applied + total.ignored + total.skipped_count, body.lines
@@ -193,6 +216,7 @@ class AsyncRelation:
                 if lines:
                     _name_lines(receipt.skipped, lines)
                 total = total.and_then(receipt, first)
+                tell(total.applied + total.ignored + total.skipped_count, body.done)
         except LivejoinError as error:  # of the source, too, when earlier bodies are applied
             error.receipt = total
             if isinstance(error, Problem):
@@ -209,6 +233,18 @@ class AsyncRelation:
     def arrow(self, *, limit: int | None = None, cursor: str | None = None) -> AsyncArrow:
         """Its rows at one version as Arrow batches, as they come."""
         return AsyncArrow(self._http, f"{self._path}/rows", row_params(limit=limit, cursor=cursor))
+
+    async def to_arrow(self, **which: Any) -> pa.Table:
+        """Its rows at one version as a table, in memory. Arguments as of `arrow`."""
+        return await self.arrow(**which).to_table()
+
+    async def to_pandas(self, **which: Any) -> pandas.DataFrame:
+        """As `to_arrow`. Integers with nulls have pandas's type Int64. Raises ImportError."""
+        return to_pandas(await self.to_arrow(**which))
+
+    async def to_polars(self, **which: Any) -> polars.DataFrame:
+        """As `to_arrow`. Raises ImportError."""
+        return to_polars(await self.to_arrow(**which))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -14,8 +14,14 @@ from livejoin._async.answers import AsyncArrow, AsyncRows
 from livejoin._async.changes import AsyncChanges
 from livejoin._async.follow import AsyncFollow
 from livejoin._async.http import AsyncHttp
+from livejoin.display import SHOWN, message_html, table_html, view_words
 from livejoin.encoding import Window, row_params
-from livejoin.problems import problem_from
+from livejoin.frames import to_pandas, to_polars
+from livejoin.problems import LivejoinError, problem_from
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
 
 _LOOK_AGAIN = 0.2  # seconds between two looks at a view that is being built
 
@@ -37,13 +43,25 @@ class AsyncView:
         self.name = name
         self._http = http
         self._path = f"/v1/views/{quote(name, safe='')}"
+        self._known: dict[str, Any] | None = None  # what the service has last told of it
 
     def __repr__(self) -> str:
-        return f"<livejoin view {self.name} at {self._http.url}>"
+        known = "" if self._known is None else f": {view_words(self._known)},"
+        return f"<livejoin view {self.name}{known} at {self._http.url}>"
+
+    async def _html_of_notebook(self) -> str:
+        """Its first rows."""
+        try:
+            told = await self.get()
+            rows = [row async for row in self.rows(limit=SHOWN + 1)]
+        except LivejoinError as error:
+            return message_html(f"{self.name}", error)
+        return table_html(f"{self.name}: {view_words(told)}", rows[:SHOWN], len(rows) > SHOWN)
 
     async def get(self) -> dict[str, Any]:
         """State, version, definition, plan and statistics, as the service tells them."""
-        return await self._http.json("GET", self._path)
+        self._known = await self._http.json("GET", self._path)
+        return self._known
 
     async def drop(self) -> None:
         await self._http.call("DELETE", self._path)
@@ -86,6 +104,14 @@ class AsyncView:
     async def to_arrow(self, **filters: Any) -> pa.Table:
         """Its rows at one version as a table, in memory. Arguments as of `arrow`."""
         return await self.arrow(**filters).to_table()
+
+    async def to_pandas(self, **filters: Any) -> pandas.DataFrame:
+        """As `to_arrow`. Integers with nulls have pandas's type Int64. Raises ImportError."""
+        return to_pandas(await self.to_arrow(**filters))
+
+    async def to_polars(self, **filters: Any) -> polars.DataFrame:
+        """As `to_arrow`. Raises ImportError."""
+        return to_polars(await self.to_arrow(**filters))
 
     async def count(self, *, where: Where | None = None, overlaps: Overlaps | None = None, version: int | None = None) -> int:
         """How many rows there are, without sending them."""

@@ -37,6 +37,9 @@ class Answer(Generic[T]):
         self._response: httpx.Response | None = None
         self._is_begun = False
 
+    def __repr__(self) -> str:
+        return f"<livejoin answer of {self._path}, read while it comes: iterate over it, once>"
+
     def __enter__(self) -> Self:
         if self._response is not None:
             raise ValueError(_ONCE)

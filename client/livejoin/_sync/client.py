@@ -14,8 +14,10 @@ from livejoin._sync.http import Http
 from livejoin._sync.relation import Relation, OnError
 from livejoin._sync.view import View
 from livejoin.encoding import batch_params, view_definition
+from livejoin.explanation import Explanation
 from livejoin.problems import NotLivejoin
 from livejoin.receipts import Receipt
+from livejoin.samples import Sample, samples
 
 
 class Client:
@@ -70,9 +72,10 @@ class Client:
         """All views, as the service tells them."""
         return self._listed("views")
 
-    def explain(self, sql: str | None = None, *, definition: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-        """How the service would keep a view, without registering it: `plan` and `alternatives`. Arguments and errors as of `view`."""
-        return self._http.json("POST", "/v1/explain", view_definition(sql, definition, options), repeatable=True)
+    def explain(self, sql: str | None = None, *, definition: Mapping[str, Any] | None = None, **options: Any) -> Explanation:
+        """How the service would keep a view, without registering it: `plan` and `alternatives`; prints as a table. Arguments and errors as
+        of `view`."""
+        return Explanation(self._http.json("POST", "/v1/explain", view_definition(sql, definition, options), repeatable=True))
 
     def tokens(self) -> list[dict[str, Any]]:
         """The access tokens, without their texts; for admins."""
@@ -153,6 +156,14 @@ class Client:
     ) -> Receipt:
         """One batch that is encoded already, in a media type of POST /v1/changes. Other arguments as of `batch`."""
         return post_batch(self._http, content, media_type, batch_params(source, epoch, run, reset, on_error))
+
+    def status(self) -> dict[str, Any]:
+        """The state of the service: version, relations with their rows, views, figures."""
+        return self._http.json("GET", "/v1/status")
+
+    def metrics(self) -> list[Sample]:
+        """What /metrics tells, value by value."""
+        return list(samples((self._http.call("GET", "/metrics")).text))
 
     def readiness(self) -> dict[str, Any]:
         """What /readyz tells once the service takes requests. Raises Recovering, with `progress` in its `document`."""
