@@ -12,6 +12,7 @@ from service.query.filters import OPPOSITE, pattern
 from service.query.forms import (
     And,
     AtMost,
+    Computed,
     Condition,
     Cross,
     Duration,
@@ -38,13 +39,14 @@ from service.query.forms import (
     as_json,
     bad,
 )
-from service.query.groups import GroupsDraft, distinct_of
+from service.query.groups import GroupsDraft, distinct_of, refuse_term
 from service.query.literals import BadLiteral, Physical, distance_from_json, from_json, from_text
 from service.query.model import AGGREGATE, GROUP, ColumnRef, Filter, IntervalRef, Output, PartKind
 from service.query.model import Condition as Restriction
 from service.query.model import Within as Distance
 from service.query.scope import Scope
 from service.query.set_operations import Expression, SetOperation
+from service.query.sql import read_expression
 from service.wire.schema import RelationDefinition
 
 _AS = re.compile(r"\s(?:as)\s+(?=\S)", re.IGNORECASE)
@@ -89,6 +91,8 @@ def _read_groups(form: JsonView, draft: Draft) -> None:
     if form.distinct:
         if form.group or form.aggregate or form.having:
             raise bad('"distinct" goes with "select" only: each group is one row')
+        for output in draft.outputs:
+            refuse_term(output)
         scope = draft.scope
         every = [column_output(ColumnRef(a, c.name)) for a in scope.aliases for c in scope.definition(a).columns]
         draft.groups = distinct_of(scope, draft.outputs or every)
@@ -271,6 +275,8 @@ def _read_output(scope: Scope, entry: Selected) -> list[Output]:
             function = "intersection"
         case Duration(duration=texts):
             function = "duration"
+        case Computed():
+            return [read_expression(entry.expression, check_output_name(entry.name), scope)]
         case str():
             return [_read_column_output(scope, entry)]
     return computed_outputs(function, tuple(_interval(scope, text) for text in texts), check_output_name(entry.name))

@@ -196,14 +196,26 @@ class Duration(Form):
     name: str = Field("duration", alias="as")
 
 
+class Computed(Form):
+    """An expression over the columns of a row, in SQL."""
+
+    what = 'the entry "expression" of select'
+    expression: str = Field(min_length=1, max_length=MAX_SQL)
+    name: str = Field(alias="as")
+
+
 def _selected(data: Any) -> str | None:
-    return "column" if isinstance(data, str) else by_field("intersection", "duration")(data)
+    return "column" if isinstance(data, str) else by_field("intersection", "duration", "expression")(data)
 
 
 Selected = Annotated[
-    Annotated[str, Tag("column")] | Annotated[Intersection, Tag("intersection")] | Annotated[Duration, Tag("duration")],
-    one_of(_selected, 'an entry of select is "alias.column", "alias.column as name", or has "intersection" or "duration"'),
+    Annotated[str, Tag("column")]
+    | Annotated[Intersection, Tag("intersection")]
+    | Annotated[Duration, Tag("duration")]
+    | Annotated[Computed, Tag("expression")],
+    one_of(_selected, 'an entry of select is "alias.column", "alias.column as name", or has "intersection", "duration" or "expression"'),
 ]
+
 
 class Trunc(Form):
     what = 'the entry "trunc" of group'

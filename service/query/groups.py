@@ -177,6 +177,13 @@ class GroupsDraft:
         return Grouping(tuple(self.columns), tuple(self.aggregates), tuple(self.outputs), tuple(having), most)
 
 
+def refuse_term(output: Output) -> None:
+    """Groups take columns."""
+    if output.term is not None:
+        instead = "select columns, and compute the rest where the rows are read"
+        raise unsupported(f"the expression {output.name} with groups or DISTINCT", instead)
+
+
 def distinct_of(scope: Scope, outputs: Sequence[Output]) -> GroupsDraft:
     """The groups of SELECT DISTINCT."""
     groups = GroupsDraft(scope)

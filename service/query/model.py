@@ -137,13 +137,41 @@ class Either(NamedTuple):
 Condition = Filter | Either
 
 
+class Term(NamedTuple):
+    """What is computed of a row, made by `terms`, which has the rules of types. `kind` of its values, as in `wire.kinds`.
+
+    op     column (value: the ColumnRef), constant (value in physical form, None for null), + - * / % negative || lower upper cast coalesce
+           case (args: condition, value, …, else), date_trunc (value: unit), ->> (value: the path), = != < <= > >= and or not is_null
+           not_null like (value: the pattern)
+    """
+
+    op: str
+    kind: str
+    args: tuple[Term, ...] = ()
+    value: Any = None
+
+
 class Output(NamedTuple):
-    """A column of the view's rows: `kind` is column, intersection_start, intersection_end or duration."""
+    """A column of the view's rows: `kind` is column, intersection_start, intersection_end, duration or term."""
 
     name: str
     kind: str
     column: ColumnRef | None
     intervals: tuple[IntervalRef, ...]
+    term: Term | None = None
+
+    @property
+    def refs(self) -> tuple[ColumnRef | IntervalRef, ...]:
+        """What it reads."""
+        if self.term is not None:
+            found, pending = dict[ColumnRef | IntervalRef, None](), [self.term]
+            while pending:
+                one = pending.pop()
+                if one.op == "column":
+                    found[one.value] = None
+                pending += one.args
+            return tuple(found)
+        return (self.column,) if self.column is not None else self.intervals
 
 
 class Comparison(NamedTuple):

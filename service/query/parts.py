@@ -80,7 +80,7 @@ def _require_rows(draft: Draft) -> None:
     refs: list[ColumnRef | IntervalRef] = [ref for pair in _pairs(draft) for ref in pair]
     refs += [ref for one in draft.filters for ref in one.columns]
     for output in draft.reads:
-        refs += (output.column,) if output.column is not None else output.intervals
+        refs += output.refs
     for ref in refs:
         if ref.alias not in draft.scope.aliases:
             raise unsupported(f"{ref} outside of the ON of its SEMI or ANTI JOIN", f"no row has {ref.alias}: write the condition in its ON")
@@ -141,7 +141,7 @@ def _make_absent(draft: Draft) -> None:
     for at, one in missing.items():
         gone = draft.parts[at].draft.scope.aliases
         for output in draft.reads:
-            for ref in (output.column,) if output.column is not None else output.intervals:
+            for ref in output.refs:
                 if ref.alias in gone:
                     what = f"the column {output.name} of a view of rows without {ref.alias}"
                     raise unsupported(what, f"{ref} is null in each of them: leave it out")

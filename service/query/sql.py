@@ -22,6 +22,7 @@ from service.query.set_operations import Expression, SetOperation
 from service.query.sql_conditions import Conditions
 from service.query.sql_groups import is_grouped, read_groups
 from service.query.sql_names import Names, bad_query, fold
+from service.query.sql_terms import read_term
 from service.query.sql_text import Bounded, parse
 from service.wire.schema import NAME, RelationDefinition
 
@@ -38,6 +39,7 @@ _CLAUSES = {
     "locks": ("FOR UPDATE", "omit it; a view does not lock rows"),
     "into": ("INTO", "omit it; the name of the view is in the URL"),
 }
+_BEFORE = "SELECT "  # an expression, which is then parsed as one
 _GROUPED = ("distinct", "group", "having")
 
 _SIDES: dict[str, PartKind] = {"LEFT": "optional", "RIGHT": "optional", "FULL": "full"}
@@ -323,7 +325,25 @@ def _read_output(expression: exp.Expr, names: Names) -> list[Output]:
         if not expression.expressions:
             raise unsupported(expression.sql(Dialect), f"{function} takes intervals, as in {function}(b.stay, m.slot)")
         return computed_outputs(function, tuple(names.interval(argument) for argument in expression.expressions), name)
-    raise unsupported(
-        f"the expression {expression.sql(Dialect)} in SELECT",
-        "select columns, intersection(…) and duration(…), and compute the rest where the rows are read",
-    )
+    term = read_term(expression, names)
+    if name is None:
+        raise names.bad(expression, f"{expression.sql(Dialect)} needs a name: write {expression.sql(Dialect)} AS …")
+    return [Output(name, "term", None, (), term)]
+
+
+def read_expression(text: str, name: str, scope: Scope) -> Output:
+    """An expression of a definition in JSON, written in SQL. Problems `bad-definition`, `unsupported-query`, `unknown-column`."""
+    try:
+        tree = parse(f"{_BEFORE}{text}", Dialect, "an expression is one")
+        names = Names(scope, f"{_BEFORE}{text}")
+        others = [part for part, value in tree.args.items() if value and part != "expressions"]
+        if not isinstance(tree, exp.Select) or others or len(tree.expressions) != 1 or isinstance(tree.expressions[0], exp.Alias):
+            raise Problem("bad-definition", f"select, {name}: {text[:200]!r} is not one expression")
+        _refuse_expression(tree.expressions[0])
+        return Output(name, "term", None, (), read_term(tree.expressions[0], names))
+    except RecursionError:
+        raise Problem("bad-definition", f"select, {name}: the expression is nested too deeply") from None
+    except Problem as problem:
+        if problem.type != "bad-query":
+            raise
+        raise Problem("bad-definition", f"select, {name}: {str(problem.detail).rpartition(' (line')[0]}") from None

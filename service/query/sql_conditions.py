@@ -20,7 +20,7 @@ from service.wire.kinds import digits_of
 
 _OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_CASTS = {
+CASTS = {
     **dict.fromkeys(("BIGINT", "INT", "SMALLINT", "TINYINT"), "int64"),
     **dict.fromkeys(("DOUBLE", "FLOAT", "DECIMAL"), "float64"),
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ"), "timestamp"),
@@ -182,7 +182,7 @@ class Conditions:
         type_ = self._draft.scope.describe(left).kind
         try:
             if isinstance(distance, exp.Interval):
-                number, _, unit = _text(distance.this).strip().partition(" ")
+                number, _, unit = text_of(distance.this).strip().partition(" ")
                 value = distance_from_text(type_, number, unit.strip() or distance.text("unit"))
             elif isinstance(distance, exp.Literal) and not distance.is_string:
                 value = distance_from_text(type_, distance.name, "")
@@ -217,7 +217,7 @@ class Conditions:
         if type_ != "string":
             raise self._names.bad(node, f"LIKE takes a string, but {ref} is a {type_}")
         try:
-            escape = _text(node.expression) if isinstance(node, exp.Escape) else "\\"
+            escape = text_of(node.expression) if isinstance(node, exp.Escape) else "\\"
             values: list[Physical] = [] if isinstance(text, exp.Null) else [pattern(text.name, escape)]
         except BadLiteral as error:
             raise self._names.bad(node, f"{ref}: {error}") from None
@@ -378,7 +378,7 @@ class Conditions:
             return _Side(self._names.column(node))
         if isinstance(node, exp.Coalesce) and isinstance(node.this.unnest(), exp.Column) and len(node.expressions) == 1:
             ref = self._names.column(node.this.unnest())
-            text = _text(node.expressions[0]).lower()
+            text = text_of(node.expressions[0]).lower()
             infinity = _INFINITIES.get(text)
             whole = self._draft.scope.describe(ref).kind == "int64"
             if infinity is None or (text in _WHOLE_INFINITIES and not whole):
@@ -392,7 +392,7 @@ class Conditions:
             raise unsupported(_sql(node), "compare columns; compute aggregates and window functions where the rows are read")
         if isinstance(node, exp.Tuple):
             raise unsupported(f"the comparison of {_sql(node)}", "compare column by column, joined by AND")
-        if isinstance(node, _CLOCKS) or any(map(_is_clock, node.walk())):
+        if any(map(is_clock, node.walk())):
             instead = 'a view changes only when its relations do: delete old rows ("retain" of the relation), or read a window of the view'
             raise unsupported(f"{_sql(node)} in a condition", instead)
         if not any(True for _ in node.find_all(exp.Column)):
@@ -423,7 +423,7 @@ def read_constant(names: Names, node: exp.Expr, type_: str, where: str) -> Physi
         raise names.bad(node, f"{where}: {error}") from None
 
 
-def _is_clock(node: exp.Expr) -> bool:
+def is_clock(node: exp.Expr) -> bool:
     """Whether it is the time at which it is asked for."""
     return isinstance(node, _CLOCKS) or (isinstance(node, exp.Anonymous) and node.name.lower() in _CLOCK_NAMES)
 
@@ -441,27 +441,27 @@ def _read(node: exp.Expr, type_: str) -> Physical | None:
         return _read(node.this, type_)
     if isinstance(node, exp.Cast):
         name = node.to.this.name if isinstance(node.to.this, exp.DType) else str(node.to)
-        if name not in _CASTS:
-            raise BadLiteral(f"a constant of type {node.to.sql('postgres')}; write one of {', '.join(dict.fromkeys(_CASTS.values()))}")
+        if name not in CASTS:
+            raise BadLiteral(f"a constant of type {node.to.sql('postgres')}; write one of {', '.join(dict.fromkeys(CASTS.values()))}")
         if name == "DECIMAL" and digits_of(type_):
             return _read(node.this, type_)
-        value = _read(node.this, _CASTS[name])
-        return None if value is None else convert(value, _CASTS[name], type_)
+        value = _read(node.this, CASTS[name])
+        return None if value is None else convert(value, CASTS[name], type_)
     if isinstance(node, exp.Boolean):
         if type_ != "bool":
             raise BadLiteral(f"{node.sql()} is not a {type_}")
         return bool(node.this)
-    text = _text(node)
+    text = text_of(node)
     return from_text(type_, text) if isinstance(node, exp.Literal) and node.is_string else from_number(type_, text)
 
 
-def _text(node: exp.Expr) -> str:
+def text_of(node: exp.Expr) -> str:
     """The text of a constant, without casts."""
     node = node.unnest()
     if isinstance(node, exp.Cast):
-        return _text(node.this)
+        return text_of(node.this)
     if isinstance(node, exp.Neg):
-        return "-" + _text(node.this)
+        return "-" + text_of(node.this)
     return node.name if isinstance(node, exp.Literal) else ""
 
 

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from service.errors import Problem
 from service.query.assembly import Draft, check_output_name, column_output, unsupported
-from service.query.groups import GroupsDraft, distinct_of
+from service.query.groups import GroupsDraft, distinct_of, refuse_term
 from service.query.literals import Physical
 from service.query.model import AGGREGATE, GROUP, GroupOutput, Output
 from service.query.sql_conditions import read_constant
@@ -46,6 +46,8 @@ def _read_distinct(select: exp.Select, names: Names, distinct: exp.Expr, read_ou
     if select.args.get("having"):
         raise unsupported("HAVING with DISTINCT", "write the condition in WHERE")
     outputs = [output for expression in select.expressions for output in read_output(expression, names)]
+    for output in outputs:
+        refuse_term(output)
     return distinct_of(names.scope, outputs)
 
 
@@ -149,6 +151,7 @@ class _Groups:
             self._show_group(expression, name or trunc or "", output, trunc)
             return
         for output in self._read_output(expression, self._names):
+            refuse_term(output)
             self._show_group(expression, output.name, output, None)
 
     def _show_group(self, expression: exp.Expr, name: str, output: Output, trunc: str | None) -> None:

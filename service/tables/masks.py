@@ -84,15 +84,16 @@ def _meets(condition: Condition, rows: pa.RecordBatch) -> Mask:
     if op == "in":
         return _truth(pc.is_in(column, value_set=_constants(column.type, value)))
     if op in ("like", "not_like"):
-        like = _truth(_like(column, value))
+        like = _truth(like_mask(column, value))
         return like if op == "like" else _and_valid(~like, column)
     if column.type in TEXT_OR_BOOL:
         return _truth(_ARROW[op](column, _constant(column.type, value)))
     return _and_valid(_numbers(op, numbers(column), value), column)
 
 
-def _like(column: pa.Array, pattern: str) -> pa.Array:
-    """Arrow's own LIKE takes escapes literally where a pattern begins or ends in `%` and has no other wildcard."""
+def like_mask(column: pa.Array, pattern: str) -> pa.Array:
+    """`column LIKE pattern`, null of null. Arrow's own takes escapes literally where a pattern begins or ends in `%` and has no other
+    wildcard."""
     if "\\" not in pattern:
         return pc.match_like(column, pattern)
     pieces = re.findall(r"\\.|.", pattern, re.DOTALL)

@@ -1,4 +1,4 @@
-"""The rows of a view from the rows of its parts: columns as they are, common intervals, lengths.
+"""The rows of a view from the rows of its parts: columns as they are, common intervals, lengths, and what `terms` computes.
 
 A common interval is computed on encoded endpoints (closed, so bounds of all four kinds mix exactly) and
 written with the bounds of the first interval named; an unbounded side is null. A length is the end less the
@@ -8,6 +8,7 @@ start as so written.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -16,8 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.query.model import IntervalRef, Output, Query
+from service.query.model import ColumnRef, IntervalRef, Output, Query
+from service.query.terms import is_nullable
 from service.tables.endpoints import Ends, endpoints
+from service.tables.terms import evaluated
 from service.wire.kinds import SENT_TYPES, sent
 from service.wire.schema import Interval, RelationDefinition
 from structures.core.encoding import NEG_INF, POS_INF, decode_floats, decode_ints
@@ -56,6 +59,9 @@ class Projection:
             if output.column is not None:
                 columns.append(sent(parts[output.column.alias].column(output.column.column), wanted))
                 continue
+            if output.term is not None:
+                columns.append(evaluated(output.term, partial(self._read, parts), next(iter(parts.values())).num_rows))
+                continue
             if output.intervals not in common:
                 common[output.intervals] = self._common(output.intervals, parts)
             column = sent(self._computed(output, *common[output.intervals]), wanted)
@@ -65,19 +71,26 @@ class Projection:
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
+    def _read(self, parts: Mapping[str, pa.RecordBatch], ref: ColumnRef) -> pa.Array:
+        return sent(parts[ref.alias].column(ref.column), self._type(*ref))
+
     def _type(self, alias: str, column: str) -> pa.DataType:
         return SENT_TYPES[self._definitions[alias].column(column).kind]
 
     def _field(self, output: Output) -> pa.Field:
         if output.column is not None:
-            nullable = self._definitions[output.column.alias].column(output.column.column).nullable or output.column.alias in self._optional
-            return pa.field(output.name, self._type(*output.column), nullable)
+            return pa.field(output.name, self._type(*output.column), self._may_be_null(output.column))
+        if output.term is not None:
+            return pa.field(output.name, SENT_TYPES[output.term.kind], is_nullable(output.term, self._may_be_null))
         type_ = self._types[output.intervals[0]]
         if output.kind == "duration" and pa.types.is_decimal(type_):
             type_ = pa.decimal128(_DIGITS, type_.scale)
         elif output.kind == "duration" and type_ != pa.float64():
             type_ = pa.int64()
         return pa.field(output.name, type_)
+
+    def _may_be_null(self, ref: ColumnRef) -> bool:
+        return self._definitions[ref.alias].column(ref.column).nullable or ref.alias in self._optional
 
     def _common(self, intervals: tuple[IntervalRef, ...], parts: Mapping[str, pa.RecordBatch]) -> tuple[Ends, Ends]:
         """Encoded start and end of the common interval, the infinities where unbounded."""
@@ -106,10 +119,12 @@ def needed_columns(query: Query, alias: str, definition: RelationDefinition) -> 
     """The columns of this alias that the outputs read, in the relation's order."""
     needed = {ref.column for ref in query.values if ref.alias == alias}
     for output in query.outputs:
-        if output.column is not None and output.column.alias == alias:
-            needed.add(output.column.column)
-        for ref in output.intervals:
-            if ref.alias == alias:
+        for ref in output.refs:
+            if ref.alias != alias:
+                continue
+            if isinstance(ref, ColumnRef):
+                needed.add(ref.column)
+            else:
                 needed |= {definition.intervals[ref.interval].start_column, definition.intervals[ref.interval].end_column}
     return [column.name for column in definition.columns if column.name in needed]
 

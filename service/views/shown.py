@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.query.model import Query
+from service.query.terms import growth
 from service.tables.projection import Projection, one_zero, values_schema
 from service.tables.sides import Side
 from service.views.deltas import Combination
@@ -50,6 +51,8 @@ class Parts:
         self._projection, self._sides = Projection(query, definitions), sides
         self._optional = query.optional
         self.schema = self._projection.schema
+        grown = [growth(output.term) for output in query.outputs if output.term is not None]
+        self._grown = 1 + sum(times for times, _ in grown), sum(more for _, more in grown)
         self._keys = [(side.alias, name, side.relation.definition.column(name).kind) for side in sides for name in side.relation.key]
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
@@ -73,7 +76,8 @@ class Parts:
                 total[there] += side.relation.table.text_bytes(side.identity, part[there])
             else:
                 total += side.relation.table.text_bytes(side.identity, part)
-        return total
+        times, more = self._grown
+        return total if self._grown == (1, 0) else total * times + more
 
 
 class Values:

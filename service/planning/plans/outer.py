@@ -214,9 +214,7 @@ def _is_join_of(kept: Kept, part: ViewPart) -> bool:
 
 
 def _outputs(query: Query, aliases: Sequence[str]) -> tuple[Output, ...]:
-    return tuple(
-        one for one in query.outputs if all(ref.alias in aliases for ref in ((one.column,) if one.column is not None else one.intervals))
-    )
+    return tuple(one for one in query.outputs if all(ref.alias in aliases for ref in one.refs))
 
 
 def _plan(query: Query, relations: Relations, outer: Outer) -> Plan:

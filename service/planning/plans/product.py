@@ -77,11 +77,7 @@ def _part(query: Query, places: tuple[int, ...]) -> Query:
         within=tuple(one for one in query.within if one.left.alias in aliases),
         cross=tuple(pair for pair in query.cross if set(pair) <= aliases),
         filters=tuple(one for one in query.filters if one.alias in aliases),
-        outputs=tuple(
-            one
-            for one in query.outputs
-            if all(ref.alias in aliases for ref in ((one.column,) if one.column is not None else one.intervals))
-        ),
+        outputs=tuple(one for one in query.outputs if all(ref.alias in aliases for ref in one.refs)),
         algorithm="auto",
         guarantee="best-effort",
     )

@@ -1,0 +1,307 @@
+"""What `query.terms` says of a row, computed on Arrow, a column at a time: null where a value has none, never an error.
+
+Costs: some 10 µs a step and call, then 1 to 10 ns (numbers) or 10 to 50 ns (texts) a row; JSON, and casts of texts, about 1 µs a row
+that differs from others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Context, Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.query.literals import BadLiteral, from_text
+from service.query.model import ColumnRef, Term
+from service.tables.masks import like_mask
+from service.tables.truncation import trunc_dates, trunc_timestamps
+from service.wire.grammar import DAY, date_texts, decimal_texts, timestamp_texts
+from service.wire.kinds import SENT_TYPES, digits_of
+
+LONGEST_TEXT = 1 << 24
+"""Bytes; a longer one that `||` would make is null."""
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+_INT64 = np.iinfo(np.int64)
+_CONTEXT = Context(prec=80)
+_EXACT_SCALE = 22  # and each power of ten
+_COMPARED = {"=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+
+
+def evaluated(term: Term, column: Callable[[ColumnRef], pa.Array], count: int) -> pa.Array:
+    """`count` values, of the Arrow type in which this kind is sent. `column`: the column that stands for it, likewise."""
+    if term.op == "column":
+        return column(term.value)
+    if term.op == "constant":
+        return pa.repeat(_scalar(term), count)
+    args = [evaluated(one, column, count) for one in term.args]
+    return _RULES[term.op](term, *args)
+
+
+def _scalar(term: Term) -> pa.Scalar:
+    type_ = SENT_TYPES[term.kind]
+    digits = digits_of(term.kind)
+    if digits is not None and term.value is not None:
+        return pa.scalar(Decimal(term.value).scaleb(-digits[1]), type_)
+    return pa.scalar(term.value, type_)
+
+
+# --- numbers
+
+
+def _nulls(*arrays: pa.Array) -> Mask:
+    null: Mask = np.logical_or.reduce([np.asarray(array.is_null()) for array in arrays])
+    return null
+
+
+def _ints(array: pa.Array) -> Ints:
+    """Of int64, timestamps and dates; 0 where null."""
+    if pa.types.is_timestamp(array.type):
+        array = array.view(pa.int64())
+    elif pa.types.is_date32(array.type):
+        array = array.view(pa.int32()).cast(pa.int64())
+    return np.asarray(array.fill_null(0))
+
+
+def _floats(array: pa.Array) -> npt.NDArray[np.float64]:
+    return np.asarray(array.fill_null(0.0))
+
+
+def _made(values: Ints | npt.NDArray[np.float64], null: Mask, kind: str) -> pa.Array:
+    made = pa.array(values, mask=null if null.any() else None)
+    if kind == "timestamp":
+        return made.view(SENT_TYPES[kind])
+    return made.cast(pa.int32()).view(SENT_TYPES[kind]) if kind == "date" else made
+
+
+def _arithmetic(term: Term, left: pa.Array, right: pa.Array) -> pa.Array:
+    if digits_of(term.kind) is not None:
+        compute = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[term.op]
+        return compute(left, right).cast(SENT_TYPES[term.kind])
+    null = _nulls(left, right)
+    if term.kind == "float64":
+        x, y = _floats(left), _floats(right)
+        with np.errstate(all="ignore"):
+            if term.op in "/%":
+                null |= y == 0
+                return _made(x / y if term.op == "/" else np.fmod(x, y), null, "float64")
+            return _made(x + y if term.op == "+" else x - y if term.op == "-" else x * y, null, "float64")
+    values, outside = _of_ints(term.op, _ints(left), _ints(right))
+    if term.kind == "date":
+        outside |= (values < -(2**31)) | (values >= 2**31)
+        values = np.where(outside, 0, values)
+    return _made(values, null | outside, term.kind)
+
+
+def _of_ints(op: str, x: Ints, y: Ints) -> tuple[Ints, Mask]:
+    """The results, and which of them are none: outside of int64, or divided by zero. Quotients are cut towards zero, as in SQL."""
+    with np.errstate(all="ignore"):
+        if op == "+":
+            made = x + y
+            return made, ((x ^ made) & (y ^ made)) < 0
+        if op == "-":
+            made = x - y
+            return made, ((x ^ y) & (x ^ made)) < 0
+        if op == "*":
+            made = x * y
+            by = np.where(x == 0, 1, x)
+            lowest = ((x == -1) & (y == _INT64.min)) | ((y == -1) & (x == _INT64.min))
+            return made, (x != 0) & (np.where(lowest, 0, made // by) != y)
+        outside = (y == 0) | ((op == "/") & (x == _INT64.min) & (y == -1))
+        by = np.where((y == 0) | (y == -1), 1, y)
+        if op == "%":
+            return np.where(y == -1, 0, np.fmod(x, by)), outside
+        made = x // by
+        made += (x % by != 0) & ((x < 0) != (by < 0))
+        return np.where(y == -1, -x, made), outside
+
+
+def _negative(term: Term, of: pa.Array) -> pa.Array:
+    if term.kind == "int64":
+        values = _ints(of)
+        outside = values == _INT64.min
+        return _made(-np.where(outside, 0, values), _nulls(of) | outside, "int64")
+    return pc.negate(of).cast(of.type)
+
+
+# --- texts, JSON
+
+
+def _joined(term: Term, *parts: pa.Array) -> pa.Array:
+    size = np.sum([np.asarray(pc.binary_length(part).fill_null(0), np.int64) for part in parts], axis=0)
+    if (long := size > LONGEST_TEXT).any():
+        parts = (pc.if_else(pa.array(long), pa.scalar(None, pa.utf8()), parts[0]), *parts[1:])
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _by_value(convert: Callable[[Any], Any], of: pa.Array, type_: pa.DataType) -> pa.Array:
+    """What a function makes of each value, once of equal ones; null of null."""
+    coded = of.dictionary_encode()
+    made = pa.array([convert(value) for value in coded.dictionary.to_pylist()], type_)
+    return made.take(coded.indices)
+
+
+def _extracted(term: Term, docs: pa.Array) -> pa.Array:
+    path, as_text = term.value, term.op == "->>"
+
+    def extract(doc: str) -> str | None:
+        try:
+            part = orjson.loads(doc)
+        except orjson.JSONDecodeError:
+            return None
+        for key in path:
+            if isinstance(key, str):
+                part = part.get(key) if isinstance(part, dict) else None
+            else:
+                part = part[key] if isinstance(part, list) and -len(part) <= key < len(part) else None
+        if part is None or (as_text and isinstance(part, str)):
+            return part
+        return orjson.dumps(part).decode()
+
+    return _by_value(extract, docs, pa.utf8())
+
+
+# --- casts
+
+
+def _cast(term: Term, of: pa.Array) -> pa.Array:
+    given, wanted = term.args[0].kind, term.kind
+    if given == "string":
+        return _by_value(lambda text: _value(text, wanted), of, SENT_TYPES[wanted])
+    if wanted == "string":
+        return _texts(given, of)
+    if (given, wanted) == ("float64", "int64"):
+        values = np.rint(_floats(of))
+        outside = ~((values >= -(2.0**63)) & (values < 2.0**63))
+        return _made(np.where(outside, 0, values).astype(np.int64), _nulls(of) | outside, wanted)
+    if (given, wanted) == ("date", "timestamp"):
+        days = _ints(of)
+        outside = (days > _INT64.max // DAY) | (days < -(_INT64.max // DAY))
+        return _made(np.where(outside, 0, days) * DAY, _nulls(of) | outside, wanted)
+    if (given, wanted) == ("timestamp", "date"):
+        days = _ints(of) // DAY
+        return _made(np.clip(days, -(2**31), 2**31 - 1), _nulls(of), wanted)
+    digits = digits_of(given)
+    if digits is not None and wanted == "float64":
+        return _by_value(float, of, pa.float64()) if digits[0] > 15 or digits[1] > _EXACT_SCALE else _quotient(of, digits[1])
+    if digits_of(wanted) is not None:
+        return _as_decimal(of, wanted)
+    return of.cast(SENT_TYPES[wanted], safe=False)
+
+
+def _quotient(of: pa.Array, scale: int) -> pa.Array:
+    """Decimals of up to 15 digits as floats: both numbers are exact, so that the quotient is rounded once."""
+    digits = np.asarray(of.cast(pa.decimal128(38, scale)).view(pa.decimal128(38, 0)).cast(pa.int64()).fill_null(0))
+    return _made(digits / 10.0**scale, _nulls(of), "float64")
+
+
+def _as_decimal(of: pa.Array, wanted: str) -> pa.Array:
+    """Rounded half away from zero where it has more digits behind the point; null where it has too many before it."""
+    type_ = SENT_TYPES[wanted]
+    if pa.types.is_integer(of.type):
+        of = of.cast(pa.decimal128(19, 0))
+    try:
+        if of.type.scale <= type_.scale:
+            return of.cast(type_)
+    except pa.ArrowInvalid:  # some have too many
+        pass
+    least = Decimal(1).scaleb(-type_.scale)
+    most = Decimal(10) ** (type_.precision - type_.scale)
+
+    def fit(value: Decimal) -> Decimal | None:
+        made = value.quantize(least, "ROUND_HALF_UP", _CONTEXT)
+        return made if abs(made) < most else None
+
+    return _by_value(fit, of, type_)
+
+
+def _value(text: str, kind: str) -> Any:
+    """A text as a value of a kind; None: it is none."""
+    trimmed = text.strip()
+    try:
+        if kind in ("timestamp", "bool") and trimmed.lstrip("+-").isdigit() and len(trimmed) > 1:
+            return None  # a constant may be a number of microseconds
+        value = float(trimmed) if kind == "float64" else from_text(kind, trimmed)
+    except (BadLiteral, ValueError):
+        return None
+    digits = digits_of(kind)
+    if kind == "float64" and (math.isinf(float(value)) and "inf" not in trimmed.lower()):
+        return None
+    if kind == "date" and not -(2**31) <= int(value) < 2**31:
+        return None
+    return value if digits is None else Decimal(int(value)).scaleb(-digits[1])
+
+
+def _texts(given: str, of: pa.Array) -> pa.Array:
+    """As in rows of JSON, without quotes."""
+    if given == "timestamp":
+        return timestamp_texts(of)
+    if given == "date":
+        return date_texts(of)
+    if digits_of(given) is not None:
+        return decimal_texts(of)
+    return of.cast(pa.utf8())
+
+
+# --- conditions
+
+
+def _compare(term: Term, left: pa.Array, right: pa.Array) -> pa.Array:
+    """NaN is the greatest, and equal to itself."""
+    if not pa.types.is_floating(left.type):
+        return _COMPARED[term.op](left, right)
+    x, y = _floats(left), _floats(right)
+    less = (x < y) | (np.isnan(y) & ~np.isnan(x))
+    equal = (x == y) | (np.isnan(x) & np.isnan(y))
+    met = {"=": equal, "!=": ~equal, "<": less, "<=": less | equal, ">": ~(less | equal), ">=": ~less}[term.op]
+    null = _nulls(left, right)
+    return pa.array(met, mask=null if null.any() else None)
+
+
+def _case(term: Term, *args: pa.Array) -> pa.Array:
+    made = args[-1]
+    for at in range(len(args) - 3, -1, -2):
+        made = pc.if_else(pc.fill_null(args[at], False), args[at + 1], made)
+    return made
+
+
+def _folded(combine: Callable[[pa.Array, pa.Array], pa.Array]) -> Callable[..., pa.Array]:
+    def fold(term: Term, *args: pa.Array) -> pa.Array:
+        made = args[0]
+        for one in args[1:]:
+            made = combine(made, one)
+        return made
+
+    return fold
+
+
+def _truncated(term: Term, of: pa.Array) -> pa.Array:
+    trunc = trunc_dates if term.kind == "date" else trunc_timestamps
+    return _made(trunc(term.value, _ints(of)), _nulls(of), term.kind)
+
+
+_RULES: dict[str, Callable[..., pa.Array]] = {
+    **dict.fromkeys("+-*/%", _arithmetic),
+    **dict.fromkeys(_COMPARED, _compare),
+    **dict.fromkeys(("->", "->>"), _extracted),
+    "negative": _negative,
+    "||": _joined,
+    "lower": lambda term, of: pc.utf8_lower(of),
+    "upper": lambda term, of: pc.utf8_upper(of),
+    "cast": _cast,
+    "coalesce": lambda term, *args: pc.coalesce(*args),
+    "case": _case,
+    "date_trunc": _truncated,
+    "and": _folded(pc.and_kleene),
+    "or": _folded(pc.or_kleene),
+    "not": lambda term, of: pc.invert(of),
+    "is_null": lambda term, of: of.is_null(),
+    "not_null": lambda term, of: of.is_valid(),
+    "like": lambda term, of: like_mask(of, term.value),
+}
