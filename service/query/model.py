@@ -6,6 +6,7 @@ order of conditions, the spelling of an overlap and SQL against JSON make no dif
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -172,6 +173,19 @@ class Output(NamedTuple):
                 pending += one.args
             return tuple(found)
         return (self.column,) if self.column is not None else self.intervals
+
+
+def outputs_on(outputs: Iterable[Output], aliases: Collection[str]) -> tuple[Output, ...]:
+    """What a join of some of the aliases has to know of the outputs: those that read these aliases alone, and of a term that reads others
+    too, the columns that it reads of these."""
+    found = list[Output]()
+    for one in outputs:
+        mine = [ref for ref in one.refs if ref.alias in aliases]
+        if len(mine) == len(one.refs):
+            found.append(one)
+        elif one.term is not None:
+            found += [Output(f"{one.name} of {ref}", "column", ref, ()) for ref in mine if isinstance(ref, ColumnRef)]
+    return tuple(found)
 
 
 class Comparison(NamedTuple):

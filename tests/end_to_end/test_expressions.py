@@ -52,6 +52,10 @@ def _rows(client: httpx.Client) -> dict[int, dict[str, Any]]:
     return {row["id"]: row for row in map(json.loads, client.get("/v1/views/v/rows").text.splitlines())}
 
 
+def _now(client: httpx.Client) -> str:
+    return str(json.loads(client.get("/v1/views/v/changes", params={"wait": 0}).text.splitlines()[-1])["token"])
+
+
 def _told(client: httpx.Client, token: str) -> tuple[list[dict[str, Any]], str]:
     records = [json.loads(line) for line in client.get("/v1/views/v/changes", params={"since": token, "wait": 0}).text.splitlines()]
     return [one for one in records if one["op"] != "progress"], records[-1]["token"]
@@ -63,11 +67,11 @@ def test_expressions(tmp_path: Path) -> None:
         client = server.client()
         define(client, "items", ITEMS)
         define(client, "rooms", ROOMS)
-        view(client, "v", SQL)
+        view(client, "v", SQL, 300)
         assert client.put("/v1/views/v", json=JSON).status_code == 200
         other = json.loads(json.dumps(JSON).replace("> 3", "> 4"))
         problem(client.put("/v1/views/v", json=other), 409, "definition-differs")
-        _, token = _told(client, json.loads(client.get("/v1/views/v/changes", params={"wait": 0}).text.splitlines()[-1])["token"])
+        _, token = _told(client, _now(client))
         _send(client, "items", item, item | {"id": 2, "room": "B", "nights": 5, "note": "VIP"})
         first = {"id": 1, "total": "25.00", "label": "a", "floor": "none", "kind": None}
         second = {"id": 2, "total": "62.50", "label": "b-VIP", "floor": "none", "kind": "long"}
@@ -84,6 +88,27 @@ def test_expressions(tmp_path: Path) -> None:
         _send(client, "items", item | {"nights": 3})
         told, token = _told(client, token)
         assert [(one["op"], one["row"]["total"]) for one in told] == [("delete", "25.00"), ("insert", "37.50")]
+
+        texts = {
+            "cross": "SELECT i.id AS i, r.room AS r, i.note || r.info AS x FROM items i CROSS JOIN rooms r",
+            "other": "SELECT i.id AS i, coalesce(r.info, i.note) AS x FROM items i LEFT JOIN rooms r ON i.room = r.room",
+            "matched": "SELECT i.id AS i, coalesce(r.info, i.note) AS x FROM items i LEFT JOIN rooms r ON i.room < r.room",
+        }
+        for name, sql in texts.items():
+            view(client, name, sql, 300)
+        _send(client, "items", item | {"id": 2, "room": "B", "nights": 5, "note": "new"})  # the computed columns alone read it
+        for name in texts:
+            shown = [json.loads(line)["x"] for line in client.get(f"/v1/views/{name}/rows").text.splitlines()]
+            assert any(text is not None and text.startswith("new") for text in shown), (name, shown)
+            changes = client.get(f"/v1/views/{name}/changes", params={"snapshot": True, "wait": 0}).text.splitlines()
+            token = json.loads(changes[-1])["token"]
+            _send(client, "items", item | {"id": 2, "room": "B", "nights": 5, "note": "new" + name})
+            answer = client.get(f"/v1/views/{name}/changes", params={"since": token, "wait": 0})
+            records = [json.loads(line) for line in answer.text.splitlines()]
+            assert [one["op"] for one in records] == ["delete", "insert", "progress"], (name, records)
+            assert records[1]["row"]["x"].startswith("new" + name)
+            _send(client, "items", item | {"id": 2, "room": "B", "nights": 5, "note": "new"})
+        _, token = _told(client, _now(client))
 
         table = pa.ipc.open_stream(client.get("/v1/views/v/rows", headers={"Accept": ARROW}).content).read_all()
         assert table.schema == pa.schema(

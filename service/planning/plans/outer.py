@@ -20,7 +20,7 @@ from service.planning.meets import Relations
 from service.planning.plans.plan import Counted, Kept, Outer, Plan, first_notes, names
 from service.planning.plans.product import components
 from service.query.filters import ordered
-from service.query.model import GUARANTEES, MAX_ALIASES, Absent, ColumnRef, IntervalRef, Output, Query, ViewPart
+from service.query.model import GUARANTEES, MAX_ALIASES, Absent, ColumnRef, IntervalRef, Query, ViewPart, outputs_on
 
 Plans = Callable[[Query, Relations], list[Plan]]
 MOST_JOINS = 16
@@ -178,7 +178,7 @@ def _kept(query: Query, parts: Sequence[ViewPart], matched: Matched, tests: Mapp
         within=tuple(sorted({one for join in joins for one in join.within})),
         cross=tuple(sorted({one for join in joins for one in join.cross})),
         never=core.never or any(join.never for join in joins),
-        outputs=_outputs(query, there), algorithm="auto", guarantee="best-effort",
+        outputs=outputs_on(query.outputs, there), algorithm="auto", guarantee="best-effort",
         **{field: tuple(sorted({pair for join in joins for pair in getattr(join, field)})) for field in _PAIRS},  # type: ignore[arg-type]
     )  # fmt: skip
     made = _oriented(made)
@@ -211,10 +211,6 @@ def _support(query: Query, parts: Sequence[ViewPart], part: ViewPart) -> Kept:
 def _is_join_of(kept: Kept, part: ViewPart) -> bool:
     """Whether it is all that the part needs to be counted in: nothing but the alias and the part's own."""
     return {alias for alias, _ in kept.query.aliases} == {part.on, *(alias for alias, _ in part.own)}
-
-
-def _outputs(query: Query, aliases: Sequence[str]) -> tuple[Output, ...]:
-    return tuple(one for one in query.outputs if all(ref.alias in aliases for ref in one.refs))
 
 
 def _plan(query: Query, relations: Relations, outer: Outer) -> Plan:

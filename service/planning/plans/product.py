@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from service.planning.meets import Relations
 from service.planning.plans.plan import Part, Plan, names
-from service.query.model import GUARANTEES, ColumnRef, IntervalRef, Query
+from service.query.model import GUARANTEES, ColumnRef, IntervalRef, Query, outputs_on
 
 Plans = Callable[[Query, Relations], list[Plan]]
 
@@ -77,7 +77,7 @@ def _part(query: Query, places: tuple[int, ...]) -> Query:
         within=tuple(one for one in query.within if one.left.alias in aliases),
         cross=tuple(pair for pair in query.cross if set(pair) <= aliases),
         filters=tuple(one for one in query.filters if one.alias in aliases),
-        outputs=tuple(one for one in query.outputs if all(ref.alias in aliases for ref in one.refs)),
+        outputs=outputs_on(query.outputs, aliases),
         algorithm="auto",
         guarantee="best-effort",
     )

@@ -188,6 +188,14 @@ def test_refusals_say_where_what_and_what_instead(change: dict[str, Any], says: 
     assert caught.value.type == "bad-definition" and str(caught.value.detail).startswith(says)
 
 
+def test_patterns_and_nesting_are_limited() -> None:
+    long = {"column": "b.room", "op": "like", "value": "%a" * 501}
+    for where, says in ((long, "has 1002 characters; at most 1000 are allowed"), (nested(300), "nested too deeply")):
+        with pytest.raises(Problem) as caught:
+            parse_view("v", {"from": {"b": "bookings"}, "where": [where]}, RELATIONS)
+        assert caught.value.type == "bad-definition" and says in str(caught.value.detail)
+
+
 @pytest.mark.parametrize("option", [{"algorithm": "event-tree"}])
 def test_options_of_later_versions(option: dict[str, Any]) -> None:
     for form in (VIEW, {"sql": "SELECT a.id FROM a"}):
