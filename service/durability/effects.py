@@ -78,9 +78,31 @@ def _characters(value: bytes) -> str:
     return value.decode("latin-1")
 
 
-def decode_effects(payload: bytes, schemas: Mapping[int, pa.Schema], keys: Mapping[int, Sequence[str]]) -> list[Effect]:
-    """The effects of a payload, by zero-copy views on it. Relations that `schemas` lacks (dropped since) are left out."""
-    buffer = pa.py_buffer(payload)
+class Form(NamedTuple):
+    """What rows look like: their schema, as a struct, and the places of their columns of bytes."""
+
+    schema: pa.Schema
+    struct: pa.StructType
+    binary: Sequence[int]
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> Form:
+        return cls(schema, pa.struct(schema), [place for place, type_ in enumerate(schema.types) if pa.types.is_binary(type_)])
+
+
+class Shape(NamedTuple):
+    """The forms of a relation's rows and of its keys: to make them takes longer than to read a row."""
+
+    rows: Form
+    keys: Form
+
+    @classmethod
+    def of(cls, rows: pa.Schema, key: Sequence[str]) -> Shape:
+        return cls(Form.of(rows), Form.of(pa.schema([rows.field(name) for name in key])))
+
+
+def decode_effects(payload: bytes, shapes: Mapping[int, Shape]) -> list[Effect]:
+    """The effects of a payload, by zero-copy views on it. Relations that `shapes` lacks (dropped since) are left out."""
     effects = []
     at = 0
     while at < len(payload):
@@ -93,29 +115,23 @@ def decode_effects(payload: bytes, schemas: Mapping[int, pa.Schema], keys: Mappi
             (count,) = _COUNT.unpack_from(payload, at)
             ages = np.frombuffer(payload, "<u2", count, at + _COUNT.size)
             at += _COUNT.size + 2 * count + (-2 * count & 7)
-        schema = schemas.get(relation_id)
-        if schema is None:
+        shape = shapes.get(relation_id)
+        if shape is None:
             continue
-        key_schema = pa.schema([schema.field(name) for name in keys[relation_id]])
-        effects.append(
-            Effect(
-                relation_id,
-                bool(flags & _TRUNCATE),
-                _read(buffer, deletes_at, size0, key_schema, bool(flags & _JSON)),
-                _read(buffer, inserts_at, size1, schema, bool(flags & _JSON)),
-                ages,
-            )
-        )
+        as_json = bool(flags & _JSON)
+        deletes = _read(payload, deletes_at, size0, shape.keys, as_json)
+        inserts = _read(payload, inserts_at, size1, shape.rows, as_json)
+        effects.append(Effect(relation_id, bool(flags & _TRUNCATE), deletes, inserts, ages))
     return effects
 
 
-def _read(buffer: pa.Buffer, at: int, size: int, schema: pa.Schema, as_json: bool) -> RowBlock:
+def _read(payload: bytes, at: int, size: int, form: Form, as_json: bool) -> RowBlock:
     if size == 0:
-        return RowBlock.few([], pa.struct(schema))
+        return RowBlock.few([], form.struct)
     if as_json:
-        rows = orjson.loads(memoryview(buffer.slice(at, size)))
-        for place in (place for place, type_ in enumerate(schema.types) if pa.types.is_binary(type_)):
+        rows = orjson.loads(payload[at : at + size])
+        for place in form.binary:
             for row in rows:
                 row[place] = None if row[place] is None else row[place].encode("latin-1")
-        return RowBlock.few([tuple(row) for row in rows], pa.struct(schema))
-    return RowBlock(pa.ipc.read_record_batch(buffer.slice(at, size), schema))
+        return RowBlock.few([tuple(row) for row in rows], form.struct)
+    return RowBlock(pa.ipc.read_record_batch(pa.py_buffer(payload).slice(at, size), form.schema))

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from service.durability.database import RelationRecord
-from service.durability.effects import Effect, decode_effects
+from service.durability.effects import Effect, Shape, decode_effects
 from service.durability.folder import Damaged
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot, read_snapshot, remove_unfinished, set_aside, snapshot_paths
@@ -45,14 +45,13 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
     start = snapshot.version if snapshot is not None else 0
     state.relations = {relation.name: relation for relation in relations}
     by_id = {relation.id: relation for relation in relations}
-    shapes = Shapes(records, {id_: relation.schema for id_, relation in by_id.items()})
-    keys = {id_: relation.key for id_, relation in by_id.items()}
+    shapes = Shapes(records, {id_: Shape.of(relation.schema, relation.key) for id_, relation in by_id.items()})
     history = state.history = History(start, relations) if keep_history else None
     state.newest = start
     last = max(log.last_version, start)
     replay = _Replay(by_id, history)
     for row in log.replay(start):
-        replay.take(row.version, decode_effects(row.payload, shapes.at(row.version), keys))
+        replay.take(row.version, decode_effects(row.payload, shapes.at(row.version)))
         state.newest = row.version
         if row.version % 256 == 0:
             progress("replaying the log", (row.version - start) / (last - start))
@@ -74,18 +73,19 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
 
 
 class Shapes:
-    """The schemas of the log's rows by relation id, version after version: `schemas` are those of now."""
+    """The shapes of the log's rows by relation id, version after version: `shapes` are those of now."""
 
-    def __init__(self, records: Iterable[RelationRecord], schemas: Mapping[int, pa.Schema]) -> None:
-        self._schemas = dict(schemas)
+    def __init__(self, records: Iterable[RelationRecord], shapes: Mapping[int, Shape]) -> None:
+        self._shapes = dict(shapes)
         self._changes = deque(sorted((version, record.id, columns) for record in records for version, columns in record.shapes))
-        self._now = dict(schemas)
+        self._now = dict(shapes)
 
-    def at(self, version: int) -> Mapping[int, pa.Schema]:
+    def at(self, version: int) -> Mapping[int, Shape]:
         """Of the row of a version; not below that of the call before."""
         while self._changes and self._changes[0][0] < version:
             _, id_, columns = self._changes.popleft()
-            self._now[id_] = pa.schema(list(self._schemas[id_])[:columns])
+            shape = self._shapes[id_]
+            self._now[id_] = Shape.of(pa.schema(list(shape.rows.schema)[:columns]), shape.keys.schema.names)
         return self._now
 
 

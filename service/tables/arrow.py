@@ -133,7 +133,7 @@ def few_to_row_set(rows: Sequence[Sequence[Any]], kinds: Array, key: Array, widt
     columns = len(kinds)
     if width == columns and len(rows) == 1 and set(map(type, rows[0])) == _WHOLE:
         return RowSet(kinds, key, np.array(rows, np.int64), _FIRST_START, _NO_BYTES)
-    cells, starts, texts = [], [], b""
+    cells, starts, texts = [], [], bytearray()
     for row in rows:
         starts.append(len(texts))
         words = list(row)
@@ -152,7 +152,7 @@ def few_to_row_set(rows: Sequence[Sequence[Any]], kinds: Array, key: Array, widt
                 words[columns + (i >> 5)] |= 1 << (i & 31)
         cells.append(words)
     begin = _FIRST_START if len(rows) == 1 else np.array(starts, np.int64)
-    return RowSet(kinds, key, np.array(cells, np.int64), begin, np.frombuffer(texts, np.uint8))
+    return RowSet(kinds, key, np.array(cells, np.int64), begin, np.frombuffer(bytes(texts), np.uint8))
 
 
 def _joined(texts: list[tuple[int, Array, Array]], cells: Array) -> tuple[Array, Array]:

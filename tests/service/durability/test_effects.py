@@ -7,6 +7,7 @@ import contextlib
 import math
 import sqlite3
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.durability.database import LogRow, replay
-from service.durability.effects import Effect, decode_effects, encode_effects
+from service.durability.effects import Effect, Shape, decode_effects, encode_effects
 from service.durability.folder import DATABASE, Damaged
 from service.durability.log import Log
 from service.wire.batch import RowBlock
@@ -60,9 +61,13 @@ def schema_in(rows: RowBlock) -> pa.Schema:
     return rows.arrow.schema
 
 
+def decoded(payload: bytes, schemas: Mapping[int, pa.Schema], keys: Mapping[int, list[str]]) -> list[Effect]:
+    return decode_effects(payload, {id_: Shape.of(schema, keys[id_]) for id_, schema in schemas.items()})
+
+
 def come_back(effects: list[Effect]) -> list[Effect]:
     payload = encode_effects(effects)
-    found = decode_effects(payload, SCHEMAS, KEYED)
+    found = decoded(payload, SCHEMAS, KEYED)
     assert len(payload) % 8 == 0 and encode_effects(effects) == payload
     assert [(one.relation_id, one.truncate) for one in found] == [(one.relation_id, one.truncate) for one in effects]
     for one, other in zip(found, effects, strict=True):
@@ -139,10 +144,10 @@ def test_several_relations_in_their_order() -> None:
     payload = encode_effects(effects)
     for dropped in KEYED:
         known = {id_: schema for id_, schema in SCHEMAS.items() if id_ != dropped}
-        found = decode_effects(payload, known, KEYED)
+        found = decoded(payload, known, KEYED)
         assert [one.relation_id for one in found] == [one.relation_id for one in effects if one.relation_id != dropped]
         assert [told(one.inserts) for one in found] == [told(one.inserts) for one in effects if one.relation_id != dropped]
-    assert decode_effects(payload, {}, {}) == []
+    assert decoded(payload, {}, {}) == []
 
 
 PAIR = pa.schema([("id", pa.int64()), ("t", pa.utf8())])
@@ -155,23 +160,23 @@ OLD_ARROW = zlib.decompress(base64.b85decode(
 
 def test_rows_of_earlier_releases_stay_readable() -> None:
     """As they were written: a folder may hold such rows for ever. A byte more or less is another format."""
-    (one,) = decode_effects(OLD_JSON, {3: PAIR}, {3: ["id"]})
+    (one,) = decoded(OLD_JSON, {3: PAIR}, {3: ["id"]})
     assert (one.relation_id, one.truncate, told(one.deletes), told(one.inserts)) == (3, False, "[(7,)]", "[(1, 'a'), (2, None)]")
     assert encode_effects([one]) == OLD_JSON
-    (one,) = decode_effects(OLD_ARROW, {3: PAIR}, {3: ["id"]})
+    (one,) = decoded(OLD_ARROW, {3: PAIR}, {3: ["id"]})
     assert (one.relation_id, one.truncate, told(one.deletes), told(one.inserts)) == (3, True, "[(7,), (8,)]", "[(1, 'a'), (2, None)]")
-    both = decode_effects(OLD_ARROW + OLD_JSON + OLD_ARROW, {3: PAIR}, {3: ["id"]})
+    both = decoded(OLD_ARROW + OLD_JSON + OLD_ARROW, {3: PAIR}, {3: ["id"]})
     assert [told(one.deletes) for one in both] == ["[(7,), (8,)]", "[(7,)]", "[(7,), (8,)]"]
 
 
 @pytest.mark.parametrize("payload", [OLD_JSON, OLD_ARROW])
 def test_bytes_that_end_too_early(payload: bytes) -> None:
     """Whole effects, then an error: no part of one. Where only padding is missing, all is there."""
-    wanted = [told(one.inserts) for one in decode_effects(payload, {3: PAIR}, {3: ["id"]})]
+    wanted = [told(one.inserts) for one in decoded(payload, {3: PAIR}, {3: ["id"]})]
     for length in range(1, len(payload)):
         cut = payload + payload[:length]
         try:
-            found = [told(one.inserts) for one in decode_effects(cut, {3: PAIR}, {3: ["id"]})]
+            found = [told(one.inserts) for one in decoded(cut, {3: PAIR}, {3: ["id"]})]
         except Exception:
             continue
         assert found == wanted * 2 and payload[length:] == bytes(len(payload) - length)

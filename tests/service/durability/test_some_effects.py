@@ -5,8 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from service.durability.effects import Effect, decode_effects, encode_effects
+from service.durability.effects import Effect, encode_effects
 from service.wire.batch import RowBlock
+from tests.service.durability.test_effects import decoded
 
 SCHEMA = pa.schema([
     pa.field("id", pa.int64(), nullable=False), pa.field("room", pa.utf8()),
@@ -34,8 +35,8 @@ def test_effects_come_back() -> None:
         Effect(5, True, keys([]), rows([])),
     ]
     schemas = dict.fromkeys((3, 4, 5, 9), SCHEMA)
-    assert list(map(told, decode_effects(encode_effects(effects), schemas, dict.fromkeys(schemas, ["id"])))) == list(map(told, effects))
-    assert encode_effects([]) == b"" and decode_effects(b"", schemas, {}) == []
+    assert list(map(told, decoded(encode_effects(effects), schemas, dict.fromkeys(schemas, ["id"])))) == list(map(told, effects))
+    assert encode_effects([]) == b"" and decoded(b"", schemas, dict.fromkeys(schemas, ["id"])) == []
 
 
 def test_few_rows_are_kept_as_json_if_it_can_tell_them() -> None:
@@ -47,13 +48,13 @@ def test_few_rows_are_kept_as_json_if_it_can_tell_them() -> None:
     told = [(-(2**63), 'ä"\0\n', 2**63 - 1, -719_162, -0.0, True), (7, None, None, None, None, None), (8, "", 0, 0, 1e300, False)]
     payload = encode_effects([Effect(1, False, few([(5,), (2**63 - 1,)], keyed), few(told))])
     assert len(payload) < 250
-    (effect,) = decode_effects(payload, schemas, key)
+    (effect,) = decoded(payload, schemas, key)
     assert effect.inserts.values is not None and repr(effect.inserts.values) == repr(told)
     assert effect.deletes.values is not None and effect.deletes.values == [(5,), (2**63 - 1,)]
     assert effect.inserts.arrow.schema == SCHEMA.remove_metadata() and effect.deletes.arrow.schema.names == ["id"]
     for number in (float("nan"), float("-inf")):
         strange = few([(1, "x", 1, 1, number, True)])
-        (effect,) = decode_effects(encode_effects([Effect(1, True, few([(5,)], keyed), strange)]), schemas, key)
+        (effect,) = decoded(encode_effects([Effect(1, True, few([(5,)], keyed), strange)]), schemas, key)
         assert effect.truncate and repr(effect.inserts.arrow.to_pylist()) == repr(strange.arrow.to_pylist())
         assert effect.deletes.arrow.to_pylist() == [{"id": 5}]
 
@@ -62,15 +63,15 @@ def test_effects_of_slices_carry_only_the_slice() -> None:
     part = rows(list(range(10_000))).arrow.slice(5_000, 3)
     payload = encode_effects([Effect(1, False, keys([]), RowBlock(part))])
     assert len(payload) < 2_000
-    assert decode_effects(payload, {1: SCHEMA}, {1: ["id"]})[0].inserts.arrow == part
+    assert decoded(payload, {1: SCHEMA}, {1: ["id"]})[0].inserts.arrow == part
 
 
 def test_effects_of_dropped_relations_are_left_out() -> None:
     payload = encode_effects([Effect(1, False, keys([1]), rows([1])), Effect(2, False, keys([]), rows([2]))])
-    assert [effect.relation_id for effect in decode_effects(payload, {2: SCHEMA}, {2: ["id"]})] == [2]
+    assert [effect.relation_id for effect in decoded(payload, {2: SCHEMA}, {2: ["id"]})] == [2]
 
 
 def test_key_columns_in_the_order_of_the_key() -> None:
     deletes = rows([1, 2]).arrow.select(["room", "id"])
     payload = encode_effects([Effect(1, False, RowBlock(deletes), rows([]))])
-    assert decode_effects(payload, {1: SCHEMA}, {1: ["room", "id"]})[0].deletes.arrow.equals(deletes)
+    assert decoded(payload, {1: SCHEMA}, {1: ["room", "id"]})[0].deletes.arrow.equals(deletes)
