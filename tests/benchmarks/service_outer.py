@@ -1,5 +1,6 @@
 """Views with parts, in the engine but without HTTP and log: LEFT JOIN and NOT EXISTS over pairs of intervals beside their inner join, the
-same changes for each; DuckDB anew as the rival. What is timed is what a view does for its changes, deltas included."""
+same changes for each; as rivals counts of partners, and DuckDB anew. Then one interval over all rows, on and off, beside counts of partners
+and a join tree, which visit them. What is timed is what a view does for its changes, deltas included."""
 
 from __future__ import annotations
 
@@ -41,14 +42,14 @@ _DEFINITION = parse_relation(
 class Bench:
     """Relations a and b of n / 2 rows each, one view over them."""
 
-    def __init__(self, name: str, n: int, partners: float) -> None:
+    def __init__(self, name: str, n: int, partners: float, algorithm: str = "auto") -> None:
         self.random = np.random.default_rng(7)
         self.reach = 10 * n
         self.longest = max(2, int(partners * self.reach / (n / 2)))  # two intervals of this length on average
         self.relations = {name: Relation(at, name, _DEFINITION) for at, name in enumerate("ab")}
         self.version = 1
         self.slots = {name: relation.table.insert(1, self._rows(np.arange(n // 2))) for name, relation in self.relations.items()}
-        view = parse_view("v", {"sql": VIEWS[name]}, dict.fromkeys("ab", _DEFINITION))
+        view = parse_view("v", {"sql": VIEWS[name], "algorithm": algorithm}, dict.fromkeys("ab", _DEFINITION))
         self.view = LiveView("v", view, self.relations, SharedIndexes())
         self.view.make_room()
         self.view.join.build(1, lambda part: None)
@@ -91,6 +92,23 @@ class Bench:
             pass
         return spent
 
+    def on_and_off(self) -> tuple[float, float, int]:
+        """Seconds that the view takes for a b over all rows that comes, and goes; the rows that it flips."""
+        relation, spent = self.relations["b"], []
+        row = pa.RecordBatch.from_arrays([pa.array([value], pa.int64()) for value in (-1, -1, 2 * self.reach)], ["id", "s", "e"])
+        before, nothing = self.view.join.flips or 0, np.empty(0, np.int32)
+        slots = relation.table.insert(self.version + 1, RowBlock(row))
+        for come in (True, False):
+            self.version += 1
+            if not come:
+                relation.table.delete(self.version, slots)
+            run = batch_run(np.full(1, -1, np.int32), nothing, slots) if come else batch_run(nothing, slots, nothing)
+            start = time.perf_counter()
+            self.view.apply(self.version, 1, {"b": run})
+            spent.append(time.perf_counter() - start)
+            self.view.reclaim(self.version, np.empty(0, np.int64))
+        return spent[0], spent[1], (self.view.join.flips or 0) - before
+
     def rows(self) -> int:
         cursor, total = self.view.join.rows(self.view.join.root, None), 0
         while not cursor.done:
@@ -131,8 +149,29 @@ def run(scale: Scale, note: Note) -> list[Figure]:
                 found, spent = duckdb_rows(bench)
                 assert bench.rows() == found, "DuckDB has other rows"
                 rivals = [Rival("DuckDB", size / spent, "the query anew, once for all of them")]
-            figures.append(sampled(what, rates, "changes/s", rivals=rivals))
+                counted = Bench(name, n, 2.0, "interval-tree")
+                again = middle([size / counted.apply(size, single) for _ in range(3 if few else 10)])
+                rivals.append(Rival("counts of partners", again, "the same changes"))
+            aim = None if name != "anti" else 200e3 if single else 300e3
+            figures.append(sampled(what, rates, "changes/s", rivals=rivals, aim=aim))
             note(f"{what}: {middle(rates):,.0f} changes/s")
+    return [*figures, *hostile(n, few, note)]
+
+
+def hostile(n: int, few: bool, note: Note) -> list[Figure]:
+    """One interval over all rows; with 11 other partners on average few of them have none."""
+    bench = Bench("anti", n, 11.0)
+    found = [bench.on_and_off() for _ in range(3 if few else 15)]
+    flips = found[0][2] // 2
+    counted = Bench("anti", n, 11.0, "interval-tree")
+    tree = Bench("inner", n, 11.0, "join-tree")
+    others = [(Rival, "counts of partners", counted, ""), (Rival, "join-tree", tree, "the inner join, whose delta is all rows")]
+    figures = []
+    for at, what in enumerate(("comes", "goes")):
+        rivals = [kind(name, 1e3 * middle([one.on_and_off()[at] for _ in range(3)]), note_) for kind, name, one, note_ in others]
+        samples, name = [1e3 * one[at] for one in found], f"an interval over {n // 2:,} rows {what}, {flips} rows flip"
+        figures.append(sampled(name, samples, "ms", rivals=rivals, aim=0.1 + 0.002 * flips, less=True))
+        note(f"{name}: {middle(samples):.2f} ms; {', '.join(f'{one.name} {one.value:.1f}' for one in rivals)}")
     return figures
 
 
