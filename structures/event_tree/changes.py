@@ -21,6 +21,7 @@ from structures.event_tree.layout import (
     ROOT,
     START,
     VALUE,
+    WEIGHTED,
     Tree,
     descend,
     free_inner,
@@ -49,18 +50,71 @@ def end_place(key: int, right: int) -> tuple[int, int]:
 
 @kernel
 def put_ends(tree: Tree, key: int, left: int, right: int, slot: int, weight: int) -> None:
-    """The START and the END of an interval."""
-    put(tree, name_of(key, START, slot), left, weight)
+    """The START and the END of an interval: where both belong to a leaf, with one way up."""
+    start = name_of(key, START, slot)
     end_key, at = end_place(key, right)
-    put(tree, name_of(end_key, END, slot), at, weight)
+    end = name_of(end_key, END, slot)
+    o = descend(tree, start, left)
+    if tree.leaf_size[o] <= B - 2 and belongs(tree, end, at):
+        enter(tree, o, start, left, weight)
+        enter(tree, o, end, at, weight)
+        climb(tree, 0)
+    else:
+        put(tree, start, left, weight)
+        put(tree, end, at, weight)
 
 
 @kernel
 def cut_ends(tree: Tree, key: int, left: int, right: int, slot: int) -> bool:
     """False: they were not there."""
-    found = cut(tree, name_of(key, START, slot), left)
+    start = name_of(key, START, slot)
     end_key, at = end_place(key, right)
-    return cut(tree, name_of(end_key, END, slot), at) and found
+    end = name_of(end_key, END, slot)
+    o = descend(tree, start, left)
+    p, q = find(tree, o, start, left), find(tree, o, end, at)
+    if p >= 0 and q >= 0:
+        leave(tree, o, q)  # behind the other
+        leave(tree, o, p)
+        climb_thin(tree)
+        return True
+    found = cut(tree, start, left)
+    return cut(tree, end, at) and found
+
+
+@kernel
+def belongs(tree: Tree, name: int, at: int) -> bool:
+    """Whether an event that is behind another belongs to the leaf that the path of that one leads to."""
+    path = tree.path
+    for level in range(tree.control[HEIGHT] - 1, -1, -1):
+        o, c = path[2 * level], path[2 * level + 1] + 1
+        if c < tree.inner_size[o]:
+            return is_before(name, at, tree.inners[o, NAME, c], tree.inners[o, AT, c])
+    return True
+
+
+@kernel
+def find(tree: Tree, o: int, name: int, at: int) -> int:
+    """The place of an event in leaf o; -1: it is not there."""
+    L, p = tree.leaves, place_for(tree, o, name, at)
+    return p if p < tree.leaf_size[o] and L[o, NAME, p] == name and L[o, AT, p] == at else -1
+
+
+@kernel
+def enter(tree: Tree, o: int, name: int, at: int, value: int) -> None:
+    """Put an event into a leaf that has room; the way up is still to go."""
+    L, p = tree.leaves, place_for(tree, o, name, at)
+    move_events(tree, o, p, tree.leaf_size[o], o, p + 1)
+    L[o, NAME, p], L[o, AT, p], L[o, VALUE, p] = name, at, value
+    tree.leaf_size[o] += 1
+    tree.control[EVENTS] += 1
+
+
+@kernel
+def leave(tree: Tree, o: int, p: int) -> None:
+    """Take the event at place p out of a leaf; the way up is still to go."""
+    move_events(tree, o, p + 1, tree.leaf_size[o], o, p)
+    tree.leaf_size[o] -= 1
+    tree.control[EVENTS] -= 1
 
 
 @kernel
@@ -76,11 +130,7 @@ def put(tree: Tree, name: int, at: int, value: int) -> None:
         tree.leaf_size[o], tree.leaf_size[right] = half, B - half
         if not is_before(name, at, L[right, NAME, 0], L[right, AT, 0]):
             into = right
-    p = place_for(tree, into, name, at)
-    move_events(tree, into, p, tree.leaf_size[into], into, p + 1)
-    L[into, NAME, p], L[into, AT, p], L[into, VALUE, p] = name, at, value
-    tree.leaf_size[into] += 1
-    tree.control[EVENTS] += 1
+    enter(tree, into, name, at, value)
     climb(tree, right)
 
 
@@ -130,22 +180,19 @@ def climb(tree: Tree, right: int) -> None:
 @kernel
 def cut(tree: Tree, name: int, at: int) -> bool:
     """Take an event out; False, and nothing done, if it is not there."""
-    L = tree.leaves
     o = descend(tree, name, at)
-    p = place_for(tree, o, name, at)
-    if p == tree.leaf_size[o] or L[o, NAME, p] != name or L[o, AT, p] != at:
+    p = find(tree, o, name, at)
+    if p < 0:
         return False
-    cut_at_path(tree, o, p)
+    leave(tree, o, p)
+    climb_thin(tree)
     return True
 
 
 @kernel
-def cut_at_path(tree: Tree, o: int, p: int) -> None:
-    """Take the event at place p of leaf o out, to which the path leads."""
+def climb_thin(tree: Tree) -> None:
+    """Bring the path up to date, whose leaf has fewer events now."""
     control, path, leaf = tree.control, tree.path, True
-    move_events(tree, o, p + 1, tree.leaf_size[o], o, p)
-    tree.leaf_size[o] -= 1
-    control[EVENTS] -= 1
     for level in range(control[HEIGHT] - 1, -1, -1):
         o, c = path[2 * level], path[2 * level + 1]
         if is_thin(tree, tree.inners[o, CHILD, c], leaf):
@@ -233,7 +280,7 @@ def level_inners(tree: Tree, x: int, y: int) -> bool:
 @kernel("void(Tree)")
 def make_empty(tree: Tree) -> None:
     """A tree without events, whatever was there."""
-    tree.control[:] = 0
+    tree.control[:WEIGHTED] = 0
     tree.control[ROOT] = new_leaf(tree)
 
 

@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.arena import B
-from structures.core.kernel import arrays, kernel
+from structures.core.arena import B, F
+from structures.core.kernel import arrays, kernel, prefetch
 
 START, END, ROW = range(3)  # ranks
 NAME, AT, VALUE, LEAF_FIELDS = range(4)  # VALUE: of a row its right end, of the others a weight
 CHILD, STARTS, ENDS, START_LOW, START_HIGH, END_LOW, END_HIGH = range(2, 9)
 FIRST_KEY, FIRST_AT, FIT, TRAIL_KEY, TRAIL_END, INNER_FIELDS = range(9, 15)  # behind NAME and AT of the child
 LEAF_LEAST, INNER_LEAST = max(1, B // 4), 2  # but of the root
-ROOT, HEIGHT, EVENTS, LEAVES, FREE_LEAF, INNERS, FREE_INNER, CONTROL_WORDS = range(8)  # HEIGHT: levels of inner nodes
+ROOT, HEIGHT, EVENTS, LEAVES, FREE_LEAF, INNERS, FREE_INNER, WEIGHTED, CONTROL_WORDS = range(9)  # HEIGHT: levels of inner nodes
 MOST_LEVELS = 64
 LOW32 = 2**32 - 1
 
@@ -139,6 +139,20 @@ def place_for(tree: Tree, o: int, name: int, at: int) -> int:
         else:
             high = middle
     return low
+
+
+@kernel
+def expect(tree: Tree, name: int, at: int, height: int) -> None:
+    """Ask for the cache lines of the node at this height (0: the leaf) on the way to an event."""
+    o, words = tree.control[ROOT], INNER_FIELDS * F
+    for _ in range(tree.control[HEIGHT] - height):
+        o = tree.inners[o, CHILD, child_for(tree, o, name, at)]
+    if height == 0:
+        for line in range(0, LEAF_FIELDS * B, 8):
+            prefetch(tree.leaves, o * LEAF_FIELDS * B + line)
+    elif tree.control[HEIGHT] >= height:
+        for line in range(0, words, 8):
+            prefetch(tree.inners, o * words + line)
 
 
 @kernel

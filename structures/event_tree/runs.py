@@ -17,9 +17,9 @@ from structures.core.blocks import Nodes, Writing
 from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel, wide
 from structures.core.runs import AT, BEGUN, RUN_WORDS, end_change
-from structures.event_tree.changes import cut, cut_at_path, cut_ends, put, put_ends
+from structures.event_tree.changes import climb_thin, cut, cut_ends, leave, put, put_ends
 from structures.event_tree.layout import AT as AT_
-from structures.event_tree.layout import NAME, ROW, VALUE, Tree, name_of
+from structures.event_tree.layout import NAME, ROW, VALUE, Tree, expect, name_of
 from structures.event_tree.search import find_dead, partners
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 from structures.ordered.tree import cut as take_out
@@ -31,6 +31,7 @@ LONELY = KEY_MAX - 1  # the key of rows that can have no partner
 BASE, TELLS_MATCHED, FLIPS, SEARCH = range(RUN_WORDS, RUN_WORDS + 4)  # of the state; BASE: 1 if each row is its own partner
 STATE_WORDS = SEARCH + SEARCH_WORDS
 HITS = 4 * B  # of a search, at once
+AHEAD = 2  # changes between asking for a leaf and using it, and between asking for the node above and using that
 
 
 @arrays(Nodes, Writing, Nodes, Writing)
@@ -109,6 +110,9 @@ def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves
     while Z[AT] < len(moves.kind):
         i = Z[AT]
         kind, missing = moves.kind[i], False
+        if Z[BEGUN] == 0:
+            expect_change(tree, moves, i + 2 * AHEAD, 1)
+            expect_change(tree, moves, i + AHEAD, 0)
         row = Row(wide(moves.key[i]), moves.left[i], moves.right[i], wide(moves.slot[i]))
         if kind == OUTER_MOVE or kind == PARTNER_MOVE:
             missing = not move(tree, lists, tells_matched, kind == OUTER_MOVE, row, wide(moves.former[i]))
@@ -147,6 +151,12 @@ def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves
             missing = Z[BEGUN] == 2
         end_change(Z, moves.done, n, missing)
     return n
+
+
+@kernel
+def expect_change(tree: Tree, moves: Moves, i: int, height: int) -> None:
+    if i < len(moves.kind):
+        expect(tree, name_of(wide(moves.key[i]), ROW, wide(moves.slot[i])), moves.left[i], height)
 
 
 @kernel
@@ -189,7 +199,8 @@ def part_dead(tree: Tree, lists: Lists, scratch: Scratch) -> int:
             break
         name = L[leaf, NAME, p]
         row = Row(name >> 32, L[leaf, AT_, p], L[leaf, VALUE, p], name & (2**30 - 1))
-        cut_at_path(tree, leaf, p)
+        leave(tree, leaf, p)
+        climb_thin(tree)
         if scratch.Z[TELLS_MATCHED] != 0:
             take_out(lists.its_nodes, lists.its_writing, 0, row.key, row.left, row.slot)
         enlist(lists, row)

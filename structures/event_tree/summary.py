@@ -19,6 +19,7 @@ from structures.core.kernel import kernel, wide
 from structures.event_tree.layout import (
     AT,
     CHILD,
+    END,
     END_HIGH,
     END_LOW,
     ENDS,
@@ -35,6 +36,7 @@ from structures.event_tree.layout import (
     TRAIL_END,
     TRAIL_KEY,
     VALUE,
+    WEIGHTED,
     Tree,
 )
 
@@ -59,14 +61,16 @@ def note(tree: Tree, o: int, f: int, c: int, value: int) -> bool:
 @kernel
 def refresh(tree: Tree, o: int, c: int, leaf: bool) -> bool:
     """Bring the summary of child c of inner node o up to date; whether it has changed."""
-    return of_leaf(tree, o, c) if leaf else of_inner(tree, o, c)
+    changed = of_leaf(tree, o, c) if leaf else of_inner(tree, o, c)
+    if tree.control[WEIGHTED] != 0:
+        changed |= weigh_leaf(tree, o, c) if leaf else weigh_inner(tree, o, c)
+    return changed
 
 
 @kernel
 def of_leaf(tree: Tree, o: int, c: int) -> bool:
     L, child = tree.leaves, tree.inners[o, CHILD, c]
     starts, ends = wide(0), wide(0)
-    start_low, start_high, end_low, end_high = wide(0), wide(0), wide(0), wide(0)
     first_key, first_at, trail_key, trail_end = wide(KEY_MAX), POS_INF, wide(KEY_MAX), POS_INF
     fit = wide(NO_FIT)
     for i in range(tree.leaf_size[child]):
@@ -83,18 +87,10 @@ def of_leaf(tree: Tree, o: int, c: int) -> bool:
             first_key, first_at = key, at
         if rank == START:
             starts += 1
-            start_low += value & LOW32
-            start_high += value >> 32
         else:
             ends += 1
-            end_low += value & LOW32
-            end_high += value >> 32
     changed = note(tree, o, STARTS, c, starts)
     changed |= note(tree, o, ENDS, c, ends)
-    changed |= note(tree, o, START_LOW, c, start_low)
-    changed |= note(tree, o, START_HIGH, c, start_high)
-    changed |= note(tree, o, END_LOW, c, end_low)
-    changed |= note(tree, o, END_HIGH, c, end_high)
     changed |= note(tree, o, FIRST_KEY, c, first_key)
     changed |= note(tree, o, FIRST_AT, c, first_at)
     changed |= note(tree, o, FIT, c, fit)
@@ -104,28 +100,58 @@ def of_leaf(tree: Tree, o: int, c: int) -> bool:
 
 
 @kernel
-def of_inner(tree: Tree, o: int, c: int) -> bool:
-    N, child = tree.inners, tree.inners[o, CHILD, c]
-    n, changed = tree.inner_size[child], False
-    for f in range(STARTS, END_HIGH + 1):
+def weigh_leaf(tree: Tree, o: int, c: int) -> bool:
+    """The sums of weights of child c, a leaf; whether they have changed."""
+    L, child = tree.leaves, tree.inners[o, CHILD, c]
+    start_low, start_high, end_low, end_high = wide(0), wide(0), wide(0), wide(0)
+    for i in range(tree.leaf_size[child]):
+        rank, value = (L[child, NAME, i] >> 30) & 3, L[child, VALUE, i]
+        if rank == START:
+            start_low += value & LOW32
+            start_high += value >> 32
+        elif rank == END:
+            end_low += value & LOW32
+            end_high += value >> 32
+    changed = note(tree, o, START_LOW, c, start_low)
+    changed |= note(tree, o, START_HIGH, c, start_high)
+    changed |= note(tree, o, END_LOW, c, end_low)
+    changed |= note(tree, o, END_HIGH, c, end_high)
+    return changed
+
+
+@kernel
+def weigh_inner(tree: Tree, o: int, c: int) -> bool:
+    """The same of an inner node."""
+    N, child, changed = tree.inners, tree.inners[o, CHILD, c], False
+    for f in range(START_LOW, END_HIGH + 1):
         total = wide(0)
-        for i in range(n):
+        for i in range(tree.inner_size[child]):
             total += N[child, f, i]
         changed |= note(tree, o, f, c, total)
-    depth, fit = wide(0), wide(NO_FIT)
+    return changed
+
+
+@kernel
+def of_inner(tree: Tree, o: int, c: int) -> bool:
+    N, child = tree.inners, tree.inners[o, CHILD, c]
+    n, starts, ends, depth, fit = tree.inner_size[child], wide(0), wide(0), wide(0), wide(NO_FIT)
     first_key, first_at, trail_key, trail_end = wide(KEY_MAX), POS_INF, wide(KEY_MAX), POS_INF
     for i in range(n):
         if N[child, STARTS, i] + N[child, ENDS, i] > 0:
+            starts += N[child, STARTS, i]
+            ends += N[child, ENDS, i]
             if precedes(trail_key, trail_end, N[child, FIRST_KEY, i], N[child, FIRST_AT, i]):
                 fit = min(fit, depth)
             if N[child, FIT, i] < NO_FIT:
                 fit = min(fit, depth + N[child, FIT, i])
             if first_key == KEY_MAX:
                 first_key, first_at = N[child, FIRST_KEY, i], N[child, FIRST_AT, i]
-            depth += N[child, STARTS, i] - N[child, ENDS, i]
+            depth = starts - ends
             trail_key, trail_end = wide(KEY_MAX), POS_INF
         if precedes(N[child, TRAIL_KEY, i], N[child, TRAIL_END, i], trail_key, trail_end):
             trail_key, trail_end = N[child, TRAIL_KEY, i], N[child, TRAIL_END, i]
+    changed = note(tree, o, STARTS, c, starts)
+    changed |= note(tree, o, ENDS, c, ends)
     changed |= note(tree, o, FIRST_KEY, c, first_key)
     changed |= note(tree, o, FIRST_AT, c, first_at)
     changed |= note(tree, o, FIT, c, fit)

@@ -43,6 +43,7 @@ from structures.event_tree.layout import (
     MOST_LEVELS,
     ROW,
     START,
+    WEIGHTED,
     Tree,
 )
 from structures.event_tree.search import count_partners, sum_partners
@@ -53,8 +54,8 @@ _WORDS = LEAF_FIELDS * B + INNER_FIELDS * F + 1  # of a leaf and an inner node, 
 class EventTree:
     """See the module's head. Only the thread that writes may read."""
 
-    def __init__(self, words: int = STORE_WORDS) -> None:
-        """`words`: address space in 8-byte words (not memory)."""
+    def __init__(self, words: int = STORE_WORDS, weighted: bool = False) -> None:
+        """`words`: address space in 8-byte words (not memory). `weighted`: intervals have weights, else all are 0."""
         self._most = words // _WORDS
         self.arrays = Tree(
             reserve(8 * self._most * LEAF_FIELDS * B, np.int64).reshape(-1, LEAF_FIELDS, B),
@@ -64,6 +65,7 @@ class EventTree:
             np.zeros(CONTROL_WORDS, np.int64),
             np.zeros(2 * MOST_LEVELS, np.int64),
         )
+        self.arrays.control[WEIGHTED] = weighted
         compiled(make_empty)(self.arrays)
 
     @property

@@ -223,6 +223,7 @@ STRUCTURES = {
             Canary("structures.event_tree.runs", "partners", "lambda tree, key, left, right: was(tree, key, left, left)"),
             Canary("structures.event_tree.runs", "enlist", "lambda lists, row: None"),
             Canary("structures.event_tree.runs", "move", "lambda tree, lists, tells_matched, is_outer, row, former: True"),
+            Canary("structures.event_tree.changes", "belongs", "lambda tree, name, at: True"),
             Canary("structures.event_tree.changes", "is_thin", "lambda tree, o, leaf: False"),
             Canary("structures.event_tree.changes", "climb", "lambda tree, right: was(tree, right) if right else None"),
             Canary("structures.event_tree.search", "child_for", "lambda tree, o, name, at: 0"),

@@ -186,7 +186,7 @@ class MatchMachine(ReadingMachine):
     @rule(shapes=st.lists(SHAPES, max_size=20), weights=st.lists(WEIGHTS, min_size=20, max_size=20))
     def count(self, shapes: list[tuple[bool, int, int, int]], weights: list[int]) -> None:
         """Partners counted, and their weights added up."""
-        tree = EventTree(1 << 16)
+        tree = EventTree(1 << 16, weighted=True)
         made = [one._replace(key=min(one.key, 1)) for _, one in self.new(shapes)]
         some = entries(made)
         tree.load(some, np.array(weights[: len(made)], np.int64), entries([]))
