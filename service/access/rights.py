@@ -47,6 +47,7 @@ RIGHTS: Mapping[tuple[str, str], Right | None] = {
     ("GET", "/v1/views/{name}/changes"): Right("read", "view"),
     **{(method, f"/v1/views/{{name}}/rows.{kind}"): Right("read", "view") for kind in FILES for method in ("GET", "HEAD")},
     **{(method, f"/v1/relations/{{name}}/rows.{kind}"): Right("read", "relation") for kind in FILES for method in ("GET", "HEAD")},
+    ("GET", "/v1/views/{name}/window"): Right("read", "view"),
     ("POST", "/v1/explain"): Right("read"),
     ("GET", "/v1/tokens"): Right("admin", "service"),
     ("POST", "/v1/tokens"): Right("admin", "service"),
@@ -60,6 +61,7 @@ RIGHTS: Mapping[tuple[str, str], Right | None] = {
     ("GET", "/livez"): None,
     ("GET", "/readyz"): None,
     ("GET", "/"): None,
+    ("GET", "/dashboard/{file}"): None,
     ("GET", "/problems/{type}"): None,
 }
 
@@ -68,7 +70,7 @@ _OPEN = frozenset({"/docs", "/openapi.json"}) | {path for (_, path), right in RI
 
 def is_open(path: str) -> bool:
     """Whether a path, as it was requested, needs no token."""
-    return path in _OPEN or path.startswith("/problems/")
+    return path in _OPEN or path.startswith(("/problems/", "/dashboard/"))
 
 
 def require(token: AccessToken | None, right: Right, name: str | None) -> None:

@@ -18,6 +18,7 @@ from service.api import changes, followers, operations, pages, problems, relatio
 from service.api.admin import backup, tokens
 from service.api.context import Context
 from service.api.files import endpoints
+from service.api.dashboard import files, state, window
 from service.api.http import credentials, origin
 from service.api.http.access_log import log_request
 from service.api.http.bodies import ClientGone, Receive, Scope, Send
@@ -39,7 +40,10 @@ ENDPOINTS = [
     *tokens.ENDPOINTS,
     *backup.ENDPOINTS,
     *operations.ENDPOINTS,
+    *state.ENDPOINTS,
+    *window.ENDPOINTS,
     *problems.ENDPOINTS,
+    *files.ENDPOINTS,
 ]
 
 
@@ -136,6 +140,8 @@ class Gate:
                 else:
                     message["headers"] = [*message.get("headers", ()), (HEADER, request_id)]
                 observe_answer(method, time.perf_counter() - begun)
+                if status >= 400:
+                    self.context.problems.note(method, scope["path"], status, request_id.decode("ascii"))
                 if guard.token_mode:
                     self._note(token, scope, status)
             elif token is not None and message.get("more_body") and not guard.is_in_force(token):

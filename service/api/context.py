@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from service.access.audit import Audit
 from service.access.guard import Guard
 from service.api.audience import Audiences
+from service.api.dashboard.happenings import Problems
 from service.api.http.admission import Bodies
 from service.engine.state import Receipt
 from service.errors import Problem
@@ -80,6 +81,7 @@ class Context:
         self._requests: Collection[object] = ()  # under way, streams too
         self._streams: set[asyncio.Task[None]] = set()
         self.bodies = Bodies(settings)
+        self.problems = Problems()
         self.following = 0  # open streams of changes
         self.workers = ThreadPoolExecutor(4, thread_name_prefix="worker")
         self.lookers = ThreadPoolExecutor(1, thread_name_prefix="looker")

@@ -1,20 +1,16 @@
-"""Health, metrics and state, for operators."""
+"""Health, metrics and sources, for operators."""
 
 from __future__ import annotations
-
-import time
-from typing import Any
 
 import pyarrow as pa
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.access.access_token import AccessToken
 from service.api.context import Context
 from service.api.http import media
 from service.api.http.answers import json_answer, no_parameters
-from service.api.metrics import exposition, software_version
+from service.api.metrics import exposition
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, text_content
 from service.api.schemas import SOURCES
 from service.errors import Problem
@@ -52,32 +48,6 @@ async def metrics(request: Request) -> Response:
     return Response(await context.look(exposition, context, request.scope["token"]), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-async def status(request: Request) -> Response:
-    context: Context = request.app.state.context
-    no_parameters(request)
-    return json_answer(await context.look(_status, context, request.scope["token"]))
-
-
-def _status(context: Context, token: AccessToken) -> dict[str, Any]:
-    engine = context.engine
-    published = engine.published
-    views = [(name, view) for name, view in sorted(engine.views.items()) if token.covers_view(name)]
-    figures = {name: value for name, value in engine.metrics().items() if isinstance(value, int)}
-    return {
-        "state": engine.state,
-        "version": published.number,
-        "timeline": engine.timeline,
-        "software": {"name": "livejoin", "version": software_version()},
-        "uptime_seconds": round(time.monotonic() - context.started, 3),
-        "ready_after_seconds": context.ready_after,
-        "synchronous": context.settings.synchronous,
-        "max_body": context.settings.max_body,
-        "relations": {name: {"rows": published.counts.get(name, 0)} for name in sorted(filter(token.covers_relation, engine.relations))},
-        "views": {name: {"state": view.state, "progress": view.progress} for name, view in views},
-        "figures": figures,
-    }
-
-
 async def list_sources(request: Request) -> Response:
     context: Context = request.app.state.context
     no_parameters(request)
@@ -103,23 +73,6 @@ async def delete_source(request: Request) -> Response:
     return Response(status_code=204)
 
 
-async def dashboard(request: Request) -> Response:
-    raise Problem("not-yet", "the dashboard is not implemented yet; see /docs and /v1/status")
-
-
-_STATUS = {
-    "state": "ready",
-    "version": 42,
-    "timeline": 1,
-    "software": {"name": "livejoin", "version": "0.1.0"},
-    "uptime_seconds": 12.5,
-    "ready_after_seconds": 1.7,
-    "synchronous": "full",
-    "max_body": 268435456,
-    "relations": {"bookings": {"rows": 3}},
-    "views": {"clashes": {"state": "live", "progress": 1.0}},
-    "figures": {"pins": 0, "waiting_batches": 0, "subscribers": 0, "retired_bytes": 0},
-}
 _METRICS = "# HELP livejoin_version The newest published version.\n# TYPE livejoin_version gauge\nlivejoin_version 42.0\n"
 
 ENDPOINTS = [
@@ -161,17 +114,6 @@ ENDPOINTS = [
     ),
     Endpoint(
         "GET",
-        "/v1/status",
-        status,
-        operation(
-            "status",
-            "State of the service: version, relations, views, figures",
-            tag="operations",
-            responses={**answer(200, "the state", json_content("Status", _STATUS)), **failures("bad-parameter")},
-        ),
-    ),
-    Endpoint(
-        "GET",
         "/v1/sources",
         list_sources,
         operation(
@@ -192,11 +134,5 @@ ENDPOINTS = [
             parameters=[path_parameter("name", "the source", "pms")],
             responses={**answer(204, "forgotten"), **failures("bad-parameter", "not-found", "disk-full")},
         ),
-    ),
-    Endpoint(
-        "GET",
-        "/",
-        dashboard,
-        operation("dashboard", "The dashboard (not implemented yet)", tag="operations", responses=failures("not-yet")),
     ),
 ]

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from service.api import pages
+from service.api.dashboard.happenings import PROBLEM
 from service.api.http import media
 from service.api.http.bodies import ClientGone
 from service.api.openapi import Endpoint, answer, failures, operation, path_parameter
@@ -67,6 +68,7 @@ def render(problem: Problem) -> Response:
     if problem.type == "internal" and "request_id" not in problem.extensions:  # logged where it happened: not every thread knows the id
         problem.extensions["request_id"] = REQUEST_ID.get()
         log.error("request %s failed: %s", REQUEST_ID.get(), problem.detail)
+    PROBLEM.set(problem)
     return Response(orjson.dumps(problem.to_json()), problem.status, problem.headers, media.PROBLEM)
 
 

@@ -21,7 +21,7 @@ def records(chunk: Chunk, kind: str) -> Iterator[bytes]:
     if chunk.kind == "rows":
         assert chunk.keys is not None and chunk.rows is not None
         head = b'{"version":%d,"op":"%b","key":' % (chunk.version, chunk.op.encode())
-        for key, row in zip(_key_lines(chunk.keys), _lines(chunk.rows), strict=True):
+        for key, row in zip(key_lines(chunk.keys), _lines(chunk.rows), strict=True):
             yield _record(kind, chunk.op, b'%b%b,"row":%b}' % (head, key, row))
     elif chunk.kind == "progress":
         data = orjson.dumps({"version": chunk.version, "op": "progress", "token": chunk.token})
@@ -44,7 +44,7 @@ def _lines(rows: pa.RecordBatch) -> list[bytes]:
     return encode_rows(media.JSONL, rows).split(b"\n")[:-1]
 
 
-def _key_lines(keys: pa.RecordBatch) -> Iterator[bytes]:
+def key_lines(keys: pa.RecordBatch) -> Iterator[bytes]:
     """Each identity as JSON, nested by alias; columns are named `alias.column`. One without a dot stands for an alias without columns."""
     if "." not in keys.schema.names[0]:
         return iter([b'{"%b":{}}' % keys.schema.names[0].encode()] * keys.num_rows)

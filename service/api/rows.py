@@ -65,17 +65,17 @@ _LIMIT = Parameter(
 )
 _CURSOR = Parameter("cursor", parameters.plain, {"type": "string"}, "continue after the page that returned it, at its version")
 _VERSION = Parameter("version", parameters.integer(0), {"type": "integer", "minimum": 0}, "a version that is pinned by a cursor")
-_OVERLAPS = Parameter(
+OVERLAPS = Parameter(
     "overlaps", window, {"type": "string", "pattern": "^[^,]*,[^,]*$"}, "only rows whose joined intervals all overlap this window"
 )
-_BOX = Parameter(
+BOX = Parameter(
     "overlaps.*",
     window,
     {"type": "string"},
     "`overlaps.<interval>=lo,hi`: a window for this interval and the intervals joined with it",
     {"overlaps.stay": "2026-01-01T00:00:00Z,"},
 )
-_WHERE = Parameter(
+WHERE = Parameter(
     "where.*",
     parameters.plain,
     {"type": "string"},
@@ -84,7 +84,7 @@ _WHERE = Parameter(
     'value is written like a field of CSV: an empty one is null where the column may be null, and `""` is the empty text',
     {"where.b.id": "1"},
 )
-_FILTERS = (_VERSION, _OVERLAPS, _BOX, _WHERE)
+_FILTERS = (_VERSION, OVERLAPS, BOX, WHERE)
 VIEW_ROWS = (_LIMIT, _CURSOR, *_FILTERS)
 _KEY = _WHERE._replace(description="`where.<column>=value`, for each column of the key: the row that has it", example={"where.id": "1"})
 _ONLY_INTERVAL = _OVERLAPS._replace(description="only rows whose interval overlaps this window, of a relation with one interval")

@@ -124,6 +124,19 @@ _NATURAL = _object(
     }
 )
 
+_SHAPE = _object(
+    {
+        "aliases": _list(
+            _object({"name": _NAME, "relation": _NAME, "key": _TEXTS, "join_key": _TEXTS, "optional": {"type": "boolean"}})
+        ),
+        "columns": _list(_object({"name": {"type": "string"}, "kind": {"type": "string"}, "alias": {"type": ["string", "null"]}}))
+        | {"description": "of its rows: a `column` of an alias, an `intersection_start`, `intersection_end`, `duration`, or `computed`"},
+        "dimensions": _list(_list(_object({"alias": _NAME, "interval": _NAME, "type": {"type": "string"}, "bounds": {"type": "string"}})))
+        | {"description": "intervals that a row joins, those together that overlap each other"},
+        "key": {"oneOf": [_object({"alias": _NAME, "columns": _TEXTS}), {"type": "null"}], "description": "of the lanes of its windows"},
+    }
+)
+
 _TOKEN: dict[str, Schema] = {
     "name": {"type": "string"},
     "scope": {"enum": list(SCOPES)},
@@ -214,6 +227,7 @@ _BODIES: dict[str, Schema] = {
             },
             "definition": _ref("ViewDefinition"),
             "plan": _ref("Plan"),
+            "shape": _SHAPE,
             "statistics": _STATISTICS,
             "progress": {"type": "number", "minimum": 0, "maximum": 1},
             "problem": _ref("Problem"),
@@ -256,7 +270,8 @@ _BODIES: dict[str, Schema] = {
         "problem",
     ),
     "Health": _object({"status": {"type": "string"}, "stage": {"type": "string"}, "progress": {"type": "number"}}, "stage", "progress"),
-    "Status": {"type": "object", "required": ["state", "version", "software", "relations", "views"]},
+    "Status": {"type": "object", "required": ["state", "version", "software", "relations", "views", "memory", "disk", "warnings"]},
+    "Window": {"type": "object", "required": ["version", "lanes"]},
     "Problem": _object(
         {
             "type": {"type": "string", "pattern": "^/problems/[a-z-]+$"},
@@ -364,6 +379,25 @@ VIEW = {
     "empty": False,
     "definition": VIEW_JSON,
     "plan": PLAN,
+    "shape": {
+        "aliases": [
+            {"name": "b", "relation": "bookings", "key": ["id"], "join_key": ["room"], "optional": False},
+            {"name": "m", "relation": "maintenance", "key": ["id"], "join_key": ["room"], "optional": False},
+        ],
+        "columns": [
+            {"name": "booking", "kind": "column", "alias": "b"},
+            {"name": "job", "kind": "column", "alias": "m"},
+            {"name": "clash_start", "kind": "intersection_start", "alias": None},
+            {"name": "clash_end", "kind": "intersection_end", "alias": None},
+        ],
+        "dimensions": [
+            [
+                {"alias": "b", "interval": "stay", "type": "timestamp", "bounds": "[)"},
+                {"alias": "m", "interval": "slot", "type": "timestamp", "bounds": "[)"},
+            ]
+        ],
+        "key": {"alias": "m", "columns": ["room"]},
+    },
     "statistics": {
         "intervals": 200000,
         "bytes": 14400000,
@@ -386,8 +420,62 @@ BACKUP = BACKUP_FORM | {"state": "running", "started": "2026-01-05T03:00:00Z", "
 TOKEN_FORM = {"name": "etl", "scope": "write", "relations": ["bookings"], "views": ["*"], "expires": "2027-01-01T00:00:00Z"}
 TOKEN = TOKEN_FORM | {"created": "2026-01-01T12:00:00Z"}
 NEW_TOKEN = TOKEN | {"token": "lj_pW1Xy0cVbK8s6zJvYt3mQe5hR7uNfLaGdSoIxT2wHkE"}
+_CLASH = {"booking": 1, "job": 7, "clash_start": "2026-01-01T12:00:00Z", "clash_end": "2026-01-01T14:00:00Z"}
 PAGE = {
     "version": 42,
-    "rows": [{"booking": 1, "job": 7, "clash_start": "2026-01-01T12:00:00Z", "clash_end": "2026-01-01T14:00:00Z"}],
+    "rows": [_CLASH],
     "next": None,
+}
+
+_STAY = {"start": "2026-01-01T12:00:00Z", "end": None}
+_SLOT = {"start": "2026-01-01T10:00:00Z", "end": "2026-01-01T14:00:00Z"}
+WINDOW = {
+    "version": 42,
+    "extent": [{"start": _SLOT["start"], "end": _SLOT["end"], "most": {"start": _SLOT["start"], "end": _SLOT["end"]}}],
+    "keys": {"columns": ["room"], "from": 0, "of": 1, "whole": True},
+    "lanes": [
+        {
+            "key": {"room": "A"},
+            "more": False,
+            "rows": [{"key": {"b": {"id": 1}, "m": {"id": 7}}, "ends": {"b": {"stay": _STAY}, "m": {"slot": _SLOT}}, "row": _CLASH}],
+        }
+    ],
+}
+STATUS = {
+    "state": "ready",
+    "time": "2026-01-01T12:00:00.250000Z",
+    "version": 42,
+    "timeline": 1,
+    "software": {"name": "livejoin", "version": "0.1.0"},
+    "uptime_seconds": 12.5,
+    "ready_after_seconds": 1.7,
+    "synchronous": "full",
+    "max_body": 268435456,
+    "token": {"needed": False, "name": "", "scope": "admin", "covers_all": True},
+    "relations": {"bookings": {"rows": 3, "bytes": 4096}},
+    "views": {
+        "clashes": {
+            "state": "live",
+            "progress": 1.0,
+            "class": "interval join, 1-D, 2 relations, keyed",
+            "algorithm": "interval-tree",
+            "guarantee": "strict",
+            "bytes": 14400000,
+            "update_p99_seconds": 0.0001,
+            "feed": {"changes": 7, "subscribers": 1, "lag": 0, "rows": 7, "bytes": 512},
+        }
+    },
+    "figures": {"pins": 0, "waiting_batches": 0, "subscribers": 0, "retired_bytes": 0},
+    "memory": {"resident": 314572800, "relations": 4096, "views": 14400000, "changes": 512, "old_versions": 0, "bodies": 0},
+    "disk": {
+        "log": 36864,
+        "snapshots": 0,
+        "other": 512,
+        "size": 10737418240,
+        "free": 5368709120,
+        "snapshot": {"version": 40, "time": "2026-01-01T11:00:00Z", "bytes": 8192},
+    },
+    "warnings": [{"text": "A follower of the view clashes is 1,200 versions behind: it reads too slowly.", "view": "clashes"}],
+    "pins": [{"version": 41, "behind": 1, "readers": 1, "reading": "view clashes", "idle_seconds": 2.5, "age_seconds": 4.0}],
+    "problems": [],
 }

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from service.access.access_token import AccessToken
 from service.access.rights import require_relation
 from service.api.context import Context
+from service.api.dashboard.shape import shape_json
 from service.api.http.answers import existing, json_answer, no_parameters
 from service.api.http.bodies import definition
 from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter
@@ -43,6 +44,7 @@ def view_json(view: LiveView, version: Version) -> dict[str, Any]:
         "empty": None,
         "definition": view.view.definition,
         "plan": view.view.plan.to_json(),
+        "shape": shape_json(view),
         "statistics": view.statistics(),
     }
     if view.state == "building":

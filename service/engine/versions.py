@@ -30,14 +30,27 @@ class Version(NamedTuple):
 class Pin:
     """One reader's hold on one version. Only `Pins` touches what is private."""
 
-    __slots__ = ("_busy", "_doomed", "_held", "_used", "version")
+    __slots__ = ("_busy", "_doomed", "_held", "_made", "_used", "reading", "version")
 
     def __init__(self, version: Version, now: float) -> None:
         self.version = version
+        self.reading = ""  # what its reader reads, in words
+        self._made = now
         self._used = now  # when its reader last took something
         self._busy = 0  # readings under way
         self._doomed = False  # to be given up as soon as nothing is under way
         self._held = True
+
+
+class Held(NamedTuple):
+    """A version that is held, for whoever looks after the service. `reading`: what the reader reads that took nothing for longest (`idle`),
+    "" where nobody said; `age`: of the oldest pin."""
+
+    version: int
+    readers: int
+    reading: str
+    idle: float
+    age: float
 
 
 class Pins:
@@ -135,6 +148,15 @@ class Pins:
                 for pin in list(self._held[number]):
                     self._doom(pin)
             return bool(oldest)
+
+    def held(self) -> list[Held]:
+        """The versions that readers hold, the oldest first."""
+        with self._lock:
+            now, found = self._clock(), []
+            for number, pins in sorted(self._held.items()):
+                idle = min(pins, key=lambda pin: pin._used)
+                found.append(Held(number, len(pins), idle.reading, now - idle._used, now - min(pin._made for pin in pins)))
+            return found
 
     def is_held(self, pin: Pin) -> bool:
         return pin._held and not pin._doomed

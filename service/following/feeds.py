@@ -72,6 +72,7 @@ class Feed:
         self._small = 0  # segments at the end that are small
         self._first = 0  # the first kept version of the first segment
         self._rows, self._bytes = 0, 0.0
+        self.told = 0  # rows, kept or not
         self._lost = versions.published.number
         self._cut = -1  # the version whose delta was too large, the newest such
         self._closed: Problem | None = None
@@ -88,6 +89,7 @@ class Feed:
             if delta.too_large:
                 self._cut_at(delta.version)
                 return
+            self.told += delta.rows
             self._pending.append(delta)
             self._pending_rows += delta.rows
             self._trim()
@@ -224,6 +226,10 @@ class Feed:
             positions = [subscription.at for subscription in self._subscriptions]
             behind = min((position for position in positions if self._news(position)), default=None)
             return 0 if behind is None else self.versions.published.number - behind
+
+    @property
+    def kept_rows(self) -> int:
+        return self._rows + self._pending_rows
 
     @property
     def bytes(self) -> int:

@@ -27,6 +27,7 @@ from service.reading.relation_rows import read_relation
 from service.reading.tokens import Forged, Signer
 from service.tables.store import pieces
 from service.views.deltas import Combination
+from service.views.shown import Parts
 
 _PEEK = 64
 _LONGEST_STEP = 65_536  # rows that one call looks at, where rows are rare
@@ -144,6 +145,7 @@ class RowReader:
 
     def __init__(self, cursors: Cursors, owner: str, pin: Pin, reading: Reading, asked: Any, held: Combination | None = None) -> None:
         self._cursors, self._owner, self._pin, self._reading, self._asked = cursors, owner, pin, reading, asked
+        pin.reading = _name(owner)
         self._held = held  # slots that were enumerated and not read yet
         self._empty: bool | None = None
         self._passed = 0  # rows
@@ -197,6 +199,14 @@ class RowReader:
             slots = self._next(max_rows)
             return None if slots is None else self._reading.view.shown.with_keys(slots)
 
+    def read_with_ends(self, max_rows: int) -> tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch] | None:
+        """As `read_with_keys`, and the ends of the joined intervals: (keys, rows, ends). Of a view whose rows have intervals."""
+        assert isinstance(self._reading, ViewReading) and isinstance(self._reading.view.shown, Parts)
+        with self._cursors.versions.reading(self._pin):
+            slots = self._next(max_rows)
+            shown = self._reading.view.shown
+            return None if slots is None else (*shown.with_keys(slots), shown.ends(slots))
+
     def skip(self, max_rows: int) -> int | None:
         """As `find`, but only how many rows."""
         found = self.find(max_rows)
@@ -205,6 +215,7 @@ class RowReader:
     def token(self) -> str:
         """A cursor to resume from here. Problem `too-busy`: there are too many."""
         pin = self._cursors.versions.again(self._pin)
+        pin.reading = f"a cursor of the {_name(self._owner)}"
         kept = _Kept(pin, self._reading.clone(), self._held, self._empty, self._asked, self._passed, self.client)
         return self._cursors.keep(self._owner, kept)
 

@@ -40,6 +40,7 @@ class Side:
     varying  what the view reads and may differ between two rows of one key: if a changed row keeps it, the view's rows do not change
     equal    columns that conditions set equal to another alias's
     spans    by name, its declared intervals that overlap others
+    ends     the columns of these: (start, end)
     living   while a join with parts is built, those rows that it has to have besides meeting the filters
     """
 
@@ -51,6 +52,8 @@ class Side:
         self.equal = list(dict.fromkeys(pair.column for pairs in query.equal for pair in pairs if pair.alias == self.alias))
         refs = [ref for pair in query.overlaps for ref in pair if ref.alias == self.alias]
         self.spans = {ref.interval: span_of(ref, relation.definition) for ref in refs}
+        intervals = {name: relation.definition.intervals[name] for name in self.spans}
+        self.ends = {name: (interval.start_column, interval.end_column) for name, interval in intervals.items()}
         needed = needed_columns(query, self.alias, relation.definition)
         self.output = needed or relation.key
         self.identity = list(dict.fromkeys([*needed, *relation.key]))

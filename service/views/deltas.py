@@ -76,6 +76,14 @@ class DeltaSink(Protocol):
         """The oldest version whose slots it still reads, if any."""
 
     @property
+    def told(self) -> int:
+        """Rows of the view that went or came, since it is followed here."""
+
+    @property
+    def kept_rows(self) -> int:
+        """Those of them that followers can still have."""
+
+    @property
     def subscribers(self) -> int: ...
 
     @property

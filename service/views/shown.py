@@ -65,6 +65,19 @@ class Parts:
         columns = [sent(parts[alias].column(name), SENT_TYPES[kind]) for alias, name, kind in self._keys]
         return pa.RecordBatch.from_arrays(columns, names), self._projection.rows(parts, self._missing(slots))
 
+    def ends(self, slots: Combination) -> pa.RecordBatch:
+        """Of each interval that overlaps another's the columns alias.interval.start and alias.interval.end, as in the relation's rows; both
+        are null where the alias is missing."""
+        names = [list(dict.fromkeys(name for ends in side.ends.values() for name in ends)) for side in self._sides]
+        parts = _taken(self._sides, names, slots, self._optional)
+        columns = {
+            f"{side.alias}.{interval}.{end}": sent(parts[side.alias].column(name), SENT_TYPES[side.relation.definition.column(name).kind])
+            for side in self._sides
+            for interval, ends in side.ends.items()
+            for end, name in zip(("start", "end"), ends, strict=True)
+        }
+        return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
     def _missing(self, slots: Combination) -> dict[str, npt.NDArray[np.bool_]]:
         return {side.alias: part < 0 for side, part in zip(self._sides, slots, strict=True) if side.alias in self._optional}
 

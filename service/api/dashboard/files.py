@@ -1,0 +1,111 @@
+"""`/` and `/dashboard/…`: the files of the dashboard, as they are in `service/dashboard`. They hold no data, so they need no token.
+
+The browser may run and load nothing but these: no inline code, no other origin, no markup made of texts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.http.answers import no_parameters
+from service.api.openapi import Endpoint, answer, failures, operation, path_parameter, text_content
+from service.errors import Problem
+
+FOLDER = Path(__file__).resolve().parents[2] / "dashboard"
+START = "index.html"
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-cache",  # kept, and asked for again by its ETag: a new release is there at once
+}
+
+
+class _File(NamedTuple):
+    body: bytes
+    kind: str
+    etag: str
+
+
+@cache
+def _files() -> dict[str, _File]:
+    """By name, read at the first request. A name that is not among them is no file, whatever it looks like."""
+    return {path.name: _read(path) for path in sorted(FOLDER.iterdir()) if path.suffix in _TYPES}
+
+
+def _read(path: Path) -> _File:
+    body = path.read_bytes()
+    return _File(body, f"{_TYPES[path.suffix]}; charset=utf-8", f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+async def start(request: Request) -> Response:
+    """The page; a query string is the page's own affair."""
+    return _answer(request, START)
+
+
+async def file(request: Request) -> Response:
+    no_parameters(request)
+    return _answer(request, request.path_params["file"])
+
+
+def _answer(request: Request, name: str) -> Response:
+    found = _files().get(name)
+    if found is None:
+        raise Problem("not-found", f"the dashboard has no file {name!r}; it begins at /")
+    headers = {**_HEADERS, "ETag": found.etag}
+    known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    if found.etag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    return Response(found.body, 200, headers, found.kind)
+
+
+_CONTENT = {kind: text_content(kind, example)[kind] for kind, example in (
+    ("text/html", "<!doctype html>…"), ("text/css", "body { … }"), ("text/javascript", "export …"), ("image/svg+xml", "<svg …>"),
+)}  # fmt: skip
+_FIELDS = {"ETag": '"5f3c…"', "Content-Security-Policy": "default-src 'none'; …"}
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/",
+        start,
+        operation(
+            "dashboard",
+            "The dashboard, a page for browsers",
+            tag="operations",
+            responses={
+                **answer(200, "the page", {"text/html": _CONTENT["text/html"]}, _FIELDS),
+                **answer(304, "unchanged (`If-None-Match`)"),
+                **failures(),
+            },
+        ),
+    ),
+    Endpoint(
+        "GET",
+        "/dashboard/{file}",
+        file,
+        operation(
+            "dashboardFile",
+            "A file of the dashboard",
+            tag="operations",
+            parameters=[path_parameter("file", "the file", "app.js")],
+            responses={
+                **answer(200, "the file", _CONTENT, _FIELDS),
+                **answer(304, "unchanged (`If-None-Match`)"),
+                **failures("bad-parameter", "not-found"),
+            },
+        ),
+    ),
+]

@@ -1,0 +1,52 @@
+"""The recent problems of a service, for those who look after it: the newest of each kind on each path, with how often it came."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from service.errors import Problem
+
+MOST = 50
+_LONGEST = 500  # characters of a detail: it may hold what a client sent
+
+PROBLEM: ContextVar[Problem | None] = ContextVar("problem", default=None)
+"""What the request of this task was answered with."""
+
+
+class Happened(NamedTuple):
+    """`times`: since the first; the rest is of the last. `time`: seconds since 1970."""
+
+    time: float
+    times: int
+    status: int
+    method: str
+    path: str
+    type: str
+    detail: str
+    request_id: str
+
+
+class Problems:
+    """In the event loop; read by any thread."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[tuple[str, str, str], Happened] = OrderedDict()
+
+    def note(self, method: str, path: str, status: int, request_id: str) -> None:
+        """A response with a status of 400 or more. Nothing is noted of one that none of our problems made."""
+        problem = PROBLEM.get()
+        if problem is None:
+            return
+        kind, path = problem.type, path[:_LONGEST]
+        before = self._found.pop((kind, method, path), None)
+        times = 1 if before is None else before.times + 1
+        self._found[kind, method, path] = Happened(time.time(), times, status, method, path, kind, problem.detail[:_LONGEST], request_id)
+        if len(self._found) > MOST:
+            self._found.popitem(last=False)
+
+    def newest(self) -> list[Happened]:
+        """The last one first."""
+        return list(self._found.copy().values())[::-1]

@@ -1,0 +1,71 @@
+"""What a view's rows are made of, as far as a picture of them has to know: aliases, columns, dimensions of overlaps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.query.model import Output
+from service.tables.sides import Side
+from service.views.live_view import LiveView
+
+
+def dimensions_of(view: LiveView) -> list[list[tuple[Side, str]]]:
+    """The intervals of a row that are joined by overlaps, those together that are joined directly or by way of others. None of groups, and
+    of UNION and EXCEPT: their rows have no intervals."""
+    query = view.view.query
+    if query.groups is not None or query.branches:
+        return []
+    joined: list[set[tuple[str, str]]] = []
+    for pair in query.whole.overlaps:
+        met = [one for one in joined if not one.isdisjoint(pair)]
+        joined = [one for one in joined if one not in met] + [set(pair).union(*met)]
+    sides = {side.alias: side for side in view.sides}
+    order = list(sides)
+    found = [sorted((ref for ref in one if ref[0] in sides), key=lambda ref: (order.index(ref[0]), ref[1])) for one in joined]
+    return [[(sides[alias], interval) for alias, interval in one] for one in found if one]
+
+
+def key_of(view: LiveView) -> Side | None:
+    """The alias whose join key puts each row into one lane, that of the relation with the fewest rows; None: there is none."""
+    inner = [side for side in view.sides if side.equal and side.alias not in view.view.query.optional]
+    return min(inner, key=lambda side: side.relation.table.rows, default=None)
+
+
+def shape_json(view: LiveView) -> dict[str, Any]:
+    """As `GET /v1/views/{name}` shows it."""
+    query = view.view.query
+    if not view.sides:  # of a definition that is refused
+        return {"aliases": [], "columns": [], "dimensions": [], "key": None}
+    key = key_of(view) if dimensions_of(view) else None
+    outputs = {} if query.groups is not None or query.branches else {output.name: output for output in query.outputs}
+    return {
+        "aliases": [
+            {
+                "name": side.alias,
+                "relation": side.relation.name,
+                "key": side.relation.key,
+                "join_key": side.equal,
+                "optional": side.alias in query.optional,
+            }
+            for side in view.sides
+        ],
+        "columns": [_column(name, outputs.get(name)) for name in view.shown.schema.names],
+        "dimensions": [
+            [
+                {
+                    "alias": side.alias,
+                    "interval": interval,
+                    "type": side.relation.definition.column(side.relation.definition.intervals[interval].start_column).kind,
+                    "bounds": side.relation.definition.intervals[interval].bounds,
+                }
+                for side, interval in dimension
+            ]
+            for dimension in dimensions_of(view)
+        ],
+        "key": None if key is None else {"alias": key.alias, "columns": key.equal},
+    }
+
+
+def _column(name: str, output: Output | None) -> dict[str, Any]:
+    ref = None if output is None else output.column
+    return {"name": name, "kind": "computed" if output is None else output.kind, "alias": None if ref is None else ref.alias}

@@ -1,0 +1,225 @@
+"""`GET /v1/status`: the state of the service, once or every second.
+
+It is bounded by the numbers of relations and views; of pins, sources of warnings and problems by constants. What names others' relations,
+views or requests is for tokens that are not restricted, problems for admins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.access.access_token import AccessToken
+from service.api.context import Context
+from service.api.http import formats, media
+from service.api.http.answers import json_answer, no_parameters
+from service.api.http.bodies import Receive, Scope, Send
+from service.api.metrics import software_version
+from service.api.openapi import Endpoint, answer, failures, json_content, operation, text_content
+from service.api.schemas import STATUS
+from service.api.stream import client_gone
+from service.durability.usage import Usage, usage
+from service.engine.versions import Held
+from service.instance import Instance
+from service.views.live_view import LiveView
+from service.wire.grammar import timestamp_texts
+
+INTERVAL = 1.0  # seconds between two events
+MOST_PINS = 50
+_OLD = 60.0  # seconds
+_LARGE = 64 << 20  # bytes of old versions
+_FULL = 0.1  # of the disk
+_SLOW = 1000  # versions behind
+
+
+async def status(request: Request) -> Response:
+    context: Context = request.app.state.context
+    no_parameters(request)
+    token: AccessToken = request.scope["token"]
+    kind = media.negotiate(request.headers.get("accept"), (media.JSON, media.SSE))
+    found = await context.look(status_json, context, token)
+    return json_answer(found) if kind == media.JSON else _Events(context, token, found)
+
+
+class _Events(Response):
+    """The status as an event every second, until either side ends."""
+
+    def __init__(self, context: Context, token: AccessToken, first: dict[str, Any]) -> None:
+        super().__init__(None, 200, {"Cache-Control": "no-cache", "Vary": "Accept"}, formats.content_type_of(media.SSE))
+        del self.headers["content-length"]
+        self._context, self._token, self._first = context, token, first
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.ensure_future(client_gone(receive))
+        self._context.track()
+        found = self._first
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            while scope["method"] != "HEAD" and not gone.done():
+                await send({"type": "http.response.body", "body": b"event: status\ndata: %b\n\n" % orjson.dumps(found), "more_body": True})
+                await asyncio.wait((gone,), timeout=INTERVAL)
+                found = await self._context.look(status_json, self._context, self._token)
+            if not gone.done():
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except asyncio.CancelledError:
+            if not self._context.closing:
+                raise
+        finally:
+            gone.cancel()
+
+
+def status_json(context: Context, token: AccessToken) -> dict[str, Any]:
+    """What the token may see. Cost: milliseconds, and a look at each file of the data folder."""
+    engine = context.engine
+    published = engine.published
+    views = [(name, view) for name, view in sorted(engine.views.items()) if token.covers_view(name)]
+    figures = {name: value for name, value in engine.metrics().items() if isinstance(value, int)}
+    folder = usage(context.settings.data)
+    shown: dict[str, Any] = {
+        "state": engine.state,
+        "time": _time(time.time()),
+        "version": published.number,
+        "timeline": engine.timeline,
+        "software": {"name": "livejoin", "version": software_version()},
+        "uptime_seconds": round(time.monotonic() - context.started, 3),
+        "ready_after_seconds": context.ready_after,
+        "synchronous": context.settings.synchronous,
+        "max_body": context.settings.max_body,
+        "token": {"needed": context.guard.token_mode, "name": token.name, "scope": token.scope, "covers_all": token.covers_all},
+        "relations": {
+            name: {"rows": published.counts.get(name, 0), "bytes": sum(relation.table.held.values())}
+            for name, relation in sorted(engine.relations.items())
+            if token.covers_relation(name)
+        },
+        "views": {name: _view(view) for name, view in views},
+        "figures": figures,
+        "memory": _memory(context, engine),
+        "disk": _disk(folder),
+        "warnings": _warnings(engine, folder, figures, dict(views), token),
+    }
+    if token.covers_all:
+        shown["pins"] = [_pin(one, published.number) for one in engine.versions.held()[:MOST_PINS]]
+    if token.covers_all and token.has("admin"):
+        shown["problems"] = [one._asdict() | {"time": _time(one.time)} for one in context.problems.newest()]
+    return shown
+
+
+def _view(view: LiveView) -> dict[str, Any]:
+    plan, feed = view.view.plan, view.feed
+    return {
+        "state": view.state,
+        "progress": view.progress,
+        "class": plan.cls,
+        "algorithm": plan.algorithm,
+        "guarantee": plan.guarantee,
+        "bytes": view.bytes,
+        "update_p99_seconds": view.update_seconds.quantile(0.99),
+        "feed": None
+        if feed is None
+        else {"changes": feed.told, "subscribers": feed.subscribers, "lag": feed.lag, "rows": feed.kept_rows, "bytes": feed.bytes},
+    }
+
+
+def _memory(context: Context, engine: Instance) -> dict[str, Any]:
+    return {
+        "resident": _resident(),
+        "relations": sum(sum(relation.table.held.values()) for relation in engine.relations.values()),
+        "views": sum(view.bytes for view in engine.views.values()),
+        "changes": sum(view.feed.bytes for view in engine.views.values() if view.feed is not None),
+        "old_versions": engine.metrics()["retired_bytes"],
+        "bodies": context.bodies.held,
+    }
+
+
+def _resident() -> int:
+    """Bytes of the process in memory; where the system does not tell, the most that it had."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _disk(found: Usage) -> dict[str, Any]:
+    last = found.snapshot
+    return {
+        "log": found.log,
+        "snapshots": found.snapshots,
+        "other": found.other,
+        "size": found.disk,
+        "free": found.free,
+        "snapshot": None if last is None else {"version": last[0], "time": _time(last[1]), "bytes": last[2]},
+    }
+
+
+def _pin(one: Held, newest: int) -> dict[str, Any]:
+    return {
+        "version": one.version,
+        "behind": newest - one.version,
+        "readers": one.readers,
+        "reading": one.reading,
+        "idle_seconds": round(one.idle, 1),
+        "age_seconds": round(one.age, 1),
+    }
+
+
+def _warnings(
+    engine: Instance, folder: Usage, figures: Mapping[str, int], views: Mapping[str, LiveView], token: AccessToken
+) -> list[dict[str, str]]:
+    """What somebody should look at, each in a sentence, with what to do."""
+    found = [_warning(f"The view {name} has failed: {view.problem or 'its structures are lost'}.", "view", name)
+             for name, view in views.items() if view.state == "failed"]  # fmt: skip
+    for name, view in views.items():
+        if view.feed is not None and view.feed.lag > _SLOW:
+            text = f"A follower of the view {name} is {view.feed.lag:,} versions behind: it reads too slowly."
+            found.append(_warning(text, "view", name))
+    if folder.free < _FULL * folder.disk:
+        share = 100 * folder.free / max(1, folder.disk)
+        found.append(_warning(f"The disk of the data folder has {share:.0f} % of free space left: changes are refused once it is full."))
+    if figures.get("snapshot_failures"):
+        found.append(_warning("A snapshot could not be written, so the next start reads more of the log: see the service's log."))
+    retired = figures.get("retired_bytes", 0)
+    if token.covers_all and retired > _LARGE:
+        old = [one for one in engine.versions.held() if one.version < engine.published.number]
+        who = "Old versions" if not old else f"{old[0].reading or 'A reader'} at version {old[0].version:,}, idle for {old[0].idle:.0f} s,"
+        found.append(_warning(f"{who} and what is being reclaimed hold {retired / 1e6:,.0f} MB of memory."))
+    return found
+
+
+def _warning(text: str, kind: str = "", name: str = "") -> dict[str, str]:
+    return {"text": text, **({kind: name} if kind else {})}
+
+
+def _time(seconds: float) -> str:
+    return str(timestamp_texts(pa.array([round(seconds * 1e6)], pa.timestamp("us", "UTC")))[0])
+
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/v1/status",
+        status,
+        operation(
+            "status",
+            "State of the service: version, relations, views, figures, memory, disk, warnings",
+            tag="operations",
+            description="As `text/event-stream`: the same every second. `pins` are told to tokens for everything, `problems` to admins.",
+            responses={
+                **answer(
+                    200,
+                    "the state",
+                    {**json_content("Status", STATUS), **text_content(media.SSE, 'event: status\ndata: {"state":"ready",…}\n\n')},
+                ),
+                **failures("bad-parameter", "not-acceptable"),
+            },
+        ),
+    )
+]

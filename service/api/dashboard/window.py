@@ -1,0 +1,199 @@
+"""`GET /v1/views/{name}/window`: what a picture of a view needs, of one version: its rows in a window, each with its identity and the
+ends of its joined intervals; of a view with a join key, key by key.
+
+A token has to be for the view's relations too. The cost is that of the rows asked for, however many the view has. Keys are those of the
+first rows of a relation, and the extent is that of a sample: neither reads a relation whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.access.access_token import AccessToken
+from service.access.rights import require_relation
+from service.api.context import Context
+from service.api.dashboard.shape import dimensions_of, key_of
+from service.api.http import media, parameters
+from service.api.http.answers import existing
+from service.api.http.parameters import Parameter, bad
+from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, query_parameters
+from service.api.records import key_lines
+from service.api.rows import BOX, OVERLAPS, WHERE, filters
+from service.api.schemas import WINDOW
+from service.api.steps import Steps, finish
+from service.instance import Instance
+from service.reading.cursors import RowReader, open_rows
+from service.tables.sides import Side
+from service.views.live_view import LiveView
+from service.wire.kinds import SENT_TYPES, sent
+from service.wire.rows import encode_rows
+
+MOST_ROWS, ROWS = 10_000, 500
+MOST_KEYS = 200
+_LOOKED_AT, _SAMPLE = 1 << 16, 1 << 12  # rows of a relation: for keys, for the extent
+_MOST = (0.01, 0.99)  # of all ends
+_CHUNK = 1024
+
+_LIMIT = Parameter(
+    "limit", parameters.integer(1, MOST_ROWS), {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": ROWS}, "rows in all", 500
+)
+_KEYS = Parameter(
+    "keys",
+    parameters.integer(1, MOST_KEYS),
+    {"type": "integer", "minimum": 1, "maximum": MOST_KEYS},
+    "a lane for each of so many values of the join key",
+    20,
+)
+_FROM = Parameter("from", parameters.integer(0), {"type": "integer", "minimum": 0, "default": 0}, "the number of the first key", 0)
+_EXTENT = Parameter(
+    "extent", parameters.boolean, {"type": "boolean", "default": False}, "also from when to when the intervals reach, by a sample", True
+)
+PARAMETERS = (_LIMIT, _KEYS, _FROM, _EXTENT, OVERLAPS, BOX, WHERE)
+
+
+async def window(request: Request) -> Response:
+    context: Context = request.app.state.context
+    engine = context.engine
+    values = parameters.read(request.scope["query_string"], PARAMETERS)
+    view = engine.views[existing(engine.views, request, "view")]
+    token: AccessToken = request.scope["token"]
+    for name in sorted(view.relations):  # ends and keys are the relations', whether the view shows them or not
+        require_relation(token, name, "read")
+    if not dimensions_of(view):
+        raise bad("overlaps", f"the view {view.name} does not join on intervals, so it has no windows; its rows are at …/rows")
+    body = await finish(context, context.readers, request.receive, _window(engine, view, values))
+    return Response(body, media_type=media.JSON, headers={"Cache-Control": "no-store"})
+
+
+def _window(engine: Instance, view: LiveView, values: dict[str, Any]) -> Steps[bytes]:
+    asked, limit = filters(values), values.get("limit", ROWS)
+    asked.pop("version")
+    count, side = values.get("keys"), key_of(view)
+    lanes: list[tuple[Any, dict[str, Any]]] = [(None, {})]
+    if count is not None and side is None:
+        raise bad("keys", f"the view {view.name} joins by no equality, so its rows are in one lane")
+    if count is not None and asked["point"] is not None:
+        raise bad("keys", "cannot be combined with a look-up (where)")
+    first = open_rows(engine.readers, view.name, **asked)
+    try:
+        head: dict[str, Any] = {"version": first.version}
+        if values.get("extent"):
+            head["extent"] = _extent(view, first.version)
+        if count is not None and side is not None:
+            keys, whole = _keys(side, first.version)
+            begin = values.get("from", 0)
+            head["keys"] = {"columns": side.equal, "from": begin, "of": len(keys), "whole": whole}
+            lanes = [(key, {"point": (side.alias, {name: _text(key[name]) for name in side.equal})}) for key in keys[begin : begin + count]]
+        parts = []
+        for number, (key, point) in enumerate(lanes):
+            most = max(1, limit // max(1, len(lanes))) if key is not None else limit
+            opened = partial(open_rows, engine.readers, view.name, **asked | point)
+            parts.append((yield from _lane(first.twin() if key is None else opened(version=first.version), key, number, most)))
+    finally:
+        first.close()
+    return orjson.dumps(head)[:-1] + b',"lanes":[' + b",".join(parts) + b"]}"
+
+
+def _lane(reader: RowReader, key: Any, number: int, most: int) -> Steps[bytes]:
+    """`{"key", "more", "rows"}`"""
+    rows: list[bytes] = []
+    more = False
+    try:
+        while (found := reader.read_with_ends(min(most + 1 - len(rows), _CHUNK))) is not None:
+            rows += _rows(*found)
+            if len(rows) > most:
+                more = True
+                break
+            yield
+    finally:
+        reader.close()
+    return b'{"key":%b,"more":%b,"rows":[%b]}' % (orjson.dumps(key), b"true" if more else b"false", b",".join(rows[:most]))
+
+
+def _rows(keys: pa.RecordBatch, rows: pa.RecordBatch, ends: pa.RecordBatch) -> Iterator[bytes]:
+    """`{"key", "ends": {alias: {interval: {"start", "end"}}}, "row"}` of each; `ends` has the columns alias.interval.start and …end."""
+    aliases: dict[str, list[tuple[str, list[bytes]]]] = {}
+    for name in dict.fromkeys(one.rpartition(".")[0] for one in ends.schema.names):
+        alias, _, interval = name.partition(".")
+        pair = pa.RecordBatch.from_arrays([ends.column(f"{name}.{end}") for end in ("start", "end")], ["start", "end"])
+        aliases.setdefault(alias, []).append((interval, _lines(pair)))
+    templates, texts = [], []
+    for alias, intervals in aliases.items():
+        templates.append(b'"%b":{%b}' % (alias.encode(), b",".join(b'"%b":%%b' % interval.encode() for interval, _ in intervals)))
+        texts += [lines for _, lines in intervals]
+    template = b'{"key":%%b,"ends":{%b},"row":%%b}' % b",".join(templates)
+    return (template % (key, *found, row) for key, row, *found in zip(key_lines(keys), _lines(rows), *texts, strict=True))
+
+
+def _lines(rows: pa.RecordBatch) -> list[bytes]:
+    return encode_rows(media.JSONL, rows).split(b"\n")[:-1]
+
+
+def _keys(side: Side, version: int) -> tuple[list[dict[str, Any]], bool]:
+    """The values of the join key among the first rows of its relation, sorted, and whether these are all rows."""
+    table, definition, names = side.relation.table, side.relation.definition, side.equal
+    slots, after = table.scan(version, 0, _LOOKED_AT)
+    rows = pa.Table.from_batches([table.take(names, side.chosen(slots))]).drop_null().group_by(names).aggregate([])
+    columns = [sent(rows.column(name).combine_chunks(), SENT_TYPES[definition.column(name).kind]) for name in names]
+    keys = [orjson.loads(line) for line in _lines(pa.RecordBatch.from_arrays(columns, names))]
+    return sorted(keys, key=lambda key: [(isinstance(value, str), value) for value in key.values()]), after < 0
+
+
+def _text(value: Any) -> str:
+    """A value of JSON as a parameter."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _extent(view: LiveView, version: int) -> list[dict[str, Any]]:
+    """Of each dimension: the least and the largest end of a sample of its relations' rows, and between what most ends lie; null of none."""
+    found: list[dict[str, Any]] = []
+    for dimension in dimensions_of(view):
+        ends: list[pa.Array] = []
+        for side, interval in dimension:
+            span = side.relation.definition.intervals[interval]
+            slots = side.chosen(side.relation.table.sample(version, _SAMPLE))
+            ends += side.relation.table.take(list(dict.fromkeys((span.start_column, span.end_column))), slots).columns
+        side, interval = dimension[0]
+        kind = side.relation.definition.column(side.relation.definition.intervals[interval].start_column).kind
+        every = pc.drop_null(pa.chunked_array(ends)).combine_chunks()
+        if not len(every):
+            found.append({"start": None, "end": None, "most": None})
+            continue
+        ranked = every.take(pc.sort_indices(every))
+        places = [0, len(ranked) - 1, *(round(part * (len(ranked) - 1)) for part in _MOST)]
+        shown = sent(ranked.take(pa.array(places)), SENT_TYPES[kind])
+        start, end, low, high = (orjson.loads(line)["end"] for line in _lines(pa.RecordBatch.from_arrays([shown], ["end"])))
+        found.append({"start": start, "end": end, "most": {"start": low, "end": high}})
+    return found
+
+
+_WINDOW = json_content("Window", WINDOW)
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/v1/views/{name}/window",
+        window,
+        operation(
+            "viewWindow",
+            "Read the rows of a window with their identities and the ends of their intervals, key by key",
+            tag="rows",
+            description="For pictures of a view that joins on intervals; `lanes` has one lane of all rows, or with `keys` one for each "
+            "value of the join key among the first 65,536 rows of a relation (`whole`: these are all). A token needs the view's "
+            "relations, too.",
+            parameters=[path_parameter("name", "the view", "clashes"), *query_parameters(PARAMETERS)],
+            responses={
+                **answer(200, "the rows", _WINDOW),
+                **failures("bad-parameter", "not-found", "snapshot-expired", "view-building", "view-failed"),
+            },
+        ),
+    )
+]
