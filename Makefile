@@ -11,7 +11,7 @@ DONE := .venv/.done
 # Without bytecode files, each of the hundred services that the tests start would compile our sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup python java lint test demo kafka bench soak lock client sbom audit
+.PHONY: setup python java browser lint test demo kafka bench soak lock client sbom audit
 .DELETE_ON_ERROR:
 
 setup: $(DONE)/project $(DONE)/jars $(DONE)/kernels
@@ -44,12 +44,16 @@ java: $(DONE)/project
 client:
 	$(PYTHON) client/generate.py
 
+# For the tests of the dashboard.
+browser: $(DONE)/project
+	@$(BIN)/python -m tests.dashboard.chromium
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: setup java
+test: setup java browser
 	$(BIN)/pytest -n 5 --dist loadfile $(ARGS)
 
 # The service compiles what the demo needs, and the rest meanwhile.
@@ -62,7 +66,7 @@ kafka: $(DONE)/project $(DONE)/jars java
 bench: setup
 	@$(BIN)/livejoin bench $(ARGS)
 
-soak: setup java
+soak: setup java browser
 	$(BIN)/pytest -m soak $(ARGS)
 
 # Updates the lock files to the newest versions that pyproject.toml allows; those of the images have a part of the first. They name no registry.

@@ -17,8 +17,8 @@ from service.access.access_token import EVERYONE, AccessToken
 from service.api import changes, followers, operations, pages, problems, relations, rewriting, rows, views
 from service.api.admin import backup, tokens
 from service.api.context import Context
-from service.api.files import endpoints
 from service.api.dashboard import files, state, window
+from service.api.files import endpoints
 from service.api.http import credentials, origin
 from service.api.http.access_log import log_request
 from service.api.http.bodies import ClientGone, Receive, Scope, Send

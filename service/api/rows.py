@@ -86,9 +86,9 @@ WHERE = Parameter(
 )
 _FILTERS = (_VERSION, OVERLAPS, BOX, WHERE)
 VIEW_ROWS = (_LIMIT, _CURSOR, *_FILTERS)
-_KEY = _WHERE._replace(description="`where.<column>=value`, for each column of the key: the row that has it", example={"where.id": "1"})
-_ONLY_INTERVAL = _OVERLAPS._replace(description="only rows whose interval overlaps this window, of a relation with one interval")
-_INTERVAL = _BOX._replace(description="`overlaps.<interval>=lo,hi`: only rows whose interval overlaps this window; reads all rows")
+_KEY = WHERE._replace(description="`where.<column>=value`, for each column of the key: the row that has it", example={"where.id": "1"})
+_ONLY_INTERVAL = OVERLAPS._replace(description="only rows whose interval overlaps this window, of a relation with one interval")
+_INTERVAL = BOX._replace(description="`overlaps.<interval>=lo,hi`: only rows whose interval overlaps this window; reads all rows")
 RELATION_ROWS = (_LIMIT, _CURSOR, _VERSION, _ONLY_INTERVAL, _INTERVAL, _KEY)
 
 

@@ -254,7 +254,8 @@ def what_to_try(url: str) -> str:
         setup = f'export LIVEJOIN_URL={url}; livejoin() {{ ({run} "$@"); }}'
     sql = "SELECT * FROM senator_terms s JOIN rep_terms r ON s.state = r.state AND overlaps(s.term, r.term)"
     return f"""
-livejoin is listening on {url}. In another terminal, try:
+Open {url}/#/views/presidents_with_vices in a browser: two centuries as a timeline, live while they pass.
+The dashboard of the service is at {url}/. In another terminal, try:
 
   {setup}
   livejoin watch delegation

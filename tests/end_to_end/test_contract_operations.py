@@ -64,8 +64,9 @@ def test_methods(client: httpx.Client, method: str, path: str, allowed: set[str]
     assert allowed <= {name.strip() for name in answer.headers["allow"].split(",")}
 
 
-def test_what_comes_later(case: Case) -> None:
-    talk.problem(case.client.get("/"), 501, "not-yet")
+def test_the_dashboard(case: Case) -> None:
+    answer = case.client.get("/")
+    assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/html")
 
 
 def test_health_and_state(live: Case) -> None:

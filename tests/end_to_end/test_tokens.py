@@ -100,7 +100,7 @@ def test_every_endpoint_has_a_right() -> None:
 
 def demanded(method: str, path: str) -> str | None:
     """The scope by the words of the interface; None: no token."""
-    if path in ("/", "/livez", "/readyz") or path.startswith("/problems/"):
+    if path in ("/", "/livez", "/readyz") or path.startswith(("/problems/", "/dashboard/")):
         return None
     if path.startswith(("/v1/tokens", "/v1/backup")):
         return "admin"

@@ -33,9 +33,9 @@ def key_of(view: LiveView) -> Side | None:
 
 def shape_json(view: LiveView) -> dict[str, Any]:
     """As `GET /v1/views/{name}` shows it."""
-    query = view.view.query
     if not view.sides:  # of a definition that is refused
         return {"aliases": [], "columns": [], "dimensions": [], "key": None}
+    query = view.view.query
     key = key_of(view) if dimensions_of(view) else None
     outputs = {} if query.groups is not None or query.branches else {output.name: output for output in query.outputs}
     return {

@@ -74,7 +74,8 @@ class Instance:
 
     def __init__(self, state: str = "live", feed: Feed | None = None, problem: Problem | None = None) -> None:
         definition = SimpleNamespace(definition={"from": {}}, plan=PLAN)
-        self.view = SimpleNamespace(name="v", state=state, progress=0.25, problem=problem, feed=feed, view=definition, statistics=dict)
+        said = {"name": "v", "state": state, "progress": 0.25, "problem": problem}
+        self.view = SimpleNamespace(**said, feed=feed, view=definition, statistics=dict, sides=[])
         self.views = {"v": self.view}
         self.versions = Pins()
         self.relations = {"a": SimpleNamespace(definition=DEFINITION)}

@@ -129,7 +129,6 @@ def test_method_not_allowed(method: str, path: str, allow: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/"),
         ("POST", "/v1/views/a/readings"),
         ("DELETE", "/v1/readings/1"),
         ("GET", "/v1/views/a/changes/end"),

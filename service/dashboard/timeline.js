@@ -1,0 +1,607 @@
+// The timeline of a view that joins on intervals: time across, a lane for each row or each value of the join key, a colour for each alias,
+// and where the intervals meet. It asks for the window in view and nothing else, so the number of rows of the view does not matter.
+
+import { get, name as quoted } from "./api.js";
+import { Axis } from "./axis.js";
+import { Surface } from "./canvas.js";
+import { fill, h, say, write } from "./dom.js";
+import { number, plural } from "./format.js";
+
+const LIMIT = 400, KEYED_LIMIT = 1440; // rows of a window
+const KEYS = 24; // lanes of a page
+const SLICES = 12, EACH = 6; // of a window with more rows than that: some of each part of it
+const PAUSE = 90; // ms after the last movement
+const QUIET = 300; // ms between two looks at changes
+const FLASH = 1400, FADE = 900; // ms
+const AXIS = 26, BAR = 17, GAP = 3, PAD = 6, STRIP = 7;
+const DATE = /^-?\d{4,}-\d\d-\d\d/;
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+
+/**
+ * The timeline of `view` (as the service describes it) in an element. `{element, loaded, refresh()}`: `loaded` once there is something to
+ * be seen, `refresh` after changes.
+ * `failed(error)` is told what goes wrong, null once it goes well.
+ */
+export function timeline(view, { signal, failed }) {
+  return new Timeline(view, signal, failed);
+}
+
+class Timeline {
+  constructor(view, signal, failed) {
+    this.view = view;
+    this.signal = signal;
+    this.failed = failed;
+    this.dimension = view.shape.dimensions[0];
+    this.aliases = this.dimension.map((one) => one.alias);
+    this.axis = new Axis(this.dimension[0].type);
+    this.keyed = view.shape.key !== null;
+    this.mode = this.keyed ? "keys" : "rows";
+    this.from = 0; // the first key
+    this.keys = null;
+    this.find = ""; // a key to look for
+    this.items = new Map();
+    this.lanes = [];
+    this.keyLanes = [];
+    this.total = 0;
+    this.chosen = -1;
+    this.ready = false;
+    this.loading = null;
+    this.again = false;
+    this.timer = 0;
+    this.height = 0;
+    this.#build();
+    this.loaded = this.load(true);
+    signal.addEventListener("abort", () => clearTimeout(this.timer));
+  }
+
+  // the frame
+
+  #build() {
+    const button = (text, label, call) => h("button", { type: "button", title: label, "aria-label": label, onclick: call }, text);
+    this.span = h("output.span", { "aria-label": "Window in view" });
+    this.note = h("p.note", { role: "status" });
+    this.tip = h("div.tip", { hidden: true });
+    this.stage = h("div.stage");
+    this.spacer = h("div.spacer");
+    this.scroller = h("div.lanes", { onscroll: () => this.surface.draw() }, this.stage, this.spacer);
+    this.pager = h("span.pager");
+    const legend = h("ul.legend", { "aria-label": "Colours" });
+    this.aliases.forEach((alias, at) => {
+      const relation = this.view.shape.aliases.find((one) => one.name === alias).relation;
+      legend.append(h("li", {}, h(`span.swatch.series-${(at % 8) + 1}`), relation === alias ? alias : `${alias} · ${relation}`));
+    });
+    legend.append(h("li", {}, h("span.swatch.meet"), "together"));
+    const modes = this.keyed ? null : h("span.choice", { role: "group", "aria-label": "Lanes" }, ["rows", "tracks"].map((mode) =>
+      h("button", { type: "button", "aria-pressed": String(mode === this.mode), onclick: (event) => this.#choose(mode, event.currentTarget) }, mode === "rows" ? "A lane a row" : "Tracks")));
+    const bar = h("div.timeline-bar", {},
+      legend, h("span.grow"), this.span, modes, this.pager,
+      h("span.choice", { role: "group", "aria-label": "Zoom" },
+        button("−", "Zoom out", () => this.surface.zoom(1 / 0.6)), button("+", "Zoom in", () => this.surface.zoom(0.6)), button("Fit", "Show everything", () => this.surface.fit())));
+    const help = h("p.hidden", { id: "timeline-help" }, "Arrow left and right pan, plus and minus zoom, 0 shows everything, arrow up and down choose a lane. The rows are in the table below, too.");
+    this.element = h("div.timeline", {}, bar, this.note, h("div.picture", {}, this.scroller, this.tip), help);
+    const lane = (by) => () => this.#select(this.chosen + by);
+    this.surface = new Surface(this.stage, {
+      x: this.axis,
+      margin: { left: 0, top: AXIS, right: 0, bottom: 0 },
+      draw: (...given) => this.#draw(...given),
+      moved: () => this.#moved(),
+      pointed: (x, y) => this.#point(x, y),
+      left: () => (this.tip.hidden = true),
+      keys: { ArrowUp: lane(-1), ArrowDown: lane(1), PageUp: lane(-10), PageDown: lane(10) },
+      label: `Timeline of the view ${this.view.name}`,
+      signal: this.signal,
+    });
+    this.surface.canvas.setAttribute("aria-describedby", "timeline-help");
+    this.surface.canvas.addEventListener("blur", () => (this.tip.hidden = true), { signal: this.signal });
+    new ResizeObserver(() => this.#layout(true)).observe(this.element);
+    this.#pager();
+  }
+
+  #choose(mode, pressed) {
+    this.mode = mode;
+    for (const one of pressed.parentNode.children) one.setAttribute("aria-pressed", String(one === pressed));
+    this.#layout(true);
+  }
+
+  #pager() {
+    if (!this.keyed) return;
+    const { columns, of, whole } = this.keys ?? { columns: this.view.shape.key.columns, of: 0, whole: true };
+    const turn = (by) => {
+      this.from = Math.max(0, Math.min(this.keys.of - 1, this.from + by));
+      this.load();
+    };
+    const last = Math.min(of, this.from + KEYS);
+    const words = this.find ? `${columns.join(", ")} = ${this.find}` : of ? `${columns.join(", ")} ${number(this.from + 1)}–${number(last)} of ${number(of)}${whole ? "" : "+"}` : "no keys";
+    if (!this.pagerParts) {
+      const look = h("input", { type: "search", size: 9, placeholder: columns.join(", "), "aria-label": `Show the lane of one ${columns.join(", ")}`, onchange: () => {
+        this.find = columns.length === 1 ? look.value.trim() : "";
+        this.load();
+      } });
+      this.pagerParts = { words: h("span"), back: h("button", { type: "button", "aria-label": "Keys before", onclick: () => turn(-KEYS) }, "‹"), next: h("button", { type: "button", "aria-label": "Keys after", onclick: () => turn(KEYS) }, "›") };
+      fill(this.pager, columns.length === 1 ? look : null, this.pagerParts.words, this.pagerParts.back, this.pagerParts.next);
+    }
+    write(this.pagerParts.words, words);
+    this.pagerParts.back.disabled = Boolean(this.find) || this.from === 0;
+    this.pagerParts.next.disabled = Boolean(this.find) || last >= of;
+  }
+
+  // what is in view
+
+  #moved() {
+    this.ready = true;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.load(), PAUSE);
+    this.#words();
+  }
+
+  #words() {
+    write(this.span, `${this.axis.words(this.axis.lo)} – ${this.axis.words(this.axis.hi)}`);
+  }
+
+  /** After changes: look again, now and then. */
+  refresh() {
+    if (!this.ready) {
+      this.load(true);
+      return;
+    }
+    if (this.loading) {
+      this.again = true;
+      return;
+    }
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.load(), QUIET);
+  }
+
+  #address(window, options) {
+    const query = new URLSearchParams(options);
+    if (window) query.set(this.view.shape.dimensions.length > 1 ? `overlaps.${this.dimension[0].interval}` : "overlaps", window);
+    if (this.keyed && this.find) query.set(`where.${this.view.shape.key.alias}.${this.view.shape.key.columns[0]}`, this.find);
+    else if (this.keyed) {
+      query.set("keys", KEYS);
+      query.set("from", this.from);
+    }
+    return `/v1/views/${quoted(this.view.name)}/window?${query}`;
+  }
+
+  async load(first = false) {
+    this.loading?.abort();
+    const loading = (this.loading = new AbortController());
+    this.again = false;
+    const stop = AbortSignal.any([loading.signal, this.signal]);
+    const slow = setTimeout(() => this.#tell("The service is still looking …"), 1000);
+    const begun = performance.now();
+    try {
+      const answer = await get(this.#address(first ? null : this.axis.window, { limit: this.keyed && !this.find ? KEYED_LIMIT : LIMIT, ...(first ? { extent: true } : {}) }), stop);
+      if (first) this.#begin(answer.extent[0]);
+      let lanes = answer.lanes;
+      const sampled = lanes.length === 1 && lanes[0].key === null && lanes[0].more;
+      if (sampled) lanes = await this.#sample(lanes, stop);
+      this.keys = answer.keys ?? this.keys;
+      this.#take(lanes, !first);
+      this.#pager();
+      const shown = lanes.reduce((sum, lane) => sum + lane.rows.length, 0);
+      const more = lanes.some((lane) => lane.more);
+      const partial = sampled ? `A sample of ${number(shown)} rows; there are more in this window. Zoom in to see all of them.` : more ? "Some keys have more rows in this window than are shown. Zoom in to see all of them." : "";
+      this.#tell(partial || (this.ready ? `${plural(shown, "row")} in view` : ""));
+      this.took = performance.now() - begun;
+      this.failed(null);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      this.#tell("");
+      this.failed(error);
+    } finally {
+      clearTimeout(slow);
+      if (this.loading === loading) {
+        this.loading = null;
+        if (this.again && !this.signal.aborted) this.refresh();
+      }
+    }
+  }
+
+  #tell(text) {
+    write(this.note, text);
+  }
+
+  /** Where to begin: between what most ends lie, if some lie far out. */
+  #begin(extent) {
+    if (extent.start === null) return;
+    const [start, end] = [this.axis.number(extent.start), this.axis.number(extent.end)];
+    const [low, high] = [this.axis.number(extent.most.start), this.axis.number(extent.most.end)];
+    const far = end - start > 5 * Math.max(1, high - low);
+    const [lo, hi] = far ? [low, high] : [start, end];
+    const room = 0.02 * (hi - lo || 1);
+    this.axis.show(lo - room, hi + room);
+    this.axis.whole = [this.axis.lo, this.axis.hi];
+    this.ready = true;
+    this.#words();
+  }
+
+  /** More rows than are shown: some of each slice of the window, rather than all at its beginning. */
+  async #sample(lanes, signal) {
+    const { lo, hi } = this.axis;
+    const slices = Array.from({ length: SLICES }, (_, at) => {
+      const part = new Axis(this.axis.kind, lo + ((hi - lo) * at) / SLICES, lo + ((hi - lo) * (at + 1)) / SLICES);
+      return get(this.#address(part.window, { limit: EACH }), signal);
+    });
+    const found = new Map();
+    for (const answer of await Promise.all(slices)) for (const row of answer.lanes[0].rows) found.set(JSON.stringify(row.key), row);
+    return [{ key: null, more: true, rows: [...found.values()] }];
+  }
+
+  // rows as lanes
+
+  /** Take what the service has told; what was not there flashes if `live`, what is gone fades. */
+  #take(lanes, live) {
+    const now = performance.now();
+    const seen = new Map();
+    const before = this.items;
+    const same = this.windowOfItems === this.#where();
+    this.windowOfItems = this.#where();
+    for (const lane of lanes) {
+      for (const row of lane.rows) {
+        const id = JSON.stringify(row.key);
+        const old = before.get(id);
+        const fresh = live && same && (!old || old.gone);
+        seen.set(id, { ...this.#item(row, lane.key), id, born: fresh ? now : (old?.born ?? 0), gone: 0 });
+      }
+    }
+    if (live && same) {
+      for (const [id, old] of before) {
+        if (seen.has(id)) continue;
+        if (!old.gone) old.gone = now;
+        if (now - old.gone < FADE) seen.set(id, old);
+      }
+    }
+    this.items = seen;
+    this.keyLanes = lanes.map((lane) => ({ key: lane.key, more: lane.more }));
+    this.#layout();
+  }
+
+  #where() {
+    return `${this.axis.lo} ${this.axis.hi} ${this.from} ${this.find}`;
+  }
+
+  #item(row, lane) {
+    const spans = this.dimension.map(({ alias, interval }) => {
+      const ends = row.ends[alias]?.[interval];
+      const there = row.key[alias] !== null && ends;
+      return there ? [this.axis.number(ends.start, -Infinity), this.axis.number(ends.end, Infinity)] : null;
+    });
+    const some = spans.filter(Boolean);
+    const meet = [Math.max(...some.map(([start]) => start)), Math.min(...some.map(([, end]) => end))];
+    const words = this.aliases.map((alias) => this.#name(row, alias, lane));
+    return { row, lane: lane === null ? "" : JSON.stringify(lane), laneKey: lane, spans, meet, words, label: words.filter(Boolean).join(" · ") };
+  }
+
+  /** What an alias of a row is called: its texts, or its key. */
+  #name(row, alias, lane) {
+    if (row.key[alias] === null) return "";
+    const own = this.view.shape.columns.filter((column) => column.alias === alias).map((column) => row.row[column.name]);
+    const texts = [...new Set(own.filter((value) => typeof value === "string" && !DATE.test(value)))];
+    const told = lane === null ? [this.find] : Object.values(lane); // by the lane
+    return texts.filter((text) => !told.includes(text)).slice(0, 2).join(", ") || Object.values(row.key[alias] ?? {}).join(", ");
+  }
+
+  /** Place all lanes. The picture keeps its height, or grows, so that nothing jumps while somebody zooms; `anew`: it takes what it needs. */
+  #layout(anew = false) {
+    const wide = this.element.clientWidth > 640;
+    this.gutter = this.mode === "keys" && wide ? Math.min(120, this.element.clientWidth * 0.2) : 0;
+    this.surface.margin.left = this.gutter;
+    const items = [...this.items.values()];
+    this.lanes = this.mode === "rows" ? this.#rowLanes(items) : this.#keyLanes(items, wide);
+    let y = 0;
+    for (const lane of this.lanes) {
+      lane.y = y;
+      y += lane.height;
+    }
+    this.total = y;
+    const most = Math.max(220, Math.min(innerHeight * 0.58, 1100));
+    const width = this.element.clientWidth;
+    if (anew && (width !== this.width || this.mode !== this.heightOf)) [this.height, this.width, this.heightOf] = [0, width, this.mode];
+    const height = (this.height = Math.max(110, this.height, Math.min(most, y + AXIS)));
+    this.scroller.style.height = `${height}px`;
+    this.stage.style.height = `${height}px`;
+    this.spacer.style.height = `${Math.max(0, y + AXIS - height)}px`;
+    this.surface.measure();
+    this.surface.draw();
+  }
+
+  #rowLanes(items) {
+    items.sort((a, b) => a.meet[0] - b.meet[0] || (a.label < b.label ? -1 : 1));
+    const strips = this.aliases.length + 1;
+    return items.map((item) => {
+      const top = PAD / 2;
+      const half = Math.ceil(this.aliases.length / 2);
+      const strip = (at) => top + STRIP * at;
+      const parts = item.spans.map((span, at) => span && { alias: at, span, y: strip(at < half ? at : at + 1), height: STRIP, text: "", items: [item] }).filter(Boolean);
+      return { label: item.label, height: top + STRIP * strips + PAD / 2, parts, meets: [{ span: item.meet, y: strip(half), height: STRIP, item }], items: [item] };
+    });
+  }
+
+  #keyLanes(items, wide) {
+    const lanes = new Map(this.keyLanes.map(({ key, more }) => [key === null ? "" : JSON.stringify(key), { key, more, items: [] }]));
+    for (const item of items) {
+      if (!lanes.has(item.lane)) lanes.set(item.lane, { key: item.laneKey, more: false, items: [] });
+      lanes.get(item.lane).items.push(item);
+    }
+    return [...lanes.values()].map(({ key, more, items: own }) => {
+      const label = key === null ? this.find : Object.values(key).join(", ");
+      const above = label && !wide ? 15 : 0;
+      let y = PAD + above;
+      const parts = [];
+      this.aliases.forEach((alias, at) => {
+        const unique = new Map();
+        for (const item of own) {
+          if (!item.spans[at]) continue;
+          const id = JSON.stringify(item.row.key[alias]);
+          if (unique.has(id)) unique.get(id).items.push(item);
+          else unique.set(id, { alias: at, span: item.spans[at], height: BAR, text: item.words[at], items: [item] });
+        }
+        const rows = pack([...unique.values()]);
+        for (const part of unique.values()) parts.push({ ...part, y: y + part.row * (BAR + GAP) });
+        y += rows * (BAR + GAP);
+      });
+      const meets = own.map((item) => ({ span: item.meet, y, height: STRIP, item }));
+      return { label, more, above, height: Math.max(y + STRIP + PAD, 34), parts, meets, items: own };
+    });
+  }
+
+  // drawing
+
+  #draw(context, width, height, now) {
+    const { colours } = this.surface;
+    const top = this.scroller.scrollTop;
+    const left = this.gutter;
+    let moving = false;
+    this.#grid(context, width, height);
+    context.save();
+    context.beginPath();
+    context.rect(0, AXIS, width, height - AXIS);
+    context.clip();
+    let visible = 0;
+    for (const [at, lane] of this.lanes.entries()) {
+      const y = AXIS + lane.y - top;
+      if (y + lane.height < AXIS || y > height) continue;
+      visible++;
+      if (at === this.chosen || at === this.hovered) {
+        context.fillStyle = colours.faint;
+        context.fillRect(0, y, width, lane.height);
+      }
+      if (this.mode !== "rows" && at > 0) {
+        context.fillStyle = colours.line;
+        context.fillRect(0, Math.round(y), width, 1);
+      }
+      context.save();
+      context.beginPath();
+      context.rect(left, Math.max(AXIS, y), width - left, lane.height);
+      context.clip();
+      for (const part of lane.parts) moving = this.#bar(context, part, colours.series[part.alias % 8], left, y, now) || moving;
+      for (const meet of lane.meets) moving = this.#meet(context, meet, left, y, now) || moving;
+      context.restore();
+      if (this.mode === "rows") this.#beside(context, lane, y, now);
+      else this.#label(context, lane, y);
+    }
+    context.restore();
+    if (!this.lanes.length || (!visible && !this.total) || !this.items.size) this.#nothing(context, width, height);
+    return moving && !still.matches;
+  }
+
+  #grid(context, width, height) {
+    const { colours } = this.surface;
+    context.font = this.surface.font(11);
+    context.textBaseline = "middle";
+    let free = 0;
+    for (const tick of this.axis.ticks(width < 500 ? 64 : 84)) {
+      const x = Math.round(this.gutter + this.axis.place(tick.value));
+      context.fillStyle = colours.line;
+      context.fillRect(x, AXIS - 4, 1, height - AXIS + 4);
+      if (x < free || x > width - 12) continue;
+      context.fillStyle = tick.strong ? colours.text : colours.dim;
+      context.textAlign = "left";
+      context.fillText(tick.text, x + 4, AXIS / 2);
+      free = x + 4 + context.measureText(tick.text).width + 8;
+    }
+    context.fillStyle = colours.line;
+    context.fillRect(0, AXIS - 1, width, 1);
+  }
+
+  #nothing(context, width, height) {
+    context.font = this.surface.font(13);
+    context.fillStyle = this.surface.colours.dim;
+    context.textAlign = "center";
+    const text = this.loading ? "" : this.ready ? "No rows in this window" : "The view has no rows yet";
+    context.fillText(text, width / 2, AXIS + (height - AXIS) / 2);
+  }
+
+  /** From where to where a span is drawn; open ends go beyond the edge. */
+  #across([start, end], left) {
+    const [a, b] = [start === -Infinity ? -8 : this.axis.place(start), end === Infinity ? this.axis.length + 8 : this.axis.place(end)];
+    const [from, to] = [Math.max(-8, a), Math.min(this.axis.length + 8, b)];
+    return [left + from, Math.max(1.5, to - from)];
+  }
+
+  #bar(context, part, colour, left, y, now) {
+    const [x, width] = this.#across(part.span, left);
+    if (x > this.surface.width || x + width < left) return false;
+    const [alpha, flash, moving] = shade(part.items, now);
+    const tall = part.height > STRIP;
+    context.globalAlpha = alpha * (tall ? 0.24 : 0.9);
+    context.fillStyle = colour;
+    context.fillRect(x, y + part.y, width, part.height);
+    if (tall) {
+      context.globalAlpha = alpha;
+      context.fillRect(x, y + part.y, Math.min(2, width), part.height);
+      const room = x + width - Math.max(x, left) - 8;
+      if (room > 22) {
+        context.fillStyle = this.surface.colours.text;
+        context.font = this.surface.font(11);
+        context.textAlign = "left";
+        context.fillText(clipped(context, part.text, room), Math.max(x, left) + 5, y + part.y + part.height / 2 + 0.5);
+      }
+    }
+    this.#flash(context, flash, x, y + part.y, width, part.height);
+    context.globalAlpha = 1;
+    return moving;
+  }
+
+  #meet(context, meet, left, y, now) {
+    if (!(meet.span[0] <= meet.span[1])) return false;
+    const [x, width] = this.#across(meet.span, left);
+    if (x > this.surface.width || x + width < left) return false;
+    const [alpha, flash, moving] = shade([meet.item], now);
+    context.globalAlpha = alpha * (this.mode === "rows" ? 1 : 0.75);
+    context.fillStyle = this.surface.colours.meet;
+    context.fillRect(x, y + meet.y, width, meet.height);
+    this.#flash(context, flash, x, y + meet.y, width, meet.height);
+    context.globalAlpha = 1;
+    return moving;
+  }
+
+  #flash(context, flash, x, y, width, height) {
+    if (!flash) return;
+    context.globalAlpha = flash;
+    context.strokeStyle = this.surface.colours.born;
+    context.lineWidth = 2;
+    context.strokeRect(x - 1, y - 1, width + 2, height + 2);
+  }
+
+  /** What a row is called: behind its bars, or before them, or where neither has room over them. */
+  #beside(context, lane, y, now) {
+    const { colours, width } = this.surface;
+    const places = lane.parts.map((part) => this.#across(part.span, 0));
+    const [from, to] = [Math.min(...places.map(([x]) => x)), Math.max(...places.map(([x, long]) => x + long))];
+    context.font = this.surface.font(12);
+    context.textAlign = "left";
+    context.globalAlpha = shade(lane.items, now)[0];
+    const long = context.measureText(lane.label).width;
+    const middle = y + lane.height / 2;
+    let x = to + 7;
+    if (x + long > width - 6) x = from - 7 - long;
+    if (x < 6) {
+      x = Math.max(6, Math.min(from + 6, width - long - 6));
+      context.fillStyle = colours.panel;
+      context.fillRect(x - 5, middle - 9, Math.min(long, width - 12) + 10, 18);
+    }
+    context.fillStyle = colours.text;
+    context.fillText(clipped(context, lane.label, width - 12), x, middle);
+    context.globalAlpha = 1;
+  }
+
+  #label(context, lane, y) {
+    if (!lane.label) return;
+    const { colours } = this.surface;
+    context.font = this.surface.font(12, 600);
+    context.textAlign = "left";
+    context.fillStyle = colours.text;
+    if (this.gutter) context.fillText(clipped(context, lane.label, this.gutter - 18), 8, y + PAD + BAR / 2);
+    else if (lane.above) context.fillText(clipped(context, lane.label, this.surface.width - 16), 6, y + lane.above / 2 + 3);
+    if (lane.more && this.gutter) {
+      context.font = this.surface.font(11);
+      context.fillStyle = colours.dim;
+      context.fillText("and more", 8, y + PAD + BAR / 2 + 15);
+    }
+  }
+
+  // looking closer
+
+  #point(x, y) {
+    const at = this.#laneAt(y + this.scroller.scrollTop);
+    const lane = this.lanes[at];
+    if (this.hovered !== at) {
+      this.hovered = at;
+      this.surface.draw();
+    }
+    const found = lane && this.#hit(lane, x + this.gutter, y + this.scroller.scrollTop - lane.y);
+    this.tip.hidden = !found;
+    if (found) this.#show(found, x + this.gutter, y + AXIS);
+  }
+
+  #laneAt(y) {
+    let [low, high] = [0, this.lanes.length - 1];
+    while (low <= high) {
+      const middle = (low + high) >> 1;
+      if (this.lanes[middle].y > y) high = middle - 1;
+      else if (this.lanes[middle].y + this.lanes[middle].height <= y) low = middle + 1;
+      else return middle;
+    }
+    return -1;
+  }
+
+  #hit(lane, x, y) {
+    const on = (one) => {
+      const [from, width] = this.#across(one.span, this.gutter);
+      return x >= from - 2 && x <= from + width + 2 && y >= one.y - 1 && y <= one.y + one.height + 1;
+    };
+    const meet = lane.meets.find(on);
+    const part = lane.parts.find(on);
+    if (meet) return { items: [meet.item] };
+    if (part) return { items: part.items, part };
+    return this.mode === "rows" ? { items: lane.items } : null;
+  }
+
+  #show({ items, part }, x, y) {
+    const item = items[0];
+    const lines = [];
+    this.aliases.forEach((alias, at) => {
+      const span = item.spans[at];
+      if (!span || (part && part.alias !== at)) return;
+      lines.push(h("tr", {}, h("th", {}, h(`span.swatch.series-${(at % 8) + 1}`), item.words[at]), h("td", `${this.axis.words(span[0])} – ${this.axis.words(span[1])}`)));
+    });
+    if (!part) lines.push(h("tr", {}, h("th", {}, h("span.swatch.meet"), "together"), h("td", `${this.axis.words(item.meet[0])} – ${this.axis.words(item.meet[1])}`)));
+    else lines.push(h("tr", {}, h("th", ""), h("td", plural(items.length, "row"))));
+    fill(this.tip, h("table", {}, lines));
+    this.tip.hidden = false;
+    const box = this.element.querySelector(".picture").getBoundingClientRect();
+    const [width, height] = [this.tip.offsetWidth, this.tip.offsetHeight];
+    this.tip.style.left = `${Math.max(4, Math.min(x + 14, box.width - width - 8))}px`;
+    this.tip.style.top = `${y + height + 24 > box.height ? Math.max(4, y - height - 10) : y + 16}px`;
+  }
+
+  #select(at) {
+    if (!this.lanes.length) return;
+    this.chosen = Math.max(0, Math.min(this.lanes.length - 1, at));
+    const lane = this.lanes[this.chosen];
+    const view = this.scroller.clientHeight - AXIS;
+    if (lane.y < this.scroller.scrollTop) this.scroller.scrollTop = lane.y;
+    else if (lane.y + lane.height > this.scroller.scrollTop + view) this.scroller.scrollTop = lane.y + lane.height - view;
+    const words = lane.items.slice(0, 5).map((item) => `${item.label}, together ${this.axis.words(item.meet[0])} to ${this.axis.words(item.meet[1])}`);
+    say(`Lane ${this.chosen + 1} of ${this.lanes.length}. ${lane.label}. ${words.join(". ") || "no rows in this window"}`);
+    if (this.mode === "rows" && lane.items.length) this.#show({ items: lane.items }, this.gutter + Math.max(0, this.axis.place(lane.items[0].meet[0])), AXIS + lane.y - this.scroller.scrollTop + lane.height / 2);
+    this.surface.draw();
+  }
+}
+
+/** Gives bars rows in which none covers another, as few as there can be; returns how many. */
+function pack(parts) {
+  parts.sort((a, b) => a.span[0] - b.span[0] || a.span[1] - b.span[1]);
+  const ends = [];
+  for (const part of parts) {
+    let row = ends.findIndex((end) => end <= part.span[0]);
+    if (row < 0) row = ends.length;
+    ends[row] = part.span[1];
+    part.row = row;
+  }
+  return Math.max(1, ends.length);
+}
+
+/** How strong, how new, and whether that changes: of what several rows show. */
+function shade(items, now) {
+  if (still.matches) return [items.every((item) => item.gone) ? 0 : 1, 0, false];
+  const left = items.every((item) => item.gone) ? Math.max(...items.map((item) => item.gone)) : 0;
+  const born = items.every((item) => item.born) ? Math.min(...items.map((item) => item.born)) : 0;
+  const fading = left ? Math.max(0, 1 - (now - left) / FADE) : 1;
+  const flash = born ? Math.max(0, 1 - (now - born) / FLASH) : 0;
+  return [fading, flash, (left > 0 && fading > 0) || flash > 0];
+}
+
+function clipped(context, text, room) {
+  if (context.measureText(text).width <= room) return text;
+  let [low, high] = [0, text.length];
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (context.measureText(`${text.slice(0, middle)}…`).width <= room) low = middle;
+    else high = middle - 1;
+  }
+  return low ? `${text.slice(0, low)}…` : "";
+}
+

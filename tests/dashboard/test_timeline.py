@@ -1,0 +1,249 @@
+"""The timeline in a real browser: what it asks for, how it follows, how it is moved; over a few rows and over a million."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from playwright.sync_api import Page
+
+from tests.dashboard.conftest import measured, picture, until
+from tests.dashboard.data import DELEGATION, PRESIDENTS, stay, upsert
+from tests.end_to_end import talk
+from tests.server_process import ServerProcess
+
+Visitor = Callable[..., Page]
+MILLION = 1_000_000
+FRAMES = """() => {
+    window.frames_ = [];
+    const next = (now) => { window.frames_.push(now); requestAnimationFrame(next); };
+    requestAnimationFrame(next);
+}"""
+PLAIN = {
+    "columns": [{"name": "id", "type": "int64"}, {"name": "lo", "type": "int64"}, {"name": "hi", "type": "int64"}],
+    "key": ["id"],
+    "intervals": {"x": {"start": "lo", "end": "hi"}},
+}
+
+
+def windows(page: Page) -> list[dict[str, str]]:
+    """The queries of the windows that a page asks for, from now on."""
+    found: list[dict[str, str]] = []
+    page.on("request", lambda request: "/window?" in request.url and found.append(query_of(request.url)))
+    return found
+
+
+def query_of(url: str) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+
+
+def lit(page: Page) -> int:
+    """How many pixels of the picture have a colour of their own: bars, not lines and texts."""
+    return int(page.evaluate("""() => {
+        const canvas = document.querySelector("canvas");
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let found = 0;
+        for (let at = 0; at < data.length; at += 4) {
+            const colour = [data[at], data[at + 1], data[at + 2]];
+            if (data[at + 3] > 40 && Math.max(...colour) - Math.min(...colour) > 60) found++;
+        }
+        return found;
+    }"""))
+
+
+def test_it_asks_for_the_window_in_view_only(service: ServerProcess, visitor: Visitor) -> None:
+    page = visitor()
+    asked = windows(page)
+    page.goto(f"{service.url}/#/views/{PRESIDENTS}")
+    page.locator("text=62 rows in view").wait_for()
+    assert lit(page) > 1000
+    first = len(asked)
+    page.get_by_role("button", name="Zoom in").click()
+    until(lambda: len(asked) > first, page)
+    lo, hi = asked[-1]["overlaps"].split(",")
+    shown = page.locator(".span").inner_text().split(" – ")
+    assert lo <= shown[0] and hi >= shown[1] and int(hi[:4]) - int(lo[:4]) < 160
+    assert all(int(one["limit"]) <= 400 for one in asked)
+    until(lambda: re.fullmatch("[1-5]?[0-9] rows in view", page.locator(".timeline .note").inner_text()), page)
+
+
+def test_mouse_and_touch_move_it(service: ServerProcess, visitor: Visitor) -> None:
+    page = visitor(has_touch=True)
+    page.goto(f"{service.url}/#/views/{PRESIDENTS}")
+    page.locator("text=62 rows in view").wait_for()
+    place = page.locator("canvas").bounding_box()
+    assert place is not None
+    x, y = place["x"] + place["width"] / 2, place["y"] + place["height"] / 2
+    span = page.locator(".span")
+    whole = span.inner_text()
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 200, y, steps=4)
+    page.mouse.up()
+    moved = span.inner_text()
+    assert moved > whole, "dragged to the left, later times come into view"
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -300)
+    page.keyboard.up("Control")
+    until(lambda: span.inner_text() != moved, page)
+    closer = span.inner_text()
+    scrolled = page.evaluate("() => scrollY")
+    page.mouse.wheel(0, 120)
+    assert span.inner_text() == closer, "without Ctrl the wheel scrolls"
+    assert page.evaluate("() => scrollY") >= scrolled
+    page.get_by_role("button", name="Show everything").click()
+    assert span.inner_text() == whole
+    page.mouse.dblclick(x, y)
+    assert span.inner_text() != whole
+    page.get_by_role("button", name="Show everything").click()
+    _pinch(page, x, y)
+    assert span.inner_text() != whole, "two fingers zoom"
+
+
+def _pinch(page: Page, x: float, y: float) -> None:
+    """Two fingers, apart."""
+    page.evaluate(
+        """([x, y]) => {
+            const canvas = document.querySelector("canvas");
+            canvas.setPointerCapture = () => {};
+            const send = (type, pointerId, clientX) =>
+                canvas.dispatchEvent(new PointerEvent(type, { pointerId, pointerType: "touch", clientX, clientY: y, bubbles: true }));
+            send("pointerdown", 11, x - 20); send("pointerdown", 12, x + 20);
+            send("pointermove", 11, x - 120); send("pointermove", 12, x + 120);
+            send("pointerup", 11, x - 120); send("pointerup", 12, x + 120);
+        }""",
+        [x, y],
+    )
+
+
+def test_rows_that_come_flash_and_rows_that_go_fade(service: ServerProcess, visitor: Visitor) -> None:
+    client = service.client()
+    page = visitor()
+    page.goto(f"{service.url}/#/views/clashes")
+    page.get_by_text("Following: nothing has changed").wait_for()
+    page.get_by_text("rows in view").wait_for()
+    rows = page.locator(".timeline .note")
+    before = int(re.findall(r"\d+", rows.inner_text())[0])
+    talk.ok(talk.send(client, [upsert("stays", stay(60, 9))]))
+    page.locator("tr.insert", has_text="guest 60").first.wait_for()
+    until(lambda: int((re.findall(r"\d+", rows.inner_text()) or ["0"])[0]) > before, page)
+    picture(page, "flash-1280-light", whole=False)
+    talk.ok(talk.send(client, [{"relation": "stays", "op": "delete", "key": {"id": 60}}]))
+    page.locator("tr.delete", has_text="guest 60").first.wait_for()
+    until(lambda: rows.inner_text() == f"{before} rows in view", page)
+
+
+def test_a_keyed_view_shows_a_page_of_keys(service: ServerProcess, visitor: Visitor) -> None:
+    page = visitor()
+    asked = windows(page)
+    page.goto(f"{service.url}/#/views/{DELEGATION}")
+    page.get_by_text("state 1–24 of 50").wait_for()
+    assert (asked[0]["keys"], asked[0]["from"]) == ("24", "0")
+    page.get_by_role("button", name="Keys after").click()
+    page.get_by_text("state 25–48 of 50").wait_for()
+    assert asked[-1]["from"] == "24"
+    page.get_by_role("searchbox", name="Show the lane of one state").fill("WA")
+    page.keyboard.press("Enter")
+    page.get_by_text("state = WA").wait_for()
+    until(lambda: asked[-1].get("where.s.state") == "WA" and "keys" not in asked[-1], page)
+
+
+def test_a_map_of_boxes_moves_in_two_dimensions(service: ServerProcess, visitor: Visitor) -> None:
+    page = visitor()
+    asked = windows(page)
+    page.goto(f"{service.url}/#/views/flooded")
+    page.get_by_text("rows in view").wait_for()
+    assert lit(page) > 1000
+    page.locator("canvas").focus()
+    page.keyboard.press("+")
+    page.keyboard.press("ArrowUp")
+    until(lambda: "overlaps.across" in asked[-1] and "overlaps.up" in asked[-1], page)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A million rows of a view over two relations of half a million."""
+    with ServerProcess(tmp_path_factory.mktemp("large") / "data") as process:
+        client = process.client()
+        for relation in ("a", "b"):
+            talk.define(client, relation, PLAIN)
+            ids = np.arange(MILLION // 2, dtype=np.int64)
+            rows = pa.table({"id": ids, "lo": 10 * ids, "hi": 10 * ids + 11})
+            body = talk.arrow_bytes(rows)
+            talk.ok(client.post(f"/v1/relations/{relation}/changes", content=body, headers={"Content-Type": talk.ARROW}))
+        talk.view(client, "pairs", {"sql": "SELECT a.id AS i, b.id AS j, a.hi AS hi, b.hi AS other FROM a JOIN b ON overlaps(a.x, b.x)"})
+        yield process
+
+
+def test_a_million_rows_are_as_quick_as_a_hundred(large: ServerProcess, visitor: Visitor) -> None:
+    page = visitor()
+    asked = windows(page)
+    sizes: list[int] = []
+    page.on("response", lambda answer: "/window?" in answer.url and sizes.append(int(answer.headers.get("content-length", 0))))
+    page.goto(f"{large.url}/#/views/pairs")
+    page.get_by_text("A sample of").wait_for()
+    assert lit(page) > 100
+    picture(page, "million-1280-light", whole=False)
+    page.locator("canvas").focus()
+    for _ in range(48):
+        page.keyboard.press("+")
+    until(lambda: re.fullmatch("[0-9]+ rows in view", page.locator(".timeline .note").inner_text()), page)
+    picture(page, "million-close-1280-light", whole=False)
+    assert max(sizes) < 200_000, "an answer is as long as its limit, whatever the view has"
+    assert len(asked) < 60, "windows that are passed by are not asked for"
+    seconds = page.evaluate(
+        """async () => {
+            const times = [];
+            for (let at = 0; at < 20; at++) {
+                const begun = performance.now();
+                await (await fetch(`/v1/views/pairs/window?limit=400&overlaps=${200000 * at},${200000 * at + 500}`)).json();
+                times.push(performance.now() - begun);
+            }
+            return times.sort((a, b) => a - b)[10];
+        }"""
+    )
+    measured("window_of_a_million", median_milliseconds=seconds, requests=len(asked), largest_bytes=max(sizes))
+
+
+def test_changes_by_the_hundred_thousand_are_sampled_and_said_so(large: ServerProcess, visitor: Visitor) -> None:
+    client = large.client()
+    page = visitor()
+    page.goto(f"{large.url}/#/views/pairs")
+    page.get_by_text("Following: nothing has changed").wait_for()
+    page.evaluate(FRAMES)
+    for number in range(6):
+        ids = np.arange(20_000, dtype=np.int64)
+        rows = pa.table({"id": ids, "lo": 10 * ids, "hi": 10 * ids + 12 + number})
+        talk.ok(client.post("/v1/relations/a/changes", content=talk.arrow_bytes(rows), headers={"Content-Type": talk.ARROW}))
+    page.get_by_text("Too many to show: the list is a sample").wait_for()
+    assert page.locator(".changes tbody tr").count() <= 40
+    picture(page, "sampled-1280-light", whole=False)
+    times: list[float] = page.evaluate("() => window.frames_")
+    measured("frames_under_100000_changes", **frames_of(times))
+
+
+def frames_of(times: list[float]) -> dict[str, float]:
+    gaps = np.diff(times)
+    return {"a_second": 1000 * len(gaps) / (times[-1] - times[0]), "longest_milliseconds": float(gaps.max())}
+
+
+def test_frames_while_a_thousand_changes_a_second_come(large: ServerProcess, visitor: Visitor) -> None:
+    client = large.client()
+    page = visitor()
+    page.goto(f"{large.url}/#/views/pairs")
+    page.get_by_text("Following: nothing has changed").wait_for()
+    page.evaluate(FRAMES)
+    sent = 0
+    for number in range(20):
+        ids = range(25 * number, 25 * number + 25)
+        changes: list[dict[str, Any]] = [upsert("b", {"id": id_, "lo": 10 * id_, "hi": 10 * id_ + 12}) for id_ in ids]
+        talk.ok(talk.send(client, changes))
+        sent += len(changes)
+    page.locator("tr.insert").first.wait_for()
+    times: list[float] = page.evaluate("() => window.frames_")
+    measured("frames_while_following", **frames_of(times), changed_rows_sent=sent)

@@ -1,0 +1,152 @@
+"""What a page shows when something goes wrong: no connection, no token, a view that is dropped, a change of hands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Page, Route
+
+from service.access.access_token import TEXT
+from tests.dashboard.conftest import picture, violations
+from tests.dashboard.data import CLASHES, STAYS, stay, upsert
+from tests.end_to_end import talk
+from tests.forked import finished
+from tests.server_process import ServerProcess
+
+Visitor = Callable[..., Page]
+
+
+def fill(server: ServerProcess) -> None:
+    client = server.client()
+    talk.define(client, "stays", STAYS)
+    talk.view(client, "clashes", {"sql": CLASHES})
+    talk.ok(talk.send(client, [upsert("stays", stay(n)) for n in range(24)]))
+
+
+def test_a_broken_connection_is_shown_and_resumed(tmp_path: Path, visitor: Visitor) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        fill(server)
+        page = visitor()
+        page.goto(f"{server.url}/#/views/clashes")
+        page.get_by_text("18 rows in view").wait_for()
+        page.locator("#link[data-state=live]").wait_for()
+        server.stop()
+        page.locator("#link[data-state=lost]", has_text="no connection · as of").wait_for()
+        assert page.get_by_text("18 rows in view").is_visible(), "what is shown stays"
+        assert page.locator("body.stale").count() == 1, "and is marked as old"
+        page.wait_for_function("() => document.getElementById('say').textContent.startsWith('The connection to the service is lost')")
+        picture(page, "lost-1280-light", whole=False)
+        assert not violations(page)
+        server.start()
+        talk.ok(talk.send(server.client(), [upsert("stays", stay(24)), upsert("stays", stay(25))]))
+        page.locator("#link[data-state=live]").wait_for()
+        assert page.locator("body.stale").count() == 0
+        page.get_by_text("20 rows in view").wait_for()
+        page.locator("tr.insert", has_text="guest 24").first.wait_for()
+
+
+def test_a_view_that_is_dropped_while_it_is_shown(tmp_path: Path, visitor: Visitor) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        fill(server)
+        page = visitor()
+        page.goto(f"{server.url}/#/views/clashes")
+        page.get_by_text("18 rows in view").wait_for()
+        page.locator("#link[data-state=live]").wait_for()
+        talk.drop(server.client(), ["clashes"])
+        page.get_by_text("The view clashes has been dropped. What you see is how it was").wait_for()
+        assert page.locator("table.rows tbody tr").count() > 0
+        picture(page, "dropped-1280-light", whole=False)
+
+
+def test_dropping_asks_first(tmp_path: Path, visitor: Visitor) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        fill(server)
+        page = visitor()
+        page.goto(f"{server.url}/#/views/clashes")
+        page.get_by_role("button", name="Drop …").wait_for()
+        page.once("dialog", lambda dialog: dialog.dismiss())
+        page.get_by_role("button", name="Drop …").click()
+        assert talk.ok(server.client().get("/v1/views"))["views"]
+        page.once("dialog", lambda dialog: dialog.accept())
+        page.get_by_role("button", name="Drop …").click()
+        page.get_by_role("heading", name="Overview").wait_for()
+        assert not talk.ok(server.client().get("/v1/views"))["views"]
+
+
+def test_a_followers_token_that_has_expired(tmp_path: Path, visitor: Visitor) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        client = server.client()
+        talk.define(client, "stays", STAYS)
+        talk.view(client, "clashes", {"sql": CLASHES, "changes": {"retain_rows": 4, "retain_bytes": 100_000}})
+        page = visitor()
+        page.goto(f"{server.url}/#/views/clashes")
+        page.get_by_text("Following: nothing has changed").wait_for()
+        talk.ok(talk.send(client, [upsert("stays", stay(n)) for n in range(24)]))  # more than the view keeps of one version
+        page.get_by_text("Some changes came too fast to be followed").wait_for()
+        page.get_by_text("18 rows in view").wait_for()
+        for number in range(24, 90):  # it follows from now on, whenever that is
+            talk.ok(talk.send(client, [upsert("stays", stay(number))]))
+            page.wait_for_timeout(100)
+            if page.locator("tr.insert").count():
+                break
+        page.locator("tr.insert").first.wait_for()
+
+
+def test_tokens(tmp_path: Path, visitor: Visitor) -> None:
+    data = tmp_path / "data"
+    with ServerProcess(data) as server:
+        fill(server)
+        tokens = {}
+        for name in ("admin", "read"):
+            done, said = finished(["token", "create", name, "--scope", name, "--data", str(data)])
+            assert done == 0
+            tokens[name] = re.findall(TEXT, said)[0]
+        page = visitor()
+        page.goto(f"{server.url}/#/operations")
+        field = page.get_by_label("Token", exact=True)
+        field.wait_for()
+        assert page.evaluate("() => document.activeElement.id") == "token"
+        picture(page, "login-1280-light", whole=False)
+        assert not violations(page)
+        field.fill("lj_" + "x" * 40)
+        field.press("Enter")
+        page.locator("#token-fault", has_text="the access token is not valid").wait_for()
+        field.fill(tokens["read"])
+        field.press("Enter")
+        page.get_by_text("The token read has the scope read").wait_for()
+        assert page.evaluate("() => sessionStorage.getItem('livejoin.token')") == tokens["read"]
+        assert page.context.cookies() == []
+        assert "lj_" not in page.evaluate("() => JSON.stringify(localStorage) + document.cookie + location.href")
+        page.get_by_role("button", name="Log out").click()
+        page.get_by_label("Token", exact=True).fill(tokens["admin"])
+        page.keyboard.press("Enter")
+        page.get_by_role("table", name="Tokens").wait_for()
+        page.get_by_label("Name").fill("etl")
+        page.get_by_label("Scope").select_option("write")
+        page.get_by_role("button", name="Create").click()
+        page.get_by_text("The token etl, shown this once").wait_for()
+        picture(page, "tokens-1280-light")
+        assert not violations(page)
+        made = page.locator(".message.good code").inner_text()
+        headers = {"Authorization": f"Bearer {made}"}
+        talk.ok(server.client().get("/v1/views", headers=headers))
+        page.once("dialog", lambda dialog: dialog.accept())
+        page.get_by_role("button", name="Revoke etl").click()
+        page.get_by_role("button", name="Revoke etl").wait_for(state="detached")
+        assert server.client().get("/v1/views", headers=headers).status_code == 401
+        page.goto(f"{server.url}/#/views/clashes")
+        page.get_by_text("18 rows in view").wait_for()
+        page.get_by_text("Following: nothing has changed").wait_for()  # with the token, which EventSource could not send
+
+
+def test_a_slow_answer_says_so(service: ServerProcess, visitor: Visitor) -> None:
+    page = visitor()
+    held: list[Route] = []
+    page.route("**/v1/views/clashes", lambda route: held.append(route))
+    page.goto(f"{service.url}/#/views/clashes")
+    page.get_by_text("Waiting for the service, 1 s").wait_for()
+    held[0].continue_()
+    page.get_by_text("rows in view").wait_for()
+    assert not page.get_by_text("Waiting for the service").count()
