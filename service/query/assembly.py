@@ -3,7 +3,7 @@
 Two inequalities over declared intervals, with the strictness of their bounds, become an overlap: for
 x of alias a and y of alias b, `a.x_start ? b.y_end` and `b.y_start ? a.x_end`, each `<` exactly when
 one of its two ends is open and `<=` otherwise. Columns compared plainly get a `not_null` filter,
-because null matches nothing in a comparison, while an overlap takes a null end as unbounded.
+because null matches nothing in a comparison, and so do points, while an overlap takes a null end as unbounded.
 """
 
 from __future__ import annotations
@@ -183,7 +183,8 @@ def assemble(draft: Draft, options: Options) -> Query:
     compared = [*less, *at_most, *not_equal, *((one.left, one.right) for one in within)]
     _check_types(scope, [*equal, *compared], overlaps)
     cross = _products(draft, [*equal, *less, *at_most, *((one.left, one.right) for one in within)], overlaps)
-    more = [Filter(ref, "not_null", None) for pair in compared for ref in pair if scope.describe(ref).nullable]
+    points = [ref for pair in overlaps for one in pair if (ref := _point(scope, one)) is not None]
+    more = [Filter(ref, "not_null", None) for ref in (*chain(*compared), *points) if scope.describe(ref).nullable]
     outputs = draft.reads
     if draft.reads_all:
         outputs = [column_output(ColumnRef(a, c.name)) for a in scope.aliases for c in scope.definition(a).columns]
@@ -302,6 +303,12 @@ def _oriented(scope: Scope, pair: tuple[Ref, Ref]) -> tuple[Ref, Ref]:
 def _forwards(scope: Scope, within: Within) -> Within:
     left, right = _oriented(scope, (within.left, within.right))
     return Within(left, right, within.distance)
+
+
+def _point(scope: Scope, ref: IntervalRef) -> ColumnRef | None:
+    """The column of a point; None for other intervals."""
+    declared = scope.declared(ref)
+    return ColumnRef(ref.alias, declared.start_column) if declared.start_column == declared.end_column else None
 
 
 def _match(draft: Draft) -> tuple[list[tuple[IntervalRef, IntervalRef]], list[Filter], list[Inequality]]:

@@ -2,7 +2,7 @@
 
 A common interval is computed on encoded endpoints (closed, so bounds of all four kinds mix exactly) and
 written with the bounds of the first interval named; an unbounded side is null. A length is the end less the
-start as so written.
+start as so written, null where it does not fit into 64 bits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ Mask = npt.NDArray[np.bool_]
 
 _INT32 = np.iinfo(np.int32)
 _DIGITS = 19  # of the longest difference of two decimals
-_LONGEST = np.iinfo(np.int64).max
 
 
 class Projection:
@@ -112,7 +111,7 @@ class Projection:
         if type_ == pa.float64():
             return _arrow(length, unbounded, type_)
         # A length beyond int64 wraps to a negative one; no true length is negative.
-        return _arrow(np.where(length < 0, _LONGEST, length), unbounded, pa.int64())
+        return _arrow(length, unbounded | (length < 0), pa.int64())
 
 
 def needed_columns(query: Query, alias: str, definition: RelationDefinition) -> list[str]:

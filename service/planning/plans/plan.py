@@ -231,7 +231,7 @@ def tells_apart(query: Query, ref: ColumnRef, relations: Relations) -> bool:
 
 def first_notes(query: Query, relations: Relations) -> tuple[str, ...]:
     """What is said of every plan of the query."""
-    return _never(query) + _open_ends(query, relations) + _null_ends(query, relations) + _choices(query)
+    return _never(query) + _open_ends(query, relations) + _null_ends(query, relations) + _lengths(query, relations) + _choices(query)
 
 
 def _choices(query: Query) -> tuple[str, ...]:
@@ -248,7 +248,7 @@ def _null_ends(query: Query, relations: Relations) -> tuple[str, ...]:
     for pair in query.overlaps:
         for ref in pair:
             interval = relations[by_alias[ref.alias]].intervals[ref.interval]
-            for column in (interval.start_column, interval.end_column):
+            for column in {interval.start_column, interval.end_column} if interval.start_column != interval.end_column else ():
                 if (end := ColumnRef(ref.alias, column)) in dropped:
                     ends[end] = f"overlaps({', '.join(map(str, pair))})"
     for end in sorted(compared & dropped):
@@ -259,6 +259,17 @@ def _null_ends(query: Query, relations: Relations) -> tuple[str, ...]:
         f"rows whose {end} is null are left out, as in SQL's comparisons; {spelling} takes a null end as unbounded"
         for end, spelling in sorted(ends.items())
     )
+
+
+def _lengths(query: Query, relations: Relations) -> tuple[str, ...]:
+    """What becomes of a length that is too long."""
+    by_alias, notes = dict(query.aliases), list[str]()
+    for output in query.outputs:
+        if output.kind == "duration":
+            definition = relations[by_alias[output.intervals[0].alias]]
+            ends = definition.column(definition.intervals[output.intervals[0].interval].start_column).type
+            notes += [f"{output.name} is null where a length does not fit into 64 bits"] if ends in ("int64", "timestamp") else []
+    return tuple(notes)
 
 
 def _never(query: Query) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ def test_floats_go_to_their_neighbours() -> None:
 def test_edges_of_the_types() -> None:
     low, high = -(2**63) + 1, 2**63 - 2
     [row] = common(pair("int64", "[)", "[]"), [(low, None)], [(low, high)])
-    assert (row["c_start"], row["c_end"], row["d"]) == (low, high + 1, 2**63 - 1)  # longer than int64 holds
+    assert (row["c_start"], row["c_end"], row["d"]) == (low, high + 1, None)  # longer than int64 holds
     last = pa.scalar(2**31 - 1, pa.date32())
     definitions = pair("date", "[)", "[]")
     parts = {
