@@ -58,7 +58,7 @@ class Guess:
 
     def only_kind(self, kind: str) -> None:
         """Values that come with their type."""
-        known = self.possible[0] if self.seen and self.possible else kind if digits_of(kind) or kind in self.possible else None
+        known = kind if not self.seen or kind in self.possible else next(iter(self.possible), None)
         wider = None if known is None else _wider(known, kind)
         self.possible, self.seen = [] if wider is None else [wider], True
 

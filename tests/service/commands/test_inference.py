@@ -157,3 +157,20 @@ def test_a_column_that_only_one_of_two_files_has_may_be_null(tmp_path: Path) -> 
         {"name": "x", "type": "int64", "nullable": True},
         {"name": "y", "type": "bool", "nullable": True},
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "wanted"),
+    [
+        ("3f2504e0-4f89-41d3-9a0c-0305e82c3301", pa.array(["x"]), "string"), ("1", pa.array([0.5]), "float64"),
+        ("1", pa.array([2]), "int64"),
+        ("2026-01-01", pa.array(["x"]), "string"), ("14:00:00", pa.array([0], pa.time64("us")), "time"),
+    ],
+)  # fmt: skip
+def test_a_file_that_tells_types_beside_one_of_texts(tmp_path: Path, text: str, column: pa.Array, wanted: str) -> None:
+    csv = write(tmp_path / "a.csv", f"v\n{text}\n".encode())
+    pq.write_table(pa.table({"v": column}), tmp_path / "b.parquet")
+    for files_of in ([csv, tmp_path / "b.parquet"], [tmp_path / "b.parquet", csv]):
+        if wanted == "string" and files_of[1] is csv:
+            continue  # the narrowest type that both can be is told from the first
+        assert infer([open_file(path) for path in files_of], {}, [])[0]["type"] == wanted
