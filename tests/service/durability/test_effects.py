@@ -116,6 +116,26 @@ def test_every_type_at_its_edges(name: str, form: Any) -> None:
     come_back([Effect(3, False, form([(i,) for i in range(9)], ["id"]), form([(i, None, i, None, i / 7, None) for i in range(99)]))])
 
 
+OTHERS = pa.schema([("key", pa.binary()), ("at", pa.time64("us")), ("note", pa.utf8())])
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=9), st.none() | st.integers(0, 86_399_999_999), st.none() | TEXT), min_size=1, max_size=3),
+    st.booleans(),
+)
+def test_bytes_and_times_come_back(rows: list[tuple[Any, ...]], as_arrow: bool) -> None:
+    """All bytes, which JSON has as text of as many characters, beside a table that knows the columns."""
+    keys = pa.schema([OTHERS.field("key")])
+    given_keys, given_rows = (RowBlock.few(values, pa.struct(of)) for values, of in (([row[:1] for row in rows], keys), (rows, OTHERS)))
+    effect = Effect(3, False, given_keys, RowBlock(given_rows.arrow) if as_arrow else given_rows)
+    (one,) = decode_effects(encode_effects([effect]), {3: Shape.of(OTHERS, ["key"])})
+    assert (one.inserts.values is None) == as_arrow and one.inserts.arrow.equals(given_rows.arrow)
+    assert one.deletes.arrow.equals(given_keys.arrow)
+    every = RowBlock.few([(bytes(range(256)), None, None)], pa.struct(OTHERS))
+    (one,) = decode_effects(encode_effects([Effect(3, False, RowBlock.few([], pa.struct(keys)), every)]), {3: Shape.of(OTHERS, ["key"])})
+    assert one.inserts.values == [(bytes(range(256)), None, None)]
+
+
 def test_a_row_that_is_alone_takes_few_bytes() -> None:
     payload = encode_effects([Effect(3, False, few([], ["id"]), few([(17, "room", 0, 0, 0.5, True)]))])
     assert len(payload) < 24 + 40 and b'[[17,"room",0,0,0.5,true]]' in payload
