@@ -71,7 +71,17 @@ def recompute(
     for rows in with_parts(query, aliased, tables, _joined, _joined(core, aliased, order, {first: parts[first]}, parts)):
         for group in query.absent:
             rows = _without(whole, [alias for alias, _ in group.aliases], aliased, rows, parts)
-        yield identified(query, definitions, *rows)
+        found = identified(query, definitions, *rows)
+        if query.distinct:
+            columns = [one_zero(column) for column in found.columns[_keys(query.aliases, definitions) :]]
+            values = pa.RecordBatch.from_arrays(columns, [output.name for output in query.outputs])
+            found = beside(values, values)
+        yield found
+
+
+def _keys(aliases: Iterable[tuple[str, str]], definitions: Mapping[str, RelationDefinition]) -> int:
+    """How many columns the keys of these have."""
+    return sum(len(definitions[relation].key) for _, relation in aliases)
 
 
 def _groups(query: Query, definitions: Mapping[str, RelationDefinition], tables: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch:
@@ -79,7 +89,7 @@ def _groups(query: Query, definitions: Mapping[str, RelationDefinition], tables:
     assert query.groups is not None
     core = core_of(query)
     schema = Projection(core, definitions).schema
-    keys = sum(len(definitions[relation].key) for _, relation in query.aliases)
+    keys = _keys(query.aliases, definitions)
     parts = [pa.table([pa.array([], field.type) for field in [*schema, pa.field("", pa.int8())]], [*schema.names, ""])]
     for rows in recompute(core, definitions, tables):
         columns = [*rows.columns[keys:], pa.array(np.zeros(len(rows), np.int8))]  # the last one keeps their number
@@ -96,7 +106,7 @@ def _distinct(
     names = empty.schema.names[:-1]
 
     def selected(one: Query, side: int) -> pa.Table:
-        keys = sum(len(definitions[relation].key) for _, relation in one.aliases)
+        keys = _keys(one.aliases, definitions)
         parts = [empty]
         for rows in recompute(one, definitions, tables):
             columns = [*map(one_zero, rows.columns[keys:]), pa.array(np.full(len(rows), side, np.int8))]

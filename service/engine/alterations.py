@@ -162,7 +162,7 @@ def joined_columns(query: Query, relation: Relation) -> set[str]:
     pairs: list[tuple[ColumnRef, ColumnRef]] = [*whole.equal, *whole.less, *whole.at_most, *whole.not_equal]
     pairs += [(one.left, one.right) for one in whole.within]
     refs = [ref for pair in pairs for ref in pair] + list(query.values)
-    if query.groups is not None:  # whose table is made for nulls, or for none
+    if query.groups is not None or query.distinct:  # whose columns are made for nulls, or for none
         refs += [output.column for output in query.outputs if output.column is not None]
     found = {ref.column for ref in refs if ref.alias in aliases}
     for pair in whole.overlaps:

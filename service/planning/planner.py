@@ -78,7 +78,8 @@ def plan(query: Query, relations: Relations, counted: Counted | None = None) -> 
             raise groups.no_such_promise(query, made)
         return made
     best = _best(query, relations)
-    return best if counted is None else _by_counts(Part((), query, best), relations, counted)
+    best = best if counted is None else _by_counts(Part((), query, best), relations, counted)
+    return groups.of_distinct(query, best) if query.distinct else best
 
 
 def _best(query: Query, relations: Relations) -> Plan:
@@ -102,7 +103,8 @@ def alternatives(query: Query, relations: Relations, counted: Counted | None = N
         return [groups.of_core(query, one, relations) for one in alternatives(groups.core_of(query), relations, counted)]
     best = _best(query, relations)
     others = [one for one in _plans(query, relations) if one.algorithm != best.algorithm]
-    return others if counted is None else [_by_counts(Part((), query, one), relations, counted) for one in others]
+    others = others if counted is None else [_by_counts(Part((), query, one), relations, counted) for one in others]
+    return [groups.of_distinct(query, one) for one in others] if query.distinct else others
 
 
 def _by_counts(part: Part, relations: Relations, counted: Counted) -> Plan:

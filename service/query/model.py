@@ -370,6 +370,7 @@ class Query:
     parts       EXISTS, LEFT and FULL JOIN, and what NOT EXISTS compares otherwise than by equality; a later one may hang on an optional one
                 before it. Conditions and filters of a part are its own: those above are of the other aliases
     groups      what its rows become
+    distinct    its rows are groups of one row each, identified by all of its columns
     named       the relations that the definition names, those that cannot matter too: it is read again at each start
     """
 
@@ -391,6 +392,7 @@ class Query:
     branches: tuple[Branch, ...] = ()
     parts: tuple[ViewPart, ...] = ()
     groups: Grouping | None = None
+    distinct: bool = False
     named: tuple[str, ...] = ()
 
     @property

@@ -53,6 +53,20 @@ def _compares_otherwise(group: Draft) -> bool:
     return bool(group.overlaps or group.inequalities or group.within or group.not_equal or group.cross)
 
 
+def oriented(query: Query) -> Query:
+    """Pairs whose sides do not matter in the order of the aliases, as those of every query."""
+    order = [alias for alias, _ in query.aliases]
+
+    def turned(pairs: tuple[tuple[ColumnRef, ColumnRef], ...] | tuple[tuple[IntervalRef, IntervalRef], ...]) -> tuple[object, ...]:
+        return tuple(sorted((x, y) if order.index(x.alias) < order.index(y.alias) else (y, x) for x, y in pairs))
+
+    within = tuple(
+        one if order.index(one.left.alias) < order.index(one.right.alias) else one._replace(left=one.right, right=one.left)
+        for one in query.within
+    )
+    return replace(query, equal=turned(query.equal), overlaps=turned(query.overlaps), not_equal=turned(query.not_equal), within=within)  # type: ignore[arg-type]
+
+
 # --- what WHERE makes of them
 
 

@@ -208,16 +208,17 @@ class _Groups:
         elif isinstance(node, exp.Is) and isinstance(node.expression.unnest(), exp.Null) and (one := self._side(node.this.unnest())):
             self._restrict(one, "not_null" if negated != bool(node.args.get("negate")) else "is_null", [])
             return
-        elif isinstance(node, exp.In) and not negated and node.expressions and (one := self._side(node.this.unnest())):
-            self._restrict(one, "in", [self._constant(one, value) for value in node.expressions])
+        elif isinstance(node, exp.In) and node.expressions and (one := self._side(node.this.unnest())):
+            values = [self._constant(one, value) for value in node.expressions]
+            for op, some in [("!=", [value]) for value in values] if negated else [("in", values)]:
+                self._restrict(one, op, some)
             return
         elif isinstance(node, exp.Between) and not negated and (one := self._side(node.this.unnest())):
             self._restrict(one, ">=", [self._constant(one, node.args["low"])])
             self._restrict(one, "<=", [self._constant(one, node.args["high"])])
             return
-        raise unsupported(
-            f"{node.sql(_SQL)} in HAVING", "compare an aggregate or a group column with a constant, join conditions by AND"
-        )
+        part = ("NOT " if negated else "") + node.sql(_SQL)
+        raise unsupported(f"{part} in HAVING", "compare an aggregate or a group column with a constant, join conditions by AND")
 
     def _restrict(self, one: GroupOutput, op: str, values: list[Physical | None]) -> None:
         known = [value for value in values if value is not None]

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.engine.versions import Version
 from service.errors import Problem
 from service.query.literals import BadLiteral, from_json, from_text
-from service.query.model import GROUP
-from service.reading.readings import Delays, ViewReading
+from service.query.model import GROUP, ColumnRef
+from service.reading.readings import Delays, Matching, ViewReading
+from service.tables.projection import one_zero
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.sides import Side
 from service.tables.store import PIECE_ROWS
-from service.views.joins.protocol import Bounds
+from service.views.deltas import Combination
+from service.views.joins.protocol import Bounds, Enumeration, Join
 from service.views.live_view import LiveView
-from service.views.shown import ROW
+from service.views.shown import ROW, Distinct
 from service.views.stages.table import GroupTable
-from service.wire.kinds import KEPT_TYPES
+from service.wire.kinds import KEPT_TYPES, sent
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 
 Window = Mapping[str, tuple[str | None, str | None]]
@@ -43,13 +46,17 @@ def look_up(
     """
     join, root, _ = version.roots[view.id]
     root = _at(root, version.number)
-    if isinstance(view.shown, GroupTable):
+    if isinstance(view.shown, GroupTable | Distinct):
         if window:
             raise Problem("bad-parameter", "overlaps: the rows of groups have no intervals; put the window into the view's WHERE")
         if point is None:
             return ViewReading(view, join.is_empty(root), join.rows(root, None), True, delays)
-        slots = _group(view.shown, view, version.number, point, may_search)
-        return None if slots is None else ViewReading(view, join.is_empty(root), join.partners(root, 0, slots, None), False, delays)
+        if isinstance(view.shown, Distinct):
+            cursor = _distinct(view, root, join, version.number, point, may_search)
+        else:
+            slots = _group(view.shown, view, version.number, point, may_search)
+            cursor = None if slots is None else join.partners(root, 0, slots, None)
+        return None if cursor is None else ViewReading(view, join.is_empty(root), cursor, False, delays)
     bounds = _bounds(view, window)
     if point is None:
         return ViewReading(view, join.is_empty(root), join.rows(root, bounds), bounds is None, delays)
@@ -117,10 +124,41 @@ def _row(view: LiveView, alias: str, given: Mapping[str, str]) -> pa.RecordBatch
 
 def _group(table: GroupTable, view: LiveView, version: int, point: Point, may_search: bool) -> Slots | None:
     """The slot of the row of the group with these values, [] if there is none; None: it has to be searched."""
-    alias, given = point
     groups = view.view.query.groups
     assert groups is not None
-    names = [column.name for column in groups.columns]
+    columns = [(column.name, table.type_of(at), table.columns.nullable[at]) for at, column in enumerate(groups.columns)]
+    code, slots = table.find(version, _of_group(columns, point))
+    return table.search(version, code) if slots is None and may_search else slots
+
+
+def _distinct(view: LiveView, root: Any, join: Join, version: int, point: Point, may_search: bool) -> Enumeration | None:
+    """The row with these values, found by the first of the keys that it holds; None: this has to be searched."""
+    schema, refs = view.shown.schema, [output.column for output in view.view.query.outputs if output.column is not None]
+    first = dict(view.view.query.aliases)
+    kinds = [view.definitions[first[ref.alias]].column(ref.column).kind for ref in refs]
+    values = _of_group([(field.name, kind, field.nullable) for field, kind in zip(schema, kinds, strict=True)], point)
+    side = view.sides[0]
+    keys = [values[refs.index(ColumnRef(side.alias, name))] for name in side.relation.key]
+    key = pa.RecordBatch.from_arrays(keys, side.relation.key)
+    slots = side.relation.table.find_at(version, key)
+    if slots is None and not may_search:
+        return None
+    slots = search(side.relation, version, key) if slots is None else slots
+    wanted = [one_zero(sent(value, type_)) for value, type_ in zip(values, schema.types, strict=True)]
+
+    def has_values(rows: Combination) -> npt.NDArray[np.bool_]:
+        mask = np.ones(len(rows[0]), np.bool_)
+        for column, value in zip(view.shown.rows(rows).columns, wanted, strict=True):
+            mask &= np.asarray(pc.is_in(column, value_set=value))
+        return mask
+
+    return Matching(join.partners(root, side.place, slots, None), has_values)
+
+
+def _of_group(columns: Sequence[tuple[str, str, bool]], point: Point) -> list[pa.Array]:
+    """A value of each column of a group: its name, its kind, and whether it may be null."""
+    alias, given = point
+    names = [name for name, _, _ in columns]
     if alias != GROUP or not names:
         has = f"where.{GROUP}.<column>=value" if names else "nothing: it has one group"
         raise Problem("bad-parameter", f"where: a view with groups is looked up by {has}")
@@ -133,12 +171,7 @@ def _group(table: GroupTable, view: LiveView, version: int, point: Point, may_se
     if set(values) != set(names):
         all_of = ", ".join(f"where.{GROUP}.{name}" for name in names)
         raise Problem("bad-parameter", f"where: a group is looked up by all of its columns: {all_of}")
-    columns = [(table.type_of(number), table.columns.nullable[number]) for number in range(len(names))]
-    given_values = [
-        _field(type_, nullable, f"where.{GROUP}.{name}", values[name]) for (type_, nullable), name in zip(columns, names, strict=True)
-    ]
-    code, slots = table.find(version, given_values)
-    return table.search(version, code) if slots is None and may_search else slots
+    return [_field(kind, nullable, f"where.{GROUP}.{name}", values[name]) for name, kind, nullable in columns]
 
 
 def parsed(relation: Relation, names: list[str], given: Mapping[str, str], parameter: str) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from service.histogram import Histogram
@@ -50,6 +51,43 @@ class Delays:
     def __init__(self) -> None:
         self.steps = Histogram()
         self.seconds = Histogram()
+
+
+class Matching:
+    """An `Enumeration`: the rows of another one that pass a test, which makes bool[n] of n rows."""
+
+    def __init__(self, cursor: Enumeration, test: Callable[[Combination], npt.NDArray[np.bool_]]) -> None:
+        self._cursor, self._test = cursor, test
+
+    @property
+    def done(self) -> bool:
+        return self._cursor.done
+
+    @property
+    def steps(self) -> int:
+        return self._cursor.steps
+
+    @property
+    def largest_gap(self) -> int:
+        return self._cursor.largest_gap
+
+    @property
+    def dead_ends(self) -> int | None:
+        return self._cursor.dead_ends
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        return self._cursor.counters
+
+    def fill(self, limit: int) -> Combination:
+        rows = self._cursor.fill(limit)
+        mask = self._test(rows)
+        return tuple(part[mask] for part in rows)
+
+    def clone(self) -> Matching:
+        other = copy.copy(self)
+        other._cursor = self._cursor.clone()
+        return other
 
 
 class ViewReading:

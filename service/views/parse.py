@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from service.errors import Problem
 from service.planning.planner import Counted, plan
 from service.planning.plans.plan import Plan
 from service.query.assembly import check_size, unsupported
 from service.query.definition import options_of, read_json
+from service.query.distinct import as_exists
 from service.query.forms import SqlView, bad, check_form
 from service.query.model import Limits, Query
 from service.query.set_operations import drafts_of, query_of
@@ -58,7 +61,16 @@ def parse_view(
         if alias in _RESERVED and not kept:
             raise unsupported(f"the alias {alias}", "this word is reserved for the keys of changes; choose another alias")
     named = {one: relations[one] for one in query.named}
-    return View(name, copy.deepcopy(data), query, plan(query, relations, counted), named)
+    query, planned = _planned(query, relations, counted)
+    return View(name, copy.deepcopy(data), query, planned, named)
+
+
+def _planned(query: Query, relations: Mapping[str, RelationDefinition], counted: Counted | None) -> tuple[Query, Plan]:
+    """The query as it is kept: without groups, where its rows are distinct by themselves and there is such a plan."""
+    if (alone := as_exists(query, relations)) is not None:
+        with suppress(Problem):
+            return alone, plan(alone, relations, counted)
+    return query, plan(query, relations, counted)
 
 
 def refused_view(name: str, data: dict[str, Any], text: str | None, reason: str) -> View:

@@ -1,6 +1,7 @@
 """How a view's rows look, made from slots: values, identities, bytes of text.
 
     Parts    a row is a row of each alias, and their keys are its identity
+    Distinct a row is one of each alias too, but its values are its identity: those of a group
     Values   of a view with UNION or EXCEPT: a row is its values, shown by rows of one branch's aliases (the others have slot -1)
 """
 
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.query.model import Query
+from service.query.model import GROUP, Query
 from service.query.terms import growth
 from service.tables.projection import Projection, one_zero, values_schema
 from service.tables.sides import Side
@@ -41,6 +42,8 @@ class Shown(Protocol):
 
 
 def shown(query: Query, sides: Sequence[Side], definitions: Definitions) -> Shown:
+    if query.distinct:
+        return Distinct(query, sides, definitions)
     return Values(query, sides, definitions) if query.branches else Parts(query, sides, definitions)
 
 
@@ -91,6 +94,18 @@ class Parts:
                 total += side.relation.table.text_bytes(side.identity, part)
         times, more = self._grown
         return total if self._grown == (1, 0) else total * times + more
+
+
+class Distinct(Parts):
+    """See the module's head."""
+
+    def rows(self, slots: Combination) -> pa.RecordBatch:
+        rows = super().rows(slots)
+        return pa.RecordBatch.from_arrays([one_zero(column) for column in rows.columns], schema=rows.schema)
+
+    def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        rows = self.rows(slots)
+        return pa.RecordBatch.from_arrays(rows.columns, [f"{GROUP}.{name}" for name in rows.schema.names]), rows
 
 
 class Values:

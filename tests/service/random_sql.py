@@ -191,7 +191,8 @@ class Statement:
         if shape == "rows":
             select, rest = ", ".join(f"{one} AS c{at}" for at, one in enumerate(self._columns(rng.randrange(1, 5)))), ""
         elif shape == "distinct":
-            select, rest = "DISTINCT " + ", ".join(f"{one} AS c{at}" for at, one in enumerate(self._columns(rng.randrange(1, 4)))), ""
+            columns = self._columns(rng.randrange(1, 4)) if rng.random() < 0.5 else self._with_keys()
+            select, rest = "DISTINCT " + ", ".join(f"{one} AS c{at}" for at, one in enumerate(columns)), ""
         else:
             select, rest = self._groups(shape)
         self.kinds.add(shape)
@@ -275,6 +276,14 @@ class Statement:
         rng = self.random
         shown = [f"{alias}.{column}" for alias, of in self.aliases for column in (*KEYS[of], *(one["name"] for one in _COLUMNS))]
         return rng.sample(shown, min(count, len(shown)))
+
+    def _with_keys(self) -> list[str]:
+        """The whole keys of some aliases, and other columns of these."""
+        rng = self.random
+        chosen = rng.sample(self.aliases, rng.randrange(1, len(self.aliases) + 1))
+        found = [f"{alias}.{column}" for alias, of in chosen for column in (*KEYS[of], *rng.sample("ktfvdwm", 2))]
+        rng.shuffle(found)
+        return found
 
     def _groups(self, shape: str) -> tuple[str, str]:
         """SELECT and GROUP BY … HAVING."""

@@ -53,6 +53,13 @@ def of_core(query: Query, core: Plan, relations: Relations) -> Plan:
     )
 
 
+def of_distinct(query: Query, made: Plan) -> Plan:
+    """The plan of rows that are distinct by their columns."""
+    aliases = " and ".join(alias for alias, _ in query.aliases)
+    note = f"the columns hold the key of {aliases}: each row is there once by itself, and no groups are stored"
+    return replace(made, cls=f"distinct rows of: {made.cls}", notes=(*made.notes, note))
+
+
 def _words(query: Query) -> str:
     groups = query.groups
     assert groups is not None

@@ -20,7 +20,8 @@ from service.planning.meets import Relations
 from service.planning.plans.plan import Counted, Kept, Outer, Plan, first_notes, names
 from service.planning.plans.product import components
 from service.query.filters import ordered
-from service.query.model import GUARANTEES, MAX_ALIASES, Absent, ColumnRef, IntervalRef, Query, ViewPart, outputs_on
+from service.query.model import GUARANTEES, MAX_ALIASES, Absent, Query, ViewPart, outputs_on
+from service.query.parts import oriented
 
 Plans = Callable[[Query, Relations], list[Plan]]
 MOST_JOINS = 16
@@ -181,23 +182,9 @@ def _kept(query: Query, parts: Sequence[ViewPart], matched: Matched, tests: Mapp
         outputs=outputs_on(query.outputs, there), algorithm="auto", guarantee="best-effort",
         **{field: tuple(sorted({pair for join in joins for pair in getattr(join, field)})) for field in _PAIRS},  # type: ignore[arg-type]
     )  # fmt: skip
-    made = _oriented(made)
+    made = oriented(made)
     places = tuple(at for at, (alias, _) in enumerate(query.aliases) if alias in there)
     return Kept(made, None, places, tuple(tests.get(alias, ()) for alias in there))
-
-
-def _oriented(query: Query) -> Query:
-    """Pairs whose sides do not matter in the order of the aliases, as those of every query."""
-    order = [alias for alias, _ in query.aliases]
-
-    def turned(pairs: tuple[tuple[ColumnRef, ColumnRef], ...] | tuple[tuple[IntervalRef, IntervalRef], ...]) -> tuple[object, ...]:
-        return tuple(sorted((x, y) if order.index(x.alias) < order.index(y.alias) else (y, x) for x, y in pairs))
-
-    within = tuple(
-        one if order.index(one.left.alias) < order.index(one.right.alias) else one._replace(left=one.right, right=one.left)
-        for one in query.within
-    )
-    return replace(query, equal=turned(query.equal), overlaps=turned(query.overlaps), not_equal=turned(query.not_equal), within=within)  # type: ignore[arg-type]
 
 
 def _support(query: Query, parts: Sequence[ViewPart], part: ViewPart) -> Kept:

@@ -189,12 +189,12 @@ def compare_row(engine: Instance, twin: Twin, name: str) -> None:
 def compare_group(engine: Instance, twin: Twin, name: str, source: Source) -> None:
     """A group that is there, and one that is not."""
     found = twin.history[twin.version][name]
-    groups = engine.views[name].view.query.groups
-    assert groups is not None
-    if found and groups.columns:
+    groups, shown = engine.views[name].view.query.groups, engine.views[name].shown
+    names = shown.schema.names if groups is None else [column.name for column in groups.columns]
+    if found and names:
         key = source.random.choice(list(found))
         for changed in (key, tuple(map(another, key))):
-            point = "group", {column.name: as_field(value) for column, value in zip(groups.columns, changed, strict=True)}
+            point = "group", dict(zip(names, map(as_field, changed), strict=True))
             expected = Counter([found[changed]] if changed in found else [])
             assert read_all(open_rows(engine.readers, name, point=point)) == expected, (name, changed)
 

@@ -93,6 +93,15 @@ def test_an_inner_join_behind_makes_an_outer_one_inner() -> None:
         ("SELECT b.id FROM bookings b LEFT JOIN maintenance m ON m.room = b.room RIGHT JOIN shifts s ON s.room = b.room", "begin with s"),
         ("SELECT b.id FROM bookings b" + "".join(f" LEFT JOIN maintenance m{i} ON m{i}.room = b.room" for i in range(5)), "at most 16"),
         ("SELECT b.id FROM bookings b NATURAL LEFT JOIN maintenance m", "name the join columns"),
+        ("SELECT b.id FROM bookings b LEFT JOIN maintenance m ON b.floor = 3", "one on b alone belongs into WHERE"),
+        (f"{LEFT} WHERE EXISTS (SELECT 1 FROM shifts s WHERE s.room = b.room AND s.nr = m.code)", "register a view for each"),
+        (f"{LEFT} WHERE NOT EXISTS (SELECT 1 FROM shifts s WHERE s.room = b.room AND s.nr < m.code)", "register a view for each"),
+        ("SELECT b.id FROM bookings b WHERE EXISTS (SELECT 1 FROM maintenance m WHERE m.code = 3)", "compared with nothing outside of it"),
+        (f"{LEFT.replace('LEFT', 'FULL')} WHERE m.since IS NULL", "write the condition in ON"),
+        ("SELECT b.id FROM bookings b WHERE EXISTS (SELECT 1 FROM maintenance m WHERE m.room = b.room AND EXISTS "
+            "(SELECT 1 FROM shifts s WHERE s.room = m.room))", "a single level of EXISTS"),
+        ("SELECT b.id FROM bookings b WHERE b.room || 'x' IN (SELECT m.room FROM maintenance m)", "write columns before IN"),
+        ("SELECT b.id FROM bookings b WHERE b.room IN (SELECT b.room FROM maintenance b)", "rename one of the two"),
         ("SELECT b.id FROM bookings b LEFT JOIN maintenance m ON m.room = b.floor", "the types differ"),
     ],
 )  # fmt: skip

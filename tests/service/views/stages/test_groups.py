@@ -14,13 +14,14 @@ import pytest
 from service.checking.recomputation import beside, recompute, total
 from service.instance import Instance
 from service.reading.cursors import open_rows
+from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT, Batch, Changes, RowBlock
 from service.wire.rows import encode_rows
 from service.wire.schema import parse_relation
 from tests.service.engine.test_engine import prepared, run
 from tests.service.grouped import GroupedView, truncated
 from tests.service.running import check, opened
-from tests.service.twin import MANY, VIEWS, Source, Twin, TwinView, to_batch
+from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Source, Twin, TwinView, to_batch
 
 _X = {"from": {"x": "a"}}
 _ALL = TwinView([("x", "a")], _X, lambda x: True, lambda x: x, [])
@@ -80,6 +81,7 @@ SINGLE = {
         [("count", None)],
     ),
     "distinct": GroupedView(_ALL, {"select": ["x.room as r", "x.tag as t"], "distinct": True}, [_of(0, "room"), _of(0, "tag")], []),
+    "whole": GroupedView(_SOME, {"select": ["x.weight as w", "x.id as i"], "distinct": True}, [_of(0, "weight"), _of(0, "id")], []),
 }  # fmt: skip
 
 
@@ -97,7 +99,18 @@ def _grouped(name: str, view: TwinView) -> GroupedView:
     )  # fmt: skip
 
 
+def _distinct(view: TwinView, aliases: int) -> GroupedView:
+    """A join's different rows of its first aliases, each with the whole key: planned as EXISTS, where the others hang on one of these."""
+    columns = [(at, column) for at, (_, name) in enumerate(view.aliases[:aliases]) for column in (*KEYS[name], "room")]
+    select = [f"{view.aliases[at][0]}.{column} as c{number}" for number, (at, column) in enumerate(columns)]
+    return GroupedView(view, {"select": select, "distinct": True}, [_of(at, column) for at, column in columns], [])
+
+
 JOINS = {name: _grouped(name, view) for name, view in (VIEWS | MANY).items()}
+PARTNERED = {
+    f"{name}_{aliases}": _distinct(view, aliases)
+    for name, view in (VIEWS | MANY).items() for aliases in (1, 2) if 1 < aliases + 1 <= len(view.aliases)
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak), pytest.param(2, marks=pytest.mark.soak)])
@@ -114,9 +127,17 @@ def test_groups_of_joins(tmp_path: Path, seed: int) -> None:
     run(tmp_path, 500 + seed, 30, lambda source: source.random.randrange(8), 9, JOINS)
 
 
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
+def test_rows_that_are_distinct_by_their_keys(tmp_path: Path, seed: int) -> None:
+    planned = {name: parse_view("v", view.definition, DEFINITIONS) for name, view in PARTNERED.items()}
+    alone = [name for name, view in planned.items() if view.query.distinct]
+    assert len(alone) > 12 and all(planned[name].plan.core is None for name in alone)
+    run(tmp_path, 550 + seed, 20, lambda source: source.random.randrange(8), 8, PARTNERED)
+
+
 def test_recomputed_groups_are_those_of_the_view(tmp_path: Path) -> None:
     source, twin = Source(3, 12), Twin({})
-    engine = prepared(tmp_path, SINGLE | JOINS)
+    engine = prepared(tmp_path, SINGLE | JOINS | PARTNERED)
     for _ in range(6):
         changes = source.changes(25, twin.relations)
         twin.apply(changes, "skip")

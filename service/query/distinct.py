@@ -1,0 +1,94 @@
+"""SELECT DISTINCT whose columns hold the whole keys of some aliases, and nothing of the others: the rows of these that have partners.
+
+Each of them is there once by itself, so no group is stored. The other aliases are EXISTS parts, each of which hangs on one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from service.query.model import GROUP, ColumnRef, GroupOutput, Output, Query, ViewPart
+from service.query.parts import oriented
+from service.wire.schema import RelationDefinition
+
+_PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal", "within")
+
+
+def as_exists(query: Query, relations: Mapping[str, RelationDefinition]) -> Query | None:
+    """The same view without groups, whose rows are identified by their columns; None if it is no such view."""
+    outputs = _columns(query)
+    if outputs is None or query.parts or query.absent or query.branches:
+        return None
+    shown = {output.column.alias for output in outputs if output.column is not None}
+    keys = {ColumnRef(alias, name) for alias, relation in query.aliases if alias in shown for name in relations[relation].key}
+    if not keys <= {output.column for output in outputs}:
+        return None
+    others = [alias for alias, _ in query.aliases if alias not in shown]
+    if len(list(_pieces(query, shown))) > 1 or any(alias in others for pair in query.cross for alias in pair):
+        return None
+    parts = []
+    for piece in _pieces(query, others):
+        outside = {alias for pair in _linked(query) if not piece.isdisjoint(pair) for alias in pair} - piece
+        if len(outside) != 1:
+            return None
+        parts.append(ViewPart("exists", _part(query, outside.pop(), piece)))
+    made = _restricted(query, shown)
+    return replace(made, outputs=outputs, groups=None, distinct=True, parts=tuple(sorted(parts, key=repr)))
+
+
+def _columns(query: Query) -> tuple[Output, ...] | None:
+    """The columns that are selected, by all of which rows are grouped; None if there is more, or less."""
+    groups = query.groups
+    if groups is None or groups.aggregates or groups.having or any(column.trunc for column in groups.columns):
+        return None
+    if groups.outputs != tuple(GroupOutput(column.name, GROUP, number) for number, column in enumerate(groups.columns)):
+        return None
+    outputs = tuple(query.outputs[column.of]._replace(name=column.name) for column in groups.columns)
+    return outputs if all(output.kind == "column" for output in outputs) else None
+
+
+def _linked(query: Query) -> Iterator[tuple[str, str]]:
+    """The aliases that a condition compares."""
+    yield from ((one[0].alias, one[1].alias) for field in _PAIRS for one in getattr(query, field))
+    yield from query.cross
+
+
+def _pieces(query: Query, aliases: Collection[str]) -> Iterator[set[str]]:
+    """These aliases, put together where conditions among them do."""
+    links, left = [set(pair) for pair in _linked(query)], set(aliases)
+    for alias, _ in query.aliases:
+        if alias not in left:
+            continue
+        piece, before = {alias}, 0
+        while len(piece) > before:
+            before = len(piece)
+            piece |= {other for link in links if not piece.isdisjoint(link) for other in link if other in aliases}
+        left -= piece
+        yield piece
+
+
+def _restricted(query: Query, names: Collection[str]) -> Query:
+    """These aliases, with the conditions on them alone."""
+    fields: dict[str, Any] = {
+        field: tuple(one for one in getattr(query, field) if {one[0].alias, one[1].alias} <= set(names)) for field in _PAIRS
+    }
+    return replace(
+        query,
+        aliases=tuple(one for one in query.aliases if one[0] in names),
+        cross=tuple(one for one in query.cross if set(one) <= set(names)),
+        filters=tuple(one for one in query.filters if one.alias in names),
+        **fields,
+    )
+
+
+def _part(query: Query, on: str, piece: set[str]) -> Query:
+    """The join of these aliases with the one that they hang on, which comes first."""
+    made = _restricted(query, {on, *piece})
+    return oriented(
+        replace(
+            made, aliases=tuple(sorted(made.aliases, key=lambda one: one[0] != on)), outputs=(), groups=None, retain=None, algorithm="auto",
+            guarantee="best-effort", never=False, named=(),
+        )
+    )  # fmt: skip
