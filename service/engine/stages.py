@@ -110,7 +110,9 @@ class Stages:
             yield
         except BaseException:
             with self._lock:
-                self._stages.setdefault((relation.id, name), stage)
+                kept = self._stages.setdefault((relation.id, name), stage)
+            if kept is not stage:  # somebody has begun another one meanwhile
+                _remove(stage)
             raise
         _remove(stage)
 

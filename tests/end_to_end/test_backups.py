@@ -57,15 +57,26 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
         yield server
 
 
+CHANGES, ROWS = "/v1/views/neighbours/changes", "/v1/views/neighbours/rows"
+
+
+def token_of(client: httpx.Client) -> str:
+    """Of the newest version."""
+    return str(json.loads(client.get(CHANGES, params={"wait": 0}).text.splitlines()[-1])["token"])
+
+
 def test_a_backup_and_its_restoration(server: ServerProcess, tmp_path: Path) -> None:
     client = server.client()
     assert talk.ok(client.get("/v1/backup")) == {"state": "none"}
+    kept = token_of(client)
     told = backup(server, tmp_path / "backup")
     assert "version 30" in told
     state = talk.ok(client.get("/v1/backup"))
     assert state["state"] == "done" and state["version"] == 30 and state["progress"] == 1.0
     fill(client, 31, 35)
     expect(client, 35)
+    lost = token_of(client)
+    cursor = talk.ok(client.get(ROWS, params={"limit": 1}, headers={"Accept": talk.JSON}))["next"]
     assert modes(tmp_path / "backup") == {0o600} and (tmp_path / "backup").stat().st_mode & 0o777 == 0o700
     assert "verdict    sound" in livejoin(0, "check", tmp_path / "backup").splitlines()[-1]
     told = livejoin(0, "restore", tmp_path / "backup", tmp_path / "restored")
@@ -77,8 +88,15 @@ def test_a_backup_and_its_restoration(server: ServerProcess, tmp_path: Path) -> 
         status = talk.ok(restored.client().get("/v1/status"))
         assert before == 1 and status["timeline"] > 1 and status["version"] == 30
         expect(restored.client(), 30)
-        fill(restored.client(), 31, 33)
-        expect(restored.client(), 33)
+        follow = {"since": kept, "wait": 0}
+        assert talk.ok_status(restored.client().get(CHANGES, params=follow)) is None
+        for last in (33, 36):  # also when versions of these numbers are there again
+            talk.problem(restored.client().get(CHANGES, params={"since": lost, "wait": 0}), 410, "token-expired")
+            fill(restored.client(), last - 2, last)
+        talk.problem(restored.client().get(ROWS, params={"cursor": cursor}), 410, "snapshot-expired")
+        told = restored.client().get(CHANGES, params=follow).text.splitlines()
+        assert {json.loads(line)["version"] for line in told} == set(range(31, 37)), "each version, from the fork on"
+        expect(restored.client(), 36)
         assert restored.stop() == 0
     assert livejoin(0, "check", tmp_path / "restored").splitlines()[-1].startswith("verdict    sound")
     livejoin(0, "check", tmp_path / "backup")  # nothing of the restored folder is in it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import sqlite3
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end import talk
+from tests.end_to_end.test_backups import CHANGES, token_of
 from tests.end_to_end.test_folder import (
     copy,
     expect,
@@ -72,14 +74,23 @@ def test_a_damaged_end_of_the_log(folder: Path, tmp_path: Path, damage: Callable
 
 
 def test_a_gap(folder: Path, tmp_path: Path) -> None:
+    """Tokens of versions that are kept stay good, those of dropped ones expire for good."""
     data = copy(folder, tmp_path / "data")
+    with ServerProcess(data) as server:
+        follow = server.client().get(CHANGES, params={"snapshot": "true", "wait": 0})
+        lost = json.loads(follow.text.splitlines()[-1])["token"]
     lose_a_version(data)
     words = "versions 25 to 30, the last 6 batches: version 25 is missing", "of the source 's', what came after epoch 24"
     with repaired(data, *words) as server:
         expect(server.client(), 24)
         assert sources(server) == {"s": 24}
+        kept = token_of(server.client())
+        talk.problem(server.client().get(CHANGES, params={"since": lost, "wait": 0}), 410, "token-expired")
         answer = talk.ok(talk.send(server.client(), [], source="s", epoch=25))
         assert not answer["duplicate"]
+        fill(server.client(), 26, 31)
+        talk.problem(server.client().get(CHANGES, params={"since": lost, "wait": 0}), 410, "token-expired")
+        talk.ok_status(server.client().get(CHANGES, params={"since": kept, "wait": 0}))
 
 
 def test_damage_of_the_catalogue(folder: Path, tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""Parts of a replacement that wait in files: until they are committed, or for an hour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.engine.stages import FOLDER, Stages
+from service.errors import Problem
+from service.tables.relations import Relation
+from service.wire.batch import Batch
+from tests.service.running import DEFINITION, batch, rows_of
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def part(first: int, count: int = 2) -> Batch:
+    return batch(("upsert", "a", rows_of(first, count)))
+
+
+def taken(stages: Stages, relation: Relation, name: str) -> list[int]:
+    """The ids of the rows that a commit gets."""
+    found = Batch([], 0, 0, [], 0)
+    with stages.taken(relation, name, found):
+        return [id_ for changes in found.changes for id_ in changes.rows.arrow.column("id").to_pylist()]
+
+
+def files(folder: Path) -> int:
+    return len(list(folder.glob(f"{FOLDER}/*")))
+
+
+@pytest.fixture
+def relation() -> Relation:
+    return Relation(1, "a", DEFINITION)
+
+
+def test_a_stage_is_forgotten_an_hour_after_its_last_part(tmp_path: Path, relation: Relation) -> None:
+    clock = Clock()
+    stages = Stages(tmp_path, 100, clock)
+    stages.put(relation, "night", None, part(0))
+    clock.now = 3500
+    stages.put(relation, "night", None, part(10))
+    stages.put(relation, "other", None, part(20))
+    clock.now = 7099
+    stages.sweep()
+    assert files(tmp_path) == 3
+    assert taken(stages, relation, "night") == [0, 1, 10, 11] and files(tmp_path) == 1
+    clock.now = 7101
+    with pytest.raises(Problem, match="forgotten an hour after its last part") as caught:
+        taken(stages, relation, "other")
+    assert caught.value.type == "not-found" and files(tmp_path) == 0
+    stages.put(relation, "other", 0, part(30))
+    assert taken(stages, relation, "other") == [30, 31], "nothing of the former one"
+
+
+def test_a_commit_that_fails_leaves_the_stage(tmp_path: Path, relation: Relation) -> None:
+    stages = Stages(tmp_path, 100)
+    stages.put(relation, "night", 0, part(0))
+    for again in (False, True):
+        with pytest.raises(ZeroDivisionError), stages.taken(relation, "night", Batch([], 0, 0, [], 0)):
+            if again:  # somebody begins a stage of this name meanwhile: it stays, and the former one leaves no file
+                stages.put(relation, "night", 0, part(5))
+            raise ZeroDivisionError
+        assert files(tmp_path) == 1
+    assert taken(stages, relation, "night") == [5, 6] and files(tmp_path) == 0
+
+
+def test_bounds(tmp_path: Path, relation: Relation) -> None:
+    stages = Stages(tmp_path, 5)
+    stages.put(relation, "s0", 0, part(0, 4))
+    with pytest.raises(Problem, match="--max-relation-rows"):
+        stages.put(relation, "s0", 1, part(4))
+    stages.put(relation, "s0", 0, part(0, 5))  # in place of the former one
+    for number in range(1, 64):
+        stages.put(relation, f"s{number}", 0, part(0))
+    with pytest.raises(Problem) as caught:
+        stages.put(relation, "s64", 0, part(0))
+    assert caught.value.type == "too-many" and files(tmp_path) == 64
+    stages.close()
+    assert files(tmp_path) == 0
