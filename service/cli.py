@@ -27,6 +27,7 @@ COMMANDS = {
     "restore": "make a data folder from a backup",
     "repair": "drop what is damaged in a data folder, and keep the rest",
     "check": "verify a data folder or a backup, and recompute its views by brute force",
+    "top": "show views, rates, latencies and readers, live",
     "bench": "run the benchmarks",
 }
 

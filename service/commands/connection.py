@@ -11,17 +11,18 @@ import livejoin
 from service.terminal import Failure, say
 
 PATIENCE = 300.0  # seconds that a service is waited for that is busy, or away in the middle of a command
+TIMEOUT = 300.0  # seconds without an answer
 
 
 @contextmanager
-def connect(args: argparse.Namespace) -> Iterator[livejoin.Client]:
+def connect(args: argparse.Namespace, patience: float = PATIENCE, timeout: float = TIMEOUT) -> Iterator[livejoin.Client]:
     """The client for `--url`. Says what it waits for; turns what it raises into Failure."""
     told = _Told()
     log = logging.getLogger("livejoin.client")
     log.addHandler(told)
     log.setLevel(logging.INFO)
     try:
-        with _client(args) as client:
+        with _client(args, patience, timeout) as client:
             yield client
     except (livejoin.BadAddress, livejoin.BadFile) as error:
         raise Failure(str(error), 2) from error
@@ -31,9 +32,9 @@ def connect(args: argparse.Namespace) -> Iterator[livejoin.Client]:
         log.removeHandler(told)
 
 
-def _client(args: argparse.Namespace) -> livejoin.Client:
+def _client(args: argparse.Namespace, patience: float, timeout: float) -> livejoin.Client:
     try:
-        return livejoin.connect(args.url, ca=args.ca, patience=PATIENCE)
+        return livejoin.connect(args.url, ca=args.ca, patience=patience, timeout=timeout)
     except ValueError as error:
         raise Failure(f"LIVEJOIN_TOKEN: {error}", 2) from error
 

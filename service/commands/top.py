@@ -1,0 +1,214 @@
+"""`livejoin top`: how a service is doing, as a table that is renewed on a terminal, or once in a pipe."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from math import inf
+from typing import Any, NamedTuple
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+import livejoin
+from service.commands.connection import connect
+from service.terminal import Failure, Parser, add_url
+
+TEMPORARY = (429, 502, 503, 504)  # of the service while it starts or ends, or of a proxy
+TIMEOUT = 5.0  # seconds; a service that does not answer by then is shown as away
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser("top", "Show views, changes per second, latencies and readers: renewed on a terminal until Ctrl-C, once in a pipe.")
+    parser.add_argument(
+        "--interval", type=float, default=1.0, metavar="SECONDS", help="time between two readings, over which rates are taken (1)"
+    )
+    add_url(parser)
+    args = parser.parse_args(arguments)
+    if not 0.05 <= args.interval <= 3600:
+        raise Failure("--interval must be a number of seconds from 0.05 to 3600", 2)
+    with connect(args, patience=0.0, timeout=TIMEOUT) as client:
+        former = Reading.of(client)  # a wrong address or token ends the command
+        if not sys.stdout.isatty():
+            time.sleep(args.interval)
+            Console(width=120, no_color=True).print(_page(client.url, former, Reading.of(client)))
+            return 0
+        with Live(auto_refresh=False, screen=True) as live:
+            for page in _pages(client, former, args.interval):
+                live.update(page, refresh=True)
+    return 0
+
+
+class Reading(NamedTuple):
+    """What the service told at a time: /v1/status, and the metrics by name and labels."""
+
+    at: float
+    status: dict[str, Any]
+    values: dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+    @classmethod
+    def of(cls, client: livejoin.Client) -> Reading:
+        """Raises what the client raises."""
+        values = {(one.name, tuple(sorted(one.labels.items()))): one.value for one in client.metrics()}
+        return cls(time.monotonic(), client.status(), values)
+
+    def value(self, name: str, **labels: str) -> float:
+        return self.values.get((name, tuple(sorted(labels.items()))), 0.0)
+
+
+def _pages(client: livejoin.Client, former: Reading, interval: float) -> Iterator[Group]:
+    """One page after the other. A service that is away is asked again; meanwhile its last figures are shown, as old ones."""
+    latest, away_since = former, 0.0
+    while True:
+        try:
+            now = Reading.of(client)
+        except livejoin.Unreachable as error:
+            away_since = away_since or time.monotonic()
+            yield _page(
+                client.url, former, latest, f"no answer for {time.monotonic() - away_since:.0f} s; these figures are old ({error.reason})"
+            )
+        except livejoin.Problem as error:
+            if error.status not in TEMPORARY:
+                raise
+            away_since = away_since or time.monotonic()
+            yield _page(client.url, former, latest, f"not ready; these figures are old ({error.detail or error.title})")
+        else:
+            former, latest, away_since = (latest if not away_since else now), now, 0.0
+            yield _page(client.url, former, latest)
+        time.sleep(interval)
+
+
+class Between(NamedTuple):
+    """What happened from one reading to the next. A counter that is less than before began at 0 again."""
+
+    former: Reading
+    now: Reading
+
+    def growth(self, name: str, **labels: str) -> float:
+        before, after = self.former.value(name, **labels), self.now.value(name, **labels)
+        return after - before if after >= before else after
+
+    def rate(self, name: str, **labels: str) -> float | None:
+        """Per second; None: there was no time between."""
+        seconds = self.now.at - self.former.at
+        return self.growth(name, **labels) / seconds if seconds > 0 else None
+
+    def quantile(self, share: float, name: str, **labels: str) -> float | None:
+        """Of a histogram, as Prometheus takes it: even within a bucket. None: nothing was observed."""
+        wanted = tuple(sorted(labels.items()))
+        bounds = sorted(
+            float(dict(own)["le"]) for family, own in self.now.values if family == f"{name}_bucket" and _without_bound(own) == wanted
+        )
+        counts = [self.growth(f"{name}_bucket", **labels, le=_bound(bound)) for bound in bounds]
+        if not counts or not counts[-1]:
+            return None
+        rank = share * counts[-1]
+        for (low, below), (high, count) in pairwise([(0.0, 0.0), *zip(bounds, counts, strict=True)]):
+            if count >= rank:
+                return low if high == inf else low + (high - low) * (rank - below) / max(count - below, 1.0)
+        return None
+
+
+def _without_bound(labels: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    return tuple(label for label in labels if label[0] != "le")
+
+
+def _bound(bound: float) -> str:
+    return "+Inf" if bound == inf else f"{bound:.6g}"
+
+
+def _page(url: str, former: Reading, now: Reading, warning: str = "") -> Group:
+    between = Between(former, now)
+    parts: list[Any] = [Text(_first_line(url, now)), Text(_second_line(between)), Text(_third_line(between))]
+    if warning:
+        parts.append(Text(warning, style="bold red"))
+    return Group(*parts, "", _views(between))
+
+
+def _first_line(url: str, now: Reading) -> str:
+    status = now.status
+    relations = status["relations"]
+    rows = sum(relation["rows"] for relation in relations.values())
+    up = f"{status['state']} for {_duration(status['uptime_seconds'])}"
+    return f"{url}  {status['software']['version']}, {up}, version {status['version']:,}, {len(relations)} relations with {rows:,} rows"
+
+
+def _second_line(between: Between) -> str:
+    told = [
+        ("changes/s", "livejoin_changes_total"),
+        ("batches/s", "livejoin_batches_total"),
+        ("rows sent/s", "livejoin_rows_sent_total"),
+        ("changes sent/s", "livejoin_changes_sent_total"),
+    ]
+    return "  ".join(f"{word} {_number(between.rate(name))}" for word, name in told)
+
+
+def _third_line(between: Between) -> str:
+    now = between.now
+    answers = (between.quantile(share, "livejoin_request_seconds", method="POST") for share in (0.5, 0.99))
+    told = [
+        ("answers to POST", " / ".join(_seconds(one) for one in answers) + " (p50 / p99)"),
+        ("followers", _number(now.value("livejoin_subscribers"))),
+        ("pins", _number(now.value("livejoin_pins"))),
+        ("cursors", _number(now.value("livejoin_cursors"))),
+        ("waiting batches", _number(now.value("livejoin_waiting_batches"))),
+        ("memory", _bytes(now.value("process_resident_memory_bytes"))),
+    ]
+    return "  ".join(f"{word} {text}" for word, text in told)
+
+
+def _views(between: Between) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("view", "state"):
+        table.add_column(name, overflow="fold")
+    for name in ("updates/s", "p50", "p99", "followers", "behind", "memory", "changes kept"):
+        table.add_column(name, justify="right", no_wrap=True)
+    now = between.now
+    for name, view in now.status["views"].items():
+        seconds = [_seconds(between.quantile(share, "livejoin_view_update_seconds", view=name)) for share in (0.5, 0.99)]
+        state = view["state"] if view["state"] != "building" else f"building {view['progress']:.0%}"
+        table.add_row(
+            Text(name),
+            Text(state, style="" if state == "live" else "yellow"),
+            _number(between.rate("livejoin_view_update_seconds_count", view=name)),
+            *seconds,
+            _number(now.value("livejoin_view_subscribers", view=name)),
+            _number(now.value("livejoin_view_lag_versions", view=name)),
+            _bytes(now.value("livejoin_view_bytes", view=name)),
+            _bytes(now.value("livejoin_view_changes_bytes", view=name)),
+        )
+    return table
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "·"
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "·"
+    for unit, factor in (("µs", 1e6), ("ms", 1e3)):
+        if value * factor < 1000:
+            return f"{value * factor:.3g} {unit}"
+    return f"{value:.3g} s"
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} GiB"
+
+
+def _duration(seconds: float) -> str:
+    minutes, hours = int(seconds) // 60, int(seconds) // 3600
+    if hours >= 48:
+        return f"{hours // 24} days"
+    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min" if minutes else f"{int(seconds)} s"
