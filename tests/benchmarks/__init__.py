@@ -44,6 +44,7 @@ SUBJECTS = (
     "service_memory",
     "service_builds",
     "service_stream",
+    "client",
     "stalls",
     "pipeline_decode",
     "pipeline_throughput",

@@ -20,6 +20,7 @@ from tests.benchmarks import (
     LARGE,
     SUBJECTS,
     boxes,
+    client,
     growth,
     heap_growth,
     heap_rivals,
@@ -184,6 +185,13 @@ def test_a_join_of_three_and_boxes_through_the_service() -> None:
     assert [figure.unit for figure in figures] == ["rows/s", "rows/s", "ms", "changes/s", "changes/s", "ms", "ms", "changes/s", "changes/s"]
     assert all(figure.value > 0 for figure in figures[:5] + figures[7:]) and len(figures[5].samples) == 20
     assert [figure.aim for figure in figures[7:]] == [25e3, 25e3]
+
+
+@compiled
+def test_the_client() -> None:
+    figures = client.run(Scale(quick=True), lambda line: None)
+    assert [figure.unit for figure in figures] == ["rows/s", "changes/s", "requests/s"]
+    assert all(figure.value > 0 and figure.aim and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
 
 
 @compiled
