@@ -38,9 +38,14 @@ def requirements(names: list[str]) -> set[str]:
         if name in found:
             continue
         found.add(name)
-        needs = [need for need in distribution(name).requires or [] if "extra ==" not in need and "python_version <" not in need]
-        names += [match[0] for need in needs if (match := re.match(r"[A-Za-z0-9_.-]+", need))]
+        names += needed(name)
     return found
+
+
+def needed(name: str) -> list[str]:
+    """What a distribution needs without extras."""
+    needs = [need for need in distribution(name).requires or [] if "extra ==" not in need and "python_version <" not in need]
+    return [match[0] for need in needs if (match := re.match(r"[A-Za-z0-9_.-]+", need))]
 
 
 def test_the_wheel_needs_only_what_it_names(tmp_path: Path) -> None:
@@ -55,7 +60,7 @@ def test_the_wheel_needs_only_what_it_names(tmp_path: Path) -> None:
     assert (site / "livejoin" / "py.typed").exists() and (site / "livejoin" / "_sync" / "client.py").exists()
     (licence,) = site.glob("livejoin_client-*.dist-info/licenses/LICENSE")
     assert licence.read_text() == (ROOT / "LICENSE").read_text()
-    named = [match[0] for need in distribution("livejoin-client").requires or [] if (match := re.match(r"[a-z-]+", need))]
+    named = needed("livejoin-client")
     assert sorted(named) == ["httpx", "orjson", "pyarrow"]
     for name in requirements(named):
         for file in distribution(name).files or []:
