@@ -103,6 +103,11 @@ def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "clashes  " in told and "clashes_other" not in told
 
 
+def heed_interrupts() -> None:
+    """Tests that a shell has begun in the background ignore them, and so would their children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Screen:
     """What a command shows on a terminal."""
 
@@ -110,7 +115,9 @@ class Screen:
         self._leader, follower = pty.openpty()
         environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
         command = [sys.executable, "-m", "service.cli", *arguments]
-        self.process = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=environment)
+        self.process = subprocess.Popen(
+            command, stdin=follower, stdout=follower, stderr=follower, env=environment, preexec_fn=heed_interrupts
+        )
         os.close(follower)
         self.text = ""
         self._reader = threading.Thread(target=self._read)
