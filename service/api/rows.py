@@ -72,7 +72,8 @@ BOX = Parameter(
     "overlaps.*",
     window,
     {"type": "string"},
-    "`overlaps.<interval>=lo,hi`: a window for this interval and the intervals joined with it",
+    "`overlaps.<interval>=lo,hi`: a window for this interval and the intervals joined with it; `overlaps.<alias>.<interval>=lo,hi`: for "
+    "one interval of an alias, joined or not",
     {"overlaps.stay": "2026-01-01T00:00:00Z,"},
 )
 WHERE = Parameter(

@@ -21,10 +21,11 @@ import pyarrow as pa
 from service.engine.published import Published
 from service.engine.versions import Pin, Pins, expired
 from service.errors import Problem
-from service.reading.lookups import Point, Window, look_up
+from service.reading.lookups import Point, look_up
 from service.reading.readings import Delays, Reading, ViewReading, split
 from service.reading.relation_rows import read_relation
 from service.reading.tokens import Forged, Signer
+from service.reading.windows import Window
 from service.tables.store import pieces
 from service.views.deltas import Combination
 from service.views.shown import Parts

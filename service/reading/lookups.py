@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from service.errors import Problem
 from service.query.literals import BadLiteral, from_json, from_text
 from service.query.model import GROUP, ColumnRef
 from service.reading.readings import Delays, Matching, ViewReading
+from service.reading.windows import Bound, Chosen, Window, Within, bound_of, met, window_of
 from service.tables.projection import one_zero
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
@@ -28,10 +29,8 @@ from service.views.live_view import LiveView
 from service.views.shown import ROW, Distinct
 from service.views.stages.table import GroupTable
 from service.wire.kinds import KEPT_TYPES, sent
-from structures.core.encoding import NEG_INF, POS_INF, encode_floats
+from structures.core.encoding import NEG_INF, POS_INF
 
-Window = Mapping[str, tuple[str | None, str | None]]
-"""By the interval's name, "" for all: (lo, hi), texts in the endpoints' type, None for no bound."""
 Point = tuple[str, Mapping[str, str]]
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
@@ -51,33 +50,94 @@ def look_up(
             raise Problem("bad-parameter", "overlaps: the rows of groups have no intervals; put the window into the view's WHERE")
         if point is None:
             return ViewReading(view, join.is_empty(root), join.rows(root, None), True, delays)
+        cursor: Enumeration | None
         if isinstance(view.shown, Distinct):
             cursor = _distinct(view, root, join, version.number, point, may_search)
         else:
             slots = _group(view.shown, view, version.number, point, may_search)
             cursor = None if slots is None else join.partners(root, 0, slots, None)
         return None if cursor is None else ViewReading(view, join.is_empty(root), cursor, False, delays)
-    bounds = _bounds(view, window)
-    if point is None:
-        return ViewReading(view, join.is_empty(root), join.rows(root, bounds), bounds is None, delays)
-    if view.view.query.branches:
+    named = {name: ends for name, ends in (window or {}).items() if "." in name}
+    bounds = _bounds(view, {name: ends for name, ends in (window or {}).items() if name not in named})
+    if view.view.query.branches and named:
+        raise Problem("bad-parameter", "overlaps: the rows of UNION and EXCEPT have no intervals")
+    if point is not None and view.view.query.branches:
         return ViewReading(view, join.is_empty(root), join.of_key(root, 0, _row(view, *point), bounds), False, delays)
-    side = _side(view, point[0])
-    given = point[1]
+    within = _named_bounds(view, named)
+    if point is not None:
+        cursor = _of_point(view, version.number, join, root, _side(view, point[0]), point[1], bounds, may_search)
+        if cursor is None:
+            return None
+    elif within:
+        place = next((place for place in within if view.sides[place].alias not in view.view.query.optional), None)
+        if place is None:
+            alias, instead = view.sides[next(iter(within))].alias, "name an interval of another alias too"
+            raise Problem("bad-parameter", f"overlaps: rows without {alias} cannot be found by it; {instead}")
+        relation, own = within[place]
+        cursor = _chosen(view, version.number, join, root, place, lambda slots: slots[met(relation, own, slots)], bounds)
+    else:
+        cursor = join.rows(root, bounds)
+    if within:
+        cursor = Within(cursor, within)
+    return ViewReading(view, join.is_empty(root), cursor, point is None and not within and bounds is None, delays)
+
+
+def _of_point(
+    view: LiveView, version: int, join: Join, root: Any, side: Side, given: Mapping[str, str], bounds: Bounds | None, may_search: bool
+) -> Enumeration | None:
+    """The rows of one row of an alias, or of those with these values in columns by which it is joined; None: it has to be searched."""
     if set(given) == set(side.relation.key):
         keys = parsed(side.relation, side.relation.key, given, f"where.{side.alias}")
-        slots = side.relation.table.find_at(version.number, keys)
+        slots = side.relation.table.find_at(version, keys)
         if slots is None and not may_search:
             return None
-        slots = search(side.relation, version.number, keys) if slots is None else slots
-        return ViewReading(view, join.is_empty(root), join.partners(root, side.place, slots, bounds), False, delays)
+        slots = search(side.relation, version, keys) if slots is None else slots
+        return join.partners(root, side.place, slots, bounds)
     if side.equal and set(given) == set(side.equal):
         key = parsed(side.relation, side.equal, given, f"where.{side.alias}")
-        return ViewReading(view, join.is_empty(root), join.of_key(root, side.place, key, bounds), False, delays)
-    may = [f"the key ({', '.join(side.relation.key)})"]
+        return join.of_key(root, side.place, key, bounds)
+    if given and given.keys() <= set(side.equal) and side.alias not in view.view.query.optional:
+        key = parsed(side.relation, sorted(given), given, f"where.{side.alias}")
+        return _chosen(view, version, join, root, side.place, lambda slots: _having(side.relation, key, slots), bounds)
+    may = [f"all of the key ({', '.join(side.relation.key)})"]
     if side.equal and set(side.equal) != set(side.relation.key):
-        may.append(f"the join key ({', '.join(side.equal)})")
-    raise Problem("bad-parameter", f"where: a look-up by {side.alias} needs all of {' or '.join(may)}, not {', '.join(sorted(given))}")
+        may.append(f"columns that join it ({', '.join(side.equal)})")
+    raise Problem("bad-parameter", f"where: a look-up by {side.alias} needs {' or '.join(may)}, not {', '.join(sorted(given))}")
+
+
+def _chosen(
+    view: LiveView, version: int, join: Join, root: Any, place: int, choose: Callable[[Slots], Slots], bounds: Bounds | None
+) -> Chosen:
+    """The rows of the view in which these rows of an alias take part. Cost: O(rows of its relation), and a look-up of each chosen one."""
+
+    def partners(slots: Slots) -> Enumeration:
+        return join.partners(root, place, slots, bounds)
+
+    return Chosen(view.sides[place].relation, version, len(view.sides), choose, partners)
+
+
+def _named_bounds(view: LiveView, named: Window) -> dict[int, tuple[Relation, list[Bound]]]:
+    """The windows of `overlaps.<alias>.<interval>`, by the number of the alias."""
+    found: dict[int, tuple[Relation, list[Bound]]] = {}
+    for name, ends in named.items():
+        alias, _, interval = name.partition(".")
+        side = _side(view, alias, "overlaps")
+        found.setdefault(side.place, (side.relation, []))[1].append(bound_of(side.relation, interval, ends))
+    return found
+
+
+def _having(relation: Relation, key: pa.RecordBatch, slots: Slots) -> Slots:
+    """Those of these slots whose rows have these values (one row); NaN equals NaN."""
+    pieces = [NO_SLOTS]
+    for some, rows in relation.table.take_pieces(key.schema.names, slots):
+        mask = np.ones(len(some), np.bool_)
+        for column, value in zip(rows.columns, key.columns, strict=True):
+            equal = pc.equal(column, value[0])
+            if pa.types.is_floating(column.type) and pc.is_nan(value[0]).as_py():
+                equal = pc.is_nan(column)
+            mask &= np.asarray(pc.fill_null(equal, False))
+        pieces.append(some[mask])
+    return np.concatenate(pieces)
 
 
 def _at(root: Any, version: int) -> Any:
@@ -93,20 +153,16 @@ def search(relation: Relation, version: int, keys: pa.RecordBatch) -> Slots:
     table, start = relation.table, 0
     while start >= 0:
         slots, start = table.scan(version, start, PIECE_ROWS)
-        for some, rows in table.take_pieces(relation.key, slots):
-            mask = np.ones(len(some), np.bool_)
-            for column, key in zip(rows.columns, keys.columns, strict=True):
-                mask &= np.asarray(pc.equal(column, key[0]))
-            if mask.any():
-                return some[mask]
+        if len(found := _having(relation, keys, slots)):
+            return found
     return NO_SLOTS
 
 
-def _side(view: LiveView, alias: str) -> Side:
+def _side(view: LiveView, alias: str, parameter: str = "where") -> Side:
     for side in view.sides:
         if side.alias == alias:
             return side
-    raise Problem("bad-parameter", f"where: the view has no alias {alias}, only {', '.join(side.alias for side in view.sides)}")
+    raise Problem("bad-parameter", f"{parameter}: the view has no alias {alias}, only {', '.join(side.alias for side in view.sides)}")
 
 
 def _row(view: LiveView, alias: str, given: Mapping[str, str]) -> pa.RecordBatch:
@@ -218,7 +274,7 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
     shown = [{ref for ref in one if ref.alias in sides} for one in dimensions]  # a row lacks those of EXISTS and NOT EXISTS
     dimensions = [one for one in shown if one]
     if not dimensions:
-        raise Problem("bad-parameter", "overlaps: the view does not join on intervals")
+        raise Problem("bad-parameter", "overlaps: the view does not join on intervals; write overlaps.<alias>.<interval>=lo,hi")
     bounds: Bounds = {}
     for name, ends in window.items():
         named = [one for one in dimensions if not name or any(ref.interval == name for ref in one)]
@@ -242,22 +298,3 @@ def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
                     "bad-parameter", f"{problem.detail}; the view joins several kinds of intervals; give a window for each: {each}"
                 ) from None
     return None if all(ends == (NEG_INF, POS_INF) for ends in bounds.values()) else bounds
-
-
-def window_of(window: tuple[str | None, str | None], type_: str) -> tuple[int, int]:
-    """The encoded window of (lo, hi), texts in the endpoints' type; None is unbounded. Problem `bad-parameter`."""
-    low, high = window
-    left, right = _end_of(low, type_, NEG_INF), _end_of(high, type_, POS_INF)
-    if left > right:
-        raise Problem("bad-parameter", f"overlaps: the window is empty: {low} is after {high}")
-    return left, right
-
-
-def _end_of(text: str | None, type_: str, missing: int) -> int:
-    if text is None:
-        return missing
-    try:
-        value = from_text(type_, text)
-    except BadLiteral as error:
-        raise Problem("bad-parameter", f"overlaps: {error}") from None
-    return int(encode_floats(np.array([value]), 0)[0]) if type_ == "float64" else int(value)

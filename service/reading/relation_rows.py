@@ -6,16 +6,11 @@ A relation has no index of its intervals: a window reads all rows, in pieces, be
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
-
-import numpy as np
 
 from service.errors import Problem
-from service.planning.meets import span_of
-from service.query.model import IntervalRef, Span
-from service.reading.lookups import Window, parsed, search, window_of
+from service.reading.lookups import parsed, search
 from service.reading.readings import TableReading
-from service.tables.endpoints import stored_endpoints
+from service.reading.windows import Bound, Window, bound_of, met
 from service.tables.relations import Relation
 from service.tables.resolution import Slots
 
@@ -46,31 +41,10 @@ def read_relation(
 
 def _meeting(relation: Relation, window: Window) -> Callable[[Slots], Slots]:
     """Those of some slots whose rows meet all windows."""
-    intervals = relation.definition.intervals
-    found = list[tuple[Span, int, int]]()
+    intervals, bounds = relation.definition.intervals, list[Bound]()
     for name, ends in window.items():
-        declared = ", ".join(intervals) or "none"
-        if name and name not in intervals:
-            raise Problem("bad-parameter", f"overlaps.{name}: {relation.name} has no interval {name}; it declares {declared}")
         if not name and (len(intervals) != 1 or len(window) > 1):
+            declared = ", ".join(intervals) or "none"
             raise Problem("bad-parameter", f"overlaps: name the interval, overlaps.<interval>=lo,hi; {relation.name} declares {declared}")
-        chosen = name or next(iter(intervals))
-        type_ = relation.definition.column(intervals[chosen].start_column).kind
-        span = span_of(IntervalRef(relation.name, chosen), relation.definition)
-        found.append((span, *window_of(ends, type_)))
-    return partial(meeting, relation, found)
-
-
-def meeting(relation: Relation, windows: list[tuple[Span, int, int]], slots: Slots) -> Slots:
-    """Those of these slots whose rows' spans meet all windows (span, encoded ends). A null end is unbounded, a null point meets nothing."""
-    for span, low, high in windows:
-        if not len(slots):
-            break
-        left, right = stored_endpoints(relation.table, span, slots)
-        meets = (left <= high) & (right >= low)
-        if len(span.columns) == 1 and relation.definition.column(span.columns[0]).nullable:
-            _, (null,) = relation.table.numbers(span.columns, slots)
-            if null is not None:
-                meets &= ~np.asarray(null)
-        slots = slots[meets]
-    return slots
+        bounds.append(bound_of(relation, name or next(iter(intervals)), ends))
+    return lambda slots: slots[met(relation, bounds, slots)]

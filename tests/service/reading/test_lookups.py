@@ -208,7 +208,7 @@ def test_rows_of_a_join_key(engine: Instance, search: bool) -> None:
 
 def test_wrong_look_ups_say_what_they_take(engine: Instance) -> None:
     assert refused(engine, "keyed", None, ("z", {"id": "1"})) == "where: the view has no alias z, only x, y"
-    takes = "where: a look-up by x needs all of the key (site, id) or the join key (site), not "
+    takes = "where: a look-up by x needs all of the key (site, id) or columns that join it (site), not "
     for given, named in (({"n": "1"}, "n"), ({"id": "1"}, "id"), ({"site": "a", "n": "1", "id": "1"}, "id, n, site"), ({}, "")):
         assert refused(engine, "keyed", None, ("x", given)) == takes + named
     assert refused(engine, "box", None, ("y", {"site": "a"})) == "where: a look-up by y needs all of the key (site, id), not site"
@@ -311,7 +311,7 @@ def test_rows_that_a_filter_drops_and_views_without_intervals(tmp_path: Path) ->
         assert found(engine, "some", None, ("b", {"id": "3"}), search) == [(0, 3), (1, 3), (2, 3)]
         assert found(engine, "equal", None, ("b", {"id": "3"}), search) == [(3, 3)]
     for window in ({"": ("1", "2")}, {"x": (None, None)}, {"": (None, None)}):
-        assert refused(engine, "equal", window) == "overlaps: the view does not join on intervals"
+        assert refused(engine, "equal", window) == "overlaps: the view does not join on intervals; write overlaps.<alias>.<interval>=lo,hi"
     engine.close()
 
 

@@ -1,0 +1,180 @@
+"""Windows on intervals: as they are asked for, as structures take them, and checked row by row.
+
+Chosen   rows of a view in which the row of one alias is chosen, by reading all rows of its relation and looking up those that are
+Within   those rows of an enumeration whose intervals meet windows
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from service.errors import Problem
+from service.planning.meets import span_of
+from service.query.literals import BadLiteral, from_text
+from service.query.model import IntervalRef, Span
+from service.tables.endpoints import stored_endpoints
+from service.tables.relations import Relation
+from service.tables.resolution import NO_SLOTS, Slots
+from service.tables.store import PIECE_ROWS
+from service.views.deltas import Combination
+from service.views.joins.protocol import Enumeration
+from structures.core.encoding import NEG_INF, POS_INF, encode_floats
+
+Window = Mapping[str, tuple[str | None, str | None]]
+"""By the interval's name, "" for all, or alias.interval: (lo, hi), texts in the endpoints' type, None for no bound."""
+Mask = npt.NDArray[np.bool_]
+_CALL = 0.002  # seconds that a call may take, about
+
+
+class Bound(NamedTuple):
+    """A window of one declared interval, encoded and closed."""
+
+    span: Span
+    low: int
+    high: int
+
+
+def bound_of(relation: Relation, interval: str, window: tuple[str | None, str | None]) -> Bound:
+    """Problem `bad-parameter`."""
+    declared = relation.definition.intervals
+    if interval not in declared:
+        told = f"it declares {', '.join(declared) or 'none'}"
+        raise Problem("bad-parameter", f"overlaps.{interval}: {relation.name} has no interval {interval}; {told}")
+    type_ = relation.definition.column(declared[interval].start_column).kind
+    return Bound(span_of(IntervalRef(relation.name, interval), relation.definition), *window_of(window, type_))
+
+
+def window_of(window: tuple[str | None, str | None], type_: str) -> tuple[int, int]:
+    """The encoded window of (lo, hi), texts in the endpoints' type; None is unbounded. Problem `bad-parameter`."""
+    low, high = window
+    left, right = _end_of(low, type_, NEG_INF), _end_of(high, type_, POS_INF)
+    if left > right:
+        raise Problem("bad-parameter", f"overlaps: the window is empty: {low} is after {high}")
+    return left, right
+
+
+def _end_of(text: str | None, type_: str, missing: int) -> int:
+    if text is None:
+        return missing
+    try:
+        value = from_text(type_, text)
+    except BadLiteral as error:
+        raise Problem("bad-parameter", f"overlaps: {error}") from None
+    return int(encode_floats(np.array([value]), 0)[0]) if type_ == "float64" else int(value)
+
+
+def met(relation: Relation, bounds: Sequence[Bound], slots: Slots) -> Mask:
+    """bool[n]: which of the rows at these slots meet all windows. A null end is unbounded, a null point meets nothing; a row that is
+    missing (slot -1) has no intervals that would have to meet them."""
+    there = slots >= 0
+    meets: Mask = np.ones(len(slots), np.bool_)
+    some = slots if there.all() else slots[there]
+    for span, low, high in bounds:
+        left, right = stored_endpoints(relation.table, span, some)
+        meets[there] &= (left <= high) & (right >= low)
+        if len(span.columns) == 1 and relation.definition.column(span.columns[0]).nullable:
+            _, (null,) = relation.table.numbers(span.columns, some)
+            if null is not None:
+                meets[there] &= ~np.asarray(null)
+    return meets
+
+
+class Chosen:
+    """See the module's head. `choose`: those of some slots of the relation; `partners`: the rows of the view in which one takes part."""
+
+    dead_ends: int | None = None
+
+    def __init__(
+        self, relation: Relation, version: int, aliases: int, choose: Callable[[Slots], Slots], partners: Callable[[Slots], Enumeration]
+    ) -> None:
+        self._relation, self._version, self._aliases = relation, version, aliases
+        self._choose, self._partners = choose, partners
+        self._start, self._found = 0, NO_SLOTS
+        self._cursor: Enumeration | None = None
+        self._steps = self._since = 0  # in all but of the cursor; since the last row
+        self.largest_gap = 0
+
+    @property
+    def done(self) -> bool:
+        return self._cursor is None and not len(self._found) and self._start < 0
+
+    @property
+    def steps(self) -> int:
+        return self._steps + (0 if self._cursor is None else self._cursor.steps)
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        return {}
+
+    def fill(self, limit: int) -> Combination:
+        parts, count, until = list[Combination](), 0, time.perf_counter() + _CALL
+        while not self.done and count < limit and time.perf_counter() < until:
+            if self._cursor is not None:
+                some = self._cursor.fill(limit - count)
+                if len(some[0]):
+                    parts.append(tuple([np.array(slots) for slots in some]))
+                    count += len(some[0])
+                    self.largest_gap, self._since = max(self.largest_gap, self._since, self._cursor.largest_gap), 0
+                if self._cursor.done:
+                    self._steps += self._cursor.steps
+                    self._cursor = None
+            elif len(self._found):
+                self._cursor, self._found = self._partners(self._found[:1]), self._found[1:]
+            else:
+                slots, self._start = self._relation.table.scan(self._version, self._start, PIECE_ROWS)
+                self._found = self._choose(slots)
+                self._steps += len(slots)
+                self._since += len(slots)
+        if not parts:
+            return (NO_SLOTS,) * self._aliases
+        return parts[0] if len(parts) == 1 else tuple(np.concatenate(slots) for slots in zip(*parts, strict=True))
+
+    def clone(self) -> Self:
+        other = copy.copy(self)
+        other._cursor = None if self._cursor is None else self._cursor.clone()
+        return other
+
+
+class Within:
+    """See the module's head. `bounds`: by the number of the alias."""
+
+    def __init__(self, cursor: Enumeration, bounds: Mapping[int, tuple[Relation, Sequence[Bound]]]) -> None:
+        self._cursor, self._bounds = cursor, bounds
+
+    @property
+    def done(self) -> bool:
+        return self._cursor.done
+
+    @property
+    def steps(self) -> int:
+        return self._cursor.steps
+
+    @property
+    def largest_gap(self) -> int:
+        return self._cursor.largest_gap
+
+    @property
+    def dead_ends(self) -> int | None:
+        return self._cursor.dead_ends
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        return self._cursor.counters
+
+    def fill(self, limit: int) -> Combination:
+        found = self._cursor.fill(limit)
+        meets = np.ones(len(found[0]), np.bool_)
+        for place, (relation, bounds) in self._bounds.items():
+            meets &= met(relation, bounds, found[place])
+        return found if meets.all() else tuple(slots[meets] for slots in found)
+
+    def clone(self) -> Self:
+        other = copy.copy(self)
+        other._cursor = self._cursor.clone()
+        return other
