@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from service.errors import Problem
 from service.query.literals import BadLiteral, from_json, from_text
 from service.query.model import GROUP, ColumnRef
 from service.reading.readings import Delays, Matching, ViewReading
-from service.reading.windows import Bound, Chosen, Window, Within, bound_of, met, window_of
+from service.reading.windows import Bound, Chosen, Window, bound_of, met, window_of
 from service.tables.projection import one_zero
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
@@ -78,7 +79,7 @@ def look_up(
     else:
         cursor = join.rows(root, bounds)
     if within:
-        cursor = Within(cursor, within)
+        cursor = Matching(cursor, partial(_meets, within))
     return ViewReading(view, join.is_empty(root), cursor, point is None and not within and bounds is None, delays)
 
 
@@ -114,6 +115,12 @@ def _chosen(
         return join.partners(root, place, slots, bounds)
 
     return Chosen(view.sides[place].relation, version, len(view.sides), choose, partners)
+
+
+def _meets(within: Mapping[int, tuple[Relation, Sequence[Bound]]], rows: Combination) -> npt.NDArray[np.bool_]:
+    """bool[n]: the rows whose aliases meet their windows."""
+    meets: npt.NDArray[np.bool_] = np.logical_and.reduce([met(relation, own, rows[place]) for place, (relation, own) in within.items()])
+    return meets
 
 
 def _named_bounds(view: LiveView, named: Window) -> dict[int, tuple[Relation, list[Bound]]]:

@@ -1,8 +1,4 @@
-"""Windows on intervals: as they are asked for, as structures take them, and checked row by row.
-
-Chosen   rows of a view in which the row of one alias is chosen, by reading all rows of its relation and looking up those that are
-Within   those rows of an enumeration whose intervals meet windows
-"""
+"""Windows on intervals: as they are asked for, as structures take them, and checked row by row."""
 
 from __future__ import annotations
 
@@ -86,7 +82,8 @@ def met(relation: Relation, bounds: Sequence[Bound], slots: Slots) -> Mask:
 
 
 class Chosen:
-    """See the module's head. `choose`: those of some slots of the relation; `partners`: the rows of the view in which one takes part."""
+    """The rows of a view in which some rows of one relation take part: all its rows are read, in pieces, and those that are chosen are
+    looked up one by one. `choose`: those of some slots; `partners`: the rows of the view in which one of them takes part."""
 
     dead_ends: int | None = None
 
@@ -138,43 +135,4 @@ class Chosen:
     def clone(self) -> Self:
         other = copy.copy(self)
         other._cursor = None if self._cursor is None else self._cursor.clone()
-        return other
-
-
-class Within:
-    """See the module's head. `bounds`: by the number of the alias."""
-
-    def __init__(self, cursor: Enumeration, bounds: Mapping[int, tuple[Relation, Sequence[Bound]]]) -> None:
-        self._cursor, self._bounds = cursor, bounds
-
-    @property
-    def done(self) -> bool:
-        return self._cursor.done
-
-    @property
-    def steps(self) -> int:
-        return self._cursor.steps
-
-    @property
-    def largest_gap(self) -> int:
-        return self._cursor.largest_gap
-
-    @property
-    def dead_ends(self) -> int | None:
-        return self._cursor.dead_ends
-
-    @property
-    def counters(self) -> Mapping[str, int]:
-        return self._cursor.counters
-
-    def fill(self, limit: int) -> Combination:
-        found = self._cursor.fill(limit)
-        meets = np.ones(len(found[0]), np.bool_)
-        for place, (relation, bounds) in self._bounds.items():
-            meets &= met(relation, bounds, found[place])
-        return found if meets.all() else tuple(slots[meets] for slots in found)
-
-    def clone(self) -> Self:
-        other = copy.copy(self)
-        other._cursor = self._cursor.clone()
         return other
