@@ -20,6 +20,7 @@ COMMANDS = {
     "view": "register a view",
     "explain": "show the plan of a view without registering it",
     "rows": "print the rows of a view",
+    "query": "run one SELECT over relations and views",
     "watch": "follow the changes of a view",
     "stream": "run the Kafka job of a stream.toml: topics into relations, views to topics",
     "token": "create, list and revoke access tokens",

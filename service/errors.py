@@ -198,6 +198,22 @@ _KINDS = (
         "Send several smaller batches, or start the service with a higher limit.",
     ),
     Kind(
+        "query-too-large",
+        413,
+        "The query needs too much memory",
+        "The ad hoc query needs more memory than `--query-memory`, or a single row of its result is larger than the service sends. "
+        "Nothing is kept of it.",
+        "Select fewer columns, add conditions, or group before joining. What is asked often is better a view, which is kept up to date.",
+    ),
+    Kind(
+        "query-timeout",
+        408,
+        "The query takes too long",
+        "The ad hoc query did not end within `--query-time`, its answer included. A query whose answer had begun is aborted.",
+        "Add conditions, or group before joining. All rows of a view or relation are read by GET …/rows, which has no such limit. What is "
+        "asked often is better a view, which is kept up to date.",
+    ),
+    Kind(
         "request-timeout",
         408,
         "The request took too long to arrive",
@@ -252,8 +268,10 @@ _KINDS = (
         "bad-query",
         422,
         "SQL syntax error",
-        "The SQL text cannot be parsed. `detail` gives the position.",
-        "Fix the text at that position. The dialect is PostgreSQL's, extended by `overlaps(x, y)` and `x OVERLAPS y`.",
+        "The SQL text cannot be parsed. `detail` gives the position. Of an ad hoc query, which is the request itself, the status is 400; "
+        "it can also fail while it runs, at a value that cannot be converted.",
+        "Fix the text at that position. The dialect of views is PostgreSQL's, extended by `overlaps(x, y)` and `x OVERLAPS y`; that of "
+        "ad hoc queries is DuckDB's.",
     ),
     Kind(
         "infeasible-view",
@@ -281,8 +299,9 @@ _KINDS = (
         429,
         "The service is busy",
         "There are already as many as the service allows at a time: batches that wait to be applied (`--max-waiting`), bytes of bodies "
-        "(`--max-body-memory`), connections (`--max-connections`), followers (`--max-followers`) or cursors (`--max-cursors`, "
-        "`--max-client-cursors`). `detail` says which. Nothing was applied; if it can be known in advance, the body was not read.",
+        "(`--max-body-memory`), connections (`--max-connections`), followers (`--max-followers`), ad hoc queries (`--max-queries`) or "
+        "cursors (`--max-cursors`, `--max-client-cursors`). `detail` says which. Nothing was applied; if it can be known in advance, the "
+        "body was not read.",
         "Send the request again after the time in Retry-After. A few large batches are faster than many small ones; follow a view over one "
         "connection; read the pages of a reading to its end, or leave `limit` out.",
         1,

@@ -236,7 +236,7 @@ class Protocol(HttpToolsProtocol):
     def eof_received(self) -> bool:  # type: ignore[override]
         """A client that sends no more may still wait for the answer to what changes something. A stream ends: its client may have gone."""
         waiting = self._unanswered()
-        streams = any(cycle.scope["method"] in ("GET", "HEAD") for cycle in waiting)
+        streams = any(cycle.scope["method"] in ("GET", "HEAD") or cycle.scope["path"] == "/v1/query" for cycle in waiting)
         if not waiting or streams or self._phase != _IDLE or self.scheme == "https":  # TLS closes both ways
             return False
         waiting[-1].keep_alive = False

@@ -20,6 +20,7 @@ from livejoin._async.batch import AsyncBatch
 from livejoin._async.changes import AsyncChanges
 from livejoin._async.client import AsyncClient
 from livejoin._async.follow import AsyncFollow
+from livejoin._async.query import AsyncQuery
 from livejoin._async.relation import AsyncRelation
 from livejoin._async.view import AsyncView
 from livejoin._sync.answers import Arrow, Rows
@@ -27,6 +28,7 @@ from livejoin._sync.batch import Batch
 from livejoin._sync.changes import Changes
 from livejoin._sync.client import Client
 from livejoin._sync.follow import Follow
+from livejoin._sync.query import Query
 from livejoin._sync.relation import Relation
 from livejoin._sync.view import View
 from livejoin.explanation import Explanation
@@ -91,6 +93,7 @@ __all__ = [
     "AsyncChanges",
     "AsyncClient",
     "AsyncFollow",
+    "AsyncQuery",
     "AsyncRelation",
     "AsyncRows",
     "AsyncView",
@@ -126,6 +129,7 @@ __all__ = [
     "NotLivejoin",
     "NotYet",
     "Problem",
+    "Query",
     "QueryTimeout",
     "QueryTooLarge",
     "RangeChanged",

@@ -49,6 +49,7 @@ RIGHTS: Mapping[tuple[str, str], Right | None] = {
     **{(method, f"/v1/relations/{{name}}/rows.{kind}"): Right("read", "relation") for kind in FILES for method in ("GET", "HEAD")},
     ("GET", "/v1/views/{name}/window"): Right("read", "view"),
     ("POST", "/v1/explain"): Right("read"),
+    ("POST", "/v1/query"): Right("read"),
     ("GET", "/v1/tokens"): Right("admin", "service"),
     ("POST", "/v1/tokens"): Right("admin", "service"),
     ("DELETE", "/v1/tokens/{name}"): Right("admin", "service"),
@@ -86,14 +87,20 @@ def require(token: AccessToken | None, right: Right, name: str | None) -> None:
         raise _forbidden(token, right.scope, "is restricted to named relations or views; this operation concerns the whole service")
     if right.of == "relation" and name is not None:
         require_relation(token, name, right.scope)
-    if right.of == "view" and name is not None and not token.covers_view(name):
-        raise _forbidden(token, right.scope, f"is not for the view {name!r}")
+    if right.of == "view" and name is not None:
+        require_view(token, name, right.scope)
 
 
 def require_relation(token: AccessToken, name: str, scope: Scope) -> None:
     """Problem `forbidden` unless the token is for this relation; for names in bodies too."""
     if not token.covers_relation(name):
         raise _forbidden(token, scope, f"is not for the relation {cut(name)!r}")
+
+
+def require_view(token: AccessToken, name: str, scope: Scope) -> None:
+    """The same of a view."""
+    if not token.covers_view(name):
+        raise _forbidden(token, scope, f"is not for the view {cut(name)!r}")
 
 
 def _forbidden(token: AccessToken, scope: Scope, reason: str) -> Problem:

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from service.access import rights
 from service.access.access_token import EVERYONE, AccessToken
 from service.api import changes, followers, operations, pages, problems, relations, rewriting, rows, views
+from service.api.adhoc import query
 from service.api.admin import backup, tokens
 from service.api.context import Context
 from service.api.dashboard import files, state, window
@@ -36,6 +37,7 @@ ENDPOINTS = [
     *views.ENDPOINTS,
     *rows.ENDPOINTS,
     *endpoints.ENDPOINTS,
+    *query.ENDPOINTS,
     *followers.ENDPOINTS,
     *tokens.ENDPOINTS,
     *backup.ENDPOINTS,

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from service.access.audit import Audit
 from service.access.guard import Guard
+from service.adhoc.queries import Queries
 from service.api.audience import Audiences
 from service.api.dashboard.happenings import Problems
 from service.api.http.admission import Bodies
@@ -82,6 +83,7 @@ class Context:
         self._streams: set[asyncio.Task[None]] = set()
         self.bodies = Bodies(settings)
         self.problems = Problems()
+        self.queries = Queries(settings)
         self.following = 0  # open streams of changes
         self.workers = ThreadPoolExecutor(4, thread_name_prefix="worker")
         self.lookers = ThreadPoolExecutor(1, thread_name_prefix="looker")
@@ -145,6 +147,7 @@ class Context:
 
     def release_threads(self) -> None:
         self.audit.close()
+        self.queries.children.close()
         for pool in (self.workers, self.lookers, self.readers, self.followers, self.rewriters, self.waiters):
             pool.shutdown(wait=False, cancel_futures=True)
 

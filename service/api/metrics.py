@@ -44,6 +44,12 @@ CHUNK_SECONDS = Histogram(
     buckets=(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     registry=REGISTRY,
 )
+QUERY_SECONDS = Histogram(
+    "livejoin_query_seconds",
+    "Time of an ad hoc query, with its answer.",
+    buckets=(0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+    registry=REGISTRY,
+)
 
 
 _ANSWERS = {method: Buckets() for method in (*METHODS, "other")}
@@ -120,6 +126,11 @@ class EngineCollector(Collector):
     def _all(self) -> Iterator[Metric]:
         yield from _of_process(self._context)
         yield GaugeMetricFamily("livejoin_ready", "1 if the service answers requests.", value=float(self._context.ready))
+        queries = CounterMetricFamily("livejoin_queries", "Ad hoc queries, by what became of them.", labels=["outcome"])
+        for outcome, count in self._context.queries.outcomes.items():
+            queries.add_metric([outcome], count)
+        yield queries
+        yield GaugeMetricFamily("livejoin_queries_running", "Ad hoc queries under way.", value=self._context.queries.running)
         yield GaugeMetricFamily("livejoin_body_bytes", "Bytes of request bodies and of what they become.", value=self._context.bodies.held)
         if not self._context.ready:
             return

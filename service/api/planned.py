@@ -10,7 +10,6 @@ _PLANNED: tuple[tuple[str, Iterable[str]], ...] = (
     ("/v1/views/{name}/readings", {"POST"}),
     ("/v1/readings/{id}", {"DELETE"}),
     ("/v1/views/{name}/changes/end", {"GET"}),
-    ("/v1/query", {"POST"}),
 )
 _PATTERNS = [(compile_path(path)[0], methods) for path, methods in _PLANNED]
 

@@ -33,23 +33,22 @@ class Source(Closable, Protocol):
         ...
 
 
-class Stream(Response):
-    """The response of a source whose first chunk has been made already, so that an immediate error is still a proper problem."""
+class Streamed(Response):
+    """A response in pieces, of which the first has been made already, so that an immediate error is still a proper problem."""
 
-    def __init__(
-        self,
-        context: Context,
-        pool: Executor,
-        source: Source,
-        first: tuple[bytes, bool],
-        kind: str,
-        headers: Mapping[str, str],
-        status: int = 200,
-    ) -> None:
+    def __init__(self, context: Context, first: tuple[bytes, bool], kind: str, headers: Mapping[str, str], status: int = 200) -> None:
         super().__init__(None, status, headers, kind)
         if "Content-Length" not in headers:
             del self.headers["content-length"]
-        self._context, self._pool, self._source, self._first = context, pool, source, first
+        self._context, self._first = context, first
+
+    def _begin(self) -> asyncio.Future[tuple[bytes, bool]]:
+        """Begin to make the next bytes (maybe none yet); they come with whether more will follow. A Problem aborts the response."""
+        raise NotImplementedError
+
+    def _release(self, job: asyncio.Future[tuple[bytes, bool]]) -> None:
+        """Let go what makes the pieces; `job`: the last one begun, which may be under way."""
+        raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(client_gone(receive))
@@ -66,19 +65,42 @@ class Stream(Response):
                     return
                 body, more = job.result()
                 if more:
-                    job = self._context.loop.run_in_executor(self._pool, self._source.step)
+                    job = self._begin()
                 if body or not more:
                     await send({"type": "http.response.body", "body": body, "more_body": more})
         except asyncio.CancelledError:
             if not self._context.closing:
                 raise
         except Problem as problem:
-            log.info("%s aborted: %s", scope["path"], problem)
+            log.info("%s aborted: %s", scope["path"], problem.type)  # what it says may be of the rows
         except Exception:
             log.exception("%s aborted", scope["path"])
         finally:
             gone.cancel()
-            release(self._pool, job, self._source)
+            self._release(job)
+
+
+class Stream(Streamed):
+    """Of a source."""
+
+    def __init__(
+        self,
+        context: Context,
+        pool: Executor,
+        source: Source,
+        first: tuple[bytes, bool],
+        kind: str,
+        headers: Mapping[str, str],
+        status: int = 200,
+    ) -> None:
+        super().__init__(context, first, kind, headers, status)
+        self._pool, self._source = pool, source
+
+    def _begin(self) -> asyncio.Future[tuple[bytes, bool]]:
+        return self._context.loop.run_in_executor(self._pool, self._source.step)
+
+    def _release(self, job: asyncio.Future[tuple[bytes, bool]]) -> None:
+        release(self._pool, job, self._source)
 
 
 def release(pool: Executor, job: asyncio.Future[Any], source: Closable) -> None:

@@ -34,12 +34,17 @@ def main(arguments: list[str]) -> int:
         wanted["limit"] = SCREENFUL
     with connect(args) as client, client.view(args.view).rows(**wanted) as rows:
         if terminal:
-            _table(rows)
+            say(show(rows) + ("; there are more: use --limit N, or a pipe for all rows" if rows.cursor else ""))
         else:
-            for lines in rows.lines():
-                sys.stdout.buffer.write(lines)
-                sys.stdout.buffer.flush()
+            write(rows)
     return 0
+
+
+def write(rows: livejoin.Rows) -> None:
+    """JSON lines, as they come."""
+    for lines in rows.lines():
+        sys.stdout.buffer.write(lines)
+        sys.stdout.buffer.flush()
 
 
 def _wanted(limit: int | None, overlaps: str | None, where: list[str]) -> dict[str, Any]:
@@ -67,7 +72,8 @@ def _field(text: str) -> str | None:
     return text or None
 
 
-def _table(answer: livejoin.Rows) -> None:
+def show(answer: livejoin.Rows) -> str:
+    """A table of the rows, as they come; and in words how many there are, at which version."""
     stream = iter(answer)
     first = list(islice(stream, SCREENFUL))
     if first:
@@ -81,8 +87,6 @@ def _table(answer: livejoin.Rows) -> None:
             for row in rows:
                 print(columns.line(row))
                 count += 1
-        more = "; there are more: use --limit N, or a pipe for all rows" if answer.cursor else ""
-        say(f"{count} row{'s' if count != 1 else ''} at version {answer.version}{more}")
-    else:
-        none = "no rows" if answer.empty else "none of the rows"  # --limit 0
-        say(f"{none} at version {answer.version}")
+        return f"{count} row{'s' if count != 1 else ''} at version {answer.version}"
+    none = "no rows" if answer.empty else "none of the rows"  # --limit 0
+    return f"{none} at version {answer.version}"

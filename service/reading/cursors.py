@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -271,13 +271,14 @@ class Readers:
 
 def open_rows(
     readers: Readers, view_name: str, *, version: int | None = None, window: Window | None = None, point: Point | None = None,
-    cursor: str | None = None,
+    cursor: str | None = None, columns: Sequence[str] | None = None,
 ) -> RowReader:  # fmt: skip
     """Read a view at the newest version, at one that a cursor keeps, or on from a cursor (whose filters hold).
 
     window   by an interval's name, "" for all, (lo, hi), texts in the endpoints' type, None for no bound: rows all of whose joined
              intervals (of that dimension) meet it
     point    (alias, {column: text}): the key columns of one alias, or the join key
+    columns  of the rows; None: all of them, which a reading that is to be gone on from needs
 
     Problems: `not-found`, `view-building`, `view-failed`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.
     """
@@ -295,6 +296,8 @@ def open_rows(
         if view.id not in pin.version.roots:
             raise expired(pin.version.number)
         reading = look_up(view, pin.version, window, point, readers.delays, search)
+        if reading is not None and columns is not None:
+            reading.show(columns)
         return None if reading is None else RowReader(readers.cursors, owner, pin, reading, asked)
 
     return _opened(readers, version, open_at)
@@ -302,12 +305,13 @@ def open_rows(
 
 def open_relation_rows(
     readers: Readers, name: str, *, version: int | None = None, window: Window | None = None, key: Mapping[str, str] | None = None,
-    cursor: str | None = None,
+    cursor: str | None = None, columns: Sequence[str] | None = None,
 ) -> RowReader:  # fmt: skip
     """Read a relation, as `open_rows` does a view.
 
     window   by an interval's name, "" for the only one: rows that meet it
     key      the columns of the key, as texts
+    columns  as of `open_rows`
 
     Problems: `not-found`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.
     """
@@ -319,6 +323,8 @@ def open_relation_rows(
 
     def open_at(pin: Pin, search: bool) -> RowReader | None:
         reading = read_relation(relation, pin.version.number, pin.version.counts.get(name, 0), window, key, search)
+        if reading is not None and columns is not None:
+            reading.show(columns)
         return None if reading is None else RowReader(readers.cursors, owner, pin, reading, asked)
 
     return _opened(readers, version, open_at)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -95,11 +95,17 @@ class ViewReading:
 
     def __init__(self, view: LiveView, empty: bool | None, cursor: Enumeration, whole: bool, delays: Delays) -> None:
         self.view = view
+        self._shown = view.shown
         self.schema = view.shown.schema
         self._cursor, self._delays = cursor, delays
         self._empty = empty if empty or whole else None
         self._steps = self._dead_ends = 0  # of the cursor, as far as they are counted
         self._counters: Mapping[str, int] = {}
+
+    def show(self, columns: Sequence[str]) -> None:
+        """Give these columns only, in this order."""
+        self._shown = self.view.shown.only(columns)
+        self.schema = self._shown.schema
 
     @property
     def done(self) -> bool:
@@ -124,10 +130,10 @@ class ViewReading:
         self._steps, self._dead_ends, self._counters = steps, dead_ends or 0, counters
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
-        return self.view.shown.rows(slots)
+        return self._shown.rows(slots)
 
     def text_bytes(self, slots: Combination) -> Indices:
-        return self.view.shown.text_bytes(slots)
+        return self._shown.text_bytes(slots)
 
     def clone(self) -> ViewReading:
         other = copy.copy(self)
@@ -149,6 +155,10 @@ class TableReading:
         self.schema = relation.definition.sent_schema()
         self._version, self._start, self._rows = version, 0, rows
         self._chosen, self._among = chosen, among
+
+    def show(self, columns: Sequence[str]) -> None:
+        """As of a view."""
+        self.schema = pa.schema([self.schema.field(name) for name in columns])
 
     @property
     def done(self) -> bool:

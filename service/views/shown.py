@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +18,7 @@ import pyarrow as pa
 
 from service.query.model import GROUP, Query
 from service.query.terms import growth
-from service.tables.projection import Projection, one_zero, values_schema
+from service.tables.projection import Projection, needed_columns, one_zero, values_schema
 from service.tables.sides import Side
 from service.views.deltas import Combination
 from service.wire.kinds import SENT_TYPES, sent
@@ -40,6 +42,9 @@ class Shown(Protocol):
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
         """int64[n]: the bytes of text that `with_keys` copies for each row."""
 
+    def only(self, columns: Sequence[str]) -> Shown:
+        """The same rows with these columns, in this order; not for `with_keys`."""
+
 
 def shown(query: Query, sides: Sequence[Side], definitions: Definitions) -> Shown:
     if query.distinct:
@@ -51,16 +56,26 @@ class Parts:
     """See the module's head."""
 
     def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
-        self._projection, self._sides = Projection(query, definitions), sides
+        self._query, self._sides, self._definitions = query, sides, definitions
+        self._projection = Projection(query, definitions)
         self._optional = query.optional
         self.schema = self._projection.schema
-        grown = [growth(output.term) for output in query.outputs if output.term is not None]
-        self._grown = 1 + sum(times for times, _ in grown), sum(more for _, more in grown)
+        self._grown = _grown(query)
+        self._read, self._counted = [side.output for side in sides], [side.identity for side in sides]
         self._keys = [(side.alias, name, side.relation.definition.column(name).kind) for side in sides for name in side.relation.key]
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
-        parts = _taken(self._sides, [side.output for side in self._sides], slots, self._optional)
+        parts = _taken(self._sides, self._read, slots, self._optional)
         return self._projection.rows(parts, self._missing(slots))
+
+    def only(self, columns: Sequence[str]) -> Parts:
+        outputs = {output.name: output for output in self._query.outputs}
+        other, query = copy.copy(self), replace(self._query, outputs=tuple(outputs[name] for name in columns))
+        other._projection = Projection(query, self._definitions)
+        other.schema = other._projection.schema
+        other._grown = _grown(query)
+        other._read = other._counted = [needed_columns(query, side.alias, side.relation.definition) for side in self._sides]
+        return other
 
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         parts = _taken(self._sides, [side.identity for side in self._sides], slots, self._optional)
@@ -86,12 +101,12 @@ class Parts:
 
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
         total = np.zeros(len(slots[0]), np.int64)
-        for side, part in zip(self._sides, slots, strict=True):
+        for side, names, part in zip(self._sides, self._counted, slots, strict=True):
             if side.alias in self._optional:
                 there = part >= 0
-                total[there] += side.relation.table.text_bytes(side.identity, part[there])
+                total[there] += side.relation.table.text_bytes(names, part[there])
             else:
-                total += side.relation.table.text_bytes(side.identity, part)
+                total += side.relation.table.text_bytes(names, part)
         times, more = self._grown
         return total if self._grown == (1, 0) else total * times + more
 
@@ -134,6 +149,12 @@ class Values:
         places_of[np.concatenate(order)] = np.arange(len(places_of))
         return pa.concat_batches(parts).take(pa.array(places_of))
 
+    def only(self, columns: Sequence[str]) -> Values:
+        other, places = copy.copy(self), [self.schema.get_field_index(name) for name in columns]
+        other.schema = pa.schema([self.schema.field(place) for place in places])
+        other._branches = [(own, tuple(refs[place] for place in places)) for own, refs in self._branches]
+        return other
+
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         rows = self.rows(slots)
         return pa.RecordBatch.from_arrays(rows.columns, [f"{ROW}.{name}" for name in rows.schema.names]), rows
@@ -148,13 +169,20 @@ class Values:
         return total
 
 
+def _grown(query: Query) -> tuple[int, int]:
+    """What texts that are computed add to those that are read: times, and bytes more, of a row."""
+    grown = [growth(output.term) for output in query.outputs if output.term is not None]
+    return 1 + sum(times for times, _ in grown), sum(more for _, more in grown)
+
+
 def _taken(
     sides: Sequence[Side], names: Sequence[Sequence[str]], slots: Sequence[npt.NDArray[np.int32]], optional: Collection[str] = ()
 ) -> dict[str, pa.RecordBatch]:
-    """`optional`: the aliases that may be missing; then all columns are null."""
+    """Of the aliases of which something is read. `optional`: those that may be missing; then all columns are null."""
     return {
         side.alias: (_taken_if_there if side.alias in optional else _take)(side, own, part)
         for side, own, part in zip(sides, names, slots, strict=True)
+        if own
     }
 
 

@@ -30,8 +30,9 @@ class AsyncAnswer(Generic[T]):
 
     _accept: str
 
-    def __init__(self, http: AsyncHttp, path: str, params: Mapping[str, str]) -> None:
-        self._http, self._path, self._params = http, path, params
+    def __init__(self, http: AsyncHttp, path: str, params: Mapping[str, str], question: Mapping[str, Any] | None = None) -> None:
+        """`question`: the JSON that is posted, of an answer to one."""
+        self._http, self._path, self._params, self._question = http, path, params, question
         self._opening: AbstractAsyncContextManager[httpx.Response]
         self._response: httpx.Response | None = None
         self._is_begun = False
@@ -42,7 +43,7 @@ class AsyncAnswer(Generic[T]):
     async def __aenter__(self) -> Self:
         if self._response is not None:
             raise ValueError(_ONCE)
-        self._opening = self._http.stream(self._path, self._params, self._accept)
+        self._opening = self._http.stream(self._path, self._params, self._accept, question=self._question)
         self._response = await self._opening.__aenter__()
         return self
 
@@ -120,8 +121,8 @@ class AsyncArrow(AsyncAnswer[pa.RecordBatch]):
 
     _accept = ARROW
 
-    def __init__(self, http: AsyncHttp, path: str, params: Mapping[str, str]) -> None:
-        super().__init__(http, path, params)
+    def __init__(self, http: AsyncHttp, path: str, params: Mapping[str, str], question: Mapping[str, Any] | None = None) -> None:
+        super().__init__(http, path, params, question)
         self.decoder = Decoder()
 
     async def _items(self) -> AsyncIterator[pa.RecordBatch]:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from livejoin._async.batch import AsyncBatch, post_batch
 from livejoin._async.http import AsyncHttp
+from livejoin._async.query import AsyncQuery
 from livejoin._async.relation import AsyncRelation, OnError
 from livejoin._async.view import AsyncView
 from livejoin.encoding import batch_params, view_definition
@@ -75,6 +76,15 @@ class AsyncClient:
         """How the service would keep a view, without registering it: `plan` and `alternatives`; prints as a table. Arguments and errors as
         of `view`."""
         return Explanation(await self._http.json("POST", "/v1/explain", view_definition(sql, definition, options), repeatable=True))
+
+    def query(self, sql: str, *, version: int | None = None) -> AsyncQuery:
+        """An ad hoc query: one SELECT over relations and views, in DuckDB's dialect, which is run whenever its rows are read.
+
+            lj.query("SELECT room, count(*) AS n FROM bookings GROUP BY room").to_arrow()
+
+        version: one that a cursor still keeps; else the newest.
+        """
+        return AsyncQuery(self._http, sql, version)
 
     async def tokens(self) -> list[dict[str, Any]]:
         """The access tokens, without their texts; for admins."""

@@ -108,11 +108,23 @@ class AsyncHttp:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, params: Mapping[str, str], accept: str, *, quiet: float | None = None, patience: float | None = None
+        self,
+        path: str,
+        params: Mapping[str, str],
+        accept: str,
+        *,
+        question: Mapping[str, Any] | None = None,
+        quiet: float | None = None,
+        patience: float | None = None,
     ) -> AsyncIterator[httpx.Response]:
-        """The answer to a GET while it comes; only its beginning is repeated. `quiet`: seconds without a byte after which it is broken."""
+        """The answer to a GET, or to a POST that asks a `question` and changes nothing, while it comes; only its beginning is repeated.
+        `quiet`: seconds without a byte after which it is broken."""
         timeout = httpx.USE_CLIENT_DEFAULT if quiet is None else self._timeout(quiet)
-        request = self._http.build_request("GET", path, params=params, headers={"Accept": accept}, timeout=timeout)
+        headers, method = {"Accept": accept}, "GET" if question is None else "POST"
+        content = None if question is None else orjson.dumps(question)
+        if content is not None:
+            headers["Content-Type"] = JSON
+        request = self._http.build_request(method, path, params=params, headers=headers, content=content, timeout=timeout)
 
         async def once() -> httpx.Response:
             async with self._reaching():

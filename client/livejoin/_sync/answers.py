@@ -31,8 +31,9 @@ class Answer(Generic[T]):
 
     _accept: str
 
-    def __init__(self, http: Http, path: str, params: Mapping[str, str]) -> None:
-        self._http, self._path, self._params = http, path, params
+    def __init__(self, http: Http, path: str, params: Mapping[str, str], question: Mapping[str, Any] | None = None) -> None:
+        """`question`: the JSON that is posted, of an answer to one."""
+        self._http, self._path, self._params, self._question = http, path, params, question
         self._opening: AbstractContextManager[httpx.Response]
         self._response: httpx.Response | None = None
         self._is_begun = False
@@ -43,7 +44,7 @@ class Answer(Generic[T]):
     def __enter__(self) -> Self:
         if self._response is not None:
             raise ValueError(_ONCE)
-        self._opening = self._http.stream(self._path, self._params, self._accept)
+        self._opening = self._http.stream(self._path, self._params, self._accept, question=self._question)
         self._response = self._opening.__enter__()
         return self
 
@@ -121,8 +122,8 @@ class Arrow(Answer[pa.RecordBatch]):
 
     _accept = ARROW
 
-    def __init__(self, http: Http, path: str, params: Mapping[str, str]) -> None:
-        super().__init__(http, path, params)
+    def __init__(self, http: Http, path: str, params: Mapping[str, str], question: Mapping[str, Any] | None = None) -> None:
+        super().__init__(http, path, params, question)
         self.decoder = Decoder()
 
     def _items(self) -> Iterator[pa.RecordBatch]:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from livejoin._sync.batch import Batch, post_batch
 from livejoin._sync.http import Http
+from livejoin._sync.query import Query
 from livejoin._sync.relation import Relation, OnError
 from livejoin._sync.view import View
 from livejoin.encoding import batch_params, view_definition
@@ -76,6 +77,15 @@ class Client:
         """How the service would keep a view, without registering it: `plan` and `alternatives`; prints as a table. Arguments and errors as
         of `view`."""
         return Explanation(self._http.json("POST", "/v1/explain", view_definition(sql, definition, options), repeatable=True))
+
+    def query(self, sql: str, *, version: int | None = None) -> Query:
+        """An ad hoc query: one SELECT over relations and views, in DuckDB's dialect, which is run whenever its rows are read.
+
+            lj.query("SELECT room, count(*) AS n FROM bookings GROUP BY room").to_arrow()
+
+        version: one that a cursor still keeps; else the newest.
+        """
+        return Query(self._http, sql, version)
 
     def tokens(self) -> list[dict[str, Any]]:
         """The access tokens, without their texts; for admins."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -148,14 +149,21 @@ class GroupTable:
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         """The view's rows. Cost: a gather for each column."""
-        return self._rows(self._taken(slots[0]), self._keys(slots[0]), len(slots[0]))
+        return self._rows(self._taken(slots[0]), self._keys(slots[0]) if self._shows_keys() else None)
+
+    def only(self, columns: Sequence[str]) -> GroupTable:
+        outputs = {output.name: output for output in self._groups.outputs}
+        other = copy.copy(self)
+        other._groups = self._groups._replace(outputs=tuple(outputs[name] for name in columns))
+        other.schema = other._schema()
+        return other
 
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The identities (columns named group.column) and the rows."""
         if self._table is None:  # for the names and types alone
             return self._no_keys(), pa.RecordBatch.from_arrays([pa.array([], type_) for type_ in self.schema.types], schema=self.schema)
         keys = self._keys(slots[0])
-        rows = self._rows(self._taken(slots[0]), keys, len(slots[0]))
+        rows = self._rows(self._taken(slots[0]), keys)
         if keys is None:  # a batch without columns would have no rows
             keys = pa.RecordBatch.from_arrays([pa.nulls(len(slots[0]))], [GROUP])
         return keys, rows
@@ -176,12 +184,15 @@ class GroupTable:
     def _keys(self, slots: Slots) -> pa.RecordBatch | None:
         return self.columns.keys(self._codes(slots), self._names) if self._names else None
 
+    def _shows_keys(self) -> bool:
+        return any(output.kind == GROUP for output in self._groups.outputs)
+
     def _taken(self, slots: Slots) -> pa.RecordBatch:
         numbers = [output.number for output in self._groups.outputs if output.kind == AGGREGATE]
         names = [field.name for number in dict.fromkeys(numbers) for field in self._fields_of(number)]
         return self.table.take(names or [_CODE], slots)
 
-    def _rows(self, taken: pa.RecordBatch, keys: pa.RecordBatch | None, count: int) -> pa.RecordBatch:
+    def _rows(self, taken: pa.RecordBatch, keys: pa.RecordBatch | None) -> pa.RecordBatch:
         columns = []
         for output in self._groups.outputs:
             if output.kind == AGGREGATE:

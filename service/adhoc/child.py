@@ -1,0 +1,306 @@
+"""The child: one process, one query, then it ends. `python -I -m service.adhoc.child FD` takes the query from the socket FD.
+
+It has DuckDB, the socket, and nothing else: before it looks at the query it gives up all that it could reach by a mistake of DuckDB's.
+What it is told is the service's, what it reads are streams that the service sends; so it checks the text alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.acero  # what `filter` would import, which it can't then
+import pyarrow.dataset
+
+from service.adhoc import frames
+
+_NO_NEW_PRIVS = 38  # PR_SET_NO_NEW_PRIVS of prctl(2)
+_BATCH = 8192  # rows of the result
+_DESCRIBE = "DESCRIBE "
+_FRAME = 8 << 20  # bytes of the result that are sent at once, unless a row has more
+_SLACK = 256 << 20  # bytes for all but DuckDB's buffers: Python, Arrow, batches under way
+
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": False,
+    "temp_directory": "",
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,
+    "async_threads": 0,
+    "errors_as_json": True,
+}
+_SOURCES = {"BASE_TABLE", "JOIN", "SUBQUERY", "EXPRESSION_LIST", "EMPTY", "PIVOT"}  # in FROM; the others are functions and SHOW
+_KEPT = {"BIGINT", "DOUBLE", "TIMESTAMP WITH TIME ZONE", "DATE", "VARCHAR", "BOOLEAN", "TIME", "BLOB"}
+_CASTS = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "HUGEINT", "UHUGEINT"), "CAST({} AS BIGINT)"),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "CAST({} AS TIMESTAMPTZ)"),
+    "UBIGINT": "CAST({} AS DECIMAL(20, 0))",
+    "FLOAT": "CAST({} AS DOUBLE)",
+}
+_NESTED = {"list", "array", "struct", "map", "union"}
+
+
+class Refused(Exception):
+    """The query can't run, or not to its end: `reason` is the name of DuckDB's exception, or one of those in `frames`."""
+
+    def __init__(self, reason: str, message: str = "", position: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.message, self.position = reason, message, position
+
+
+class Service:
+    """The service's end of the socket, for DuckDB's threads: one question at a time."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._lock = threading.Lock()
+        self._scans = 0
+
+    def scan(self, table: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows of a table, these columns."""
+        with self._lock:
+            number, self._scans = self._scans, self._scans + 1
+            self._tell(frames.OPEN, json.dumps({"scan": number, "table": table, "columns": schema.names}).encode())
+        name = frames.NUMBER.pack(number)
+        try:
+            while True:
+                with self._lock:
+                    self._tell(frames.NEXT, name)
+                    _, content = frames.receive(self._socket)
+                if not content:
+                    return
+                yield pa.ipc.read_record_batch(pa.py_buffer(content), schema)
+        except GeneratorExit:
+            with self._lock:
+                self._tell(frames.CLOSE, name)
+
+    def answer(self, kind: int, content: bytes | memoryview = b"") -> None:
+        with self._lock:
+            self._tell(kind, content)
+
+    def _tell(self, kind: int, content: bytes | memoryview) -> None:
+        frames.send(self._socket, kind, content)
+
+
+class _Scanner:
+    def __init__(self, rows: pa.RecordBatchReader) -> None:
+        self._rows = rows
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        return self._rows
+
+
+class Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
+    """A relation or view as DuckDB reads it: the columns that its plan needs, as often as it scans them."""
+
+    def __init__(self, service: Service, number: int, schema: pa.Schema) -> None:
+        self._service, self._number, self._schema = service, number, schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def scanner(self, columns: list[str] | None = None, filter: pyarrow.dataset.Expression | None = None, **_: Any) -> _Scanner:
+        """DuckDB leaves to a dataset the conditions that Arrow evaluates as it does; their columns need not be among `columns`."""
+        shown = self._schema.names if columns is None else columns
+        read = [field for field in self._schema if field.name in shown or (filter is not None and self._reads(filter, field.name))]
+        rows = self._service.scan(self._number, pa.schema(read))
+        if filter is not None:
+            rows = (batch for some in rows for batch in pa.Table.from_batches([some]).filter(filter).to_batches())
+        schema = pa.schema([self._schema.field(name) for name in shown])
+        return _Scanner(pa.RecordBatchReader.from_batches(schema, (batch.select(shown) for batch in rows)))
+
+    def _reads(self, filter: pyarrow.dataset.Expression, name: str) -> bool:
+        """Whether the condition reads this column: an expression does not tell."""
+        try:
+            pa.schema([field for field in self._schema if field.name != name]).empty_table().filter(filter)
+        except (pa.ArrowInvalid, LookupError):
+            return True
+        return False
+
+
+def main() -> None:
+    connected = socket.socket(fileno=int(sys.argv[1]))
+    with contextlib.suppress(frames.Gone):
+        database = _open()
+        size = _give_up()
+        _run(database, connected, size)
+    os._exit(0)  # nothing is left to be tidied up
+
+
+def _open() -> duckdb.DuckDBPyConnection:
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    database = duckdb.connect(":memory:", config=_SETTINGS)
+    database.execute("SET TimeZone = 'UTC'; CREATE SCHEMA relation; CREATE SCHEMA view")
+    return database
+
+
+def _give_up() -> int:
+    """No more files, sockets or rights, whatever DuckDB would do with them; its address space so far, in bytes."""
+    os.chdir("/")
+    with contextlib.suppress(OSError), tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)  # which is then deleted: nothing is in it, and nothing can be made there
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # where the machine's memory ends, it ends before the service
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    for what in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE):
+        resource.setrlimit(what, (0, 0))
+    return pages * resource.getpagesize()
+
+
+def _run(database: duckdb.DuckDBPyConnection, connected: socket.socket, size: int) -> None:
+    asked = json.loads(frames.receive(connected)[1])
+    service = Service(connected)
+    tables = [Table(service, number, pa.ipc.read_schema(_buffer(connected))) for number in range(len(asked["tables"]))]
+    memory, threads, seconds = asked["memory"], asked["threads"], asked["seconds"]
+    # The second line: DuckDB's own limit does not count all that expressions make.
+    resource.setrlimit(resource.RLIMIT_AS, (size + memory + _SLACK,) * 2)
+    processor = int(seconds * threads) + 2
+    resource.setrlimit(resource.RLIMIT_CPU, (processor, processor + 1))
+    try:
+        database.execute(f"SET memory_limit = '{memory}B'; SET threads = {threads}")
+        for one, table in zip(asked["tables"], tables, strict=True):
+            _register(database, table, **one)
+        database.execute("SET lock_configuration = true")
+        bare = {one["name"] for one in asked["tables"] if one["bare"]}
+        _answer(service, _select(database, asked["sql"], bare))
+    except frames.Gone:
+        raise
+    except BaseException as error:
+        service.answer(frames.FAILED, json.dumps(_failure(error)).encode())
+
+
+def _register(database: duckdb.DuckDBPyConnection, table: Table, kind: str, name: str, bare: bool) -> None:
+    """As `kind.name`; `bare`: as `name`, too."""
+    registered = f"{kind} {name}"
+    database.register(registered, table)
+    for where in (f'{kind}."{name}"', *([f'main."{name}"'] if bare else [])):
+        database.execute(f'CREATE VIEW {where} AS SELECT * FROM "{registered}"')
+
+
+def _select(database: duckdb.DuckDBPyConnection, sql: str, bare: set[str]) -> duckdb.DuckDBPyRelation:
+    """The query, bound, with columns of types that the service has. Raises Refused, and what DuckDB does."""
+    with _located(sql.encode(), 0):
+        statements = database.extract_statements(sql)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise Refused(frames.NOT_A_SELECT)
+    tree = json.loads(database.execute("SELECT json_serialize_sql($1)", [sql]).fetchall()[0][0])
+    if tree["error"]:
+        raise Refused(frames.NOT_A_SELECT)
+    _require_tables(tree, bare)
+    text = statements[0].query
+    with _located(sql.encode(), sql.encode().find(text.encode()) - len(_DESCRIBE)):
+        names = [row[0] for row in database.execute(_DESCRIBE + text).fetchall()]
+    if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
+        raise Refused(frames.TWICE, twice)
+    bound = database.sql(statements[0])
+    columns = [_cast(f"#{place}", type_) for place, type_ in enumerate(bound.types, 1)]
+    return bound.project(", ".join(f'{column} AS "{_quoted(name)}"' for column, name in zip(columns, names, strict=True)))
+
+
+@contextlib.contextmanager
+def _located(sql: bytes, start: int) -> Iterator[None]:
+    """What DuckDB says of a text that begins at byte `start` of the query becomes Refused, with the character."""
+    try:
+        yield
+    except duckdb.Error as error:
+        told = _told(error)
+        position = int(told["position"]) + start if told.get("position", "").isdecimal() else -1
+        where = len(sql[:position].decode(errors="replace")) if 0 <= position <= len(sql) else None
+        raise Refused(told.get("error_subtype") or type(error).__name__, told["exception_message"], where) from None
+
+
+def _told(error: duckdb.Error) -> dict[str, str]:
+    """DuckDB's error, which is JSON behind the name of its kind (`errors_as_json`), unless it arises in Python."""
+    text = str(error)
+    try:
+        told: dict[str, str] = json.loads(text[text.index("{") :])
+    except ValueError:
+        told = {}
+    return told if "exception_message" in told else {"exception_message": text.partition(": ")[2] or text}
+
+
+def _require_tables(tree: Any, bare: set[str]) -> None:
+    """In FROM there are, as DuckDB itself reads the text, only the service's tables, those of WITH, and subqueries."""
+    pending, named, known = [tree], list[str](), {name.lower() for name in bare}
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending += node
+        elif isinstance(node, dict):
+            pending += node.values()
+            known.update(one["key"].lower() for one in node.get("cte_map", {}).get("map", ()))
+            if {"type", "alias", "sample"} <= node.keys():
+                if node["type"] not in _SOURCES or node.get("catalog_name"):
+                    raise Refused(frames.SOURCE)
+                if node["type"] == "BASE_TABLE" and node["schema_name"].lower() not in ("relation", "view"):
+                    named.append(".".join(filter(None, (node["schema_name"], node["table_name"]))).lower())
+    if not known.issuperset(named):
+        raise Refused(frames.SOURCE)
+
+
+def _cast(column: str, type_: Any) -> str:
+    name = str(type_)
+    if name in _KEPT or type_.id == "decimal":
+        return column
+    if type_.id in _NESTED:
+        return f"CAST(to_json({column}) AS VARCHAR)"
+    return _CASTS.get(name, "CAST({} AS VARCHAR)").format(column)
+
+
+def _quoted(name: str) -> str:
+    return name.replace('"', '""')
+
+
+def _answer(service: Service, query: duckdb.DuckDBPyRelation) -> None:
+    reader = query.to_arrow_reader(_BATCH)
+    service.answer(frames.SCHEMA, memoryview(reader.schema.serialize()))
+    for batch in reader:
+        _send(service, batch)
+    service.answer(frames.END)
+
+
+def _send(service: Service, batch: pa.RecordBatch) -> None:
+    if batch.nbytes > _FRAME and batch.num_rows > 1:
+        half = batch.num_rows // 2
+        _send(service, batch.slice(0, half))
+        _send(service, batch.slice(half))
+        return
+    content = memoryview(batch.serialize())
+    if len(content) > frames.LONGEST:
+        raise Refused(frames.TOO_LARGE)
+    service.answer(frames.ROWS, content)
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    if isinstance(error, duckdb.Error):
+        error = Refused(type(error).__name__, _told(error)["exception_message"])
+    elif isinstance(error, MemoryError):
+        error = Refused(frames.TOO_LARGE)
+    elif not isinstance(error, Refused):
+        error = Refused(type(error).__name__)
+    return {"error": error.reason, "message": error.message, "position": error.position}
+
+
+def _buffer(connected: socket.socket) -> pa.Buffer:
+    return pa.py_buffer(frames.receive(connected)[1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""What a child says of a query that it could not run → the problem that the client gets."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import Any, NamedTuple
+
+from service.adhoc import frames
+from service.adhoc.statement import no_functions, refused
+from service.errors import Problem
+from service.query.assembly import unsupported
+from service.query.sql_names import bad_query, line_and_column
+
+_LONGEST = 500  # characters of DuckDB's message
+_STATE = {"InternalException", "FatalException", "TransactionException", "ConnectionException"}  # DuckDB's own mistakes
+_RULES = ("PermissionException", "NotImplementedException")
+
+
+class Limits(NamedTuple):
+    """Of one query: bytes, threads, seconds."""
+
+    memory: int
+    threads: int
+    seconds: float
+
+
+def problem_of(failure: dict[str, Any], sql: str, memory: int) -> Problem:
+    """`failure`: the content of FAILED. Raises RuntimeError, which tells nothing, for what is a mistake of DuckDB's or ours."""
+    error, message = str(failure["error"]), " ".join(str(failure["message"]).split())[:_LONGEST]
+    if error in (frames.TOO_LARGE, "OutOfMemoryException") or "bad allocation" in message or "MemoryError" in message:
+        return too_large(memory)
+    if error == frames.NOT_A_SELECT:
+        return refused(bad_query("this is not one SELECT (and PIVOT needs the values: ON column IN (…))", 1, 1))
+    if error == frames.SOURCE:
+        return no_functions()
+    if error == frames.TWICE:
+        return refused(bad_query(f"two columns are named {message}: rename one of them with AS", 1, 1))
+    if error in _RULES:
+        return unsupported("what the query asks of DuckDB", f"no files, extensions and settings can be used ({message})")
+    if error in _STATE or "Traceback" in message or not re.fullmatch("[A-Z]+[A-Za-z_]*", error):
+        raise RuntimeError(f"the child of a query failed: {error}")
+    if error == "COLUMN_NOT_FOUND" or "does not have a column named" in message:
+        return Problem("unknown-column", _placed(message, failure, sql))
+    if message.startswith(("Referenced table", "Table with name")):
+        return Problem("unknown-relation", _placed(message, failure, sql))
+    position = failure["position"]
+    if isinstance(position, int):
+        return refused(bad_query(message, *line_and_column(sql, position)))
+    problem = Problem("bad-query", message or error)
+    return refused(problem)
+
+
+def too_large(memory: int) -> Problem:
+    return Problem(
+        "query-too-large", f"the query needs more than {memory} bytes (--query-memory), or a row of its result more than {frames.LONGEST}"
+    )
+
+
+def fate(status: int, limits: Limits) -> Exception:
+    """What became of a query whose child has ended with this status before it has answered."""
+    if status == -signal.SIGXCPU:
+        return Problem("query-timeout", f"the query has taken {limits.seconds:g} seconds of each thread (--query-time)")
+    if status in (-signal.SIGKILL, -signal.SIGABRT):  # by the system when memory ran out, or by C++ when it could not be had
+        return too_large(limits.memory)
+    return RuntimeError(f"the child of a query ended with status {status}")
+
+
+def _placed(message: str, failure: dict[str, Any], sql: str) -> str:
+    if not isinstance(failure["position"], int):
+        return message
+    line, column = line_and_column(sql, failure["position"])
+    return f"{message} (line {line}, column {column})"

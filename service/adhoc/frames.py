@@ -1,0 +1,63 @@
+"""What the service and the child that runs a query say to each other over a socket: a byte for the kind, four for the length, the content.
+
+The child asks and the service answers, so a thread of the service sends only what the child is about to take.
+
+    service  QUERY     JSON: {"sql", "tables": [{"kind", "name", "bare"}], "memory", "threads"}; then for each table its SCHEMA
+    child    OPEN      JSON: {"scan", "table", "columns"}: a number of the child's for a new reading of these columns of a table
+    child    NEXT      the number of a scan -> service  ROWS: a record batch of those columns; empty at the end
+    child    CLOSE     the number of a scan that it needs no more
+    child    SCHEMA    of the result, before its first rows
+    child    ROWS      a record batch of the result
+    child    END       the result is complete
+    child    FAILED    JSON: {"error", "message", "position"}: the name of DuckDB's exception, or one of those below
+
+Schemas and record batches are messages of Arrow's IPC format. Positions count characters of the query from 0.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+QUERY, SCHEMA, OPEN, NEXT, CLOSE, ROWS, END, FAILED = range(1, 9)
+NOT_A_SELECT, SOURCE, TWICE, TOO_LARGE = "not a SELECT", "source", "twice", "too large"
+
+LONGEST = 64 << 20  # bytes of a frame that the service takes
+NUMBER = struct.Struct("<I")
+_HEAD = struct.Struct("<BI")
+
+
+class Gone(Exception):
+    """The other side has closed the socket, or does not keep to the frames."""
+
+
+def send(to: socket.socket, kind: int, content: bytes | memoryview = b"") -> None:
+    """One frame. Raises Gone."""
+    try:
+        to.sendall(_HEAD.pack(kind, len(content)))
+        if content:
+            to.sendall(content)
+    except OSError:
+        raise Gone from None
+
+
+def receive(of: socket.socket, longest: int | None = None) -> tuple[int, bytearray]:
+    """The kind and the content of the next frame. Raises Gone, of a frame beyond `longest` before it is read."""
+    kind, size = _HEAD.unpack(_exactly(of, _HEAD.size))
+    if longest is not None and size > longest:
+        raise Gone
+    return kind, _exactly(of, size)
+
+
+def _exactly(of: socket.socket, size: int) -> bytearray:
+    content = bytearray(size)
+    rest = memoryview(content)
+    while rest:
+        try:
+            taken = of.recv_into(rest)
+        except OSError:
+            raise Gone from None
+        if not taken:
+            raise Gone
+        rest = rest[taken:]
+    return content

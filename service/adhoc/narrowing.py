@@ -1,0 +1,206 @@
+"""What the conditions of a query leave of a table that it reads, as far as a reading can begin there: a look-up by key, a window.
+
+Only a hint: DuckDB tests every condition itself. So what is read may be more than what is needed, never less. Conditions count only where
+they hold for every row that DuckDB takes of the table: those in the WHERE beside the table, if the query names it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from sqlglot import exp
+
+from service.adhoc.statement import Table
+from service.query.literals import BadLiteral, from_text
+from service.query.model import GROUP
+from service.query.sql_names import fold
+from service.reading.lookups import Point, Window
+from service.views.live_view import LiveView
+from service.views.stages.table import GroupTable
+from service.wire.schema import Interval, RelationDefinition
+
+_COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+class _Condition(NamedTuple):
+    """A column of the table against a constant."""
+
+    column: str
+    op: str
+    value: exp.Expr
+
+
+class Narrowed(NamedTuple):
+    """What is left of a view: as of `open_rows`."""
+
+    window: Window | None = None
+    point: Point | None = None
+
+
+EVERYTHING = Narrowed()
+_NONE: tuple[Any, str | None] = (None, None)
+
+
+def of_view(table: Table, view: LiveView) -> Narrowed:
+    """The part of a view that has all rows that the query can need."""
+    conditions = list(_conditions(table))
+    if not conditions or view.view.query.branches:
+        return EVERYTHING
+    if isinstance(view.shown, GroupTable):
+        return Narrowed(point=_group(view, conditions))
+    return Narrowed(_common_window(view, conditions), _row(view, conditions))
+
+
+def of_relation(table: Table, definition: RelationDefinition) -> tuple[Window | None, Mapping[str, str] | None]:
+    """The same of a relation: windows, and the key of the only row, as of `open_relation_rows`."""
+    conditions, kinds = list(_conditions(table)), {column.name: column.kind for column in definition.columns}
+    given = _equal(conditions, kinds)
+    key = {name: given[name] for name in definition.key} if given.keys() >= set(definition.key) else None
+    windows = {}
+    for name, interval in definition.intervals.items():
+        start, end = interval.start_column.lower(), interval.end_column.lower()
+        window = _window(conditions, start, end, interval, kinds[interval.start_column])
+        if window is not None:
+            windows[name] = window
+    return windows or None, key
+
+
+def _conditions(table: Table) -> Iterator[_Condition]:
+    if len(table.places) != 1:
+        return
+    (place,) = table.places
+    select = place.parent.parent if isinstance(place.parent, exp.From | exp.Join) else None
+    if not isinstance(select, exp.Select) or not select.args.get("where") or not _is_plain(place, select):
+        return
+    alias = place.args.get("alias")
+    name, alone = fold(alias.this) if alias else fold(place.this), not select.args.get("joins")
+    renamed = {one.alias.lower() for one in select.expressions if isinstance(one, exp.Alias)}
+    for part in _conjuncts(select.args["where"].this):
+        op = _COMPARISONS.get(type(part))
+        if op is None:
+            continue
+        for column, constant, own in ((part.this, part.expression, op), (part.expression, part.this, _TURNED[op])):
+            if not isinstance(column, exp.Column) or column.args.get("db"):
+                continue
+            mine = fold(column.args["table"]) == name if column.args.get("table") else alone and column.name.lower() not in renamed
+            if mine:
+                yield _Condition(column.name.lower(), own, constant)
+
+
+def _is_plain(place: exp.Table, select: exp.Select) -> bool:
+    """Whether the table and those beside it are joined so that a row that WHERE refuses matters to no other."""
+    if any(value and name not in ("this", "db", "alias") for name, value in place.args.items()):
+        return False
+    alias = place.args.get("alias")
+    if (alias and alias.args.get("columns")) or select.args.get("laterals"):
+        return False
+    joins = select.args.get("joins") or []
+    return all(not join.method and join.kind in ("", "INNER", "CROSS", "OUTER") for join in joins)
+
+
+def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
+    pending = [condition]
+    while pending:
+        node = pending.pop().unnest()
+        if isinstance(node, exp.And):
+            pending += [node.this, node.expression]
+        elif isinstance(node, exp.Between):
+            yield exp.GTE(this=node.this, expression=node.args["low"])
+            yield exp.LTE(this=node.this, expression=node.args["high"])
+        else:
+            yield node
+
+
+def _text(value: exp.Expr, kind: str) -> str | None:
+    """A constant that is surely one of this kind to DuckDB too, as the text of a look-up; None: it may be another."""
+    if isinstance(value, exp.Cast) and value.to.this in (exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMPTZ):
+        if (kind, value.to.this) not in (("date", exp.DataType.Type.DATE), ("timestamp", exp.DataType.Type.TIMESTAMPTZ)):
+            return None
+        value = value.this
+    sign = "-" if isinstance(value, exp.Neg) and kind == "int64" else ""
+    literal = value.this if sign else value
+    if not isinstance(literal, exp.Literal) or literal.is_string != (kind != "int64"):
+        return None
+    text = sign + str(literal.this)
+    try:
+        if kind not in ("int64", "string", "date", "timestamp") or (kind == "timestamp" and text.isdecimal()):
+            return None
+        from_text(kind, text)
+    except BadLiteral:
+        return None
+    return text
+
+
+def _equal(conditions: list[_Condition], kinds: Mapping[str, str]) -> dict[str, str]:
+    """The columns that have to have one value."""
+    found: dict[str, str] = {}
+    lower = {name.lower(): name for name in kinds}
+    for one in conditions:
+        name = lower.get(one.column)
+        text = _text(one.value, kinds[name]) if one.op == "=" and name is not None else None
+        if name is not None and text is not None:
+            found[name] = text
+    return found
+
+
+def _row(view: LiveView, conditions: list[_Condition]) -> Point | None:
+    """By the key of an alias, else by its join key."""
+    query = view.view.query
+    columns = {output.name: output.column for output in query.outputs if output.column is not None}
+    kinds = {name: view.definitions[dict(query.aliases)[ref.alias]].column(ref.column).kind for name, ref in columns.items()}
+    given = _equal(conditions, kinds)
+    found: list[Point] = []
+    for side in view.sides:
+        mine = {ref.column: given[name] for name, ref in columns.items() if ref.alias == side.alias and name in given}
+        for by in (side.relation.key, side.equal):
+            if by and mine.keys() >= set(by):
+                found.append((side.alias, {column: mine[column] for column in by}))
+    return next(iter(found), None)
+
+
+def _group(view: LiveView, conditions: list[_Condition]) -> Point | None:
+    table, groups = view.shown, view.view.query.groups
+    assert isinstance(table, GroupTable) and groups is not None
+    shown = {output.name: output.number for output in groups.outputs if output.kind == GROUP}
+    given = _equal(conditions, {name: table.type_of(number) for name, number in shown.items()})
+    by = {groups.columns[shown[name]].name: text for name, text in given.items()}
+    return (GROUP, by) if groups.columns and len(by) == len(groups.columns) else None
+
+
+def _common_window(view: LiveView, conditions: list[_Condition]) -> Window | None:
+    """From conditions on the ends of the intersection of all joined intervals: where it meets a window, each of them does."""
+    query, aliases = view.view.query, dict(view.view.query.aliases)
+    joined = {ref for pair in query.whole.overlaps for ref in pair if ref.alias in aliases}
+    ends = {output.kind: output for output in query.outputs if joined and set(output.intervals) == joined}
+    if not {"intersection_start", "intersection_end"} <= ends.keys():
+        return None
+    start, end = ends["intersection_start"], ends["intersection_end"]
+    first = start.intervals[0]  # whose bounds the intersection has
+    definition = view.definitions[aliases[first.alias]]
+    interval = definition.intervals[first.interval]
+    if end.intervals[0] != first:
+        return None
+    window = _window(conditions, start.name.lower(), end.name.lower(), interval, definition.column(interval.start_column).kind)
+    return None if window is None else {"": window}
+
+
+def _window(
+    conditions: list[_Condition], start: str, end: str, interval: Interval, kind: str
+) -> tuple[str | None, str | None] | None:  # fmt: skip
+    """The window that an interval meets if these conditions hold of the columns of its start and its end; None: they say nothing of it."""
+    low = high = _NONE
+    for one in conditions:
+        text = _text(one.value, kind) if one.column in (start, end) else None
+        if text is None:
+            continue
+        found = (from_text(kind, text), text)
+        # An open end is not in the interval, so that a comparison with `=` would not do.
+        if one.column == start and one.op in (("<",) if interval.start_open else ("<", "<=", "=")):
+            high = found
+        if one.column == end and one.op in ((">",) if interval.end_open else (">", ">=", "=")):
+            low = found
+    if low is not _NONE and high is not _NONE and low > high:  # of intervals that begin before the window and end behind it
+        low = _NONE
+    return None if low is _NONE and high is _NONE else (low[1], high[1])

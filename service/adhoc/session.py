@@ -1,0 +1,223 @@
+"""One query, from the service's side: its child asks for rows of relations and views at one version, and gives rows of the result.
+
+    Session(…) -> turn() until it gives the End; `waits` tells whether the child has the next word -> close()
+
+The child has a plan, the service has the rows: DuckDB decides which columns it reads, in which order and how often, and each of its scans
+is a reader of the pinned version. A chunk is made while the child works on the one before, and sent when the child asks for it, so what is
+held here is one chunk for each scan, however large the tables are.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from service.adhoc import frames, narrowing
+from service.adhoc.failures import Limits, fate, problem_of, too_large
+from service.adhoc.process import Child
+from service.adhoc.statement import RELATION, Table
+from service.query.assembly import unsupported
+from service.reading.cursors import Readers, RowReader, open_relation_rows, open_rows
+from service.wire.kinds import SENT_TYPES
+from service.wire.room import Room, take_arrow_stream
+
+_FIRST, _LARGEST = 2048, 65_536  # rows of a chunk
+_MOST_SCANS = 256  # that a query has open
+
+
+class End(NamedTuple):
+    """Of the result."""
+
+
+END = End()
+
+
+class _Scan:
+    """A reading of the child's, and its next chunk as soon as that is made."""
+
+    def __init__(self, reader: RowReader) -> None:
+        self.reader = reader
+        self.ready: memoryview | bytes | None = None  # b"": there is no other
+        self._size = _FIRST
+
+    def prepare(self, until: float) -> bool:
+        """Make the next chunk; False: there was not time enough to find a row."""
+        while self.ready is None:
+            rows = self.reader.read(self._size)
+            if rows is None:
+                self.ready = b""
+                self.reader.close()
+            elif rows.num_rows:
+                self.ready = memoryview(rows.serialize())
+                self._size = min(4 * self._size, _LARGEST)
+            elif time.perf_counter() >= until:
+                return False
+        return True
+
+
+class _Frame(Room):
+    """What a batch of the result may become when it is decoded."""
+
+    def take(self, size: int) -> None:
+        if size > frames.LONGEST:
+            raise frames.Gone
+
+
+class Session:
+    """Used by one thread at a time, but for `stop`. `version` is pinned from the beginning to `close`."""
+
+    def __init__(self, readers: Readers, child: Child, sql: str, tables: Sequence[Table], version: int | None, limits: Limits) -> None:
+        """Takes over the child. `version`: one that is pinned, None for the newest. Problems `snapshot-expired`, `view-building`,
+        `view-failed`, `unsupported-query`; RuntimeError: the child has failed. Then it is not ended."""
+        self._readers, self._child, self._sql, self._tables = readers, child, sql, tables
+        self.limits, self.fileno = limits, child.socket.fileno()
+        self._scans: dict[int, _Scan] = {}
+        self._wanted: _Scan | None = None  # the scan whose next chunk the child waits for
+        self._columns: pa.Schema | None = None
+        self._held = ExitStack()
+        self.waits = True
+        versions = readers.published.versions
+        pin = versions.pin(version)
+        self._held.callback(versions.release, pin)
+        try:
+            self._held.enter_context(versions.reading(pin))  # it does not expire while the query runs
+            self.version = pin.version.number
+            self._ask([self._schema(number) for number in range(len(tables))])
+        except BaseException as error:
+            self._held.close()
+            if isinstance(error, frames.Gone):
+                raise RuntimeError("the child of a query did not start") from None
+            raise
+
+    def turn(self, until: float) -> pa.RecordBatch | End | None:
+        """Do what the child asks for. First a batch without rows, for the columns, then the rows of the result, then END; None: call again,
+        if `waits` when the child's socket can be read. Raises the query's problem, RuntimeError for a child that has failed."""
+        try:
+            return self._turn(until)
+        except frames.Gone:
+            raise fate(self._child.end(), self.limits) from None
+
+    def _turn(self, until: float) -> pa.RecordBatch | End | None:
+        while True:
+            found = None
+            if self._wanted is None:
+                found = self._hear()
+            else:
+                self._serve(self._wanted, until)
+            self.waits = self._wanted is None
+            if found is not None:
+                return found
+            if time.perf_counter() >= until or (self.waits and not _readable(self._child)):
+                return None
+
+    def stop(self) -> None:
+        """End the child, from any thread: what is under way fails."""
+        self._child.stop()
+
+    def close(self) -> int:
+        """Let all go; the child's exit status."""
+        for scan in self._scans.values():
+            scan.reader.close()
+        self._scans.clear()
+        self._held.close()
+        return self._child.end()
+
+    def _ask(self, schemas: list[pa.Schema]) -> None:
+        memory, threads, seconds = self.limits
+        tables = [{"kind": table.kind, "name": table.name, "bare": table.bare} for table in self._tables]
+        asked = {"sql": self._sql, "tables": tables, "memory": memory, "threads": threads, "seconds": seconds}
+        frames.send(self._child.socket, frames.QUERY, json.dumps(asked).encode())
+        for schema in schemas:
+            frames.send(self._child.socket, frames.SCHEMA, memoryview(schema.serialize()))
+
+    def _schema(self, number: int) -> pa.Schema:
+        reader = self._open(number, None)
+        reader.close()
+        names: Counter[str] = Counter(name.lower() for name in reader.schema.names)
+        if (same := next((name for name, count in names.items() if count > 1), None)) is not None:
+            table = self._tables[number]
+            raise unsupported(f"{table.name}, whose columns {same!r} differ in case alone,", "define a view that renames one of them")
+        return reader.schema
+
+    def _open(self, number: int, columns: list[str] | None) -> RowReader:
+        table = self._tables[number]
+        if table.kind == RELATION:
+            definition = self._readers.published.relation(table.name).definition
+            window, key = narrowing.of_relation(table, definition)
+            return open_relation_rows(self._readers, table.name, version=self.version, window=window, key=key, columns=columns)
+        window, point = narrowing.of_view(table, self._readers.published.view(table.name))
+        return open_rows(self._readers, table.name, version=self.version, window=window, point=point, columns=columns)
+
+    def _hear(self) -> pa.RecordBatch | End | None:
+        """The next frame of the child's."""
+        kind, content = frames.receive(self._child.socket, frames.LONGEST)
+        try:
+            if kind == frames.OPEN:
+                self._begin(**json.loads(content))
+            elif kind == frames.NEXT:
+                self._wanted = self._scans[_number(content)]
+            elif kind == frames.CLOSE:
+                self._scans.pop(_number(content)).reader.close()
+            elif kind == frames.SCHEMA:
+                self._columns = _checked(pa.ipc.read_schema(pa.py_buffer(content)))
+                return pa.RecordBatch.from_pylist([], self._columns)
+            elif kind == frames.ROWS:
+                return self._rows(content)
+            elif kind == frames.END:
+                return END
+            elif kind == frames.FAILED:
+                raise problem_of(json.loads(content), self._sql, self.limits.memory)
+            else:
+                raise frames.Gone
+        except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
+            raise RuntimeError("the child of a query does not keep to the protocol") from error
+        return None
+
+    def _begin(self, scan: int, table: int, columns: list[str]) -> None:
+        if len(self._scans) >= _MOST_SCANS:
+            raise too_large(self.limits.memory)
+        self._scans[scan] = _Scan(self._open(table, columns))
+
+    def _serve(self, scan: _Scan, until: float) -> None:
+        """Send the chunk that the child waits for, if it can be found in time, and make the one after it."""
+        if not scan.prepare(until):
+            return
+        content, scan.ready, self._wanted = scan.ready, None, None
+        frames.send(self._child.socket, frames.ROWS, content or b"")
+        if content:
+            scan.prepare(until)
+        else:
+            self._scans = {number: one for number, one in self._scans.items() if one is not scan}
+
+    def _rows(self, content: bytearray) -> pa.RecordBatch:
+        """Of the result: as DuckDB made them, if it is still DuckDB that runs there."""
+        buffer = pa.py_buffer(content)
+        take_arrow_stream(pa.BufferReader(buffer), 0, _Frame())
+        batch = pa.ipc.read_record_batch(buffer, self._columns)
+        batch.validate(full=True)
+        return batch
+
+
+def _checked(columns: pa.Schema) -> pa.Schema:
+    kinds = set(SENT_TYPES.values())
+    if not all(field.type in kinds or pa.types.is_decimal128(field.type) for field in columns):
+        raise TypeError
+    return columns
+
+
+def _number(content: bytearray) -> int:
+    number: int = frames.NUMBER.unpack(content)[0]
+    return number
+
+
+def _readable(child: Child) -> bool:
+    poll = select.poll()
+    poll.register(child.socket, select.POLLIN)
+    return bool(poll.poll(0))

@@ -1,0 +1,148 @@
+"""The text of an ad hoc query → its tree, and the relations and views that it names. Problems before anything is run.
+
+DuckDB reads the text once more, by its own rules: it has the tables found here and no others, so a text that the two read differently is
+refused there, and tells nothing that it may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Literal, NamedTuple
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.parsers.duckdb import DuckDBParser
+
+from service.access.access_token import AccessToken
+from service.access.rights import require_relation, require_view
+from service.errors import Problem
+from service.query.assembly import unsupported
+from service.query.sql_names import Names, bad_query, fold
+from service.query.sql_text import Bounded, check_length, parse
+from service.wire.errors import cut
+
+Kind = Literal["relation", "view"]
+RELATION: Kind = "relation"
+VIEW: Kind = "view"
+
+
+class _Parser(Bounded, DuckDBParser):
+    pass
+
+
+class Dialect(DuckDB):
+    """DuckDB's, read in bounded time."""
+
+    Parser = _Parser
+
+
+class Table(NamedTuple):
+    """A relation or a view that a query names. `bare`: somewhere without its kind; `places`: where."""
+
+    kind: Kind
+    name: str
+    bare: bool
+    places: tuple[exp.Table, ...]
+
+
+class Known(NamedTuple):
+    """What there is, and who asks."""
+
+    relations: Container[str]
+    views: Container[str]
+    token: AccessToken
+
+
+def read(text: str, known: Known, longest: int) -> list[Table]:
+    """The tables of a SELECT. Problems `bad-query` (400, with its position), `unsupported-query`, `unknown-relation`, `forbidden`."""
+    try:
+        check_length(text, longest)
+        tree = parse(text, Dialect, "one is run at a time")
+        if not isinstance(tree, exp.Query | exp.Values | exp.Pivot):
+            raise bad_query("this is not a SELECT", 1, 1)
+        return _tables(tree, text, known)
+    except RecursionError:
+        raise refused(bad_query("the query is nested too deeply", 1, 1)) from None
+    except Problem as problem:
+        raise refused(problem) from None
+
+
+def refused(problem: Problem) -> Problem:
+    """Here a query is the request itself: what is wrong in it is 400."""
+    if problem.type == "bad-query":
+        problem.status = 400
+    return problem
+
+
+def _tables(tree: exp.Expr, text: str, known: Known) -> list[Table]:
+    found: dict[tuple[Kind, str], Table] = {}
+    for node in tree.find_all(exp.Table, exp.Unnest, exp.Into):
+        if isinstance(node, exp.Into):
+            raise bad_query("SELECT INTO would write: omit INTO", *Names.position(node.parent or node, text))
+        if not isinstance(node, exp.Table):
+            if isinstance(node.parent, exp.From | exp.Join | exp.Lateral):
+                raise no_functions()
+        elif not isinstance(node.this, exp.Identifier) and not isinstance(node.this, exp.Dot):
+            raise no_functions()
+        elif not _is_local(node):
+            kind, name = _resolve(node, text, known)
+            before = found.get((kind, name)) or Table(kind, name, False, ())
+            found[kind, name] = Table(kind, name, before.bare or not node.db, (*before.places, node))
+    return list(found.values())
+
+
+def no_functions() -> Problem:
+    return unsupported("a function, or anything but relations, views and subqueries, in FROM", "name relations and views; unnest in SELECT")
+
+
+def _is_local(table: exp.Table) -> bool:
+    """Whether the name is that of a query in WITH."""
+    name, inside, node = table.name.lower(), set[int](), table.parent
+    while node is not None and not table.db:
+        inside.add(id(node))
+        with_ = node.args.get("with_")
+        if with_ is not None:
+            for one in with_.expressions:  # those before the one that the table is in; that one itself, if it may recur
+                if id(one) in inside and not with_.args.get("recursive"):
+                    break
+                if one.alias.lower() == name:
+                    return True
+                if id(one) in inside:
+                    break
+        node = node.parent
+    return False
+
+
+def _resolve(table: exp.Table, text: str, known: Known) -> tuple[Kind, str]:
+    """Which relation or view it is. A token learns nothing of what it is not for, whether that exists or not."""
+    if not isinstance(table.this, exp.Identifier) or table.catalog:
+        raise _unknown(table, "relations and views are in no database: write relation.name or view.name")
+    name, token = fold(table.this), known.token
+    if table.db:
+        kind = fold(table.args["db"])
+        if kind == RELATION:
+            require_relation(token, name, "read")
+            if name in known.relations:
+                return RELATION, name
+        elif kind == VIEW:
+            require_view(token, name, "read")
+            if name in known.views:
+                return VIEW, name
+        raise _unknown(table, "write relation.name for a relation, view.name for a view")
+    if not token.covers_view(name):
+        require_relation(token, name, "read")
+    kinds: list[Kind] = []
+    if name in known.relations and token.covers_relation(name):
+        kinds.append(RELATION)
+    if name in known.views and token.covers_view(name):
+        kinds.append(VIEW)
+    if len(kinds) == 2:
+        raise bad_query(f"{name} is a relation and a view: write relation.{name} or view.{name}", *Names.position(table, text))
+    if not kinds:
+        raise _unknown(table, "GET /v1/relations and GET /v1/views list what there is")
+    return kinds[0], name
+
+
+def _unknown(table: exp.Table, hint: str) -> Problem:
+    name = cut(".".join(part.name for part in table.parts))
+    return Problem("unknown-relation", f"there is no relation or view {name!r}: {hint}")

@@ -1,0 +1,121 @@
+"""A query that runs for a request: the event loop waits for its child, a thread works for it in turns, and it ends in time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TypeVar
+
+from service.adhoc.process import RESERVED
+from service.adhoc.session import End, Session
+from service.api.context import Context
+from service.api.http import formats
+from service.api.metrics import QUERY_SECONDS, ROWS_SENT
+from service.api.steps import TURN
+from service.api.stream import Streamed
+from service.errors import Problem
+
+T = TypeVar("T")
+
+_OUTCOMES = {"query-too-large": "too-large", "query-timeout": "timeout"}  # of problems; others: refused
+
+
+class Running:
+    """One query, from its first turn to `leave`; it counts as running meanwhile. In the event loop."""
+
+    def __init__(self, context: Context, session: Session, kind: str, begun: float) -> None:
+        """`kind`: media type. `begun`: when the request came, by time.monotonic."""
+        self._context, self._session, self._kind, self._begun = context, session, kind, begun
+        self._format: formats.Format | None = None
+        self._outcome = "gone"
+        self.empty = True
+        self.version = session.version
+
+    async def first(self) -> tuple[bytes, bool]:
+        """All before the first row, and the chunk that it is in; as `next`."""
+        body, more = await self.next()
+        while more and self.empty:
+            found, more = await self.next()
+            body += found
+        return body, more
+
+    async def next(self) -> tuple[bytes, bool]:
+        """The next bytes of the answer, and whether more follow. Raises the query's problem; not to be cancelled, but ended by `leave`."""
+        try:
+            while True:
+                if self._session.waits:
+                    await self._readable()
+                found = await self._in_time(self._context.loop.run_in_executor(self._context.readers, self._turn))
+                if found is not None:
+                    self._outcome = "gone" if found[1] else "done"
+                    return found
+        except Problem as problem:
+            self._outcome = _OUTCOMES.get(problem.type, "refused")
+            raise
+        except Exception:
+            self._outcome = "failed"
+            raise
+
+    async def leave(self, last: asyncio.Future[tuple[bytes, bool]]) -> None:
+        """End the query, whatever it does, and let all go; `last`: its last step, which may be under way."""
+        context, queries = self._context, self._context.queries
+        outcome = self._outcome if last.done() else "gone"
+        self._session.stop()
+        with suppress(Exception):  # it was told already, or nobody is left to be told; a step ends with its child
+            await last
+        queries.end(outcome)
+        await context.work(self._session.close)
+        QUERY_SECONDS.observe(time.monotonic() - self._begun)
+        await context.work(queries.children.reserve)
+        context.loop.call_later(RESERVED + 1, lambda: context.closing or context.workers.submit(queries.children.tidy))
+
+    async def _readable(self) -> None:
+        """Wait for a word of the child's."""
+        loop, word = self._context.loop, asyncio.Event()
+        loop.add_reader(self._session.fileno, word.set)
+        try:
+            await self._in_time(asyncio.ensure_future(word.wait()))
+        finally:
+            loop.remove_reader(self._session.fileno)
+
+    async def _in_time(self, job: asyncio.Future[T]) -> T:
+        """Its result, if the query has so much time. Problem `query-timeout`."""
+        left = self._begun + self._session.limits.seconds - time.monotonic()
+        done, _ = await asyncio.wait((job,), timeout=max(0.0, left))
+        if not done:
+            self._session.stop()
+            await asyncio.wait((job,))  # it ends with the child
+            job.exception()
+            raise Problem("query-timeout", f"the query has taken {self._session.limits.seconds:g} seconds (--query-time)")
+        return job.result()
+
+    def _turn(self) -> tuple[bytes, bool] | None:
+        """In a thread: what `next` gives, or None: go on."""
+        found = self._session.turn(time.perf_counter() + TURN)
+        if found is None:
+            return None
+        if isinstance(found, End):
+            assert self._format is not None, "the child tells the columns first"
+            return self._format.end(None), False
+        if self._format is None:
+            self._format = formats.make(self._kind, self.version, found.schema)
+            return self._format.head(), True
+        self.empty = self.empty and not found.num_rows
+        ROWS_SENT.inc(found.num_rows)
+        return self._format.chunk(found), True
+
+
+class Answer(Streamed):
+    """The rows of a query that runs."""
+
+    def __init__(self, context: Context, running: Running, first: tuple[bytes, bool], kind: str, headers: Mapping[str, str]) -> None:
+        super().__init__(context, first, kind, headers)
+        self._running = running
+
+    def _begin(self) -> asyncio.Future[tuple[bytes, bool]]:
+        return asyncio.ensure_future(self._running.next())
+
+    def _release(self, job: asyncio.Future[tuple[bytes, bool]]) -> None:
+        self._leaving = asyncio.ensure_future(self._running.leave(job))

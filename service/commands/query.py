@@ -1,0 +1,27 @@
+"""`livejoin query`: one SELECT over relations and views, its rows as a table on a terminal, as JSON lines in a pipe."""
+
+from __future__ import annotations
+
+import sys
+
+from service.commands.connection import connect
+from service.commands.rows import show, write
+from service.terminal import Parser, add_url, say
+
+
+def main(arguments: list[str]) -> int:
+    description = (
+        "Run one SELECT over relations and views, at one version, in DuckDB's dialect: a table on a terminal, JSON lines in a pipe. "
+        "A name that is a relation and a view is written relation.NAME or view.NAME."
+    )
+    parser = Parser("query", description)
+    parser.add_argument("sql", metavar="SQL", help='such as "SELECT count(*) FROM bookings"; - reads it from standard input')
+    add_url(parser)
+    args = parser.parse_args(arguments)
+    sql = sys.stdin.read() if args.sql == "-" else args.sql
+    with connect(args) as client, client.query(sql).rows() as rows:
+        if sys.stdout.isatty():
+            say(show(rows))
+        else:
+            write(rows)
+    return 0
