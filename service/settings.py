@@ -136,7 +136,7 @@ class Settings(BaseModel):
     max_views: Count = Field(1000, description="the maximum number of views; further ones are answered with 409")
     max_aliases: Aliases = Field(8, description="the maximum number of relations that a view joins; more are answered with 422")
     max_conditions: Count = Field(64, description="the maximum number of conditions of a view; more are answered with 422")
-    max_sql: Size = Field(64 << 10, description="the maximum length of a view's SQL; a longer text is answered with 422")
+    max_sql: Size = Field(64 << 10, description="the maximum length of SQL; a longer text is answered with 422, an ad hoc query with 400")
     max_queries: Count = Field(2, description="the maximum number of ad hoc queries at a time; further ones are answered with 429")
     query_memory: Size = Field(1 << 30, description="the memory of an ad hoc query; one that needs more is answered with 413")
     query_time: Seconds = Field(30.0, description="how long an ad hoc query may take, with its answer; answered with 408 after that")

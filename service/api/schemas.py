@@ -241,6 +241,13 @@ _BODIES: dict[str, Schema] = {
     "Tokens": _object({"tokens": _list(_ref("Token"))}),
     "Token": _object(_TOKEN),
     "NewToken": _object(_TOKEN | {"token": {"type": "string", "description": "the text to send as `Authorization: Bearer …`"}}),
+    "Query": _object(
+        {
+            "sql": {"type": "string", "description": "one SELECT, in DuckDB's dialect"},
+            "version": {"type": ["integer", "null"], "minimum": 0, "description": "one that a cursor pins; else the newest"},
+        },
+        "version",
+    ),
     "BackupForm": _object(
         {
             "target": {"type": "string", "description": "an absolute path on the server: a new or an empty folder"},

@@ -27,10 +27,10 @@ def test_each_lock_is_a_part(path: Path) -> None:
 
 
 def test_the_job_needs_nothing_that_its_image_lacks() -> None:
-    """Numba, llvmlite and scipy are left out of its lock: no module of the job and of the demo imports them."""
+    """Numba, llvmlite, scipy and duckdb are left out of its lock: no module of the job and of the demo imports them."""
     program = """
 import importlib, pkgutil, sys
-sys.modules.update(dict.fromkeys(("llvmlite", "numba", "scipy")))
+sys.modules.update(dict.fromkeys(("duckdb", "llvmlite", "numba", "scipy")))
 import service.commands.stream, service.commands.demo, service.demo, streaming
 for package in (service.demo, streaming):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):

@@ -132,7 +132,6 @@ def test_method_not_allowed(method: str, path: str, allow: str) -> None:
         ("POST", "/v1/views/a/readings"),
         ("DELETE", "/v1/readings/1"),
         ("GET", "/v1/views/a/changes/end"),
-        ("POST", "/v1/query"),
     ],
 )
 def test_what_comes_later(method: str, path: str) -> None:

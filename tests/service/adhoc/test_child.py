@@ -1,0 +1,184 @@
+"""The child by itself: what it refuses whatever the service lets through, and what it has given up."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from service.adhoc import frames
+from service.adhoc.process import Child, Children
+
+ROWS = pa.table({"id": pa.array(range(10_000), pa.int64()), "note": [f"n{number % 7}" for number in range(10_000)]})
+
+
+class Talk:
+    """The service's part, with one table `mine`. `opened`: the columns of each scan."""
+
+    def __init__(self, sql: str, memory: int = 256 << 20, seconds: float = 20.0) -> None:
+        self.child = Child()
+        self.opened: list[list[str]] = []
+        self.closed = 0
+        table = {"kind": "relation", "name": "mine", "bare": True}
+        asked = {"sql": sql, "tables": [table], "memory": memory, "threads": 1, "seconds": seconds}
+        frames.send(self.child.socket, frames.QUERY, json.dumps(asked).encode())
+        frames.send(self.child.socket, frames.SCHEMA, memoryview(ROWS.schema.serialize()))
+
+    def run(self) -> pa.Table | dict[str, Any]:
+        """The result, or what FAILED says."""
+        scans: dict[int, Iterator[pa.RecordBatch]] = {}
+        schema, batches = None, []
+        try:
+            while True:
+                kind, content = frames.receive(self.child.socket)
+                if kind == frames.OPEN:
+                    opened = json.loads(content)
+                    self.opened.append(opened["columns"])
+                    scans[opened["scan"]] = iter(ROWS.select(opened["columns"]).to_batches(1000))
+                elif kind == frames.NEXT:
+                    batch = next(scans[frames.NUMBER.unpack(content)[0]], None)
+                    frames.send(self.child.socket, frames.ROWS, b"" if batch is None else memoryview(batch.serialize()))
+                elif kind == frames.CLOSE:
+                    self.closed += 1
+                elif kind == frames.SCHEMA:
+                    schema = pa.ipc.read_schema(pa.py_buffer(content))
+                elif kind == frames.ROWS:
+                    batches.append(pa.ipc.read_record_batch(pa.py_buffer(content), schema))
+                elif kind == frames.END:
+                    return pa.Table.from_batches(batches, schema)
+                else:
+                    assert kind == frames.FAILED
+                    failed: dict[str, Any] = json.loads(content)
+                    return failed
+        finally:
+            self.child.end()
+
+
+def run(sql: str) -> pa.Table | dict[str, Any]:
+    return Talk(sql).run()
+
+
+def test_only_the_columns_that_the_plan_needs_are_read() -> None:
+    for sql, columns in (
+        ("SELECT sum(id) AS s FROM mine", ["id"]),
+        ("SELECT id FROM mine WHERE note = 'n3'", ["id", "note"]),
+        ("SELECT count(*) AS n FROM (SELECT *, note || 'x' AS more FROM mine) WHERE id < 10", ["id"]),
+    ):
+        talk = Talk(sql)
+        found = talk.run()
+        assert isinstance(found, pa.Table), found
+        assert talk.opened == [columns]
+
+
+def test_a_table_is_read_as_often_as_it_is_needed() -> None:
+    talk = Talk("SELECT count(*) AS n, (SELECT max(id) FROM mine) AS m FROM mine a JOIN mine b ON a.id = b.id + 1")
+    found = talk.run()
+    assert isinstance(found, pa.Table) and found.to_pylist() == [{"n": 9999, "m": 9999}]
+    assert len(talk.opened) == 3
+
+
+def test_what_is_not_read_to_its_end_is_closed() -> None:
+    talk = Talk("SELECT id FROM mine LIMIT 3")
+    found = talk.run()
+    assert isinstance(found, pa.Table) and found.num_rows == 3 and talk.closed == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT * FROM read_text('/etc/passwd')", frames.SOURCE),
+        ("SELECT * FROM range(3)", frames.SOURCE),
+        ("SELECT * FROM arrow_scan(1, 2, 3)", frames.SOURCE),
+        ("SELECT * FROM '/etc/passwd'", frames.SOURCE),
+        ("SELECT * FROM duckdb_tables", frames.SOURCE),
+        ("SELECT * FROM information_schema.tables", frames.SOURCE),
+        ("SELECT * FROM system.main.duckdb_tables", frames.SOURCE),
+        ('SELECT * FROM "relation mine"', frames.SOURCE),
+        ("SELECT * FROM (DESCRIBE mine)", frames.SOURCE),
+        ("DESCRIBE mine", frames.SOURCE),
+        ("SELECT (SELECT 1 FROM read_text('x')) FROM mine", frames.SOURCE),
+        ("SET threads = 4", frames.NOT_A_SELECT),
+        ("COPY mine TO '/tmp/x'", frames.NOT_A_SELECT),
+        ("ATTACH '/tmp/x'", frames.NOT_A_SELECT),
+        ("PRAGMA version", frames.NOT_A_SELECT),
+        ("EXPLAIN SELECT 1", frames.NOT_A_SELECT),
+        ("SELECT 1; SELECT 2", frames.NOT_A_SELECT),
+        ("PIVOT mine ON note USING sum(id)", frames.NOT_A_SELECT),
+        ("SELECT id, id FROM mine", frames.TWICE),
+        ("SELECT repeat('x', 70000000) AS a", frames.TOO_LARGE),
+        ("SELECT length(repeat('x', 2000000000)) AS a", "OutOfMemoryException"),
+    ],
+)
+def test_what_the_child_itself_refuses(sql: str, reason: str) -> None:
+    found = run(sql)
+    assert isinstance(found, dict) and found["error"] == reason, found
+
+
+def test_with_goes_before_the_tables() -> None:
+    found = run("WITH mine AS (SELECT count(*) AS n FROM mine) SELECT n FROM mine")
+    assert isinstance(found, pa.Table) and found.to_pylist() == [{"n": 10_000}]
+
+
+def test_positions_count_characters_behind_comments() -> None:
+    found = run("-- é\nSELECT 'é', nope FROM mine")
+    assert isinstance(found, dict) and found["error"] == "COLUMN_NOT_FOUND" and found["position"] == 17
+
+
+def test_the_last_line() -> None:
+    """Before it looks at a query the child can open nothing and write nothing, in a folder that is not there; the environment is bare."""
+    child = Child()
+    process = Path(f"/proc/{child.pid}")
+    try:
+        limits = _wait_for_limits(process)
+        assert limits["Max open files"] == limits["Max file size"] == limits["Max core file size"] == ("0", "0")
+        assert "NoNewPrivs:\t1" in (process / "status").read_text()
+        assert os.readlink(process / "cwd").endswith(" (deleted)")
+        names = {line.partition(b"=")[0] for line in (process / "environ").read_bytes().split(b"\0") if line}
+        assert names == {b"ARROW_DEFAULT_MEMORY_POOL", b"MALLOC_ARENA_MAX", b"LC_ALL"}
+        assert (process / "oom_score_adj").read_text().strip() == "1000"
+        opened = {os.readlink(path) for path in (process / "fd").iterdir()}
+        assert {name for name in opened if not name.startswith("socket:")} <= {"/dev/null"} and len(opened) == 2, opened
+    finally:
+        child.stop()
+        child.end()
+
+
+def _wait_for_limits(process: Path) -> dict[str, tuple[str, str]]:
+    while True:
+        lines = (process / "limits").read_text().splitlines()[1:]
+        found = {line[:26].strip(): (line[26:47].strip(), line[47:68].strip()) for line in lines}
+        if found["Max open files"][0] == "0":
+            return found
+
+
+def test_memory_is_limited_by_the_system_too() -> None:
+    """Of what DuckDB does not count."""
+    found = Talk("SELECT list(repeat(note, 100000)) AS a FROM mine", memory=128 << 20).run()
+    assert isinstance(found, dict) and found["error"] in ("OutOfMemoryException", frames.TOO_LARGE), found
+
+
+def test_a_reserve_that_has_died_is_replaced() -> None:
+    children = Children()
+    try:
+        children.reserve()
+        reserved = children._reserve
+        assert reserved is not None
+        reserved.stop()
+        reserved._process.wait()
+        taken = children.take()
+        assert taken is not reserved and taken.alive
+        taken.stop()
+        taken.end()
+        children.reserve()
+        children.tidy()
+        assert children._reserve is not None  # there was a query just now
+    finally:
+        children.close()
+    assert children._reserve is None
+    children.reserve()
+    assert children._reserve is None
