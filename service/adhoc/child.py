@@ -43,10 +43,15 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "errors_as_json": True,
 }
 _SOURCES = {"BASE_TABLE", "JOIN", "SUBQUERY", "EXPRESSION_LIST", "EMPTY", "PIVOT"}  # in FROM; the others are functions and SHOW
-_KEPT = {"BIGINT", "DOUBLE", "TIMESTAMP WITH TIME ZONE", "DATE", "VARCHAR", "BOOLEAN", "TIME", "BLOB"}
+_KEPT = {"BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN", "BLOB"}
+_FINITE = "CASE WHEN isfinite({0}) THEN {0}::{1} END"  # an end that is infinite is null, as in relations
 _CASTS = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "HUGEINT", "UHUGEINT"), "CAST({} AS BIGINT)"),
-    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "CAST({} AS TIMESTAMPTZ)"),
+    **dict.fromkeys(
+        ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"), _FINITE.replace("{1}", "TIMESTAMPTZ")
+    ),
+    "DATE": _FINITE.replace("{1}", "DATE"),
+    "TIME": "CASE WHEN {0} < '24:00' THEN {0} WHEN {0} IS NOT NULL THEN error('24:00:00 is no time of a day: cast it to VARCHAR') END",
     "UBIGINT": "CAST({} AS DECIMAL(20, 0))",
     "FLOAT": "CAST({} AS DOUBLE)",
 }

@@ -138,15 +138,18 @@ class Session:
             frames.send(self._child.socket, frames.SCHEMA, memoryview(schema.serialize()))
 
     def _schema(self, number: int) -> pa.Schema:
-        reader = self._open(number, None)
+        """Of a table, if it can be read. Problems as of `__init__`."""
+        table = self._tables[number]
+        opened = open_relation_rows if table.kind == RELATION else open_rows
+        reader = opened(self._readers, table.name, version=self.version)
         reader.close()
         names: Counter[str] = Counter(name.lower() for name in reader.schema.names)
         if (same := next((name for name, count in names.items() if count > 1), None)) is not None:
-            table = self._tables[number]
             raise unsupported(f"{table.name}, whose columns {same!r} differ in case alone,", "define a view that renames one of them")
         return reader.schema
 
-    def _open(self, number: int, columns: list[str] | None) -> RowReader:
+    def _open(self, number: int, columns: list[str]) -> RowReader:
+        """What a scan of these columns can need of a table."""
         table = self._tables[number]
         if table.kind == RELATION:
             definition = self._readers.published.relation(table.name).definition

@@ -37,6 +37,7 @@ SUBJECTS = (
     "service_outer",
     "service_groups",
     "service_requests",
+    "service_query",
     "service_readers",
     "service_crowd",
     "service_start",

@@ -153,6 +153,12 @@ def test_every_media_type(client: httpx.Client) -> None:
         ("{'a': [1.5], 'b': 'x'}", '{"a":[1.5],"b":"x"}'),
         ("'ab'::BLOB", "YWI="),
         ("'e\u0301🙂\"\\'", "e\u0301🙂\"\\"),
+        ("NULL::TIME", None),
+        ("'infinity'::TIMESTAMPTZ", None),
+        ("'-infinity'::TIMESTAMP", None),
+        ("TIMESTAMPTZ '12026-01-01 00:00:00+00'", "+012026-01-01T00:00:00Z"),
+        ("'infinity'::DATE", None),
+        ("DATE '12026-01-01'", "+012026-01-01"),
         ("'1b4e28ba-2fa1-11d2-883f-0016d3cca427'::UUID", "1b4e28ba-2fa1-11d2-883f-0016d3cca427"),
     ],
 )
@@ -222,6 +228,7 @@ def test_names_of_with_go_first(client: httpx.Client) -> None:
         ("SELECT 'é',\n  frob(id) FROM bookings", 400, "bad-query", (2, 3)),
         ("SELECT id, id FROM bookings", 400, "bad-query", (1, 1)),
         ("SELECT room::INT FROM bookings", 400, "bad-query", None),
+        ("SELECT TIME '24:00:00' AS t", 400, "bad-query", None),
         ("SELECT $1", 400, "bad-query", None),
         ("PIVOT bookings ON room USING count(*)", 400, "bad-query", (1, 1)),
         ("SELECT nope FROM bookings", 422, "unknown-column", None),
@@ -308,6 +315,21 @@ def test_a_query_that_takes_too_long(tmp_path: Path) -> None:
                 pass
         wait_until(lambda: outcomes(client)["running"] == 0)
         assert outcomes(client)["timeout"] == 2
+
+
+def test_a_stop_ends_queries(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        client = server.client()
+        talk.define(client, "n", {"columns": [{"name": "id", "type": "int64"}], "key": ["id"]})
+        body = b"".join(b'{"id":%d}\n' % number for number in range(3000))
+        talk.ok(client.post("/v1/relations/n/changes", content=body, headers={"Content-Type": talk.JSONL}))
+        question = json.dumps({"sql": "SELECT count(*) AS c FROM n a, n b, n c, n d"}).encode()
+        with socket.create_connection(("127.0.0.1", server.port)) as other:
+            other.sendall(b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+            other.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(question), question))
+            wait_until(lambda: outcomes(client)["running"] == 1)
+            begun = time.monotonic()
+            assert server.stop() == 0 and time.monotonic() - begun < 10
 
 
 def test_a_reader_that_is_slow_holds_the_query_back(server: ServerProcess, client: httpx.Client) -> None:
