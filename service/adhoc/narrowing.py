@@ -165,8 +165,14 @@ def _group(view: LiveView, conditions: list[_Condition]) -> Point | None:
     assert isinstance(table, GroupTable) and groups is not None
     shown = {output.name: output.number for output in groups.outputs if output.kind == GROUP}
     given = _equal(conditions, {name: table.type_of(number) for name, number in shown.items()})
-    by = {groups.columns[shown[name]].name: text for name, text in given.items()}
+    texts = {name: _quoted(text) if table.type_of(shown[name]) == "string" else text for name, text in given.items()}
+    by = {groups.columns[shown[name]].name: text for name, text in texts.items()}
     return (GROUP, by) if groups.columns and len(by) == len(groups.columns) else None
+
+
+def _quoted(text: str) -> str:
+    """A text as a field of CSV, as which a group is looked up."""
+    return '"' + text.replace('"', '""') + '"'
 
 
 def _common_window(view: LiveView, conditions: list[_Condition]) -> Window | None:

@@ -48,7 +48,7 @@ def rows(chance: random.Random, count: int) -> list[dict[str, Any]]:
         low = chance.choice([None, chance.randrange(12)])
         high = chance.choice([None, (low or 0) + chance.randrange(3, 6)])
         day = datetime(2026, 1, chance.randrange(1, 9), tzinfo=UTC)
-        found.append({"k": chance.choice("ab"), "n": number, "lo": low, "hi": high, "At": day})
+        found.append({"k": chance.choice(["a", "a", "b", "b", "", '"q']), "n": number, "lo": low, "hi": high, "At": day})
     return found
 
 
@@ -121,7 +121,7 @@ def condition(chance: random.Random, columns: list[str], alias: str) -> str:
     column = chance.choice(columns)
     name = chance.choice([f"{alias}.{column}", f"{alias}.{column.upper()}"])
     if column in ("k", "ak", "bk"):
-        value = chance.choice(["'a'", "'b'", "'A'", "'c'", "NULL"])
+        value = chance.choice(["'a'", "'b'", "'A'", "''", "'\"q'", "NULL"])
     elif column == "At":
         kind, offset = chance.choice(["", "TIMESTAMPTZ ", "TIMESTAMP "]), chance.choice(["", "Z", "+02"])
         value = f"{kind}'2026-01-0{chance.randrange(1, 9)} 00:00:00{offset}'"
@@ -179,6 +179,8 @@ def test_random_conditions(engine: Instance) -> None:
         ("SELECT * FROM pq WHERE both_end > 12 AND both_start < 14", True),
         ("SELECT * FROM pq WHERE both_end > 3 AND both_start < 2", True),
         ("SELECT * FROM g WHERE k = 'a' AND lo = 3", True),
+        ("SELECT * FROM g WHERE k = '' AND lo = 3", True),
+        ("SELECT * FROM g WHERE k = '\"q' AND lo = 3", True),
         ("SELECT * FROM g WHERE k = 'a'", False),
     ],
 )
