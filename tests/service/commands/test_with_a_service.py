@@ -266,3 +266,24 @@ def test_files_that_replace_a_relation(
     assert sorted(one["id"] for one in relation.rows()) == [*range(350), 1000, 1001]
     assert main(["load", "rooms", str(first), "--key", "id", "--replace", "--url", server.url]) == 0
     assert client.relation("rooms").get()["rows"] == 350
+
+
+def test_a_query(
+    server: ServerProcess, client: livejoin.Client, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.relation("bookings").upsert([row(1, 0, 5), row(2, 3, 9), row(3, 20, None)])
+    sql, url = "SELECT a, b, e FROM clashes JOIN bookings ON id = b", ["--url", server.url]
+    assert main(["query", sql, *url]) == 0
+    assert capfd.readouterr().out == '{"a":1,"b":2,"e":9}\n'
+    monkeypatch.setattr(sys, "stdin", io.StringIO(sql))
+    assert main(["query", "-", *url]) == 0
+    assert capfd.readouterr().out == '{"a":1,"b":2,"e":9}\n'
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["query", sql, *url]) == 0
+    told = capfd.readouterr()
+    assert [line.split() for line in told.out.splitlines() if "─" not in line][1:] == [["1", "2", "9"]] and "1 row at version 1" in told.err
+    assert main(["query", "SELECT id FROM bookings WHERE id < 0", *url]) == 0
+    assert "no rows at version 1" in capfd.readouterr().err
+    assert main(["query", "SELECT * FROM nix", *url]) == 1
+    assert "there is no relation or view 'nix'" in capfd.readouterr().err
+    assert main(["query", *url]) == 2
