@@ -74,7 +74,10 @@ class Parts:
         other._projection = Projection(query, self._definitions)
         other.schema = other._projection.schema
         other._grown = _grown(query)
-        other._read = other._counted = [needed_columns(query, side.alias, side.relation.definition) for side in self._sides]
+        read = [needed_columns(query, side.alias, side.relation.definition) for side in self._sides]
+        if not any(read):  # constants alone
+            read[0] = self._sides[0].relation.key
+        other._read = other._counted = read
         return other
 
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:

@@ -134,6 +134,17 @@ def condition(chance: random.Random, columns: list[str], alias: str) -> str:
     return chance.choice([f"{name} {op} {value}", f"{value} {op} {name}", f"({name} {op} {value} OR {name} IS NULL)"])
 
 
+def test_columns_by_themselves(engine: Instance) -> None:
+    """Each column of each view read alone, and two in another order, are those of the whole rows."""
+    terms = "SELECT p.n AS n, p.n + 1 AS more, 5 AS five, p.k || 'x' AS text FROM p LEFT JOIN q ON p.k = q.k"
+    engine.put_view("terms", {"sql": terms}, wait=60)
+    engine.put_view("either", {"sql": "SELECT k AS k, n AS n FROM p UNION SELECT k, n FROM q"}, wait=60)
+    for name in ("pq", "g", "terms", "either"):
+        whole = table_of(open_rows(engine.readers, name))
+        for columns in (*([one] for one in whole.column_names), whole.column_names[::-1]):
+            assert table_of(open_rows(engine.readers, name, columns=columns)).equals(whole.select(columns)), (name, columns)
+
+
 def test_random_conditions(engine: Instance) -> None:
     print("seed", SEED)
     chance, spared = random.Random(SEED), 0
