@@ -27,7 +27,7 @@ def test_defaults() -> None:
             "max_waiting": 1024, "max_connections": 2000, "max_followers": 1000,
         "max_cursors": 10_000, "max_client_cursors": 1000, "pin_idle": 60.0, "pin_bytes": 1 << 30, "max_relations": 1000,
         "max_columns": 1000, "max_views": 1000, "max_aliases": 8, "max_conditions": 64, "max_sql": 64 << 10,
-        "max_queries": 2, "query_memory": 1 << 30, "query_time": 30.0, "query_threads": 1,
+        "spool_bytes": 1 << 30, "spool_idle": 60.0, "max_queries": 2, "query_memory": 1 << 30, "query_time": 30.0, "query_threads": 1,
         "tls_certificate": None, "tls_key": None, "forwarded_allow_ips": "none",
         "log_format": "text", "access_log": "off", "log_level": "info", "admin_token_file": None,
     }  # fmt: skip
