@@ -15,7 +15,8 @@ from service.adhoc.statement import Table
 from service.query.literals import BadLiteral, from_text
 from service.query.model import GROUP
 from service.query.sql_names import fold
-from service.reading.lookups import Point, Window
+from service.reading.lookups import Point
+from service.reading.windows import Window
 from service.views.live_view import LiveView
 from service.views.stages.table import GroupTable
 from service.wire.schema import Interval, RelationDefinition
