@@ -327,7 +327,8 @@ class Writer:
                 tell(waiting.done, problem_of(error) if made is None else failed())  # published or not, these are on disk
             raise
         for waiting, answer in zip(group, made.answers, strict=True):
-            waiting.batch.let_go()  # before its client is told, and the room of its body taken by another
+            if isinstance(answer, Receipt):  # one that was refused may be sent again
+                waiting.batch.let_go()  # before its client is told, and the room of its body taken by another
             tell(waiting.done, answer)
 
     def _to_disk(self, batches: list[Batch], most: int | None = None) -> _Made:

@@ -20,7 +20,7 @@ PICTURES = ROOT / "build" / "dashboard"
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     found = found_browser()
     PICTURES.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def visitor(chromium: Browser) -> Iterator[Callable[..., Any]]:
 
     def make(width: int = 1280, height: int = 900, scheme: str = "light", **options: Any) -> Page:
         context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **options)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)
         context.add_init_script(AXE)
         page = context.new_page()
         errors: list[str] = []

@@ -66,7 +66,7 @@ BAD_DEFINITIONS = {
     "nullable key": {"columns": [{**INT, "nullable": True}], "key": ["id"]},
     "key twice": bad(key=["id", "id"]),
     "column twice": {"columns": [INT, INT], "key": ["id"]},
-    "unknown type": {"columns": [{"name": "id", "type": "uuid"}], "key": ["id"]},
+    "unknown type": {"columns": [{"name": "id", "type": "money"}], "key": ["id"]},
     "column named _op": {"columns": [INT, {"name": "_op", "type": "string"}], "key": ["id"]},
     "column with a dot": {"columns": [INT, {"name": "a.b", "type": "string"}], "key": ["id"]},
     "column with a quote": {"columns": [INT, {"name": 'a"b', "type": "string"}], "key": ["id"]},

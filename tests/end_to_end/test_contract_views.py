@@ -170,7 +170,6 @@ UNSUPPORTED = {
     "union all": "SELECT id FROM {b} UNION ALL SELECT id FROM {m}",
     "intersect": "SELECT id FROM {b} INTERSECT SELECT id FROM {m}",
     "except within except": "SELECT id FROM {b} EXCEPT (SELECT id FROM {m} EXCEPT SELECT id FROM {b})",
-    "expression": f"SELECT b.id + 1 AS n {FROM}",
     "window": f"SELECT row_number() OVER () AS n {FROM}",
     "or": "SELECT b.id FROM {b} b JOIN {m} m ON b.room = m.room OR overlaps(b.stay, m.slot)",
     "nine relations": "SELECT a.id FROM " + ", ".join(f"{{b}} {x}" for x in "abcdefghi") + " WHERE "

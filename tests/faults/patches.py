@@ -115,7 +115,7 @@ def a_rewriting_of_the_past() -> None:
 
 
 def an_extension_not_on_disk() -> None:
-    replace(log.Log, "change_relation", lambda self, name, definition: None)
+    replace(log.Log, "change_relation", lambda self, name, definition: 0)
 
 
 class _Fits(int):

@@ -268,7 +268,7 @@ def test_rows_of_a_relation(loaded: Loaded) -> None:
         response = loaded.client.get(response.links["next"]["url"])
         found += lines(response.text)
     assert sorted(found, key=lambda row: row["id"]) == loaded.right
-    is_problem(loaded.client.get(at, params={"overlaps": "1,2"}), "bad-parameter", 400)
+    is_problem(loaded.client.get(at, params={"overlaps.nothing": "1,2"}), "bad-parameter", 400)
 
 
 def test_a_page_beyond_what_is_held(shared_server: ServerProcess) -> None:

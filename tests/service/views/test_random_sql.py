@@ -3,9 +3,11 @@ and restarts."""
 
 from __future__ import annotations
 
+import gc
 import math
 import random
 from collections import Counter
+from collections.abc import Iterator
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -102,6 +104,14 @@ def compare(engine: Instance, rows: Rows, views: dict[str, Statement], added: li
 
 
 SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 60))]
+
+
+@pytest.fixture(autouse=True)
+def address_space() -> Iterator[None]:
+    """Each of the many views reserves some, which an engine that is part of a cycle gives back late."""
+    gc.collect()
+    yield
+    gc.collect()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -71,7 +71,8 @@ def state_of(broker: Broker, server: ServerProcess, folder: Path) -> Any:
     topics = sorted(set(admin.list_topics(timeout=30).topics) - {"__consumer_offsets"})  # the broker's own, made when a consumer asks
     groups = [group.group_id for group in admin.list_consumer_groups().result(30).valid]
     status = server.client().get("/v1/status").json()
-    return topics, groups, status["version"], status["relations"], sorted(map(str, folder.rglob("*")))
+    rows = {name: relation["rows"] for name, relation in status["relations"].items()}
+    return topics, groups, status["version"], rows, sorted(map(str, folder.rglob("*")))
 
 
 def told(lines: Lines, subject: str, start: str = "") -> tuple[str, str]:
