@@ -20,6 +20,7 @@ from service.tables.relations import Relation
 from service.tables.resolution import Indices, Slots
 from service.views.deltas import Combination
 from service.views.joins.protocol import Enumeration
+from service.views.joins.slots_cursor import Wrapper
 from service.views.live_view import LiveView
 from service.wire.kinds import sent_batch
 
@@ -53,41 +54,17 @@ class Delays:
         self.seconds = Histogram()
 
 
-class Matching:
+class Matching(Wrapper):
     """An `Enumeration`: the rows of another one that pass a test, which makes bool[n] of n rows."""
 
     def __init__(self, cursor: Enumeration, test: Callable[[Combination], npt.NDArray[np.bool_]]) -> None:
-        self._cursor, self._test = cursor, test
-
-    @property
-    def done(self) -> bool:
-        return self._cursor.done
-
-    @property
-    def steps(self) -> int:
-        return self._cursor.steps
-
-    @property
-    def largest_gap(self) -> int:
-        return self._cursor.largest_gap
-
-    @property
-    def dead_ends(self) -> int | None:
-        return self._cursor.dead_ends
-
-    @property
-    def counters(self) -> Mapping[str, int]:
-        return self._cursor.counters
+        super().__init__(cursor)
+        self._test = test
 
     def fill(self, limit: int) -> Combination:
         rows = self._cursor.fill(limit)
         mask = self._test(rows)
         return tuple(part[mask] for part in rows)
-
-    def clone(self) -> Matching:
-        other = copy.copy(self)
-        other._cursor = self._cursor.clone()
-        return other
 
 
 class ViewReading:

@@ -14,6 +14,7 @@ from service.tables.sides import Side, ends_of
 from service.views.deltas import Combination
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.protocol import Enumeration
+from service.views.joins.slots_cursor import Wrapper
 
 _SCANNED = 1 << 12  # rows of a relation that are looked at in a call
 
@@ -21,36 +22,21 @@ Looked = tuple[Side, Span, tuple[int, int]]
 """A window that is looked at row by row: a side of the view, its span, and the closed, encoded bounds."""
 
 
-class Shown:
+class Shown(Wrapper):
     """The rows of one join: with -1 for the aliases that are missing, and without those outside of the windows."""
 
     def __init__(self, cursor: Enumeration, places: Sequence[int], aliases: int, windows: Sequence[Looked]) -> None:
-        self._cursor, self._places, self._aliases, self._windows = cursor, places, aliases, windows
+        super().__init__(cursor)
+        self._places, self._aliases, self._windows = places, aliases, windows
         self._dropped = 0
-
-    @property
-    def done(self) -> bool:
-        return self._cursor.done
-
-    @property
-    def steps(self) -> int:
-        return self._cursor.steps
-
-    @property
-    def largest_gap(self) -> int:
-        return self._cursor.largest_gap
 
     @property
     def dead_ends(self) -> int | None:
         own = self._cursor.dead_ends
         return own if not self._windows else self._dropped + (own or 0)
 
-    @property
-    def counters(self) -> Mapping[str, int]:
-        return self._cursor.counters
-
     def fill(self, limit: int) -> Combination:
-        rows = self._cursor.fill(limit)
+        rows: Combination = self._cursor.fill(limit)
         if len(self._places) < self._aliases:
             missing = np.full(len(rows[0]), -1, np.int32)
             rows = tuple(rows[self._places.index(place)] if place in self._places else missing for place in range(self._aliases))
@@ -60,11 +46,6 @@ class Shown:
             self._dropped += len(kept) - int(np.count_nonzero(kept))
             rows = tuple(part[kept] for part in rows)
         return rows
-
-    def clone(self) -> Shown:
-        other = copy.copy(self)
-        other._cursor = self._cursor.clone()
-        return other
 
 
 class _Successive:

@@ -31,8 +31,8 @@ class Slotted(Protocol):
     def clone(self) -> Slotted: ...
 
 
-class SlotsCursor:
-    """See the module's head."""
+class Wrapper:
+    """A reading by way of another one, or of a structure's cursor, whose counts are its own. Whoever inherits it has `fill`."""
 
     def __init__(self, cursor: Slotted) -> None:
         self._cursor = cursor
@@ -58,10 +58,14 @@ class SlotsCursor:
     def counters(self) -> Mapping[str, int]:
         return getattr(self._cursor, "counters", {})
 
-    def fill(self, limit: int) -> Combination:
-        return tuple(self._cursor.fill(min(limit, _CHUNK)))
-
     def clone(self) -> Self:
         other = copy.copy(self)
         other._cursor = self._cursor.clone()
         return other
+
+
+class SlotsCursor(Wrapper):
+    """See the module's head."""
+
+    def fill(self, limit: int) -> Combination:
+        return tuple(self._cursor.fill(min(limit, _CHUNK)))
