@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -81,8 +81,11 @@ def status_json(context: Context, token: AccessToken) -> dict[str, Any]:
     engine = context.engine
     published = engine.published
     views = [(name, view) for name, view in sorted(engine.views.items()) if token.covers_view(name)]
-    figures = {name: value for name, value in engine.metrics().items() if isinstance(value, int)}
+    metrics = engine.metrics()
+    figures = {name: value for name, value in metrics.items() if isinstance(value, int)}
     folder = usage(context.settings.data)
+    held = engine.versions.held() if token.covers_all else None
+    sizes = {name: sum(relation.table.held.values()) for name, relation in sorted(engine.relations.items())}
     shown: dict[str, Any] = {
         "state": engine.state,
         "time": _time(time.time()),
@@ -95,18 +98,18 @@ def status_json(context: Context, token: AccessToken) -> dict[str, Any]:
         "max_body": context.settings.max_body,
         "token": {"needed": context.guard.token_mode, "name": token.name, "scope": token.scope, "covers_all": token.covers_all},
         "relations": {
-            name: {"rows": published.counts.get(name, 0), "bytes": sum(relation.table.held.values())}
-            for name, relation in sorted(engine.relations.items())
+            name: {"rows": published.counts.get(name, 0), "bytes": size}
+            for name, size in sizes.items()
             if token.covers_relation(name)
         },
         "views": {name: _view(view) for name, view in views},
         "figures": figures,
-        "memory": _memory(context, engine),
+        "memory": _memory(context, engine, sum(sizes.values()), metrics["retired_bytes"]),
         "disk": _disk(folder),
-        "warnings": _warnings(engine, folder, figures, dict(views), token),
+        "warnings": _warnings(published.number, folder, figures, dict(views), held),
     }
-    if token.covers_all:
-        shown["pins"] = [_pin(one, published.number) for one in engine.versions.held()[:MOST_PINS]]
+    if held is not None:
+        shown["pins"] = [_pin(one, published.number) for one in held[:MOST_PINS]]
     if token.covers_all and token.has("admin"):
         shown["problems"] = [one._asdict() | {"time": _time(one.time)} for one in context.problems.newest()]
     return shown
@@ -128,13 +131,13 @@ def _view(view: LiveView) -> dict[str, Any]:
     }
 
 
-def _memory(context: Context, engine: Instance) -> dict[str, Any]:
+def _memory(context: Context, engine: Instance, relations: int, retired: int) -> dict[str, Any]:
     return {
         "resident": _resident(),
-        "relations": sum(sum(relation.table.held.values()) for relation in engine.relations.values()),
+        "relations": relations,
         "views": sum(view.bytes for view in engine.views.values()),
         "changes": sum(view.feed.bytes for view in engine.views.values() if view.feed is not None),
-        "old_versions": engine.metrics()["retired_bytes"],
+        "old_versions": retired,
         "bodies": context.bodies.held,
     }
 
@@ -172,9 +175,9 @@ def _pin(one: Held, newest: int) -> dict[str, Any]:
 
 
 def _warnings(
-    engine: Instance, folder: Usage, figures: Mapping[str, int], views: Mapping[str, LiveView], token: AccessToken
+    newest: int, folder: Usage, figures: Mapping[str, int], views: Mapping[str, LiveView], held: Sequence[Held] | None
 ) -> list[dict[str, str]]:
-    """What somebody should look at, each in a sentence, with what to do."""
+    """What somebody should look at, each in a sentence, with what to do. `held`: None for who may not know of others' readings."""
     found = [_warning(f"The view {name} has failed: {view.problem or 'its structures are lost'}.", "view", name)
              for name, view in views.items() if view.state == "failed"]  # fmt: skip
     for name, view in views.items():
@@ -187,8 +190,8 @@ def _warnings(
     if figures.get("snapshot_failures"):
         found.append(_warning("A snapshot could not be written, so the next start reads more of the log: see the service's log."))
     retired = figures.get("retired_bytes", 0)
-    if token.covers_all and retired > _LARGE:
-        old = [one for one in engine.versions.held() if one.version < engine.published.number]
+    if held is not None and retired > _LARGE:
+        old = [one for one in held if one.version < newest]
         who = "Old versions" if not old else f"{old[0].reading or 'A reader'} at version {old[0].version:,}, idle for {old[0].idle:.0f} s,"
         found.append(_warning(f"{who} and what is being reclaimed hold {retired / 1e6:,.0f} MB of memory."))
     return found
