@@ -89,11 +89,8 @@ def _of_point(
     """The rows of one row of an alias, or of those with these values in columns by which it is joined; None: it has to be searched."""
     if set(given) == set(side.relation.key):
         keys = parsed(side.relation, side.relation.key, given, f"where.{side.alias}")
-        slots = side.relation.table.find_at(version, keys)
-        if slots is None and not may_search:
-            return None
-        slots = search(side.relation, version, keys) if slots is None else slots
-        return join.partners(root, side.place, slots, bounds)
+        slots = slot_of(side.relation, version, keys, may_search)
+        return None if slots is None else join.partners(root, side.place, slots, bounds)
     if side.equal and set(given) == set(side.equal):
         key = parsed(side.relation, side.equal, given, f"where.{side.alias}")
         return join.of_key(root, side.place, key, bounds)
@@ -155,7 +152,13 @@ def _at(root: Any, version: int) -> Any:
     return tuple(_at(one, version) for one in root) if type(root) is tuple else root  # of a product: its parts'
 
 
-def search(relation: Relation, version: int, keys: pa.RecordBatch) -> Slots:
+def slot_of(relation: Relation, version: int, key: pa.RecordBatch, may_search: bool) -> Slots | None:
+    """The slot of the row with this key at a pinned version, [] if there is none; None: it has to be searched, and may not be."""
+    slots = relation.table.find_at(version, key)
+    return _search(relation, version, key) if slots is None and may_search else slots
+
+
+def _search(relation: Relation, version: int, keys: pa.RecordBatch) -> Slots:
     """The slot of the row with this key at an older version, [] if there was none. Cost: O(rows of the relation)."""
     table, start = relation.table, 0
     while start >= 0:
@@ -203,10 +206,9 @@ def _distinct(view: LiveView, root: Any, join: Join, version: int, point: Point,
     side = view.sides[0]
     keys = [values[refs.index(ColumnRef(side.alias, name))] for name in side.relation.key]
     key = pa.RecordBatch.from_arrays(keys, side.relation.key)
-    slots = side.relation.table.find_at(version, key)
-    if slots is None and not may_search:
+    slots = slot_of(side.relation, version, key, may_search)
+    if slots is None:
         return None
-    slots = search(side.relation, version, key) if slots is None else slots
     wanted = [one_zero(sent(value, type_)) for value, type_ in zip(values, schema.types, strict=True)]
 
     def has_values(rows: Combination) -> npt.NDArray[np.bool_]:

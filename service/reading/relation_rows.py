@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from service.errors import Problem
-from service.reading.lookups import parsed, search
+from service.reading.lookups import parsed, slot_of
 from service.reading.readings import TableReading
 from service.reading.windows import Bound, Window, bound_of, met
 from service.tables.relations import Relation
@@ -30,13 +30,8 @@ def read_relation(
     if set(key) != set(names):
         needed, given = ", ".join(f"where.{name}" for name in names), ", ".join(sorted(key))
         raise Problem("bad-parameter", f"where: a row of {relation.name} is looked up by its whole key, {needed}, not by {given}")
-    keys = parsed(relation, names, key, "where")
-    slots = relation.table.find_at(version, keys)
-    if slots is None:
-        if not may_search:
-            return None
-        slots = search(relation, version, keys)
-    return TableReading(relation, version, rows, meets, slots)
+    slots = slot_of(relation, version, parsed(relation, names, key, "where"), may_search)
+    return None if slots is None else TableReading(relation, version, rows, meets, slots)
 
 
 def _meeting(relation: Relation, window: Window) -> Callable[[Slots], Slots]:
