@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,7 +13,7 @@ from service.api.metrics import exposition
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, text_content
 from service.api.schemas import SOURCES
 from service.errors import Problem
-from service.wire.grammar import timestamp_texts
+from service.wire.grammar import timestamp_text
 
 
 async def livez(request: Request) -> Response:
@@ -63,7 +62,7 @@ async def list_sources(request: Request) -> Response:
 
 
 def _time(micros: int | None) -> str | None:
-    return None if micros is None else str(timestamp_texts(pa.array([micros], pa.timestamp("us", "UTC")))[0])
+    return None if micros is None else timestamp_text(micros)
 
 
 async def delete_source(request: Request) -> Response:

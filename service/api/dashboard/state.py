@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -30,7 +29,7 @@ from service.durability.usage import Usage, usage
 from service.engine.versions import Held
 from service.instance import Instance
 from service.views.live_view import LiveView
-from service.wire.grammar import timestamp_texts
+from service.wire.grammar import timestamp_text
 
 INTERVAL = 1.0  # seconds between two events
 MOST_PINS = 50
@@ -202,7 +201,7 @@ def _warning(text: str, kind: str = "", name: str = "") -> dict[str, str]:
 
 
 def _time(seconds: float) -> str:
-    return str(timestamp_texts(pa.array([round(seconds * 1e6)], pa.timestamp("us", "UTC")))[0])
+    return timestamp_text(round(seconds * 1e6))
 
 
 ENDPOINTS = [
