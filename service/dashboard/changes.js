@@ -54,6 +54,7 @@ export function changes(view, { signal, news, note }) {
     fresh = 0;
     while (counted.recent.length && now - counted.recent[0][0] > 2000) counted.recent.shift();
     const perSecond = counted.recent.reduce((sum, [, count]) => sum + count, 0) / 2;
+    if (!token) return;
     const total = counted.inserts + counted.deletes;
     const sampled = perSecond > READABLE ? ` Too many to show: the list is a sample of ${SHOWN} of them.` : "";
     write(heading, total ? `${rate(perSecond)} changes a second; since the page is open ${number(counted.inserts)} rows came, ${number(counted.deletes)} went.${sampled}` : "Following: nothing has changed since the page is open.");
@@ -75,8 +76,12 @@ export function changes(view, { signal, news, note }) {
     let wait = 250;
     while (!signal.aborted) {
       try {
-        const query = token ? `?since=${encodeURIComponent(token)}` : "";
-        await events(`/v1/views/${quoted(view.name)}/changes${query}`, (text) => { wait = 250; take(text); }, signal);
+        const path = `/v1/views/${quoted(view.name)}/changes`;
+        if (!token) {
+          await events(`${path}?limit=1&wait=0`, take, signal); // a token at once: a connection that breaks before the first change resumes too
+          news(); // what came before the token is read, not followed
+        }
+        await events(`${path}?since=${encodeURIComponent(token)}`, (text) => { wait = 250; take(text); }, signal);
       } catch (error) {
         if (signal.aborted) return;
         if (["token-expired", "reader-too-slow", "delta-too-large", "bad-token"].includes(error.type)) {
