@@ -12,21 +12,34 @@ Every row has a checksum (`checksums.py`). The row of `format` in `meta` has thi
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import secrets
 import sqlite3
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from service.durability.checksums import batch_checksum, checksum
-from service.durability.folder import DATABASE, MARK, REPAIRED, SNAPSHOTS, Damaged, Mark, Reach, private, sync_path
+from service.durability.folder import (
+    DATABASE,
+    MARK,
+    REPAIRED,
+    SNAPSHOTS,
+    Damaged,
+    Mark,
+    Reach,
+    is_sync_failure,
+    is_unreadable,
+    private,
+    sync_path,
+)
 
 FORMAT = 2
 LARGEST = 4 << 20  # bytes of a payload in one row, of which SQLite makes two copies
+_TIMELINE_BITS = 48
 _WRITING_AT = 18  # in SQLite's file format: the version for writing, 1 for a rollback journal and 2 for a log
 _COLUMNS = {
     "meta": "(name TEXT PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID",
@@ -158,8 +171,9 @@ def new_view_id() -> str:
 
 
 def next_timeline(timelines: Timelines, version: int) -> Timelines:
-    """With one more, which begins at `version`. Its number is in no other history: two that begin with the same copy get different ones."""
-    return [*timelines, (max(timelines[-1][0] + 1, int(time.time())), version)]
+    """With one more, which begins at `version`. Its number is drawn: two that begin with the same copy have different ones, whatever the
+    clock says. It has few enough bits for a client that reads numbers as float64."""
+    return [*timelines, (secrets.randbits(_TIMELINE_BITS), version)]
 
 
 def is_new(folder: Path) -> bool:
@@ -183,7 +197,7 @@ def create(folder: Path, entries: Callable[[sqlite3.Connection], None] | None = 
     for ending in ("", "-journal", "-wal"):
         path.with_name(f"{DATABASE}{ending}").unlink(missing_ok=True)
     os.close(private(path, os.O_RDWR | os.O_CREAT))  # its log gets the same mode from SQLite
-    with contextlib.closing(open_database(path, "full")) as db:
+    with closing(open_database(path, "full")) as db:
         db.execute("BEGIN IMMEDIATE")
         for table in CURRENT.tables.values():
             db.execute(table)
@@ -203,6 +217,22 @@ def create(folder: Path, entries: Callable[[sqlite3.Connection], None] | None = 
     mark.close()
     sync_path(folder)
     sync_path(folder.absolute().parent)  # whoever made the folder may have been killed before that
+
+
+@contextlib.contextmanager
+def closing(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Close it afterwards, unless an fsync has failed (`leave`)."""
+    try:
+        yield db
+    except BaseException as error:
+        leave(db) if is_sync_failure(error) else db.close()
+        raise
+    db.close()
+
+
+def leave(db: sqlite3.Connection) -> None:
+    """Never close it, for an fsync has failed: SQLite would bring its log into the database, sync again, and remove the log."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
 
 
 def open_database(path: Path, synchronous: str) -> sqlite3.Connection:
@@ -226,8 +256,8 @@ def open_database(path: Path, synchronous: str) -> sqlite3.Connection:
 def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """Open the database without changing it, not even to recover its WAL (which is read). The caller holds the folder's lock.
 
-    On closing, SQLite deletes a WAL in which it finds nothing whole: a second link keeps it, as evidence. What SQLite finds
-    damaged becomes Damaged; a disk's own errors pass.
+    On closing, SQLite deletes a WAL in which it finds nothing whole: a second link keeps it, as evidence. It would also sync a WAL, and
+    ignore that this fails. What SQLite finds damaged, or the disk cannot read, becomes Damaged; other errors of the disk pass.
     """
     wal, kept = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-wal.kept")
     with contextlib.suppress(OSError):  # no WAL, or a disk on which nothing can be deleted either
@@ -241,6 +271,7 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
         with _damage(path), contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)) as db:
             db.text_factory = _text
             db.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()  # the WAL's index in memory: no -shm file
+            db.execute("PRAGMA synchronous = OFF").fetchall()
             yield db
     finally:
         with contextlib.suppress(OSError):
@@ -385,6 +416,18 @@ def replay(db: sqlite3.Connection, path: Path, after: int, forgotten: int, last:
         raise Damaged(f"version {expected} is missing from the log", path)
 
 
+def readable(db: sqlite3.Connection, path: Path, after: int, last: int) -> Iterator[LogRow | Damaged]:
+    """As `replay`, of the batches (after, last], but goes on behind a batch that is damaged or missing, and gives what is wrong with it."""
+    while after < last:
+        try:
+            for row in replay(db, path, after, after, last):
+                yield row
+                after = row.version
+        except Damaged as problem:
+            yield problem
+            after += 1
+
+
 def _reach(db: sqlite3.Connection, meta: dict[str, Any]) -> Reach:
     last = db.execute("SELECT max(version) FROM log").fetchone()[0]
     return Reach(max(last or 0, meta["forgotten"]), meta["catalog_changes"])
@@ -412,11 +455,11 @@ def _require(condition: bool, what: str, path: Path) -> None:
 
 @contextlib.contextmanager
 def _damage(path: Path) -> Iterator[None]:
-    """Converts SQLite's errors about damage to Damaged."""
+    """Converts SQLite's errors about damage, and about what the disk cannot read, to Damaged."""
     try:
         yield
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR) or is_unreadable(error):
             raise Damaged(f"damaged database ({error})", path) from error
         raise

@@ -26,6 +26,8 @@ DATABASE, LOCK, MARK, SNAPSHOTS = "livejoin.db", "livejoin.lock", "livejoin.mark
 REPAIRED = "repaired"  # a folder in it while `livejoin repair` puts a new database in its place
 BACKUP = "backup.json"  # is in a backup, which is no data folder
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
+_PIECE = 1 << 20  # bytes read at a time
+_UNREADABLE = {errno.EIO, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO)}  # the last one is of Linux
 
 
 class FolderInUse(Exception):
@@ -103,7 +105,8 @@ class Mark:
     SQLite takes a damaged WAL for an incomplete one, and silently drops what follows.
     So each commit is also recorded here, after it, without a sync: a database that is behind it has lost something
     that was acknowledged. Under synchronous=normal a power failure may legitimately lose the last commits: such a mark counts
-    only while the machine has not been started again.
+    only while the machine has not been started again. Therefore the mark is synced at each start (`begin`): one that an
+    earlier run has left on disk counts after a power failure, and would vouch for the commits of this one.
     """
 
     _FORM = struct.Struct("<8sqq?16s")  # then the CRC-32 of this
@@ -115,13 +118,16 @@ class Mark:
         self._path = folder / MARK
         self._file = os.open(folder / MARK, os.O_RDWR | os.O_CREAT, FILE_MODE)
 
+    def begin(self, reach: Reach) -> None:
+        """Record the newest commit at a start, before anything else is committed. On disk on return. Raises SyncFailed, OSError."""
+        self._write(reach)
+        sync(self._file, self._path)
+        sync_path(self._path.parent)
+
     def set(self, reach: Reach) -> None:
         """Record a commit. An error is ignored: an old mark is correct too, only weaker."""
-        body = self._FORM.pack(self._MAGIC, reach.version, reach.catalog, self._full, self._boot)
-        data, done = body + zlib.crc32(body).to_bytes(4, "little"), 0
         with contextlib.suppress(OSError):
-            while done < len(data):
-                done += os.pwrite(self._file, data[done:], done)
+            self._write(reach)
 
     def finish(self, reach: Reach) -> None:
         """Record the last commit, after which all is on disk, and the mark itself: it counts after a power failure too."""
@@ -132,12 +138,18 @@ class Mark:
     def close(self) -> None:
         os.close(self._file)
 
+    def _write(self, reach: Reach) -> None:
+        body = self._FORM.pack(self._MAGIC, reach.version, reach.catalog, self._full, self._boot)
+        data, done = body + zlib.crc32(body).to_bytes(4, "little"), 0
+        while done < len(data):
+            done += os.pwrite(self._file, data[done:], done)
+
     @classmethod
     def read(cls, folder: Path) -> tuple[Reach | None, bool]:
         """The least that the database must have, None if nothing is known; and whether it cannot have had more. Raises Damaged."""
         path = folder / MARK
         if not path.exists() or path.stat().st_size == 0:
-            return None, True
+            return None, False  # an operator has removed it, to continue without lost versions
         data = path.read_bytes()
         body, crc = data[: cls._FORM.size], data[cls._FORM.size :]
         if len(body) < cls._FORM.size or crc != struct.pack("<I", zlib.crc32(body)):
@@ -197,6 +209,13 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+def is_unreadable(error: BaseException) -> bool:
+    """Whether it says that the disk cannot read what was written, or the file system finds it damaged."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_CORRUPTFS)
+    return isinstance(error, OSError) and error.errno in _UNREADABLE
+
+
 class SyncFailed(OSError):
     """An fsync has failed: what is on disk can no longer be known, and another one may report success for data that is lost. So the service
     ends, and nothing is tried again."""
@@ -214,6 +233,19 @@ def sync(file: int, path: Path) -> None:
         os.fsync(file)
     except OSError as error:
         raise SyncFailed(error.errno, f"fsync failed: {error.strerror}", str(path)) from error
+
+
+def rewrite(path: Path) -> None:
+    """Write a file over itself, byte for byte, and sync it: for one that another process may have failed to sync, whose pages the system
+    has and takes for written, so that no later fsync writes them. It needs no room. Raises SyncFailed, OSError. Cost: that of the disk."""
+    file = os.open(path, os.O_RDWR)
+    try:
+        at = 0
+        while piece := os.pread(file, _PIECE, at):
+            at += os.pwrite(file, piece, at)
+        sync(file, path)
+    finally:
+        os.close(file)
 
 
 def sync_path(path: Path) -> None:

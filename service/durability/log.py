@@ -10,7 +10,6 @@ Cost: append and commit of a small batch about 15 µs (synchronous=normal), an f
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import sqlite3
@@ -34,13 +33,23 @@ from service.durability.database import (
     put_meta,
 )
 from service.durability.failpoints import reach
-from service.durability.folder import BACKUP, DATABASE, Damaged, FolderLock, Mark, Reach, is_full, is_sync_failure, make_folder
+from service.durability.folder import (
+    BACKUP,
+    DATABASE,
+    Damaged,
+    FolderLock,
+    Mark,
+    Reach,
+    is_full,
+    is_sync_failure,
+    make_folder,
+    rewrite,
+)
 from service.errors import Problem
 
 _PAGE = 4096  # SQLite's; a small commit writes about one
 _WAL_BYTES = 8 << 20  # of SQLite's own log, worth a checkpoint
 _NEW_BYTES, _COMMITS = 1 << 20, 8  # payload that is worth one, in some 2 ms a MiB; of larger commits, as much as so many have
-_LOOK = 0.1  # seconds between two looks at whether to go on
 _CATALOG_ROOM = 512 << 10  # of the disk
 _GIVEN_PAGES = 32  # given back in one transaction, some milliseconds: SQLite looks each up, and those in use are written elsewhere
 _FORGET_ROWS, _FORGET_BYTES = 512, 4 << 20  # removed in one transaction, for which whoever appends waits: some milliseconds
@@ -66,6 +75,9 @@ class Log:
             if database.is_new(folder):
                 database.create(folder)
             found = database.verify(folder)
+            wal = folder / f"{DATABASE}-wal"
+            if wal.exists():  # not after a clean end: it has commits that nobody may see before they are on disk
+                rewrite(wal)
             self._db = database.open_database(self._path, synchronous)
             self._mark = Mark(folder, synchronous)
         except BaseException:
@@ -81,9 +93,13 @@ class Log:
         self._appender: int | None = None  # the thread whose batches are not committed yet
         self._appended: list[LogRow] = []
         self._commits = self._new_bytes = self._last_bytes = 0  # since the last checkpoint: commits, their payload, that of the last
-        if not found.is_certain:
-            self._begin_timeline()
-        self._mark.set(found.reach)
+        try:
+            if not found.is_certain:
+                self._begin_timeline()
+            self._mark.begin(found.reach)
+        except BaseException as error:
+            self.close(error)
+            raise
 
     @property
     def last_version(self) -> int:
@@ -345,31 +361,32 @@ class Log:
 
     def forget(self, up_to_version: int, go_on: Callable[[], bool] = lambda: True) -> None:
         """Remove the batches up to and including a version that a snapshot holds; in steps, with as long pauses between them, while
-        `go_on` says so: what is left goes the next time."""
-        while True:
-            with self._guard:
-                while self._keepers and go_on():
-                    self._changed.wait(_LOOK)
-            if not go_on():
-                return
+        `go_on` says so and nobody keeps them (`keeping`): what is left goes the next time."""
+        while go_on():
             started = time.monotonic()
-            with self._transaction() as db:
-                if self._keepers:
-                    continue
-                last, removed = self._forget_some(db, min(up_to_version, self._committed.reach.version))
-                if last is None:
-                    return
-                db.execute("DELETE FROM log WHERE version <= ?", (last,))
-                db.execute("DELETE FROM log_rest WHERE version <= ?", (last,))
-                put_meta(db, "forgotten", last)
-                self._state = _State(self._state.reach, self._state.bytes - removed)
-            self._forgotten = last
+            with self._guard:  # over the commit: who keeps batches then is told what has been removed
+                with self._transaction() as db:
+                    if self._keepers:
+                        return
+                    last, removed = self._forget_some(db, min(up_to_version, self._committed.reach.version))
+                    if last is None:
+                        return
+                    db.execute("DELETE FROM log WHERE version <= ?", (last,))
+                    db.execute("DELETE FROM log_rest WHERE version <= ?", (last,))
+                    put_meta(db, "forgotten", last)
+                    self._state = _State(self._state.reach, self._state.bytes - removed)
+                self._forgotten = last
             reach("in-log-cleaning")
             time.sleep(time.monotonic() - started)
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether nothing may be forgotten now (`keeping`)."""
+        return self._keepers > 0
+
     @contextlib.contextmanager
     def keeping(self) -> Iterator[int]:
-        """Forget nothing further meanwhile: `forget` waits. Gives the version up to which batches have been removed."""
+        """Forget nothing further meanwhile. Gives the version up to which batches have been removed."""
         with self._guard:
             self._keepers += 1
             forgotten = self._forgotten
@@ -378,7 +395,6 @@ class Log:
         finally:
             with self._guard:
                 self._keepers -= 1
-                self._changed.notify_all()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -417,8 +433,7 @@ class Log:
                 raise
             finally:
                 if failure is not None and is_sync_failure(failure):
-                    # on closing, SQLite would bring its log into the database, sync, and remove the log: the connection stays, for good
-                    ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+                    database.leave(self._db)
                 else:
                     self._db.close()
                 self._mark.close()

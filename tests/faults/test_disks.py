@@ -178,6 +178,44 @@ def test_a_fault_at_the_start(begun: tuple[Contents, Steady], disk: FaultyDisk) 
             return
 
 
+def ended_by_a_sync(disk: FaultyDisk, server: FaultyServer, steady: Steady, chance: Random) -> None:
+    """The disk has not what the system has."""
+    disk.faults.fail_sync = disk.faults.syncs + chance.randrange(1, 4)
+    strike(server, steady)
+    assert server.wait() == 1, server.output()
+
+
+def killed_in_a_commit(disk: FaultyDisk, server: FaultyServer, steady: Steady, chance: Random) -> None:
+    """What is in SQLite's log is perhaps not synced."""
+    disk.faults.kill_at = disk.faults.operations + chance.randrange(1, 20)
+    strike(server, steady)
+    assert server.wait() == -9, server.output()
+
+
+@pytest.mark.parametrize("end", [ended_by_a_sync, killed_in_a_commit])
+def test_what_a_start_serves_is_on_the_disk(
+    begun: tuple[Contents, Steady], disk: FaultyDisk, end: Callable[[FaultyDisk, FaultyServer, Steady, Random], None]
+) -> None:
+    """Also if the service before has left something that it could not sync, and a sync of the start fails, then the power."""
+    for number in range(6):
+        steady = prepared(disk, begun)
+        with disk.server(patches.small) as server:
+            end(disk, server, steady, Random(number))
+        disk.faults.kill_at = 0
+        disk.faults.fail_sync = disk.faults.syncs + number % 3  # 0: none
+        try:
+            with disk.server(patches.small) as server:
+                steady.require_sound(server.client())
+        except NotStarted as error:
+            assert error.status == 1 and "Traceback" not in error.errors, error.errors
+        except httpx.TransportError:
+            assert server.wait() == 1, server.output()
+        print(end.__name__, number, steady.known)
+        disk.cut_power(None)
+        with disk.server(patches.small) as server:
+            steady.require_sound(server.client())
+
+
 # while it is stopped
 
 
