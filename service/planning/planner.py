@@ -14,6 +14,7 @@ from service.planning.plans import (
     bow_tie,
     boxes,
     clique,
+    counting,
     groups,
     heap,
     indexed,
@@ -65,6 +66,7 @@ BUILT: dict[str, Makers] = {
     "bow-tie": Makers(bow_tie.WORDS, (bow_tie.make,)),
     "lqdag": Makers(lqdag.WORDS, (lqdag.make,)),
     "match-tree": Makers(match.WORDS, ()),  # of joins with parts, as those by counts of `outer`
+    "event-tree": Makers(counting.WORDS, ()),  # of groups
 }
 assert {*BUILT} == {*ALGORITHMS}
 
@@ -73,13 +75,25 @@ def plan(query: Query, relations: Relations, counted: Counted | None = None) -> 
     """The best plan; `counted`: statistics of the rows, for orders. Raises `infeasible-view` if the query's algorithm or guarantee
     is not possible."""
     if query.groups is not None:
-        made = groups.of_core(query, plan(groups.core_of(query), relations, counted), relations)
-        if not _promises(made, query.guarantee):
-            raise groups.no_such_promise(query, made)
-        return made
+        return _of_groups(query, relations, counted)
     best = _best(query, relations)
     best = best if counted is None else _by_counts(Part((), query, best), relations, counted)
     return groups.of_distinct(query, best) if query.distinct else best
+
+
+def _of_groups(query: Query, relations: Relations, counted: Counted | None) -> Plan:
+    """Groups that are counted, else by the rows of the join."""
+    found = counting.make(query, relations)
+    if isinstance(found, Plan) and query.algorithm in ("auto", found.algorithm):
+        return found
+    obstacle = found if isinstance(found, str) else ""
+    if query.algorithm == "event-tree":
+        reason = f"event-tree supports {counting.WORDS}, but {obstacle or f'this view {_in_words(query, relations)}'}"
+        raise Problem("infeasible-view", f'{reason}; write "algorithm": "auto"', theorem=reason)
+    made = groups.of_core(query, plan(groups.core_of(query), relations, counted), obstacle)
+    if not _promises(made, query.guarantee):
+        raise groups.no_such_promise(query, made, obstacle)
+    return made
 
 
 def _best(query: Query, relations: Relations) -> Plan:
@@ -100,7 +114,13 @@ def _best(query: Query, relations: Relations) -> Plan:
 def alternatives(query: Query, relations: Relations, counted: Counted | None = None) -> list[Plan]:
     """The plans of the other implemented algorithms that are correct for the query."""
     if query.groups is not None:
-        return [groups.of_core(query, one, relations) for one in alternatives(groups.core_of(query), relations, counted)]
+        found, core = counting.make(query, relations), groups.core_of(query)
+        if isinstance(found, str):
+            return [groups.of_core(query, one, found) for one in alternatives(core, relations, counted)]
+        core = replace(core, algorithm="auto")
+        chosen = plan(query, relations, counted)
+        cores = [plan(core, relations, counted), *alternatives(core, relations, counted)]
+        return [one for one in (found, *(groups.of_core(query, one, "") for one in cores)) if one.algorithm != chosen.algorithm]
     best = _best(query, relations)
     others = [one for one in _plans(query, relations) if one.algorithm != best.algorithm]
     others = others if counted is None else [_by_counts(Part((), query, one), relations, counted) for one in others]

@@ -362,7 +362,6 @@ class ExceptView(_Options):
 JsonForm = JsonView | UnionView | ExceptView
 
 
-_LATER = ("event-tree",)  # algorithms
 _HINTS = {
     "from": 'an object of aliases and relations, as {"b": "bookings"}',
     "select": "leave it out for all columns",
@@ -373,10 +372,7 @@ _HINTS = {
 
 
 def check_form(data: dict[str, Any]) -> SqlView | JsonForm:
-    """The definition in its form. Problem `bad-definition`, for the first fault: where it is, what is wrong, what stands there; `not-yet`
-    for an option of later versions."""
-    if data.get("algorithm") in _LATER:
-        raise Problem("not-yet", f"the algorithm {data['algorithm']} is not implemented yet")
+    """The definition in its form. Problem `bad-definition`, for the first fault: where it is, what is wrong, what stands there."""
     forms: dict[str, type[SqlView | JsonForm]] = {"sql": SqlView, "union": UnionView, "except": ExceptView}
     form = next((form for field, form in forms.items() if field in data), JsonView)
     return checked(form, data)

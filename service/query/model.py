@@ -18,7 +18,7 @@ PartKind = Literal["exists", "absent", "optional", "full"]
 
 Algorithm = Literal[
     "interval-tree", "ij-heap", "box-tree", "view-tree", "join-tree", "qdag", "nested-loop",
-    "tree-tracker", "minesweeper", "intersect", "bow-tie", "elimination", "lqdag", "match-tree",
+    "tree-tracker", "minesweeper", "intersect", "bow-tie", "elimination", "lqdag", "match-tree", "event-tree",
 ]  # fmt: skip
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 """What a definition may name; the planner says what each supports."""

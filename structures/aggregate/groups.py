@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from structures.aggregate import layout, values
+from structures.aggregate.amounts import Amounts, Tellings, add_amounts
 from structures.aggregate.changes import add_all, add_in_order, tell_all
 from structures.aggregate.check import check_groups
 from structures.aggregate.layout import Limbs, Plan, Rows, Store, Tree
@@ -128,6 +129,19 @@ class Groups:
         self._require_right()
         return codes[:n], versions[:n], out[:n]
 
+    def add_amounts(self, amounts: Amounts, ends: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Many rows come and go at each change, in order. -> as of `add_in_order`; without `ends` the codes (int32[n]) of the groups that
+        are touched for the first time since `begin`, and nothing of them."""
+        n = len(amounts.codes)
+        told = Tellings(np.empty(n, np.int32), np.empty(n, np.int64), np.empty((0 if ends is None else n, self._width), np.int64))
+        if ends is None:
+            n = compiled(add_amounts)(self._plan, self._store, amounts, np.array([n]), self._stamp, told)
+        else:
+            n = compiled(add_amounts)(self._plan, self._store, amounts, ends, self._stamp + 1, told)
+            self._stamp += len(ends)
+        self._require_right()
+        return told.codes[:n], told.versions[:n], told.rows[:n]
+
     def tell(self, codes: np.ndarray) -> np.ndarray:
         """int64[n, width]: the rows of these groups."""
         out = np.empty((len(codes), self._width), np.int64)
@@ -145,7 +159,6 @@ class Groups:
         store = self._store
         return 8 * (self.groups * self._words + int(store.limbs.control[USED]) + 3 * values.B * int(store.tree.control[values.USED]))
 
-    def check(self) -> None:
-        """Prove the invariants of `check.py`."""
-        used = np.flatnonzero(self._store.cells[:, layout.STAMP])
-        check_groups(self._plan, self._store, int(used[-1]) + 1 if len(used) else 0)
+    def check(self, codes: int) -> None:
+        """Prove the invariants of `check.py`; all codes that there were are below `codes`."""
+        check_groups(self._plan, self._store, codes)

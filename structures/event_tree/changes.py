@@ -19,9 +19,10 @@ from structures.event_tree.layout import (
     LEAF_LEAST,
     NAME,
     ROOT,
+    ROW,
     START,
     VALUE,
-    WEIGHTED,
+    WEIGHTS,
     Tree,
     descend,
     free_inner,
@@ -49,19 +50,19 @@ def end_place(key: int, right: int) -> tuple[int, int]:
 
 
 @kernel
-def put_ends(tree: Tree, key: int, left: int, right: int, slot: int, weight: int) -> None:
-    """The START and the END of an interval: where both belong to a leaf, with one way up."""
+def put_ends(tree: Tree, key: int, left: int, right: int, slot: int) -> None:
+    """The START and the END of an interval, with the weights in `given`: where both belong to a leaf, with one way up."""
     start = name_of(key, START, slot)
     end_key, at = end_place(key, right)
     end = name_of(end_key, END, slot)
     o = descend(tree, start, left)
     if tree.leaf_size[o] <= B - 2 and belongs(tree, end, at):
-        enter(tree, o, start, left, weight)
-        enter(tree, o, end, at, weight)
+        enter(tree, o, start, left, 0)
+        enter(tree, o, end, at, 0)
         climb(tree, 0)
     else:
-        put(tree, start, left, weight)
-        put(tree, end, at, weight)
+        put(tree, start, left, 0)
+        put(tree, end, at, 0)
 
 
 @kernel
@@ -101,10 +102,13 @@ def find(tree: Tree, o: int, name: int, at: int) -> int:
 
 @kernel
 def enter(tree: Tree, o: int, name: int, at: int, value: int) -> None:
-    """Put an event into a leaf that has room; the way up is still to go."""
-    L, p = tree.leaves, place_for(tree, o, name, at)
+    """Put an event into a leaf that has room; the way up is still to go. `value`: of a row; the others have weights."""
+    L, p, rank = tree.leaves, place_for(tree, o, name, at), (name >> 30) & 3
     move_events(tree, o, p, tree.leaf_size[o], o, p + 1)
     L[o, NAME, p], L[o, AT, p], L[o, VALUE, p] = name, at, value
+    if rank != ROW:
+        for w in range(tree.control[WEIGHTS]):
+            L[o, VALUE + w, p] = tree.given[rank, w]
     tree.leaf_size[o] += 1
     tree.control[EVENTS] += 1
 
@@ -280,13 +284,13 @@ def level_inners(tree: Tree, x: int, y: int) -> bool:
 @kernel("void(Tree)")
 def make_empty(tree: Tree) -> None:
     """A tree without events, whatever was there."""
-    tree.control[:WEIGHTED] = 0
+    tree.control[:WEIGHTS] = 0
     tree.control[ROOT] = new_leaf(tree)
 
 
-@kernel("void(Tree, int64[::1], int64[::1], int64[::1])", allocates=True)
+@kernel("void(Tree, int64[::1], int64[::1], int64[:,::1])", allocates=True)
 def build(tree: Tree, names: Any, ats: Any, values: Any) -> None:
-    """Build the tree of these events, which are in order, in place of what was there."""
+    """Build the tree of these events, which are in order, in place of what was there. values: int64[n, k], of each event."""
     L = tree.leaves
     make_empty(tree)
     n = len(names)
@@ -295,7 +299,9 @@ def build(tree: Tree, names: Any, ats: Any, values: Any) -> None:
         o = tree.control[ROOT] if b == 0 else new_leaf(tree)
         low, high = n * b // len(level), n * (b + 1) // len(level)
         for i in range(low, high):
-            L[o, NAME, i - low], L[o, AT, i - low], L[o, VALUE, i - low] = names[i], ats[i], values[i]
+            L[o, NAME, i - low], L[o, AT, i - low] = names[i], ats[i]
+            for v in range(values.shape[1]):
+                L[o, VALUE + v, i - low] = values[i, v]
         tree.leaf_size[o] = high - low
         level[b] = o
     tree.control[EVENTS] = n

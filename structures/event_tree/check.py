@@ -21,25 +21,26 @@ from structures.event_tree.layout import (
     ROW,
     START,
     STARTS,
-    TRAIL_END,
     VALUE,
+    WEIGHTS,
     Tree,
 )
 from structures.event_tree.summary import NO_FIT
 
-Event = tuple[int, int, int, int, int]  # key, place, rank, slot, value
+Event = tuple[int, ...]  # key, place, rank, slot, value; further values
 
 
 def events_of(tree: Tree, o: int) -> list[Event]:
     """Of a leaf."""
-    names, ats, values = (tree.leaves[o, f, : tree.leaf_size[o]].tolist() for f in (NAME, AT, VALUE))
-    return [(name >> 32, at, name >> 30 & 3, name & (2**30 - 1), value) for name, at, value in zip(names, ats, values, strict=True)]
+    found = tree.leaves[o, :, : tree.leaf_size[o]].T.tolist()
+    return [(one[NAME] >> 32, one[AT], one[NAME] >> 30 & 3, one[NAME] & (2**30 - 1), *one[VALUE:]) for one in found]
 
 
-def summary_of(events: list[Event]) -> list[int]:
+def summary_of(events: list[Event], weights: int) -> list[int]:
     """The fields of `summary.py`, by definition."""
     starts, ends = ([e for e in events if e[2] == rank] for rank in (0, 1))
-    sums = [total for some in (starts, ends) for total in (sum(e[4] & LOW32 for e in some), sum(e[4] >> 32 for e in some))]
+    given = [[e[4 + w] for e in some] for w in range(weights) for some in (starts, ends)]
+    sums = [total for some in given for total in (sum(value & LOW32 for value in some), sum(value >> 32 for value in some))]
     places = [i for i, e in enumerate(events) if e[2] != ROW]
     first = events[places[0]][:2] if places else (KEY_MAX, POS_INF)
     fits, depth = [], 0
@@ -51,7 +52,7 @@ def summary_of(events: list[Event]) -> list[int]:
             if behind is not None and (event[0], event[4]) < events[behind][:2]:
                 fits.append(depth)
     trail = min(((e[0], e[4]) for e in events[places[-1] + 1 if places else 0 :]), default=(KEY_MAX, POS_INF))
-    return [len(starts), len(ends), *sums, *first, min(fits, default=NO_FIT), *trail]
+    return [len(starts), len(ends), *first, min(fits, default=NO_FIT), *trail, *sums]
 
 
 def check_below(tree: Tree, o: int, height: int, top: bool, seen: tuple[set[int], set[int]]) -> list[Event]:
@@ -67,7 +68,7 @@ def check_below(tree: Tree, o: int, height: int, top: bool, seen: tuple[set[int]
         events = []
         for c in range(n):
             part = check_below(tree, int(tree.inners[o, CHILD, c]), height - 1, False, seen)
-            stored, wanted = tree.inners[o, STARTS : TRAIL_END + 1, c].tolist(), summary_of(part)
+            stored, wanted = tree.inners[o, STARTS:, c].tolist(), summary_of(part, int(tree.control[WEIGHTS]))
             assert stored == wanted, f"E2: child {c} of {o} has {stored}, should be {wanted}"
             if c > 0:
                 name, at = tree.inners[o, [NAME, AT], c].tolist()

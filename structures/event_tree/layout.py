@@ -1,7 +1,7 @@
 """The arrays of an event tree (`tree.py` defines it): leaves of up to B events, inner nodes of up to F children with their summaries.
 
-    leaves  int64[l, 3, B]    name, at, value of each event, ascending by (key, at, rank, slot)
-    inners  int64[n, 14, F]   of each child: where its events begin, the child, its summary (`summary.py`)
+    leaves  int64[l, 3 or more, B]   name, at, value of each event, ascending by (key, at, rank, slot); of further weights more values
+    inners  int64[n, 10 + 4 w, F]    of each child: where its events begin, the child, its summary (`summary.py`), the sums of w weights
 
 A name is key << 32 | rank << 30 | slot. Events of one child are not before its (name, at), those of the children before it are; the first
 one's is not looked at. Leaf and inner node 0 are NIL; what is free is a list, its next one in the first word. Only the newest version is
@@ -18,18 +18,19 @@ from structures.core.arena import B, F
 from structures.core.kernel import arrays, kernel, prefetch
 
 START, END, ROW = range(3)  # ranks
-NAME, AT, VALUE, LEAF_FIELDS = range(4)  # VALUE: of a row its right end, of the others a weight
-CHILD, STARTS, ENDS, START_LOW, START_HIGH, END_LOW, END_HIGH = range(2, 9)
-FIRST_KEY, FIRST_AT, FIT, TRAIL_KEY, TRAIL_END, INNER_FIELDS = range(9, 15)  # behind NAME and AT of the child
+NAME, AT, VALUE, LEAF_FIELDS = range(4)  # VALUE: of a row its right end, of the others the first weight
+CHILD, STARTS, ENDS, FIRST_KEY, FIRST_AT, FIT, TRAIL_KEY, TRAIL_END, INNER_FIELDS = range(2, 11)  # behind NAME and AT of the child
+START_LOW, START_HIGH, END_LOW, END_HIGH, WEIGHT_FIELDS = range(5)  # of each weight, behind those
 LEAF_LEAST, INNER_LEAST = max(1, B // 4), 2  # but of the root
-ROOT, HEIGHT, EVENTS, LEAVES, FREE_LEAF, INNERS, FREE_INNER, WEIGHTED, CONTROL_WORDS = range(9)  # HEIGHT: levels of inner nodes
+ROOT, HEIGHT, EVENTS, LEAVES, FREE_LEAF, INNERS, FREE_INNER, WEIGHTS, CONTROL_WORDS = range(9)  # HEIGHT: levels of inner nodes
 MOST_LEVELS = 64
 LOW32 = 2**32 - 1
 
 
-@arrays("int64[:,:,::1]", "int64[:,:,::1]", "int32[::1]", "int32[::1]", "int64[::1]", "int64[::1]")
+@arrays("int64[:,:,::1]", "int64[:,:,::1]", "int32[::1]", "int32[::1]", "int64[::1]", "int64[::1]", "int64[:,::1]")
 class Tree(NamedTuple):
-    """leaf_size, inner_size: events of a leaf, children of an inner node. path: of each level the node, and the child taken."""
+    """leaf_size, inner_size: events of a leaf, children of an inner node. path: of each level the node, and the child taken. given,
+    int64[2, w]: the weights of the START and of the END that are put next."""
 
     leaves: np.ndarray
     inners: np.ndarray
@@ -37,6 +38,7 @@ class Tree(NamedTuple):
     inner_size: np.ndarray
     control: np.ndarray
     path: np.ndarray
+    given: np.ndarray
 
 
 @kernel(forceinline=True)
@@ -96,7 +98,7 @@ def free_inner(tree: Tree, o: int) -> None:
 def move_events(tree: Tree, source: int, low: int, high: int, target: int, at: int) -> None:
     """Copy the events [low, high) of one leaf to place `at` of another, or of itself."""
     L = tree.leaves
-    for f in range(LEAF_FIELDS):
+    for f in range(L.shape[1]):
         if at > low:
             for i in range(high - low - 1, -1, -1):
                 L[target, f, at + i] = L[source, f, low + i]
@@ -109,7 +111,7 @@ def move_events(tree: Tree, source: int, low: int, high: int, target: int, at: i
 def move_children(tree: Tree, source: int, low: int, high: int, target: int, at: int) -> None:
     """The same of inner nodes."""
     N = tree.inners
-    for f in range(INNER_FIELDS):
+    for f in range(N.shape[1]):
         if at > low:
             for c in range(high - low - 1, -1, -1):
                 N[target, f, at + c] = N[source, f, low + c]
@@ -144,15 +146,15 @@ def place_for(tree: Tree, o: int, name: int, at: int) -> int:
 @kernel
 def expect(tree: Tree, name: int, at: int, height: int) -> None:
     """Ask for the cache lines of the node at this height (0: the leaf) on the way to an event."""
-    o, words = tree.control[ROOT], INNER_FIELDS * F
+    o, of_leaf, of_inner = tree.control[ROOT], tree.leaves.shape[1] * B, tree.inners.shape[1] * F
     for _ in range(tree.control[HEIGHT] - height):
         o = tree.inners[o, CHILD, child_for(tree, o, name, at)]
     if height == 0:
-        for line in range(0, LEAF_FIELDS * B, 8):
-            prefetch(tree.leaves, o * LEAF_FIELDS * B + line)
+        for line in range(0, of_leaf, 8):
+            prefetch(tree.leaves, o * of_leaf + line)
     elif tree.control[HEIGHT] >= height:
-        for line in range(0, words, 8):
-            prefetch(tree.inners, o * words + line)
+        for line in range(0, of_inner, 8):
+            prefetch(tree.inners, o * of_inner + line)
 
 
 @kernel

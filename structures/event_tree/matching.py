@@ -75,12 +75,11 @@ class Matching:
 
     def load(self, version: int, rows: Entries, partners: Entries) -> None:
         """Fill it; it is empty. O(n log n). MemoryError: it cannot fit."""
-        weights = np.zeros(len(partners.slot), np.int64)
-        self.tree.load(partners, weights, NO_ENTRIES)
+        self.tree.load(partners, NO_ENTRIES)
         has = (rows.key != LONELY) & (self.tree.count(rows) > self._Z[BASE])
         matched = rows.take(has)
         self.unmatched.load(version, rows.take(~has))
-        self.tree.load(partners, weights, matched)
+        self.tree.load(partners, matched)
         if self.tells_matched:
             self.matched.load(version, matched)
 

@@ -135,7 +135,7 @@ def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves
             if Z[BEGUN] == 0:
                 Z[BEGUN] = 1
                 if kind == PARTNER_INSERT:
-                    put_ends(tree, row.key, row.left, row.right, row.slot, 0)
+                    put_ends(tree, row.key, row.left, row.right, row.slot)
                 elif not cut_ends(tree, row.key, row.left, row.right, row.slot):
                     Z[BEGUN] = 2
             found, told = True, 0
@@ -165,7 +165,7 @@ def move(tree: Tree, lists: Lists, tells_matched: bool, is_outer: bool, row: Row
     old = Row(row.key, row.left, row.right, former)
     if not is_outer:
         found = cut_ends(tree, row.key, row.left, row.right, former)
-        put_ends(tree, row.key, row.left, row.right, row.slot, 0)
+        put_ends(tree, row.key, row.left, row.right, row.slot)
         return found
     if unlist(lists, old):
         enlist(lists, row)

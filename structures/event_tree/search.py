@@ -1,4 +1,4 @@
-"""Partners counted, their weights added up, and rows without any found: reading kernels of the newest version.
+"""Partners counted, and rows without any found: reading kernels of the newest version.
 
 The partners of [l, r] are the STARTs at or before r less the ENDs at or before l: both are prefixes of the order.
 A child with depth d before it and the next START or END at e behind it has a row at the least depth (`base`) without another partner iff
@@ -11,21 +11,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from structures.core.arena import KEY_MAX
 from structures.core.encoding import POS_INF
 from structures.core.kernel import kernel, wide
 from structures.event_tree.layout import (
     AT,
     CHILD,
-    END_HIGH,
     ENDS,
     FIRST_AT,
     FIRST_KEY,
     FIT,
     HEIGHT,
-    LOW32,
     NAME,
     ROOT,
     ROW,
@@ -63,41 +59,10 @@ def partners(tree: Tree, key: int, left: int, right: int) -> int:
     return passed(tree, key, right, START) - passed(tree, key, left, START + 1)
 
 
-@kernel
-def add_weights(tree: Tree, key: int, at: int, rank: int, sign: int, sums: Any) -> None:
-    """Add to sums[0], sums[1] the lower and upper halves of the weights of the STARTs, or ENDs, at or before (key, at)."""
-    N, L, name = tree.inners, tree.leaves, name_of(key, ROW, 0)
-    field, o = ENDS + 1 + 2 * rank, tree.control[ROOT]
-    for _ in range(tree.control[HEIGHT]):
-        c = child_for(tree, o, name, at)
-        for i in range(c):
-            sums[0] += sign * N[o, field, i]
-            sums[1] += sign * N[o, field + 1, i]
-        o = N[o, CHILD, c]
-    for i in range(place_for(tree, o, name, at)):
-        if (L[o, NAME, i] >> 30) & 3 == rank:
-            sums[0] += sign * (L[o, VALUE, i] & LOW32)
-            sums[1] += sign * (L[o, VALUE, i] >> 32)
-
-
-assert END_HIGH == ENDS + 4  # as `add_weights` counts
-
-
 @kernel("void(Tree, int32[::1], int64[::1], int64[::1], int64[::1])")
 def count_partners(tree: Tree, keys: Any, lefts: Any, rights: Any, counts: Any) -> None:
     for i in range(len(keys)):
         counts[i] = partners(tree, wide(keys[i]), lefts[i], rights[i])
-
-
-@kernel("void(Tree, int32[::1], int64[::1], int64[::1], int64[:,::1])", allocates=True)
-def sum_partners(tree: Tree, keys: Any, lefts: Any, rights: Any, sums: Any) -> None:
-    """sums, int64[n, 2]: of each interval the weights of its partners, as sums of lower and of upper halves."""
-    own = np.empty(2, np.int64)
-    for i in range(len(keys)):
-        own[0], own[1] = 0, 0
-        add_weights(tree, wide(keys[i]), rights[i], 0, 1, own)
-        add_weights(tree, wide(keys[i]), lefts[i], 1, -1, own)
-        sums[i, 0], sums[i, 1] = own[0], own[1]
 
 
 @kernel

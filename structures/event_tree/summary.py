@@ -1,9 +1,11 @@
 """What an inner node keeps of a child, so that partners are counted and rows without any are found.
 
-    STARTS, ENDS        events of each kind; START_LOW … END_HIGH: the sum of their weights, as sums of the lower and of the upper 32 bits
+    STARTS, ENDS        events of each kind
     FIRST_KEY, FIRST_AT where the first START or END is
     FIT                 the least local depth at a row that ends before the next START or END; local: of the child's events alone
     TRAIL_KEY, TRAIL_END the least (key, right end) of the rows behind the last START or END
+    START_LOW … END_HIGH of each weight, from INNER_FIELDS on: its sum over the events of each kind, as sums of the lower and of the
+                         upper 32 bits
 
 Depth is starts less ends. Where there is none, FIT is NO_FIT, the others (KEY_MAX, POS_INF), which is behind everything.
 Two sums of so many numbers of 32 bits need no carry: a tree has fewer than 2**31 events.
@@ -26,6 +28,7 @@ from structures.event_tree.layout import (
     FIRST_AT,
     FIRST_KEY,
     FIT,
+    INNER_FIELDS,
     LOW32,
     NAME,
     ROW,
@@ -36,7 +39,8 @@ from structures.event_tree.layout import (
     TRAIL_END,
     TRAIL_KEY,
     VALUE,
-    WEIGHTED,
+    WEIGHT_FIELDS,
+    WEIGHTS,
     Tree,
 )
 
@@ -62,8 +66,8 @@ def note(tree: Tree, o: int, f: int, c: int, value: int) -> bool:
 def refresh(tree: Tree, o: int, c: int, leaf: bool) -> bool:
     """Bring the summary of child c of inner node o up to date; whether it has changed."""
     changed = of_leaf(tree, o, c) if leaf else of_inner(tree, o, c)
-    if tree.control[WEIGHTED] != 0:
-        changed |= weigh_leaf(tree, o, c) if leaf else weigh_inner(tree, o, c)
+    for w in range(tree.control[WEIGHTS]):
+        changed |= weigh_leaf(tree, o, c, w) if leaf else weigh_inner(tree, o, c, w)
     return changed
 
 
@@ -100,30 +104,30 @@ def of_leaf(tree: Tree, o: int, c: int) -> bool:
 
 
 @kernel
-def weigh_leaf(tree: Tree, o: int, c: int) -> bool:
-    """The sums of weights of child c, a leaf; whether they have changed."""
-    L, child = tree.leaves, tree.inners[o, CHILD, c]
+def weigh_leaf(tree: Tree, o: int, c: int, w: int) -> bool:
+    """The sums of weight number w of child c, a leaf; whether they have changed."""
+    L, child, field = tree.leaves, tree.inners[o, CHILD, c], INNER_FIELDS + WEIGHT_FIELDS * w
     start_low, start_high, end_low, end_high = wide(0), wide(0), wide(0), wide(0)
     for i in range(tree.leaf_size[child]):
-        rank, value = (L[child, NAME, i] >> 30) & 3, L[child, VALUE, i]
+        rank, value = (L[child, NAME, i] >> 30) & 3, L[child, VALUE + w, i]
         if rank == START:
             start_low += value & LOW32
             start_high += value >> 32
         elif rank == END:
             end_low += value & LOW32
             end_high += value >> 32
-    changed = note(tree, o, START_LOW, c, start_low)
-    changed |= note(tree, o, START_HIGH, c, start_high)
-    changed |= note(tree, o, END_LOW, c, end_low)
-    changed |= note(tree, o, END_HIGH, c, end_high)
+    changed = note(tree, o, field + START_LOW, c, start_low)
+    changed |= note(tree, o, field + START_HIGH, c, start_high)
+    changed |= note(tree, o, field + END_LOW, c, end_low)
+    changed |= note(tree, o, field + END_HIGH, c, end_high)
     return changed
 
 
 @kernel
-def weigh_inner(tree: Tree, o: int, c: int) -> bool:
+def weigh_inner(tree: Tree, o: int, c: int, w: int) -> bool:
     """The same of an inner node."""
     N, child, changed = tree.inners, tree.inners[o, CHILD, c], False
-    for f in range(START_LOW, END_HIGH + 1):
+    for f in range(INNER_FIELDS + WEIGHT_FIELDS * w, INNER_FIELDS + WEIGHT_FIELDS * (w + 1)):
         total = wide(0)
         for i in range(tree.inner_size[child]):
             total += N[child, f, i]

@@ -1,7 +1,7 @@
 r"""Intervals as events, and rows between them, so that partners are counted without a visit.
 
 Problem: under inserts and deletes of closed intervals with an int32 key, tell how many of them a given interval meets and what their
-weights add up to; and of rows, which are intervals too, find one that meets none.
+weights add up to (`sums.py`); and of rows, which are intervals too, find one that meets none.
 
     key 3   START 2    ROW 2..4    END 5    ROW 6..7    START 9 …        by (key, place, rank, slot): START at the left end l, rank 0;
             |------------------------|                  |-------         END at r + 1, rank 1; ROW at its left end, rank 2
@@ -17,8 +17,8 @@ Invariants, by which `check()` names what broke
 Of a tree in a `Matching` also
     E4  its rows are the matched ones, and none is dead
 
-Costs (n events): a change O(log n), partners counted or added up O(log n), a dead row found O(log n); memory 24 bytes an event, in leaves
-that are full to a quarter at least. Differs from docs/design/queries.md in the place of an END without end alone.
+Costs (n events): a change O(log n), partners counted or added up O(log n), a dead row found O(log n); memory 24 bytes an event, and 8 a
+further weight, in leaves that are full to a quarter at least. Differs from docs/design/queries.md in the place of an END without end alone.
 """
 
 from __future__ import annotations
@@ -43,29 +43,33 @@ from structures.event_tree.layout import (
     MOST_LEVELS,
     ROW,
     START,
-    WEIGHTED,
+    VALUE,
+    WEIGHT_FIELDS,
+    WEIGHTS,
     Tree,
 )
-from structures.event_tree.search import count_partners, sum_partners
-
-_WORDS = LEAF_FIELDS * B + INNER_FIELDS * F + 1  # of a leaf and an inner node, with their sizes
+from structures.event_tree.search import count_partners
 
 
 class EventTree:
     """See the module's head. Only the thread that writes may read."""
 
-    def __init__(self, words: int = STORE_WORDS, weighted: bool = False) -> None:
-        """`words`: address space in 8-byte words (not memory). `weighted`: intervals have weights, else all are 0."""
-        self._most = words // _WORDS
+    def __init__(self, words: int = STORE_WORDS, weights: int = 0) -> None:
+        """`words`: address space in 8-byte words (not memory). `weights`: how many an interval has."""
+        leaf, inner = max(LEAF_FIELDS, VALUE + weights), INNER_FIELDS + WEIGHT_FIELDS * weights
+        self.weights = weights
+        self._words = leaf * B + inner * F + 1  # of a leaf and an inner node, with their sizes
+        self._most = words // self._words
         self.arrays = Tree(
-            reserve(8 * self._most * LEAF_FIELDS * B, np.int64).reshape(-1, LEAF_FIELDS, B),
-            reserve(8 * self._most * INNER_FIELDS * F, np.int64).reshape(-1, INNER_FIELDS, F),
+            reserve(8 * self._most * leaf * B, np.int64).reshape(-1, leaf, B),
+            reserve(8 * self._most * inner * F, np.int64).reshape(-1, inner, F),
             reserve(4 * self._most, np.int32),
             reserve(4 * self._most, np.int32),
             np.zeros(CONTROL_WORDS, np.int64),
             np.zeros(2 * MOST_LEVELS, np.int64),
+            np.zeros((2, max(1, weights)), np.int64),
         )
-        self.arrays.control[WEIGHTED] = weighted
+        self.arrays.control[WEIGHTS] = weights
         compiled(make_empty)(self.arrays)
 
     @property
@@ -76,21 +80,24 @@ class EventTree:
     @property
     def bytes(self) -> int:
         """Bytes of the nodes, as full as they are on average."""
-        return 8 * self.events * _WORDS * 4 // (3 * B)
+        return 8 * self.events * self._words * 4 // (3 * B)
 
     def require(self, events: int) -> None:
         """Raise MemoryError unless so many surely fit. O(1)."""
         if events // LEAF_LEAST + 2 >= self._most:
             raise MemoryError(f"this view's structure has reached its size ({self._most} leaves)")
 
-    def load(self, intervals: Entries, weights: np.ndarray, rows: Entries) -> None:
-        """Replace all by these intervals, each with its weight (int64[n]), and these rows. O(n log n)."""
+    def load(self, intervals: Entries, rows: Entries, weights: tuple[np.ndarray, np.ndarray] | None = None) -> None:
+        """Replace all by these intervals and rows. `weights`: those of their STARTs and of their ENDs, int64[n, weights]. O(n log n)."""
         self.require(2 * len(intervals.slot) + len(rows.slot))
         open_ = intervals.right == POS_INF
         ends = Entries(intervals.set, intervals.key + open_.astype(np.int32), intervals.right + 1, intervals.right, intervals.slot)  # wraps
         names = np.concatenate([_names(intervals, START), _names(ends, END), _names(rows, ROW)])
         ats = np.concatenate([intervals.left, ends.left, rows.left])
-        values = np.concatenate([weights, weights, rows.right])
+        values = np.zeros((len(names), self.arrays.leaves.shape[1] - VALUE), np.int64)
+        values[2 * len(open_) :, 0] = rows.right
+        for first, given in ((0, weights[0]), (len(open_), weights[1])) if weights is not None else ():
+            values[first : first + len(open_), : given.shape[1]] = given
         order = np.lexsort((names & (2**32 - 1), ats, names >> 32))
         compiled(build)(self.arrays, names[order], ats[order], values[order])
 
@@ -99,12 +106,6 @@ class EventTree:
         counts = np.empty(len(entries.slot), np.int64)
         compiled(count_partners)(self.arrays, entries.key, entries.left, entries.right, counts)
         return counts
-
-    def sums(self, entries: Entries) -> list[int]:
-        """What the weights of the intervals that each of these meets add up to. O(log n) each."""
-        sums = np.empty((len(entries.slot), 2), np.int64)
-        compiled(sum_partners)(self.arrays, entries.key, entries.left, entries.right, sums)
-        return [(high << 32) + low for low, high in sums.tolist()]
 
     def check(self) -> None:
         """Prove E1 to E3; AssertionError names what broke."""

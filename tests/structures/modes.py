@@ -102,6 +102,7 @@ STRUCTURES = {
             ),
             Canary("structures.aggregate.changes", "add_int", "lambda cells, code, w, value, sign: was(cells, code, w, value, 1)"),
             Canary("structures.aggregate.changes", "give_back", "lambda cells, code, w, limbs: None"),
+            Canary("structures.aggregate.amounts", "add_digits", "lambda cells, code, w, amounts, i, step: None"),
             Canary("structures.aggregate.results", "fits_int64", "lambda s1, s2: True"),
             Canary("structures.aggregate.results", "bits_of", "lambda order: order"),
             Canary("structures.aggregate.values", "is_thin", "lambda tree, block: False"),
@@ -229,6 +230,26 @@ STRUCTURES = {
             Canary("structures.event_tree.search", "child_for", "lambda tree, o, name, at: 0"),
             Canary("structures.ordered.tree", "own_leaf", "lambda nodes, writing, o: o"),
             _PIN_IGNORED,
+        ),
+    ),
+    "counting": Structure(
+        "event_tree.counting_machine.CountingMachine",
+        ("tests/structures/event_tree/test_counting.py",),
+        "not tens_of_thousands",
+        (
+            Canary("structures.event_tree.changes", "end_place", "lambda key, right: (key, right)"),
+            # Sums that are stale, of the wrong half, or of a row that is its own partner.
+            Canary("structures.event_tree.summary", "weigh_leaf", "lambda tree, o, c, w: was(tree, o, c, 0)"),
+            Canary("structures.event_tree.summary", "weigh_inner", "lambda tree, o, c, w: False"),
+            Canary("structures.event_tree.sums", "give", "lambda tree, both, changes, i: None"),
+            Canary("structures.event_tree.sums", "cut_ends", "lambda tree, key, left, right, slot: True"),
+            Canary("structures.event_tree.sums", "covered", "lambda tree, key, at, t, totals: was(tree, key, at, at, totals)"),
+            Canary("structures.event_tree.sums", "put_digits", "lambda sums, i, step, low, high: was(sums, i, step, low, 0)"),
+            Canary(
+                "structures.event_tree.sums",
+                "add_prefix",
+                "lambda tree, key, at, rank, sign, totals: was(tree, key, at, rank, 1, totals)",
+            ),
         ),
     ),
     "ij": Structure(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from service.errors import Problem
-from service.planning.meets import Relations
 from service.planning.plans.plan import Plan
 from service.query.model import GUARANTEES, ColumnRef, Guarantee, Query
 
@@ -23,8 +22,8 @@ def core_of(query: Query) -> Query:
     return replace(query, groups=None, guarantee="best-effort")
 
 
-def of_core(query: Query, core: Plan, relations: Relations) -> Plan:
-    """The plan over that of the join."""
+def of_core(query: Query, core: Plan, obstacle: str) -> Plan:
+    """The plan over that of the join. `obstacle`: why groups are not counted instead, if it is not the join."""
     groups = query.groups
     assert groups is not None
     guarantee = min(_OF_ALIASES.get(len(query.whole.aliases), "best-effort"), core.guarantee, key=GUARANTEES.index)
@@ -37,6 +36,7 @@ def of_core(query: Query, core: Plan, relations: Relations) -> Plan:
     else:
         update = f"{core.bounds['update']}, and O(log n) per row of the join that comes or goes"
         notes.append("groups are kept by rows: each row of the join that comes or goes is visited; a start reads the whole join")
+        notes += [obstacle] if obstacle else []
     space = "O(groups)" if alone else f"{core.bounds['space']} and O(groups)"
     if ordered:
         names = " and ".join("COUNT(DISTINCT)" if one == "count_distinct" else one.upper() for one in ordered)
@@ -44,7 +44,7 @@ def of_core(query: Query, core: Plan, relations: Relations) -> Plan:
         notes.append(f"{names}: each different value of a group is kept, with the number of its rows")
     return replace(
         core,
-        cls=f"{_words(query)} of: {core.cls}",
+        cls=f"{words(query)} of: {core.cls}",
         guarantee=guarantee,
         bounds={"space": space, "update": update, "delay": "O(log n)"},
         notes=tuple(notes),
@@ -60,7 +60,8 @@ def of_distinct(query: Query, made: Plan) -> Plan:
     return replace(made, cls=f"distinct rows of: {made.cls}", notes=(*made.notes, note))
 
 
-def _words(query: Query) -> str:
+def words(query: Query) -> str:
+    """What the groups are, as in a class."""
     groups = query.groups
     assert groups is not None
     if not groups.columns:
@@ -85,11 +86,12 @@ def _is_key(query: Query, refs: list[ColumnRef]) -> bool:
     return all(set(pair) <= known for pair in query.equal)
 
 
-def no_such_promise(query: Query, made: Plan) -> Problem:
+def no_such_promise(query: Query, made: Plan, obstacle: str) -> Problem:
     reason = _ROWS
     if len(query.whole.aliases) > 2:
         reason += ", which are not bounded by the partners of one row in joins of three and more"
     if made.core is not None and made.core.guarantee == "best-effort":
         reason += "; " + "; ".join(made.core.notes or (f"{made.core.algorithm} guarantees nothing",))
+    reason += f"; {obstacle}" if obstacle else ""
     refused = f'the guarantee "{query.guarantee}" cannot be given to groups that are kept by rows, only "{made.guarantee}"'
     return Problem("infeasible-view", f'{refused}: {reason}; write "guarantee": "{made.guarantee}"', theorem=reason)

@@ -28,7 +28,7 @@ THEOREM_NATURAL = (
 PlanShape = Literal[
     "list", "pair", "self_less", "self_not_equal", "clique_less", "clique_not_equal", "heap",  # `views/shapes.py`
     "join_tree", "qdag", "union", "indexed", "view_tree", "tree_tracker", "minesweeper", "intersect", "bow_tie", "elimination", "product",
-    "outer", "match", "groups",
+    "outer", "match", "groups", "counted",
 ]  # fmt: skip
 
 
@@ -59,7 +59,7 @@ class Plan:
     levels    of Minesweeper: the variables in the order of its search
     parts     of a product
     outer     of a join with parts
-    core      of groups: the plan of the join whose rows are grouped
+    core      of groups: the plan of the join whose rows are grouped; of counted groups it is not kept
     amortised whether a change may rebuild a part of the structure now and then
     """
 

@@ -145,6 +145,11 @@ class Columns:
     def bytes(self) -> int:
         return sum(domain.bytes for domain in (self.domain, *self._texts.values()) if domain is not None)
 
+    @property
+    def codes(self) -> int:
+        """All codes that there were are below."""
+        return self.domain.codes if self.domain is not None else 1
+
     def check(self) -> None:
         for domain in (self.domain, *self._texts.values()):
             if domain is not None:

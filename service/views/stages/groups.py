@@ -48,15 +48,16 @@ _ALL = np.zeros(1, np.int32)
 class GroupsStage(Defaults):
     """See the module's head; what the methods do is said in `protocol`."""
 
-    def __init__(self, query: Query, core: Join, table: GroupTable, alone: bool) -> None:
-        """`table`: is to have the rows; `alone`: the delta of a change is the changed row. OSError, MemoryError: there is no room."""
+    def __init__(self, query: Query, core: Join, table: GroupTable, alone: bool, most_codes: int | None = None) -> None:
+        """`table`: is to have the rows; `alone`: the delta of a change is the changed row; `most_codes`: of groups, those without rows too.
+        OSError, MemoryError: there is no room."""
         groups = query.groups
         assert groups is not None
         self._core, self._grouping, self._table = core, groups, table
         self._alone = alone
         table.open()
         self._columns = table.columns
-        self._groups = Groups(table.steps, table.results, table.width, 4 * groups.most + _SPARE_CODES)
+        self._groups = Groups(table.steps, table.results, table.width, most_codes or 4 * groups.most + _SPARE_CODES)
         self._places = reserve(4 * self._groups.most_codes, np.int32)
         self._last = reserve(4 * self._groups.most_codes, np.int32)
         self._tree = IntervalTree("list")
@@ -71,17 +72,21 @@ class GroupsStage(Defaults):
         """Cost: that of the join, and O(1) or O(log n) a row of it."""
         self._core.build(version, lambda part: progress(part / 2))
         self._groups.begin()
-        codes = [NO_SLOTS if self._grouping.columns else _ALL]
+        codes: list[Slots] = []
         cursor = self._core.rows(self._core.root, None)
         while not cursor.done:
             codes += self._take_all(version, True, cursor.fill(PIECE_ROWS))
             progress(0.5)
-        come = [NO_SLOTS]
-        for part in _pieces(codes):
+        self._begin_with(version, codes)
+        progress(1.0)
+
+    def _begin_with(self, version: int, codes: Sequence[Slots]) -> None:
+        """Write the first rows of these groups."""
+        codes, come = [*codes, *([] if self._grouping.columns else [_ALL])], [NO_SLOTS]
+        for part in pieces_of(codes):
             come.append(self._write_rows(version, part, self._groups.tell(part))[1])
         if len(slots := np.sort(np.concatenate(come))):
             self.root = self._tree.bulk_load(version, _entries(slots))
-        progress(1.0)
 
     def hold(self, version: int) -> None:
         self._core.hold(version)
@@ -118,7 +123,7 @@ class GroupsStage(Defaults):
         codes: list[Slots] = []
         taking = _Taking(lambda offset, inserted, rows: codes.extend(self._take_all(version, inserted, rows)))
         self._core.apply(version, runs, taking)
-        for part in _pieces(codes):
+        for part in pieces_of(codes):
             self._write(version, part, np.full(len(part), first), self._groups.tell(part), sink)
         return taking.rows
 
@@ -157,7 +162,7 @@ class GroupsStage(Defaults):
         are touched for the first time. Problem `too-many-groups`."""
         read = self._columns.read(rows, come)
         n = len(come)
-        self._groups.require(self._columns.domain.codes if self._columns.domain is not None else 1, n)
+        self._groups.require(self._columns.codes, n)
         given = Rows(read.codes, np.where(come, 1, -1).astype(np.int8), read.values, read.nulls)
         if ends is None:
             found = self._groups.add(given), _NO_PINS, np.empty((0, 0), np.int64)
@@ -165,11 +170,15 @@ class GroupsStage(Defaults):
             found = self._groups.add_in_order(given, ends)
         if not come.all():
             self._columns.release(read, ~come, version)
+        self._require_few()
+        return found
+
+    def _require_few(self) -> None:
+        """Problem `too-many-groups`."""
         if self._groups.groups > self._grouping.most:
             most = self._grouping.most
             instead = 'register it with a larger "groups", or group more coarsely'
             raise Problem("too-many-groups", f"the view has more than {most} groups; {instead}")
-        return found
 
     def _write(self, version: int, codes: Slots, versions: Numbers, cells: npt.NDArray[np.int64], sink: Sink | None) -> None:
         """Bring the rows of these groups to what was told of them, version after version (its number: int64[n]), and tell what differs."""
@@ -263,7 +272,7 @@ class GroupsStage(Defaults):
     def check(self) -> None:
         """Also: the list has the living rows of the table, each at the place of its group, and each is what is told of the group now."""
         self._core.check()
-        self._groups.check()
+        self._groups.check(self._columns.codes)
         self._tree.check(self.root)
         self._table.check()
         cursor, parts = self._tree.rows(self.root), [NO_SLOTS]
@@ -299,7 +308,7 @@ class _Taking:
         raise AssertionError("a delta without a bound has exceeded it")
 
 
-def _pieces(codes: Sequence[Slots]) -> Iterator[Slots]:
+def pieces_of(codes: Sequence[Slots]) -> Iterator[Slots]:
     """Codes, some thousand at a time."""
     joined = codes[0] if len(codes) == 1 else np.concatenate([NO_SLOTS, *codes])
     for first in range(0, len(joined), PIECE_ROWS):

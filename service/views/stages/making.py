@@ -12,6 +12,7 @@ from service.tables.sides import Side
 from service.views.joins.making import join_of
 from service.views.joins.protocol import Join
 from service.views.shown import Definitions, Shown, shown
+from service.views.stages.counted import CountedStage
 from service.views.stages.groups import GroupsStage
 from service.views.stages.selection import Selection
 from service.views.stages.table import GroupTable
@@ -28,6 +29,8 @@ def kept_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
     if plan.core is None:
         return join_of(query, plan, sides, indexes)
     assert isinstance(rows, GroupTable)
+    if plan.shape == "counted":
+        return CountedStage(query, plan.core, sides, rows)
     if plan.core.shape == "list":
         core: Join = Selection(sides[0], query.never)
     else:

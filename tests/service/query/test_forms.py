@@ -194,11 +194,3 @@ def test_patterns_and_nesting_are_limited() -> None:
         with pytest.raises(Problem) as caught:
             parse_view("v", {"from": {"b": "bookings"}, "where": [where]}, RELATIONS)
         assert caught.value.type == "bad-definition" and says in str(caught.value.detail)
-
-
-@pytest.mark.parametrize("option", [{"algorithm": "event-tree"}])
-def test_options_of_later_versions(option: dict[str, Any]) -> None:
-    for form in (VIEW, {"sql": "SELECT a.id FROM a"}):
-        with pytest.raises(Problem) as caught:
-            check_form({**form, **option})
-        assert caught.value.type == "not-yet"

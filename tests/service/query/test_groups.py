@@ -175,6 +175,8 @@ def test_faults_in_json(json: dict[str, Any], says: str) -> None:
         ("SELECT COUNT(*) AS n FROM bookings", "one group of: selection, 1 relation", "strict"),
         ("SELECT DISTINCT room FROM bookings", "distinct rows of: selection, 1 relation", "strict"),
         ("SELECT a.room AS r, COUNT(*) AS n FROM bookings a JOIN bookings b ON a.room = b.room AND overlaps(a.stay, b.stay) GROUP BY r",
+         "groups by the join key of: interval join, 1-D, 2 relations, keyed", "strict"),
+        ("SELECT a.room AS r, MIN(b.id) AS n FROM bookings a JOIN bookings b ON a.room = b.room AND overlaps(a.stay, b.stay) GROUP BY r",
          "groups by the join key of: interval join, 1-D, 2 relations, keyed", "delay"),
         ("SELECT a.id AS i, COUNT(*) AS n FROM bookings a, bookings b, bookings c WHERE overlaps(a.stay, b.stay) "
          "AND overlaps(b.stay, c.stay) GROUP BY i", "groups by i of: interval join, 1-D, 3 relations, path", "best-effort"),
@@ -186,7 +188,8 @@ def test_plans(sql: str, cls: str, guarantee: str) -> None:
 
 
 def test_a_promise_that_groups_cannot_give() -> None:
-    sql = "SELECT COUNT(*) AS n FROM bookings a JOIN bookings b ON overlaps(a.stay, b.stay)"
+    sql = "SELECT MIN(b.id) AS n FROM bookings a JOIN bookings b ON overlaps(a.stay, b.stay)"
     with pytest.raises(Problem) as caught:
         parse_view("v", {"sql": sql, "guarantee": "strict"}, {"bookings": BOOKINGS})
     assert caught.value.type == "infeasible-view" and "a change costs as much as the rows of the join" in str(caught.value.detail)
+    assert "MIN of b.id goes by rows; without it groups are counted" in str(caught.value.detail)

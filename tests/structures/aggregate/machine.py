@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from structures.aggregate import layout
+from structures.aggregate.amounts import Amounts
 from structures.aggregate.groups import Groups, Step
 from structures.aggregate.layout import Rows
 from structures.aggregate.told import COMES, GOES, Fates, Known, Told, compare
@@ -59,6 +60,36 @@ def packed(changes: list[tuple[int, int, Row]]) -> Rows:
     return Rows(codes, signs, values, nulls)
 
 
+NUMBERS_ALONE = (0, 1, 2, 3, 13, 14)  # columns that are told of rows by their number
+
+
+def made_for_numbers() -> Groups:
+    """Counts and sums alone, to which many rows are added at once."""
+    steps = Step()
+    count, total = steps.of(layout.COUNT, 0), steps.of(layout.INT_SUM, 0)
+    results = [
+        (layout.OF_ROWS, 0, 0, 0, 1), (layout.OF_COUNT, count, 0, 0, 1), (layout.OF_INT_SUM, total, count, 0, 1),
+        (layout.OF_INT_MEAN, total, count, 0, 1), (layout.OF_WIDE_SUM, total, count, 0, 1),
+    ]  # fmt: skip
+    return Groups(steps, results, 2 + len(NUMBERS_ALONE), 64)
+
+
+def amounts(changes: list[tuple[int, int, list[Row]]]) -> Amounts:
+    """(sign, code, rows)"""
+    sums = np.zeros((len(changes), 2, 3), np.int64)
+    for i, (_, _, rows) in enumerate(changes):
+        numbers = [row.number for row in rows if row.number is not None]
+        for step, amount in enumerate((len(numbers), sum(numbers))):
+            sums[i, step] = amount & layout.LOW32, (amount >> 32) & layout.LOW32, amount >> 64
+    codes, signs = np.array([code for _, code, _ in changes], np.int32), np.array([sign for sign, _, _ in changes], np.int8)
+    return Amounts(codes, signs, np.array([len(rows) for _, _, rows in changes], np.int64), sums)
+
+
+def unpacked_numbers(row: np.ndarray) -> list[int | None]:
+    n = len(NUMBERS_ALONE)
+    return [None if int(row[1 + n]) >> (1 + i) & 1 else int(row[1 + i]) for i in range(n)]
+
+
 def unpacked(row: np.ndarray) -> list[int | None]:
     nulls = int(row[1 + COLUMNS])
     return [None if nulls >> (1 + i) & 1 else int(row[1 + i]) for i in range(COLUMNS)]
@@ -67,7 +98,7 @@ def unpacked(row: np.ndarray) -> list[int | None]:
 class AggregateMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.groups = made()
+        self.groups, self.numbers = made(), made_for_numbers()
         self.rows: list[list[Row]] = [[] for _ in range(CODES)]
         self.shown: dict[int, list[int | None]] = {}  # of each group with rows, what was told of it last, and kept
         self.known = Known(np.zeros(64, np.int32), np.zeros(64, np.int32), np.zeros((64, 2 + COLUMNS), np.int64))
@@ -94,6 +125,11 @@ class AggregateMachine(RuleBasedStateMachine):
         touched = np.concatenate([self.groups.add(packed(part)) for part in (changes[:half], changes[half:])])
         self.follow(changes)
         assert sorted(touched.tolist()) == sorted({code for _, code, _ in changes})
+        together = {(sign, code): [row for s, c, row in changes if (s, c) == (sign, code)] for sign, code, _ in changes}
+        self.numbers.begin()
+        given = [(-sign, code, list[Row]()) for sign, code in together] + [(sign, code, rows) for (sign, code), rows in together.items()]
+        found, _, out = self.numbers.add_amounts(amounts(given), None)
+        assert sorted(found.tolist()) == sorted(touched.tolist()) and not len(out)
         self.judge(touched, self.groups.tell(touched), [self.rows[code] for code in touched.tolist()])
 
     @rule(rows=st.lists(ROWS, min_size=1, max_size=6), data=st.data())
@@ -102,6 +138,10 @@ class AggregateMachine(RuleBasedStateMachine):
         changes = data.draw(st.permutations([*self.leaving(data), *((1, code, row) for code, row in rows)]))
         ends = [end for end in range(1, len(changes)) if data.draw(st.booleans())] + [len(changes)]
         codes, versions, out = self.groups.add_in_order(packed(changes), np.array(ends, np.int64))
+        at_once = self.numbers.add_amounts(amounts([(sign, code, [row]) for sign, code, row in changes]), np.array(ends, np.int64))
+        assert at_once[0].tolist() == codes.tolist() and at_once[1].tolist() == versions.tolist()
+        for row, other in zip(at_once[2], out, strict=True):
+            assert int(row[0]) == int(other[0]) and unpacked_numbers(row) == [unpacked(other)[i] for i in NUMBERS_ALONE]
         start, wanted = 0, list[tuple[int, int, list[Row]]]()
         for version, end in enumerate(ends):
             self.follow(changes[start:end])
@@ -144,14 +184,19 @@ class AggregateMachine(RuleBasedStateMachine):
         changes = [(-1, code, row) for code, rows in enumerate(self.rows) for row in rows]
         self.groups.begin()
         touched = self.groups.add(packed(changes))
+        self.numbers.begin()
+        self.numbers.add_amounts(amounts([(sign, code, [row]) for sign, code, row in changes]), None)
         self.follow(changes)
         self.judge(touched, self.groups.tell(touched), [[] for _ in touched])
         assert self.groups.groups == 0 and self.groups.out_of_range == 0
 
     @invariant()
     def holds(self) -> None:
-        self.groups.check()
-        assert self.groups.groups == sum(map(bool, self.rows))
+        self.groups.check(CODES)
+        self.numbers.check(CODES)
+        assert self.groups.groups == self.numbers.groups == sum(map(bool, self.rows))
+        for row, mine in zip(self.numbers.tell(np.arange(CODES, dtype=np.int32)), self.rows, strict=True):
+            assert unpacked_numbers(row) == [told(mine)[i] for i in NUMBERS_ALONE]
         wide = [told(rows) for rows in self.rows if any(row.number is not None for row in rows)]
         assert self.groups.out_of_range == sum(row[2] is None for row in wide) + sum(row[13] is None for row in wide)
 

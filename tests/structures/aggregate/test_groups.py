@@ -69,7 +69,7 @@ def test_any_order_and_all_that_has_gone_leave_no_trace() -> None:
         groups.add(floats([value for _, value in mixed], 1))
         rng.shuffle(others)
         groups.add(floats(others, -1))
-        groups.check()
+        groups.check(100)
         found.add(groups.tell(np.zeros(1, np.int32)).tobytes())
     assert len(found) == 1
     fresh = summing()
@@ -93,7 +93,7 @@ def test_a_group_keeps_small_extents_for_money() -> None:
     rng = random.Random(1)
     groups.add(floats([round(rng.random() * 10**6, 2) for _ in range(5000)], 1, [i % 100 for i in range(5000)]))
     assert int(groups._store.limbs.control[0]) == 1 + 100 * SIZES[0]
-    groups.check()
+    groups.check(100)
 
 
 def test_averages_of_many_rows() -> None:
@@ -134,7 +134,7 @@ def test_tens_of_thousands_of_values() -> None:
         for code in range(50):
             mine = values[left][codes[left] == code]
             assert out[code, 1:4].tolist() == [mine.min(), mine.max(), len(set(mine.tolist()))]
-        groups.check()
+        groups.check(100)
         groups.add(rows(slice(first, first + 8000), -1))
-    groups.check()
+    groups.check(100)
     assert groups.groups == 0

@@ -1,0 +1,267 @@
+"""What changes of two relations do to the groups of their join, by counting partners: a `Counting` over both sides.
+
+A row of either side is an interval with a key, and with the code of its group, which is that of its key; its weights are the values that
+the aggregates take of it. Each change tells how many rows of the join come or go, all of one group, and what the sums change by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from service.planning.plans.plan import Plan
+from service.query.model import ColumnRef, GroupColumn, IntervalRef, Output, Query
+from service.tables.changes import Runs, parted
+from service.tables.resolution import NO_SLOTS, Resolved, Slots
+from service.tables.sides import NEWEST, Codes, Side, Source
+from service.tables.store import PIECE_ROWS, Domain, Numbers
+from service.views.joins.protocol import Defaults
+from service.views.shown import Definitions
+from service.views.stages.aggregates import RAW
+from service.views.stages.columns import Columns
+from service.views.stages.table import GroupTable
+from structures.aggregate import layout
+from structures.aggregate.amounts import Amounts
+from structures.core.entries import Entries
+from structures.event_tree.counting import COMMON, DELETE, INSERT, MEASURE, MOVE, OWN, THEIRS, Changes, Counting, Recipe
+
+_ITSELF = {"pair": 0, "self_less": 1, "self_not_equal": 2}  # how often a set with itself has each pair
+_CHUNK = 1 << 16  # rows of a relation in a step of building
+_Of = tuple[int, int]  # an accumulator's kind, and the output that it takes
+
+
+class _Taken(NamedTuple):
+    """Rows that take part: as intervals, with the codes of their groups and their weights; which of those given they are."""
+
+    entries: Entries
+    codes: Slots
+    weights: npt.NDArray[np.int64]
+    which: npt.NDArray[np.int64]
+
+
+class Changed(NamedTuple):
+    """Changes in order: the number of each one's version, and what it adds to its group."""
+
+    offsets: npt.NDArray[np.int64]
+    amounts: Amounts
+
+
+class _Role:
+    """One alias, of a set with itself both: its rows as a side of the structure."""
+
+    def __init__(self, query: Query, plan: Plan, side: Side, definitions: Definitions, table: GroupTable, weights: Sequence[_Of]) -> None:
+        """`weights`: of what a row has behind the first one."""
+        assert query.groups is not None
+        self.side = side
+        refs = [query.outputs[column.of].column for column in query.groups.columns]
+        columns = [_equal(query, ref, side.alias) for ref in refs if ref is not None]
+        outputs = [Output("", "column", ref, ()) for ref in columns] + [_of_alias(query.outputs[of], side.alias) for _, of in weights]
+        outputs = [output._replace(name=str(number)) for number, output in enumerate(outputs)]
+        groups = tuple(GroupColumn(one.name, number, one.trunc) for number, one in enumerate(query.groups.columns))
+        alone = replace(
+            query, aliases=(query.aliases[side.place],), equal=(), overlaps=(), less=(), at_most=(), not_equal=(), within=(), cross=(),
+            filters=(), outputs=tuple(outputs), groups=query.groups._replace(columns=groups, aggregates=(), outputs=(), having=()),
+        )  # fmt: skip
+        self._columns = Columns(alone, [Side(alone, 0, side.relation)], definitions)
+        self._columns.domain, self._columns.nullable = table.columns.domain, table.columns.nullable
+        self._kinds = [kind for kind, _ in weights]
+        self._operands = [self._columns.operand(len(columns) + number, RAW) for number in range(len(weights))]
+        self.source = Source(side, 0, plan.keys[side.place], plan.spans[side.place])
+
+    def take(self, slots: Slots, come: bool, codes: Codes | None) -> _Taken:
+        """The rows at these slots, whose groups' codes are counted once more if they come. `codes`: of their keys."""
+        entries, which = self.source.entries(slots, codes)
+        which = np.arange(len(slots)) if which is None else which
+        weights = np.zeros((len(which), 1 + len(self._kinds)), np.int64)
+        if not len(which):
+            return _Taken(entries, NO_SLOTS, weights, which)
+        read = self._columns.read((entries.slot,), np.full(len(which), come))
+        for number, (kind, operand) in enumerate(zip(self._kinds, self._operands, strict=True), 1):
+            there = read.nulls[operand] == 0
+            weights[:, number] = there if kind == layout.COUNT else np.where(there, read.values[operand], 0)
+        return _Taken(entries, read.codes, weights, which)
+
+
+class Counter(Defaults):
+    """See the module's head. What a stage asks of a join, but for its rows. The writer's, or its builder's."""
+
+    root: Any = None
+
+    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> None:
+        """`plan`: of the join. OSError, MemoryError: there is no room."""
+        self._itself, self._never = _ITSELF[plan.shape], query.never
+        self._groups = table.columns
+        definitions = {side.relation.name: side.relation.definition for side in sides}
+        outputs = [(kind, table.columns.operands[operand][0]) for kind, operand, _ in table.steps.steps]
+        common = [len(query.outputs[of].intervals) > 1 for _, of in outputs]
+        owners = [0 if self._itself else _place(query, query.outputs[of]) for _, of in outputs]
+        mine = [[number for number, owner in enumerate(owners) if owner == place and not common[number]] for place in range(2)]
+        self._roles = [
+            _Role(query, plan, side, definitions, table, [outputs[number] for number in mine[side.place]])
+            for side in (sides[:1] if self._itself else sides)
+        ]  # fmt: skip
+
+        def recipe(role: int, number: int) -> Recipe:
+            kind, of = outputs[number]
+            if common[number]:
+                return (0, 0) if kind == layout.COUNT else (COMMON, _open_ends(query.outputs[of], query, definitions) - 1)
+            how = OWN | THEIRS if self._itself else OWN if owners[number] == role else THEIRS
+            return how, 1 + mine[owners[number]].index(number)
+
+        recipes = [[recipe(role, number) for number in range(len(outputs))] for role in range(2)]
+        self._counting = Counting((1 + len(mine[0]), 1 + len(mine[1])), (recipes[0], recipes[1]), self._itself)
+        types = [self._roles[0].side.relation.schema.field(name).type for name in plan.keys[0]]
+        self._keys = Domain(types) if types else None
+        self._acquire = self._keys.acquire_of if self._keys is not None else None
+        self._look_up = self._keys.look_up_of if self._keys is not None else None
+
+    @property
+    def update_steps(self) -> int:
+        return self._counting.steps
+
+    def build(self, version: int, progress: Callable[[float], None]) -> Iterator[Amounts]:
+        """What the relations have at a version, in pieces."""
+        yield from self._all(self._counting, version, True, progress)
+
+    def _all(self, counting: Counting, version: int, come: bool, progress: Callable[[float], None]) -> Iterator[Amounts]:
+        """Fill an empty structure with all rows of a version; `come`: they are counted where codes are."""
+        total = sum(role.side.relation.table.rows for role in self._roles) or 1
+        found, done = list[_Taken](), 0
+        for role in self._roles:
+            start, parts = (-1 if self._never else 0), [role.take(NO_SLOTS, come, None)]
+            while start >= 0:
+                slots, start = role.side.relation.table.scan(version, start, _CHUNK)
+                parts.append(role.take(slots, come, self._acquire if come else self._look_up))
+                done += len(slots)
+                progress(0.4 * done / total)
+            found.append(_together(parts))
+        if not self._itself:
+            counting.load(found[0].entries, found[1].entries, (found[0].weights, found[1].weights))
+        for first in range(0, len(found[0].codes), PIECE_ROWS):
+            part = slice(first, first + PIECE_ROWS)
+            kind = np.full(len(found[0].codes[part]), INSERT if self._itself else MEASURE, np.int8)
+            yield _follow(counting, kind, np.zeros(len(kind), np.int8), _part(found[0], part), np.full(len(kind), -1, np.int32))
+            progress(0.4 + 0.6 * first / len(found[0].codes))
+
+    def again(self) -> Iterator[Amounts]:
+        """What a structure made anew of the relations' newest rows tells, for `check`."""
+        weights, recipes = self._counting.weights, self._counting.recipes
+        yield from self._all(Counting(weights, recipes, self._itself), NEWEST, False, lambda part: None)
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        rows, more, texts = [0, 0], 0, 0
+        for number, role in enumerate(self._roles):
+            one = resolved.get(role.side.relation.name)
+            inserts = one.inserts.num_rows if one is not None else 0
+            rows[number] = role.side.relation.table.rows + inserts
+            more, texts = more + inserts, texts + (one.inserts.bytes if one is not None else 0)
+        self._counting.require(rows[0], rows[1])
+        for domain in (self._keys, self._groups.domain):
+            if domain is not None:
+                domain.require(more, texts)
+
+    def follow(self, version: int, runs: Runs) -> Changed:
+        """Follow the changed relations to `version`, the last of the runs. Cost: O(log n) a changed row."""
+        kinds, roles, taken, formers, offsets = list[int](), list[int](), list[_Taken](), list[Slots](), list[Numbers]()
+        for number, role in enumerate(self._roles):
+            run = runs.get(role.side.relation.name)
+            if run is None or self._never:
+                continue
+            part = parted(role.side, run, True)
+            for kind, some in ((MOVE, part.moved), (DELETE, part.gone), (INSERT, part.come)):
+                slots = some.old if kind == DELETE else some.new
+                if len(slots):
+                    one = role.take(slots, kind == INSERT, self._acquire if kind == INSERT else self._look_up)
+                    formers.append(some.old[one.which] if kind == MOVE else np.full(len(one.which), -1, np.int32))
+                    offsets.append(some.offsets[one.which])
+                    kinds.append(kind)
+                    roles.append(number)
+                    taken.append(one)
+        if not taken:
+            return _NOTHING
+        lengths = [len(one.which) for one in taken]
+        kind, role_of = (np.repeat(np.array(values, np.int8), lengths) for values in (kinds, roles))
+        every, former, offset = _together(taken), np.concatenate(formers), np.concatenate(offsets)
+        order = np.lexsort((every.entries.left, every.entries.key, kind, offset))
+        kind = kind[order]
+        amounts = _follow(self._counting, kind, role_of[order], _part(every, order), former[order])
+        gone = kind == DELETE
+        for domain, codes in ((self._keys, every.entries.key[order]), (self._groups.domain, amounts.codes)):
+            if domain is not None:
+                domain.release(codes[gone], version)
+        return Changed(offset[order], amounts)
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        return self._keys is not None and self._keys.reclaim(oldest_needed, pins)
+
+    def entries(self, root: Any) -> int:
+        return self._counting.intervals
+
+    @property
+    def bytes(self) -> int:
+        return self._counting.bytes + (self._keys.bytes if self._keys is not None else 0)
+
+    @property
+    def retired_bytes(self) -> int:
+        return 0
+
+    def check(self) -> None:
+        self._counting.check()
+        if self._keys is not None:
+            self._keys.check()
+
+
+def _follow(counting: Counting, kind: npt.NDArray[np.int8], role: npt.NDArray[np.int8], taken: _Taken, former: Slots) -> Amounts:
+    """Have these changes made."""
+    entries = taken.entries
+    measured = counting.follow(Changes(kind, role, entries.key, entries.left, entries.right, entries.slot, former, taken.weights))
+    return Amounts(taken.codes, np.where(kind == DELETE, -1, 1).astype(np.int8), measured.rows, measured.sums)
+
+
+def _part(taken: _Taken, part: slice | Numbers) -> _Taken:
+    entries = Entries(*(np.ascontiguousarray(column[part]) for column in taken.entries))
+    return _Taken(entries, taken.codes[part], np.ascontiguousarray(taken.weights[part]), taken.which[part])
+
+
+def _together(parts: Sequence[_Taken]) -> _Taken:
+    """All of them in one; those with fewer weights have zeros."""
+    if len(parts) == 1:
+        return parts[0]
+    most = max(part.weights.shape[1] for part in parts)
+    weights = [np.pad(part.weights, ((0, 0), (0, most - part.weights.shape[1]))) for part in parts]
+    entries = Entries(*(np.concatenate(columns) for columns in zip(*(part.entries for part in parts), strict=True)))
+    codes, which = np.concatenate([part.codes for part in parts]), np.concatenate([part.which for part in parts])
+    return _Taken(entries, codes, np.concatenate(weights), which)
+
+
+def _equal(query: Query, ref: ColumnRef, alias: str) -> ColumnRef:
+    """The column of this alias that equals a column of the join key."""
+    both = next(both for both in query.equal if ref in both)
+    return next(one for one in (ref, *both) if one.alias == alias)
+
+
+def _of_alias(output: Output, alias: str) -> Output:
+    """The same of another alias of the relation."""
+    column = output.column._replace(alias=alias) if output.column is not None else None
+    return output._replace(column=column, intervals=tuple(IntervalRef(alias, ref.interval) for ref in output.intervals))
+
+
+def _place(query: Query, output: Output) -> int:
+    """The alias that it reads, or the first one of those."""
+    return next(place for place, (alias, _) in enumerate(query.aliases) if alias == output.refs[0].alias)
+
+
+def _open_ends(output: Output, query: Query, definitions: Definitions) -> int:
+    """By how much a length is longer than the closed interval that it is of."""
+    ref = output.intervals[0]
+    interval = definitions[dict(query.aliases)[ref.alias]].intervals[ref.interval]
+    return int(interval.start_open) + int(interval.end_open)
+
+
+_NOTHING = Changed(
+    np.empty(0, np.int64), Amounts(NO_SLOTS, np.empty(0, np.int8), np.empty(0, np.int64), np.zeros((0, 0, 3), np.int64))
+)

@@ -1,0 +1,94 @@
+"""Many rows of a group at once: how many come or go, and what each of its sums changes by. The writing kernel.
+
+What a change of a join does to a group is counted, not visited (`event_tree/counting.py`); here it is added to the group's cells.
+An amount is three digits as in an INT_SUM: 32 bits, 32 bits, and the rest with the sign.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.aggregate.layout import COUNT, GROUPS, LOW32, ROWS, STAMP, WRONG, Plan, Store
+from structures.aggregate.results import tell
+from structures.core.kernel import arrays, kernel, wide
+
+
+@arrays("int32[::1]", "int8[::1]", "int64[::1]", "int64[:,:,::1]")
+class Amounts(NamedTuple):
+    """Of each of n changes: the group's code, the sign (1 comes, -1 goes), how many rows (int64[n]), and of each step of the plan, all of
+    which are COUNT or INT_SUM, the amount: int64[n, steps, 3]."""
+
+    codes: np.ndarray
+    signs: np.ndarray
+    rows: np.ndarray
+    sums: np.ndarray
+
+
+@arrays("int32[::1]", "int64[::1]", "int64[:, ::1]")
+class Tellings(NamedTuple):
+    """Of each telling the group's code, the version's number, and the row: int64[n, width], or int64[0, width] if none is wanted."""
+
+    codes: np.ndarray
+    versions: np.ndarray
+    rows: np.ndarray
+
+
+@kernel(forceinline=True)
+def put_digits(sums: Any, i: int, step: int, low: int, high: int) -> None:
+    """The amount low + high * 2**32."""
+    over = (low >> 32) + (high & LOW32)
+    sums[i, step, 0], sums[i, step, 1], sums[i, step, 2] = low & LOW32, over & LOW32, (high >> 32) + (over >> 32)
+
+
+@kernel
+def add_digits(cells: Any, code: int, w: int, amounts: Amounts, i: int, step: int) -> None:
+    """Add an amount to a sum, or take it out."""
+    sums, sign = amounts.sums, wide(amounts.signs[i])
+    over = cells[code, w] + sign * sums[i, step, 0]
+    cells[code, w] = over & LOW32
+    over = cells[code, w + 1] + sign * sums[i, step, 1] + (over >> 32)
+    cells[code, w + 1] = over & LOW32
+    cells[code, w + 2] += sign * sums[i, step, 2] + (over >> 32)
+
+
+@kernel
+def add_amount(plan: Plan, store: Store, amounts: Amounts, i: int) -> None:
+    """Change number i, of some rows, reaches its group."""
+    cells, control = store.cells, store.control
+    code, sign = wide(amounts.codes[i]), wide(amounts.signs[i])
+    before = cells[code, ROWS]
+    now = before + sign * amounts.rows[i]
+    cells[code, ROWS] = now
+    if (now != 0) != (before != 0):
+        control[GROUPS] += sign
+    if now < 0:
+        control[WRONG] += 1
+    for step in range(len(plan.steps)):
+        w = plan.steps[step, 2]
+        if plan.steps[step, 0] == COUNT:
+            cells[code, w] += sign * (amounts.sums[i, step, 0] + (amounts.sums[i, step, 1] << 32))
+        else:
+            add_digits(cells, code, w, amounts, i, step)
+
+
+@kernel("int64(Plan, Store, Amounts, int64[::1], int64, Tellings)")
+def add_amounts(plan: Plan, store: Store, amounts: Amounts, ends: Any, stamp: int, told: Tellings) -> int:
+    """The changes of version after version: those of number v end before ends[v], and have the stamp `stamp + v`. After each, the groups
+    that have gained or lost rows and were not touched with this stamp are told: -> how many tellings."""
+    n, i = wide(0), wide(0)
+    for v in range(len(ends)):
+        first = n
+        while i < ends[v]:
+            code = wide(amounts.codes[i])
+            if amounts.rows[i] != 0:
+                add_amount(plan, store, amounts, i)
+                if store.cells[code, STAMP] != stamp + v:
+                    store.cells[code, STAMP] = stamp + v
+                    told.codes[n], told.versions[n] = code, v
+                    n += 1
+            i += 1
+        for k in range(first, n if len(told.rows) else first):
+            tell(plan, store, wide(told.codes[k]), told.rows, k)
+    return n

@@ -1,0 +1,110 @@
+"""How many pairs of intervals of two sets meet, and what their weights add up to, under updates: by counting partners.
+
+Problem: intervals with an int32 key and weights come and go on both sides; tell of each change how many pairs come or go by it, and by how
+much sums over the pairs change: of weights of its own side, of the other side, and of the lengths that two intervals have in common.
+
+    first, second   an event tree of each side (`tree.py`), of a set with itself one: each pair of different intervals is there
+                    once, or in both orders
+
+Invariants: those of the trees.
+Costs: a change O(log n) for each weight, whatever it meets; memory twice that of an event an interval.
+Source: docs/design/queries.md (*Groups*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from structures.core.control import STORE_WORDS
+from structures.core.encoding import POS_INF
+from structures.core.entries import NO_ENTRIES, Entries
+from structures.core.kernel import compiled
+from structures.event_tree.sums import (
+    COMMON,
+    DELETE,
+    HOW,
+    INSERT,
+    MEASURE,
+    MISSING,
+    MOVE,
+    OWN,
+    STEPS,
+    THEIRS,
+    TIMES,
+    Both,
+    Changes,
+    Measured,
+    follow,
+)
+from structures.event_tree.sums import STATE_WORDS as _STATE_WORDS
+from structures.event_tree.tree import EventTree
+
+Recipe = tuple[int, int]  # how a sum changes, and the weight: `sums.Both`
+
+
+class Counting:
+    """See the module's head. One thread."""
+
+    def __init__(
+        self, weights: tuple[int, int], recipes: tuple[Sequence[Recipe], Sequence[Recipe]], itself: int = 0, words: int = STORE_WORDS
+    ) -> None:
+        """`weights`: how many an interval of each side has; with COMMON among the recipes the first one is the structure's own, and all
+        intervals have both ends. `recipes`: of each side, of the sums. `itself`: 0: two sets; else one, whose different intervals are
+        paired so many times, 1 or 2. `words`: address space of each tree in 8-byte words (not memory)."""
+        self.weights, self.recipes = weights, recipes
+        self._itself, self._sums = itself, len(recipes[0])
+        self.trees = (EventTree(words, weights[0]),) if itself else (EventTree(words, weights[0]), EventTree(words, weights[1]))
+        recipe = np.array(recipes, np.int64).reshape(2, self._sums, 2)
+        self._shared = bool((recipe[:, :, HOW] == COMMON).any())
+        Z = np.zeros(_STATE_WORDS, np.int64)
+        Z[TIMES] = max(1, itself)
+        self._both = Both(self.trees[0].arrays, self.trees[-1].arrays, recipe, np.zeros(3 + 2 * max(weights), np.int64), Z)
+
+    def load(self, first: Entries, second: Entries, weights: tuple[np.ndarray, np.ndarray]) -> None:
+        """Fill both sides of two sets, with weights int64[n, w]. O(n log n). MemoryError: they cannot fit."""
+        assert not self._itself
+        for tree, entries, given in zip(self.trees, (first, second), weights, strict=True):
+            mine = given[:, : tree.weights], given[:, : tree.weights]
+            if self._shared:
+                mine = mine[0].copy(), mine[1].copy()
+                mine[0][:, 0], mine[1][:, 0] = entries.left, entries.right + (entries.right != POS_INF)
+            tree.load(entries, NO_ENTRIES, mine)
+
+    def require(self, first: int, second: int) -> None:
+        """Raise MemoryError unless so many intervals of each side surely fit. O(1)."""
+        for tree, intervals in zip(self.trees, (first, second), strict=False):
+            tree.require(2 * intervals)
+
+    def follow(self, changes: Changes) -> Measured:
+        """Make these changes one after another: each tells how many pairs come or go by it, and by how much the sums change, against what
+        those before it left. KeyError: what was to go is not there, and the structure is damaged. O(log n) each."""
+        n = len(changes.kind)
+        measured = Measured(np.empty(n, np.int64), np.zeros((n, self._sums, 3), np.int64))
+        compiled(follow)(self._both, changes, measured)
+        if missing := int(self._both.Z[MISSING]):
+            raise KeyError(f"{missing} intervals that were to go are not there")
+        return measured
+
+    @property
+    def intervals(self) -> int:
+        """Of both sides."""
+        return sum(tree.events for tree in self.trees) // 2
+
+    @property
+    def steps(self) -> int:
+        """Nodes looked at for counts and sums, so far."""
+        return int(self._both.Z[STEPS])
+
+    @property
+    def bytes(self) -> int:
+        return sum(tree.bytes for tree in self.trees)
+
+    def check(self) -> None:
+        """Prove the invariants of the trees."""
+        for tree in self.trees:
+            tree.check()
+
+
+__all__ = ["COMMON", "DELETE", "INSERT", "MEASURE", "MOVE", "OWN", "THEIRS", "Changes", "Counting", "Measured", "Recipe"]

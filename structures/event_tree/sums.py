@@ -1,0 +1,191 @@
+"""Partners counted and what their weights add up to, and changes of both sides one after another, each with what it adds to a group.
+
+The weights of partners add up as the partners do (`search.py`): those of the STARTs at or before r less those of the ENDs at or before l.
+The points that [l, r] has in common with its partners are C(r + 1) - C(l), where C(t) is the sum of t - start over the STARTs before t,
+less the sum of t - end over the ENDs before t: of intervals with both ends, whose first weight are the places of these two events.
+
+Costs: a measurement O(B + F log n) for each weight, however many partners there are.
+Source: docs/design/queries.md (*Structure: the event tree*).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.aggregate.amounts import put_digits
+from structures.core.kernel import arrays, kernel, wide
+from structures.event_tree.changes import cut_ends, end_place, put_ends
+from structures.event_tree.layout import (
+    CHILD,
+    END,
+    HEIGHT,
+    INNER_FIELDS,
+    LOW32,
+    NAME,
+    ROOT,
+    ROW,
+    START,
+    STARTS,
+    VALUE,
+    WEIGHT_FIELDS,
+    WEIGHTS,
+    Tree,
+    child_for,
+    expect,
+    name_of,
+    place_for,
+)
+
+MOVE, DELETE, INSERT, MEASURE = range(4)  # kinds of changes; what is only measured changes nothing
+OWN, THEIRS, COMMON = 1, 2, 4  # what a sum changes by: bits of a recipe; of none it is the number of rows
+HOW, WEIGHT = range(2)  # words of a recipe
+TIMES, STEPS, MISSING, STATE_WORDS = range(4)
+AHEAD = 3  # changes between asking for a leaf and using it
+
+
+@arrays("int8[::1]", "int8[::1]", "int32[::1]", "int64[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64[:,::1]")
+class Changes(NamedTuple):
+    """Change number i: of an interval of the side role[i], at slot[i], of a move from former[i], with these weights (int64[n, w])."""
+
+    kind: np.ndarray
+    role: np.ndarray
+    key: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    slot: np.ndarray
+    former: np.ndarray
+    weights: np.ndarray
+
+
+@arrays(Tree, Tree, "int64[:,:,::1]", "int64[::1]", "int64[::1]")
+class Both(NamedTuple):
+    """The trees of both sides, of a set with itself twice the same. recipe, int64[2, s, 2]: of a change of each side, and each sum, what it
+    changes by (HOW), and of OWN and THEIRS the number of the weight, of COMMON what a length has besides its points. totals: scratch.
+    Z: how many rows a partner makes, steps so far, changes of what was not there."""
+
+    first: Tree
+    second: Tree
+    recipe: np.ndarray
+    totals: np.ndarray
+    Z: np.ndarray
+
+
+@arrays("int64[::1]", "int64[:,:,::1]")
+class Measured(NamedTuple):
+    """Of each change how many rows it concerns, and by how much it changes each sum: int64[n, s, 3] (`aggregate.amounts`)."""
+
+    rows: np.ndarray
+    sums: np.ndarray
+
+
+@kernel
+def add_prefix(tree: Tree, key: int, at: int, rank: int, sign: int, totals: Any) -> None:
+    """Add to `totals` the STARTs, or ENDs, at or before (key, at), or take them out: their number, and of each weight its sums of lower and
+    of upper halves."""
+    N, L, name, weights = tree.inners, tree.leaves, name_of(key, ROW, 0), tree.control[WEIGHTS]
+    o = tree.control[ROOT]
+    for _ in range(tree.control[HEIGHT]):
+        c = child_for(tree, o, name, at)
+        for i in range(c):
+            totals[0] += sign * N[o, STARTS + rank, i]
+        for w in range(weights):
+            field = INNER_FIELDS + WEIGHT_FIELDS * w + 2 * rank
+            for i in range(c):
+                totals[1 + 2 * w] += sign * N[o, field, i]
+                totals[2 + 2 * w] += sign * N[o, field + 1, i]
+        o = N[o, CHILD, c]
+    for i in range(place_for(tree, o, name, at)):
+        if (L[o, NAME, i] >> 30) & 3 == rank:
+            totals[0] += sign
+            for w in range(weights):
+                totals[1 + 2 * w] += sign * (L[o, VALUE + w, i] & LOW32)
+                totals[2 + 2 * w] += sign * (L[o, VALUE + w, i] >> 32)
+
+
+@kernel
+def covered(tree: Tree, key: int, at: int, t: int, totals: Any) -> tuple[int, int]:
+    """C(t), as low + high * 2**32; `at`: the last place before t, or t itself."""
+    totals[:3] = 0
+    add_prefix(tree, key, at, START, 1, totals)
+    add_prefix(tree, key, at, END, -1, totals)
+    return (t & LOW32) * totals[0] - totals[1], (t >> 32) * totals[0] - totals[2]
+
+
+@kernel
+def measure(tree: Tree, both: Both, changes: Changes, i: int, measured: Measured) -> None:
+    """What change number i adds, or takes, where the partners are in this tree."""
+    totals, role, Z = both.totals, changes.role[i], both.Z
+    key, left, right = wide(changes.key[i]), changes.left[i], changes.right[i]
+    common_low, common_high = wide(0), wide(0)
+    for s in range(both.recipe.shape[1]):
+        if both.recipe[role, s, HOW] == COMMON:
+            low, high = covered(tree, key, right, right + 1, totals)
+            its_low, its_high = covered(tree, key, left, left, totals)
+            common_low, common_high = low - its_low, high - its_high
+            Z[STEPS] += 4 * (tree.control[HEIGHT] + 1)
+            break
+    totals[:] = 0
+    add_prefix(tree, key, right, START, 1, totals)
+    add_prefix(tree, key, left, END, -1, totals)
+    Z[STEPS] += 2 * (tree.control[HEIGHT] + 1)
+    measured.rows[i] = Z[TIMES] * totals[0]
+    for s in range(both.recipe.shape[1]):
+        how, w = both.recipe[role, s, HOW], both.recipe[role, s, WEIGHT]
+        low, high = wide(0), wide(0)
+        if how == 0:
+            low = Z[TIMES] * totals[0]
+        elif how == COMMON:
+            low, high = common_low + w * totals[0], common_high
+        if how & OWN:
+            value = changes.weights[i, w]
+            low += (value & LOW32) * totals[0]
+            high += (value >> 32) * totals[0]
+        if how & THEIRS:
+            low += totals[1 + 2 * w]
+            high += totals[2 + 2 * w]
+        put_digits(measured.sums, i, s, low, high)
+
+
+@kernel
+def give(tree: Tree, both: Both, changes: Changes, i: int) -> None:
+    """Have the weights of an interval in the tree that it comes into."""
+    for w in range(tree.control[WEIGHTS]):
+        tree.given[START, w] = tree.given[END, w] = changes.weights[i, w]
+    for s in range(both.recipe.shape[1]):
+        if both.recipe[0, s, HOW] == COMMON:
+            tree.given[START, 0] = changes.left[i]
+            tree.given[END, 0] = end_place(wide(changes.key[i]), changes.right[i])[1]
+
+
+@kernel
+def make(own: Tree, other: Tree, both: Both, changes: Changes, i: int, measured: Measured) -> None:
+    """Change number i: of an interval of `own`, whose partners are in `other`. Of a set with itself they are one, without the interval."""
+    kind, key, slot = changes.kind[i], wide(changes.key[i]), wide(changes.slot[i])
+    left, right = changes.left[i], changes.right[i]
+    if kind == MOVE or kind == DELETE:
+        if not cut_ends(own, key, left, right, wide(changes.former[i]) if kind == MOVE else slot):
+            both.Z[MISSING] += 1
+    if kind == MOVE:
+        measured.rows[i] = 0
+    else:
+        measure(other, both, changes, i, measured)
+    if kind == MOVE or kind == INSERT:
+        give(own, both, changes, i)
+        put_ends(own, key, left, right, slot)
+
+
+@kernel("void(Both, Changes, Measured)")
+def follow(both: Both, changes: Changes, measured: Measured) -> None:
+    """Make these changes one after another; each is measured against what the ones before it left."""
+    for i in range(len(changes.kind)):
+        j = i + AHEAD
+        if j < len(changes.kind):
+            name = name_of(wide(changes.key[j]), START, wide(changes.slot[j]))
+            expect(both.first, name, changes.left[j], 0)
+            expect(both.second, name, changes.left[j], 0)
+        if changes.role[i] == 0:
+            make(both.first, both.second, both, changes, i, measured)
+        else:
+            make(both.second, both.first, both, changes, i, measured)
