@@ -9,6 +9,7 @@ Source: docs/design/queries.md (*Groups*).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
 from service.views.deltas import Sink
+from service.views.joins.protocol import Join
 from service.views.stages.counting import Counter
 from service.views.stages.groups import GroupsStage, pieces_of
 from service.views.stages.table import GroupTable
@@ -34,7 +36,7 @@ class CountedStage(GroupsStage):
         """`plan`: of the join, which is not kept; `table`: is to have the rows. OSError, MemoryError: there is no room."""
         table.open()
         self._counter = Counter(query, plan, sides, table)
-        super().__init__(query, self._counter, table, True, SLOTS)
+        super().__init__(query, cast(Join, self._counter), table, True, SLOTS)  # nobody asks for its rows
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n), whatever the join has."""

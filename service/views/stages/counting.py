@@ -184,12 +184,12 @@ class Counter(Defaults):
         if not taken:
             return _NOTHING
         lengths = [len(one.which) for one in taken]
-        kind, role_of = (np.repeat(np.array(values, np.int8), lengths) for values in (kinds, roles))
+        kind_of, role_of = (np.repeat(np.array(values, np.int8), lengths) for values in (kinds, roles))
         every, former, offset = _together(taken), np.concatenate(formers), np.concatenate(offsets)
-        order = np.lexsort((every.entries.left, every.entries.key, kind, offset))
-        kind = kind[order]
-        amounts = _follow(self._counting, kind, role_of[order], _part(every, order), former[order])
-        gone = kind == DELETE
+        order = np.lexsort((every.entries.left, every.entries.key, kind_of, offset))
+        kind_of = kind_of[order]
+        amounts = _follow(self._counting, kind_of, role_of[order], _part(every, order), former[order])
+        gone = kind_of == DELETE
         for domain, codes in ((self._keys, every.entries.key[order]), (self._groups.domain, amounts.codes)):
             if domain is not None:
                 domain.release(codes[gone], version)
