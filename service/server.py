@@ -17,6 +17,7 @@ import logging
 import os
 import signal
 import socket
+import sqlite3
 import sys
 import threading
 import time
@@ -202,7 +203,7 @@ def serve(settings: Settings) -> int:
         if settings.admin_token_file is not None:
             take_admin_token(settings.data, settings.admin_token_file)
         token_mode = read_tokens(settings.data) is not None
-    except (BadAdminFile, CannotUpgrade, Damaged, FolderInUse, OSError) as error:
+    except (BadAdminFile, CannotUpgrade, Damaged, FolderInUse, OSError, sqlite3.Error) as error:
         complain(_reason(error, settings))
         return 1
     if not token_mode and not is_loopback(settings.host):
@@ -281,9 +282,10 @@ def _cut_short(starter: Starter) -> None:
 
 
 def _reason(failure: Exception, settings: Settings) -> str:
-    if isinstance(failure, OSError):
+    if isinstance(failure, OSError | sqlite3.Error):
         where = f"the data folder {settings.data} cannot be used"
-        return f"{where} ({failure.strerror or failure}): choose another --data, or make room and allow writing there"
+        reason = (failure.strerror if isinstance(failure, OSError) else None) or failure
+        return f"{where} ({reason}): choose another --data, or make room and allow writing there"
     return str(failure) or type(failure).__name__
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from service.backups.repairing import finish, plan, repair
-from service.durability.folder import DATABASE, Damaged, FolderInUse, FolderLock
+from service.durability.folder import DATABASE, Damaged, FolderInUse, FolderLock, refuse_backup
 from service.terminal import Failure, Parser, say
 
 _DESCRIPTION = """Drop what is damaged in a data folder, after naming it and asking, and keep everything up to the last good batch. What
@@ -20,6 +20,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--yes", action="store_true", help="do not ask; without a terminal nothing is dropped otherwise")
     args = parser.parse_args(arguments)
     folder: Path = args.folder
+    try:
+        refuse_backup(folder)
+    except Damaged as error:
+        raise Failure(str(error)) from error
     if not (folder / DATABASE).exists():
         raise Failure(f"{folder} cannot be repaired: there is no {DATABASE} in it; restore it from a backup")
     try:

@@ -14,7 +14,7 @@ from service.access.audit import append
 from service.access.guard import PAUSE
 from service.access.store import TOKENS, add_token, end_token_mode, read_tokens, remove_token
 from service.commands.connection import connect
-from service.durability.folder import FOLDER_MODE, Damaged, FolderInUse
+from service.durability.folder import FOLDER_MODE, Damaged, FolderInUse, refuse_backup
 from service.errors import Problem
 from service.terminal import Columns, Failure, Parser, add_url, say
 
@@ -25,6 +25,8 @@ on, a service on it requires a token. A running service sees every change at onc
 def main(arguments: list[str]) -> int:
     args = _parser().parse_args(arguments)
     try:
+        if args.data is not None:
+            refuse_backup(args.data)
         status: int = args.run(args)
         return status
     except Problem as problem:

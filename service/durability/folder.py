@@ -48,6 +48,12 @@ class Damaged(Exception):
         super().__init__(f"{what} in {where}: {self.remedy}")
 
 
+def refuse_backup(folder: Path) -> None:
+    """Raise Damaged if it is a backup, in which nothing may be written."""
+    if (folder / BACKUP).exists():
+        raise Damaged("this is a backup, not a data folder", folder, "`livejoin restore` makes a data folder from it")
+
+
 class FolderLock:
     """The lock on a data folder, from construction to `release`. Raises FolderInUse; OSError on a disk that can't be written.
 

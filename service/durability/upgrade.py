@@ -1,6 +1,7 @@
 """The upgrade of a data folder of format 1: a copy is made, then it takes the place of the folder, which stays beside it.
 
-    beside    DIR.upgrade            the copy; without the rest it is not finished, and is made again
+    beside    DIR.upgrade            the copy, in which livejoin.copy says that it is ours; without the rest it is not finished, and is
+                                     made again
               DIR -> DIR.format1     then DIR.upgrade -> DIR; if only the first was done, the next start does the second
 
     inside    DIR/livejoin.upgrade.tmp -> DIR/livejoin.upgrade   the copy, once it is whole: the next start goes on from here
@@ -30,8 +31,10 @@ from pathlib import Path
 from service.durability import database
 from service.durability.database import INSERT, Form, LogRow, RelationRecord, SourceRecord, ViewRecord
 from service.durability.failpoints import reach
+from service.durability.files import copy_file, free_bytes, link
 from service.durability.folder import (
     DATABASE,
+    FILE_MODE,
     FOLDER_MODE,
     LOCK,
     MARK,
@@ -40,6 +43,7 @@ from service.durability.folder import (
     FolderLock,
     is_full,
     make_folder,
+    refuse_backup,
     sync_path,
     tokens_locked,
 )
@@ -49,6 +53,7 @@ log = logging.getLogger("livejoin.upgrade")
 
 _SPARE = 16 << 20  # bytes that are to stay free
 _OWN = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-wal.kept", MARK, SNAPSHOTS)  # what is of a format; the rest is as it was
+_OURS = "livejoin.copy"  # in the copy beside the folder, from its beginning until it is in its place
 _CANNOT_RENAME = (errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -88,11 +93,13 @@ def upgrade(folder: Path) -> None:
     newest snapshot is read.
     """
     folder = folder.resolve()
+    refuse_backup(folder)
     _finish_beside(folder)
     if not folder.is_dir() or not (folder / DATABASE).exists() and not _copy_inside(folder).exists():
         return
     lock = FolderLock(folder)
     try:
+        (folder / _OURS).unlink(missing_ok=True)
         _finish_inside(folder)
         number = database.format_of(folder)
         if number is None or number == database.FORMAT:
@@ -100,6 +107,7 @@ def upgrade(folder: Path) -> None:
         if number != _FORMAT_1.number:
             raise database.WrongFormat(number, folder / DATABASE)
         make_folder(folder)  # what stays of it is not to be read by others either
+        shutil.rmtree(_unfinished_inside(folder), ignore_errors=True)
         with tokens_locked(folder):
             if not _can_move(folder) or not _upgrade_beside(folder):
                 _upgrade_inside(folder)
@@ -164,7 +172,7 @@ def _fill(new: sqlite3.Connection, old: sqlite3.Connection, found: database.Foun
 def _can_move(folder: Path) -> bool:
     """Whether the folder may be renamed, as far as can be told: it is ours alone, and so is what is in it."""
     here = Path.cwd().resolve()
-    own = all(path.name in _OWN or path.name.startswith("livejoin.") for path in folder.iterdir())
+    own = all(path.name in _OWN or (path.name.startswith("livejoin.") and path.is_file()) for path in folder.iterdir())
     return own and not os.path.ismount(folder) and os.access(folder.parent, os.W_OK) and folder not in (here, *here.parents)
 
 
@@ -176,12 +184,18 @@ def _upgrade_beside(folder: Path) -> bool:
     """False, and nothing done, if the folder cannot be renamed after all."""
     copy, kept = _places_beside(folder)
     _require_none(folder, kept)
+    if copy.exists() and any(copy.iterdir()):
+        if not (copy / _OURS).exists():
+            said = f"the data folder {folder} is of format 1, and is copied to {copy} to be upgraded, but there is such a folder already"
+            raise CannotUpgrade(f"{said}, which livejoin has not made: move that away and start again; nothing was changed")
+        _discard(copy)
     with _made_again(copy):
+        (copy / _OURS).touch(FILE_MODE)
+        sync_path(copy)  # before anything else is in it
         _make_copy(folder, copy)
         for path in folder.iterdir():
             if path.name not in _OWN and path.name != LOCK:
-                shutil.copy2(path, copy / path.name)
-                sync_path(copy / path.name)
+                _copy(path, copy / path.name)
         sync_path(copy)
     reach("after-upgrade-copy")
     lock = FolderLock(copy)  # held over the renames: nobody else opens the folder in between
@@ -191,12 +205,11 @@ def _upgrade_beside(folder: Path) -> bool:
         except OSError as error:
             if error.errno not in _CANNOT_RENAME:
                 raise
-            shutil.rmtree(copy)
+            _discard(copy)
             return False
         sync_path(folder.parent)
         reach("in-upgrade-switch")
-        copy.rename(folder)
-        sync_path(folder.parent)
+        _put_in_place(copy, folder)
     finally:
         lock.release()
     reach("after-upgrade")
@@ -204,19 +217,39 @@ def _upgrade_beside(folder: Path) -> bool:
     return True
 
 
+def _put_in_place(copy: Path, folder: Path) -> None:
+    copy.rename(folder)
+    sync_path(folder.parent)
+    (folder / _OURS).unlink(missing_ok=True)
+
+
+def _discard(copy: Path) -> None:
+    """Remove a copy, and last what says that it is ours."""
+    for path in copy.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != _OURS:
+            path.unlink()
+    sync_path(copy)
+    shutil.rmtree(copy)
+
+
 def _finish_beside(folder: Path) -> None:
-    """Do the second rename, if only the first was done."""
+    """Do the second rename, if only the first was done. Raises CannotUpgrade if another folder has the name by now, and is not empty."""
     copy, kept = _places_beside(folder)
-    if folder.exists() or not (copy.exists() and kept.exists()):
+    if not (copy.exists() and kept.exists()) or (folder.exists() and not (copy / _OURS).exists()):
         return
     lock = FolderLock(copy)
     try:
-        if not folder.exists():
-            copy.rename(folder)
-            sync_path(folder.parent)
-            _tell(folder, kept)
+        _put_in_place(copy, folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY):
+            raise
+        said = f"an upgrade of {folder} was interrupted: the data are in {copy}, and as they were before in {kept}"
+        raise CannotUpgrade(f"{said}. Since then another {folder} was made: move that away and start again; nothing was changed") from error
     finally:
         lock.release()
+    _tell(folder, kept)
 
 
 # inside the folder
@@ -226,6 +259,10 @@ def _copy_inside(folder: Path) -> Path:
     return folder / "livejoin.upgrade"
 
 
+def _unfinished_inside(folder: Path) -> Path:
+    return folder / "livejoin.upgrade.tmp"
+
+
 def _kept_inside(folder: Path) -> Path:
     return folder / "livejoin.format1"
 
@@ -233,7 +270,7 @@ def _kept_inside(folder: Path) -> Path:
 def _upgrade_inside(folder: Path) -> None:
     copy = _copy_inside(folder)
     _require_none(folder, _kept_inside(folder))
-    unfinished = copy.with_name(f"{copy.name}.tmp")
+    unfinished = _unfinished_inside(folder)
     with _made_again(unfinished):
         _make_copy(folder, unfinished)
     unfinished.rename(copy)
@@ -276,8 +313,7 @@ def _finish_inside(folder: Path) -> None:
 def _make_copy(folder: Path, copy: Path) -> None:
     """Raises CannotUpgrade if there is no room."""
     needed = sum(path.stat().st_size for name in _OWN[:2] if (path := folder / name).exists()) + _SPARE
-    found = os.statvfs(folder)
-    free = found.f_bavail * found.f_frsize
+    free = free_bytes(folder)
     if free < needed:
         raise _no_room(folder, f"it takes about {needed >> 20} MiB, and {free >> 20} MiB are free")
     log.warning("the data folder %s is of format 1, and this version of livejoin has format %d: upgrading it", folder, database.FORMAT)
@@ -307,21 +343,23 @@ def _require_none(folder: Path, kept: Path) -> None:
 @contextlib.contextmanager
 def _made_again(copy: Path) -> Iterator[None]:
     """An empty folder for the copy, which is removed on an error."""
-    shutil.rmtree(copy, ignore_errors=True)
-    copy.mkdir(FOLDER_MODE)
+    copy.mkdir(FOLDER_MODE, exist_ok=True)
     try:
         yield
     except BaseException:
-        shutil.rmtree(copy, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            _discard(copy)
         raise
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # a file system without links
-        shutil.copy2(source, target)
-        sync_path(target)
+    if not link(source, target):
+        _copy(source, target)
+
+
+def _copy(source: Path, target: Path) -> None:
+    with open(source, "rb") as file:
+        copy_file(file, target)
 
 
 def _tell(folder: Path, kept: Path) -> None:

@@ -18,7 +18,7 @@ from service.durability import database, upgrade
 from service.durability.checksums import checksum
 from service.durability.database import WrongFormat
 from service.durability.failpoints import UPGRADE_STEPS
-from service.durability.folder import DATABASE, LOCK, MARK, Damaged, FolderInUse, FolderLock
+from service.durability.folder import BACKUP, DATABASE, LOCK, MARK, Damaged, FolderInUse, FolderLock
 from service.durability.log import Log
 from service.durability.snapshots import read_snapshot, snapshot_paths
 from service.durability.upgrade import CannotUpgrade
@@ -112,15 +112,20 @@ def test_everything_is_there(name: str, place: str, tmp_path: Path, caplog: pyte
     Log(folder).close()
 
 
+def killed(folder: Path, step: str) -> bool:
+    """Whether an upgrade was killed at the step: it has not reached it otherwise."""
+    program = f"from pathlib import Path; from service.durability.upgrade import upgrade; upgrade(Path({str(folder)!r}))"
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ | {"LIVEJOIN_FAILPOINT": step}, check=False)
+    assert done.returncode in (-signal.SIGKILL, 0)
+    return done.returncode != 0
+
+
 @pytest.mark.parametrize("place", [BESIDE, INSIDE])
 @pytest.mark.parametrize("step", [f"{step}:{n}" for step in UPGRADE_STEPS for n in (1, 2, 3, 4, 5, 6) if n == 1 or "switch" in step])
 def test_killed_at_a_step(step: str, place: str, tmp_path: Path) -> None:
     folder = old_folder(tmp_path, place)
     before, expected = own(contents(folder)), read_old(folder)
-    program = f"from pathlib import Path; from service.durability.upgrade import upgrade; upgrade(Path({str(folder)!r}))"
-    done = subprocess.run([sys.executable, "-c", program], env=os.environ | {"LIVEJOIN_FAILPOINT": step}, check=False)
-    reached = place == INSIDE or step[-1] == "1"
-    assert done.returncode == (-signal.SIGKILL if reached else 0)
+    assert killed(folder, step) == (place == INSIDE or step[-1] == "1")
     upgrade.upgrade(folder)
     log = Log(folder)
     assert read(log) == expected
@@ -128,7 +133,63 @@ def test_killed_at_a_step(step: str, place: str, tmp_path: Path) -> None:
     kept = contents(kept_of(folder, place))
     assert own(kept) == before, "the old folder is whole"
     left = {path.name for path in tmp_path.iterdir()} | {path.name for path in folder.iterdir()}
-    assert not {name for name in left if "upgrade" in name or name.endswith(".tmp")}
+    assert not {name for name in left if "upgrade" in name or name.endswith((".tmp", ".copy"))}
+
+
+@pytest.mark.parametrize("what", ["an empty folder", "a folder in use"])
+def test_a_folder_that_was_made_in_between(what: str, tmp_path: Path) -> None:
+    """Of the name that the upgrade, killed between its renames, has left free, as by the script that starts the service."""
+    folder = old_folder(tmp_path)
+    expected = read_old(folder)
+    assert killed(folder, "in-upgrade-switch") and not folder.exists()
+    if what == "an empty folder":
+        folder.mkdir()
+    else:
+        Log(folder).close()
+        with pytest.raises(CannotUpgrade, match=r"interrupted: the data are in .*data\.upgrade.*move that away and start again"):
+            upgrade.upgrade(folder)
+        folder.rename(tmp_path / "away")
+    upgrade.upgrade(folder)
+    log = Log(folder)
+    assert read(log) == expected
+    log.close()
+    assert not (folder / "livejoin.copy").exists() and not folder.with_name("data.upgrade").exists()
+
+
+def test_begun_inside_and_done_beside(tmp_path: Path) -> None:
+    """Of what made the first attempt work inside the folder, nothing is left at the second."""
+    folder = old_folder(tmp_path, INSIDE)
+    expected = read_old(folder)
+    assert killed(folder, "in-upgrade") and (folder / "livejoin.upgrade.tmp").is_dir()
+    (folder / "notes.txt").unlink()
+    upgrade.upgrade(folder)
+    log = Log(folder)
+    assert read(log) == expected
+    log.close()
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "data.format1"}
+    assert not (folder / "livejoin.upgrade.tmp").exists()
+
+
+def test_a_folder_of_others_beside_it_is_not_removed(tmp_path: Path) -> None:
+    """Even if it is a data folder too."""
+    folder, other = old_folder(tmp_path), tmp_path / "data.upgrade"
+    Log(other).close()
+    before = contents(folder), contents(other)
+    with pytest.raises(CannotUpgrade, match=r"data\.upgrade.*which livejoin has not made: move that away"):
+        upgrade.upgrade(folder)
+    assert (contents(folder), contents(other)) == before
+    other.rename(tmp_path / "away")
+    upgrade.upgrade(folder)
+    Log(folder).close()
+
+
+def test_a_backup_is_not_touched(tmp_path: Path) -> None:
+    folder = old_folder(tmp_path)
+    (folder / BACKUP).write_text("{}")
+    before = archive.contents(folder)
+    with pytest.raises(Damaged, match="this is a backup.*livejoin restore"):
+        upgrade.upgrade(folder)
+    assert archive.contents(folder) == before
 
 
 def test_a_folder_that_cannot_be_renamed_after_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

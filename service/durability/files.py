@@ -1,0 +1,78 @@
+"""Files as such: free room, checksums, links, and copies that are on disk on return."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from service.durability.folder import Damaged, private, sync
+
+_PIECE = 1 << 20
+_SYNC_BYTES = 16 << 20  # written before they are synced: a sync of another file does not wait for all of them
+
+Look = Callable[[int], None]  # is told of the bytes of each piece, and raises what ends the work
+
+
+class Digest(NamedTuple):
+    """Of a file's content."""
+
+    bytes: int
+    crc: int  # CRC-32
+    sha256: str  # in hex
+
+
+def free_bytes(path: Path | str) -> int:
+    """The free space on a disk, for a user other than root. Raises OSError."""
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+def digest(path: Path, look: Look = lambda count: None) -> Digest:
+    """Raises Damaged if it cannot be read, OSError if it cannot be opened. Cost: the file is read once."""
+    size, crc, sha = 0, 0, hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := _read(file):
+            look(len(piece))
+            size, crc = size + len(piece), zlib.crc32(piece, crc)
+            sha.update(piece)
+    return Digest(size, crc, sha.hexdigest())
+
+
+def copy_file(source: BinaryIO, copy: Path, look: Look = lambda count: None) -> None:
+    """Copy what is left of an open file into a new one, which is on disk on return. Raises Damaged if the source cannot be read, OSError
+    if the copy cannot be written."""
+    pending = 0
+    with open(copy, "wb", opener=private) as made:
+        while piece := _read(source):
+            look(len(piece))
+            made.write(piece)
+            pending += len(piece)
+            if pending >= _SYNC_BYTES:
+                made.flush()
+                sync(made.fileno(), copy)
+                pending = 0
+        made.flush()
+        sync(made.fileno(), copy)
+
+
+def _read(source: BinaryIO) -> bytes:
+    try:
+        return source.read(_PIECE)
+    except OSError as error:
+        raise Damaged(f"a file that cannot be read ({error.strerror})", Path(source.name)) from error
+
+
+def link(path: Path, copy: Path) -> bool:
+    """Give a file another name. False if there can be none: on another disk, or where the file system has no links. Raises OSError."""
+    try:
+        os.link(path, copy)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EEXIST, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+            raise
+        return False
+    return True
