@@ -46,9 +46,9 @@ class Instance(Engine):
         return feed
 
     def close(self) -> bool:
-        self.backups.end()
+        ended = self.backups.end()
         self.spools.close()
-        return super().close()
+        return super().close() and ended
 
     def sweep(self) -> None:
         self.readers.cursors.sweep()

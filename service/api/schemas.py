@@ -423,7 +423,7 @@ VIEW = {
     },
 }
 BACKUP_FORM = {"target": "/backups/2026-01-05", "since": "/backups/2026-01-04"}
-BACKUP = BACKUP_FORM | {"state": "running", "started": "2026-01-05T03:00:00Z", "progress": 0.4}
+BACKUP = BACKUP_FORM | {"state": "running", "id": "5f0c1d2e3a4b5c6d", "started": "2026-01-05T03:00:00Z", "progress": 0.4}
 TOKEN_FORM = {"name": "etl", "scope": "write", "relations": ["bookings"], "views": ["*"], "expires": "2027-01-01T00:00:00Z"}
 TOKEN = TOKEN_FORM | {"created": "2026-01-01T12:00:00Z"}
 NEW_TOKEN = TOKEN | {"token": "lj_pW1Xy0cVbK8s6zJvYt3mQe5hR7uNfLaGdSoIxT2wHkE"}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sqlite3
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
@@ -14,7 +12,8 @@ from service.backups.manifest import Backup, place_of
 from service.backups.tables import Reading, copy_log, read_catalogue
 from service.durability import database
 from service.durability.failpoints import reach
-from service.durability.folder import DATABASE, FOLDER_MODE, SNAPSHOTS, Damaged, private, sync_path
+from service.durability.files import copy_file
+from service.durability.folder import DATABASE, FOLDER_MODE, SNAPSHOTS, Damaged, sync_path
 
 
 def assemble(chain: list[Backup], folder: Path, *, forks: bool, links: bool = False) -> database.Timelines:
@@ -37,7 +36,8 @@ def assemble(chain: list[Backup], folder: Path, *, forks: bool, links: bool = Fa
         if links:
             copy.symlink_to(source.resolve())
         else:
-            _copy(source, copy)
+            with open(source, "rb") as content:
+                copy_file(content, copy)
         reach("in-restore")
     for path in (*(folder / SNAPSHOTS).iterdir(), folder / SNAPSHOTS, folder):
         sync_path(path)
@@ -61,10 +61,3 @@ def _fill(db: sqlite3.Connection, databases: list[sqlite3.Connection], chain: li
 
 def _always(db: sqlite3.Connection) -> Reading:
     return lambda: nullcontext(db)
-
-
-def _copy(source: Path, copy: Path) -> None:
-    with open(source, "rb") as file, open(copy, "wb", opener=private) as made:
-        shutil.copyfileobj(file, made, 1 << 20)
-        made.flush()
-        os.fsync(made.fileno())

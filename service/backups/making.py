@@ -8,7 +8,6 @@ The writer waits for a piece of the log, about a millisecond, and there are paus
 
 from __future__ import annotations
 
-import errno
 import io
 import logging
 import os
@@ -16,17 +15,20 @@ import secrets
 import shutil
 import sqlite3
 import threading
-from contextlib import ExitStack, suppress
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from service.access.store import TOKENS
-from service.backups.manifest import Backup, Since, StoredFile, begin, chain_of, digest, finish, read_backup
+from service.backups.manifest import Backup, Since, StoredFile, begin, chain_of, finish, read_backup
 from service.backups.tables import Catalogue, copy_log, read_catalogue
 from service.durability import database
 from service.durability.failpoints import reach
-from service.durability.folder import BACKUP, DATABASE, FOLDER_MODE, MARK, SNAPSHOTS, Damaged, private, sync_path
+from service.durability.files import copy_file, digest, free_bytes, link
+from service.durability.folder import BACKUP, DATABASE, FOLDER_MODE, MARK, SNAPSHOTS, Damaged, is_full, sync_path
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
 from service.errors import Problem
@@ -35,11 +37,15 @@ log = logging.getLogger("livejoin.backup")
 
 _NICE = 10
 _SPARE = 16 << 20  # bytes of room beside what is copied
-_PIECE = 1 << 20
+_LEFT = 64 << 20  # bytes of the data folder's disk that are left to the log
+_SYNC_BYTES = 16 << 20  # of the copied log, written before they are synced
+_PATIENCE = 3.0  # seconds for one that is broken off
+_LOOK = 0.05  # seconds between two attempts to interrupt it
+_STOPPED = "the service was stopped before the backup was whole"
 
 
-class Ended(Exception):
-    """The service ends before the backup is whole."""
+class _GivenUp(Exception):
+    """The backup is not to be finished: the text says why."""
 
 
 class Backups:
@@ -51,44 +57,57 @@ class Backups:
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
         self._state: dict[str, Any] = {"state": "none"}
+        self._previous: dict[str, Any] | None = None
         self._done = self._total = 0
+        self._shares_disk = False  # with the data folder
+        self._database: sqlite3.Connection | None = None  # that is being written
 
     def start(self, target: Path, since: Path | None) -> dict[str, Any]:
         """Begin a backup in a new folder, or an empty one; its state. `since`: only what came after that backup.
 
-        Problems `bad-parameter`, `too-many` (one is being made), `disk-full`; then nothing was written.
+        Problems `bad-parameter`, `too-many` (one is being made), `disk-full`; then nothing is left of it.
         """
         with self._lock:
             if self._thread is not None and self._thread.is_alive():
                 raise Problem("too-many", f"a backup is being made in {self._state['target']}: wait until it has ended (GET /v1/backup)")
-            self._check_target(target)
+            with _refused("target"):
+                self._check_target(target)
             chain = [] if since is None else self._chain(since)
-            estimate = self._estimate(target)
-            try:
-                target.mkdir(FOLDER_MODE, exist_ok=True)
-                begin(target)
-            except OSError as error:
-                raise Problem("bad-parameter", f"target: {_of(error)}", parameter="target") from None
+            with _refused("target"):
+                estimate = self._estimate(target)
+                is_new = _begin(target)
             self._done, self._total = 0, max(1, estimate)
-            self._state = {"state": "running", "target": str(target), "since": None if since is None else str(since), "started": _now()}
-            self._thread = threading.Thread(target=self._run, args=(target, chain), name="backup", daemon=True)
+            if self._state["state"] != "none":
+                self._previous = self._state
+            id_ = secrets.token_hex(8)
+            about = {"target": str(target), "since": None if since is None else str(since), "started": _now()}
+            self._state = {"state": "running", "id": id_, **about}
+            self._thread = threading.Thread(target=self._run, args=(target, is_new, id_, chain), name="backup", daemon=True)
             self._thread.start()
             return self.state()
 
     def state(self) -> dict[str, Any]:
-        """`state` is none, running, done or failed; of a backup `target`, `since`, `started`, `ended`, `progress`, `version`, `bytes`,
-        `problem`, as far as they are known."""
+        """`state` is none, running, done or failed; of a backup `id`, `target`, `since`, `started`, `ended`, `progress`, `version`,
+        `bytes`, `problem`, as far as they are known. `previous`: the same of the one before it."""
         state = dict(self._state)
         if state["state"] == "running":
             state["progress"] = round(min(0.999, self._done / self._total), 3)
-        return state
+        return state if self._previous is None else {**state, "previous": self._previous}
 
-    def end(self) -> None:
-        """Break off one that is being made, and wait for it. None can be started afterwards."""
+    def end(self) -> bool:
+        """Break off one that is being made; whether it has ended before long. None can be started afterwards."""
         with self._lock:
             self._ending.set()
-        if self._thread is not None:
-            self._thread.join()
+        thread, limit = self._thread, time.monotonic() + _PATIENCE
+        while thread is not None and thread.is_alive():
+            if time.monotonic() > limit:
+                log.error("the backup in %s could not be broken off in time and is unfinished: remove this folder", self._state["target"])
+                return False
+            if (db := self._database) is not None:
+                with suppress(sqlite3.Error):  # it has just been closed
+                    db.interrupt()
+            thread.join(_LOOK)
+        return True
 
     def _check_target(self, target: Path) -> None:
         if self._ending.is_set():
@@ -128,33 +147,34 @@ class Backups:
     def _estimate(self, target: Path) -> int:
         """Bytes to write. Problem `disk-full` if the disk has no room for them."""
         place = target if target.exists() else target.parent
+        self._shares_disk = place.stat().st_dev == self._folder.stat().st_dev
         size = self._log.bytes
-        if place.stat().st_dev != self._folder.stat().st_dev:
+        if not self._shares_disk:
             size += max((_size_of(path) for path in snapshot_paths(self._folder)[0]), default=0)
-        free = os.statvfs(place)
-        if free.f_bavail * free.f_frsize < 2 * self._log.bytes + size + _SPARE:
+        if free_bytes(place) < 2 * self._log.bytes + size + (_LEFT if self._shares_disk else _SPARE):
             raise Problem("disk-full", f"the disk of the target has no room for a backup of about {size:,} bytes; nothing was written")
         return size
 
-    def _run(self, target: Path, chain: list[Backup]) -> None:
+    def _run(self, target: Path, is_new: bool, id_: str, chain: list[Backup]) -> None:
         lower_priority()
         try:
-            backup = self._make(target, chain)
+            backup = self._make(target, id_, chain)
         except Exception as error:
-            if isinstance(error, Damaged | OSError | sqlite3.Error | Ended):
-                reason = str(error) if isinstance(error, Damaged | Ended) else _of(error)
-                log.error("the backup in %s failed: %s", target, reason)
-            else:
+            foreseen = isinstance(error, Damaged | OSError | sqlite3.Error | _GivenUp)
+            if self._ending.is_set():
+                reason = _STOPPED
+            elif not foreseen:
                 reason = "an unforeseen error, which is in the log of the service"
-                log.error("the backup in %s failed", target, exc_info=error)
-            _remove(target)
-            self._state |= {"state": "failed", "ended": _now(), "problem": f"{reason}; what was written of it has been removed"}
+            else:
+                reason = str(error) if isinstance(error, Damaged | _GivenUp) else _of(error)
+            log.error("the backup in %s failed: %s", target, reason, exc_info=None if foreseen else error)
+            left = "has been removed" if _remove(target, is_new) else "is unfinished: remove it"
+            self._state |= {"state": "failed", "ended": _now(), "problem": f"{reason}; what was written of it {left}"}
         else:
             log.info("the backup in %s is whole: version %d, %d bytes", target, backup.version, backup.bytes)
             self._state |= {"state": "done", "ended": _now(), "progress": 1.0, "version": backup.version, "bytes": backup.bytes}
 
-    def _make(self, target: Path, chain: list[Backup]) -> Backup:
-        id_ = secrets.token_hex(8)
+    def _make(self, target: Path, id_: str, chain: list[Backup]) -> Backup:
         earlier = chain[-1] if chain else None
         with self._log.keeping() as forgotten:
             snapshot: int | None = None
@@ -163,13 +183,16 @@ class Backups:
             if earlier is not None and earlier.version >= forgotten:
                 after = earlier.version
             else:
-                after = snapshot = self._copy_snapshot(target, id_, forgotten, chain, files)
+                after, files = self._copy_snapshot(target, id_, forgotten, chain)
+                snapshot = after
             with self._log.reading() as db:
                 catalogue = read_catalogue(db, self._log.committed_version)
             self._copy_database(target, catalogue, after)
         self._copy_tokens(target)
-        own = [target / DATABASE, target / TOKENS]
-        files += [StoredFile(path.name, path.stat().st_size, digest(path)[0], id_) for path in own if path.exists()]
+        for path in (target / DATABASE, target / TOKENS):
+            if path.exists():
+                found = digest(path, self._go_on)
+                files.append(StoredFile(path.name, found.bytes, found.sha256, id_))
         since = None if earlier is None else Since(earlier.id, earlier.version, str(earlier.folder.resolve()))
         timelines = [list(line) for line in self._log.timelines]
         backup = Backup(
@@ -181,72 +204,82 @@ class Backups:
         sync_path(target.parent)
         return backup
 
-    def _copy_snapshot(self, target: Path, id_: str, forgotten: int, chain: list[Backup], files: list[StoredFile]) -> int:
-        """Bring the newest whole snapshot into the target; its version (0: there is none, the log has everything)."""
-        for path in reversed(snapshot_paths(self._folder)[0]):
-            if int(path.name) < forgotten:
-                break
+    def _copy_snapshot(self, target: Path, id_: str, forgotten: int, chain: list[Backup]) -> tuple[int, list[StoredFile]]:
+        """Bring the newest whole snapshot into the target; its version (0: there is none, the log has everything) and files."""
+        tried: set[Path] = set()
+        while left := [path for path in snapshot_paths(self._folder)[0] if path not in tried and int(path.name) >= forgotten]:
+            path = left[-1]
+            tried.add(path)
             try:
-                self._copy_files(read_snapshot(path), target, id_, chain, files)
+                return int(path.name), self._copy_files(read_snapshot(path), target, id_, chain)
             except (Damaged, FileNotFoundError) as error:  # one is left, or the log; or a newer one has just taken its place
                 log.warning("a snapshot is left out of the backup: %s", error)
-                files.clear()
                 shutil.rmtree(target / SNAPSHOTS / path.name, ignore_errors=True)
-                continue
-            return int(path.name)
         if forgotten:
             raise Damaged("no whole snapshot", self._folder / SNAPSHOTS)
-        return 0
+        return 0, []
 
-    def _copy_files(self, snapshot: Snapshot, target: Path, id_: str, chain: list[Backup], files: list[StoredFile]) -> None:
-        """Link the files, or hold them open and copy them: an older snapshot may be removed at any time."""
-        held = {(file.sha256, file.bytes): file for backup in chain for file in backup.files}
-        crcs = {table.file: table.crc for table in snapshot.tables.values()}
+    def _copy_files(self, snapshot: Snapshot, target: Path, id_: str, chain: list[Backup]) -> list[StoredFile]:
+        """Link the files, or hold them open and copy them: an older snapshot may be removed at any time. Raises Damaged if one is missing
+        or damaged."""
         folder = target / SNAPSHOTS / snapshot.path.name
         folder.mkdir(FOLDER_MODE)
         with ExitStack() as stack:
             opened: list[tuple[str, io.BufferedReader, bool]] = []
             for path in sorted(snapshot.path.iterdir()):
                 file = stack.enter_context(open(path, "rb"))
-                opened.append((path.name, file, _link(path, folder / path.name)))
+                opened.append((path.name, file, link(path, folder / path.name)))
             for name, file, linked in opened:
-                copy = folder / name
                 if not linked:
-                    self._copy_file(file, copy)
+                    copy_file(file, folder / name, self._progress)
                 reach("in-backup")
-                sha256, crc = digest(copy)
-                if crcs.get(name, crc) != crc:
-                    raise Damaged("wrong checksum", snapshot.path / name)
-                found = StoredFile(copy.relative_to(target).as_posix(), copy.stat().st_size, sha256, id_)
-                known = held.get((found.sha256, found.bytes))
-                if known is not None:
-                    copy.unlink()
-                files.append(found if known is None else StoredFile(found.path, found.bytes, found.sha256, known.held_by))
+        copied = read_snapshot(folder)
+        described = {file.file: file for file in (*copied.tables.values(), *copied.feeds.values())}
+        held = {(file.sha256, file.bytes): file for backup in chain for file in backup.files}
+        files = []
+        for name in sorted({*described, *(name for name, _, _ in opened)}):
+            copy, wanted = folder / name, described.get(name)
+            found = digest(copy, self._go_on)
+            if wanted is not None and (found.bytes, found.crc) != (wanted.bytes, wanted.crc):
+                raise Damaged("wrong checksum", snapshot.path / name)
+            known = held.get((found.sha256, found.bytes))
+            if known is not None:
+                copy.unlink()
+            held_by = id_ if known is None else known.held_by
+            files.append(StoredFile(copy.relative_to(target).as_posix(), found.bytes, found.sha256, held_by))
         sync_path(folder)
         sync_path(target / SNAPSHOTS)
-
-    def _copy_file(self, file: io.BufferedReader, copy: Path) -> None:
-        with open(copy, "wb", opener=private) as made:
-            while piece := file.read(_PIECE):
-                self._progress(len(piece))
-                made.write(piece)
-            made.flush()
-            os.fsync(made.fileno())
+        return files
 
     def _copy_database(self, target: Path, catalogue: Catalogue, after: int) -> None:
         """The catalogue, and the log behind `after`; then read again and verified."""
+        wal = target / f"{DATABASE}-wal"
+        pending = 0
+
+        def copied(count: int) -> None:
+            nonlocal pending
+            self._progress(count)
+            pending += count
+            if pending >= _SYNC_BYTES and wal.exists():
+                sync_path(wal)
+                pending = 0
 
         def entries(db: sqlite3.Connection) -> None:
+            self._database = db
             catalogue.put(db)
             database.put_meta(db, "forgotten", after)
-            copy_log(self._log.reading, db, after, catalogue.version, self._progress, patient=True)
+            copy_log(self._log.reading, db, after, catalogue.version, copied, patient=True)
+            self._require_room(wal.stat().st_size if wal.exists() else 0)  # it is copied once more on the commit
 
-        database.create(target, entries)
+        try:
+            database.create(target, entries)
+        finally:
+            self._database = None
         (target / MARK).unlink()
         found = database.verify(target, trust_mark=False)
         with database.open_read_only(target / DATABASE) as db:
             for _ in database.replay(db, target / DATABASE, after, after, found.reach.version):
-                self._progress(0)
+                self._go_on()
         if found.reach.version != catalogue.version:
             raise Damaged(f"the log ends at version {found.reach.version} instead of {catalogue.version}", self._folder / DATABASE)
 
@@ -256,12 +289,21 @@ class Backups:
         except FileNotFoundError:
             return
         with tokens:
-            self._copy_file(tokens, target / TOKENS)
+            copy_file(tokens, target / TOKENS, self._progress)
 
     def _progress(self, count: int) -> None:
+        """So many bytes more were written."""
         self._done += count
+        self._go_on()
+        self._require_room(0)
+
+    def _go_on(self, _: int = 0) -> None:
         if self._ending.is_set():
-            raise Ended("the service was stopped before the backup was whole")
+            raise _GivenUp(_STOPPED)
+
+    def _require_room(self, needed: int) -> None:
+        if self._shares_disk and (free := self._log.free_bytes) < needed + _LEFT:
+            raise _GivenUp(f"the disk, which is that of the data folder, has {free >> 20} MiB left, which the log may need")
 
 
 def lower_priority() -> None:
@@ -272,24 +314,40 @@ def lower_priority() -> None:
         pass
 
 
-def _link(path: Path, copy: Path) -> bool:
+@contextmanager
+def _refused(parameter: str) -> Iterator[None]:
+    """What the disk says of a folder, as a problem."""
     try:
-        os.link(path, copy)
+        yield
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOSPC):
-            raise
-        return False  # another disk, or one without links
-    return True
+        if is_full(error):
+            raise Problem("disk-full", "the disk of the target is full; nothing was written") from error
+        detail = f"{parameter}: the folder cannot be used ({_of(error)}): choose another one"
+        raise Problem("bad-parameter", detail, parameter=parameter) from error
 
 
-def _remove(target: Path) -> None:
-    """What was written of a backup, and nothing else."""
+def _begin(target: Path) -> bool:
+    """Make the folder, if it is new, and mark it as an unfinished backup; whether it was. Nothing is left if that fails."""
+    is_new = not target.exists()
+    try:
+        target.mkdir(FOLDER_MODE, exist_ok=True)
+        begin(target)
+    except OSError:
+        _remove(target, is_new)
+        raise
+    return is_new
+
+
+def _remove(target: Path, is_new: bool) -> bool:
+    """What was written of a backup, and nothing else; whether nothing is left of it."""
     shutil.rmtree(target / SNAPSHOTS, ignore_errors=True)
-    for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-journal", MARK, TOKENS, f"{BACKUP}.unfinished", BACKUP):
-        with suppress(OSError):
-            (target / name).unlink(missing_ok=True)
     with suppress(OSError):
-        target.rmdir()
+        for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-journal", MARK, TOKENS, f"{BACKUP}.unfinished", BACKUP):
+            (target / name).unlink(missing_ok=True)
+        if is_new:
+            target.rmdir()
+        return not (target / SNAPSHOTS).exists()
+    return False
 
 
 def _is_within(path: Path, folder: Path) -> bool:
@@ -297,7 +355,11 @@ def _is_within(path: Path, folder: Path) -> bool:
 
 
 def _size_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.iterdir())
+    """0 if a newer snapshot has just taken its place."""
+    try:
+        return sum(path.stat().st_size for path in folder.iterdir())
+    except FileNotFoundError:
+        return 0
 
 
 def _of(error: Exception) -> str:

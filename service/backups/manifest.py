@@ -12,18 +12,17 @@ The earlier ones are looked for where they were made, and beside the backup, und
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import zlib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from service.durability.folder import BACKUP, Damaged, private, sync_path
+from service.durability.checksums import json_checksum
+from service.durability.files import digest
+from service.durability.folder import BACKUP, Damaged, private, sync, sync_path
 
-FORMAT = 1
-_PIECE = 1 << 20
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -81,9 +80,9 @@ def finish(backup: Backup) -> None:
 def _write(folder: Path, manifest: dict[str, Any]) -> None:
     unfinished = folder / f"{BACKUP}.unfinished"
     with open(unfinished, "w", opener=private) as file:
-        json.dump(manifest | {"crc": _crc(manifest)}, file, indent=1)
+        json.dump(manifest | {"crc": json_checksum(manifest)}, file, indent=1)
         file.flush()
-        os.fsync(file.fileno())
+        sync(file.fileno(), folder)
     unfinished.replace(folder / BACKUP)
     sync_path(folder)
 
@@ -98,9 +97,9 @@ def read_backup(folder: Path) -> Backup:
         raise FileNotFoundError(f"{folder} is not a backup of livejoin: there is no {BACKUP} in it") from None
     except (ValueError, KeyError, AttributeError):
         raise Damaged("not a manifest", path, _ANOTHER) from None
-    if crc != _crc(manifest):
+    if crc != (_checksum_1 if manifest.get("format") == 1 else json_checksum)(manifest):
         raise Damaged("wrong checksum", path, _ANOTHER)
-    if manifest.pop("format") != FORMAT:
+    if manifest.pop("format") not in (1, FORMAT):
         raise Damaged("a manifest of another format", path, "use the version of livejoin that made the backup, or a newer one")
     if manifest.get("unfinished"):
         raise Damaged("an unfinished backup", path, "remove this folder and make the backup again")
@@ -112,7 +111,8 @@ def read_backup(folder: Path) -> Backup:
 _ANOTHER = "use another backup"
 
 
-def _crc(manifest: dict[str, Any]) -> int:
+def _checksum_1(manifest: dict[str, Any]) -> int:
+    """Of format 1, which differs in nothing else: over what Python's `json` makes of the manifest."""
     return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
 
 
@@ -146,7 +146,8 @@ def verify(chain: list[Backup]) -> None:
                 path = backup.folder / file.path
                 if not path.exists():
                     raise Damaged("the file is missing", path, _ANOTHER)
-                if (path.stat().st_size, digest(path)[0]) != (file.bytes, file.sha256):
+                found = digest(path)
+                if (found.bytes, found.sha256) != (file.bytes, file.sha256):
                     raise Damaged("wrong checksum", path, _ANOTHER)
 
 
@@ -156,13 +157,3 @@ def place_of(file: StoredFile, chain: list[Backup]) -> Path:
         if backup.id == file.held_by:
             return next(backup.folder / own.path for own in backup.files if own.held_by == backup.id and own.sha256 == file.sha256)
     raise Damaged(f"the backup {file.held_by}, which holds {file.path}, is missing", chain[-1].folder / BACKUP, _ANOTHER)
-
-
-def digest(path: Path) -> tuple[str, int]:
-    """Of a file, its SHA-256 in hex and its CRC-32."""
-    sha, crc = hashlib.sha256(), 0
-    with open(path, "rb") as file:
-        while piece := file.read(_PIECE):
-            sha.update(piece)
-            crc = zlib.crc32(piece, crc)
-    return sha.hexdigest(), crc

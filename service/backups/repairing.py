@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from service.access.store import TOKENS, forget_tokens, read_tokens
-from service.backups.manifest import digest
 from service.durability import database
 from service.durability.checksums import checksum
 from service.durability.database import CURRENT, LogRow, SourceRecord
 from service.durability.failpoints import reach
+from service.durability.files import digest
 from service.durability.folder import DATABASE, FOLDER_MODE, MARK, REPAIRED, Damaged, Mark, sync_path
 from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from service.access.store import read_tokens
-from service.backups.manifest import digest
 from service.durability.database import Found, open_read_only, read_catalog, read_sources, replay, verify
+from service.durability.files import digest
 from service.durability.folder import DATABASE, MARK, SNAPSHOTS, Damaged, FolderLock
 from service.durability.snapshots import Snapshot, aside_paths, read_snapshot, snapshot_paths
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -28,19 +29,30 @@ def main(arguments: list[str]) -> int:
     )
     with connect(args) as client:
         state = client.start_backup(args.target, args.since)
+        id_ = state["id"]
         if sys.stderr.isatty():
             shown.start()
         task = shown.add_task("backup", total=1.0)
         try:
             while state["state"] == "running":
                 time.sleep(_POLL)
-                state = client.backup()
+                state = _of(id_, client.backup())
                 shown.update(task, completed=state.get("progress", 0.0))
         finally:
             shown.stop()
-    if state["state"] != "done" or state["target"] != args.target:
-        reason = state.get("problem", "the service was started again before the backup was whole: remove the folder and repeat the command")
-        raise Failure(f"no backup was made in {args.target}: {reason}")
+    if state["state"] != "done":
+        raise Failure(f"no backup was made in {args.target}: {state['problem']}")
     since = f" since {args.since}" if args.since else ""
     print(f"backup     {args.target}, version {state['version']}{since}, {state['bytes']:,} bytes")
     return 0
+
+
+def _of(id_: str, told: dict[str, Any]) -> dict[str, Any]:
+    """The state of this backup, of what the service tells: another one may have been begun since."""
+    for state in (told, told.get("previous", {})):
+        if state.get("id") == id_:
+            return dict(state)
+    lost = "the service was started again before the backup was whole: remove the folder and repeat the command"
+    if told["state"] != "none":
+        lost = "the service has made others since and does not tell how this one ended: `livejoin check` says whether it is whole"
+    return {"state": "unknown", "problem": lost}

@@ -5,6 +5,8 @@
     str     "s", its length in bytes (8 bytes, little-endian), UTF-8
     bytes   "b", their length, themselves
 
+A JSON document is a sequence of such values (`json_checksum`).
+
 Tags and lengths make different values different bytes. Nothing here may ever change; another encoding is another format of the folder.
 """
 
@@ -12,6 +14,8 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
+from typing import Any
 
 Value = int | str | bytes | None
 
@@ -43,3 +47,25 @@ def batch_checksum(version: int, source: str | None, run: str | None, epoch: int
     if source is None and run is None and epoch is None:
         return zlib.crc32(payload, zlib.crc32(_WITHOUT_SOURCE.pack(b"i", version, b"nnn")))
     return zlib.crc32(payload, checksum(version, source, run, epoch))
+
+
+def json_checksum(document: Any) -> int:
+    """Of what `json.loads` gives for a document without floats, however that was written: of an object "{", the number of its members, and
+    by the order of their names each name and value; of an array "[", its length, its elements; of true and false 1 and 0."""
+    return checksum(*_values(document))
+
+
+def _values(document: Any) -> Iterator[Value]:
+    if isinstance(document, dict):
+        yield from ("{", len(document))
+        for name in sorted(document):
+            yield name
+            yield from _values(document[name])
+    elif isinstance(document, list):
+        yield from ("[", len(document))
+        for element in document:
+            yield from _values(element)
+    elif isinstance(document, int) and not -(1 << 63) <= document < 1 << 63:
+        yield f"?{document}"  # nothing is so large, but damage makes it
+    else:
+        yield document

@@ -6,13 +6,16 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from service.backups import making
+from service.commands import backup as command
 from tests.end_to_end import talk
 from tests.end_to_end.test_folder import DEFINITION, SQL, fill, item
 from tests.forked import finished
@@ -25,7 +28,7 @@ def livejoin(status: int, *arguments: str | Path, **environment: str) -> str:
     return told
 
 
-def backup(server: ServerProcess, target: Path, *more: str | Path, status: int = 0) -> str:
+def backup(server: ServerProcess, target: Path | str, *more: str | Path, status: int = 0) -> str:
     return livejoin(status, "backup", target, *more, "--url", server.url)
 
 
@@ -72,6 +75,7 @@ def test_a_backup_and_its_restoration(server: ServerProcess, tmp_path: Path) -> 
     told = backup(server, tmp_path / "backup")
     assert "version 30" in told
     state = talk.ok(client.get("/v1/backup"))
+    assert state["id"] == json.loads((tmp_path / "backup" / "backup.json").read_text())["id"]
     assert state["state"] == "done" and state["version"] == 30 and state["progress"] == 1.0
     fill(client, 31, 35)
     expect(client, 35)
@@ -167,6 +171,65 @@ def test_what_is_refused(server: ServerProcess, tmp_path: Path) -> None:
     assert "livejoin restore" in caught.value.errors
 
 
+@pytest.mark.parametrize("path", ["{}/monday/", "{}//monday", "{}/./monday/."])
+def test_a_path_written_otherwise(server: ServerProcess, tmp_path: Path, path: str) -> None:
+    assert "version 30" in backup(server, path.format(tmp_path))
+    assert (tmp_path / "monday" / "backup.json").exists()
+
+
+def test_a_backup_is_not_written_to(server: ServerProcess, tmp_path: Path) -> None:
+    """Taken for a data folder by whatever command."""
+    copied, secret = tmp_path / "backup", tmp_path / "secret"
+    livejoin(0, "token", "create", "boss", "--scope", "admin", "--data", server.data)
+    told = livejoin(0, "token", "create", "other", "--scope", "admin", "--data", server.data)
+    secret.write_text("lj_" + "x" * 40)
+    livejoin(0, "backup", copied, "--url", server.url, LIVEJOIN_TOKEN=next(word for word in told.split() if word.startswith("lj_")))
+    before = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()}
+    with pytest.raises(NotStarted) as caught, ServerProcess(copied, arguments=["--admin-token-file", str(secret)]):
+        pass
+    assert "this is a backup" in caught.value.errors and "livejoin restore" in caught.value.errors
+    for words in (
+        ["token", "create", "third", "--scope", "read", "--data"], ["token", "revoke", "boss", "--data"], ["token", "disable", "--data"],
+        ["repair", "--yes"],
+    ):  # fmt: skip
+        assert "this is a backup" in livejoin(1, *words, copied)
+    assert {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()} == before
+    livejoin(0, "restore", copied, tmp_path / "restored")
+
+
+def slowly() -> None:
+    """In the server: a checksum takes until the service ends."""
+
+    def forever(path: Path, look: Callable[[int], None]) -> None:
+        while True:
+            look(0)
+            time.sleep(0.01)
+
+    vars(making)["digest"] = forever
+
+
+def test_a_stop_meanwhile(tmp_path: Path) -> None:
+    """A clean one, without delay; nothing is left of the backup."""
+    with ServerProcess(tmp_path / "data", before=slowly) as server:
+        client = server.client()
+        talk.define(client, "items", DEFINITION)
+        fill(client, 1, 10)
+        assert client.post("/v1/backup", json={"target": str(tmp_path / "backup")}).status_code == 202
+        assert talk.ok(client.get("/v1/backup"))["state"] == "running"
+        assert server.stop() == 0
+        assert "was stopped before the backup was whole" in server.output()
+    assert not (tmp_path / "backup").exists()
+    assert livejoin(0, "check", tmp_path / "data").splitlines()[-1].startswith("verdict    sound")
+
+
+def test_what_the_service_tells_of_another_one() -> None:
+    mine = {"id": "1", "state": "done"}
+    assert command._of("1", {**mine, "previous": {"id": "0", "state": "done"}})["state"] == "done"
+    assert command._of("1", {"id": "2", "state": "running", "previous": mine}) == mine
+    assert "started again" in command._of("1", {"state": "none"})["problem"]
+    assert "livejoin check" in command._of("1", {"id": "3", "state": "done", "previous": {"id": "2", "state": "done"}})["problem"]
+
+
 def test_damaged_and_unfinished_backups_are_refused(server: ServerProcess, tmp_path: Path) -> None:
     backup(server, tmp_path / "whole")
     files = [path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*") if path.is_file()]
@@ -177,8 +240,8 @@ def test_damaged_and_unfinished_backups_are_refused(server: ServerProcess, tmp_p
         data = bytearray((copy / file).read_bytes())
         data[len(data) // 2] ^= 1
         (copy / file).write_bytes(data)
-        for command in (["restore", copy, tmp_path / "new"], ["check", copy]):
-            assert str(copy / file) in livejoin(1, *command), file
+        for words in (["restore", copy, tmp_path / "new"], ["check", copy]):
+            assert str(copy / file) in livejoin(1, *words), file
     assert not (tmp_path / "new").exists()
 
 
