@@ -15,6 +15,14 @@ from structures.aggregate.results import tell
 from structures.core.kernel import arrays, kernel, wide
 
 
+@arrays("int64[::1]", "int64[:,:,::1]")
+class Measured(NamedTuple):
+    """Of each of n changes how many rows it concerns, and by how much it changes each of s sums: int64[n, s, 3]."""
+
+    rows: np.ndarray
+    sums: np.ndarray
+
+
 @arrays("int32[::1]", "int8[::1]", "int64[::1]", "int64[:,:,::1]")
 class Amounts(NamedTuple):
     """Of each of n changes: the group's code, the sign (1 comes, -1 goes), how many rows (int64[n]), and of each step of the plan, all of

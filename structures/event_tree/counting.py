@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from structures.aggregate.amounts import Measured
 from structures.core.control import STORE_WORDS
 from structures.core.encoding import POS_INF
 from structures.core.entries import NO_ENTRIES, Entries
@@ -35,7 +36,6 @@ from structures.event_tree.sums import (
     TIMES,
     Both,
     Changes,
-    Measured,
     follow,
 )
 from structures.event_tree.sums import STATE_WORDS as _STATE_WORDS

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.aggregate.amounts import put_digits
+from structures.aggregate.amounts import Measured, put_digits
 from structures.core.kernel import arrays, kernel, wide
 from structures.event_tree.changes import cut_ends, end_place, put_ends
 from structures.event_tree.layout import (
@@ -70,14 +70,6 @@ class Both(NamedTuple):
     recipe: np.ndarray
     totals: np.ndarray
     Z: np.ndarray
-
-
-@arrays("int64[::1]", "int64[:,:,::1]")
-class Measured(NamedTuple):
-    """Of each change how many rows it concerns, and by how much it changes each sum: int64[n, s, 3] (`aggregate.amounts`)."""
-
-    rows: np.ndarray
-    sums: np.ndarray
 
 
 @kernel

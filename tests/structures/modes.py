@@ -109,6 +109,24 @@ STRUCTURES = {
             Canary("structures.aggregate.told", "differ", "lambda left, i, right, j: True"),
         ),
     ),
+    "products": Structure(
+        "aggregate.products_machine.ProductsMachine",
+        ("tests/structures/aggregate/test_products.py",),
+        "not more_rows_than_can_be_counted",
+        (
+            Canary(
+                "structures.aggregate.products",
+                "product",
+                "lambda store, relations, key, one, other: was(store, relations, key, one, one)",
+            ),
+            Canary(
+                "structures.aggregate.products",
+                "put_product",
+                "lambda sums, i, s, digits, times: was(sums, i, s, (*digits[:2], 0), times)",
+            ),
+            Canary("structures.aggregate.products", "add_weight", "lambda store, key, w, value, sign: was(store, key, w, value, 1)"),
+        ),
+    ),
     "interval": Structure(
         "interval.machine.IntervalMachine",
         (

@@ -1,18 +1,25 @@
-"""Groups of two relations on one interval condition whose rows are counted, not visited: an event tree.
+"""Groups whose rows are counted, not visited: of two relations on one interval condition, by an event tree; of relations on one key, by
+products of what each of them has of the key.
 
 A row that comes or goes adds to the group of its key as many rows as it has partners, and to sums what its own value or theirs make, all of
-which the tree of the other side tells. So groups go by columns of the join key, or there is one; the aggregates are COUNT, SUM and AVG of
-whole numbers, lengths among them. The rows of the join are kept nowhere.
+which what is kept of the other side tells. So groups go by columns of the join key, or there is one; the aggregates are COUNT, SUM and AVG
+of whole numbers, lengths among them. The rows of the join are kept nowhere.
 """
 
 from __future__ import annotations
 
-from service.planning.meets import Relations, meets_of
-from service.planning.plans import groups, pair
+from service.planning.binding import equal_classes
+from service.planning.meets import Relations, is_natural, meets_of
+from service.planning.plans import groups, pair, view_tree
 from service.planning.plans.plan import Plan, first_notes
 from service.query.model import Aggregate, Output, Query
 
-WORDS = "COUNT, SUM and AVG of whole numbers in groups by join columns, or in one group, of two relations on one interval condition"
+WORDS = (
+    "COUNT, SUM and AVG of whole numbers in groups by join columns, or in one group, of two relations on one interval condition, or of "
+    "relations that are all equal in one key"
+)
+_COUNTED = "the partners of a changed row are counted, not visited; a start reads no row of the join"
+_MULTIPLIED = "rows are counted as products of what each relation has of a key, not visited; a start reads no row of the join"
 _SUMS = ("sum", "avg")
 _BOUNDED = ("date",)  # types of endpoints between which no length is beyond 64 bits
 
@@ -34,18 +41,33 @@ def make(query: Query, relations: Relations) -> Plan | str:
         if core.shape == "self_less" and one.of is not None:
             return "a self-join that has each pair once is counted for COUNT(*) alone"
     bounds = {"space": "O(n) and O(groups)", "update": "O(log n)", "delay": "O(log n)"}
-    notes = (*first_notes(query, relations), "the partners of a changed row are counted, not visited; a start reads no row of the join")
+    notes = (*first_notes(query, relations), _COUNTED if core.keys else _MULTIPLIED)
     return Plan(
         f"{groups.words(query)} of: {core.cls}", "event-tree", None, "strict", bounds, notes, "counted", core.order,
-        keys=core.keys, spans=core.spans, core=core,
+        keys=core.keys or _keys(query), spans=core.spans or (None,) * len(query.aliases), core=core,
     )  # fmt: skip
 
 
 def _core(query: Query, relations: Relations) -> Plan | None:
-    if query.parts or query.absent or query.branches or not meets_of(query, relations):
+    if query.parts or query.absent or query.branches:
+        return None
+    if _on_one_key(query, relations):
+        return view_tree.make(groups.core_of(query), relations)
+    if not meets_of(query, relations):
         return None
     made = pair.make(groups.core_of(query), relations)
     return made if made is not None and made.guarantee == "strict" else None
+
+
+def _on_one_key(query: Query, relations: Relations) -> bool:
+    """Whether each equality holds between all aliases, by a column of each, and nothing else joins them."""
+    every = [[alias for alias, _ in query.aliases]] * len(classes := equal_classes(query))
+    return is_natural(query, relations) and not query.cross and [[ref.alias for ref in one] for one in classes] == every
+
+
+def _keys(query: Query) -> tuple[tuple[str, ...], ...]:
+    """Of each alias its columns in the key."""
+    return tuple(tuple(one[place].column for one in equal_classes(query)) for place in range(len(query.aliases)))
 
 
 def _obstacle(query: Query, one: Aggregate, relations: Relations) -> str | None:

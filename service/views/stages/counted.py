@@ -21,7 +21,7 @@ from service.tables.sides import Side
 from service.tables.store import Numbers
 from service.views.deltas import Sink
 from service.views.joins.protocol import Join
-from service.views.stages.counting import Counter
+from service.views.stages.counting import Counter, PartnerCounter, ProductCounter
 from service.views.stages.groups import GroupsStage, pieces_of
 from service.views.stages.table import GroupTable
 from structures.aggregate.amounts import Amounts
@@ -33,9 +33,11 @@ class CountedStage(GroupsStage):
     """See the module's head; what the methods do is said in `protocol`."""
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> None:
-        """`plan`: of the join, which is not kept; `table`: is to have the rows. OSError, MemoryError: there is no room."""
+        """`plan`: of the groups; `table`: is to have the rows. OSError, MemoryError: there is no room."""
         table.open()
-        self._counter = Counter(query, plan, sides, table)
+        on_key = plan.spans[0] is None
+        given = query, plan, sides, table
+        self._counter: Counter = ProductCounter(*given) if on_key else PartnerCounter(*given)
         super().__init__(query, cast(Join, self._counter), table, True, SLOTS)  # nobody asks for its rows
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:

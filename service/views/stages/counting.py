@@ -1,7 +1,8 @@
-"""What changes of two relations do to the groups of their join, by counting partners: a `Counting` over both sides.
+"""What changed rows do to the groups of a join, by counting: of two relations on intervals their partners, by a `Counting` over both sides;
+of relations on one key products of counts, by `Products`.
 
-A row of either side is an interval with a key, and with the code of its group, which is that of its key; its weights are the values that
-the aggregates take of it. Each change tells how many rows of the join come or go, all of one group, and what the sums change by.
+A row has a key, the code of its group, which is that of its key, and weights: the values that the aggregates take of it. Each change tells
+how many rows of the join come or go, all of one group, and what the sums change by.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from service.errors import Problem
+from service.planning.binding import equal_classes
 from service.planning.plans.plan import Plan
 from service.query.model import ColumnRef, GroupColumn, IntervalRef, Output, Query
 from service.tables.changes import Runs, parted
@@ -26,12 +29,14 @@ from service.views.stages.columns import Columns
 from service.views.stages.table import GroupTable
 from structures.aggregate import layout
 from structures.aggregate.amounts import Amounts
+from structures.aggregate.products import Members, Products
 from structures.core.entries import Entries
 from structures.event_tree.counting import COMMON, DELETE, INSERT, MEASURE, MOVE, OWN, THEIRS, Changes, Counting, Recipe
 
 _ITSELF = {"pair": 0, "self_less": 1, "self_not_equal": 2}  # how often a set with itself has each pair
 _CHUNK = 1 << 16  # rows of a relation in a step of building
 _Of = tuple[int, int]  # an accumulator's kind, and the output that it takes
+Kinds = npt.NDArray[np.int8]
 
 
 class _Taken(NamedTuple):
@@ -87,80 +92,88 @@ class _Role:
 
 
 class Counter(Defaults):
-    """See the module's head. What a stage asks of a join, but for its rows. The writer's, or its builder's."""
+    """What a stage asks of a join, but for its rows. The writer's, or its builder's. `structure`: what counts."""
 
     root: Any = None
 
-    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> None:
-        """`plan`: of the join. OSError, MemoryError: there is no room."""
-        self._itself, self._never = _ITSELF[plan.shape], query.never
-        self._groups = table.columns
+    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable, itself: bool = False) -> None:
+        """`itself`: all aliases are one set. OSError, MemoryError: there is no room."""
+        self._never, self._groups = query.never, table.columns
         definitions = {side.relation.name: side.relation.definition for side in sides}
-        outputs = [(kind, table.columns.operands[operand][0]) for kind, operand, _ in table.steps.steps]
-        common = [len(query.outputs[of].intervals) > 1 for _, of in outputs]
-        owners = [0 if self._itself else _place(query, query.outputs[of]) for _, of in outputs]
-        mine = [[number for number, owner in enumerate(owners) if owner == place and not common[number]] for place in range(2)]
-        self._roles = [
-            _Role(query, plan, side, definitions, table, [outputs[number] for number in mine[side.place]])
-            for side in (sides[:1] if self._itself else sides)
+        self.outputs = [(kind, table.columns.operands[operand][0]) for kind, operand, _ in table.steps.steps]
+        self.common = [len(query.outputs[of].intervals) > 1 for _, of in self.outputs]
+        owners = [0 if itself else _place(query, query.outputs[of]) for _, of in self.outputs]
+        mine = [
+            [number for number, owner in enumerate(owners) if owner == place and not self.common[number]] for place in range(len(sides))
         ]  # fmt: skip
-
-        def recipe(role: int, number: int) -> Recipe:
-            kind, of = outputs[number]
-            if common[number]:
-                return (0, 0) if kind == layout.COUNT else (COMMON, _open_ends(query.outputs[of], query, definitions) - 1)
-            how = OWN | THEIRS if self._itself else OWN if owners[number] == role else THEIRS
-            return how, 1 + mine[owners[number]].index(number)
-
-        recipes = [[recipe(role, number) for number in range(len(outputs))] for role in range(2)]
-        self._counting = Counting((1 + len(mine[0]), 1 + len(mine[1])), (recipes[0], recipes[1]), self._itself)
+        self.weights = [1 + len(numbers) for numbers in mine]
+        self.sums = [  # the alias, and the number of the weight
+            (owner, 0 if self.common[number] else 1 + mine[owner].index(number)) for number, owner in enumerate(owners)
+        ]  # fmt: skip
+        self._roles = [
+            _Role(query, plan, side, definitions, table, [self.outputs[number] for number in mine[side.place]])
+            for side in (sides[:1] if itself else sides)
+        ]  # fmt: skip
         types = [self._roles[0].side.relation.schema.field(name).type for name in plan.keys[0]]
-        self._keys = Domain(types) if types else None
-        self._acquire = self._keys.acquire_of if self._keys is not None else None
-        self._look_up = self._keys.look_up_of if self._keys is not None else None
+        self.keys = Domain(types) if types else None
+        self._acquire = self.keys.acquire_of if self.keys is not None else None
+        self._look_up = self.keys.look_up_of if self.keys is not None else None
+        self.structure: Any = self.made()
 
-    @property
-    def update_steps(self) -> int:
-        return self._counting.steps
+    def made(self) -> Any:
+        """An empty structure."""
+        raise NotImplementedError
+
+    def load(self, structure: Any, found: Sequence[_Taken]) -> Iterator[Amounts]:
+        """Fill an empty one with the rows of each alias, or of the one set; what they add, in pieces."""
+        raise NotImplementedError
+
+    def make(self, structure: Any, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Amounts:
+        """Have these changes made."""
+        raise NotImplementedError
+
+    def require_room(self, rows: Sequence[int], more: int) -> None:
+        """MemoryError unless so many rows of each alias surely fit, `more` of which come now."""
+        raise NotImplementedError
 
     def build(self, version: int, progress: Callable[[float], None]) -> Iterator[Amounts]:
         """What the relations have at a version, in pieces."""
-        yield from self._all(self._counting, version, True, progress)
+        yield from self._all(self.structure, version, True, progress)
 
-    def _all(self, counting: Counting, version: int, come: bool, progress: Callable[[float], None]) -> Iterator[Amounts]:
-        """Fill an empty structure with all rows of a version; `come`: they are counted where codes are."""
+    def again(self) -> Iterator[Amounts]:
+        """What a structure made anew of the relations' newest rows tells, for `check`."""
+        yield from self._all(self.made(), NEWEST, False, lambda part: None)
+
+    def _all(self, structure: Any, version: int, come: bool, progress: Callable[[float], None]) -> Iterator[Amounts]:
+        """`come`: the codes of keys and groups are counted once more, else looked up."""
         total = sum(role.side.relation.table.rows for role in self._roles) or 1
-        found, done = list[_Taken](), 0
+        found, done, codes = list[_Taken](), 0, self._acquire if come else self._look_up
         for role in self._roles:
             start, parts = (-1 if self._never else 0), [role.take(NO_SLOTS, come, None)]
             while start >= 0:
                 slots, start = role.side.relation.table.scan(version, start, _CHUNK)
-                parts.append(role.take(slots, come, self._acquire if come else self._look_up))
+                parts.append(role.take(slots, come, codes))
                 done += len(slots)
-                progress(0.4 * done / total)
+                progress(0.5 * done / total)
             found.append(_together(parts))
-        if not self._itself:
-            counting.load(found[0].entries, found[1].entries, (found[0].weights, found[1].weights))
-        for first in range(0, len(found[0].codes), PIECE_ROWS):
-            part = slice(first, first + PIECE_ROWS)
-            kind = np.full(len(found[0].codes[part]), INSERT if self._itself else MEASURE, np.int8)
-            yield _follow(counting, kind, np.zeros(len(kind), np.int8), _part(found[0], part), np.full(len(kind), -1, np.int32))
-            progress(0.4 + 0.6 * first / len(found[0].codes))
+        yield from self.load(structure, found)
 
-    def again(self) -> Iterator[Amounts]:
-        """What a structure made anew of the relations' newest rows tells, for `check`."""
-        weights, recipes = self._counting.weights, self._counting.recipes
-        yield from self._all(Counting(weights, recipes, self._itself), NEWEST, False, lambda part: None)
+    def of_all(self, structure: Any, taken: _Taken, role: int, kind: int) -> Iterator[Amounts]:
+        """Make the same change of all these rows, in pieces."""
+        for first in range(0, len(taken.codes), PIECE_ROWS):
+            part = _part(taken, slice(first, first + PIECE_ROWS))
+            n = len(part.codes)
+            yield self.make(structure, np.full(n, kind, np.int8), np.full(n, role, np.int8), part, np.full(n, -1, np.int32))
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
-        rows, more, texts = [0, 0], 0, 0
-        for number, role in enumerate(self._roles):
+        rows, more, texts = list[int](), 0, 0
+        for role in self._roles:
             one = resolved.get(role.side.relation.name)
             inserts = one.inserts.num_rows if one is not None else 0
-            rows[number] = role.side.relation.table.rows + inserts
+            rows.append(role.side.relation.table.rows + inserts)
             more, texts = more + inserts, texts + (one.inserts.bytes if one is not None else 0)
-        self._counting.require(rows[0], rows[1])
-        for domain in (self._keys, self._groups.domain):
+        self.require_room(rows, more)
+        for domain in (self.keys, self._groups.domain):
             if domain is not None:
                 domain.require(more, texts)
 
@@ -187,39 +200,119 @@ class Counter(Defaults):
         kind_of, role_of = (np.repeat(np.array(values, np.int8), lengths) for values in (kinds, roles))
         every, former, offset = _together(taken), np.concatenate(formers), np.concatenate(offsets)
         order = np.lexsort((every.entries.left, every.entries.key, kind_of, offset))
-        kind_of = kind_of[order]
-        amounts = _follow(self._counting, kind_of, role_of[order], _part(every, order), former[order])
+        kind_of, every = kind_of[order], _part(every, order)
+        amounts = self.make(self.structure, kind_of, role_of[order], every, former[order])
         gone = kind_of == DELETE
-        for domain, codes in ((self._keys, every.entries.key[order]), (self._groups.domain, amounts.codes)):
+        for domain, codes in ((self.keys, every.entries.key), (self._groups.domain, every.codes)):
             if domain is not None:
                 domain.release(codes[gone], version)
         return Changed(offset[order], amounts)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
-        return self._keys is not None and self._keys.reclaim(oldest_needed, pins)
-
-    def entries(self, root: Any) -> int:
-        return self._counting.intervals
-
-    @property
-    def bytes(self) -> int:
-        return self._counting.bytes + (self._keys.bytes if self._keys is not None else 0)
+        return self.keys is not None and self.keys.reclaim(oldest_needed, pins)
 
     @property
     def retired_bytes(self) -> int:
         return 0
 
+
+class PartnerCounter(Counter):
+    """Of two relations on intervals."""
+
+    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> None:
+        assert plan.core is not None
+        self._itself = _ITSELF[plan.core.shape]
+        definitions = {side.relation.name: side.relation.definition for side in sides}
+        self._more = [_open_ends(one, query, definitions) - 1 if len(one.intervals) > 1 else 0 for one in query.outputs]
+        super().__init__(query, plan, sides, table, self._itself > 0)
+
+    def _recipe(self, role: int, number: int) -> Recipe:
+        (kind, of), (owner, weight) = self.outputs[number], self.sums[number]
+        if self.common[number]:
+            return (0, 0) if kind == layout.COUNT else (COMMON, self._more[of])
+        return OWN | THEIRS if self._itself else OWN if owner == role else THEIRS, weight
+
+    def made(self) -> Counting:
+        first, second = ([self._recipe(role, number) for number in range(len(self.sums))] for role in range(2))
+        return Counting((self.weights[0], self.weights[1]), (first, second), self._itself)
+
+    def load(self, structure: Counting, found: Sequence[_Taken]) -> Iterator[Amounts]:
+        """Both trees at once, then the rows of the first side are measured; a set with itself row by row."""
+        if not self._itself:
+            structure.load(found[0].entries, found[1].entries, (found[0].weights, found[1].weights))
+        yield from self.of_all(structure, found[0], 0, INSERT if self._itself else MEASURE)
+
+    def make(self, structure: Counting, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Amounts:
+        entries = taken.entries
+        measured = structure.follow(Changes(kind, role, entries.key, entries.left, entries.right, entries.slot, former, taken.weights))
+        return Amounts(taken.codes, np.where(kind == DELETE, -1, 1).astype(np.int8), measured.rows, measured.sums)
+
+    def require_room(self, rows: Sequence[int], more: int) -> None:
+        self.structure.require(rows[0], rows[-1])
+
+    @property
+    def update_steps(self) -> int:
+        return int(self.structure.steps)
+
+    def entries(self, root: Any) -> int:
+        return int(self.structure.intervals)
+
+    @property
+    def bytes(self) -> int:
+        return int(self.structure.bytes) + (self.keys.bytes if self.keys is not None else 0)
+
     def check(self) -> None:
-        self._counting.check()
-        if self._keys is not None:
-            self._keys.check()
+        self.structure.check()
+        if self.keys is not None:
+            self.keys.check()
 
 
-def _follow(counting: Counting, kind: npt.NDArray[np.int8], role: npt.NDArray[np.int8], taken: _Taken, former: Slots) -> Amounts:
-    """Have these changes made."""
-    entries = taken.entries
-    measured = counting.follow(Changes(kind, role, entries.key, entries.left, entries.right, entries.slot, former, taken.weights))
-    return Amounts(taken.codes, np.where(kind == DELETE, -1, 1).astype(np.int8), measured.rows, measured.sums)
+class ProductCounter(Counter):
+    """Of relations on one key."""
+
+    _changes = 0
+
+    def made(self) -> Products:
+        return Products(len(self.weights), self.sums)
+
+    def load(self, structure: Products, found: Sequence[_Taken]) -> Iterator[Amounts]:
+        for role, taken in enumerate(found):
+            yield from self.of_all(structure, taken, role, INSERT)
+
+    def make(self, structure: Products, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Amounts:
+        """Problem `view-failed`: a group has more rows than can be counted."""
+        signs = np.where(kind == DELETE, -1, 1).astype(np.int8)
+        signs[kind == MOVE] = 0
+        try:
+            measured = structure.follow(Members(signs, role, taken.entries.key, taken.weights))
+        except OverflowError as error:
+            raise Problem("view-failed", f"{error}, which cannot be counted") from None
+        self._changes += len(signs)
+        return Amounts(taken.codes, signs, measured.rows, measured.sums)
+
+    def require_room(self, rows: Sequence[int], more: int) -> None:
+        assert self.keys is not None
+        self.structure.require(self.keys.codes + more)
+
+    @property
+    def update_steps(self) -> int:
+        """Changes so far: each looks at what is kept of its key."""
+        return self._changes
+
+    def entries(self, root: Any) -> int:
+        """Keys."""
+        assert self.keys is not None
+        return self.keys.keys
+
+    @property
+    def bytes(self) -> int:
+        assert self.keys is not None
+        return self.keys.bytes + int(self.structure.bytes(self.keys.keys))
+
+    def check(self) -> None:
+        assert self.keys is not None
+        self.structure.check(self.keys.codes)
+        self.keys.check()
 
 
 def _part(taken: _Taken, part: slice | Numbers) -> _Taken:
@@ -240,7 +333,7 @@ def _together(parts: Sequence[_Taken]) -> _Taken:
 
 def _equal(query: Query, ref: ColumnRef, alias: str) -> ColumnRef:
     """The column of this alias that equals a column of the join key."""
-    both = next(both for both in query.equal if ref in both)
+    both = next(one for one in equal_classes(query) if ref in one)
     return next(one for one in (ref, *both) if one.alias == alias)
 
 

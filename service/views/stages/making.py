@@ -30,7 +30,7 @@ def kept_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
         return join_of(query, plan, sides, indexes)
     assert isinstance(rows, GroupTable)
     if plan.shape == "counted":
-        return CountedStage(query, plan.core, sides, rows)
+        return CountedStage(query, plan, sides, rows)
     if plan.core.shape == "list":
         core: Join = Selection(sides[0], query.never)
     else:

@@ -20,7 +20,7 @@ from service.wire.schema import RelationDefinition, parse_relation
 from tests.service.engine.test_engine import run
 from tests.service.grouped import GroupedView
 from tests.service.running import check, opened
-from tests.service.twin import DEFINITIONS, VIEWS
+from tests.service.twin import DEFINITIONS, VIEWS, TwinView
 from tests.service.views.stages.test_groups import compare_with_brute_force
 
 COUNTED, BY_ROWS = {"algorithm": "event-tree"}, {"algorithm": "interval-tree"}
@@ -32,12 +32,12 @@ def _of(alias: int, column: str) -> Any:
 
 def _grouped(name: str, group: list[str], aggregates: list[tuple[str, str]], **more: Any) -> GroupedView:
     """A join of x and y; aggregates: (function, column or *)."""
-    wanted = [(function, None if of == "*" else _of("xy".index(of[0]), of[2:])) for function, of in aggregates]
+    wanted = [(function, None if of == "*" else _of("xyz".index(of[0]), of[2:])) for function, of in aggregates]
     told = [{function: of, "as": f"c{number}"} for number, (function, of) in enumerate(aggregates)]
-    columns = [_of("xy".index(of[0]), of[2:]) for of in group]
+    columns = [_of("xyz".index(of[0]), of[2:]) for of in group]
     definition = {"group": [f"{of} as {of[2:]}" for of in group], "aggregate": told}
     having = more.pop("having", None)
-    return GroupedView(VIEWS[name], definition | more, columns, wanted, having or (lambda row: True))
+    return GroupedView(_STAR if name == "star" else VIEWS[name], definition | more, columns, wanted, having or (lambda row: True))
 
 
 _BOTH = [
@@ -58,6 +58,21 @@ TWINS = {
         "clashes", ["x.room"], [("count", "*"), ("sum", "y.nr")], having=lambda row: row[1] > 1,
     ),
 }  # fmt: skip
+_STAR = TwinView(
+    [("x", "a"), ("y", "b"), ("z", "a")],
+    {"from": {"x": "a", "y": "b", "z": "a"}, "join": [{"equal": ["x.room", "y.room"]}, {"equal": ["y.room", "z.room"]}],
+     "where": [{"column": "z.tag", "op": "!=", "value": "w"}]},
+    lambda x, y, z: x["room"] is not None and x["room"] == y["room"] == z["room"] and z["tag"] != "w",
+    lambda x, y, z: x,
+    [],
+)  # fmt: skip
+_PRODUCTS = [("count", "*"), ("sum", "x.floor"), ("avg", "y.nr"), ("count", "z.weight"), ("sum", "z.id"), ("count", "y.note")]
+STARS = {
+    "star": _grouped("star", ["y.room"], _PRODUCTS),
+    "star_whole": _grouped("star", [], _PRODUCTS),
+    "star_having": _grouped("star", ["z.room"], [("count", "*")], having=lambda row: row[1] > 20),
+}
+STARS["star_having"].definition["having"] = [{"column": "c0", "op": ">", "value": 20}]
 TWINS["having"].definition["having"] = [{"column": "c0", "op": ">", "value": 1}]
 
 
@@ -66,7 +81,7 @@ def _named(view: GroupedView, option: dict[str, str]) -> GroupedView:
 
 
 def test_all_of_them_are_counted() -> None:
-    for name, view in TWINS.items():
+    for name, view in (TWINS | STARS).items():
         plan = parse_view("v", view.definition, DEFINITIONS).plan
         assert (plan.algorithm, plan.guarantee, plan.bounds["update"]) == ("event-tree", "strict", "O(log n)"), name
 
@@ -76,6 +91,13 @@ def test_counted_is_by_rows(tmp_path: Path, seed: int) -> None:
     by_rows = {f"{name}_by_rows": _named(TWINS[name], BY_ROWS) for name in ("by_key", "apart", "having")}
     assert {parse_view("v", view.definition, DEFINITIONS).plan.shape for view in by_rows.values()} == {"groups"}
     run(tmp_path, 900 + seed, 40, lambda source: source.random.randrange(8), 10, TWINS | by_rows)
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak), pytest.param(2, marks=pytest.mark.soak)])
+def test_products_are_by_rows(tmp_path: Path, seed: int) -> None:
+    by_rows = {"star_by_rows": _named(STARS["star"], {"algorithm": "view-tree"})}
+    assert parse_view("v", by_rows["star_by_rows"].definition, DEFINITIONS).plan.shape == "groups"
+    run(tmp_path, 950 + seed, 30, lambda source: source.random.randrange(8), 8, STARS | by_rows)
 
 
 def _relation(bounds: str) -> RelationDefinition:
@@ -104,6 +126,7 @@ _ALL = (
     "SUM(duration(a.i, b.i)) AS both, AVG(duration(b.i, a.i)) AS mean, SUM(duration(a.i)) AS own, SUM(duration(b.t)) AS t, "
     "COUNT(duration(a.t)) AS u"
 )
+_OF_STAR = "COUNT(*) AS n, SUM(a.v) AS av, SUM(b.v) AS bv, AVG(c.v) AS m, COUNT(b.g) AS g, SUM(c.price) AS p, SUM(duration(c.t)) AS t"
 OF_HALVES = {
     "by_all": f"SELECT a.k AS k, b.g AS g, a.d AS d, {_ALL} {_JOIN} GROUP BY a.k, b.g, a.d",
     "by_month": f"SELECT date_trunc('month', b.d) AS m, b.k AS k, {_ALL.replace('AS m,', 'AS mean_v,')} {_JOIN} GROUP BY m, b.k",
@@ -115,6 +138,12 @@ OF_HALVES = {
     "itself": "SELECT a.k AS k, COUNT(*) AS n, SUM(a.v) AS v, AVG(b.v) AS m FROM l a JOIN l b ON a.k = b.k AND overlaps(a.t, b.t) "
     "AND a.id <> b.id GROUP BY a.k HAVING COUNT(*) > 2",
     "pairs": "SELECT COUNT(*) AS n FROM l a JOIN l b ON overlaps(a.t, b.t) AND a.id < b.id",
+    "star": f"SELECT b.k AS k, {_OF_STAR} FROM l a JOIN r b ON a.k = b.k JOIN l c ON b.k = c.k GROUP BY b.k",
+    "two_keys": "SELECT a.d AS d, b.g AS g, COUNT(*) AS n, SUM(a.price) AS p, AVG(b.v) AS m FROM l a JOIN r b ON a.d = b.d "
+    "AND a.g = b.g WHERE a.v <> 1 GROUP BY a.d, b.g",
+    "part_of_key": "SELECT date_trunc('year', a.d) AS y, COUNT(*) AS n, SUM(b.v) AS v FROM l a JOIN r b ON a.d = b.d "
+    "AND a.k = b.k GROUP BY y",
+    "four": "SELECT COUNT(*) AS n, SUM(a.v) AS v FROM l a, r b, l c, r d WHERE a.d = b.d AND b.d = c.d AND c.d = d.d",
     "nothing": "SELECT COUNT(*) AS n, SUM(a.v) AS v FROM l a JOIN r b ON overlaps(a.i, b.i) WHERE a.k = NULL",
 }  # fmt: skip
 
