@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import logging
-import os
 import secrets
 import shutil
 import sqlite3
@@ -32,6 +31,7 @@ from service.durability.folder import BACKUP, DATABASE, FOLDER_MODE, MARK, SNAPS
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
 from service.errors import Problem
+from service.priority import give_way
 
 log = logging.getLogger("livejoin.backup")
 
@@ -156,7 +156,7 @@ class Backups:
         return size
 
     def _run(self, target: Path, is_new: bool, id_: str, chain: list[Backup]) -> None:
-        lower_priority()
+        give_way(_NICE)
         try:
             backup = self._make(target, id_, chain)
         except Exception as error:
@@ -304,14 +304,6 @@ class Backups:
     def _require_room(self, needed: int) -> None:
         if self._shares_disk and (free := self._log.free_bytes) < needed + _LEFT:
             raise _GivenUp(f"the disk, which is that of the data folder, has {free >> 20} MiB left, which the log may need")
-
-
-def lower_priority() -> None:
-    """Of the calling thread: writers come first. Where the system has it."""
-    try:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
-    except (OSError, AttributeError):
-        pass
 
 
 @contextmanager

@@ -32,11 +32,11 @@ from typing import TypeVar, cast
 import numpy as np
 
 from service.durability.failpoints import reach
-from service.engine.priority import give_way
 from service.engine.state import State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem
+from service.priority import give_way
 from service.tables.backlog import Backlog, Piece, pieces
 from service.tables.history import Passage
 from service.views.deltas import DeltaSink

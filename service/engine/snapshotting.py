@@ -17,10 +17,10 @@ import pyarrow as pa
 from service.durability.folder import is_sync_failure
 from service.durability.log import Log
 from service.durability.snapshots import GENERATIONS, read_snapshot, snapshot_paths, write_snapshot
-from service.engine.priority import give_way
 from service.engine.state import State
 from service.engine.versions import Pin, Pins
 from service.errors import Problem
+from service.priority import give_way
 from service.tables.relations import Relation
 from service.tables.store import PIECE_ROWS
 from service.trimming import give_back

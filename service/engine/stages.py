@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import shutil
 import threading
 import time
@@ -21,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from service.durability.files import free_bytes
 from service.durability.folder import FOLDER_MODE, private
 from service.engine.queued import problem_of
 from service.errors import Problem
@@ -151,8 +151,7 @@ class Stages:
         return number
 
     def _write(self, batch: Batch) -> Path:
-        free = os.statvfs(self._data)
-        if free.f_bavail * free.f_frsize < batch.bytes + _ROOM:
+        if free_bytes(self._data) < batch.bytes + _ROOM:
             raise Problem("disk-full", "the disk of the data folder has no room for this part; it was not kept")
         path = self._folder / f"{next(self._numbers)}.arrow"
         self._folder.mkdir(FOLDER_MODE, exist_ok=True)

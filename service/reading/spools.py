@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from service.durability.files import free_bytes
 from service.durability.folder import FOLDER_MODE, is_full, private
 from service.engine.versions import expired
 from service.errors import Problem
@@ -124,8 +125,7 @@ class Spools:
                 self._forget()
             if self.bytes + more > self._most:
                 raise self._busy(f"the files of rows of which parts are read take the {self._most} bytes that they may (--spool-bytes)")
-            free = os.statvfs(self._data)
-            if free.f_bavail * free.f_frsize < more + _ROOM:
+            if free_bytes(self._data) < more + _ROOM:
                 raise _disk_full()
             self.bytes += more
 

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from service.commands.check import _agrees, _table
+from service.checking.comparison import agrees, table_of
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.wire.batch import DELETE, UPSERT
@@ -82,7 +82,7 @@ def _slots(engine: Instance, name: str) -> Any:
 def duck(engine: Instance) -> duckdb.DuckDBPyConnection:
     db = duckdb.connect()
     for name in "ab":
-        table = pa.Table.from_batches([_table(engine, name)])
+        table = pa.Table.from_batches([table_of(engine, name)])
         for at, field in enumerate(table.schema):
             if pa.types.is_timestamp(field.type):
                 table = table.set_column(at, field.name, table.column(at).cast(pa.int64()))
@@ -106,9 +106,9 @@ def test_identities_and_duckdb(tmp_path: Path, seed: int, views: str) -> None:
     db = duck(engine)
     for name, text in texts.items():
         assert Counter(db.sql(text.replace(OVERLAPS, OF_DUCKDB)).fetchall()) == rows_of(engine, name), name
-    tables = {name: _table(engine, name) for name in engine.relations}
+    tables = {name: table_of(engine, name) for name in engine.relations}
     for name in texts:
-        assert _agrees(engine, name, tables), name
+        assert agrees(engine, name, tables, print), name
     check(engine)
     engine.close()
 
@@ -222,8 +222,8 @@ def test_a_part_that_never_matches(tmp_path: Path) -> None:
     engine.apply(to_batch([("a", UPSERT, x(2))]))
     assert set(rows_of(engine, "left")) == {(1, None), (2, None)} and set(rows_of(engine, "anti")) == {(1,), (2,)}
     assert set(rows_of(engine, "full")) == {(1, None), (2, None), (None, 1)} and not rows_of(engine, "semi") and not rows_of(engine, "none")
-    tables = {name: _table(engine, name) for name in engine.relations}
-    assert all(_agrees(engine, name, tables) for name in engine.views)
+    tables = {name: table_of(engine, name) for name in engine.relations}
+    assert all(agrees(engine, name, tables, print) for name in engine.views)
     engine.close()
 
 
@@ -244,7 +244,7 @@ def test_groups_over_parts_as_in_duckdb(tmp_path: Path) -> None:
         db = duck(engine)
         for name, text in GROUPED.items():
             assert Counter(db.sql(text).fetchall()) == rows_of(engine, name), (step, text)
-    tables = {name: _table(engine, name) for name in engine.relations}
-    assert all(_agrees(engine, name, tables) for name in engine.views)
+    tables = {name: table_of(engine, name) for name in engine.relations}
+    assert all(agrees(engine, name, tables, print) for name in engine.views)
     check(engine)
     engine.close()

@@ -15,8 +15,8 @@ import pytest
 
 from service.access.access_token import EVERYONE
 from service.api.views import _explain as explained
+from service.checking.comparison import agrees, table_of
 from service.checking.recomputation import recompute, total
-from service.commands.check import _agrees, _table
 from service.errors import Problem
 from service.planning.planner import alternatives
 from service.reading.cursors import open_rows
@@ -283,9 +283,9 @@ def test_brute_force_agrees(tmp_path: Path) -> None:
     """That of `livejoin check`, and it would notice an EXCEPT that is passed over, or a row twice."""
     engine, source = prepared(tmp_path, VIEWS), Source(3, 30)
     engine.apply(to_batch([(name, UPSERT, source.row(name)) for name in "ab" for _ in range(60)]))
-    tables = {name: _table(engine, name) for name in engine.relations}
+    tables = {name: table_of(engine, name) for name in engine.relations}
     for name, live in engine.views.items():
-        assert _agrees(engine, name, tables), name
+        assert agrees(engine, name, tables, print), name
         query = live.view.query
         told, alone = (total(recompute(one, live.definitions, tables)).rows for one in (query, query.of_branch(0)))
         if name != "numbers":  # there the second side may have nothing new

@@ -1,0 +1,71 @@
+"""The views of a data folder, compared with what brute force finds; for `livejoin check`.
+
+The folder stays as it is: a service is recovered from a copy. Structures are made from the rows at every start, so their invariants say
+nothing of the folder and are not verified here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from service.checking.copies import copied
+from service.checking.recomputation import beside, recompute, total
+from service.durability.log import Log
+from service.instance import Instance
+from service.reading.cursors import open_relation_rows, open_rows
+from service.settings import Settings
+from service.wire.kinds import kept
+
+Tell = Callable[[str], None]  # takes a line of the report
+
+_ROWS = 65_536  # read at a time
+
+
+def compare(folder: Path, there: Sequence[str], names: Sequence[str], tell: Tell) -> list[str]:
+    """Compare the rows of some of the folder's views (`there`) with those found by brute force; the names of views that differ or have
+    failed. Raises FolderInUse, Damaged, OSError. Cost: a start without the other views, each view's rows, and what brute force looks at."""
+    with copied(folder) as copy:
+        with closing(Log(copy)) as log:
+            for name in there:
+                if name not in names:
+                    log.drop_view(name)
+        engine = Instance(copy, Settings.model_validate({"data": copy}))
+        try:
+            engine.recover()
+            tables: dict[str, pa.RecordBatch] = {}
+            return [name for name in names if not agrees(engine, name, tables, tell)]
+        finally:
+            engine.close()
+
+
+def table_of(engine: Instance, name: str) -> pa.RecordBatch:
+    """All rows of a relation, as they are kept."""
+    relation = engine.relations[name]
+    with closing(open_relation_rows(engine.readers, name)) as reader:
+        sent = iter(partial(reader.read, _ROWS), None)
+        parts = [pa.RecordBatch.from_arrays([kept(column) for column in rows.columns], schema=relation.schema) for rows in sent]
+    return pa.concat_batches(parts) if parts else relation.no_rows.arrow
+
+
+def agrees(engine: Instance, name: str, tables: dict[str, pa.RecordBatch], tell: Tell) -> bool:
+    """Compare one view, and report the result. `tables`: the relations read so far."""
+    view = engine.views[name]
+    if view.state != "live":
+        tell(f"damage     view {name} has failed: {view.problem}")
+        return False
+    for relation in view.definitions.keys() - tables.keys():
+        tables[relation] = table_of(engine, relation)
+    with closing(open_rows(engine.readers, name)) as reader:
+        told = total(beside(*part) for part in iter(partial(reader.read_with_keys, _ROWS), None))
+    found = total(recompute(view.view.query, view.definitions, tables))
+    if told == found:
+        tell(f"view       {name}: {told.rows:,} row{'s' if told.rows != 1 else ''}, confirmed by brute force")
+    else:
+        by_force = f"brute force {found.rows:,} (checksum {found.checksum})"
+        tell(f"damage     view {name}: {told.rows:,} rows (checksum {told.checksum}), {by_force}")
+    return told == found

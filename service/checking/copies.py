@@ -1,0 +1,78 @@
+"""Copies of what is checked, in the folder for temporary files: of a data folder to recover from, of one of format 1 in the current format,
+and of what a backup would restore. Snapshots are linked to, nothing is written to the original, and its lock is held meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from service.access.store import TOKENS
+from service.backups.assembling import assemble
+from service.backups.manifest import Backup, chain_of, read_backup, verify
+from service.durability import database
+from service.durability.folder import LOCK, SNAPSHOTS, Damaged, FolderLock
+from service.durability.upgrade import upgraded_copy
+
+
+@contextmanager
+def copied(folder: Path) -> Iterator[Path]:
+    """A data folder like this one. Raises FolderInUse, OSError."""
+    with _locked(folder), _temporary() as copy:
+        for path in folder.iterdir():
+            if path.is_file() and path.name != LOCK:
+                shutil.copy2(path, copy / path.name)
+        for path in sorted((folder / SNAPSHOTS).glob("*/*")):
+            target = copy / SNAPSHOTS / path.parent.name / path.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(path.resolve())
+        yield copy
+
+
+def is_of_format_1(folder: Path) -> bool:
+    """Whether a folder is to be upgraded; not one whose format cannot be read."""
+    try:
+        return database.format_of(folder) == 1
+    except Damaged:
+        return False
+
+
+@contextmanager
+def upgraded(folder: Path) -> Iterator[Path]:
+    """What a folder of format 1 becomes. Raises FolderInUse, Damaged, OSError."""
+    with _locked(folder), _temporary() as copy:
+        upgraded_copy(folder, copy, lambda source, target: target.symlink_to(source.resolve()))
+        if (folder / TOKENS).exists():
+            shutil.copy2(folder / TOKENS, copy / TOKENS)
+        yield copy
+
+
+@contextmanager
+def assembled(folder: Path) -> Iterator[tuple[Path, list[Backup]]]:
+    """The data folder that a backup is of, without a new timeline, and the chain of backups, all of which are verified. Raises Damaged,
+    OSError."""
+    chain = chain_of(read_backup(folder))
+    verify(chain)
+    with _temporary() as copy:
+        assemble(chain, copy, forks=False, links=True)
+        yield copy, chain
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    lock = FolderLock(folder, read_only=True)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="livejoin-check-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
