@@ -41,7 +41,7 @@ class Instance(Engine):
 
     def restored_feed_of(self, view: LiveView, retain: tuple[int, int], version: int, stored: Stored | None) -> Feed:
         feed = self.feed_of(view, retain)
-        keys, rows = view.shown.with_keys((NO_SLOTS,) * len(view.sides))
+        keys, rows = view.shown.with_keys((NO_SLOTS,) * view.width)
         feed.restore(version, stored, keys.schema, rows.schema)
         return feed
 

@@ -177,13 +177,15 @@ def _quoted(text: str) -> str:
 
 
 def _common_window(view: LiveView, conditions: list[_Condition]) -> Window | None:
-    """From conditions on the ends of the intersection of all joined intervals: where it meets a window, each of them does."""
+    """From conditions on the ends of the intersection of all joined intervals: where it meets a window, each of them does. Or on those of a
+    gap, or of what is covered."""
     query, aliases = view.view.query, dict(view.view.query.aliases)
     joined = {ref for pair in query.whole.overlaps for ref in pair if ref.alias in aliases}
     ends = {output.kind: output for output in query.outputs if joined and set(output.intervals) == joined}
-    if not {"intersection_start", "intersection_end"} <= ends.keys():
+    kind = "intersection" if query.stretches is None else query.stretches.function
+    if not {f"{kind}_start", f"{kind}_end"} <= ends.keys():
         return None
-    start, end = ends["intersection_start"], ends["intersection_end"]
+    start, end = ends[f"{kind}_start"], ends[f"{kind}_end"]
     first = start.intervals[0]  # whose bounds the intersection has
     definition = view.definitions[aliases[first.alias]]
     interval = definition.intervals[first.interval]

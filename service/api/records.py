@@ -55,7 +55,8 @@ def key_lines(keys: pa.RecordBatch) -> Iterator[bytes]:
     for alias, at in columns.items():
         names = [keys.schema.names[i].partition(".")[2] for i in at]
         lines = _lines(pa.RecordBatch.from_arrays([keys.column(i) for i in at], names))
-        if alias not in (GROUP, ROW) and (first := keys.column(at[0])).null_count:  # a key is never null: the part is missing
+        is_key = alias not in (GROUP, ROW) and not keys.schema.field(at[0]).metadata
+        if is_key and (first := keys.column(at[0])).null_count:  # a key is never null: the part is missing
             lines = [line if there else b"null" for line, there in zip(lines, first.is_valid().to_pylist(), strict=True)]
         parts.append(lines)
     template = b"{" + b",".join(b'"%b":%%b' % alias.encode() for alias in columns) + b"}"

@@ -130,7 +130,10 @@ _SHAPE = _object(
             _object({"name": _NAME, "relation": _NAME, "key": _TEXTS, "join_key": _TEXTS, "optional": {"type": "boolean"}})
         ),
         "columns": _list(_object({"name": {"type": "string"}, "kind": {"type": "string"}, "alias": {"type": ["string", "null"]}}))
-        | {"description": "of its rows: a `column` of an alias, an `intersection_start`, `intersection_end`, `duration`, or `computed`"},
+        | {
+            "description": "of its rows: a `column` of an alias, an `intersection_start`, `intersection_end`, `gaps_start`, `gaps_end`, "
+            "`coverage_start`, `coverage_end`, `duration`, or `computed`"
+        },
         "dimensions": _list(_list(_object({"alias": _NAME, "interval": _NAME, "type": {"type": "string"}, "bounds": {"type": "string"}})))
         | {"description": "intervals that a row joins, those together that overlap each other"},
         "key": {"oneOf": [_object({"alias": _NAME, "columns": _TEXTS}), {"type": "null"}], "description": "of the lanes of its windows"},

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from service.checking.candidates import Candidates, Mask, between, candidates, ends_of, numbers_of
 from service.checking.grouping import grouped
 from service.checking.parts import Rows, with_parts
+from service.checking.stretches import stretched
 from service.planning.plans.groups import core_of
 from service.query.model import Query
 from service.tables.masks import compare, select_mask
@@ -54,6 +55,9 @@ def recompute(
     """The view's rows over these tables (by relation): columns `alias.key…` and the outputs, in batches."""
     if query.groups is not None:
         yield _groups(query, definitions, tables)
+        return
+    if query.stretches is not None:
+        yield beside(*stretched(query, definitions, tables, _joined))
         return
     if query.never:
         return

@@ -2,7 +2,7 @@
 
 const WORDS = new Set(("select from where join inner left right full outer cross on and or not in is null like between exists union except all as case when then else end " +
   "group by having order limit distinct with cast interval date timestamp true false").split(" "));
-export const FUNCTIONS = ["overlaps", "intersection", "duration", "count", "sum", "avg", "min", "max", "coalesce", "abs", "date_trunc"];
+export const FUNCTIONS = ["overlaps", "intersection", "duration", "gaps", "coverage", "count", "sum", "avg", "min", "max", "coalesce", "abs", "date_trunc"];
 const TOKEN = /(--[^\n]*|\/\*[\s\S]*?(?:\*\/|$))|('(?:[^']|'')*(?:'|$))|("(?:[^"]|"")*(?:"|$))|(\d+(?:\.\d+)?)|([A-Za-z_][A-Za-z0-9_]*)|([\s\S])/g;
 export const KEYWORDS = [...WORDS].map((word) => word.toUpperCase());
 

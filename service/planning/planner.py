@@ -32,6 +32,7 @@ from service.planning.plans import (
     view_tree,
 )  # fmt: skip
 from service.planning.plans.plan import THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Kept, Part, Plan, dimensions, names
+from service.planning.plans.stages import gaps
 from service.query.assembly import unsupported
 from service.query.model import ALGORITHMS, GUARANTEES, Query
 from service.query.parts import words_of
@@ -66,7 +67,7 @@ BUILT: dict[str, Makers] = {
     "bow-tie": Makers(bow_tie.WORDS, (bow_tie.make,)),
     "lqdag": Makers(lqdag.WORDS, (lqdag.make,)),
     "match-tree": Makers(match.WORDS, ()),  # of joins with parts, as those by counts of `outer`
-    "event-tree": Makers(counting.WORDS, ()),  # of groups
+    "event-tree": Makers(f"{counting.WORDS}; {gaps.WORDS}", ()),  # of groups, and of stretches
 }
 assert {*BUILT} == {*ALGORITHMS}
 
@@ -76,6 +77,8 @@ def plan(query: Query, relations: Relations, counted: Counted | None = None) -> 
     is not possible."""
     if query.groups is not None:
         return _of_groups(query, relations, counted)
+    if query.stretches is not None:
+        return gaps.make(query, relations)
     best = _best(query, relations)
     best = best if counted is None else _by_counts(Part((), query, best), relations, counted)
     return groups.of_distinct(query, best) if query.distinct else best
@@ -121,6 +124,8 @@ def alternatives(query: Query, relations: Relations, counted: Counted | None = N
         chosen = plan(query, relations, counted)
         cores = [plan(core, relations, counted), *alternatives(core, relations, counted)]
         return [one for one in (found, *(groups.of_core(query, one, "") for one in cores)) if one.algorithm != chosen.algorithm]
+    if query.stretches is not None:
+        return []
     best = _best(query, relations)
     others = [one for one in _plans(query, relations) if one.algorithm != best.algorithm]
     others = others if counted is None else [_by_counts(Part((), query, one), relations, counted) for one in others]

@@ -143,11 +143,11 @@ def column_output(ref: ColumnRef, name: str | None = None) -> Output:
 
 
 def computed_outputs(function: str, intervals: tuple[IntervalRef, ...], name: str | None) -> list[Output]:
-    """The columns of `intersection(...)` or `duration(...)`."""
+    """The columns of `intersection(...)`, `duration(...)`, `gaps(...)` or `coverage(...)`."""
     name = name or function
     if function == "duration":
         return [Output(name, "duration", None, intervals)]
-    return [Output(f"{name}_{side}", f"intersection_{side}", None, intervals) for side in ("start", "end")]
+    return [Output(f"{name}_{side}", f"{function}_{side}", None, intervals) for side in ("start", "end")]
 
 
 def check_size(drafts: Sequence[Draft], limits: Limits) -> None:

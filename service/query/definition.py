@@ -14,11 +14,13 @@ from service.query.forms import (
     AtMost,
     Computed,
     Condition,
+    Coverage,
     Cross,
     Duration,
     Entry,
     Equal,
     Except,
+    Gaps,
     Intersection,
     JsonForm,
     JsonView,
@@ -275,6 +277,10 @@ def _read_output(scope: Scope, entry: Selected) -> list[Output]:
             function = "intersection"
         case Duration(duration=texts):
             function = "duration"
+        case Gaps(gaps=texts):
+            function = "gaps"
+        case Coverage(coverage=texts):
+            function = "coverage"
         case Computed():
             return [read_expression(entry.expression, check_output_name(entry.name), scope)]
         case str():

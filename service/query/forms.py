@@ -196,6 +196,22 @@ class Duration(Form):
     name: str = Field("duration", alias="as")
 
 
+class Gaps(Form):
+    """What the second interval leaves of the first, of a relation in "left"."""
+
+    what = 'the entry "gaps" of select'
+    gaps: Pair
+    name: str = Field("gaps", alias="as")
+
+
+class Coverage(Form):
+    """What the second interval covers of the first."""
+
+    what = 'the entry "coverage" of select'
+    coverage: Pair
+    name: str = Field("coverage", alias="as")
+
+
 class Computed(Form):
     """An expression over the columns of a row, in SQL."""
 
@@ -204,16 +220,21 @@ class Computed(Form):
     name: str = Field(alias="as")
 
 
+_COMPUTED = ("intersection", "duration", "expression", "gaps", "coverage")
+
+
 def _selected(data: Any) -> str | None:
-    return "column" if isinstance(data, str) else by_field("intersection", "duration", "expression")(data)
+    return "column" if isinstance(data, str) else by_field(*_COMPUTED)(data)
 
 
 Selected = Annotated[
     Annotated[str, Tag("column")]
     | Annotated[Intersection, Tag("intersection")]
     | Annotated[Duration, Tag("duration")]
-    | Annotated[Computed, Tag("expression")],
-    one_of(_selected, 'an entry of select is "alias.column", "alias.column as name", or has "intersection", "duration" or "expression"'),
+    | Annotated[Computed, Tag("expression")]
+    | Annotated[Gaps, Tag("gaps")]
+    | Annotated[Coverage, Tag("coverage")],
+    one_of(_selected, f'an entry of select is "alias.column", "alias.column as name", or has one of {", ".join(_COMPUTED)}'),
 ]
 
 
@@ -367,6 +388,7 @@ _HINTS = {
     "select": "leave it out for all columns",
     **{kind: f'"{kind}" is a list of two, as {{"{kind}": [x, y]}}' for kind in _KINDS},
     **{kind: f'a list of intervals, as {{"{kind}": ["b.stay", "m.slot"], "as": "clash"}}' for kind in ("intersection", "duration")},
+    **{kind: f'a list of two intervals, as {{"{kind}": ["s.hours", "b.stay"], "as": "free"}}' for kind in ("gaps", "coverage")},
     **dict.fromkeys(("retain_rows", "retain_bytes"), 'to keep nothing write "changes": false'),
 }
 

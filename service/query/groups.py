@@ -20,6 +20,7 @@ from service.query.model import (
     Grouping,
     GroupOutput,
     Output,
+    is_stretch,
 )
 from service.query.scope import Scope
 from service.wire.kinds import decimal_kind, digits_of
@@ -175,6 +176,14 @@ class GroupsDraft:
             raise Problem("bad-definition", f"the view is grouped by two columns named {twice}: rename one of them with AS")
         having = sorted(set(self.having), key=lambda one: (one.column, one.op, repr(one.value)))
         return Grouping(tuple(self.columns), tuple(self.aggregates), tuple(self.outputs), tuple(having), most)
+
+
+def refuse_stretch(output: Output) -> None:
+    """Groups take no gaps, nor what is covered."""
+    if is_stretch(output):
+        function = output.kind.partition("_")[0]
+        instead = f"define a view of {function}(…), and group its rows where they are read"
+        raise unsupported(f"{function}(…) with groups or DISTINCT", instead)
 
 
 def refuse_term(output: Output) -> None:

@@ -14,7 +14,7 @@ Guarantee = Literal["best-effort", "delay", "strict"]
 GUARANTEES: tuple[Guarantee, ...] = get_args(Guarantee)
 """Each implies those before it."""
 
-PartKind = Literal["exists", "absent", "optional", "full"]
+PartKind = Literal["exists", "absent", "optional", "full", "gaps", "coverage"]
 
 Algorithm = Literal[
     "interval-tree", "ij-heap", "box-tree", "view-tree", "join-tree", "qdag", "nested-loop",
@@ -153,7 +153,8 @@ class Term(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A column of the view's rows: `kind` is column, intersection_start, intersection_end, duration or term."""
+    """A column of the view's rows: `kind` is column, intersection_start, intersection_end, duration, term, or of `Stretches` gaps_start,
+    gaps_end, coverage_start or coverage_end."""
 
     name: str
     kind: str
@@ -173,6 +174,14 @@ class Output(NamedTuple):
                 pending += one.args
             return tuple(found)
         return (self.column,) if self.column is not None else self.intervals
+
+
+STRETCHES = ("gaps", "coverage")
+
+
+def is_stretch(output: Output) -> bool:
+    """Whether it is an end of what partners leave of a row's interval, or cover of it."""
+    return output.kind.partition("_")[0] in STRETCHES
 
 
 def outputs_on(outputs: Iterable[Output], aliases: Collection[str]) -> tuple[Output, ...]:
@@ -318,12 +327,21 @@ class Grouping(NamedTuple):
     most: int
 
 
+class Stretches(NamedTuple):
+    """What a row becomes: a row for each stretch of its interval that partners leave (gaps), or cover (coverage). `name`: of the stretch;
+    the partners are a part."""
+
+    function: str
+    name: str
+    of: IntervalRef
+
+
 @dataclass(frozen=True)
 class ViewPart:
     """A part on the join of a view (EXISTS, NOT EXISTS, LEFT and FULL JOIN): what its rows do to those of the alias that it hangs on.
 
     kind  exists: rows with a partner stay. absent: those without one. optional: they stand beside their partners, or beside null.
-          full: so do the part's own, beside null
+          full: so do the part's own, beside null. gaps, coverage: they leave and cover stretches of it (`Stretches`)
     join  the inner join of that alias, the first one, with the part's own; it selects nothing
     """
 
@@ -371,6 +389,7 @@ class Query:
                 before it. Conditions and filters of a part are its own: those above are of the other aliases
     groups      what its rows become
     distinct    its rows are groups of one row each, identified by all of its columns
+    stretches   what its rows become by their partners, the only part
     named       the relations that the definition names, those that cannot matter too: it is read again at each start
     """
 
@@ -393,6 +412,7 @@ class Query:
     parts: tuple[ViewPart, ...] = ()
     groups: Grouping | None = None
     distinct: bool = False
+    stretches: Stretches | None = None
     named: tuple[str, ...] = ()
 
     @property

@@ -13,8 +13,11 @@ from typing import Any
 from service.errors import Problem
 from service.query.assembly import Draft, Options, PartDraft, assemble, check_outputs, column_output, unsupported, unused
 from service.query.model import MAX_ALIASES, ColumnRef, Either, Filter, IntervalRef, PartKind, Query, ViewPart, Within
+from service.query.stretches import finish, take
 
-WORDS: Mapping[PartKind, str] = {"exists": "EXISTS", "absent": "NOT EXISTS", "optional": "LEFT JOIN", "full": "FULL JOIN"}
+WORDS: Mapping[PartKind, str] = {
+    "exists": "EXISTS", "absent": "NOT EXISTS", "optional": "LEFT JOIN", "full": "FULL JOIN", "gaps": "gaps(…)", "coverage": "coverage(…)",
+}  # fmt: skip
 _PLAIN = Options("auto", "best-effort", None)
 
 
@@ -24,11 +27,12 @@ def words_of(part: ViewPart) -> str:
 
 def assemble_view(draft: Draft, options: Options) -> Query:
     """As `assemble`, with parts. Raises as it does, and `unsupported-query` for parts that are not available."""
+    full = draft.scope
+    draft, stretches = take(draft)
     if not draft.parts and not any(map(_compares_otherwise, draft.absent)):
         return assemble(draft, options)
-    if len(draft.scope.aliases) > MAX_ALIASES:
-        raise unsupported(f"a join of {len(draft.scope.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
-    full = draft.scope
+    if len(full.aliases) > MAX_ALIASES:
+        raise unsupported(f"a join of {len(full.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
     _require_rows(draft)
     draft = _settled(draft)
     shown = [alias for part in draft.parts if part.kind in ("optional", "full") for alias in part.draft.scope.aliases]
@@ -42,10 +46,11 @@ def assemble_view(draft: Draft, options: Options) -> Query:
     parts = _parts(draft, list(core.scope.aliases), taken)
     check_outputs(full, outputs, [*query.overlaps, *(pair for part in parts if part.is_shown for pair in part.join.overlaps)])
     named = {name for one in (draft, *draft.absent, *(part.draft for part in draft.parts)) for name in one.scope.aliases.values()}
-    return replace(
+    made = replace(
         query, aliases=tuple((alias, full.aliases[alias]) for alias in rows), outputs=tuple(outputs), parts=parts,
         named=tuple(sorted({*query.named, *named, *full.aliases.values()})),
     )  # fmt: skip
+    return made if stretches is None else finish(made, stretches, full)
 
 
 def _compares_otherwise(group: Draft) -> bool:

@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from service.errors import Problem
 from service.query.assembly import Draft, PartDraft, check_output_name, column_output, computed_outputs, unsupported
-from service.query.model import ColumnRef, Output, PartKind
+from service.query.model import STRETCHES, ColumnRef, Output, PartKind
 from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
 from service.query.sql_conditions import Conditions
@@ -321,7 +321,7 @@ def _read_output(expression: exp.Expr, names: Names) -> list[Output]:
     if isinstance(expression, exp.Column):
         return [column_output(names.column(expression), name)]
     function = expression.name.lower() if isinstance(expression, exp.Anonymous) else ""
-    if function in ("intersection", "duration"):
+    if function in ("intersection", "duration", *STRETCHES):
         if not expression.expressions:
             raise unsupported(expression.sql(Dialect), f"{function} takes intervals, as in {function}(b.stay, m.slot)")
         return computed_outputs(function, tuple(names.interval(argument) for argument in expression.expressions), name)

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from service.errors import Problem
 from service.query.assembly import Draft, check_output_name, column_output, unsupported
-from service.query.groups import GroupsDraft, distinct_of, refuse_term
+from service.query.groups import GroupsDraft, distinct_of, refuse_stretch, refuse_term
 from service.query.literals import Physical
 from service.query.model import AGGREGATE, GROUP, GroupOutput, Output
 from service.query.sql_conditions import read_constant
@@ -152,6 +152,7 @@ class _Groups:
             return
         for output in self._read_output(expression, self._names):
             refuse_term(output)
+            refuse_stretch(output)
             self._show_group(expression, output.name, output, None)
 
     def _show_group(self, expression: exp.Expr, name: str, output: Output, trunc: str | None) -> None:

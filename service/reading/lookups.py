@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from service.engine.versions import Version
 from service.errors import Problem
 from service.query.literals import BadLiteral, from_json, from_text
-from service.query.model import GROUP, ColumnRef
+from service.query.model import GROUP, ColumnRef, Stretches
 from service.reading.readings import Delays, Matching, ViewReading
 from service.reading.windows import Bound, Chosen, Window, bound_of, met, window_of
 from service.tables.projection import one_zero
@@ -58,6 +58,8 @@ def look_up(
             slots = _group(view.shown, view, version.number, point, may_search)
             cursor = None if slots is None else join.partners(root, 0, slots, None)
         return None if cursor is None else ViewReading(view, join.is_empty(root), cursor, False, delays)
+    if view.view.query.stretches is not None:
+        window = _of_stretches(view.view.query.stretches, window or {})
     named = {name: ends for name, ends in (window or {}).items() if "." in name}
     bounds = _bounds(view, {name: ends for name, ends in (window or {}).items() if name not in named})
     if view.view.query.branches and named:
@@ -111,7 +113,19 @@ def _chosen(
     def partners(slots: Slots) -> Enumeration:
         return join.partners(root, place, slots, bounds)
 
-    return Chosen(view.sides[place].relation, version, len(view.sides), choose, partners)
+    return Chosen(view.sides[place].relation, version, view.width, choose, partners)
+
+
+def _of_stretches(stretches: Stretches, window: Window) -> Window:
+    """The windows of a view with gaps or coverage: one of all intervals, or of the stretch by its name, is one of the stretch, which is in
+    the row's interval."""
+    found: dict[str, tuple[str | None, str | None]] = {}
+    for name, ends in window.items():
+        of = str(stretches.of) if name == stretches.of.interval != stretches.name else "" if name == stretches.name else name
+        if of in found:
+            raise Problem("bad-parameter", f"overlaps: one window is allowed for {name or stretches.name}, but two are given")
+        found[of] = ends
+    return found
 
 
 def _meets(within: Mapping[int, tuple[Relation, Sequence[Bound]]], rows: Combination) -> npt.NDArray[np.bool_]:

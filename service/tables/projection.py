@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.query.model import ColumnRef, IntervalRef, Output, Query
+from service.query.model import ColumnRef, IntervalRef, Output, Query, is_stretch
 from service.query.terms import is_nullable
 from service.tables.endpoints import Ends, endpoints
 from service.tables.terms import evaluated
@@ -49,9 +49,13 @@ class Projection:
         self._types = {ref: self._type(ref.alias, interval.start_column) for ref, interval in self._intervals.items()}
         self.schema = pa.schema([self._field(output) for output in query.outputs])
 
-    def rows(self, parts: Mapping[str, pa.RecordBatch], missing: Mapping[str, Mask] = MappingProxyType({})) -> pa.RecordBatch:
+    def rows(
+        self, parts: Mapping[str, pa.RecordBatch], missing: Mapping[str, Mask] = MappingProxyType({}),
+        stretches: tuple[Ends, Ends] | None = None,
+    ) -> pa.RecordBatch:  # fmt: skip
         """Equally long parts, by alias, with at least the columns that the outputs read -> as many rows. `missing`: of an alias that a
-        row may lack, bool[n]; all of its columns are null there, and what is computed of it."""
+        row may lack, bool[n]; all of its columns are null there, and what is computed of it. `stretches`: the ends of each row's gap, or
+        of what is covered, encoded."""
         common: dict[tuple[IntervalRef, ...], tuple[Ends, Ends]] = {}
         columns = []
         for output, wanted in zip(self._outputs, self.schema.types, strict=True):
@@ -60,6 +64,10 @@ class Projection:
                 continue
             if output.term is not None:
                 columns.append(evaluated(output.term, partial(self._read, parts), next(iter(parts.values())).num_rows))
+                continue
+            if is_stretch(output):
+                assert stretches is not None
+                columns.append(sent(self._computed(output, *stretches), wanted))
                 continue
             if output.intervals not in common:
                 common[output.intervals] = self._common(output.intervals, parts)
@@ -101,9 +109,9 @@ class Projection:
 
     def _computed(self, output: Output, start: Ends, end: Ends) -> pa.Array:
         interval, type_ = self._intervals[output.intervals[0]], self._types[output.intervals[0]]
-        if output.kind == "intersection_start":
+        if output.kind.endswith("_start"):
             return _arrow(_start(start, interval, type_), start == NEG_INF, type_)
-        if output.kind == "intersection_end":
+        if output.kind.endswith("_end"):
             return _arrow(_end(end, interval, type_), end == POS_INF, type_)
         unbounded = (start == NEG_INF) | (end == POS_INF)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -118,7 +126,7 @@ def needed_columns(query: Query, alias: str, definition: RelationDefinition) -> 
     """The columns of this alias that the outputs read, in the relation's order."""
     needed = {ref.column for ref in query.values if ref.alias == alias}
     for output in query.outputs:
-        for ref in output.refs:
+        for ref in () if is_stretch(output) else output.refs:
             if ref.alias != alias:
                 continue
             if isinstance(ref, ColumnRef):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.errors import Problem
-from service.tables.changes import INSERT, InOrder, Moved
+from service.tables.changes import INSERT, NOTHING_MOVED, InOrder, Moved
 from service.tables.endpoints import TEXT_OR_BOOL, numbers
 from service.tables.resolution import NO_SLOTS, Indices, Slots
 from service.tables.store import pieces
 from structures.core.runs import Deltas
 
 Combination = tuple[Slots, ...]
-"""Rows of a view as slots: one array an alias, equally long."""
+"""Rows of a view as slots: one array an alias, equally long; of gaps and coverage two more behind it, int64 (`shown.Stretches`)."""
 
 _FLOOR = 100_000
 _SMALL = 64
@@ -176,6 +176,35 @@ def cancel(
     deletes = tuple(np.delete(slots, of_deletes[equal]) for slots in deletes)
     inserts = tuple(np.delete(slots, of_inserts[equal]) for slots in inserts)
     return deletes, inserts
+
+
+def stretches_of(rows: Combination) -> tuple[Indices, Indices]:
+    """The ends of the stretches of these rows."""
+    _, starts, ends = cast(tuple[Slots, Indices, Indices], rows)
+    return starts, ends
+
+
+def cancel_stretches(
+    deletes: Combination, inserts: Combination, moved: Moved, values: Callable[[Combination], pa.RecordBatch],
+    text_bytes: Callable[[Combination], Indices],
+) -> tuple[Combination, Combination]:  # fmt: skip
+    """As `cancel`, of rows that are a slot and two ends: these are ranked meanwhile."""
+    if not len(moved.old):
+        return deletes, inserts
+    known, ranks = list[Any](), list[Slots]()
+    for ends in zip(stretches_of(deletes), stretches_of(inserts), strict=True):
+        found, rank = np.unique(np.concatenate(ends), return_inverse=True)
+        known.append(found)
+        ranks.append(rank.astype(np.int32))
+
+    def of(rows: Combination) -> Combination:
+        return rows[0], *(ends[rank] for ends, rank in zip(known, rows[1:], strict=True))
+
+    n = len(deletes[0])
+    gone, come = (deletes[0], *(rank[:n] for rank in ranks)), (inserts[0], *(rank[n:] for rank in ranks))
+    nothing = (moved, NOTHING_MOVED, NOTHING_MOVED)
+    gone, come = cancel(gone, come, nothing, lambda rows: values(of(rows)), lambda rows: text_bytes(of(rows)))
+    return of(gone), of(come)
 
 
 def _have_nothing_in_common(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> bool:

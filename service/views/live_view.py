@@ -24,10 +24,11 @@ from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
-from service.views.deltas import Collected, Collector, Combination, Delta, DeltaSink, cancel, most_candidates
+from service.views.deltas import Collected, Collector, Combination, Delta, DeltaSink, cancel, cancel_stretches, most_candidates
 from service.views.joins.protocol import Join
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
+from service.views.shown import STRETCH
 from service.views.stages.making import kept_by, shown_of
 from service.warming import Unusable
 
@@ -68,6 +69,7 @@ class LiveView:
         self.relations = {name: relations[name] for _, name in whole.aliases}
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
         self.shown = shown_of(query, self.sides, self.definitions)
+        self.width = 1 if query.groups is not None else STRETCH if query.stretches is not None else len(self.sides)  # arrays of a row
         self._indexes = indexes
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
         self._former: list[weakref.ref[Join]] = []  # those that were replaced, while a version is read in them
@@ -184,7 +186,7 @@ class LiveView:
 
     def _follow(self, first: int, versions: int, mine: Runs, most: int | None) -> list[Delta]:
         retain = self.view.query.retain
-        if self.view.query.groups is not None:  # what is told of groups is not read from two roots
+        if self.view.query.groups is not None or self.view.query.stretches is not None:  # what is told of these is not read from two roots
             most = None
         collector = None if retain is None or most == 0 else Collector(most or most_candidates(retain[0]))
         before = self.root
@@ -232,12 +234,14 @@ class LiveView:
         if collected.too_large:
             return Delta(version, (), (), True)
         is_whole = self.view.query.groups is not None or bool(self.view.query.branches)  # what goes there has gone
-        width = 1 if self.view.query.groups is not None else len(self.sides)
-        gone, come = collected.rows(False, width), collected.rows(True, width)
+        gone, come = collected.rows(False, self.width), collected.rows(True, self.width)
         if len(gone[0]) and len(come[0]) and not is_whole:
             back = any(len(group.aliases) > 1 for group in self.view.query.absent)
             pairs = [moved(side.relation.name) for side in self.sides]
-            gone, come = cancel(gone, come, pairs, self.shown.rows, self.shown.text_bytes, back)
+            if self.view.query.stretches is not None:
+                gone, come = cancel_stretches(gone, come, pairs[0], self.shown.rows, self.shown.text_bytes)
+            else:
+                gone, come = cancel(gone, come, pairs, self.shown.rows, self.shown.text_bytes, back)
         delta = Delta(version, gone, come)
         retain = self.view.query.retain
         assert retain is not None

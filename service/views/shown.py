@@ -2,6 +2,8 @@
 
     Parts    a row is a row of each alias, and their keys are its identity
     Distinct a row is one of each alias too, but its values are its identity: those of a group
+    Stretches  a row is one of an alias, and a stretch of its interval as two more arrays: closed and encoded ends, int64[n]. Its identity
+             is the key, and where the stretch begins
     Values   of a view with UNION or EXCEPT: a row is its values, shown by rows of one branch's aliases (the others have slot -1)
 """
 
@@ -16,14 +18,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.query.model import GROUP, Query
+from service.query.model import GROUP, Output, Query
 from service.query.terms import growth
 from service.tables.projection import Projection, needed_columns, one_zero, values_schema
 from service.tables.sides import Side
-from service.views.deltas import Combination
+from service.views.deltas import Combination, stretches_of
 from service.wire.kinds import SENT_TYPES, sent
 from service.wire.schema import RelationDefinition
 
+STRETCH = 3  # arrays of a row of `Stretches`
+NULL_IS_A_VALUE = {b"livejoin.null": b"value"}  # of a column of identities: elsewhere a null there means that the alias is missing
 ROW = "row"  # in place of an alias, where the row is its own identity
 Definitions = Mapping[str, RelationDefinition]
 
@@ -49,6 +53,8 @@ class Shown(Protocol):
 def shown(query: Query, sides: Sequence[Side], definitions: Definitions) -> Shown:
     if query.distinct:
         return Distinct(query, sides, definitions)
+    if query.stretches is not None:
+        return Stretches(query, sides, definitions)
     return Values(query, sides, definitions) if query.branches else Parts(query, sides, definitions)
 
 
@@ -66,6 +72,9 @@ class Parts:
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         parts = _taken(self._sides, self._read, slots, self._optional)
+        return self._projected(parts, slots)
+
+    def _projected(self, parts: Mapping[str, pa.RecordBatch], slots: Combination) -> pa.RecordBatch:
         return self._projection.rows(parts, self._missing(slots))
 
     def only(self, columns: Sequence[str]) -> Parts:
@@ -84,7 +93,7 @@ class Parts:
         parts = _taken(self._sides, [side.identity for side in self._sides], slots, self._optional)
         names = [f"{alias}.{name}" for alias, name, _ in self._keys]
         columns = [sent(parts[alias].column(name), SENT_TYPES[kind]) for alias, name, kind in self._keys]
-        return pa.RecordBatch.from_arrays(columns, names), self._projection.rows(parts, self._missing(slots))
+        return pa.RecordBatch.from_arrays(columns, names), self._projected(parts, slots)
 
     def ends(self, slots: Combination) -> pa.RecordBatch:
         """Of each interval that overlaps another's the columns alias.interval.start and alias.interval.end, as in the relation's rows; both
@@ -100,11 +109,11 @@ class Parts:
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
     def _missing(self, slots: Combination) -> dict[str, npt.NDArray[np.bool_]]:
-        return {side.alias: part < 0 for side, part in zip(self._sides, slots, strict=True) if side.alias in self._optional}
+        return {side.alias: part < 0 for side, part in _of(self._sides, slots) if side.alias in self._optional}
 
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
         total = np.zeros(len(slots[0]), np.int64)
-        for side, names, part in zip(self._sides, self._counted, slots, strict=True):
+        for (side, part), names in zip(_of(self._sides, slots), self._counted, strict=True):
             if side.alias in self._optional:
                 there = part >= 0
                 total[there] += side.relation.table.text_bytes(names, part[there])
@@ -124,6 +133,31 @@ class Distinct(Parts):
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         rows = self.rows(slots)
         return pa.RecordBatch.from_arrays(rows.columns, [f"{GROUP}.{name}" for name in rows.schema.names]), rows
+
+
+class Stretches(Parts):
+    """See the module's head."""
+
+    def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
+        super().__init__(query, sides, definitions)
+        assert query.stretches is not None
+        function, name, of = query.stretches
+        self._starts = Projection(replace(query, outputs=(Output(f"{name}.start", f"{function}_start", None, (of,)),)), definitions)
+        ends = tuple(Output(f"{of}.{end}", f"{function}_{end}", None, (of,)) for end in ("start", "end"))
+        self._ends = Projection(replace(query, outputs=ends), definitions)
+
+    def _projected(self, parts: Mapping[str, pa.RecordBatch], slots: Combination) -> pa.RecordBatch:
+        return self._projection.rows(parts, stretches=stretches_of(slots))
+
+    def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        keys, rows = super().with_keys(slots)
+        starts = self._starts.rows({}, stretches=stretches_of(slots))
+        fields = [*keys.schema, starts.schema.field(0).with_metadata(NULL_IS_A_VALUE)]
+        return pa.RecordBatch.from_arrays([*keys.columns, *starts.columns], schema=pa.schema(fields)), rows
+
+    def ends(self, slots: Combination) -> pa.RecordBatch:
+        """Those of the stretch, in place of the interval that it is of."""
+        return self._ends.rows({}, stretches=stretches_of(slots))
 
 
 class Values:
@@ -184,9 +218,14 @@ def _taken(
     """Of the aliases of which something is read. `optional`: those that may be missing; then all columns are null."""
     return {
         side.alias: (_taken_if_there if side.alias in optional else _take)(side, own, part)
-        for side, own, part in zip(sides, names, slots, strict=True)
+        for (side, part), own in zip(_of(sides, slots), names, strict=True)
         if own
     }
+
+
+def _of(sides: Sequence[Side], slots: Sequence[npt.NDArray[np.int32]]) -> list[tuple[Side, npt.NDArray[np.int32]]]:
+    """Each side with its slots, which come first in a row."""
+    return list(zip(sides, slots[: len(sides)], strict=True))
 
 
 def _take(side: Side, names: Sequence[str], slots: npt.NDArray[np.int32]) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ from structures.core.check import check_blocks
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entry_tree import Root
 from structures.ordered.layout import CHILDREN, FIELDS, FIELDS32, KEY, LEFT, LIVE_CHILDREN, RIGHT, SLOT, child_of, run_of
-from structures.ordered.summary import LIST, SELF
+from structures.ordered.summary import COVER, LIST, SELF
 
 Entry = tuple[int, int, int, int, int]  # key, left, slot code, right, set
 Row = list[object]
@@ -37,12 +37,25 @@ def summary_of(entries: list[Entry], kind: int) -> Row:
         key, right = max(((e[0], e[3]) for e in mine), default=(-1, NEG_INF))
         first, left = min(((e[0], e[1]) for e in mine), default=(KEY_MAX, POS_INF))
         mr, ml, kr, kl = [*mr, right], [*ml, left], [*kr, key], [*kl, first]
+    if kind == COVER:
+        kr[1], mr[1] = max(gap_ends(entries))
     return [*mr, *ml, *kr, *kl, entries[0][2], has_row(entries, kind)]
+
+
+def gap_ends(entries: list[Entry]) -> list[tuple[int, int]]:
+    """(key, left) of those that lie more than a place behind all before them, and of the first of each key."""
+    reach: dict[int, int] = {}
+    found = []
+    for key, left, _, right, _ in entries:
+        if key not in reach or left > reach[key] + 1:
+            found.append((key, left))
+        reach[key] = max(right, reach.get(key, right))
+    return found
 
 
 def has_row(entries: list[Entry], kind: int) -> bool:
     """Whether two of the entries (in order) make a row."""
-    if kind == LIST:
+    if kind in (LIST, COVER):
         return bool(entries)
     reach: dict[tuple[int, int], int] = {}
     for key, left, _, right, s in entries:

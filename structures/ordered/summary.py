@@ -4,7 +4,8 @@ A summary is ten fields in C from `base`: mr0 mr1 ml0 ml1 (values), kr0 kr1 kl0 
 live; the order of the fields of a child in an inner node (`layout.py`). `live`: a row lies wholly below.
 
 KIND says what a row is: PAIR, a set 0 interval meeting a set 1 interval; SELF, two intervals of set 0
-that meet; LIST, one interval.
+that meet; LIST, one interval; COVER the same, and (kr1, mr1) is where the last gap below ends: the greatest
+(key, left) that lies more than a place behind all that is before it below the node, the first entry of a key among them.
 
 With the entries in (key, left) order, x before y meet iff (key, left) of y <= (key, right) of x: the
 later-starting one is stabbed by the earlier (docs/design/ij-heap.md, Theorem 1). So a row lies across two children
@@ -40,7 +41,7 @@ from structures.ordered.layout import (
     set_child,
 )
 
-PAIR, SELF, LIST = 0, 1, 2
+PAIR, SELF, LIST, COVER = 0, 1, 2, 3
 
 
 @kernel
@@ -48,7 +49,7 @@ def leaf_live(nodes: Nodes, o: int, kind: int) -> bool:
     """Whether two entries of the leaf make a row: one sweep in (key, left) order, out at the first hit."""
     M, W = nodes.M, nodes.W
     n0, n1 = W[2 * o + COUNTS], W[2 * o + COUNTS + 1]
-    if kind == LIST:
+    if kind == LIST or kind == COVER:
         return n0 > 0
     i, j = 0, B - n1
     reach0, reach_key0, reach1, reach_key1 = NEG_INF, -1, NEG_INF, -1
@@ -113,6 +114,23 @@ def last_of(nodes: Nodes, C: Any, o: int, base: int, s: int) -> None:
 
 
 @kernel
+def last_gap(nodes: Nodes, C: Any, o: int, base: int) -> None:
+    """Write kr1, mr1 of the leaf of a COVER."""
+    M, W = nodes.M, nodes.W
+    lo, hi = run_of(W, o, 0)
+    key, reach, end_key, end = -1, NEG_INF, -1, NEG_INF
+    for i in range(lo, hi):
+        k, left = W[2 * o + KEY + i], M[o + LEFT + i]
+        if k != key:
+            key, reach, end_key, end = k, M[o + RIGHT + i], k, left
+            continue
+        if left > reach and left - 1 > reach:
+            end_key, end = k, left
+        reach = max(reach, M[o + RIGHT + i])
+    C[base + 1], C[base + 5] = end, end_key
+
+
+@kernel
 def first_code(W: Any, C: Any, o: int, base: int) -> None:
     """Write `first` of the leaf, whose ml and kl are written."""
     n0, n1 = W[2 * o + COUNTS], W[2 * o + COUNTS + 1]
@@ -130,6 +148,8 @@ def leaf_summary(nodes: Nodes, C: Any, o: int, base: int) -> None:
     for s in range(2):
         first_of(nodes, C, o, base, s)
         last_of(nodes, C, o, base, s)
+    if C[KIND] == COVER:
+        last_gap(nodes, C, o, base)
     first_code(W, C, o, base)
     C[base + 9] = 1 if leaf_live(nodes, o, C[KIND]) else 0
 
@@ -141,6 +161,8 @@ def leaf_summary_with(nodes: Nodes, C: Any, o: int, s: int, key: int, right: int
     first_of(nodes, C, o, SUM, s)
     if key > C[SUM + 4 + s] or (key == C[SUM + 4 + s] and right > C[SUM + s]):
         C[SUM + s], C[SUM + 4 + s] = right, key
+    if C[KIND] == COVER:
+        last_gap(nodes, C, o, SUM)
     first_code(W, C, o, SUM)
     if C[SUM + 9] == 0:
         C[SUM + 9] = 1 if leaf_live(nodes, o, C[KIND]) else 0
@@ -153,6 +175,8 @@ def leaf_summary_without(nodes: Nodes, C: Any, o: int, s: int, key: int, right: 
     first_of(nodes, C, o, SUM, s)
     if key == C[SUM + 4 + s] and right == C[SUM + s]:
         last_of(nodes, C, o, SUM, s)
+    if C[KIND] == COVER:
+        last_gap(nodes, C, o, SUM)
     first_code(W, C, o, SUM)
     if C[SUM + 9] != 0:
         C[SUM + 9] = 1 if leaf_live(nodes, o, C[KIND]) else 0
@@ -186,10 +210,27 @@ def inner_summary(nodes: Nodes, C: Any, o: int, base: int) -> None:
             if kl == KEY_MAX:
                 kl, least = W[2 * o + KL + s * F + c], M[o + ML + s * F + c]
         C[base + s], C[base + 2 + s], C[base + 4 + s], C[base + 6 + s] = most, least, key, kl
+    if kind == COVER:
+        last_gap_across(nodes, C, o, n, base)
     C[base + 8] = W[2 * o + FIRST]
-    if not live and kind != LIST:
+    if not live and kind < LIST:
         live = _across(nodes, o, n, 0, 1 if kind == PAIR else 0) or (kind == PAIR and _across(nodes, o, n, 1, 0))
     C[base + 9] = 1 if live else 0
+
+
+@kernel
+def last_gap_across(nodes: Nodes, C: Any, o: int, n: int, base: int) -> None:
+    """Write kr1, mr1 of the inner node of a COVER."""
+    M, W = nodes.M, nodes.W
+    key, reach, end_key, end = -1, NEG_INF, -1, NEG_INF
+    for c in range(n):
+        k, e = W[2 * o + KR + F + c], M[o + MR + F + c]
+        if k != key or (e > reach and e - 1 > reach):
+            end_key, end = k, e
+        kr, mr = W[2 * o + KR + c], M[o + MR + c]
+        if kr != key or mr > reach:
+            key, reach = kr, mr
+    C[base + 1], C[base + 5] = end, end_key
 
 
 @kernel

@@ -50,7 +50,7 @@ _ROOMS = {
     "bow-tie": ("adaptive",),
     "lqdag": ("qdag",),
     "match-tree": ("event_tree",),  # and of LEFT and FULL JOIN those of the core
-    "event-tree": ("event_tree",),  # with those of groups
+    "event-tree": ("event_tree",),  # with those of groups; of gaps another one
 }
 assert {*_ROOMS} == {*ALGORITHMS}
 
@@ -59,6 +59,8 @@ def rooms_of(plan: Plan) -> set[str]:
     """The rooms of `structures` that `join_of` takes for the plan; further ones only as these import them."""
     if plan.core is not None:
         return {"aggregate", "interval"} | ({*_ROOMS[plan.algorithm]} if plan.shape == "counted" else rooms_of(plan.core))
+    if plan.shape == "gaps":
+        return {"cover"}
     if plan.outer is not None:
         kept = [one for one in plan.outer.joins if plan.shape == "outer" or len(one.places) > 1]
         own = {"event_tree"} if plan.shape == "match" else set[str]()

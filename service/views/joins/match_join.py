@@ -19,21 +19,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.planning.plans.plan import Counted, Kept, Outer, Plan
-from service.tables.changes import Runs, parted
-from service.tables.relations import Relation
+from service.planning.plans.plan import Counted, Kept, Outer
+from service.tables.changes import Runs
 from service.tables.resolution import Resolved, Slots
-from service.tables.sides import NEWEST, Codes, Side, Source, ends_of, joined
-from service.tables.store import FREED_AT_ONCE, Domain, Numbers
+from service.tables.sides import Side
+from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Combination, Sink
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained, Looked, Scanned, Shown
-from service.views.joins.outer_join import named, widened
+from service.views.joins.outer_join import widened
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
 from service.views.joins.slots_cursor import SlotsCursor
-from structures.core.entries import NO_ENTRIES, Entries
-from structures.event_tree import runs as kinds
-from structures.event_tree.matching import LONELY, Matching, MatchRoot, Moves
+from service.views.joins.two_sides import TwoSides
+from structures.event_tree.matching import LONELY, Matching, MatchRoot
 from structures.interval.cursors import GivenCursor
 
 _CHUNK = 1 << 16  # rows of a relation in a step of building
@@ -49,143 +47,39 @@ class Root(NamedTuple):
     matchings: tuple[MatchRoot, ...]
 
 
-class _Work(NamedTuple):
-    """Entries of one kind (`event_tree.runs`): the offsets of their versions, and the slots that those that move come from."""
-
-    kind: int
-    offsets: npt.NDArray[np.int64]
-    entries: Entries
-    former: Slots
-
-
-class Rows:
-    """The rows of one alias as entries, those that can have no partner too. `place`: of the alias in the view."""
-
-    def __init__(self, kept: Kept, source: Source, relations: Mapping[str, Relation]) -> None:
-        self.place, self.never = kept.places[0], kept.query.never
-        self._present = Side(kept.query, 0, named(relations, kept.query.aliases[0][1]))
-        self._source = source
-
-    def entries(self, slots: Slots, codes: Codes | None) -> tuple[Entries, npt.NDArray[np.int64]]:
-        """And which of the rows at these slots they are of."""
-        if self.never:
-            return NO_ENTRIES, _NO_OFFSETS
-        present = self._present.selected(slots)
-        indices = np.arange(len(slots)) if present is None else present
-        able, which = self._source.entries(slots[indices], codes)
-        if which is None:
-            return able, indices
-        alone = np.ones(len(indices), np.bool_)
-        alone[which] = False
-        lonely = slots[indices[alone]]
-        left, right = ends_of(self._source.side.relation.table, self._source.span, lonely)
-        left = np.minimum(left, right)  # where nothing meets it the left end lies beyond the right one
-        others = Entries(np.zeros(len(lonely), np.uint8), np.full(len(lonely), LONELY, np.int32), left, right, lonely)
-        return joined([able, others]), np.concatenate((indices[which], indices[alone]))
-
-
-class Matched:
+class Matched(TwoSides):
     """The rows of an alias that are told alone, and how they are kept."""
 
     def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side]) -> None:
-        """`shown`: the sides of the view."""
-        relations = {side.relation.name: side.relation for side in shown}
-        plan = _planned(support)
-        sides = [Side(support.query, place, relations[name]) for place, (_, name) in enumerate(support.query.aliases)]
-        sources = [Source(side, 0, plan.keys[side.place], plan.spans[side.place]) for side in sides]
-        own, self.partners = sources[at.place], sources[1 - at.place]
-        self.relation, self.never, self.span, self.columns = own.side.relation, support.query.never, own.span, own.columns
-        self.rows = Rows(kept, own, relations)
-        self.side, self._partner_side = shown[kept.places[0]], self.partners.side
+        super().__init__(kept, support, at, shown)
         ((_, wanted),) = kept.tests[0]
-        self.matching = Matching(wanted, plan.shape == "self_not_equal")
-        types = [self.relation.schema.field(name).type for name in self.columns]
-        self.domain = Domain(types) if types else None
-        self._acquire = self.domain.acquire_of if self.domain is not None else None
-        self.look_up = self.domain.look_up_of if self.domain is not None else None
-
-    @property
-    def relations(self) -> tuple[Relation, Relation]:
-        """Of the rows, and of the partners."""
-        return self.relation, self._partner_side.relation
+        assert support.plan is not None
+        self.matching = Matching(wanted, support.plan.shape == "self_not_equal")
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        mine, others = self.relations
-        total, done = mine.table.rows + others.table.rows or 1, 0
-        parts: tuple[list[Entries], list[Entries]] = ([NO_ENTRIES], [NO_ENTRIES])
-        for part, relation, entries in ((parts[0], mine, self.rows.entries), (parts[1], others, self._partners)):
-            start = 0
-            while start >= 0:
-                slots, start = relation.table.scan(version, start, _CHUNK)
-                part.append(entries(slots, self._acquire)[0])
-                done += len(slots)
-                progress(0.8 * done / total)
-        self.matching.load(version, joined(parts[0]), joined(parts[1]))
-
-    def _partners(self, slots: Slots, codes: Codes | None) -> tuple[Entries, npt.NDArray[np.int64]]:
-        if self.never:
-            return NO_ENTRIES, _NO_OFFSETS
-        entries, which = self.partners.entries(slots, codes)
-        return entries, np.arange(len(slots)) if which is None else which
+        self.matching.load(version, *self.read(version, progress))
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
-        rows, texts = [0, 0], 0
-        for number, relation in enumerate(self.relations):
-            one = resolved.get(relation.name)
-            rows[number] = relation.table.rows + (one.inserts.num_rows if one is not None else 0)
-            texts += one.inserts.bytes if one is not None else 0
-        self.matching.require(*rows)
-        if self.domain is not None:
-            self.domain.require(sum(rows) - sum(relation.table.rows for relation in self.relations), texts)
+        self.matching.require(*self.rows_after(resolved))
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         """`sink` takes slots of the rows. Cost: O(log n) a changed row, and a row that flips."""
-        work = list[_Work]()
-        mine, others = self.relations
-        if (run := runs.get(mine.name)) is not None:
-            part = parted(self.side, run, sink is not None)
-            self._collect(part, self.rows.entries, (kinds.OUTER_DELETE, kinds.OUTER_INSERT, kinds.OUTER_MOVE), work)
-        if (run := runs.get(others.name)) is not None:
-            part = parted(self._partner_side, run, sink is not None)
-            self._collect(part, self._partners, (kinds.PARTNER_DELETE, kinds.PARTNER_INSERT, kinds.PARTNER_MOVE), work)
-        work = [one for one in work if len(one.offsets)]
-        if not work:
+        changed = self.changed(runs, sink is not None)
+        if changed is None:
             return
-        kind = np.repeat(np.array([one.kind for one in work], np.int8), [len(one.offsets) for one in work])
-        offsets, former = np.concatenate([one.offsets for one in work]), np.concatenate([one.former for one in work])
-        entries = joined([one.entries for one in work])
-        order = np.lexsort((entries.left, entries.key, kind, offsets))
-        taken = entries.take(order)
-        done = np.zeros(len(order), np.int64)
-        moves = Moves(kind[order], taken.key, taken.left, taken.right, taken.slot, former[order], done)
+        offsets, moves = changed
         deltas = self.matching.apply(version, moves, None if sink is None else sink.limit)
         if sink is not None:
-            offsets = offsets[order]
             for at in np.unique(offsets[deltas.too_large]).tolist():
                 sink.exceeded(at)
             lengths = deltas.ends - deltas.starts
             places = np.repeat(deltas.starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
             _tell(sink, np.repeat(offsets, lengths), deltas.rows[0, places])
-        if self.domain is not None:
-            gone = np.isin(moves.kind, (kinds.OUTER_DELETE, kinds.PARTNER_DELETE)) & (taken.key != LONELY)
-            self.domain.release(taken.key[gone], version)
-
-    def _collect(self, part: Any, entries_of: Any, three: tuple[int, int, int], work: list[_Work]) -> None:
-        """Of a run as one alias takes it: what goes, comes, and moves to another slot."""
-        delete, insert, move = three
-        for kind, (offsets, old, new), codes in (
-            (move, part.moved, self.look_up), (delete, part.gone, self.look_up), (insert, part.come, self._acquire)
-        ):  # fmt: skip
-            slots = old if kind == delete else new
-            if len(slots):
-                entries, which = entries_of(slots, codes)
-                former = old[which] if kind == move else np.full(len(which), -1, np.int32)
-                work.append(_Work(kind, offsets[which], entries, former))
+        self.release(moves, version)
 
     def check(self) -> None:
         self.matching.check()
-        whole = [relation.table.scan(NEWEST, 0, relation.table.used + 1)[0] for relation in self.relations]
-        rows, partners = self.rows.entries(whole[0], self.look_up)[0], self._partners(whole[1], self.look_up)[0]
+        rows, partners = self.now()
         unmatched = self.matching.unmatched
         alone = int(np.count_nonzero(unmatched.holds(unmatched.root, rows)))
         assert alone == unmatched.root.counts[0], "rows without a partner are kept that are not there"
@@ -391,10 +285,3 @@ class MatchJoin(Defaults):
             one.check()
         if self._core is not None:
             self._core.check()
-
-
-def _planned(kept: Kept) -> Plan:
-    assert kept.plan is not None
-    return kept.plan
-
-

@@ -13,6 +13,7 @@ from service.views.joins.making import join_of
 from service.views.joins.protocol import Join
 from service.views.shown import Definitions, Shown, shown
 from service.views.stages.counted import CountedStage
+from service.views.stages.gaps import GapsStage
 from service.views.stages.groups import GroupsStage
 from service.views.stages.selection import Selection
 from service.views.stages.table import GroupTable
@@ -26,6 +27,9 @@ def shown_of(query: Query, sides: Sequence[Side], definitions: Definitions) -> S
 def kept_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes | None, rows: Shown) -> Join:
     """Empty, all address space reserved; arguments as of `join_of`. `rows`: of the view, as of `shown_of`: groups write theirs into it.
     OSError, MemoryError: there is no room."""
+    if plan.shape == "gaps":
+        assert plan.outer is not None
+        return GapsStage(query, plan.outer, sides)
     if plan.core is None:
         return join_of(query, plan, sides, indexes)
     assert isinstance(rows, GroupTable)

@@ -166,7 +166,8 @@ def compare_lookups(engine: Instance, twin: Twin, source: Source) -> None:
         mine = [row for row in rows if all(row[place][column] == key[column] for column in key)]
         found = read_all(open_rows(engine.readers, name, window=text, point=(alias, {column: str(value) for column, value in key.items()})))
         assert found == Counter(values(view.select(*row)) for row in mine), (name, alias, key, window)
-        joined = {"clashes": ("room", "floor"), "once": ("room",), "later": ("room",), "near": ("floor",)}.get(name)
+        joined = {"clashes": ("room", "floor"), "once": ("room",), "later": ("room",), "near": ("floor",), "free": ("room",),
+                  "busy": ("room",), "alone": ("room", "floor")}.get(name)  # fmt: skip
         if joined is not None:
             point = {"room": "A", "floor": "1"}
             given = {column: point[column] for column in joined}

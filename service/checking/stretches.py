@@ -1,0 +1,89 @@
+"""What partners leave of the intervals of rows, or cover of them, by brute force: all pairs, sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.checking.candidates import ends_of
+from service.checking.parts import Joined, Parts
+from service.query.model import Output, Query
+from service.tables.masks import select_mask
+from service.tables.projection import Projection
+from service.wire.schema import RelationDefinition
+from structures.core.encoding import NEG_INF, POS_INF
+
+Ints = npt.NDArray[np.int64]
+_NUMBER = "#"
+
+
+def stretched(
+    query: Query, definitions: Mapping[str, RelationDefinition], tables: Parts, joined: Joined
+) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The keys and the rows of the view. `tables` by relation."""
+    assert query.stretches is not None
+    function, name, of = query.stretches
+    (part,) = query.parts
+    ((on, relation),), ((own, its),) = query.aliases, part.own
+    aliased = {on: definitions[relation], own: definitions[its]}
+    rows = _selected(query, on, tables[relation])
+    numbered = pa.RecordBatch.from_arrays([*rows.columns, pa.array(np.arange(len(rows)))], [*rows.schema.names, _NUMBER])
+    able = numbered.filter(pa.array(select_mask([one for one in part.join.filters if one.alias == on], numbered)))
+    partners = tables[its].filter(pa.array(select_mask([one for one in part.filters if one.alias == own], tables[its])))
+    left, right = ends_of(of, aliased, {on: rows})
+    blocks = [np.empty((3, 0), np.int64)]
+    found: Iterator[Parts] = iter(()) if part.join.never else joined(part.join, aliased, [on, own], {on: able}, {own: partners})
+    for pairs in found:
+        blocks.append(np.stack([np.asarray(pairs[on].column(_NUMBER)), *ends_of(part.join.overlaps[0][1], aliased, pairs)]))
+    runs = _runs(np.concatenate(blocks, axis=1), left, right)
+    number, starts, ends = runs if function == "coverage" else _between(runs, left, right)
+    taken = {on: rows.take(pa.array(number))}
+    keys = [taken[on].column(key) for key in definitions[relation].key]
+    start = Output(f"{name}.start", f"{function}_start", None, (of,))
+    keys += Projection(replace(query, outputs=(start,)), definitions).rows({}, stretches=(starts, ends)).columns
+    shown = Projection(query, definitions).rows(taken, stretches=(starts, ends))
+    return pa.RecordBatch.from_arrays(keys, [str(i) for i in range(len(keys))]), shown
+
+
+def _selected(query: Query, alias: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+    if query.never:
+        return rows.slice(0, 0)
+    return rows.filter(pa.array(select_mask([one for one in query.filters if one.alias == alias], rows)))
+
+
+def _runs(pairs: Ints, left: Ints, right: Ints) -> tuple[Ints, Ints, Ints]:
+    """Of pairs (number of the row, ends of the partner) what is covered of each row, in order: number, start, last."""
+    number = pairs[0]
+    starts, ends = np.maximum(pairs[1], left[number]), np.minimum(pairs[2], right[number])
+    order = np.lexsort((starts, number))
+    number, starts, ends = number[order], starts[order], ends[order]
+    if not len(number):
+        return number, starts, ends
+    known, rank = np.unique(ends, return_inverse=True)
+    reach = known[np.maximum.accumulate(number * len(known) + rank) % len(known)]  # so far, of the row
+    new = np.ones(len(number), np.bool_)
+    new[1:] = (number[1:] != number[:-1]) | ((starts[1:] > reach[:-1]) & (starts[1:] - (starts[1:] > NEG_INF) > reach[:-1]))
+    first = np.flatnonzero(new)
+    return number[first], starts[first], reach[np.append(first[1:], len(number)) - 1]
+
+
+def _between(runs: tuple[Ints, Ints, Ints], left: Ints, right: Ints) -> tuple[Ints, Ints, Ints]:
+    """What these leave of the rows."""
+    number, starts, ends = runs
+    n = len(left)
+    # A run ends a gap, and begins one; each row begins one and ends one.
+    begins_of, ends_of_ = np.concatenate([np.arange(n), number]), np.concatenate([number, np.arange(n)])
+    open_ends, open_starts = ends == POS_INF, starts == NEG_INF
+    begins = np.concatenate([left, np.where(open_ends, POS_INF, ends + ~open_ends)])
+    lasts = np.concatenate([np.where(open_starts, NEG_INF, starts - ~open_starts), right])
+    nothing_behind = np.concatenate([np.zeros(n, np.bool_), open_ends])
+    nothing_before = np.concatenate([open_starts, np.zeros(n, np.bool_)])
+    by_begin = np.lexsort((np.concatenate([np.full(n, -1), np.arange(len(number))]), begins_of))
+    by_end = np.lexsort((np.concatenate([np.arange(len(number)), np.full(n, len(number))]), ends_of_))
+    begin, last = begins[by_begin], lasts[by_end]
+    kept = (begin <= last) & ~nothing_behind[by_begin] & ~nothing_before[by_end]
+    return begins_of[by_begin][kept], begin[kept], last[kept]

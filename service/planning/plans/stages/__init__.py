@@ -1,0 +1,1 @@
+"""Plans of what becomes of rows before they are the view's."""

@@ -1,0 +1,53 @@
+"""What the rows of one relation leave uncovered of another's intervals, or cover: two trees of intervals that know where the gaps are.
+
+The rows are no join's: a change of a partner is told stretch by stretch, where rows lie under it, and a reading walks the stretches of each
+row. So nothing is kept but the intervals of both sides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from service.errors import Problem
+from service.planning.meets import Relations
+from service.planning.plans import pair, selection
+from service.planning.plans.plan import Counted, Kept, Outer, Plan, first_notes, names, suffix
+from service.query.filters import ordered
+from service.query.model import GUARANTEES, Query
+
+WORDS = "gaps and coverage of one relation's intervals by another's"
+_NULLS = {
+    "gaps": "a null matches nothing: a row with a null in a compared column is one gap",
+    "coverage": "a null matches nothing: a row with a null in a compared column has no stretch",
+}
+_COST = "a change of a partner looks at the stretches under it that have rows, and at the rows there"
+
+
+def make(query: Query, relations: Relations) -> Plan:
+    """Problem `infeasible-view`: the algorithm or the guarantee that is asked for is not possible."""
+    stretches = query.stretches
+    assert stretches is not None
+    (part,) = query.parts
+    rows = replace(query.core, stretches=None, outputs=query.outputs)
+    filters = ordered({*part.join.filters, *(one for one in query.filters if one.alias == part.on)})
+    join = replace(part.join, filters=filters)
+    support, alone = pair.make(join, relations), selection.make(rows, relations)
+    assert support is not None and support.shape == "pair" and alone is not None
+    kept = Kept(rows, alone, (0,), ((),)), Kept(join, support, (), ((), ()))
+    notes = (*dict.fromkeys(first_notes(query, relations) + first_notes(join, relations)), _NULLS[stretches.function], _COST)
+    bounds = {
+        "space": "O(n)",
+        "update": "O(log n) per stretch under a changed partner that has rows, and per stretch that comes or goes",
+        "delay": "O(log n)",
+    }
+    made = Plan(
+        f"{stretches.function}, 1-D, 2 relations{suffix(join, ())}", "event-tree", None, "delay", bounds, notes, "gaps", names(query),
+        outer=Outer(kept, (Counted(1, 0),)),
+    )  # fmt: skip
+    if query.algorithm not in ("auto", made.algorithm):
+        reason = f"{stretches.function}(…) is kept by {made.algorithm} alone"
+        raise Problem("infeasible-view", f'{reason}; write "algorithm": "{made.algorithm}" or "auto"', theorem=reason)
+    if GUARANTEES.index(query.guarantee) > GUARANTEES.index("delay"):
+        refused = f'the guarantee "{query.guarantee}" cannot be given to {stretches.function}(…), only "delay"'
+        raise Problem("infeasible-view", f'{refused}: {_COST}; write "guarantee": "delay"', theorem=_COST)
+    return made

@@ -1,0 +1,116 @@
+"""`gaps(s.hours, b.stay)` and `coverage(s.hours, b.stay)` in SELECT: each row of s becomes a row for each stretch of its interval that the
+rows of b leave, or cover.
+
+Gaps go with LEFT JOIN, as a row without partners is one gap; coverage with JOIN. Either way b is no part of the rows: it becomes a part of
+the query, which says which rows of it are partners.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from service.errors import Problem
+from service.query.assembly import Draft, PartDraft, unsupported
+from service.query.filters import ordered
+from service.query.groups import refuse_stretch
+from service.query.model import ColumnRef, Filter, IntervalRef, Output, Query, Stretches, is_stretch
+from service.query.scope import Scope
+from service.wire.schema import NAME
+
+_INSTEAD = {
+    "gaps": "FROM {a} LEFT JOIN {b} ON … AND overlaps({of}, {by})",
+    "coverage": "FROM {a} JOIN {b} ON … AND overlaps({of}, {by})",
+}
+_WHERE = {"gaps": "LEFT JOIN", "coverage": "JOIN"}
+
+
+def take(draft: Draft) -> tuple[Draft, Stretches | None]:
+    """The draft with the partners as its part, and what is told of its rows; None, and the same draft, where there is nothing such.
+    Problems `unsupported-query`, `bad-definition`."""
+    mine = [output for output in draft.reads if is_stretch(output)]
+    if not mine:
+        return draft, None
+    first = mine[0]
+    function, name = first.kind.partition("_")[0], first.name.removesuffix("_start")
+    words = f"{function}({', '.join(map(str, first.intervals))})"
+    if draft.groups is not None:
+        refuse_stretch(first)
+    if len(mine) > 2:
+        raise unsupported("gaps(…) and coverage(…) twice in a view", "define a view for each")
+    if len(first.intervals) != 2:
+        raise unsupported(words, f"{function} takes two intervals, as in {function}(s.hours, b.stay)")
+    if not NAME.fullmatch(name) or name in (*draft.scope.aliases, "group", "row"):
+        instead = f"use a name that matches {NAME.pattern} and is no alias, nor group or row"
+        raise Problem("bad-definition", f"{name!r} cannot name {words}: {instead}")
+    of, by = first.intervals
+    part = _partners(draft, function, words, of, by)
+    rows = draft.scope.of([of.alias])
+    outputs = [one._replace(intervals=(of,)) if is_stretch(one) else one for one in draft.outputs]
+    _require_columns(outputs, of.alias, words)
+    kept = replace(draft, scope=rows, outputs=outputs, parts=[part])
+    if function == "coverage":
+        kept = _without(kept, by.alias)
+    return kept, Stretches(function, name, of)
+
+
+def _partners(draft: Draft, function: str, words: str, of: IntervalRef, by: IntervalRef) -> PartDraft:
+    a, b = (f"{draft.scope.aliases.get(ref.alias, '…')} {ref.alias}" for ref in (of, by))
+    instead = f"write {_INSTEAD[function].format(a=a, b=b, of=of, by=by)}"
+    if of.alias == by.alias or {*draft.scope.aliases} != {of.alias, by.alias} or draft.absent or len(draft.parts) > 1:
+        raise unsupported(f"{words} over other relations than these two, or with EXISTS", f"{instead}, and define a view for the rest")
+    if function == "gaps":
+        if not draft.parts or draft.parts[0].kind != "optional" or {*draft.parts[0].draft.scope.aliases} != {by.alias}:
+            raise unsupported(f"{words} without LEFT JOIN of {by.alias}", instead)
+        named = [ref for one in draft.filters for ref in one.columns] + _compared(draft)
+        for ref in named:
+            if ref.alias == by.alias:
+                raise unsupported(f"{ref} in WHERE with {words}", f"no row has {by.alias}: write the condition in ON")
+        return PartDraft("gaps", draft.parts[0].draft)
+    if draft.parts:
+        raise unsupported(f"{words} with an outer join", instead)
+    part = replace(
+        draft, scope=draft.scope.of([by.alias]), outputs=[], filters=[one for one in draft.filters if one.alias == by.alias],
+        never=draft.never,
+    )  # fmt: skip
+    return PartDraft("coverage", part)
+
+
+def _compared(draft: Draft) -> list[ColumnRef]:
+    """What its conditions compare."""
+    pairs = [*draft.equal, *draft.not_equal, *((one.low, one.high) for one in draft.inequalities)]
+    return [ref for pair in pairs for ref in pair] + [ref for one in draft.within for ref in (one.left, one.right)]
+
+
+def _require_columns(outputs: list[Output], alias: str, words: str) -> None:
+    for output in outputs:
+        for ref in output.refs:
+            if ref.alias != alias:
+                raise unsupported(f"{ref} beside {words}", f"a row has {alias} and one stretch, and no single {ref.alias}: leave it out")
+
+
+def _without(draft: Draft, partner: str) -> Draft:
+    """Without the conditions that name a partner: they are those of the part."""
+    return replace(
+        draft, equal=[], overlaps=[], inequalities=[], not_equal=[], within=[], cross=[],
+        filters=[one for one in draft.filters if one.alias != partner],
+    )  # fmt: skip
+
+
+def finish(query: Query, stretches: Stretches, scope: Scope) -> Query:
+    """The query, of which `take` has made a draft. `scope`: of all aliases. Problem `unsupported-query` for conditions that are not of one
+    pair of intervals and of equal columns."""
+    (part,) = query.parts
+    of, declared = stretches.of, scope.declared(stretches.of)
+    join = part.join
+    words = f"{stretches.function}({of}, …)"
+    others = [*map(str, join.comparisons), *map(str, join.within), *(f"overlaps({x}, {y})" for x, y in join.overlaps[1:])]
+    if others or not join.overlaps:
+        what = f"{words} with {others[0]}" if others else f"{words} without overlaps"
+        raise unsupported(what, f"its {_WHERE[stretches.function]} has overlaps of the two intervals, and perhaps equal columns, in ON")
+    ((first, _),) = join.overlaps
+    if scope.declared(first) != declared:
+        raise unsupported(f"{words} where {first} has to overlap", "name the intervals that overlap in ON")
+    more = set[Filter]()
+    if declared.start_column == declared.end_column and scope.definition(of.alias).column(declared.start_column).nullable:
+        more.add(Filter(ColumnRef(of.alias, declared.start_column), "not_null", None))  # no point, no stretch
+    return replace(query, stretches=stretches, filters=ordered({*query.filters, *more}))

@@ -1,0 +1,175 @@
+"""Rows of one alias and their partners as the entries of a structure that keeps both, and their changes as its moves.
+
+A row that no condition can hold for (a null, or a filter of the part) is entered under a key that no partner has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from service.planning.plans.plan import Counted, Kept, Plan
+from service.tables.changes import Runs, parted
+from service.tables.relations import Relation
+from service.tables.resolution import Resolved, Slots
+from service.tables.sides import NEWEST, Codes, Side, Source, ends_of, joined
+from service.tables.store import Domain
+from service.views.joins.outer_join import named
+from structures.core.entries import NO_ENTRIES, Entries
+from structures.event_tree import runs as kinds
+from structures.event_tree.matching import LONELY, Moves
+
+_CHUNK = 1 << 16  # rows of a relation in a step of building
+_NO_OFFSETS = np.empty(0, np.int64)
+
+
+class _Work(NamedTuple):
+    """Entries of one kind (`event_tree.runs`): the offsets of their versions, and the slots that those that move come from."""
+
+    kind: int
+    offsets: npt.NDArray[np.int64]
+    entries: Entries
+    former: Slots
+
+
+class Rows:
+    """The rows of one alias as entries, those that can have no partner too. `place`: of the alias in the view."""
+
+    def __init__(self, kept: Kept, source: Source, relations: Mapping[str, Relation]) -> None:
+        self.place, self.never = kept.places[0], kept.query.never
+        self._present = Side(kept.query, 0, named(relations, kept.query.aliases[0][1]))
+        self._source = source
+
+    def entries(self, slots: Slots, codes: Codes | None) -> tuple[Entries, npt.NDArray[np.int64]]:
+        """And which of the rows at these slots they are of."""
+        if self.never:
+            return NO_ENTRIES, _NO_OFFSETS
+        present = self._present.selected(slots)
+        indices = np.arange(len(slots)) if present is None else present
+        able, which = self._source.entries(slots[indices], codes)
+        if which is None:
+            return able, indices
+        alone = np.ones(len(indices), np.bool_)
+        alone[which] = False
+        lonely = slots[indices[alone]]
+        left, right = ends_of(self._source.side.relation.table, self._source.span, lonely)
+        left = np.minimum(left, right)  # where nothing meets it the left end lies beyond the right one
+        others = Entries(np.zeros(len(lonely), np.uint8), np.full(len(lonely), LONELY, np.int32), left, right, lonely)
+        return joined([able, others]), np.concatenate((indices[which], indices[alone]))
+
+
+class Changed(NamedTuple):
+    """Moves in the order in which a structure takes them, and of each the offset of its version."""
+
+    offsets: npt.NDArray[np.int64]
+    moves: Moves
+
+
+class TwoSides:
+    """See the module's head."""
+
+    def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side]) -> None:
+        """`kept`: the rows, alone; `support`: their join with the partners, in which they are the alias `at`; `shown`: the sides of the
+        view."""
+        relations = {side.relation.name: side.relation for side in shown}
+        plan = _planned(support)
+        sides = [Side(support.query, place, relations[name]) for place, (_, name) in enumerate(support.query.aliases)]
+        sources = [Source(side, 0, plan.keys[side.place], plan.spans[side.place]) for side in sides]
+        own, self.partners = sources[at.place], sources[1 - at.place]
+        self.relation, self.never, self.span, self.columns = own.side.relation, support.query.never, own.span, own.columns
+        self.rows = Rows(kept, own, relations)
+        self.side, self._partner_side = shown[kept.places[0]], self.partners.side
+        types = [self.relation.schema.field(name).type for name in self.columns]
+        self.domain = Domain(types) if types else None
+        self._acquire = self.domain.acquire_of if self.domain is not None else None
+        self.look_up = self.domain.look_up_of if self.domain is not None else None
+
+    @property
+    def relations(self) -> tuple[Relation, Relation]:
+        """Of the rows, and of the partners."""
+        return self.relation, self._partner_side.relation
+
+    def read(self, version: int, progress: Callable[[float], None]) -> tuple[Entries, Entries]:
+        """The rows of a version, and the partners. Cost: O(n)."""
+        mine, others = self.relations
+        total, done = mine.table.rows + others.table.rows or 1, 0
+        parts: tuple[list[Entries], list[Entries]] = ([NO_ENTRIES], [NO_ENTRIES])
+        for part, relation, entries in ((parts[0], mine, self.rows.entries), (parts[1], others, self._partners)):
+            start = 0
+            while start >= 0:
+                slots, start = relation.table.scan(version, start, _CHUNK)
+                part.append(entries(slots, self._acquire)[0])
+                done += len(slots)
+                progress(0.8 * done / total)
+        return joined(parts[0]), joined(parts[1])
+
+    def now(self) -> tuple[Entries, Entries]:
+        """The rows and the partners that the tables have now."""
+        mine, others = (relation.table.scan(NEWEST, 0, relation.table.used + 1)[0] for relation in self.relations)
+        return self.rows.entries(mine, self.look_up)[0], self._partners(others, self.look_up)[0]
+
+    def _partners(self, slots: Slots, codes: Codes | None) -> tuple[Entries, npt.NDArray[np.int64]]:
+        if self.never:
+            return NO_ENTRIES, _NO_OFFSETS
+        entries, which = self.partners.entries(slots, codes)
+        return entries, np.arange(len(slots)) if which is None else which
+
+    def rows_after(self, resolved: Mapping[str, Resolved]) -> tuple[int, int]:
+        """How many rows and partners there may be after these changes. MemoryError: there is no room for their keys."""
+        rows, texts = [0, 0], 0
+        for number, relation in enumerate(self.relations):
+            one = resolved.get(relation.name)
+            rows[number] = relation.table.rows + (one.inserts.num_rows if one is not None else 0)
+            texts += one.inserts.bytes if one is not None else 0
+        if self.domain is not None:
+            self.domain.require(sum(rows) - sum(relation.table.rows for relation in self.relations), texts)
+        return rows[0], rows[1]
+
+    def changed(self, runs: Runs, told: bool) -> Changed | None:
+        """What these runs change; None: nothing. `told`: as `followed` of `parted`."""
+        work = list[_Work]()
+        mine, others = self.relations
+        if (run := runs.get(mine.name)) is not None:
+            three = (kinds.OUTER_DELETE, kinds.OUTER_INSERT, kinds.OUTER_MOVE)
+            self._collect(parted(self.side, run, told), self.rows.entries, three, work)
+        if (run := runs.get(others.name)) is not None:
+            three = (kinds.PARTNER_DELETE, kinds.PARTNER_INSERT, kinds.PARTNER_MOVE)
+            self._collect(parted(self._partner_side, run, told), self._partners, three, work)
+        work = [one for one in work if len(one.offsets)]
+        if not work:
+            return None
+        kind = np.repeat(np.array([one.kind for one in work], np.int8), [len(one.offsets) for one in work])
+        offsets, former = np.concatenate([one.offsets for one in work]), np.concatenate([one.former for one in work])
+        entries = joined([one.entries for one in work])
+        order = np.lexsort((entries.left, entries.key, kind, offsets))
+        taken = entries.take(order)
+        done = np.zeros(len(order), np.int64)
+        return Changed(offsets[order], Moves(kind[order], taken.key, taken.left, taken.right, taken.slot, former[order], done))
+
+    def release(self, moves: Moves, version: int) -> None:
+        """The keys of what has gone by these moves, once they are made."""
+        if self.domain is not None:
+            gone = np.isin(moves.kind, (kinds.OUTER_DELETE, kinds.PARTNER_DELETE)) & (moves.key != LONELY)
+            self.domain.release(moves.key[gone], version)
+
+    def _collect(self, part: Any, entries_of: Any, three: tuple[int, int, int], work: list[_Work]) -> None:
+        """Of a run as one alias takes it: what goes, comes, and moves to another slot."""
+        delete, insert, move = three
+        for kind, (offsets, old, new), codes in (
+            (move, part.moved, self.look_up), (delete, part.gone, self.look_up), (insert, part.come, self._acquire)
+        ):  # fmt: skip
+            slots = old if kind == delete else new
+            if len(slots):
+                entries, which = entries_of(slots, codes)
+                former = old[which] if kind == move else np.full(len(which), -1, np.int32)
+                work.append(_Work(kind, offsets[which], entries, former))
+
+
+def _planned(kept: Kept) -> Plan:
+    assert kept.plan is not None
+    return kept.plan
+
+

@@ -1,0 +1,178 @@
+"""The stretches that partners leave of the intervals of rows (gaps), or cover of them (coverage): a reading walks them, and a change is
+told by the structure (`structures.cover`), which keeps the intervals of both sides and no stretch.
+
+A row of the view is a slot of its relation, and the ends of the stretch, closed and encoded: int32[n], int64[n], int64[n]. What the changes
+of one version tell is netted: a stretch that comes by one of them and goes by another is no change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.planning.plans.plan import Outer
+from service.query.model import Query
+from service.tables.changes import Runs
+from service.tables.resolution import Resolved, Slots
+from service.tables.sides import Side
+from service.tables.store import FREED_AT_ONCE, Numbers
+from service.views.deltas import Combination, Sink
+from service.views.joins.indexed_cursor import Scan
+from service.views.joins.outer_cursor import Scanned
+from service.views.joins.protocol import Bounds, Defaults, Enumeration
+from service.views.joins.slots_cursor import SlotsCursor
+from service.views.joins.two_sides import TwoSides
+from service.views.shown import STRETCH
+from structures.core.runs import Deltas
+from structures.cover.tree import Cover, CoverRoot
+
+
+class Root(NamedTuple):
+    """A version: of the relations, and of the structure."""
+
+    version: int
+    cover: CoverRoot
+
+
+class GapsStage(Defaults):
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    def __init__(self, query: Query, outer: Outer, sides: Sequence[Side]) -> None:
+        """`outer`: the rows, and their join with the partners. `sides`: of all that is read; the first is that of the rows."""
+        assert query.stretches is not None
+        self._query, self._side = query, sides[0]
+        kept, support = outer.joins
+        self._both = TwoSides(kept, support, outer.counts[0], sides)
+        self._cover = Cover(query.stretches.function == "coverage")
+        self._span = sides[0].spans[query.stretches.of.interval]
+        self._version = 0
+
+    @property
+    def root(self) -> Root:
+        return Root(self._version, self._cover.root)
+
+    @property
+    def update_steps(self) -> int:
+        return self._cover.steps
+
+    # --- writing
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Cost: O(n log n) of sorting."""
+        self._version = version
+        self._cover.load(version, *self._both.read(version, progress))
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        self._cover.require(*self._both.rows_after(resolved))
+
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
+        """Cost: O(log n) a changed row or partner, and a stretch that it changes."""
+        self._version = version
+        changed = self._both.changed(runs, sink is not None)
+        if changed is None:
+            return
+        deltas = self._cover.apply(version, changed.moves, None if sink is None else sink.limit)
+        if sink is not None:
+            _tell(sink, changed.offsets, deltas)
+        self._both.release(changed.moves, version)
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        if self._cover.reclaim(oldest_needed, pins, FREED_AT_ONCE):
+            return True
+        return self._both.domain is not None and self._both.domain.reclaim(oldest_needed, pins)
+
+    # --- reading
+
+    def _window(self, window: Bounds | None) -> tuple[int, int] | None:
+        """That of the stretches."""
+        return None if window is None else window.get(self._span)
+
+    def rows(self, root: Root, window: Bounds | None) -> Enumeration:
+        return _Stretches(self._cover.stretches(root.cover, None, self._window(window)))
+
+    def partners(self, root: Root, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        entries, _ = self._both.rows.entries(slots, self._both.look_up)
+        return _Stretches(self._cover.of_rows(root.cover, entries, self._window(window)))
+
+    def of_key(self, root: Root, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        """By the structure, if these are the columns that it joins by; else the relation is looked through."""
+        both = self._both
+        if both.domain is None or {*both.columns} != {*key.schema.names} or both.never:
+            scan = Scan(self._side, root.version, key)
+            return Scanned(scan, lambda slots: self.partners(root, place, slots, window), STRETCH)
+        code = int(both.domain.look_up(key.select(both.columns))[0])
+        return _Stretches(self._cover.stretches(root.cover, code, self._window(window)))
+
+    def is_empty(self, root: Root) -> bool | None:
+        if not root.cover.rows.counts[0]:
+            return True
+        if self._cover.tells_covered:
+            return True if not root.cover.partners.counts[0] else None
+        return False if not root.cover.partners.counts[0] else None
+
+    def entries(self, root: Root) -> int:
+        return self._cover.entries(root.cover)
+
+    @property
+    def bytes(self) -> int:
+        return self._cover.bytes + (self._both.domain.bytes if self._both.domain is not None else 0)
+
+    @property
+    def retired_bytes(self) -> int:
+        return self._cover.retired_bytes
+
+    def check(self) -> None:
+        """Also that the structure has just the rows and partners of the newest version."""
+        self._cover.check()
+        rows, partners = self._both.now()
+        for side, wanted in ((self._cover.rows, rows), (self._cover.partners, partners)):
+            assert side.root.counts[0] == len(wanted.slot), "rows or partners are kept that are not there"
+            assert side.holds(side.root, wanted).all(), "a row or a partner is missing"
+        if self._both.domain is not None:
+            self._both.domain.check()
+
+
+class _Stretches(SlotsCursor):
+    """A structure's stretches as rows of the view."""
+
+    def fill(self, limit: int) -> Combination:
+        slots, starts, ends = super().fill(limit)
+        return slots.astype(np.int32), starts, ends
+
+
+def _tell(sink: Sink, offsets: npt.NDArray[np.int64], deltas: Deltas) -> None:
+    """Version by version what is left of the changes of each, what goes first. `offsets`: of each change that of its version."""
+    for at in np.unique(offsets[deltas.too_large]).tolist():
+        sink.exceeded(at)
+    begins = np.flatnonzero(np.diff(offsets, prepend=-1, append=-1)).tolist()  # and behind the last one
+    for first, end in pairwise(begins):
+        rows = deltas.rows[:, deltas.starts[first] : deltas.ends[end - 1]]
+        if not rows.shape[1]:
+            continue
+        gone = rows[0] < 0
+        slots = np.where(gone, ~rows[0], rows[0])
+        if end - first > 1:
+            slots, rows, gone = _netted(slots, rows, gone)
+        offset = int(offsets[first])
+        goes, comes = (((slots[some]).astype(np.int32), rows[1, some], rows[2, some]) for some in (gone, ~gone))
+        if len(goes[0]) and not sink(offset, False, goes):
+            continue
+        if len(comes[0]):
+            sink(offset, True, comes)
+
+
+def _netted(slots: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], gone: npt.NDArray[np.bool_]) -> Any:
+    """What is told more often as one than as the other: slots, rows, and which go."""
+    order = np.lexsort((rows[2], rows[1], slots))
+    slots, rows, gone = slots[order], rows[:, order], gone[order]
+    new = np.ones(len(slots), np.bool_)
+    new[1:] = (slots[1:] != slots[:-1]) | (rows[1:, 1:] != rows[1:, :-1]).any(axis=0)
+    first = np.flatnonzero(new)
+    sums = np.add.reduceat(np.where(gone, -1, 1), first)
+    left = first[sums != 0]
+    return slots[left], rows[:, left], sums[sums != 0] < 0

@@ -1,0 +1,253 @@
+"""Changes of both sides one after another, each with the stretches of rows that come and go by it: the writing kernel.
+
+A partner changes what the others leave uncovered of its interval, stretch by stretch: rows are looked up there alone. Where no row lies
+the next place that has one is found in the tree of the rows. Where gaps are told, a row under such a stretch loses it and gets the two
+parts beside the partner, or the other way round. Where coverage is told, it loses what the partner joins, and gets one stretch, or the
+other way round; so it is looked at once, at the first of its stretches.
+
+Costs: O(log n) a change, and for each stretch under it that has rows, and for each stretch told. What is told may cancel within a batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.arena import HEIGHT, ROOT, B
+from structures.core.blocks import Nodes, Writing
+from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.kernel import arrays, kernel, wide
+from structures.core.runs import AT, BEGUN, RUN_WORDS, end_change
+from structures.cover.walk import gap_begin, next_covered, next_gap, next_run, next_stretch, run_begin
+from structures.event_tree.runs import OUTER_DELETE, OUTER_INSERT, OUTER_MOVE, PARTNER_INSERT, PARTNER_MOVE, Moves
+from structures.ordered.search import DEPTH, NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
+from structures.ordered.tree import cut, expect, put
+
+# Of the state. COVERED: whether what is covered is told. POINT: where the walk through a partner's interval, or a row's, is. ENDED: it has
+# ended. FINAL: it will with the stretch whose rows are looked up: that begins at START, and in the partner at CLIP, and ends at LAST.
+# SEARCHING: more of these are to come; HITS are there, HIT is the next, and where it is told in pieces, HIT_POINT is where its walk is.
+# FROM, TO: the stretch that the partner makes of what it meets and touches.
+_OF_WALK = range(RUN_WORDS, RUN_WORDS + 16)
+(COVERED, POINT, ENDED, FINAL, START, CLIP, LAST, SEARCHING, HITS, HIT, HIT_BEGUN, HIT_POINT, FROM, TO, STEPS, SEARCH) = _OF_WALK
+STATE_WORDS = SEARCH + SEARCH_WORDS
+MOST_HITS = 4 * B
+SPARE = 3  # stretches that one row tells at most without a look at what is left
+AHEAD = 2
+
+
+@arrays(Nodes, Writing, Nodes, Writing)
+class Trees(NamedTuple):
+    """Of the rows, and of their partners."""
+
+    nodes: Any
+    writing: Any
+    its_nodes: Any
+    its_writing: Any
+
+
+@arrays("int64[::1]", "int32[::1]", "int64[::1]")
+class Scratch(NamedTuple):
+    """The state, STATE_WORDS; hits of a search, and their ends."""
+
+    Z: np.ndarray
+    hits: np.ndarray
+    ends: np.ndarray
+
+
+class One(NamedTuple):
+    """A row or a partner."""
+
+    key: int
+    left: int
+    right: int
+    slot: int
+
+
+@kernel("int64(Trees, Scratch, int64[:,::1], Moves, boolean)")
+def run_moves(trees: Trees, scratch: Scratch, out: Any, moves: Moves, deltas: bool) -> int:
+    """Make the changes from number Z[AT] on until all are done or `out` is full; the stretches told: slot (~slot: it goes), start, last."""
+    Z = scratch.Z
+    n = 0
+    while Z[AT] < len(moves.kind):
+        i = Z[AT]
+        kind = moves.kind[i]
+        one = One(wide(moves.key[i]), moves.left[i], moves.right[i], wide(moves.slot[i]))
+        of_rows = kind == OUTER_MOVE or kind == OUTER_DELETE or kind == OUTER_INSERT
+        comes = kind == OUTER_INSERT or kind == PARTNER_INSERT
+        if Z[BEGUN] == 0:
+            expect_change(trees, moves, i + AHEAD)
+            Z[BEGUN], Z[POINT], Z[ENDED], Z[FINAL], Z[SEARCHING], Z[HITS], Z[HIT], Z[HIT_BEGUN] = 1, one.left, 0, 0, 0, 0, 0, 0
+            if kind == OUTER_MOVE or kind == PARTNER_MOVE:
+                former = One(one.key, one.left, one.right, wide(moves.former[i]))
+                Z[BEGUN] = 1 if take_out(trees, of_rows, former) else 2
+                take_in(trees, of_rows, one)
+                Z[ENDED] = 1
+            elif kind == OUTER_INSERT:
+                take_in(trees, of_rows, one)
+            elif kind != PARTNER_INSERT:
+                Z[BEGUN] = 1 if take_out(trees, of_rows, one) else 2
+            if deltas and Z[COVERED] != 0 and Z[ENDED] == 0 and not of_rows:
+                find_ends(trees, Z, one)
+        if deltas and Z[BEGUN] == 1 and Z[ENDED] == 0:
+            n = tell_row(trees, Z, one, comes, out, n) if of_rows else tell_partner(trees, scratch, one, comes, out, n)
+            if Z[ENDED] == 0:
+                return n
+        if kind == PARTNER_INSERT:
+            take_in(trees, of_rows, one)
+        end_change(Z, moves.done, n, Z[BEGUN] == 2)
+    return n
+
+
+@kernel
+def expect_change(trees: Trees, moves: Moves, i: int) -> None:
+    if i < len(moves.kind):
+        kind, key, code = moves.kind[i], wide(moves.key[i]), 2 * wide(moves.slot[i])
+        if kind == OUTER_MOVE or kind == OUTER_DELETE or kind == OUTER_INSERT:
+            expect(trees.nodes, trees.writing.C, key, moves.left[i], code, 0)
+        else:
+            expect(trees.its_nodes, trees.its_writing.C, key, moves.left[i], code, 0)
+
+
+@kernel
+def take_in(trees: Trees, of_rows: bool, one: One) -> None:
+    if of_rows:
+        put(trees.nodes, trees.writing, 0, one.key, one.left, one.right, one.slot)
+    else:
+        put(trees.its_nodes, trees.its_writing, 0, one.key, one.left, one.right, one.slot)
+
+
+@kernel
+def take_out(trees: Trees, of_rows: bool, one: One) -> bool:
+    """False: it was not there."""
+    if of_rows:
+        return cut(trees.nodes, trees.writing, 0, one.key, one.left, one.slot)
+    return cut(trees.its_nodes, trees.its_writing, 0, one.key, one.left, one.slot)
+
+
+@kernel
+def tell(out: Any, n: int, comes: bool, slot: int, start: int, last: int) -> int:
+    out[0, n], out[1, n], out[2, n] = slot if comes else ~slot, start, last
+    return n + 1
+
+
+@kernel
+def tell_row(trees: Trees, Z: Any, row: One, comes: bool, out: Any, n: int) -> int:
+    """All stretches of a row."""
+    nodes, C, at = trees.its_nodes, trees.its_writing.C, Z[POINT]
+    while n < out.shape[1]:
+        found, start, last = next_stretch(nodes, C[ROOT], C[HEIGHT], row.key, at, Z[COVERED] != 0)
+        Z[STEPS] += 1
+        if found and start <= row.right:
+            n = tell(out, n, comes, row.slot, start, min(last, row.right))
+        if not found or last >= row.right:
+            Z[ENDED] = 1
+            break
+        at = last + 1
+    Z[POINT] = at
+    return n
+
+
+@kernel
+def tell_partner(trees: Trees, scratch: Scratch, partner: One, comes: bool, out: Any, n: int) -> int:
+    """What a partner changes, which is not in its tree; Z[ENDED]: that was all."""
+    Z = scratch.Z
+    while True:
+        while Z[HIT] < Z[HITS]:
+            if out.shape[1] - n < SPARE:
+                return n
+            j = Z[HIT]
+            row = One(partner.key, scratch.ends[2 * j], scratch.ends[2 * j + 1], wide(scratch.hits[j]))
+            if Z[COVERED] == 0:
+                n = tell_split(Z, row, partner, comes, out, n)
+            else:
+                n = tell_joined(trees, Z, row, partner, comes, out, n)
+                if Z[HIT_BEGUN] != 0:
+                    return n
+            Z[HIT] += 1
+        if Z[SEARCHING] != 0:
+            Z[HITS], Z[HIT] = search_fill(trees.nodes, Z[SEARCH:], scratch.hits, 0, scratch.ends), 0
+            Z[SEARCHING] = 1 if Z[SEARCH + DEPTH] > 0 else 0
+        elif Z[FINAL] != 0 or not begin_stretch(trees, Z, partner):
+            Z[ENDED] = 1
+            return n
+
+
+@kernel
+def begin_stretch(trees: Trees, Z: Any, partner: One) -> bool:
+    """Look for the rows under the next stretch of the partner that no other covers, and that has any; False: there is none."""
+    nodes, C, mine, D = trees.its_nodes, trees.its_writing.C, trees.nodes, trees.writing.C
+    at = Z[POINT]
+    while at <= partner.right:
+        found, start, last = next_gap(nodes, C[ROOT], C[HEIGHT], partner.key, at)
+        Z[STEPS] += 2
+        if not found or start > partner.right:
+            return False
+        found, first = next_covered(mine, D[ROOT], D[HEIGHT], partner.key, start)
+        if not found or first > partner.right:
+            return False
+        if first > last:
+            at = first
+            continue
+        Z[START] = gap_begin(nodes, C[ROOT], C[HEIGHT], partner.key, start) if start == at else start
+        Z[CLIP], Z[LAST], Z[SEARCHING] = start, last, 1
+        if last >= partner.right:
+            Z[FINAL] = 1
+        else:
+            Z[POINT] = last + 1
+        bounds = Bounds(NEG_INF, NOTHING_BEFORE, min(last, partner.right), start)
+        search_start(Z[SEARCH:], D[ROOT], D[HEIGHT], 0, partner.key, bounds)
+        return True
+    return False
+
+
+@kernel
+def tell_split(Z: Any, row: One, partner: One, comes: bool, out: Any, n: int) -> int:
+    """The gap of a row under the stretch, and what the partner leaves of it."""
+    left, right = max(row.left, Z[START]), min(row.right, Z[LAST])
+    n = tell(out, n, not comes, row.slot, left, right)
+    if left < partner.left:
+        n = tell(out, n, comes, row.slot, left, partner.left - 1)
+    if right > partner.right:
+        n = tell(out, n, comes, row.slot, partner.right + 1, right)
+    return n
+
+
+@kernel
+def find_ends(trees: Trees, Z: Any, partner: One) -> None:
+    """Write FROM and TO."""
+    nodes, C = trees.its_nodes, trees.its_writing.C
+    root, height, key = C[ROOT], C[HEIGHT], partner.key
+    Z[FROM], Z[TO] = partner.left, partner.right
+    if partner.left > NEG_INF:
+        found, start = next_covered(nodes, root, height, key, partner.left - 1)
+        if found and start == partner.left - 1:
+            Z[FROM] = run_begin(nodes, root, height, key, start)
+    if partner.right < POS_INF:
+        found, start, last = next_run(nodes, root, height, key, partner.right + 1)
+        if found and start == partner.right + 1:
+            Z[TO] = last
+
+
+@kernel
+def tell_joined(trees: Trees, Z: Any, row: One, partner: One, comes: bool, out: Any, n: int) -> int:
+    """What the partner makes of the row's stretches that it meets or touches, and these; Z[HIT_BEGUN]: there is no room for more."""
+    nodes, C = trees.its_nodes, trees.its_writing.C
+    root, height, key = C[ROOT], C[HEIGHT], row.key
+    end = min(row.right, Z[TO])
+    if Z[HIT_BEGUN] == 0:
+        _, first, _ = next_gap(nodes, root, height, key, max(row.left, partner.left))
+        if first < Z[CLIP]:  # it was told at an earlier stretch
+            return n
+        Z[HIT_BEGUN], Z[HIT_POINT] = 1, max(row.left, Z[FROM])
+        n = tell(out, n, comes, row.slot, Z[HIT_POINT], end)
+    while n < out.shape[1]:
+        found, start, last = next_run(nodes, root, height, key, Z[HIT_POINT])
+        Z[STEPS] += 1
+        if found and start <= end:
+            n = tell(out, n, not comes, row.slot, start, min(last, end))
+        if not found or last >= end:
+            Z[HIT_BEGUN] = 0
+            break
+        Z[HIT_POINT] = last + 1
+    return n

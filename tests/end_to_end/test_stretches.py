@@ -1,0 +1,229 @@
+"""Free time and coverage over HTTP: shifts and bookings, beside sorted runs; followed over restarts, looked up, in pages and files."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from service.cli import main
+from tests.end_to_end.talk import ARROW, CSV, JSON, define, ok, problem, view
+from tests.naive.cover import runs
+from tests.server_process import ServerProcess
+
+SHIFTS: dict[str, Any] = {
+    "columns": [
+        {"name": "id", "type": "int64"},
+        {"name": "room", "type": "string", "nullable": True},
+        {"name": "starts", "type": "timestamp", "nullable": True},
+        {"name": "ends", "type": "timestamp", "nullable": True},
+    ],
+    "key": ["id"],
+    "intervals": {"hours": {"start": "starts", "end": "ends"}},
+}
+BOOKINGS = SHIFTS | {
+    "columns": [*SHIFTS["columns"], {"name": "status", "type": "string"}],
+    "intervals": {"stay": {"start": "starts", "end": "ends"}},
+}
+ON = "s.room = b.room AND overlaps(s.hours, b.stay)"
+VIEWS = {
+    "free": f"SELECT s.id, s.room, gaps(s.hours, b.stay) AS free FROM shifts s LEFT JOIN bookings b ON {ON} AND b.status = 'sure'",
+    "busy": f"SELECT s.id, s.room, coverage(s.hours, b.stay) AS busy FROM shifts s JOIN bookings b ON {ON} WHERE b.status = 'sure'",
+    "anti": f"SELECT s.id FROM shifts s WHERE NOT EXISTS (SELECT 1 FROM bookings b WHERE {ON} AND b.status = 'sure')",
+}
+Rows = dict[str, dict[int, dict[str, Any]]]
+LOW, HIGH = -(10**9), 10**9
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path / "data") as server:
+        client = server.client()
+        define(client, "shifts", SHIFTS)
+        define(client, "bookings", BOOKINGS)
+        for name, sql in VIEWS.items():
+            view(client, name, sql)
+        yield server
+
+
+def at(hour: int | None) -> str | None:
+    return None if hour is None else (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=hour)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def drawn(rng: random.Random, tables: Rows) -> list[dict[str, Any]]:
+    """Changes, which `tables` follows: hours in place of times."""
+    changes = []
+    for _ in range(rng.choice((1, 1, 8, 30))):
+        name = rng.choice(("shifts", "bookings", "bookings"))
+        number, known = rng.randrange(30 if name == "bookings" else 12), tables[name]
+        if rng.random() < 0.3:
+            known.pop(number, None)
+            changes.append({"relation": name, "op": "delete", "key": {"id": number}})
+            continue
+        start = rng.randrange(60)
+        row = {"id": number, "room": rng.choice(("A", "B", None)), "starts": rng.choice((start, start, start, None)),
+               "ends": rng.choice((None, start + 1 + rng.randrange(20), start + 2))}  # fmt: skip
+        if name == "bookings":
+            row["status"] = rng.choice(("sure", "sure", "off"))
+        known[number] = row
+        changes.append({"relation": name, "op": "upsert", "row": {**row, "starts": at(row["starts"]), "ends": at(row["ends"])}})
+    return changes
+
+
+def hours_of(row: dict[str, Any]) -> tuple[int, int]:
+    return LOW if row["starts"] is None else row["starts"], HIGH if row["ends"] is None else row["ends"]
+
+
+def expected(tables: Rows) -> dict[str, list[tuple[Any, ...]]]:
+    """Rows of `free` and `busy`, and of `anti`."""
+    found: dict[str, list[tuple[Any, ...]]] = {"free": [], "busy": [], "anti": []}
+    for shift in tables["shifts"].values():
+        low, high = hours_of(shift)
+        partners = [one for one in tables["bookings"].values() if one["room"] == shift["room"] is not None and one["status"] == "sure"]
+        ends = [(max(low, left), min(high, right) - 1) for left, right in map(hours_of, partners)]
+        covered = [(left, right + 1) for left, right in runs(one for one in ends if one[0] <= one[1])]
+        gaps = zip([low, *(right for _, right in covered)], [*(left for left, _ in covered), high], strict=True)
+        for name, stretches in (("busy", covered), ("free", [one for one in gaps if one[0] < one[1]])):
+            for left, right in stretches:
+                start, end = None if left == LOW else at(left), None if right == HIGH else at(right)
+                found[name].append((shift["id"], shift["room"], start, end))
+        if not covered:
+            found["anti"].append((shift["id"],))
+    return {name: sorted(some, key=repr) for name, some in found.items()}
+
+
+def rows(client: httpx.Client, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
+    answer = client.get(f"/v1/views/{name}/rows", params=parameters)
+    assert answer.status_code == 200, answer.text
+    return sorted((tuple(json.loads(line).values()) for line in answer.text.splitlines()), key=repr)
+
+
+class Followed:
+    """The changes of a view, added up: by identity, once each."""
+
+    def __init__(self, client: httpx.Client, name: str) -> None:
+        self.name, self.token = name, ""
+        self.rows: dict[str, tuple[Any, ...]] = {}
+        self.read(client, {"snapshot": "true"})
+
+    def read(self, client: httpx.Client, more: dict[str, str] | None = None) -> None:
+        answer = client.get(f"/v1/views/{self.name}/changes", params={"wait": "0", **(more or {"since": self.token})})
+        assert answer.status_code == 200, answer.text
+        for line in answer.text.splitlines():
+            record = json.loads(line)
+            match record["op"]:
+                case "insert":
+                    row = record["row"]
+                    assert record["key"] == {"s": {"id": row["s.id"]}, self.name: {"start": row[f"{self.name}_start"]}}
+                    assert json.dumps(record["key"]) not in self.rows
+                    self.rows[json.dumps(record["key"])] = tuple(row.values())
+                case "delete":
+                    assert self.rows.pop(json.dumps(record["key"])) == tuple(record["row"].values())
+                case _:
+                    self.token = record["token"]
+
+
+def test_beside_sorted_runs(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    seed = 5
+    print("seed", seed)
+    client, rng = server.client(), random.Random(seed)
+    tables: Rows = {"shifts": {}, "bookings": {}}
+    followed = [Followed(client, name) for name in ("free", "busy")]
+    for step in range(25):
+        ok(client.post("/v1/changes", json={"changes": drawn(rng, tables)}))
+        wanted = expected(tables)
+        for name, some in wanted.items():
+            assert rows(client, name) == some, (step, name)
+            assert client.get(f"/v1/views/{name}/count").json()["count"] == len(some)
+        hold(tables, wanted)
+        if step % 4:
+            for one in followed:
+                one.read(client)
+                assert sorted(one.rows.values(), key=repr) == wanted[one.name]
+        if step in (9, 18):
+            (server.stop if step == 9 else server.kill)()
+            server.start()
+            client = server.client()
+    read_in_parts(client, tables, wanted)
+    assert server.stop() == 0
+    assert main(["check", str(server.data)]) == 0
+    assert "free" in capsys.readouterr().out
+
+
+def hold(tables: Rows, found: dict[str, list[tuple[Any, ...]]]) -> None:
+    """Gaps and coverage add up to the row; a gap as long as the row is that of a row without a partner."""
+    alone = {number for (number,) in found["anti"]}
+    for number, shift in tables["shifts"].items():
+        free, busy = ([one[2:] for one in found[name] if one[0] == number] for name in ("free", "busy"))
+        whole = (at(shift["starts"]), at(shift["ends"]))
+        assert (free == [whole] and not busy) == (number in alone)
+        ends = sorted([*free, *busy], key=lambda one: one[0] or "")
+        assert ends[0][0] == whole[0] and ends[-1][1] == whole[1]
+        assert all(one[1] == after[0] for one, after in zip(ends, ends[1:], strict=False))
+
+
+def read_in_parts(client: httpx.Client, tables: Rows, wanted: dict[str, list[tuple[Any, ...]]]) -> None:
+    """Pages, look-ups, windows, files."""
+    for name, low, high in (("free", 10, 30), ("busy", 0, 5), ("free", 40, 41)):
+        met = [one for one in wanted[name] if (one[2] or "") <= str(at(high)) and (one[3] is None or one[3] > str(at(low)))]
+        window = f"{at(low)},{at(high)}"
+        for parameter in ("overlaps", f"overlaps.{name}"):
+            assert rows(client, name, **{parameter: window}) == met, (name, parameter)
+        ids = {number for number, one in tables["shifts"].items() if hours_of(one)[0] <= high and hours_of(one)[1] > low}
+        assert rows(client, name, **{"overlaps.hours": window}) == [one for one in wanted[name] if one[0] in ids]
+        of_room = {"where.s.room": "A"}
+        assert rows(client, name, **of_room) == [one for one in wanted[name] if one[1] == "A"]
+        assert rows(client, name, overlaps=window, **of_room) == [one for one in met if one[1] == "A"]
+        for number in range(12):
+            assert rows(client, name, **{"where.s.id": number}) == [one for one in wanted[name] if one[0] == number]
+        problem(client.get(f"/v1/views/{name}/rows", params={"overlaps": window, f"overlaps.{name}": window}), 400, "bad-parameter")
+        problem(client.get(f"/v1/views/{name}/rows", params={"overlaps.stay": window}), 400, "bad-parameter")
+        problem(client.get(f"/v1/views/{name}/rows", params={"where.b.id": 1}), 400, "bad-parameter")
+    parts, cursor = list[Any](), None
+    while True:
+        more = {} if cursor is None else {"cursor": cursor}
+        page = ok(client.get("/v1/views/free/rows", params={"limit": 3, **more}, headers={"Accept": JSON}))
+        parts += [tuple(row.values()) for row in page["rows"]]
+        cursor = page["next"]
+        if cursor is None:
+            break
+    assert sorted(parts, key=repr) == wanted["free"]
+    table = pyarrow.parquet.read_table(io.BytesIO(client.get("/v1/views/free/rows.parquet").content))
+    stream = pa.ipc.open_stream(client.get("/v1/views/free/rows", headers={"Accept": ARROW}).content).read_all()
+    assert table.column_names == stream.column_names == ["s.id", "s.room", "free_start", "free_end"]
+    for one in (table, stream):
+        assert one.num_rows == len(wanted["free"]) and one.schema.field("free_end").type == pa.timestamp("us", "UTC")
+    assert len(client.get("/v1/views/busy/rows", headers={"Accept": CSV}).text.splitlines()) == 1 + len(wanted["busy"])
+    query = "SELECT count(*) AS n FROM free WHERE free_end > '2026-01-01T10:00:00Z'"
+    assert ok(client.post("/v1/query", json={"sql": query}, headers={"Accept": JSON}))["rows"][0]["n"] == sum(
+        one[3] is not None and one[3] > str(at(10)) for one in wanted["free"]
+    )
+
+
+def test_what_the_service_tells(server: ServerProcess) -> None:
+    client = server.client()
+    told = ok(client.get("/v1/views/free"))
+    assert told["plan"]["class"] == "gaps, 1-D, 2 relations, keyed" and told["plan"]["algorithm"] == "event-tree"
+    assert told["shape"]["columns"][2] == {"name": "free_start", "kind": "gaps_start", "alias": None}
+    assert told["empty"] is True and told["statistics"]["groups"] is None
+    row = {"id": 1, "room": "A", "starts": at(9), "ends": at(17)}
+    ok(client.post("/v1/changes", json={"changes": [{"relation": "shifts", "op": "upsert", "row": row}]}))
+    window = ok(client.get("/v1/views/free/window", params={"keys": 3}))
+    ((found,),) = [lane["rows"] for lane in window["lanes"]]
+    assert found["key"] == {"s": {"id": 1}, "free": {"start": at(9)}} and found["ends"]["s"]["hours"] == {"start": at(9), "end": at(17)}
+    booking = {**row, "starts": at(10), "ends": at(12), "status": "sure"}
+    ok(client.post("/v1/changes", json={"changes": [{"relation": "bookings", "op": "upsert", "row": booking}]}))
+    ends = [one["ends"]["s"]["hours"] for lane in ok(client.get("/v1/views/free/window"))["lanes"] for one in lane["rows"]]
+    assert ends == [{"start": at(9), "end": at(10)}, {"start": at(12), "end": at(17)}]
+    assert ok(client.get("/v1/views/free"))["statistics"]["intervals"] == 2
+    refused = client.put("/v1/views/other", json={"sql": f"{VIEWS['free']} GROUP BY s.id"})
+    problem(refused, 422, "unsupported-query")

@@ -1,0 +1,39 @@
+"""What rows leave uncovered by the intervals of their key, and what these cover, by sorted runs: the twin of `structures.cover`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tests.naive.interval_join import Interval
+
+Stretch = tuple[int, int, int]  # slot, start, last
+
+
+def runs(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Intervals that meet or touch as one, in order."""
+    found: list[tuple[int, int]] = []
+    for left, right in sorted(intervals):
+        if found and left <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], right)
+        else:
+            found.append((left, right))
+    return found
+
+
+def stretches(rows: Mapping[int, Interval], partners: Mapping[int, Interval], covered: bool) -> set[Stretch]:
+    """Of each row what partners of its key cover of it, or else what they leave."""
+    found: set[Stretch] = set()
+    for row in rows.values():
+        meeting = [(max(one.left, row.left), min(one.right, row.right)) for one in partners.values() if one.key == row.key]
+        own = runs((left, right) for left, right in meeting if left <= right)
+        if covered:
+            found |= {(row.slot, left, right) for left, right in own}
+            continue
+        at = row.left
+        for left, right in own:
+            if left > at:
+                found.add((row.slot, at, left - 1))
+            at = right + 1
+        if at <= row.right:
+            found.add((row.slot, at, row.right))
+    return found
