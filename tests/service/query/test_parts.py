@@ -114,4 +114,4 @@ def test_refusals(text: str, words: str) -> None:
 def test_an_alias_that_is_used_twice() -> None:
     part = {"from": {"b": "maintenance"}, "join": [{"equal": ["b.room", "b.room"]}]}
     assert "used twice" in str(refused(B | {"left": [part]}).detail)
-    assert set(WORDS) == {"exists", "absent", "optional", "full"}
+    assert set(WORDS) == {"exists", "absent", "optional", "full", "gaps", "coverage"}
