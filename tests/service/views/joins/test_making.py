@@ -40,7 +40,7 @@ VIEWS = {
               "SELECT a.id AS a FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.s = a.s)"],
     "match-tree": ["SELECT a.id AS a FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE overlaps(a.x, b.x))",
                    "SELECT a.id AS a, b.id AS b FROM a FULL JOIN b ON a.id = b.id AND overlaps(a.x, b.x)"],
-    "event-tree": ["SELECT a.id AS a, COUNT(*) AS n FROM a JOIN b ON overlaps(a.x, b.x) GROUP BY a.id",
+    "event-tree": ["SELECT COUNT(*) AS n FROM a JOIN b ON overlaps(a.x, b.x)",
                    "SELECT a.id AS a, gaps(a.x, b.x) AS free FROM a LEFT JOIN b ON overlaps(a.x, b.x)",
                    "SELECT a.id AS a, coverage(a.x, b.x) AS busy FROM a JOIN b ON overlaps(a.x, b.x)"],
 }  # fmt: skip
