@@ -17,8 +17,7 @@ Invariants, by which `check()` names what broke: those of the trees (I1 to I4 of
 
 Costs (n rows and partners): a change O(log n), and O(log n) for each stretch under it that has rows and each stretch told; but for those
 between rows and stretches that take turns without meeting. Reading: O(log n) a stretch. Memory 27 to 40 bytes a row or partner.
-Differs from docs/design/queries.md (*Free time, latest, as-of*): one entry an interval, ordered by its start, in place of two events and
-their depth; so a tree has half the entries, and is persistent as all others are.
+Source: docs/design/queries.md (*Gaps and coverage*).
 """
 
 from __future__ import annotations
