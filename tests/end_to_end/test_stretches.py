@@ -225,5 +225,5 @@ def test_what_the_service_tells(server: ServerProcess) -> None:
     ends = [one["ends"]["s"]["hours"] for lane in ok(client.get("/v1/views/free/window"))["lanes"] for one in lane["rows"]]
     assert ends == [{"start": at(9), "end": at(10)}, {"start": at(12), "end": at(17)}]
     assert ok(client.get("/v1/views/free"))["statistics"]["intervals"] == 2
-    refused = client.put("/v1/views/other", json={"sql": f"{VIEWS['free']} GROUP BY s.id"})
+    refused = client.put("/v1/views/other", json={"sql": f"{VIEWS['free']} GROUP BY s.id, s.room"})
     problem(refused, 422, "unsupported-query")
