@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from hypothesis import settings
 
@@ -44,6 +46,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             super()._assign_work_unit(node)
 
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+_RESERVED = 20 << 40  # bytes of address space; a process has 128 TiB
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collected() -> Iterator[None]:
+    """What a file's tests have reserved is free for the next: engines that failed on purpose are in reference cycles with their errors."""
+    yield
+    if psutil.Process().memory_info().vms > _RESERVED:
+        gc.collect()
 
 
 @pytest.fixture
