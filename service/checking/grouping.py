@@ -30,12 +30,7 @@ _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
 def grouped(groups: Grouping, rows: pa.Table) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Keys and rows of the groups of these rows, whose columns are the outputs of the join, and one more."""
     rows = rows.combine_chunks()
-    keys = [_key(_array(rows, column.of), column.trunc) for column in groups.columns]
-    codes = np.zeros(len(rows), np.int64)
-    for key in keys:
-        encoded = key.dictionary_encode(null_encoding="encode")
-        ordinals = np.asarray(encoded.indices, np.int64)
-        codes = np.unique(codes * (len(encoded.dictionary) + 1) + ordinals, return_inverse=True)[1].astype(np.int64)
+    keys, codes = coded(groups, rows)
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1)) if len(order) else np.empty(0, np.int64)
     if not groups.columns and not len(starts):
@@ -49,6 +44,17 @@ def grouped(groups: Grouping, rows: pa.Table) -> tuple[pa.RecordBatch, pa.Record
     identity = columns or [pa.nulls(len(told[0]))]
     names = [f"{GROUP}.{column.name}" for column in groups.columns] or [GROUP]
     return pa.RecordBatch.from_arrays(identity, names), pa.RecordBatch.from_arrays(shown, [output.name for output in groups.outputs])
+
+
+def coded(groups: Grouping, rows: pa.Table) -> tuple[list[pa.Array], Ints]:
+    """The columns of the groups, and int64[n], the same for rows of one group."""
+    keys = [_key(_array(rows, column.of), column.trunc) for column in groups.columns]
+    codes = np.zeros(len(rows), np.int64)
+    for key in keys:
+        encoded = key.dictionary_encode(null_encoding="encode")
+        ordinals = np.asarray(encoded.indices, np.int64)
+        codes = np.unique(codes * (len(encoded.dictionary) + 1) + ordinals, return_inverse=True)[1].astype(np.int64)
+    return keys, codes
 
 
 def _array(rows: pa.Table, number: int) -> pa.Array:

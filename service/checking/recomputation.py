@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from service.checking.candidates import Candidates, Mask, between, candidates, ends_of, numbers_of
 from service.checking.grouping import grouped
 from service.checking.parts import Rows, with_parts
-from service.checking.stretches import stretched
+from service.checking.stretches import covered, stretched
 from service.planning.plans.groups import core_of
 from service.query.model import Query
 from service.tables.masks import compare, select_mask
@@ -53,6 +53,9 @@ def recompute(
     query: Query, definitions: Mapping[str, RelationDefinition], tables: Mapping[str, pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The view's rows over these tables (by relation): columns `alias.key…` and the outputs, in batches."""
+    if query.stretches is not None and query.groups is not None:
+        yield beside(*covered(query, definitions, tables))
+        return
     if query.groups is not None:
         yield _groups(query, definitions, tables)
         return

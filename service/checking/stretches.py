@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.checking.candidates import ends_of
+from service.checking.grouping import coded
 from service.checking.parts import Joined, Parts
-from service.query.model import Output, Query
+from service.query.model import GROUP, Output, Query
 from service.tables.masks import select_mask
 from service.tables.projection import Projection
 from service.wire.schema import RelationDefinition
@@ -46,7 +47,7 @@ def stretched(
     start = Output(f"{name}.start", f"{function}_start", None, (of,))
     keys += Projection(replace(query, outputs=(start,)), definitions).rows({}, stretches=(starts, ends)).columns
     shown = Projection(query, definitions).rows(taken, stretches=(starts, ends))
-    return pa.RecordBatch.from_arrays(keys, [str(i) for i in range(len(keys))]), shown
+    return _numbered(keys), shown
 
 
 def _selected(query: Query, alias: str, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -87,3 +88,29 @@ def _between(runs: tuple[Ints, Ints, Ints], left: Ints, right: Ints) -> tuple[In
     begin, last = begins[by_begin], lasts[by_end]
     kept = (begin <= last) & ~nothing_behind[by_begin] & ~nothing_before[by_end]
     return begins_of[by_begin][kept], begin[kept], last[kept]
+
+
+def covered(query: Query, definitions: Mapping[str, RelationDefinition], tables: Parts) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The keys and the rows of a view of what groups cover."""
+    assert query.stretches is not None and query.groups is not None
+    function, name, of = query.stretches
+    ((alias, relation),) = query.aliases
+    rows = _selected(query, alias, tables[relation])
+    reads = Projection(query, definitions).rows({alias: rows}).columns
+    keys, codes = coded(query.groups, pa.table([*reads, pa.array(np.zeros(len(rows), np.int8))], [str(i) for i in range(len(reads) + 1)]))
+    groups = int(codes.max()) + 1 if len(codes) else 0
+    pairs = np.stack([codes, *ends_of(of, {alias: definitions[relation]}, {alias: rows})])
+    number, starts, ends = _runs(pairs, np.full(groups, NEG_INF), np.full(groups, POS_INF))
+    first = np.zeros(groups, np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    shown = tuple(Output(end, f"{function}_{end}", None, (of,)) for end in ("start", "end"))
+    made = Projection(replace(query, outputs=shown), definitions).rows({}, stretches=(starts, ends)).columns
+    columns = [key.take(pa.array(first[number])) for key in keys]
+    identity = [*columns, made[0]]
+    found = [(columns if output.kind == GROUP else made)[output.number] for output in query.groups.outputs]
+    return _numbered(identity), _numbered(found)
+
+
+def _numbered(columns: list[pa.Array]) -> pa.RecordBatch:
+    """Names do not matter from here on."""
+    return pa.RecordBatch.from_arrays(columns, [str(i) for i in range(len(columns))])

@@ -75,10 +75,10 @@ assert {*BUILT} == {*ALGORITHMS}
 def plan(query: Query, relations: Relations, counted: Counted | None = None) -> Plan:
     """The best plan; `counted`: statistics of the rows, for orders. Raises `infeasible-view` if the query's algorithm or guarantee
     is not possible."""
-    if query.groups is not None:
-        return _of_groups(query, relations, counted)
     if query.stretches is not None:
         return gaps.make(query, relations)
+    if query.groups is not None:
+        return _of_groups(query, relations, counted)
     best = _best(query, relations)
     best = best if counted is None else _by_counts(Part((), query, best), relations, counted)
     return groups.of_distinct(query, best) if query.distinct else best
@@ -116,6 +116,8 @@ def _best(query: Query, relations: Relations) -> Plan:
 
 def alternatives(query: Query, relations: Relations, counted: Counted | None = None) -> list[Plan]:
     """The plans of the other implemented algorithms that are correct for the query."""
+    if query.stretches is not None:
+        return []
     if query.groups is not None:
         found, core = counting.make(query, relations), groups.core_of(query)
         if isinstance(found, str):
@@ -124,8 +126,6 @@ def alternatives(query: Query, relations: Relations, counted: Counted | None = N
         chosen = plan(query, relations, counted)
         cores = [plan(core, relations, counted), *alternatives(core, relations, counted)]
         return [one for one in (found, *(groups.of_core(query, one, "") for one in cores)) if one.algorithm != chosen.algorithm]
-    if query.stretches is not None:
-        return []
     best = _best(query, relations)
     others = [one for one in _plans(query, relations) if one.algorithm != best.algorithm]
     others = others if counted is None else [_by_counts(Part((), query, one), relations, counted) for one in others]

@@ -81,10 +81,13 @@ def _read_select(form: Select, relations: Mapping[str, RelationDefinition]) -> D
     forms: list[tuple[PartKind, Part]] = [*(("exists", part) for part in form.exists), *(("optional", part) for part in form.left)]
     forms += [("full", form.full)] if form.full is not None else []
     draft.parts = [PartDraft(kind, _read_part(part, Scope(part.aliases, relations, scope))) for kind, part in forms]
-    for selected in form.select:
+    covered = [one for one in form.select if isinstance(one, Coverage) and len(one.coverage) == 1]
+    for selected in form.select if not covered else ():
         draft.outputs += _read_output(draft.scope, selected)
     if isinstance(form, JsonView):
         _read_groups(form, draft)
+    if covered:
+        _read_covered(form, covered, draft)
     return draft
 
 
@@ -116,6 +119,15 @@ def _read_groups(form: JsonView, draft: Draft) -> None:
         groups.show(check_output_name(one.name), AGGREGATE, groups.aggregate(function, _operand(draft.scope, function, of)))
     for condition in form.having:
         _read_having(draft, groups, condition)
+
+
+def _read_covered(form: Select, covered: list[Coverage], draft: Draft) -> None:
+    """`select` with `{"coverage": [interval]}`, beside "group"."""
+    if len(form.select) > 1:
+        raise bad('"select" with "coverage" of one interval has this entry alone: the columns of "group" come before it')
+    groups = draft.groups = draft.groups or GroupsDraft(draft.scope)
+    (one,) = covered
+    groups.cover(check_output_name(one.name), _interval(draft.scope, one.coverage[0]))
 
 
 def _operand(scope: Scope, function: str, of: str | OfDuration) -> Output | None:

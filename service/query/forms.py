@@ -205,10 +205,10 @@ class Gaps(Form):
 
 
 class Coverage(Form):
-    """What the second interval covers of the first."""
+    """What the second interval covers of the first; with groups, what the one interval of their rows covers."""
 
     what = 'the entry "coverage" of select'
-    coverage: Pair
+    coverage: Annotated[list[str], Field(min_length=1, max_length=2)]
     name: str = Field("coverage", alias="as")
 
 

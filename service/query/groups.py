@@ -13,12 +13,14 @@ from service.query.literals import Physical
 from service.query.model import (
     AGGREGATE,
     GROUP,
+    STRETCH_END,
     Aggregate,
     ColumnRef,
     Filter,
     GroupColumn,
     Grouping,
     GroupOutput,
+    IntervalRef,
     Output,
     is_stretch,
 )
@@ -69,6 +71,7 @@ class GroupsDraft:
     aggregates: list[Aggregate] = field(default_factory=list)
     outputs: list[GroupOutput] = field(default_factory=list)
     having: list[Filter] = field(default_factory=list)
+    covered: tuple[str, IntervalRef] | None = None  # by what name, of which interval
 
     def read(self, output: Output) -> int:
         """The number of this output among what is read."""
@@ -136,6 +139,14 @@ class GroupsDraft:
         if any(output.name == name for output in self.outputs):
             raise Problem("bad-definition", f"the view has two columns named {name}: rename one of them with AS")
         self.outputs.append(GroupOutput(name, kind, number))
+
+    def cover(self, name: str, of: IntervalRef) -> None:
+        """Have what the intervals of a group's rows cover in the view's rows."""
+        if self.covered is not None:
+            raise unsupported("coverage(…) twice in a view", "define a view for each")
+        self.covered = name, of
+        for number, end in enumerate(("start", "end")):
+            self.show(f"{name}_{end}", STRETCH_END, number)
 
     def named(self, name: str) -> GroupOutput | None:
         """The column of the view's rows, or else the group column, with this name."""

@@ -282,7 +282,7 @@ class Branch(NamedTuple):
 AggregateFunction = Literal["count", "count_distinct", "sum", "avg", "min", "max"]
 AGGREGATE_FUNCTIONS: tuple[AggregateFunction, ...] = get_args(AggregateFunction)
 TruncUnit = Literal["hour", "day", "week", "month", "quarter", "year"]
-GROUP, AGGREGATE = "group", "aggregate"
+GROUP, AGGREGATE, STRETCH_END = "group", "aggregate", "stretch"
 
 
 class GroupColumn(NamedTuple):
@@ -303,7 +303,7 @@ class Aggregate(NamedTuple):
 
 
 class GroupOutput(NamedTuple):
-    """A column of the view's rows: GROUP or AGGREGATE, and the number of that."""
+    """A column of the view's rows: GROUP or AGGREGATE, and the number of that, or STRETCH_END, and 0 for its start, 1 for its end."""
 
     name: str
     kind: str
@@ -329,7 +329,8 @@ class Grouping(NamedTuple):
 
 class Stretches(NamedTuple):
     """What a row becomes: a row for each stretch of its interval that partners leave (gaps), or cover (coverage). `name`: of the stretch;
-    the partners are a part."""
+    the partners are a part. With
+    groups it is of these: what the intervals of their rows cover. Then the interval overlaps itself in the query, and there is no part."""
 
     function: str
     name: str

@@ -13,7 +13,7 @@ from typing import Any
 from service.errors import Problem
 from service.query.assembly import Draft, Options, PartDraft, assemble, check_outputs, column_output, unsupported, unused
 from service.query.model import MAX_ALIASES, ColumnRef, Either, Filter, IntervalRef, PartKind, Query, ViewPart, Within
-from service.query.stretches import finish, take
+from service.query.stretches import finish, of_groups, take
 
 WORDS: Mapping[PartKind, str] = {
     "exists": "EXISTS", "absent": "NOT EXISTS", "optional": "LEFT JOIN", "full": "FULL JOIN", "gaps": "gaps(…)", "coverage": "coverage(…)",
@@ -30,7 +30,8 @@ def assemble_view(draft: Draft, options: Options) -> Query:
     full = draft.scope
     draft, stretches = take(draft)
     if not draft.parts and not any(map(_compares_otherwise, draft.absent)):
-        return assemble(draft, options)
+        made = assemble(draft, options)
+        return made if draft.groups is None or draft.groups.covered is None else of_groups(made, draft.groups)
     if len(full.aliases) > MAX_ALIASES:
         raise unsupported(f"a join of {len(full.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
     _require_rows(draft)
@@ -50,6 +51,8 @@ def assemble_view(draft: Draft, options: Options) -> Query:
         query, aliases=tuple((alias, full.aliases[alias]) for alias in rows), outputs=tuple(outputs), parts=parts,
         named=tuple(sorted({*query.named, *named, *full.aliases.values()})),
     )  # fmt: skip
+    if draft.groups is not None and draft.groups.covered is not None:
+        return of_groups(made, draft.groups)
     return made if stretches is None else finish(made, stretches, full)
 
 

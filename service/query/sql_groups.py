@@ -27,6 +27,8 @@ def is_grouped(select: exp.Select) -> bool:
     """Whether its rows are groups of rows."""
     if any(select.args.get(name) for name in ("group", "having", "distinct")):
         return True
+    if any(_covered(expression.unalias()) is not None for expression in select.expressions):
+        return True
     return any(isinstance(node, exp.AggFunc) for part in select.expressions for node in part.walk())
 
 
@@ -146,6 +148,9 @@ class _Groups:
         if any(isinstance(part, exp.AggFunc) for part in node.walk()):
             instead = "select the aggregates alone, and compute the rest where the rows are read"
             raise unsupported(f"the expression {node.sql(_SQL)}", instead)
+        if (interval := _covered(node)) is not None:
+            self._groups.cover(name or "coverage", self._names.interval(interval))
+            return
         if isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
             output, trunc = self._grouped(node)
             self._show_group(expression, name or trunc or "", output, trunc)
@@ -243,6 +248,15 @@ class _Groups:
 
     def _constant(self, one: GroupOutput, node: exp.Expr) -> Physical | None:
         return read_constant(self._names, node, self._groups.result_type(one), "HAVING")
+
+
+def _covered(node: exp.Expr) -> exp.Expr | None:
+    """What `coverage(…)` of one interval is of."""
+    node = node.unnest()
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "coverage" and len(node.expressions) == 1:
+        interval: exp.Expr = node.expressions[0]
+        return interval
+    return None
 
 
 def _is_aggregate(node: exp.Expr) -> bool:

@@ -7,12 +7,13 @@ the query, which says which rows of it are partners.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from service.errors import Problem
 from service.query.assembly import Draft, PartDraft, unsupported
 from service.query.filters import ordered
-from service.query.groups import refuse_stretch
+from service.query.groups import GroupsDraft, refuse_stretch
 from service.query.model import ColumnRef, Filter, IntervalRef, Output, Query, Stretches, is_stretch
 from service.query.scope import Scope
 from service.wire.schema import NAME
@@ -39,9 +40,7 @@ def take(draft: Draft) -> tuple[Draft, Stretches | None]:
         raise unsupported("gaps(…) and coverage(…) twice in a view", "define a view for each")
     if len(first.intervals) != 2:
         raise unsupported(words, f"{function} takes two intervals, as in {function}(s.hours, b.stay)")
-    if not NAME.fullmatch(name) or name in (*draft.scope.aliases, "group", "row"):
-        instead = f"use a name that matches {NAME.pattern} and is no alias, nor group or row"
-        raise Problem("bad-definition", f"{name!r} cannot name {words}: {instead}")
+    _require_name(name, words, draft.scope.aliases)
     of, by = first.intervals
     part = _partners(draft, function, words, of, by)
     rows = draft.scope.of([of.alias])
@@ -51,6 +50,27 @@ def take(draft: Draft) -> tuple[Draft, Stretches | None]:
     if function == "coverage":
         kept = _without(kept, by.alias)
     return kept, Stretches(function, name, of)
+
+
+def of_groups(query: Query, draft: GroupsDraft) -> Query:
+    """The query of which groups of rows show what their intervals cover. Problems `unsupported-query`, `bad-definition`."""
+    assert draft.covered is not None
+    name, of = draft.covered
+    words, aliases = f"coverage({of})", [alias for alias, _ in query.aliases]
+    if len(query.aliases) > 1 or query.parts or query.absent:
+        raise unsupported(f"{words} of a join", "group the rows of one relation, or write coverage(x, y) of two intervals that overlap")
+    if draft.aggregates or draft.having:
+        raise unsupported(f"{words} with aggregates, or with HAVING on them", "define a view for each")
+    _require_name(name, words, aliases)
+    if any(column.name == name for column in draft.columns):
+        raise Problem("bad-definition", f"{name} names {words} and a column by which its rows are grouped: rename one of them with AS")
+    return replace(_of_points(query, draft.scope, of), stretches=Stretches("coverage", name, of), overlaps=((of, of),))
+
+
+def _require_name(name: str, words: str, aliases: Iterable[str]) -> None:
+    if not NAME.fullmatch(name) or name in (*aliases, "group", "row"):
+        instead = f"use a name that matches {NAME.pattern} and is no alias, nor group or row"
+        raise Problem("bad-definition", f"{name!r} cannot name {words}: {instead}")
 
 
 def _partners(draft: Draft, function: str, words: str, of: IntervalRef, by: IntervalRef) -> PartDraft:
@@ -110,7 +130,13 @@ def finish(query: Query, stretches: Stretches, scope: Scope) -> Query:
     ((first, _),) = join.overlaps
     if scope.declared(first) != declared:
         raise unsupported(f"{words} where {first} has to overlap", "name the intervals that overlap in ON")
-    more = set[Filter]()
-    if declared.start_column == declared.end_column and scope.definition(of.alias).column(declared.start_column).nullable:
-        more.add(Filter(ColumnRef(of.alias, declared.start_column), "not_null", None))  # no point, no stretch
-    return replace(query, stretches=stretches, filters=ordered({*query.filters, *more}))
+    return replace(_of_points(query, scope, of), stretches=stretches)
+
+
+def _of_points(query: Query, scope: Scope, of: IntervalRef) -> Query:
+    """Without rows whose point is null: no point, no stretch."""
+    declared = scope.declared(of)
+    if declared.start_column != declared.end_column or not scope.definition(of.alias).column(declared.start_column).nullable:
+        return query
+    there = Filter(ColumnRef(of.alias, declared.start_column), "not_null", None)
+    return replace(query, filters=ordered({*query.filters, there}))

@@ -28,6 +28,7 @@ from service.views.deltas import Combination
 from service.views.joins.protocol import Bounds, Enumeration, Join
 from service.views.live_view import LiveView
 from service.views.shown import ROW, Distinct
+from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.table import GroupTable
 from service.wire.kinds import KEPT_TYPES, sent
 from structures.core.encoding import NEG_INF, POS_INF
@@ -46,6 +47,8 @@ def look_up(
     """
     join, root, _ = version.roots[view.id]
     root = _at(root, version.number)
+    if isinstance(view.shown, KeyStretches):
+        return _of_groups(view, view.shown, root, join, window, point, delays)
     if isinstance(view.shown, GroupTable | Distinct):
         if window:
             raise Problem("bad-parameter", "overlaps: the rows of groups have no intervals; put the window into the view's WHERE")
@@ -114,6 +117,24 @@ def _chosen(
         return join.partners(root, place, slots, bounds)
 
     return Chosen(view.sides[place].relation, version, view.width, choose, partners)
+
+
+def _of_groups(
+    view: LiveView, shown: KeyStretches, root: Any, join: Join, window: Window | None, point: Point | None, delays: Delays
+) -> ViewReading:
+    """What groups cover: all, that of one, or what meets a window."""
+    stretches, groups = view.view.query.stretches, view.view.query.groups
+    assert stretches is not None and groups is not None
+    asked = list(window.items()) if window else []
+    if len(asked) > 1 or any(one not in ("", stretches.name, stretches.of.interval) for one, _ in asked):
+        raise Problem("bad-parameter", f"overlaps: one window is allowed, overlaps=lo,hi or overlaps.{stretches.name}=lo,hi")
+    bounds = _bounds(view, {"": asked[0][1]} if asked else None)
+    if point is None:
+        return ViewReading(view, join.is_empty(root), join.rows(root, bounds), bounds is None, delays)
+    columns = [(column.name, shown.type_of(at), shown.columns.nullable[at]) for at, column in enumerate(groups.columns)]
+    code = shown.columns.look_up(_of_group(columns, point))
+    cursor = join.partners(root, 0, np.array([code] if code >= 0 else [], np.int32), bounds)
+    return ViewReading(view, join.is_empty(root), cursor, False, delays)
 
 
 def _of_stretches(stretches: Stretches, window: Window) -> Window:

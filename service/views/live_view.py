@@ -69,7 +69,7 @@ class LiveView:
         self.relations = {name: relations[name] for _, name in whole.aliases}
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
         self.shown = shown_of(query, self.sides, self.definitions)
-        self.width = 1 if query.groups is not None else STRETCH if query.stretches is not None else len(self.sides)  # arrays of a row
+        self.width = STRETCH if query.stretches is not None else 1 if query.groups is not None else len(self.sides)  # arrays of a row
         self._indexes = indexes
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
         self._former: list[weakref.ref[Join]] = []  # those that were replaced, while a version is read in them
@@ -132,7 +132,7 @@ class LiveView:
         plan = self.view.plan
         if plan.guarantee != "strict" or plan.amortised or plan.outer is not None:
             return False
-        if plan.core is not None:  # groups follow many changes together in hardly more time than one
+        if plan.core is not None or plan.shape == "coverage":  # groups follow many changes together in hardly more time than one
             return False
         return self.feed is None or self.feed.has_little_to_settle
 

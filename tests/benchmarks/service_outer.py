@@ -42,14 +42,14 @@ _DEFINITION = parse_relation(
 class Bench:
     """Relations a and b of n / 2 rows each, one view over them."""
 
-    def __init__(self, name: str, n: int, partners: float, algorithm: str = "auto") -> None:
+    def __init__(self, sql: str, n: int, partners: float, algorithm: str = "auto") -> None:
         self.random = np.random.default_rng(7)
         self.reach = 10 * n
         self.longest = max(2, int(partners * self.reach / (n / 2)))  # two intervals of this length on average
         self.relations = {name: Relation(at, name, _DEFINITION) for at, name in enumerate("ab")}
         self.version = 1
         self.slots = {name: relation.table.insert(1, self._rows(np.arange(n // 2))) for name, relation in self.relations.items()}
-        view = parse_view("v", {"sql": VIEWS[name], "algorithm": algorithm}, dict.fromkeys("ab", _DEFINITION))
+        view = parse_view("v", {"sql": sql, "algorithm": algorithm}, dict.fromkeys("ab", _DEFINITION))
         self.view = LiveView("v", view, self.relations, SharedIndexes())
         self.view.make_room()
         self.view.join.build(1, lambda part: None)
@@ -136,7 +136,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     n, few = scale.size(1_000_000, 4_000), scale.quick
     figures, inner = [], dict[bool, float]()
     for name in VIEWS:
-        bench = Bench(name, n, 2.0)
+        bench = Bench(VIEWS[name], n, 2.0)
         for single, size in ((True, _RUN), (False, 400 if few else 10_000)):
             rates = [size / bench.apply(size, single) for _ in range(3 if few else 30)]
             what = f"{name}, {n:,} rows, 2 partners: {'singles in runs' if single else f'batches of {size:,}'}"
@@ -149,7 +149,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
                 found, spent = duckdb_rows(bench)
                 assert bench.rows() == found, "DuckDB has other rows"
                 rivals = [Rival("DuckDB", size / spent, "the query anew, once for all of them")]
-                counted = Bench(name, n, 2.0, "interval-tree")
+                counted = Bench(VIEWS[name], n, 2.0, "interval-tree")
                 again = middle([size / counted.apply(size, single) for _ in range(3 if few else 10)])
                 rivals.append(Rival("counts of partners", again, "the same changes"))
             aim = None if name != "anti" else 200e3 if single else 300e3
@@ -160,11 +160,11 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 def hostile(n: int, few: bool, note: Note) -> list[Figure]:
     """One interval over all rows; with 11 other partners on average few of them have none."""
-    bench = Bench("anti", n, 11.0)
+    bench = Bench(VIEWS["anti"], n, 11.0)
     found = [bench.on_and_off() for _ in range(3 if few else 15)]
     flips = found[0][2] // 2
-    counted = Bench("anti", n, 11.0, "interval-tree")
-    tree = Bench("inner", n, 11.0, "join-tree")
+    counted = Bench(VIEWS["anti"], n, 11.0, "interval-tree")
+    tree = Bench(VIEWS["inner"], n, 11.0, "join-tree")
     others = [(Rival, "counts of partners", counted, ""), (Rival, "join-tree", tree, "the inner join, whose delta is all rows")]
     figures = []
     for at, what in enumerate(("comes", "goes")):

@@ -39,7 +39,9 @@ VIEWS = {
     "free": f"SELECT s.id, s.room, gaps(s.hours, b.stay) AS free FROM shifts s LEFT JOIN bookings b ON {ON} AND b.status = 'sure'",
     "busy": f"SELECT s.id, s.room, coverage(s.hours, b.stay) AS busy FROM shifts s JOIN bookings b ON {ON} WHERE b.status = 'sure'",
     "anti": f"SELECT s.id FROM shifts s WHERE NOT EXISTS (SELECT 1 FROM bookings b WHERE {ON} AND b.status = 'sure')",
+    "by_room": "SELECT b.room AS room, coverage(b.stay) AS busy FROM bookings b WHERE b.status = 'sure' GROUP BY b.room",
 }
+KEYS = {"free": ("s", ["id"]), "busy": ("s", ["id"]), "by_room": ("group", ["room"])}  # what a row is identified by, besides its start
 Rows = dict[str, dict[int, dict[str, Any]]]
 LOW, HIGH = -(10**9), 10**9
 
@@ -84,8 +86,12 @@ def hours_of(row: dict[str, Any]) -> tuple[int, int]:
 
 
 def expected(tables: Rows) -> dict[str, list[tuple[Any, ...]]]:
-    """Rows of `free` and `busy`, and of `anti`."""
-    found: dict[str, list[tuple[Any, ...]]] = {"free": [], "busy": [], "anti": []}
+    """Rows of `free` and `busy`, of `anti`, and of `by_room`."""
+    found: dict[str, list[tuple[Any, ...]]] = {"free": [], "busy": [], "anti": [], "by_room": []}
+    for room in ("A", "B", None):
+        mine = [hours_of(one) for one in tables["bookings"].values() if one["room"] == room and one["status"] == "sure"]
+        for left, right in runs((left, right - 1) for left, right in mine):
+            found["by_room"].append((room, None if left == LOW else at(left), None if right + 1 == HIGH else at(right + 1)))
     for shift in tables["shifts"].values():
         low, high = hours_of(shift)
         partners = [one for one in tables["bookings"].values() if one["room"] == shift["room"] is not None and one["status"] == "sure"]
@@ -122,8 +128,10 @@ class Followed:
             record = json.loads(line)
             match record["op"]:
                 case "insert":
-                    row = record["row"]
-                    assert record["key"] == {"s": {"id": row["s.id"]}, self.name: {"start": row[f"{self.name}_start"]}}
+                    row, (alias, columns) = record["row"], KEYS[self.name]
+                    stretch = "free" if self.name == "free" else "busy"
+                    of = {column: row[f"{alias}.{column}" if alias != "group" else column] for column in columns}
+                    assert record["key"] == {alias: of, stretch: {"start": row[f"{stretch}_start"]}}
                     assert json.dumps(record["key"]) not in self.rows
                     self.rows[json.dumps(record["key"])] = tuple(row.values())
                 case "delete":
@@ -137,7 +145,7 @@ def test_beside_sorted_runs(server: ServerProcess, capsys: pytest.CaptureFixture
     print("seed", seed)
     client, rng = server.client(), random.Random(seed)
     tables: Rows = {"shifts": {}, "bookings": {}}
-    followed = [Followed(client, name) for name in ("free", "busy")]
+    followed = [Followed(client, name) for name in KEYS]
     for step in range(25):
         ok(client.post("/v1/changes", json={"changes": drawn(rng, tables)}))
         wanted = expected(tables)
@@ -188,6 +196,14 @@ def read_in_parts(client: httpx.Client, tables: Rows, wanted: dict[str, list[tup
         problem(client.get(f"/v1/views/{name}/rows", params={"overlaps": window, f"overlaps.{name}": window}), 400, "bad-parameter")
         problem(client.get(f"/v1/views/{name}/rows", params={"overlaps.stay": window}), 400, "bad-parameter")
         problem(client.get(f"/v1/views/{name}/rows", params={"where.b.id": 1}), 400, "bad-parameter")
+    for room, text in (("A", "A"), ("B", "B"), (None, "")):
+        assert rows(client, "by_room", **{"where.group.room": text}) == [one for one in wanted["by_room"] if one[0] == room]
+        met = [one for one in wanted["by_room"] if (one[1] or "") <= str(at(20)) and (one[2] is None or one[2] > str(at(12)))]
+        window = f"{at(12)},{at(20)}"
+        assert rows(client, "by_room", overlaps=window) == rows(client, "by_room", **{"overlaps.busy": window}) == met
+        assert rows(client, "by_room", overlaps=window, **{"where.group.room": text}) == [one for one in met if one[0] == room]
+    problem(client.get("/v1/views/by_room/rows", params={"overlaps.hours": window}), 400, "bad-parameter")
+    problem(client.get("/v1/views/by_room/rows", params={"where.b.id": 1}), 400, "bad-parameter")
     parts, cursor = list[Any](), None
     while True:
         more = {} if cursor is None else {"cursor": cursor}
@@ -225,5 +241,7 @@ def test_what_the_service_tells(server: ServerProcess) -> None:
     ends = [one["ends"]["s"]["hours"] for lane in ok(client.get("/v1/views/free/window"))["lanes"] for one in lane["rows"]]
     assert ends == [{"start": at(9), "end": at(10)}, {"start": at(12), "end": at(17)}]
     assert ok(client.get("/v1/views/free"))["statistics"]["intervals"] == 2
+    assert ok(client.get("/v1/views/by_room"))["plan"]["guarantee"] == "strict"
+    problem(client.get("/v1/views/by_room/window"), 400, "bad-parameter")
     refused = client.put("/v1/views/other", json={"sql": f"{VIEWS['free']} GROUP BY s.id, s.room"})
     problem(refused, 422, "unsupported-query")

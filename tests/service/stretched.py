@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tests.service.grouped import one_value
 from tests.service.twin import KEYS, Row, TwinView, _slot, _stay, values
 
 Relations = dict[str, dict[tuple[Any, ...], Row]]
@@ -115,3 +116,36 @@ VIEWS: dict[str, TwinView] = {
         lambda x, z: equal("floor")(x, z) and z["tag"] == "v", True,
     ),
 }  # fmt: skip
+
+
+class CoveredView(TwinView):
+    """What rows of `of` cover, group by group. `group`: the columns."""
+
+    def __init__(self, of: tuple[str, str, Callable[[Row], Ends]], group: list[str], where: str | None, half_open: bool) -> None:
+        alias, relation, ends = of
+        select = [{"coverage": [f"{alias}.{'stay' if relation == 'a' else 'slot'}"], "as": "busy"}]
+        definition: dict[str, Any] = {"from": {alias: relation}, "select": select, "group": [f"{alias}.{one} as {one}" for one in group]}
+        tag = "tag" if relation == "a" else "note"
+        definition["where"] = [_is(f"{alias}.{tag}", where)] if where is not None else []
+        super().__init__([], definition, lambda row: where is None or row[tag] == where, lambda row: row, [])
+        self.relation, self.group, self.half_open, self.ends_of = relation, group, half_open, ends
+
+    def rows(self, relations: Relations) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+        groups: dict[tuple[Any, ...], list[Ends]] = {}
+        for row in relations[self.relation].values():
+            if self.on(row):
+                groups.setdefault(tuple(one_value(row[one]) for one in self.group), []).append(self.ends_of(row))
+        found = {}
+        for key, intervals in groups.items():
+            for low, high in runs(intervals):
+                start, end = None if low == -math.inf else low, None if high == math.inf else high + self.half_open
+                found[(*key, start)] = (*key, start, end)
+        return found
+
+
+BY_KEY: dict[str, TwinView] = {
+    "by_room": CoveredView(_A, ["room"], None, True),
+    "by_weight": CoveredView(_A, ["weight", "floor"], "u", True),
+    "at_all": CoveredView(_B, [], None, False),
+    "by_note": CoveredView(_B, ["note"], None, False),
+}

@@ -270,6 +270,47 @@ STRUCTURES = {
             ),
         ),
     ),
+    "cover": Structure(
+        "cover.machine.CoverMachine",
+        ("tests/structures/cover/test_cover.py",),
+        "not thousands",
+        (
+            # The last gap of a node is that of its first child alone, or none; the parts beside a partner reach too far.
+            Canary("structures.ordered.summary", "last_gap_across", "lambda nodes, C, o, n, base: was(nodes, C, o, 1, base)"),
+            Canary("structures.ordered.summary", "last_gap", "lambda nodes, C, o, base: None"),
+            Canary(
+                "structures.cover.walk",
+                "next_covered",
+                "lambda nodes, root, height, key, at: (lambda found, start: (found, start + 1 if found and start > at else start))"
+                "(*was(nodes, root, height, key, at))",
+            ),
+            Canary("structures.cover.walk", "gap_or_run_begin", "lambda nodes, root, height, key, at, covered: at"),
+            Canary("structures.cover.changes", "gap_begin", "lambda nodes, root, height, key, at: at"),
+            Canary("structures.cover.changes", "run_begin", "lambda nodes, root, height, key, at: at"),
+            Canary(
+                "structures.cover.changes",
+                "find_ends",
+                "lambda trees, Z, partner: (Z.__setitem__(FROM, partner.left), Z.__setitem__(TO, partner.right))[0]",
+            ),
+            Canary(
+                "structures.cover.changes",
+                "next_covered",
+                "lambda nodes, root, height, key, at: was(nodes, root, height, key, at + 1) if at < POS_INF else (False, at)",
+            ),
+            Canary(
+                "structures.cover.changes",
+                "tell_split",
+                "lambda Z, row, partner, comes, out, n: was(Z, row, partner._replace(right=row.right), comes, out, n)",
+            ),
+            Canary(
+                "structures.cover.changes",
+                "take_in",
+                "lambda trees, of_rows, one: was(trees, of_rows, one if of_rows else one._replace(right=one.left))",
+            ),
+            Canary("structures.ordered.tree", "own_leaf", "lambda nodes, writing, o: o"),
+            _PIN_IGNORED,
+        ),
+    ),
     "ij": Structure(
         "ij_heap.machine.IJMachine",
         ("tests/structures/ij_heap/test_heap.py", "tests/structures/ij_heap/test_erratum.py"),

@@ -59,7 +59,7 @@ def rooms_of(plan: Plan) -> set[str]:
     """The rooms of `structures` that `join_of` takes for the plan; further ones only as these import them."""
     if plan.core is not None:
         return {"aggregate", "interval"} | ({*_ROOMS[plan.algorithm]} if plan.shape == "counted" else rooms_of(plan.core))
-    if plan.shape == "gaps":
+    if plan.shape in ("gaps", "coverage"):
         return {"cover"}
     if plan.outer is not None:
         kept = [one for one in plan.outer.joins if plan.shape == "outer" or len(one.places) > 1]

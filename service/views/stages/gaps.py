@@ -78,7 +78,7 @@ class GapsStage(Defaults):
             return
         deltas = self._cover.apply(version, changed.moves, None if sink is None else sink.limit)
         if sink is not None:
-            _tell(sink, changed.offsets, deltas)
+            tell(sink, changed.offsets, deltas)
         self._both.release(changed.moves, version)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
@@ -93,11 +93,11 @@ class GapsStage(Defaults):
         return None if window is None else window.get(self._span)
 
     def rows(self, root: Root, window: Bounds | None) -> Enumeration:
-        return _Stretches(self._cover.stretches(root.cover, None, self._window(window)))
+        return StretchesCursor(self._cover.stretches(root.cover, None, self._window(window)))
 
     def partners(self, root: Root, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
         entries, _ = self._both.rows.entries(slots, self._both.look_up)
-        return _Stretches(self._cover.of_rows(root.cover, entries, self._window(window)))
+        return StretchesCursor(self._cover.of_rows(root.cover, entries, self._window(window)))
 
     def of_key(self, root: Root, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         """By the structure, if these are the columns that it joins by; else the relation is looked through."""
@@ -106,7 +106,7 @@ class GapsStage(Defaults):
             scan = Scan(self._side, root.version, key)
             return Scanned(scan, lambda slots: self.partners(root, place, slots, window), STRETCH)
         code = int(both.domain.look_up(key.select(both.columns))[0])
-        return _Stretches(self._cover.stretches(root.cover, code, self._window(window)))
+        return StretchesCursor(self._cover.stretches(root.cover, code, self._window(window)))
 
     def is_empty(self, root: Root) -> bool | None:
         if not root.cover.rows.counts[0]:
@@ -137,7 +137,7 @@ class GapsStage(Defaults):
             self._both.domain.check()
 
 
-class _Stretches(SlotsCursor):
+class StretchesCursor(SlotsCursor):
     """A structure's stretches as rows of the view."""
 
     def fill(self, limit: int) -> Combination:
@@ -145,7 +145,7 @@ class _Stretches(SlotsCursor):
         return slots.astype(np.int32), starts, ends
 
 
-def _tell(sink: Sink, offsets: npt.NDArray[np.int64], deltas: Deltas) -> None:
+def tell(sink: Sink, offsets: npt.NDArray[np.int64], deltas: Deltas) -> None:
     """Version by version what is left of the changes of each, what goes first. `offsets`: of each change that of its version."""
     for at in np.unique(offsets[deltas.too_large]).tolist():
         sink.exceeded(at)

@@ -13,15 +13,19 @@ from service.views.joins.making import join_of
 from service.views.joins.protocol import Join
 from service.views.shown import Definitions, Shown, shown
 from service.views.stages.counted import CountedStage
+from service.views.stages.coverage import CoverageStage
 from service.views.stages.gaps import GapsStage
 from service.views.stages.groups import GroupsStage
+from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.selection import Selection
 from service.views.stages.table import GroupTable
 
 
 def shown_of(query: Query, sides: Sequence[Side], definitions: Definitions) -> Shown:
     """How the view's rows look; `sides`: of its aliases."""
-    return GroupTable(query, sides, definitions) if query.groups is not None else shown(query, sides, definitions)
+    if query.groups is None:
+        return shown(query, sides, definitions)
+    return KeyStretches(query, sides, definitions) if query.stretches is not None else GroupTable(query, sides, definitions)
 
 
 def kept_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes | None, rows: Shown) -> Join:
@@ -30,6 +34,8 @@ def kept_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
     if plan.shape == "gaps":
         assert plan.outer is not None
         return GapsStage(query, plan.outer, sides)
+    if isinstance(rows, KeyStretches):
+        return CoverageStage(query, sides, rows)
     if plan.core is None:
         return join_of(query, plan, sides, indexes)
     assert isinstance(rows, GroupTable)

@@ -21,6 +21,7 @@ from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
 from tests.service.grouped import GroupedView
 from tests.service.running import PAIR, HeldWriter, batch, check, counted, is_empty, opened, running
+from tests.service.stretched import CoveredView
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Row, Source, Twin, TwinView, of_different_rows, plain, to_batch, values
 
 SEEDS = [0, pytest.param(1, marks=pytest.mark.soak), pytest.param(2, marks=pytest.mark.soak)]
@@ -149,6 +150,9 @@ def compare_lookups(engine: Instance, twin: Twin, source: Source) -> None:
         if isinstance(view, GroupedView):
             compare_group(engine, twin, name, source)
             continue
+        if isinstance(view, CoveredView):
+            compare_covered(engine, twin, name, view, source)
+            continue
         if not view.aliases:  # its rows are values
             compare_row(engine, twin, name)
             continue
@@ -185,6 +189,22 @@ def compare_row(engine: Instance, twin: Twin, name: str) -> None:
         for changed in () if row is None else (row, tuple(map(another, row))):
             point = "row", dict(zip(names, map(as_field, changed), strict=True))
             assert read_all(open_rows(engine.readers, name, point=point)) == Counter([changed] if changed in rows else [])
+
+
+def compare_covered(engine: Instance, twin: Twin, name: str, view: CoveredView, source: Source) -> None:
+    """What a group that is there covers, and one that is not, and what meets a window."""
+    found = twin.history[twin.version][name]
+    low = source.random.randrange(60)
+    high = low + source.random.randrange(20)
+    window = {source.random.choice(("", "busy")): (f"1970-01-01T00:00:00.{low:06}Z", f"1970-01-01T00:00:00.{high:06}Z")}
+    met = {key: row for key, row in found.items() if (row[-2] or 0) <= high and (row[-1] is None or row[-1] - view.half_open >= low)}
+    assert read_all(open_rows(engine.readers, name, window=window)) == Counter(met.values()), (name, low, high)
+    if found and view.group:
+        key = source.random.choice(list(found))[:-1]
+        for changed in (key, tuple(map(another, key))):
+            point = "group", dict(zip(view.group, map(as_field, changed), strict=True))
+            expected = Counter(row for row in met.values() if row[:-2] == changed)
+            assert read_all(open_rows(engine.readers, name, point=point, window=window)) == expected, (name, changed)
 
 
 def compare_group(engine: Instance, twin: Twin, name: str, source: Source) -> None:

@@ -41,6 +41,63 @@ def test_sql_and_json_are_one_query(text: str, data: dict[str, Any]) -> None:
     assert sql(text).query == parse_view("v", data, RELATIONS).query
 
 
+BY_ROOM = "SELECT b.room, coverage(b.stay) AS busy FROM bookings b GROUP BY b.room"
+KEYED: dict[str, Any] = {"from": {"b": "bookings"}, "select": [{"coverage": ["b.stay"], "as": "busy"}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        (BY_ROOM, KEYED | {"group": ["b.room"]}),
+        (BY_ROOM.replace("GROUP", "WHERE b.vip GROUP"), KEYED | {"group": ["b.room"], "where": [VIP]}),
+        (f"{BY_ROOM} HAVING b.room = 'A'", KEYED | {"group": ["b.room"], "where": [{"column": "b.room", "op": "=", "value": "A"}]}),
+        ("SELECT coverage(b.stay) AS busy FROM bookings b", KEYED),
+        ("SELECT date_trunc('month', checkin) AS m, coverage(b.stay) AS busy FROM bookings b GROUP BY m",
+            KEYED | {"group": [{"trunc": "month", "of": "b.checkin", "as": "m"}]}),
+    ],
+)  # fmt: skip
+def test_coverage_of_groups_in_sql_and_json(text: str, data: dict[str, Any]) -> None:
+    assert sql(text).query == parse_view("v", data, RELATIONS).query
+
+
+def test_plans_of_groups() -> None:
+    view = sql(BY_ROOM, guarantee="strict")
+    plan = view.plan.to_json()
+    assert (plan["class"], plan["algorithm"], plan["guarantee"]) == ("coverage by b.room, 1-D, 1 relation", "event-tree", "strict")
+    assert plan["notes"] == [] and alternatives(view.query, RELATIONS) == []
+    assert sql("SELECT coverage(b.stay) AS busy FROM bookings b").plan.cls == "coverage, 1-D, 1 relation"
+    found = refused({"sql": BY_ROOM, "algorithm": "interval-tree"})
+    assert found.type == "infeasible-view" and 'coverage(…) is kept by event-tree alone; write "algorithm"' in str(found.detail)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "says"),
+    [
+        (BY_ROOM.replace("AS busy", "AS busy, COUNT(*) AS n"), "unsupported-query", "coverage(b.stay) with aggregates, or with HAVING on"),
+        (f"{BY_ROOM} HAVING COUNT(*) > 2", "unsupported-query", "coverage(b.stay) with aggregates, or with HAVING on them"),
+        (BY_ROOM.replace("AS busy", "AS busy, coverage(b.open) AS other"), "unsupported-query", "coverage(…) twice in a view"),
+        (BY_ROOM.replace("GROUP", "JOIN maintenance m ON m.room = b.room GROUP"), "unsupported-query",
+            "coverage(b.stay) of a join is not supported: group the rows of one relation, or write coverage(x, y)"),
+        (BY_ROOM.replace("GROUP", "WHERE EXISTS (SELECT 1 FROM maintenance m WHERE m.room = b.room) GROUP"), "unsupported-query",
+            "coverage(b.stay) of a join"),
+        (BY_ROOM.replace("AS busy", 'AS "Busy"'), "bad-definition", "'Busy' cannot name coverage(b.stay): use a name that matches"),
+        (BY_ROOM.replace("AS busy", "AS b"), "bad-definition", "and is no alias"),
+        (BY_ROOM.replace("b.room,", "b.room AS busy,"), "bad-definition", "busy names coverage(b.stay) and a column by which its rows are"),
+        (BY_ROOM.replace("b.room, ", "b.room, b.guest, "), "bad-query", "b.guest must be in GROUP BY"),
+        (BY_ROOM.replace("b.stay", "b.nothing"), "unknown-column", "nothing"),
+        (BY_ROOM.replace("coverage", "gaps"), "unsupported-query", "gaps(…) with groups or DISTINCT"),
+    ],
+)  # fmt: skip
+def test_refusals_of_groups(text: str, problem: str, says: str) -> None:
+    found = refused(text)
+    assert found.type == problem and says in str(found.detail), found.detail
+
+
+def test_coverage_of_groups_stands_alone_in_select() -> None:
+    found = refused(KEYED | {"group": ["b.room"], "select": ["b.room", {"coverage": ["b.stay"], "as": "busy"}]})
+    assert found.type == "bad-definition" and 'the columns of "group" come before it' in str(found.detail)
+
+
 def test_what_is_shown() -> None:
     view = sql(GAPS)
     assert view.query.aliases == (("b", "bookings"),) and [one.kind for one in view.query.parts] == ["gaps"]

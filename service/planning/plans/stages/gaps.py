@@ -27,6 +27,8 @@ def make(query: Query, relations: Relations) -> Plan:
     """Problem `infeasible-view`: the algorithm or the guarantee that is asked for is not possible."""
     stretches = query.stretches
     assert stretches is not None
+    if query.groups is not None:
+        return _of_groups(query, relations)
     (part,) = query.parts
     rows = replace(query.core, stretches=None, outputs=query.outputs)
     filters = ordered({*part.join.filters, *(one for one in query.filters if one.alias == part.on)})
@@ -44,10 +46,26 @@ def make(query: Query, relations: Relations) -> Plan:
         f"{stretches.function}, 1-D, 2 relations{suffix(join, ())}", "event-tree", None, "delay", bounds, notes, "gaps", names(query),
         outer=Outer(kept, (Counted(1, 0),)),
     )  # fmt: skip
-    if query.algorithm not in ("auto", made.algorithm):
-        reason = f"{stretches.function}(…) is kept by {made.algorithm} alone"
-        raise Problem("infeasible-view", f'{reason}; write "algorithm": "{made.algorithm}" or "auto"', theorem=reason)
+    _require_algorithm(query, made)
     if GUARANTEES.index(query.guarantee) > GUARANTEES.index("delay"):
         refused = f'the guarantee "{query.guarantee}" cannot be given to {stretches.function}(…), only "delay"'
         raise Problem("infeasible-view", f'{refused}: {_COST}; write "guarantee": "delay"', theorem=_COST)
     return made
+
+
+def _of_groups(query: Query, relations: Relations) -> Plan:
+    """A key's merged runs: the structure has a row without ends for each key, which is all that lies under a changed interval."""
+    assert query.groups is not None
+    columns = ", ".join(column.name for column in query.groups.columns)
+    bounds = {"space": "O(n)", "update": "O(log n), and O(log n) per stretch that comes or goes", "delay": "O(log n)"}
+    cls, notes = f"coverage{f' by {columns}' if columns else ''}, 1-D, 1 relation", first_notes(replace(query, overlaps=()), relations)
+    made = Plan(cls, "event-tree", None, "strict", bounds, notes, "coverage", names(query))
+    _require_algorithm(query, made)
+    return made
+
+
+def _require_algorithm(query: Query, made: Plan) -> None:
+    if query.algorithm not in ("auto", made.algorithm):
+        assert query.stretches is not None
+        reason = f"{query.stretches.function}(…) is kept by {made.algorithm} alone"
+        raise Problem("infeasible-view", f'{reason}; write "algorithm": "{made.algorithm}" or "auto"', theorem=reason)

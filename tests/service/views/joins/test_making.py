@@ -42,7 +42,8 @@ VIEWS = {
                    "SELECT a.id AS a, b.id AS b FROM a FULL JOIN b ON a.id = b.id AND overlaps(a.x, b.x)"],
     "event-tree": ["SELECT COUNT(*) AS n FROM a JOIN b ON overlaps(a.x, b.x)",
                    "SELECT a.id AS a, gaps(a.x, b.x) AS free FROM a LEFT JOIN b ON overlaps(a.x, b.x)",
-                   "SELECT a.id AS a, coverage(a.x, b.x) AS busy FROM a JOIN b ON overlaps(a.x, b.x)"],
+                   "SELECT a.id AS a, coverage(a.x, b.x) AS busy FROM a JOIN b ON overlaps(a.x, b.x)",
+                   "SELECT a.tag AS tag, coverage(a.x) AS busy FROM a GROUP BY a.tag"],
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.service.engine.test_engine import prepared, run
 from tests.service.running import check
-from tests.service.stretched import VIEWS
+from tests.service.stretched import BY_KEY, VIEWS
 from tests.service.twin import Source, Twin, to_batch
 from tests.service.views.stages.test_groups import compare_with_brute_force
 
@@ -23,9 +23,14 @@ def test_large_batches(tmp_path: Path, seed: int) -> None:
     run(tmp_path, 650 + seed, 15, lambda source: source.random.randrange(60), 40, VIEWS)
 
 
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
+def test_what_keys_cover(tmp_path: Path, seed: int) -> None:
+    run(tmp_path, 680 + seed, 40, lambda source: source.random.choice((1, 4, 40)), 20, BY_KEY)
+
+
 def test_recomputed_stretches_are_those_of_the_view(tmp_path: Path) -> None:
     source, twin = Source(7, 25), Twin({})
-    engine = prepared(tmp_path, VIEWS)
+    engine = prepared(tmp_path, VIEWS | BY_KEY)
     for _ in range(8):
         changes = source.changes(30, twin.relations)
         twin.apply(changes, "skip")

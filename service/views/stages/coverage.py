@@ -1,0 +1,170 @@
+"""What the intervals of each group of rows cover, as a key's merged runs: `coverage(b.stay) … GROUP BY b.room`.
+
+    rows of the relation ──> codes of their groups (`columns`) ──> `structures.cover`: partners by code, and an endless row for each code
+
+A row of the view is the code of its group, and the ends of the run, closed and encoded. A code that nobody uses any more stays, and covers
+nothing, until another group gets it. Costs: O(log n) a changed row, and a run that comes or goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.errors import Problem
+from service.query.model import Query
+from service.tables.changes import Runs, parted
+from service.tables.resolution import Resolved, Slots
+from service.tables.sides import NEWEST, Side, ends_of, joined
+from service.tables.store import FREED_AT_ONCE, Numbers
+from service.views.deltas import Sink
+from service.views.joins.protocol import Bounds, Defaults, Enumeration
+from service.views.stages.gaps import StretchesCursor, tell
+from service.views.stages.key_stretches import KeyStretches
+from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.entries import NO_ENTRIES, Entries
+from structures.cover.tree import Cover, CoverRoot, Moves
+from structures.event_tree import runs as kinds
+
+_CHUNK = 1 << 16  # rows of the relation in a step of building
+
+
+class CoverageStage(Defaults):
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    def __init__(self, query: Query, sides: Sequence[Side], shown: KeyStretches) -> None:
+        """`shown`: the codes are in its columns. OSError, MemoryError: there is no room."""
+        assert query.stretches is not None and query.groups is not None
+        self._side, self._never, self._most = sides[0], query.never, query.groups.most
+        self._columns = shown.columns
+        self._columns.open()
+        self._span = self._side.spans[query.stretches.of.interval]
+        self._cover = Cover(True)
+        self._codes = 0  # that have a row in the structure
+
+    @property
+    def root(self) -> CoverRoot:
+        return self._cover.root
+
+    @property
+    def update_steps(self) -> int:
+        return self._cover.steps
+
+    # --- writing
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Cost: O(n log n) of sorting."""
+        table, parts, start, done = self._side.relation.table, [NO_ENTRIES], 0 if not self._never else -1, 0
+        while start >= 0:
+            slots, start = table.scan(version, start, _CHUNK)
+            done += len(slots)
+            parts.append(self._entries(slots, np.arange(len(slots)), True, version)[0])
+            progress(0.8 * done / (table.rows or 1))
+        self._cover.load(version, self._new_codes(), joined(parts))
+        self._require_groups()
+
+    def _entries(self, slots: Slots, offsets: npt.NDArray[np.int64], come: bool, version: int) -> tuple[Entries, npt.NDArray[np.int64]]:
+        """Of those of these rows that meet the filters; and their offsets. Codes of rows that come are counted, others released."""
+        chosen = self._side.selected(slots)
+        if chosen is not None:
+            slots, offsets = slots[chosen], offsets[chosen]
+        if self._never or not len(slots):
+            return NO_ENTRIES, offsets[:0]
+        read = self._columns.read((slots,), np.full(len(slots), come))
+        if not come:
+            self._columns.release(read, np.ones(len(slots), np.bool_), version)
+        codes = read.codes
+        left, right = ends_of(self._side.relation.table, self._span, slots)
+        return Entries(np.zeros(len(slots), np.uint8), codes, left, right, slots), offsets
+
+    def _new_codes(self) -> Entries:
+        """A row for each code that has none yet."""
+        domain = self._columns.domain
+        codes = np.arange(self._codes, domain.codes if domain is not None else 1, dtype=np.int32)
+        self._codes += len(codes)
+        n = len(codes)
+        return Entries(np.zeros(n, np.uint8), codes, np.full(n, NEG_INF), np.full(n, POS_INF), codes)
+
+    def _require_groups(self) -> None:
+        """Problem `too-many-groups`."""
+        domain = self._columns.domain
+        if domain is not None and domain.keys > self._most:
+            instead = 'register it with a larger "groups", or group more coarsely'
+            raise Problem("too-many-groups", f"the view has more than {self._most} groups; {instead}")
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        one, table = resolved.get(self._side.relation.name), self._side.relation.table
+        come = one.inserts.num_rows if one is not None else 0
+        if self._columns.domain is not None:
+            self._columns.domain.require(come, one.inserts.bytes if one is not None else 0)
+        self._cover.require(self._codes + come + 1, table.rows + come)
+
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
+        """Cost: O(log n) a changed row, and a run that comes or goes."""
+        run = runs.get(self._side.relation.name)
+        if run is None:
+            return
+        part = parted(self._side, run, False)
+        come, come_at = self._entries(part.come.new, part.come.offsets, True, version)
+        gone, gone_at = self._entries(part.gone.old, part.gone.offsets, False, version)
+        new = self._new_codes()
+        known, at = np.unique(come.key, return_index=True)  # versions ascend
+        first = come_at[at[np.searchsorted(known, new.key)]]
+        self._require_groups()
+        lengths = [len(one.slot) for one in (come, gone, new)]
+        kind = np.repeat(np.array([kinds.PARTNER_INSERT, kinds.PARTNER_DELETE, kinds.OUTER_INSERT], np.int8), lengths)
+        offsets, taken = np.concatenate([come_at, gone_at, first]), joined([come, gone, new])
+        if not len(offsets):
+            return
+        order = np.lexsort((taken.left, taken.key, kind, offsets))
+        taken, offsets, n = taken.take(order), offsets[order], len(order)
+        moves = Moves(kind[order], taken.key, taken.left, taken.right, taken.slot, np.full(n, -1, np.int32), np.zeros(n, np.int64))
+        deltas = self._cover.apply(version, moves, None if sink is None else sink.limit)
+        if sink is not None:
+            tell(sink, offsets, deltas)
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        if self._cover.reclaim(oldest_needed, pins, FREED_AT_ONCE):
+            return True
+        return self._columns.reclaim(oldest_needed, pins)
+
+    # --- reading
+
+    def _window(self, window: Bounds | None) -> tuple[int, int] | None:
+        return None if window is None else window.get(self._span)
+
+    def rows(self, root: CoverRoot, window: Bounds | None) -> Enumeration:
+        return StretchesCursor(self._cover.stretches(root, None, self._window(window)))
+
+    def partners(self, root: CoverRoot, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        """Given the code of a group, or none."""
+        return StretchesCursor(self._cover.stretches(root, int(slots[0]) if len(slots) else -1, self._window(window)))
+
+    def of_key(self, root: CoverRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        raise TypeError("a group is looked up by its code")
+
+    def is_empty(self, root: CoverRoot) -> bool | None:
+        return not root.partners.counts[0]
+
+    def entries(self, root: CoverRoot) -> int:
+        return root.partners.counts[0]
+
+    @property
+    def bytes(self) -> int:
+        return self._cover.bytes + self._columns.bytes
+
+    @property
+    def retired_bytes(self) -> int:
+        return self._cover.retired_bytes
+
+    def check(self) -> None:
+        """Also that the structure has just the rows of the newest version."""
+        self._cover.check()
+        self._columns.check()
+        table = self._side.relation.table
+        slots = np.empty(0, np.int32) if self._never else self._side.chosen(table.scan(NEWEST, 0, table.used + 1)[0])
+        assert self._cover.partners.root.counts[0] == len(slots), "rows are kept that are not there"
+        assert self._cover.rows.root.counts[0] == self._codes, "codes have no row"

@@ -1,0 +1,90 @@
+"""How the merged runs of groups look: the columns of a group by its code, and the ends of the run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.query.model import GROUP, Output, Query
+from service.tables.projection import Projection
+from service.tables.sides import Side
+from service.views.deltas import Combination, stretches_of
+from service.views.shown import NULL_IS_A_VALUE, Definitions
+from service.views.stages.columns import Columns
+
+_ENDS = ("start", "end")
+
+
+class KeyStretches:
+    """See the module's head; as `Shown`, any thread. A row: its code, and the ends of the run, closed and encoded."""
+
+    def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
+        assert query.groups is not None and query.stretches is not None
+        self._groups = query.groups
+        self.columns = Columns(query, sides, definitions)
+        function, self._name, of = query.stretches
+        ends = tuple(Output(f"{self._name}_{end}", f"{function}_{end}", None, (of,)) for end in _ENDS)
+        self._ends = Projection(replace(query, outputs=ends), definitions)
+        self._by_alias = {alias: definitions[relation] for alias, relation in query.aliases}
+        self._reads = query.outputs
+        self.schema = self._schema()
+
+    def _schema(self) -> pa.Schema:
+        fields = []
+        for output in self._groups.outputs:
+            if output.kind == GROUP:
+                fields.append(self.columns.schema.field(self._groups.columns[output.number].of).with_name(output.name))
+            else:
+                fields.append(self._ends.schema.field(output.number).with_name(output.name))
+        return pa.schema(fields)
+
+    def rows(self, slots: Combination) -> pa.RecordBatch:
+        """The view's rows. Cost: a gather for each column."""
+        return self._rows(self._keys(slots), self._stretches(slots))
+
+    def only(self, columns: Sequence[str]) -> KeyStretches:
+        outputs = {output.name: output for output in self._groups.outputs}
+        other = copy.copy(self)
+        other._groups = self._groups._replace(outputs=tuple(outputs[name] for name in columns))
+        other.schema = other._schema()
+        return other
+
+    def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """The identities (columns named group.column, and the start of the run) and the rows."""
+        keys, ends = self._keys(slots), self._stretches(slots)
+        start = ends.schema.field(0).with_name(f"{self._name}.start").with_metadata(NULL_IS_A_VALUE)
+        named = zip(self._groups.columns, keys.schema.types, strict=True)
+        schema = pa.schema([*(pa.field(f"{GROUP}.{one.name}", type_) for one, type_ in named), start])
+        return pa.RecordBatch.from_arrays([*keys.columns, ends.column(0)], schema=schema), self._rows(keys, ends)
+
+    def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
+        """int64[n]: the bytes of text that `with_keys` copies for each row."""
+        return self.columns.text_bytes(slots[0])
+
+    def _keys(self, slots: Combination) -> pa.RecordBatch:
+        """The columns of the groups, which a readable version knows; before there is room, those of no row."""
+        names = [str(number) for number in range(len(self._groups.columns))]
+        if self.columns.domain is None:
+            types = [self.columns.schema.field(column.of).type for column in self._groups.columns]
+            return pa.RecordBatch.from_arrays([pa.array([], type_) for type_ in types], names)
+        return self.columns.keys(slots[0], names)
+
+    def _stretches(self, slots: Combination) -> pa.RecordBatch:
+        return self._ends.rows({}, stretches=stretches_of(slots))
+
+    def _rows(self, keys: pa.RecordBatch, ends: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [(keys if output.kind == GROUP else ends).column(output.number) for output in self._groups.outputs]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    # look-ups
+
+    def type_of(self, number: int) -> str:
+        """The kind of a column by which rows are grouped (`wire.kinds`)."""
+        output = self._reads[self._groups.columns[number].of]
+        assert output.column is not None
+        return self._by_alias[output.column.alias].column(output.column.column).kind
