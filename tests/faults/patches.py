@@ -12,7 +12,9 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
-from service.durability import database, folder, log, snapshots
+from service.backups import assembling, making, repairing
+from service.commands import restore
+from service.durability import database, files, folder, log, snapshots, upgrade
 from service.engine import housekeeping, recovery, snapshotting, writer
 from service.engine.state import State
 from service.engine.versions import Pins
@@ -144,3 +146,37 @@ def errors_of_the_disk_ignored() -> None:
             commit(self)
 
     replace(log.Log, "commit", ignoring)
+
+
+def no_sync_of_backups() -> None:
+    replace(files, "sync", lambda file, path: None)
+    replace(making, "sync_path", lambda path: None)
+
+
+def backups_not_removed() -> None:
+    replace(making, "_remove", lambda target, is_new: True)
+
+
+def backups_not_verified() -> None:
+    small()
+    replace(restore, "verify", lambda chain: None)
+    replace(snapshots, "zlib", SimpleNamespace(crc32=lambda *_: _Fits(0)))
+
+
+def no_sync_of_restorations() -> None:
+    small()
+    replace(files, "sync", lambda file, path: None)
+    replace(assembling, "sync_path", lambda path: None)
+
+
+def epochs_not_set_back() -> None:
+    small()
+    replace(repairing, "_set_back", lambda found, rows: None)
+
+
+def sources_not_upgraded() -> None:
+    replace(upgrade.database, "put_source", lambda db, source, record: None)
+
+
+def no_sync_of_upgrades() -> None:
+    replace(upgrade, "sync_path", lambda path: None)

@@ -34,6 +34,12 @@ struct control {
     int64_t writes;      /* so far */
     int64_t fail_write;  /* the write that fails; 0: none */
     int64_t short_every; /* every so many-th write is cut short; 0: none */
+    int64_t reads;       /* so far */
+    int64_t fail_read;   /* the read that fails; 0: none */
+    int64_t renames;     /* so far */
+    int64_t fail_rename; /* the rename that fails; 0: none */
+    int64_t links;       /* so far */
+    int64_t fail_link;   /* the link that fails; 0: none; -1: the file system has no links */
 };
 
 struct record {
@@ -108,6 +114,14 @@ static int64_t size_of(int file) { struct stat found; return fstat(file, &found)
 static int is_ours(int file) { return journal >= 0 && file >= 0 && file < FILES && ours[file]; }
 
 static int refuse(int number) { errno = number; return -1; }
+
+/* Counts one more, and tells whether it is the one that fails. */
+static int fails(int64_t *count, int64_t which) {
+    pthread_mutex_lock(&lock);
+    int found = ++*count == which;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
 
 /* opening and closing */
 
@@ -239,6 +253,22 @@ int truncate(const char *name, off_t size) {
 }
 int truncate64(const char *name, off64_t size) { return truncate(name, size); }
 
+/* reading: a read that fails takes nothing */
+
+static int read_fails(int file) { return is_ours(file) && fails(&control->reads, control->fail_read); }
+ssize_t read(int file, void *data, size_t size) {
+    return read_fails(file) ? refuse(EIO) : syscall(SYS_read, file, data, size);
+}
+ssize_t pread(int file, void *data, size_t size, off_t at) {
+    return read_fails(file) ? refuse(EIO) : syscall(SYS_pread64, file, data, size, at);
+}
+ssize_t pread64(int file, void *data, size_t size, off64_t at) { return pread(file, data, size, at); }
+ssize_t readv(int file, const struct iovec *parts, int count) {
+    return read_fails(file) ? refuse(EIO) : syscall(SYS_readv, file, parts, count);
+}
+ssize_t preadv(int file, const struct iovec *parts, int count, off_t at) { return read_fails(file) ? refuse(EIO) : REAL(preadv)(file, parts, count, at); }
+ssize_t preadv64(int file, const struct iovec *parts, int count, off64_t at) { return preadv(file, parts, count, at); }
+
 /* syncing */
 
 static int sync_ours(int file, long call) {
@@ -300,6 +330,7 @@ int renameat2(int from_folder, const char *from, int to_folder, const char *to, 
     int old_ours = resolve(from_folder, from, old), new_ours = resolve(to_folder, to, new);
     if (!old_ours && !new_ours) return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
     if (!old_ours || !new_ours || flags & ~RENAME_NOREPLACE) return refuse(EXDEV);
+    if (fails(&control->renames, control->fail_rename)) return refuse(EIO);
     NAMED('R', 0, (give_back(new), (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags)), old, new, new);
 }
 int renameat(int from_folder, const char *from, int to_folder, const char *to) { return renameat2(from_folder, from, to_folder, to, 0); }
@@ -309,6 +340,8 @@ int linkat(int from_folder, const char *from, int to_folder, const char *to, int
     char old[PATH_MAX], new[PATH_MAX];
     if (!resolve(to_folder, to, new)) return (int)syscall(SYS_linkat, from_folder, from, to_folder, to, flags);
     if (!resolve(from_folder, from, old)) return refuse(EXDEV);
+    if (control->fail_link < 0) return refuse(EPERM);
+    if (fails(&control->links, control->fail_link)) return refuse(EIO);
     NAMED('L', 0, (int)syscall(SYS_linkat, from_folder, from, to_folder, to, flags), old, new, new);
 }
 int link(const char *from, const char *to) { return linkat(AT_FDCWD, from, AT_FDCWD, to, 0); }

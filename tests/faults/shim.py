@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -17,13 +18,17 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
+import httpx
 import pytest
 
+from service.access.access_token import make
+from service.access.store import add_token
 from tests.faults.disk import Disk, records, word, write_out
 from tests.faults.patches import Patch, apply
 from tests.forked import Forked
 from tests.server_process import ServerProcess
 
+TOKEN = "lj_" + "0123456789" * 4
 _SOURCE = Path(__file__).with_name("shim.c")
 
 
@@ -32,7 +37,10 @@ class _Control(ctypes.Structure):
 
     _fields_ = [
         (name, ctypes.c_int64)
-        for name in ("operations", "kill_at", "room", "read_only", "syncs", "fail_sync", "writes", "fail_write", "short_every")
+        for name in (
+            "operations", "kill_at", "room", "read_only", "syncs", "fail_sync", "writes", "fail_write", "short_every", "reads", "fail_read",
+            "renames", "fail_rename", "links", "fail_link",
+        )
     ]
 
 
@@ -114,6 +122,10 @@ class FaultyDisk:
             process = Forked([str(argument) for argument in arguments], os.environ, output, before)
         return process.wait(120), output.read_text(errors="replace")
 
+    def begin_token_mode(self) -> None:
+        """Of the data folder, while no server runs."""
+        add_token(self.data, make({"name": "boss", "scope": "admin"}, TOKEN, time.time()), begin=True)
+
     @property
     def journal(self) -> bytes:
         return self._journal.read_bytes()
@@ -132,6 +144,13 @@ class FaultyDisk:
 
 
 class FaultyServer(ServerProcess):
+    """Its clients have an admin token, which a folder in token mode needs."""
+
+    def client(self, timeout: float = 60) -> httpx.Client:
+        client = super().client(timeout)
+        client.headers["Authorization"] = f"Bearer {TOKEN}"
+        return client
+
     def start(self, wait: bool = True) -> FaultyServer:
         with _preloaded():
             super().start(wait)

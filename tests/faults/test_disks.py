@@ -22,7 +22,8 @@ from tests.histories.model import State, drawn
 from tests.histories.seeds import NEW, seeds
 from tests.server_process import NotStarted
 
-EACH, SOAK_EACH = 6, 200  # cases of each fault while the service runs, of which there are five; as many flipped bits and torn pages
+READS = 10
+EACH, SOAK_EACH = 4, 200  # cases of each fault while the service runs; as many flipped bits and torn pages
 Contents = dict[str, bytes | None]
 
 
@@ -57,12 +58,13 @@ class Steady:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contents, Steady]:
-    """Snapshots, and a log behind them, left behind by kill -9; what is there."""
+    """Snapshots, and a log behind them, left behind by kill -9, and access tokens; what is there."""
     disk, steady = FaultyDisk(tmp_path_factory.mktemp("begun") / "x"), Steady()
     with disk.server(patches.small) as server:
         define(server.client())
         while steady.known < 120 or not snapshots(disk.data):
             talk.ok(steady.send(server.client()))
+    disk.begin_token_mode()
     return read_in(disk.root), steady
 
 
@@ -104,7 +106,25 @@ def short_writes(disk: FaultyDisk, chance: Random) -> None:
     disk.faults.short_every = chance.randrange(1, 5)
 
 
-FAULTS = [full, read_only, failing_sync, failing_write, short_writes]
+def failing_read(disk: FaultyDisk, chance: Random) -> None:
+    disk.faults.fail_read = disk.faults.reads + chance.randrange(1, 200)
+
+
+def failing_rename(disk: FaultyDisk, chance: Random) -> None:
+    """Of snapshots and what else takes its place as a whole: there are few."""
+    disk.faults.fail_rename = disk.faults.renames + 1
+
+
+def failing_link(disk: FaultyDisk, chance: Random) -> None:
+    disk.faults.fail_link = disk.faults.links + chance.randrange(1, 4)
+
+
+def no_links(disk: FaultyDisk, chance: Random) -> None:
+    """A file system that has none."""
+    disk.faults.fail_link = -1
+
+
+FAULTS = [full, read_only, failing_sync, failing_write, short_writes, failing_read, failing_rename]
 
 
 def strike(server: FaultyServer, steady: Steady) -> list[int]:
@@ -155,7 +175,7 @@ def judge(
         steady.require_sound(server.client())
     elif fault is failing_sync and disk.faults.syncs >= disk.faults.fail_sync:
         assert server.wait() == 1, server.output()
-    elif fault in (failing_write, read_only) and any(status != 200 for status in statuses):
+    elif fault in (failing_write, read_only, failing_read, failing_rename) and any(status != 200 for status in statuses):
         assert statuses.count(503) == len([status for status in statuses if status != 200]) or server.wait() == 1, server.output()
 
 
@@ -214,6 +234,30 @@ def test_what_a_start_serves_is_on_the_disk(
         disk.cut_power(None)
         with disk.server(patches.small) as server:
             steady.require_sound(server.client())
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+def test_a_read_that_fails_at_the_start(begun: tuple[Contents, Steady], disk: FaultyDisk, seed: int) -> None:
+    """It ends with status 1 and says so, or goes on without; nothing is lost by it."""
+    chance, ended = Random(seed), 0
+    for _ in range(READS if seed < NEW else SOAK_EACH):
+        steady = prepared(disk, begun)
+        disk.faults.fail_read = chance.randrange(1, chance.choice((20, 400)))
+        print(seed, disk.faults.fail_read)
+        try:
+            with disk.server(patches.small) as server:
+                try:
+                    steady.require_sound(server.client())
+                except httpx.TransportError:  # what it did besides has met it
+                    assert server.wait() == 1, server.output()
+        except NotStarted as error:
+            ended += 1
+            assert error.status == 1 and "Traceback" not in error.errors, error.errors
+            assert str(disk.data) in error.errors.splitlines()[-1], error.errors
+        disk.faults.fail_read = 0
+        with disk.server(patches.small) as server:
+            steady.require_sound(server.client())
+    assert ended
 
 
 # while it is stopped

@@ -31,11 +31,11 @@ TIMES = {"in-build": 4, "in-snapshot": 4, "after-snapshot": 2, "in-log-cleaning"
 EACH, AT_RANDOM, SOAK = 3, 10, 500
 
 
-def crash(folder: Path, seed: str, step: str | None) -> list[str]:
-    """One life with a kill in it, and what is wrong with it."""
+def crash(folder: Path, seed: str, step: str | None, *bugs: patches.Patch) -> list[str]:
+    """One life with a kill in it, and what is wrong with it. `bugs` are planted in the service."""
     chance = Random(seed)
     clients = Clients(chance.randrange(1 << 30), writers=chance.randrange(1, 5))
-    before = partial(patches.apply, patches.small)
+    before = partial(patches.apply, patches.small, *bugs)
     environment = {"LIVEJOIN_FAILPOINT": f"{step}:{chance.randrange(1, TIMES.get(step, 30) + 1)}"} if step else {}
     if step == "in-replay":  # what is killed is the next start
         with ServerProcess(folder, before=patches.another_boot) as server:  # and no snapshot leaves it too little to replay
@@ -75,6 +75,21 @@ def test_killed_at_a_failpoint(tmp_path: Path, step: str, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(AT_RANDOM))
 def test_killed_at_random(tmp_path: Path, seed: int) -> None:
     assert crash(tmp_path / "data", f"random {seed}", None) == []
+
+
+@pytest.mark.parametrize("bug", [patches.a_row_not_replayed, patches.duplicates_applied, patches.a_feed_loses_versions])
+def test_a_bug_is_found(tmp_path: Path, bug: patches.Patch) -> None:
+    """By one of a few kills."""
+    for seed in range(6):
+        try:
+            wrong = crash(tmp_path / str(seed), f"after-commit {seed}", "after-commit", bug)
+        except AssertionError as error:  # a client saw it at once
+            assert "was not reached" not in str(error)
+            wrong = [str(error)]
+        if wrong:
+            print(seed, wrong[0])
+            return
+    pytest.fail("six lives are right, in spite of the bug")
 
 
 @pytest.mark.parametrize("seed", seeds(0))

@@ -52,4 +52,4 @@ def test_a_bug_is_found(tmp_path: Path, bug: Patch) -> None:
         if wrong:
             print(wrong[0])
             return
-    pytest.fail("four histories are right, in spite of the bug")
+    pytest.fail("twelve histories are right, in spite of the bug")
