@@ -18,6 +18,7 @@ from service.query.sql_names import fold
 from service.reading.lookups import Point
 from service.reading.windows import Window
 from service.views.live_view import LiveView
+from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.table import GroupTable
 from service.wire.schema import Interval, RelationDefinition
 
@@ -47,7 +48,7 @@ _NONE: tuple[Any, str | None] = (None, None)
 def of_view(table: Table, view: LiveView) -> Narrowed:
     """The part of a view that has all rows that the query can need."""
     conditions = list(_conditions(table))
-    if not conditions or view.view.query.branches:
+    if not conditions or view.view.query.branches or isinstance(view.shown, KeyStretches):
         return EVERYTHING
     if isinstance(view.shown, GroupTable):
         return Narrowed(point=_group(view, conditions))

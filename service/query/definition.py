@@ -123,6 +123,8 @@ def _read_groups(form: JsonView, draft: Draft) -> None:
 
 def _read_covered(form: Select, covered: list[Coverage], draft: Draft) -> None:
     """`select` with `{"coverage": [interval]}`, beside "group"."""
+    if isinstance(form, JsonView) and form.distinct:
+        raise bad('"distinct" does not go with "coverage" of one interval: leave it out, each stretch is one row')
     if len(form.select) > 1:
         raise bad('"select" with "coverage" of one interval has this entry alone: the columns of "group" come before it')
     groups = draft.groups = draft.groups or GroupsDraft(draft.scope)

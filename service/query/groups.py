@@ -151,7 +151,7 @@ class GroupsDraft:
     def named(self, name: str) -> GroupOutput | None:
         """The column of the view's rows, or else the group column, with this name."""
         for output in self.outputs:
-            if output.name == name:
+            if output.name == name and output.kind != STRETCH_END:  # on which there are no conditions
                 return output
         for number, column in enumerate(self.columns):
             if column.name == name:

@@ -243,5 +243,12 @@ def test_what_the_service_tells(server: ServerProcess) -> None:
     assert ok(client.get("/v1/views/free"))["statistics"]["intervals"] == 2
     assert ok(client.get("/v1/views/by_room"))["plan"]["guarantee"] == "strict"
     problem(client.get("/v1/views/by_room/window"), 400, "bad-parameter")
+    asked = {"sql": "SELECT room FROM by_room WHERE room = 'A'"}
+    assert ok(client.post("/v1/query", json=asked, headers={"Accept": JSON}))["rows"] == [{"room": "A"}]
+    few = {"sql": "SELECT b.id, coverage(b.stay) AS busy FROM bookings b GROUP BY b.id", "groups": 1}
+    assert view(client, "few", few)["state"] == "live"
+    ok(client.post("/v1/changes", json={"changes": [{"relation": "bookings", "op": "upsert", "row": {**booking, "id": 2}}]}))
+    problem(client.get("/v1/views/few/rows"), 503, "too-many-groups")
+    assert ok(client.get("/v1/views/by_room/count"))["count"] == 1
     refused = client.put("/v1/views/other", json={"sql": f"{VIEWS['free']} GROUP BY s.id, s.room"})
     problem(refused, 422, "unsupported-query")

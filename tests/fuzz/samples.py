@@ -213,6 +213,8 @@ SQL = [
         "ON (b.starts, b.ends) OVERLAPS (r.starts, r.ends) AND b.starts >= TIMESTAMP '2026-01-01 00:00'",
         "SELECT DISTINCT b.guest AS g, b.scan AS s FROM bookings b JOIN rooms r ON b.guest = r.guest AND b.wake < r.wake "
         f"WHERE b.guest <> uuid '{GUEST}' AND b.wake BETWEEN '06:00' AND time '12:00' AND b.scan > '\\x00ff'::bytea AND b.wishes IS NULL",
+        "SELECT b.id, gaps(b.stay, r.stay) AS free FROM bookings b LEFT JOIN rooms r ON b.room = r.room AND overlaps(b.stay, r.stay)",
+        "SELECT room, coverage(stay) AS busy FROM bookings GROUP BY room",
         "WITH x AS (SELECT 1) SELECT count(*) FROM (SELECT id FROM bookings) q "
         "LEFT JOIN rooms ON true GROUP BY 1 HAVING x ORDER BY 2 LIMIT 3",
     )

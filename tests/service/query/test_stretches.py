@@ -76,6 +76,11 @@ def test_plans_of_groups() -> None:
         (BY_ROOM.replace("AS busy", "AS busy, COUNT(*) AS n"), "unsupported-query", "coverage(b.stay) with aggregates, or with HAVING on"),
         (f"{BY_ROOM} HAVING COUNT(*) > 2", "unsupported-query", "coverage(b.stay) with aggregates, or with HAVING on them"),
         (BY_ROOM.replace("AS busy", "AS busy, coverage(b.open) AS other"), "unsupported-query", "coverage(…) twice in a view"),
+        (f"{BY_ROOM} HAVING busy_start > '2026-01-01'", "unknown-column", "busy_start"),
+        (f"{BY_ROOM} HAVING date_trunc('month', checkin) > '2026-01-01'", "bad-query", "is not in GROUP BY"),
+        (BY_ROOM.replace("SELECT", "SELECT DISTINCT"), "unsupported-query", "DISTINCT with GROUP BY"),
+        ("SELECT DISTINCT coverage(b.stay) AS busy FROM bookings b", "unsupported-query", "coverage(…) with groups or DISTINCT"),
+        (f"{BY_ROOM} UNION {BY_ROOM}", "unsupported-query", "in UNION or EXCEPT"),
         (BY_ROOM.replace("GROUP", "JOIN maintenance m ON m.room = b.room GROUP"), "unsupported-query",
             "coverage(b.stay) of a join is not supported: group the rows of one relation, or write coverage(x, y)"),
         (BY_ROOM.replace("GROUP", "WHERE EXISTS (SELECT 1 FROM maintenance m WHERE m.room = b.room) GROUP"), "unsupported-query",
@@ -96,6 +101,18 @@ def test_refusals_of_groups(text: str, problem: str, says: str) -> None:
 def test_coverage_of_groups_stands_alone_in_select() -> None:
     found = refused(KEYED | {"group": ["b.room"], "select": ["b.room", {"coverage": ["b.stay"], "as": "busy"}]})
     assert found.type == "bad-definition" and 'the columns of "group" come before it' in str(found.detail)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"distinct": True}, '"distinct" does not go with "coverage" of one interval'),
+        ({"having": [{"column": "busy_start", "op": ">", "value": "2026-01-01T00:00:00Z"}]}, 'the groups have no column "busy_start"'),
+    ],
+)
+def test_json_of_groups_is_checked(more: dict[str, Any], says: str) -> None:
+    found = refused(KEYED | {"group": ["b.room"]} | more if "having" in more else KEYED | more)
+    assert found.type == "bad-definition" and says in str(found.detail), found.detail
 
 
 def test_what_is_shown() -> None:
