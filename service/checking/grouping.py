@@ -48,13 +48,8 @@ def grouped(groups: Grouping, rows: pa.Table) -> tuple[pa.RecordBatch, pa.Record
 
 def coded(groups: Grouping, rows: pa.Table) -> tuple[list[pa.Array], Ints]:
     """The columns of the groups, and int64[n], the same for rows of one group."""
-    keys = [_key(_array(rows, column.of), column.trunc) for column in groups.columns]
-    codes = np.zeros(len(rows), np.int64)
-    for key in keys:
-        encoded = key.dictionary_encode(null_encoding="encode")
-        ordinals = np.asarray(encoded.indices, np.int64)
-        codes = np.unique(codes * (len(encoded.dictionary) + 1) + ordinals, return_inverse=True)[1].astype(np.int64)
-    return keys, codes
+    keys = [canonical(_array(rows, column.of), column.trunc) for column in groups.columns]
+    return keys, codes_of(keys, len(rows))
 
 
 def _array(rows: pa.Table, number: int) -> pa.Array:
@@ -62,7 +57,17 @@ def _array(rows: pa.Table, number: int) -> pa.Array:
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
-def _key(column: pa.Array, trunc: str | None) -> pa.Array:
+def codes_of(keys: Sequence[pa.Array], rows: int) -> Ints:
+    """int64[rows]: equal where all of these are, nulls too; `canonical` ones."""
+    codes = np.zeros(rows, np.int64)
+    for key in keys:
+        encoded = key.dictionary_encode(null_encoding="encode")
+        ordinals = np.asarray(encoded.indices, np.int64)
+        codes = np.unique(codes * (len(encoded.dictionary) + 1) + ordinals, return_inverse=True)[1].astype(np.int64)
+    return codes
+
+
+def canonical(column: pa.Array, trunc: str | None = None) -> pa.Array:
     """With one form for each value."""
     if pa.types.is_floating(column.type):
         return pc.if_else(pc.is_nan(column), pa.scalar(math.nan, pa.float64()), pc.add(column, 0.0))

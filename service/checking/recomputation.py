@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from service.checking.candidates import Candidates, Mask, between, candidates, ends_of, numbers_of
 from service.checking.grouping import grouped
+from service.checking.latest import latest_rows
 from service.checking.parts import Rows, with_parts
 from service.checking.stretches import covered, stretched
 from service.planning.plans.groups import core_of
@@ -71,6 +72,8 @@ def recompute(
     for alias, relation in whole.aliases:
         mask = select_mask([f for f in whole.filters if f.alias == alias], tables[relation])
         parts[alias] = tables[relation].filter(pa.array(mask))
+        if query.latest is not None:
+            parts[alias] = latest_rows(query.latest, definitions[relation].key, parts[alias])
     aliased = {alias: definitions[relation] for alias, relation in whole.aliases}
     core = query.core
     order = [alias for alias, _ in core.aliases]

@@ -26,6 +26,7 @@ from service.query.model import (
     Filter,
     GroupOutput,
     IntervalRef,
+    Latest,
     Limits,
     Output,
     PartKind,
@@ -77,6 +78,7 @@ class Draft:
     absent: list[Draft] = field(default_factory=list)  # NOT EXISTS
     parts: list[PartDraft] = field(default_factory=list)
     groups: GroupsDraft | None = None  # what is selected, where rows are grouped
+    latest: Latest | None = None
 
     def restrict(self, ref: ColumnRef, op: str, values: Sequence[Physical]) -> None:
         """Add the filter `ref op value`, `in` with several. With no values (nulls are removed before), nothing matches."""
@@ -171,6 +173,8 @@ def assemble(draft: Draft, options: Options) -> Query:
     scope = draft.scope
     if len(scope.aliases) > MAX_ALIASES:
         raise unsupported(f"a join of {len(scope.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
+    if draft.latest is not None and (len(scope.aliases) > 1 or draft.absent):
+        raise not_of_one(draft)
     _refuse_single_alias(draft)
     overlaps, filters, left = _match(draft)
     less, at_most = _inequalities(draft, left)
@@ -207,8 +211,15 @@ def assemble(draft: Draft, options: Options) -> Query:
         never=draft.never,
         absent=_absent(draft),
         groups=None if draft.groups is None else draft.groups.finish(options.groups),
+        latest=draft.latest,
         named=tuple(sorted({name for one in (draft, *draft.absent) for name in one.scope.aliases.values()})),
     )
+
+
+def not_of_one(draft: Draft) -> Problem:
+    what = f"of a join of {' and '.join(draft.scope.aliases)}" if len(draft.scope.aliases) > 1 else "with EXISTS or NOT EXISTS"
+    instead = "they are of one relation, and of its columns' filters: join or compare where the rows are read"
+    return unsupported(f"the latest rows of each key (DISTINCT ON, QUALIFY) {what}", instead)
 
 
 def _absent(draft: Draft) -> tuple[Absent, ...]:

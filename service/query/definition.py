@@ -24,6 +24,7 @@ from service.query.forms import (
     Intersection,
     JsonForm,
     JsonView,
+    LatestRows,
     Less,
     Not,
     NotEqual,
@@ -42,6 +43,7 @@ from service.query.forms import (
     bad,
 )
 from service.query.groups import GroupsDraft, distinct_of, refuse_term
+from service.query.latest import latest_of
 from service.query.literals import BadLiteral, Physical, distance_from_json, from_json, from_text
 from service.query.model import AGGREGATE, GROUP, ColumnRef, Filter, IntervalRef, Output, PartKind
 from service.query.model import Condition as Restriction
@@ -88,6 +90,8 @@ def _read_select(form: Select, relations: Mapping[str, RelationDefinition]) -> D
         _read_groups(form, draft)
     if covered:
         _read_covered(form, covered, draft)
+    if isinstance(form, JsonView) and form.latest is not None:
+        _read_latest(form.latest, draft)
     return draft
 
 
@@ -130,6 +134,13 @@ def _read_covered(form: Select, covered: list[Coverage], draft: Draft) -> None:
     groups = draft.groups = draft.groups or GroupsDraft(draft.scope)
     (one,) = covered
     groups.cover(check_output_name(one.name), _interval(draft.scope, one.coverage[0]))
+
+
+def _read_latest(form: LatestRows, draft: Draft) -> None:
+    if draft.groups is not None:
+        raise bad('"latest" does not go with groups or "distinct": define a view for each')
+    by = [draft.scope.column(*_split(text, "column")) for text in form.by]
+    draft.latest = latest_of(draft.scope, by, draft.scope.column(*_split(form.order, "column")), form.descending, form.rows)
 
 
 def _operand(scope: Scope, function: str, of: str | OfDuration) -> Output | None:

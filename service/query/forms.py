@@ -16,6 +16,7 @@ from service.query.model import (
     MAX_ALIASES,
     MAX_SQL,
     MOST_GROUPS,
+    MOST_LATEST,
     RETAIN,
     Algorithm,
     Guarantee,
@@ -283,6 +284,16 @@ class Aggregated(Form):
         return name, getattr(self, name)
 
 
+class LatestRows(Form):
+    """Of the rows that agree in some columns the first ones in an order, nulls last."""
+
+    what = "latest"
+    by: list[str]
+    order: str
+    descending: bool = False
+    rows: Annotated[int, Field(gt=0, le=MOST_LATEST)] = 1
+
+
 _Bound = Annotated[int, Field(gt=0, lt=2**63)]
 
 
@@ -352,6 +363,7 @@ class JsonView(Select, _Options):
     aggregate: list[Aggregated] = []
     having: list[Where] = []
     distinct: bool = False
+    latest: LatestRows | None = None
 
 
 class Union(Form):

@@ -6,7 +6,6 @@ order of conditions, the spelling of an overlap and SQL against JSON make no dif
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -24,6 +23,8 @@ ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 """What a definition may name; the planner says what each supports."""
 
 MAX_ALIASES = 8
+MOST_LATEST = 10_000
+"""Rows of each key in a view of the latest ones: a change reads as many."""
 MOST_GROUPS = 10_000_000
 """Of a view that does not say otherwise."""
 MAX_SQL = 65_536
@@ -184,19 +185,6 @@ def is_stretch(output: Output) -> bool:
     return output.kind.partition("_")[0] in STRETCHES
 
 
-def outputs_on(outputs: Iterable[Output], aliases: Collection[str]) -> tuple[Output, ...]:
-    """What a join of some of the aliases has to know of the outputs: those that read these aliases alone, and of a term that reads others
-    too, the columns that it reads of these."""
-    found = list[Output]()
-    for one in outputs:
-        mine = [ref for ref in one.refs if ref.alias in aliases]
-        if len(mine) == len(one.refs):
-            found.append(one)
-        elif one.term is not None:
-            found += [Output(f"{one.name} of {ref}", "column", ref, ()) for ref in mine if isinstance(ref, ColumnRef)]
-    return tuple(found)
-
-
 class Comparison(NamedTuple):
     """`left op right` between two aliases, op `<`, `<=` or `<>`; null matches nothing."""
 
@@ -337,6 +325,23 @@ class Stretches(NamedTuple):
     of: IntervalRef
 
 
+class Latest(NamedTuple):
+    """Of the rows of one relation that agree in `by` (null is a value there) those that come first by `order`, nulls last; of equal ones
+    that with the greater primary key.
+
+    rows  of each `by`
+    """
+
+    by: tuple[ColumnRef, ...]
+    order: ColumnRef
+    descending: bool
+    rows: int
+
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        return (*self.by, self.order)
+
+
 @dataclass(frozen=True)
 class ViewPart:
     """A part on the join of a view (EXISTS, NOT EXISTS, LEFT and FULL JOIN): what its rows do to those of the alias that it hangs on.
@@ -389,6 +394,7 @@ class Query:
     parts       EXISTS, LEFT and FULL JOIN, and what NOT EXISTS compares otherwise than by equality; a later one may hang on an optional one
                 before it. Conditions and filters of a part are its own: those above are of the other aliases
     groups      what its rows become
+    latest      which of its rows are left
     distinct    its rows are groups of one row each, identified by all of its columns
     stretches   what its rows become by their partners, the only part
     named       the relations that the definition names, those that cannot matter too: it is read again at each start
@@ -412,6 +418,7 @@ class Query:
     branches: tuple[Branch, ...] = ()
     parts: tuple[ViewPart, ...] = ()
     groups: Grouping | None = None
+    latest: Latest | None = None
     distinct: bool = False
     stretches: Stretches | None = None
     named: tuple[str, ...] = ()

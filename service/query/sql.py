@@ -16,6 +16,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from service.errors import Problem
 from service.query.assembly import Draft, PartDraft, check_output_name, column_output, computed_outputs, unsupported
+from service.query.latest import is_latest, read_latest
 from service.query.model import STRETCHES, ColumnRef, Output, PartKind
 from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
@@ -31,8 +32,8 @@ _CLAUSES = {
     "distinct": ("DISTINCT", "omit it"),
     "group": ("GROUP BY", "group the rows of the view"),
     "having": ("HAVING", "write the condition in WHERE"),
-    "order": ("ORDER BY", "rows have no defined order; sort them where they are read"),
-    "limit": ("LIMIT", "a view has all rows; use ?limit= when reading them"),
+    "order": ("ORDER BY", "rows have no defined order; sort them where they are read (DISTINCT ON (k) … ORDER BY k, t has one of each k)"),
+    "limit": ("LIMIT", "a view has all rows; use ?limit= when reading them, or QUALIFY ROW_NUMBER() OVER (…) <= n for some of each key"),
     "offset": ("OFFSET", "a view has all rows; use ?limit= and ?cursor= when reading them"),
     "windows": ("WINDOW", "compute it where the rows are read"),
     "laterals": ("LATERAL", "write JOIN … ON overlaps(x, y)"),
@@ -175,7 +176,10 @@ def _read_select(
     draft = _read_joins(select, names, read_part if outer is None else None, words)
     if "where" in select.args and select.args["where"]:
         Conditions(draft, names, read_part if outer is None else None, words).add(select.args["where"].this)
-    if outer is None and is_grouped(select):
+    if outer is None and is_latest(select):
+        draft.latest = read_latest(select, names)
+        _read_outputs(select, names, draft)
+    elif outer is None and is_grouped(select):
         draft.groups = read_groups(select, names, draft, _read_output)
     elif outer is None or words == "IN":
         _read_outputs(select, names, draft)
@@ -235,8 +239,9 @@ def _read_outputs(select: exp.Select, names: Names, draft: Draft) -> None:
 
 
 def _refuse_clauses(select: exp.Select, names: Names | None, words: str) -> None:
+    more = () if words or not is_latest(select) else ("qualify",) if select.args.get("qualify") else ("order",)
     for name, value in select.args.items():
-        if value and name not in ("expressions", "from_", "joins", "where", *(() if words else _GROUPED)):
+        if value and name not in ("expressions", "from_", "joins", "where", *(() if words else _GROUPED), *more):
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … FROM … JOIN … ON … WHERE …"))
             if words:
                 part, instead = f"{part} in {words}", f"write {words} (SELECT … FROM … WHERE …)"
@@ -286,7 +291,8 @@ def _refuse_table(table: exp.Expr) -> None:
 def _refuse_expression(part: exp.Expr) -> None:
     for node in part.walk():
         if isinstance(node, exp.Window):
-            raise unsupported("a window function", "compute it where the rows are read")
+            instead = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n for the first rows of each key, and compute others"
+            raise unsupported("a window function in SELECT", f"{instead} where the rows are read")
         if isinstance(node, exp.Query):
             raise unsupported("a subquery in SELECT", "put its relation into FROM")
 

@@ -25,7 +25,8 @@ ReadOutput = Callable[[exp.Expr, Names], list[Output]]
 
 def is_grouped(select: exp.Select) -> bool:
     """Whether its rows are groups of rows."""
-    if any(select.args.get(name) for name in ("group", "having", "distinct")):
+    distinct = select.args.get("distinct")
+    if select.args.get("group") or select.args.get("having") or (distinct is not None and not distinct.args.get("on")):
         return True
     if any(_covered(expression.unalias()) is not None for expression in select.expressions):
         return True
@@ -41,8 +42,6 @@ def read_groups(select: exp.Select, names: Names, draft: Draft, read_output: Rea
 
 
 def _read_distinct(select: exp.Select, names: Names, distinct: exp.Expr, read_output: ReadOutput) -> GroupsDraft:
-    if distinct.args.get("on"):
-        raise Problem("not-yet", "DISTINCT ON is not implemented yet")
     if select.args.get("group") or any(isinstance(node, exp.AggFunc) for part in select.expressions for node in part.walk()):
         raise unsupported("DISTINCT with GROUP BY or aggregates", "omit it; each group is one row")
     if select.args.get("having"):

@@ -38,7 +38,7 @@ class Side:
 
     output   columns that the view's rows read
     varying  what the view reads and may differ between two rows of one key: if a changed row keeps it, the view's rows do not change
-    equal    columns that conditions set equal to another alias's
+    equal    columns that conditions set equal to another alias's, or by which the latest rows are chosen: by which rows can be looked up
     spans    by name, its declared intervals that overlap others
     ends     the columns of these: (start, end)
     living   while a join with parts is built, those rows that it has to have besides meeting the filters
@@ -50,6 +50,8 @@ class Side:
         self.alias, self.place, self.relation = query.aliases[place][0], place, relation
         self.filters = [f for f in query.filters if f.alias == self.alias]
         self.equal = list(dict.fromkeys(pair.column for pairs in query.equal for pair in pairs if pair.alias == self.alias))
+        if query.latest is not None:
+            self.equal = [ref.column for ref in query.latest.by]
         refs = [ref for pair in query.overlaps for ref in pair if ref.alias == self.alias]
         self.spans = {ref.interval: span_of(ref, relation.definition) for ref in refs}
         intervals = {name: relation.definition.intervals[name] for name in self.spans}
@@ -172,6 +174,7 @@ def _used(query: Query, alias: str, relation: Relation) -> list[str]:
     for pair in query.overlaps:
         used += [name for ref in pair if ref.alias in aliases for name in span_of(ref, relation.definition).columns]
     used += [ref.column for f in query.filters if f.alias == alias for ref in f.columns]
+    used += [ref.column for ref in (query.latest.columns if query.latest is not None else ())]
     return list(dict.fromkeys(used))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -301,3 +302,15 @@ def tell(sink: Sink, entries: InOrder, deltas: Deltas, rows: Callable[[slice], C
             sink.exceeded(offset)
         else:
             sink(offset, inserted, rows(slice(start, end)))
+
+
+def tell_slots(sink: Sink, offsets: Indices, slots: Slots) -> None:
+    """Tell rows of one alias, version by version, what goes first. offsets: ascending; ~slot: it goes."""
+    begins = np.flatnonzero(np.diff(offsets, prepend=-1, append=-1)).tolist()  # and behind the last one
+    for first, end in pairwise(begins):
+        part, offset = slots[first:end], int(offsets[first])
+        gone, come = ~part[part < 0], part[part >= 0]
+        if len(gone) and not sink(offset, False, (gone,)):
+            continue
+        if len(come):
+            sink(offset, True, (come,))

@@ -186,7 +186,8 @@ class LiveView:
 
     def _follow(self, first: int, versions: int, mine: Runs, most: int | None) -> list[Delta]:
         retain = self.view.query.retain
-        if self.view.query.groups is not None or self.view.query.stretches is not None:  # what is told of these is not read from two roots
+        query = self.view.query
+        if query.groups is not None or query.stretches is not None or query.latest is not None:  # is not read from two roots
             most = None
         collector = None if retain is None or most == 0 else Collector(most or most_candidates(retain[0]))
         before = self.root

@@ -188,7 +188,10 @@ class Statement:
         self.kinds: set[str] = set()
         source, where = self._from(), self._where()
         shape = rng.choice(("rows", "rows", "distinct", "groups", "groups", "groups", "one"))
-        if shape == "rows":
+        if self.kinds == {"alone"} and rng.random() < 0.4:
+            shape = "latest"
+            select, rest = self._latest()
+        elif shape == "rows":
             select, rest = ", ".join(f"{one} AS c{at}" for at, one in enumerate(self._columns(rng.randrange(1, 5)))), ""
         elif shape == "distinct":
             columns = self._columns(rng.randrange(1, 4)) if rng.random() < 0.5 else self._with_keys()
@@ -284,6 +287,21 @@ class Statement:
         found = [f"{alias}.{column}" for alias, of in chosen for column in (*KEYS[of], *rng.sample("ktfvdwm", 2))]
         rng.shuffle(found)
         return found
+
+    def _latest(self) -> tuple[str, str]:
+        """SELECT, and ORDER BY or QUALIFY, which say that of equal rows that with the greatest primary key is first, as always here."""
+        rng, ((alias, of),) = self.random, self.aliases
+        by = [f"{alias}.{column}" for column in rng.sample(("k", "t", "f", "v", "d", "m", "n", *KEYS[of]), rng.choice((0, 1, 1, 2)))]
+        column = rng.choice(("f", "f", "w", "d", "m", "n", "p", "p", "k", "v"))
+        order = f"{alias}.{column} {rng.choice(('DESC NULLS LAST', 'ASC NULLS LAST'))}"
+        order += "".join(f", {alias}.{name} DESC" for name in KEYS[of] if f"{alias}.{name}" not in by)
+        columns = ", ".join(f"{one} AS c{at}" for at, one in enumerate(self._columns(rng.randrange(1, 5))))
+        if by and rng.random() < 0.5:
+            self.kinds.add("distinct on")
+            return f"DISTINCT ON ({', '.join(by)}) {columns}", f" ORDER BY {', '.join(by)}, {order}"
+        self.kinds.add("qualify")
+        partition = f"PARTITION BY {', '.join(by)} " if by else ""
+        return columns, f" QUALIFY ROW_NUMBER() OVER ({partition}ORDER BY {order}) <= {rng.choice((1, 1, 2, 5))}"
 
     def _groups(self, shape: str) -> tuple[str, str]:
         """SELECT and GROUP BY … HAVING."""

@@ -307,6 +307,19 @@ STRUCTURES = {
                 "take_in",
                 "lambda trees, of_rows, one: was(trees, of_rows, one if of_rows else one._replace(right=one.left))",
             ),
+        ),
+    ),
+    "ranked": Structure(
+        "ranked.machine.TopsMachine",
+        ("tests/structures/ranked/test_tops.py",),
+        "not tens_of_thousands",
+        (
+            # A row too few; of those that tie the first ones of the index; what goes from the list in several versions.
+            Canary("structures.ranked.changes", "is_full", "lambda count, most, tied: count >= most"),
+            Canary("structures.ranked.changes", "same", "lambda M, o, room, i, X, x, step, p: p == 1 and was(M, o, room, i, X, x, 1, 1)"),
+            Canary("structures.ranked.changes", "next_entry", "lambda nodes, root, k, leaf, i: (0, 0)"),
+            Canary("structures.ranked.changes", "take_out", "lambda nodes, writing, s, key, left, slot: True"),
+            Canary("structures.ranked.changes", "cut", "lambda nodes, writing, h, X, x, slot: 0"),
             Canary("structures.ordered.tree", "own_leaf", "lambda nodes, writing, o: o"),
             _PIN_IGNORED,
         ),

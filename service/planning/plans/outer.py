@@ -17,10 +17,10 @@ from dataclasses import replace
 from itertools import product as choices_of
 
 from service.planning.meets import Relations
-from service.planning.plans.plan import Counted, Kept, Outer, Plan, first_notes, names
+from service.planning.plans.plan import Counted, Kept, Outer, Plan, first_notes, names, outputs_on
 from service.planning.plans.product import components
 from service.query.filters import ordered
-from service.query.model import GUARANTEES, MAX_ALIASES, Absent, Query, ViewPart, outputs_on
+from service.query.model import GUARANTEES, MAX_ALIASES, Absent, Query, ViewPart
 from service.query.parts import oriented
 
 Plans = Callable[[Query, Relations], list[Plan]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -10,7 +10,7 @@ from service.planning.binding import Binding, equal_classes
 from service.planning.hypergraph import Hypergraph
 from service.planning.meets import Relations, meets_of
 from service.planning.tree_shape import Edge
-from service.query.model import ColumnRef, Comparison, Either, Filter, Query, Span
+from service.query.model import ColumnRef, Comparison, Either, Filter, Output, Query, Span
 
 THEOREM_1 = "Tao and Yi, Theorem 1"
 THEOREM_2 = "Tao and Yi, Theorem 2"
@@ -28,7 +28,7 @@ THEOREM_NATURAL = (
 PlanShape = Literal[
     "list", "pair", "self_less", "self_not_equal", "clique_less", "clique_not_equal", "heap",  # `views/shapes.py`
     "join_tree", "qdag", "union", "indexed", "view_tree", "tree_tracker", "minesweeper", "intersect", "bow_tie", "elimination", "product",
-    "outer", "match", "groups", "counted", "gaps", "coverage",
+    "outer", "match", "groups", "counted", "gaps", "coverage", "latest",
 ]  # fmt: skip
 
 
@@ -60,6 +60,7 @@ class Plan:
     parts     of a product
     outer     of a join with parts
     core      of groups: the plan of the join whose rows are grouped; of counted groups it is not kept
+    ties      of latest rows: the columns of the primary key that tell apart those that are equal in the order; None: they are read
     amortised whether a change may rebuild a part of the structure now and then
     """
 
@@ -84,6 +85,7 @@ class Plan:
     parts: tuple[Part, ...] = ()
     outer: Outer | None = None
     core: Plan | None = None
+    ties: tuple[str, ...] | None = None
     amortised: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -141,6 +143,19 @@ class Outer(NamedTuple):
 
 def names(query: Query) -> tuple[str, ...]:
     return tuple(alias for alias, _ in query.aliases)
+
+
+def outputs_on(outputs: Iterable[Output], aliases: Collection[str]) -> tuple[Output, ...]:
+    """What a join of some of the aliases has to know of the outputs: those that read these aliases alone, and of a term that reads others
+    too, the columns that it reads of these."""
+    found = list[Output]()
+    for one in outputs:
+        mine = [ref for ref in one.refs if ref.alias in aliases]
+        if len(mine) == len(one.refs):
+            found.append(one)
+        elif one.term is not None:
+            found += [Output(f"{one.name} of {ref}", "column", ref, ()) for ref in mine if isinstance(ref, ColumnRef)]
+    return tuple(found)
 
 
 def columns_of(query: Query) -> list[dict[int, list[str]]]:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from service.planning.meets import Relations
-from service.planning.plans.plan import Part, Plan, names
-from service.query.model import GUARANTEES, ColumnRef, IntervalRef, Query, outputs_on
+from service.planning.plans.plan import Part, Plan, names, outputs_on
+from service.query.model import GUARANTEES, ColumnRef, IntervalRef, Query
 
 Plans = Callable[[Query, Relations], list[Plan]]
 

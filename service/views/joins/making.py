@@ -57,6 +57,8 @@ assert {*_ROOMS} == {*ALGORITHMS}
 
 def rooms_of(plan: Plan) -> set[str]:
     """The rooms of `structures` that `join_of` takes for the plan; further ones only as these import them."""
+    if plan.shape == "latest":
+        return {"ranked"}
     if plan.core is not None:
         return {"aggregate", "interval"} | ({*_ROOMS[plan.algorithm]} if plan.shape == "counted" else rooms_of(plan.core))
     if plan.shape in ("gaps", "coverage"):

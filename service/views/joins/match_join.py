@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from service.planning.plans.plan import Counted, Kept, Outer
@@ -24,7 +22,7 @@ from service.tables.changes import Runs
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import FREED_AT_ONCE, Numbers
-from service.views.deltas import Combination, Sink
+from service.views.deltas import Combination, Sink, tell_slots
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained, Looked, Scanned, Shown
 from service.views.joins.outer_join import widened
@@ -74,7 +72,7 @@ class Matched(TwoSides):
                 sink.exceeded(at)
             lengths = deltas.ends - deltas.starts
             places = np.repeat(deltas.starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
-            _tell(sink, np.repeat(offsets, lengths), deltas.rows[0, places])
+            tell_slots(sink, np.repeat(offsets, lengths), deltas.rows[0, places])
         self.release(moves, version)
 
     def check(self) -> None:
@@ -86,18 +84,6 @@ class Matched(TwoSides):
         assert self.matching.tree.events == 2 * len(partners.slot) + len(rows.slot) - alone, "rows or partners are kept that are not there"
         if self.domain is not None:
             self.domain.check()
-
-
-def _tell(sink: Sink, offsets: npt.NDArray[np.int64], rows: Slots) -> None:
-    """Version by version, what goes first; ~slot: it goes."""
-    begins = np.flatnonzero(np.diff(offsets, prepend=-1, append=-1)).tolist()  # and behind the last one
-    for first, end in pairwise(begins):
-        part, offset = rows[first:end], int(offsets[first])
-        gone, come = ~part[part < 0], part[part >= 0]
-        if len(gone) and not sink(offset, False, (gone,)):
-            continue
-        if len(come):
-            sink(offset, True, (come,))
 
 
 class _Widened:

@@ -17,6 +17,7 @@ from service.views.stages.coverage import CoverageStage
 from service.views.stages.gaps import GapsStage
 from service.views.stages.groups import GroupsStage
 from service.views.stages.key_stretches import KeyStretches
+from service.views.stages.latest import LatestStage
 from service.views.stages.selection import Selection
 from service.views.stages.table import GroupTable
 
@@ -36,6 +37,8 @@ def kept_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
         return GapsStage(query, plan.outer, sides)
     if isinstance(rows, KeyStretches):
         return CoverageStage(query, sides, rows)
+    if plan.shape == "latest":
+        return LatestStage(query, plan, sides[0])
     if plan.core is None:
         return join_of(query, plan, sides, indexes)
     assert isinstance(rows, GroupTable)

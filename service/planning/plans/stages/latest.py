@@ -1,0 +1,55 @@
+"""The first rows of each key of one relation, in an order: all of its rows in an ordered index, and a list of those.
+
+Where the entries of the index hold the primary key no two of them are equal, and a change looks at no more than it may tell. Else those
+that tie are read row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from service.planning.meets import Relations
+from service.planning.plans.plan import Plan, first_notes, names
+from service.query.latest import ORDERED
+from service.query.model import ColumnRef, Latest, Query
+from service.wire.kinds import digits_of
+from service.wire.schema import RelationDefinition
+
+TIES = "rows that tie in the order are read, to compare their primary keys"
+_MOST_COORDINATES = 8  # of an entry of an ordered index
+
+
+def make(query: Query, relations: Relations) -> Plan:
+    latest = query.latest
+    assert latest is not None
+    ((alias, relation),) = query.aliases
+    definition = relations[relation]
+    rest = [name for name in definition.key if ColumnRef(alias, name) not in latest.columns]
+    nullable = definition.column(latest.order.column).nullable
+    are_numbers = all(_is_ordered(definition, name) for name in rest)
+    exact = are_numbers and 2 + nullable + len(rest) <= _MOST_COORDINATES
+    notes = [*first_notes(query, relations), "all rows that meet the filters are kept in order, and those that come first in a list"]
+    if nullable:
+        notes.append(f"rows whose {latest.order} is null come last")
+    if not exact:
+        why = f"the primary key ({', '.join(definition.key)}) is no number" if not are_numbers else "the primary key has too many columns"
+        notes.append(f"{why}: {TIES}")
+    return Plan(
+        f"{_words(latest)}, 1 relation", "interval-tree", None, "strict" if exact else "delay", _bounds(latest, exact), tuple(notes),
+        "latest", names(query), ties=tuple(rest) if exact else None,
+    )  # fmt: skip
+
+
+def _is_ordered(definition: RelationDefinition, name: str) -> bool:
+    kind = definition.column(name).kind
+    return kind in ORDERED or digits_of(kind) is not None
+
+
+def _words(latest: Latest) -> str:
+    of_each = f" of each {', '.join(map(str, latest.by))}" if latest.by else ""
+    return f"{'latest row' if latest.rows == 1 else f'top {latest.rows} rows'}{of_each} by {latest.order}"
+
+
+def _bounds(latest: Latest, exact: bool) -> Mapping[str, str]:
+    update = "O(log n)" if latest.rows == 1 else f"O(log n), and a step for each of the {latest.rows} rows"
+    return {"space": "O(n)", "update": update if exact else f"{update}, and one for each row that ties", "delay": "O(log n)"}

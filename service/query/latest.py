@@ -1,0 +1,121 @@
+"""The latest rows of each key of a relation, of a definition in SQL or JSON: `DISTINCT ON (r.k) … ORDER BY r.k, r.at DESC`,
+`QUALIFY ROW_NUMBER() OVER (PARTITION BY r.k ORDER BY r.at DESC) <= n`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from service.query.assembly import unsupported
+from service.query.model import MOST_LATEST, ColumnRef, Latest
+from service.query.scope import Scope
+from service.query.sql_groups import is_grouped
+from service.query.sql_names import Names
+from service.wire.kinds import digits_of
+
+ORDERED = ("int64", "float64", "timestamp", "date", "time", "bool")  # and decimals
+_QUALIFY = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY columns ORDER BY column DESC) <= n"
+_MOST: dict[type[exp.Expr], int] = {exp.LTE: 0, exp.LT: -1, exp.EQ: 0}  # what is added to the number
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GTE: exp.LTE, exp.GT: exp.LT, exp.EQ: exp.EQ}
+_SQL = "postgres"
+
+
+def latest_of(scope: Scope, by: Sequence[ColumnRef], order: ColumnRef, descending: bool, rows: int) -> Latest:
+    """Problem `unsupported-query` for columns of other types."""
+    for ref in by:
+        scope.require_comparable(ref, "the latest rows by")
+    kind = scope.describe(order).kind
+    if kind not in ORDERED and digits_of(kind) is None:
+        raise unsupported(f"the latest rows by the order of {order}, a {kind}", "order by a number or a time, and keep one in a column")
+    return Latest(tuple(dict.fromkeys(by)), order, descending, rows)
+
+
+def is_latest(select: exp.Select) -> bool:
+    """Whether it chooses some rows of each key."""
+    distinct = select.args.get("distinct")
+    return bool(select.args.get("qualify")) or (distinct is not None and bool(distinct.args.get("on")))
+
+
+def read_latest(select: exp.Select, names: Names) -> Latest:
+    """Problems `unsupported-query`, `bad-query`, `unknown-column`."""
+    qualify, distinct = select.args.get("qualify"), select.args.get("distinct")
+    words = "QUALIFY" if qualify is not None else "DISTINCT ON"
+    if qualify is not None and distinct is not None:
+        raise unsupported("DISTINCT with QUALIFY", "write one of them")
+    if is_grouped(select):
+        raise unsupported(f"{words} with GROUP BY or aggregates", "define a view for each")
+    return _of_qualify(qualify.this, names) if qualify is not None else _of_distinct(select, names)
+
+
+def _of_distinct(select: exp.Select, names: Names) -> Latest:
+    on = select.args["distinct"].args["on"]
+    by = [_column(one, names, "DISTINCT ON") for one in (on.expressions if isinstance(on, exp.Tuple) else [on])]
+    written = f"DISTINCT ON ({', '.join(map(str, by))})"
+    order = select.args.get("order")
+    keys = [_Key.of(one, names) for one in order.expressions] if order is not None else []
+    wanted = len(dict.fromkeys(by))
+    if {one.ref for one in keys[:wanted]} != set(by) or len(keys) == wanted:
+        instead = f"write ORDER BY {', '.join(map(str, by))}, and the column whose first value is taken, as in at DESC"
+        raise unsupported(f"{written} without an ORDER BY that begins with its columns, and goes on", instead)
+    return _ordered(names, by, keys[wanted:], 1)
+
+
+def _of_qualify(node: exp.Expr, names: Names) -> Latest:
+    node = node.unnest()
+    left, right, kind = node.this, node.args.get("expression"), type(node)
+    if isinstance(right, exp.Window) and kind in _MIRRORED:
+        left, right, kind = right, left, _MIRRORED[kind]
+    if kind not in _MOST or not isinstance(left, exp.Window):
+        raise unsupported(f"{node.sql(_SQL)} in QUALIFY", f"{_QUALIFY} alone")
+    if not isinstance(left.this, exp.RowNumber):
+        raise unsupported(f"{left.sql(_SQL)}", f"of window functions there is ROW_NUMBER: {_QUALIFY}")
+    other = next((name for name, value in left.args.items() if value and name not in ("this", "partition_by", "order", "over")), None)
+    if other is not None:
+        raise unsupported(f"a named window or a frame ({left.sql(_SQL)})", _QUALIFY)
+    if not isinstance(right, exp.Literal) or not right.name.isdigit():
+        raise unsupported(f"{node.sql(_SQL)} in QUALIFY", f"{_QUALIFY}, a whole number")
+    rows = int(right.name) + _MOST[kind]
+    if not 1 <= rows <= MOST_LATEST or (kind is exp.EQ and rows != 1):
+        raise unsupported(f"{node.sql(_SQL)} in QUALIFY", f"the first 1 to {MOST_LATEST} rows of each key can be chosen: {_QUALIFY}")
+    if left.args.get("order") is None:
+        raise unsupported(f"{left.sql(_SQL)} without ORDER BY", _QUALIFY)
+    by = [_column(one, names, "PARTITION BY") for one in left.args.get("partition_by") or []]
+    return _ordered(names, by, [_Key.of(one, names) for one in left.args["order"].expressions], rows)
+
+
+def _column(node: exp.Expr, names: Names, where: str) -> ColumnRef:
+    node = node.unnest()
+    if not isinstance(node, exp.Column):
+        raise unsupported(f"the expression {node.sql(_SQL)} in {where}", "name columns, and keep what is computed in one")
+    return names.column(node)
+
+
+class _Key(NamedTuple):
+    """A column of ORDER BY."""
+
+    ref: ColumnRef
+    descending: bool
+    nulls_first: bool
+    words: str
+
+    @staticmethod
+    def of(node: exp.Expr, names: Names) -> _Key:
+        ref = _column(node.this, names, "ORDER BY")
+        return _Key(ref, bool(node.args.get("desc")), bool(node.args.get("nulls_first")), node.sql(_SQL))
+
+
+def _ordered(names: Names, by: Sequence[ColumnRef], keys: Sequence[_Key], rows: int) -> Latest:
+    """By the first of these; those behind it may say no more than what holds anyway: the greatest primary key first."""
+    scope, first = names.scope, keys[0]
+    if first.nulls_first and scope.describe(first.ref).nullable:
+        direction = " DESC" if first.descending else ""
+        raise unsupported(f"nulls first in ORDER BY {first.words}", f"{first.ref} may be null: write {first.ref}{direction} NULLS LAST")
+    primary = [ref for name in scope.definition(first.ref.alias).key if (ref := ColumnRef(first.ref.alias, name)) not in (*by, first.ref)]
+    ties = [one for one in keys[1:] if one.ref not in (*by, first.ref)]
+    if [one.ref for one in ties] != primary[: len(ties)] or not all(one.descending for one in ties):
+        instead = "one column orders the rows, and of equal ones the greatest primary key is first: "
+        instead += f"leave out what follows {first.ref}" + (f", or write {', '.join(f'{ref} DESC' for ref in primary)}" if primary else "")
+        raise unsupported(f"ORDER BY {', '.join(one.words for one in keys)}", instead)
+    return latest_of(scope, by, first.ref, first.descending, rows)

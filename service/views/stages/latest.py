@@ -1,0 +1,174 @@
+"""The latest rows of each key of one relation: all of its rows in their order, the first of each key in a list (`structures.ranked`).
+
+Keys are coded as those of groups (`columns`), so that null is one. An entry has the key's code, whether its order is null, the order, and
+the columns of the primary key that are numbers: the greatest first. If these are not all of it, rows that tie are read.
+
+Costs: O(log n + rows of a key that are listed) a changed row, and what ties with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.planning.plans.plan import Plan
+from service.query.assembly import column_output
+from service.query.model import ColumnRef, GroupColumn, Grouping, Query
+from service.tables.changes import Runs, parted
+from service.tables.resolution import NO_SLOTS, Resolved, Slots
+from service.tables.sides import Side
+from service.tables.store import FREED_AT_ONCE, Numbers
+from service.views.deltas import Sink, tell_slots
+from service.views.joins.protocol import Bounds, Defaults, Enumeration
+from service.views.joins.slots_cursor import SlotsCursor
+from service.views.stages.aggregates import ORDERED
+from service.views.stages.columns import Columns, Read
+from structures.core.entries import DELETE, INSERT
+from structures.core.entry_tree import Root
+from structures.interval.cursors import GivenCursor
+from structures.ranked.tops import Changes, Entries, Tops
+
+_CHUNK = 1 << 16  # rows of the relation in a step of building
+_NO_ROWS = np.empty((1, 0), np.int32)
+
+
+class LatestStage(Defaults):
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    def __init__(self, query: Query, plan: Plan, side: Side) -> None:
+        """OSError, MemoryError: there is no room."""
+        latest = query.latest
+        assert latest is not None
+        self._side, self._never, self._descending = side, query.never, latest.descending
+        definition = side.relation.definition
+        numbers = [latest.order, *(ColumnRef(side.alias, name) for name in plan.ties or ())]
+        outputs = tuple(column_output(ref, str(at)) for at, ref in enumerate((*latest.by, *numbers)))
+        by = tuple(GroupColumn(str(at), at, None) for at in range(len(latest.by)))
+        grouping = Grouping(by, (), (), (), 1)
+        read = Query(query.aliases, (), (), (), (), (), (), (), (), outputs, None, "auto", "best-effort", False, groups=grouping)
+        self._columns = Columns(read, [Side(read, 0, side.relation)], {side.relation.name: definition})
+        for at in range(len(latest.by), len(outputs)):
+            self._columns.operand(at, ORDERED)
+        self._columns.open()
+        self._nullable = definition.column(latest.order.column).nullable
+        self._tops = Tops(1 + self._nullable + len(numbers), latest.rows, None if plan.ties is not None else self._rank)
+
+    @property
+    def root(self) -> Root:
+        return self._tops.root
+
+    @property
+    def update_steps(self) -> int:
+        return self._tops.steps
+
+    def _rank(self, slots: Slots) -> npt.NDArray[np.int64]:
+        """Their places by primary key, the greatest first."""
+        relation = self._side.relation
+        pieces = [rows for _, rows in relation.table.take_pieces(relation.key, slots)]
+        table = pa.Table.from_batches(pieces)
+        order = pc.sort_indices(table, [(name, "descending") for name in relation.key])
+        rank = np.empty(len(slots), np.int64)
+        rank[np.asarray(order)] = np.arange(len(slots))
+        return rank
+
+    def _entries(self, read: Read, slots: Slots) -> Entries:
+        """The first come first."""
+        order, *keys = read.values
+        columns = [read.codes.astype(np.int64)]
+        if self._nullable:
+            null = read.nulls[0].astype(np.int64)
+            columns.append(null)
+            order = np.where(null, 0, order)
+        columns.append(~order if self._descending else order)
+        return Entries(np.stack([*columns, *(~key for key in keys)], axis=1), np.ascontiguousarray(slots, np.int32))
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Cost: O(n log n) of sorting."""
+        table, parts, start, done = self._side.relation.table, list[Entries](), 0, 0
+        while start >= 0 and not self._never:
+            slots, start = table.scan(version, start, _CHUNK)
+            done += len(slots)
+            if len(slots := self._side.chosen(slots)):
+                parts.append(self._entries(self._columns.read((slots,), np.ones(len(slots), np.bool_)), slots))
+            progress(0.8 * done / (table.rows or 1))
+        if parts:
+            self._tops.load(version, Entries(*(np.concatenate(column) for column in zip(*parts, strict=True))))
+        progress(1.0)
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        one = resolved.get(self._side.relation.name)
+        if one is not None:
+            self._tops.require(one.inserts.num_rows + len(one.deletes))
+
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
+        run = runs.get(self._side.relation.name)
+        if run is None or self._never:
+            return
+        gone, come, moved = parted(self._side, run, sink is not None)
+        parts = [
+            (gone.offsets, gone.old, DELETE, True), (come.offsets, come.new, INSERT, True), (moved.offsets, moved.old, DELETE, False),
+            (moved.offsets, moved.new, INSERT, False),
+        ]  # fmt: skip
+        lengths = [len(slots) for _, slots, _, _ in parts]
+        offsets, slots = np.concatenate([one[0] for one in parts]), np.concatenate([one[1] for one in parts])
+        signs = np.repeat(np.array([one[2] for one in parts], np.int8), lengths)
+        told = np.repeat(np.array([one[3] for one in parts]), lengths)
+        if (chosen := self._side.selected(slots)) is not None:
+            offsets, slots, signs, told = offsets[chosen], slots[chosen], signs[chosen], told[chosen]
+        if not len(slots):
+            return
+        read = self._columns.read((slots,), told & (signs == INSERT))
+        order = np.lexsort((signs, read.codes, told, offsets))
+        entries = self._entries(read, slots).take(order)
+        groups = np.stack((offsets, told, read.codes))[:, order]
+        ends = np.flatnonzero(np.append((groups[:, 1:] != groups[:, :-1]).any(axis=0), True)) + 1
+        found = self._tops.apply(version, Changes(entries, signs[order], ends))
+        if sink is not None:
+            at = ends[found.groups] - 1
+            some = groups[1, at] != 0
+            tell_slots(sink, groups[0, at[some]], found.slots[some])
+        if (left := told & (signs == DELETE)).any():
+            self._columns.release(read, left, version)
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        if self._tops.reclaim(oldest_needed, pins, FREED_AT_ONCE):
+            return True
+        return self._columns.reclaim(oldest_needed, pins)
+
+    def rows(self, root: Root, window: Bounds | None) -> Enumeration:
+        return SlotsCursor(self._tops.of(root))
+
+    def partners(self, root: Root, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        slots = NO_SLOTS if self._never else self._side.chosen(slots)
+        if len(slots):
+            codes = self._columns.read((slots,), np.zeros(len(slots), np.bool_)).codes
+            codes, slots = codes[codes >= 0], slots[codes >= 0]
+            slots = slots[self._tops.holds(root, codes, slots)]
+        return SlotsCursor(GivenCursor(slots.reshape(1, -1)))
+
+    def of_key(self, root: Root, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        code = self._columns.look_up([key.column(name) for name in self._side.equal])
+        return SlotsCursor(self._tops.of(root, code) if code >= 0 else GivenCursor(_NO_ROWS))
+
+    def is_empty(self, root: Root) -> bool | None:
+        return root.counts[0] == 0
+
+    def entries(self, root: Root) -> int:
+        """All rows in their order, at the newest version, and those that are listed."""
+        return self._tops.rows + root.counts[0]
+
+    @property
+    def bytes(self) -> int:
+        return self._tops.bytes + self._columns.bytes
+
+    @property
+    def retired_bytes(self) -> int:
+        return self._tops.retired_bytes
+
+    def check(self) -> None:
+        self._tops.check()
+        self._columns.check()

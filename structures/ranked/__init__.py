@@ -1,0 +1,1 @@
+"""Rows of each key in an order, under change: the first few of each key."""

@@ -1,0 +1,158 @@
+"""The latest rows of each key over HTTP, beside DuckDB: pages, followers over a kill, look-ups, windows, files, `livejoin check`."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import httpx
+import pytest
+
+from tests.end_to_end.talk import view
+from tests.server_process import ROOT, ServerProcess
+
+READINGS = {
+    "columns": [
+        {"name": "sensor", "type": "string"},
+        {"name": "t", "type": "int64"},
+        {"name": "value", "type": "float64", "nullable": True},
+        {"name": "until", "type": "int64", "nullable": True},
+    ],
+    "key": ["sensor", "t"],
+    "intervals": {"valid": {"start": "t", "end": "until"}},
+}
+_NEWEST = "SELECT DISTINCT ON (r.sensor) r.sensor AS sensor, r.t AS t, r.value AS value FROM readings r"
+VIEWS = {  # in SQL that DuckDB takes as well
+    "newest": f"{_NEWEST} ORDER BY r.sensor, r.t DESC",
+    "warm": f"{_NEWEST} WHERE r.value > 20 ORDER BY r.sensor, r.t DESC",
+    "hottest": "SELECT r.sensor AS sensor, r.t AS t, r.value AS value FROM readings r "
+    "QUALIFY ROW_NUMBER() OVER (PARTITION BY r.sensor ORDER BY r.value DESC NULLS LAST, r.t DESC) <= 3",
+    "coldest": "SELECT r.sensor AS sensor, r.t AS t, r.value AS value FROM readings r "
+    "QUALIFY ROW_NUMBER() OVER (ORDER BY r.value NULLS LAST, r.sensor DESC, r.t DESC) <= 5",
+}
+Table = dict[tuple[str, int], dict[str, Any]]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path / "data") as server:
+        yield server
+
+
+def drawn(rng: random.Random) -> dict[str, Any]:
+    key = {"sensor": rng.choice("ABC"), "t": rng.randrange(20)}
+    if rng.random() < 0.35:
+        return {"relation": "readings", "op": "delete", "key": key}
+    value = rng.choice((None, 0.0, 10.5, 20.5, 20.5, 30.0))
+    return {"relation": "readings", "op": "upsert", "row": {**key, "value": value, "until": rng.choice((None, key["t"] + 5))}}
+
+
+def apply(client: httpx.Client, table: Table, changes: list[dict[str, Any]]) -> None:
+    assert client.post("/v1/changes", json={"changes": changes}).status_code == 200
+    for change in changes:
+        if change["op"] == "upsert":
+            table[change["row"]["sensor"], change["row"]["t"]] = change["row"]
+        else:
+            table.pop((change["key"]["sensor"], change["key"]["t"]), None)
+
+
+def by_duckdb(table: Table) -> dict[str, list[tuple[Any, ...]]]:
+    with duckdb.connect() as other:
+        other.execute("CREATE TABLE readings (sensor VARCHAR, t BIGINT, value DOUBLE, until BIGINT)")
+        for row in table.values():
+            other.execute("INSERT INTO readings VALUES (?, ?, ?, ?)", list(row.values()))
+        return {name: sorted(other.execute(sql).fetchall(), key=repr) for name, sql in VIEWS.items()}
+
+
+def pages(client: httpx.Client, view: str, limit: int) -> list[tuple[Any, ...]]:
+    """All rows, page after page, of one version."""
+    found = list[tuple[Any, ...]]()
+    answer = client.get(f"/v1/views/{view}/rows", params={"limit": limit})
+    while True:
+        found += [tuple(json.loads(line).values()) for line in answer.text.splitlines()]
+        if "next" not in answer.links:
+            return sorted(found, key=repr)
+        answer = client.get(answer.links["next"]["url"])
+
+
+class Followed:
+    """The changes of a view, added up, by the keys of its rows."""
+
+    def __init__(self, client: httpx.Client, view: str) -> None:
+        self.view, self.token = view, ""
+        self.rows: dict[tuple[str, int], tuple[Any, ...]] = {}
+        self.read(client, {"snapshot": "true"})
+
+    def read(self, client: httpx.Client, more: dict[str, str] | None = None) -> None:
+        answer = client.get(f"/v1/views/{self.view}/changes", params={"wait": "0", **(more or {"since": self.token})})
+        assert answer.status_code == 200, answer.text
+        for line in answer.text.splitlines():
+            record = json.loads(line)
+            if record["op"] == "progress":
+                self.token = record["token"]
+                continue
+            key = (record["key"]["r"]["sensor"], record["key"]["r"]["t"])
+            if record["op"] == "insert":
+                assert key not in self.rows
+                self.rows[key] = tuple(record["row"].values())
+            else:
+                assert self.rows.pop(key) == tuple(record["row"].values())
+
+
+def test_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
+    client, rng, table = server.client(), random.Random(3), Table()
+    assert client.put("/v1/relations/readings", json=READINGS).status_code == 201
+    apply(client, table, [drawn(rng) for _ in range(30)])
+    for name, sql in VIEWS.items():
+        view(client, name, {"sql": sql}, 300)
+    followed = [Followed(client, name) for name in VIEWS]
+    for step in range(12):
+        for _ in range(3):
+            apply(client, table, [drawn(rng) for _ in range(rng.choice((1, 1, 6)))])
+        wanted = by_duckdb(table)
+        for name in VIEWS:
+            assert pages(client, name, 2) == wanted[name], name
+            assert client.get(f"/v1/views/{name}/count").json()["count"] == len(wanted[name])
+        if step == 6:
+            server.kill()
+            server.start()
+            client = server.client()
+        for one in followed:
+            one.read(client)
+            assert sorted(one.rows.values(), key=repr) == wanted[one.view], one.view
+    answer_all_readings(client, wanted["hottest"], table)
+    server.stop()
+    done = subprocess.run(
+        [sys.executable, "-m", "service.cli", "check", str(server.data)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "verdict    sound" in done.stdout, done.stdout + done.stderr
+
+
+def answer_all_readings(client: httpx.Client, hottest: list[tuple[Any, ...]], table: Table) -> None:
+    def lines(**parameters: str) -> list[tuple[Any, ...]]:
+        answer = client.get("/v1/views/hottest/rows", params=parameters)
+        assert answer.status_code == 200, answer.text
+        return sorted((tuple(json.loads(line).values()) for line in answer.text.splitlines()), key=repr)
+
+    of_a = [row for row in hottest if row[0] == "A"]
+    assert lines(**{"where.r.sensor": "A"}) == of_a
+    assert lines(**{"where.r.sensor": "Z"}) == []
+    assert lines(**{"where.r.sensor": "A", "where.r.t": str(of_a[0][1])}) == of_a[:1]
+    left_out = next(key for key in table if key[0] == "A" and key[1] not in {row[1] for row in of_a})
+    assert lines(**{"where.r.sensor": "A", "where.r.t": str(left_out[1])}) == []
+    met = [row for row in hottest if row[1] <= 8 and ((until := table[row[:2]]["until"]) is None or until > 6)]
+    assert lines(**{"overlaps.r.valid": "6,8"}) == met
+    refused = client.get("/v1/views/hottest/rows", params={"where.r.value": "0"})
+    assert refused.status_code == 400 and "all of the key (sensor, t) or columns that join it (sensor)" in refused.json()["detail"]
+    for media in ("csv", "arrow", "parquet", "jsonl"):
+        assert client.get(f"/v1/views/hottest/rows.{media}").status_code == 200
+    shown = client.get("/v1/views/hottest").json()
+    assert shown["plan"]["guarantee"] == "strict" and shown["statistics"]["bytes"] > 0
+    explained = client.post("/v1/explain", json={"sql": VIEWS["coldest"]}).json()
+    assert explained["plan"]["guarantee"] == "delay" and explained["plan"]["class"] == "top 5 rows by r.value, 1 relation"

@@ -1,0 +1,136 @@
+"""A Hypothesis state machine that drives `Tops` beside its naive twin: batches and runs of versions over few keys, orders that tie, rows
+that move to other slots, readings of pinned versions; `check()` after each step."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+from structures.core.entries import DELETE, INSERT
+from structures.core.entry_tree import Root
+from structures.index.indexes import Entries
+from structures.ranked import tops
+from structures.ranked.tops import Changes, Tops
+from tests.naive.ranked import Ranked, firsts
+from tests.structures.machines import Reading, ReadingMachine, empty_chunks
+
+ORDERS = st.one_of(st.integers(0, 3), st.sampled_from((-(2**63), 2**63 - 1)))
+SHAPES = st.lists(st.tuples(st.integers(0, 2), ORDERS, st.integers(0, 5)), max_size=14)
+Change = tuple[int, int, Ranked]  # version, sign
+
+
+class TopsMachine(ReadingMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[int, Ranked] = {}
+        self.ranks: dict[int, int] = {}
+
+    @initialize(most=st.sampled_from((1, 1, 2, 3, 7)), exact=st.booleans(), shapes=SHAPES)
+    def begin(self, most: int, exact: bool, shapes: list[tuple[int, int, int]]) -> None:
+        """`exact`: ranks are coordinates, so that no rows tie."""
+        self.most, self.exact = most, exact
+        rank = None if exact else lambda slots: np.array([self.ranks[slot] for slot in slots.tolist()], np.int64)
+        self.tops = Tops(4 if exact else 2, most, rank, 1 << 20, 1 << 20)
+        self.tops._listed = tops._room(3)  # so that rows are listed in pieces
+        self.rows = {one.slot: one for one in self.new(shapes)}
+        self.tops.load(1, self.packed(self.rows.values()))
+        self.judge()
+
+    def new(self, shapes: list[tuple[int, int, int]]) -> list[Ranked]:
+        """Of which no two tie in their rank too."""
+        made = []
+        for key, order, rank in shapes:
+            self.slot += 1
+            made.append(Ranked(key, order, 100 * rank + self.slot, self.slot))
+            self.ranks[self.slot] = made[-1].rank
+        return made
+
+    def packed(self, rows: Any) -> Entries:
+        some = [(one.key, one.order, one.rank, 0) for one in rows], [one.slot for one in rows]
+        return Entries(np.array(some[0], np.int64).reshape(-1, 4), np.array(some[1], np.int32))
+
+    def judge(self) -> None:
+        self.tops.check(tuple(root for root, _ in self.pins.values()))
+        assert self.tops.rows == len(self.rows)
+        everything = list(self.rows.values())
+        keys, slots = np.array([one.key for one in everything], np.int64), np.array([one.slot for one in everything], np.int32)
+        held = self.tops.holds(self.tops.root, keys, slots)
+        assert {one.slot for one, holds in zip(everything, held.tolist(), strict=True) if holds} == firsts(everything, self.most)
+
+    def pinned(self) -> tuple[Root, dict[int, Ranked]]:
+        wanted = firsts(self.rows.values(), self.most)
+        return self.tops.root, {slot: self.rows[slot] for slot in wanted}
+
+    def change(self, changes: list[Change]) -> None:
+        """A version on: what is told of each group is what its changes do to the first rows of its key."""
+        self.version += 1
+        empty_chunks(self.tops.list.arena, self.version)
+        self.tops.require(len(changes))
+        changes = sorted(changes, key=lambda one: (one[0], one[2].key, one[1]))
+        groups = [list(some) for _, some in groupby(changes, lambda one: (one[0], one[2].key))]
+        ends = np.cumsum([len(some) for some in groups]) if groups else np.empty(0, np.int64)
+        signs = np.array([sign for _, sign, _ in changes], np.int8)
+        told = self.tops.apply(self.version, Changes(self.packed([one for _, _, one in changes]), signs, ends.astype(np.int64)))
+        self.tops.reclaim(self.version, self.pin_array(), 1 << 40)
+        assert (np.diff(told.groups) >= 0).all()
+        for number, some in enumerate(groups):
+            before = firsts(self.rows.values(), self.most)
+            for _, sign, one in some:
+                if sign == DELETE:
+                    del self.rows[one.slot]
+            for _, sign, one in some:
+                if sign == INSERT:
+                    self.rows[one.slot] = one
+            after = firsts(self.rows.values(), self.most)
+            mine = told.slots[told.groups == number].tolist()
+            assert mine == sorted(mine, key=lambda slot: slot >= 0), "what comes is told before what goes"
+            assert sorted(~slot for slot in mine if slot < 0) == sorted(before - after)
+            assert sorted(slot for slot in mine if slot >= 0) == sorted(after - before)
+        self.judge()
+
+    def doomed(self, data: st.DataObject) -> list[Ranked]:
+        slots = st.sampled_from(sorted(self.rows))
+        return [self.rows[slot] for slot in data.draw(st.lists(slots, unique=True, max_size=8))] if self.rows else []
+
+    @rule(shapes=SHAPES, data=st.data())
+    def batch(self, shapes: list[tuple[int, int, int]], data: st.DataObject) -> None:
+        """All as one version."""
+        self.change([*((0, DELETE, one) for one in self.doomed(data)), *((0, INSERT, one) for one in self.new(shapes))])
+
+    @rule(shapes=SHAPES, data=st.data())
+    def run(self, shapes: list[tuple[int, int, int]], data: st.DataObject) -> None:
+        """A version each; some of what comes goes again."""
+        found: list[Change] = [(2 * at, DELETE, one) for at, one in enumerate(self.doomed(data))]
+        for at, one in enumerate(self.new(shapes)):
+            found.append((2 * at + 1, INSERT, one))
+            if at % 3 == 2:
+                found.append((2 * at + 4, DELETE, one))
+        self.change(found)
+
+    @rule(data=st.data())
+    def move(self, data: st.DataObject) -> None:
+        """Rows give up their slots for others, as they are, or with another order."""
+        found: list[Change] = []
+        for one in self.doomed(data):
+            self.slot += 1
+            self.ranks[self.slot] = one.rank
+            order = data.draw(st.one_of(st.just(one.order), ORDERS))
+            found += [(0, DELETE, one), (0, INSERT, one._replace(order=order, slot=self.slot))]
+        self.change(found)
+
+    @precondition(lambda self: self.rows)
+    @rule(key=st.integers(0, 3))
+    def empty(self, key: int) -> None:
+        """All rows go, or those of a key."""
+        self.change([(0, DELETE, one) for one in self.rows.values() if key in (3, one.key)])
+
+    @precondition(lambda self: self.pins)
+    @rule(data=st.data(), key=st.sampled_from((None, None, 0, 1, 5)))
+    def open(self, data: st.DataObject, key: int | None) -> None:
+        version = self.some_pin(data)
+        root, rows = self.pins[version]
+        self.readings.append(Reading(self.tops.of(root, key), {(one.slot,) for one in rows.values() if key in (None, one.key)}, version))
