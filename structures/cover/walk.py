@@ -145,7 +145,7 @@ def tell_items(nodes: Nodes, root: int, height: int, items: Any, Z: Any, out: An
         at = Z[POINT] if Z[BEGUN] != 0 else max(left, low)
         while at <= right:
             if n == out.shape[1]:
-                Z[BEGUN], Z[POINT] = 1, at
+                Z[POINT] = at  # of a row of which nothing is told yet, the walk begins again
                 return n
             found, start, last = next_stretch(nodes, root, height, key, at, covered)
             Z[STEPS] += 1

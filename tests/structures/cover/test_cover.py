@@ -64,6 +64,20 @@ def test_intervals_that_touch_are_jumped_over() -> None:
     assert read_all(window) == [(0, n, n + 1)]
 
 
+@pytest.mark.parametrize("covered", [False, True])
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_a_reading_goes_on_between_rows_in_a_window(covered: bool, limit: int) -> None:
+    """A stretch that begins before the window is whole, wherever a chunk ends."""
+    cover = Cover(covered, 1 << 20)
+    rows = {i: Interval(0, i % 2, -i, 20 + i, i) for i in range(7)}
+    others = {0: Interval(0, 0, 30, 40, 0)} if not covered else {i: Interval(0, i, -3, 9, i) for i in range(2)}
+    cover.load(1, entries(rows.values()), entries(others.values()))
+    met = {one for one in stretches(rows, others, covered) if one[1] <= 6 and one[2] >= 5}
+    assert len(met) == 7
+    for cursor in (cover.stretches(cover.root, None, (5, 6)), cover.of_rows(cover.root, entries(rows.values()), (5, 6))):
+        assert sorted(read_all(cursor, limit)) == sorted(met)
+
+
 def test_open_ends() -> None:
     cover = Cover(False, 1 << 20)
     cover.load(1, entries([Interval(0, 0, NEG_INF, POS_INF, 0)]), entries([Interval(0, 0, 5, 7, 0)]))
