@@ -29,6 +29,8 @@ RowData = Iterable[Mapping[str, Any]] | ArrowStream | ArrowReader
 Source = RowData | str | Path
 Interval = tuple[str, str] | tuple[str, str, str] | str | Mapping[str, str]
 Window = tuple[Any, Any]
+Where = Mapping[str, Any]
+Overlaps = Window | Mapping[str, Window]
 
 
 class Body(NamedTuple):
@@ -202,8 +204,8 @@ def view_definition(sql: str | None, definition: Mapping[str, Any] | None, optio
 
 
 def row_params(
-    where: Mapping[str, Any] | None = None,
-    overlaps: Window | Mapping[str, Window] | None = None,
+    where: Where | None = None,
+    overlaps: Overlaps | None = None,
     limit: int | None = None,
     cursor: str | None = None,
     version: int | None = None,

@@ -18,6 +18,7 @@ from service.adhoc.queries import Queries
 from service.api.audience import Audiences
 from service.api.dashboard.happenings import Problems
 from service.api.http.admission import Bodies
+from service.durability.usage import RecentUsage
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.histogram import Histogram
@@ -32,6 +33,7 @@ READERS = 32
 FOLLOWERS = 32
 # Requests that wait for the writer, as a look-up of a row just changed does: a large batch may take it seconds, and others must not wait.
 WAITERS = 64
+USAGE_AGE = 5.0  # seconds; each open dashboard asks every second
 REWRITERS = 4  # replacements, deletes by condition, changes of definitions: each may read all rows of a relation
 
 
@@ -84,6 +86,7 @@ class Context:
         self.bodies = Bodies(settings)
         self.problems = Problems()
         self.queries = Queries(settings)
+        self.usage = RecentUsage(settings.data, USAGE_AGE)
         self.following = 0  # open streams of changes
         self.workers = ThreadPoolExecutor(4, thread_name_prefix="worker")
         self.lookers = ThreadPoolExecutor(1, thread_name_prefix="looker")

@@ -6,16 +6,15 @@ import { Axis } from "./axis.js";
 import { Surface } from "./canvas.js";
 import { fill, h, say, write } from "./dom.js";
 import { number, plural } from "./format.js";
+import { AXIS, keyLanes, rowLanes } from "./lanes.js";
+import { FADE, Painter } from "./painter.js";
 
 const LIMIT = 400, KEYED_LIMIT = 1440; // rows of a window
 const KEYS = 24; // lanes of a page
 const SLICES = 12, EACH = 6; // of a window with more rows than that: some of each part of it
 const PAUSE = 90; // ms after the last movement
 const QUIET = 300; // ms between two looks at changes
-const FLASH = 1400, FADE = 900; // ms
-const AXIS = 26, BAR = 17, GAP = 3, PAD = 6, STRIP = 7;
 const DATE = /^-?\d{4,}-\d\d-\d\d/;
-const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 /**
  * The timeline of `view` (as the service describes it) in an element. `{element, loaded, refresh()}`: `loaded` once there is something to
@@ -42,7 +41,6 @@ class Timeline {
     this.items = new Map();
     this.lanes = [];
     this.keyLanes = [];
-    this.total = 0;
     this.chosen = -1;
     this.ready = false;
     this.loading = null;
@@ -91,6 +89,7 @@ class Timeline {
       label: `Timeline of the view ${this.view.name}`,
       signal: this.signal,
     });
+    this.painter = new Painter(this.surface, this.axis);
     this.surface.canvas.setAttribute("aria-describedby", "timeline-help");
     this.surface.canvas.addEventListener("blur", () => (this.tip.hidden = true), { signal: this.signal });
     new ResizeObserver(() => this.#layout(true)).observe(this.element);
@@ -285,16 +284,16 @@ class Timeline {
   /** Place all lanes. The picture keeps its height, or grows, so that nothing jumps while somebody zooms; `anew`: it takes what it needs. */
   #layout(anew = false) {
     const wide = this.element.clientWidth > 640;
-    this.gutter = this.mode === "keys" && wide ? Math.min(120, this.element.clientWidth * 0.2) : 0;
-    this.surface.margin.left = this.gutter;
+    this.painter.isOfRows = this.mode === "rows";
+    this.painter.left = this.mode === "keys" && wide ? Math.min(120, this.element.clientWidth * 0.2) : 0;
+    this.surface.margin.left = this.painter.left;
     const items = [...this.items.values()];
-    this.lanes = this.mode === "rows" ? this.#rowLanes(items) : this.#keyLanes(items, wide);
+    this.lanes = this.painter.isOfRows ? rowLanes(items, this.aliases) : keyLanes(items, this.keyLanes, this.aliases, this.find, wide);
     let y = 0;
     for (const lane of this.lanes) {
       lane.y = y;
       y += lane.height;
     }
-    this.total = y;
     const most = Math.max(220, Math.min(innerHeight * 0.58, 1100));
     const width = this.element.clientWidth;
     if (anew && (width !== this.width || this.mode !== this.heightOf)) [this.height, this.width, this.heightOf] = [0, width, this.mode];
@@ -306,200 +305,9 @@ class Timeline {
     this.surface.draw();
   }
 
-  #rowLanes(items) {
-    items.sort((a, b) => a.meet[0] - b.meet[0] || (a.label < b.label ? -1 : 1));
-    const strips = this.aliases.length + 1;
-    return items.map((item) => {
-      const top = PAD / 2;
-      const half = Math.ceil(this.aliases.length / 2);
-      const strip = (at) => top + STRIP * at;
-      const parts = item.spans.map((span, at) => span && { alias: at, span, y: strip(at < half ? at : at + 1), height: STRIP, text: "", items: [item] }).filter(Boolean);
-      return { label: item.label, height: top + STRIP * strips + PAD / 2, parts, meets: [{ span: item.meet, y: strip(half), height: STRIP, item }], items: [item] };
-    });
-  }
-
-  #keyLanes(items, wide) {
-    const lanes = new Map(this.keyLanes.map(({ key, more }) => [key === null ? "" : JSON.stringify(key), { key, more, items: [] }]));
-    for (const item of items) {
-      if (!lanes.has(item.lane)) lanes.set(item.lane, { key: item.laneKey, more: false, items: [] });
-      lanes.get(item.lane).items.push(item);
-    }
-    return [...lanes.values()].map(({ key, more, items: own }) => {
-      const label = key === null ? this.find : Object.values(key).join(", ");
-      const above = label && !wide ? 15 : 0;
-      let y = PAD + above;
-      const parts = [];
-      this.aliases.forEach((alias, at) => {
-        const unique = new Map();
-        for (const item of own) {
-          if (!item.spans[at]) continue;
-          const id = JSON.stringify(item.row.key[alias]);
-          if (unique.has(id)) unique.get(id).items.push(item);
-          else unique.set(id, { alias: at, span: item.spans[at], height: BAR, text: item.words[at], items: [item] });
-        }
-        const rows = pack([...unique.values()]);
-        for (const part of unique.values()) parts.push({ ...part, y: y + part.row * (BAR + GAP) });
-        y += rows * (BAR + GAP);
-      });
-      const meets = own.map((item) => ({ span: item.meet, y, height: STRIP, item }));
-      return { label, more, above, height: Math.max(y + STRIP + PAD, 34), parts, meets, items: own };
-    });
-  }
-
-  // drawing
-
   #draw(context, width, height, now) {
-    const { colours } = this.surface;
-    const top = this.scroller.scrollTop;
-    const left = this.gutter;
-    let moving = false;
-    this.#grid(context, width, height);
-    context.save();
-    context.beginPath();
-    context.rect(0, AXIS, width, height - AXIS);
-    context.clip();
-    let visible = 0;
-    for (const [at, lane] of this.lanes.entries()) {
-      const y = AXIS + lane.y - top;
-      if (y + lane.height < AXIS || y > height) continue;
-      visible++;
-      if (at === this.chosen || at === this.hovered) {
-        context.fillStyle = colours.faint;
-        context.fillRect(0, y, width, lane.height);
-      }
-      if (this.mode !== "rows" && at > 0) {
-        context.fillStyle = colours.line;
-        context.fillRect(0, Math.round(y), width, 1);
-      }
-      context.save();
-      context.beginPath();
-      context.rect(left, Math.max(AXIS, y), width - left, lane.height);
-      context.clip();
-      for (const part of lane.parts) moving = this.#bar(context, part, colours.series[part.alias % 8], left, y, now) || moving;
-      for (const meet of lane.meets) moving = this.#meet(context, meet, left, y, now) || moving;
-      context.restore();
-      if (this.mode === "rows") this.#beside(context, lane, y, now);
-      else this.#label(context, lane, y);
-    }
-    context.restore();
-    if (!this.lanes.length || (!visible && !this.total) || !this.items.size) this.#nothing(context, width, height);
-    return moving && !still.matches;
-  }
-
-  #grid(context, width, height) {
-    const { colours } = this.surface;
-    context.font = this.surface.font(11);
-    context.textBaseline = "middle";
-    let free = 0;
-    for (const tick of this.axis.ticks(width < 500 ? 64 : 84)) {
-      const x = Math.round(this.gutter + this.axis.place(tick.value));
-      context.fillStyle = colours.line;
-      context.fillRect(x, AXIS - 4, 1, height - AXIS + 4);
-      if (x < free || x > width - 12) continue;
-      context.fillStyle = tick.strong ? colours.text : colours.dim;
-      context.textAlign = "left";
-      context.fillText(tick.text, x + 4, AXIS / 2);
-      free = x + 4 + context.measureText(tick.text).width + 8;
-    }
-    context.fillStyle = colours.line;
-    context.fillRect(0, AXIS - 1, width, 1);
-  }
-
-  #nothing(context, width, height) {
-    context.font = this.surface.font(13);
-    context.fillStyle = this.surface.colours.dim;
-    context.textAlign = "center";
-    const text = this.loading ? "" : this.ready ? "No rows in this window" : "The view has no rows yet";
-    context.fillText(text, width / 2, AXIS + (height - AXIS) / 2);
-  }
-
-  /** From where to where a span is drawn; open ends go beyond the edge. */
-  #across([start, end], left) {
-    const [a, b] = [start === -Infinity ? -8 : this.axis.place(start), end === Infinity ? this.axis.length + 8 : this.axis.place(end)];
-    const [from, to] = [Math.max(-8, a), Math.min(this.axis.length + 8, b)];
-    return [left + from, Math.max(1.5, to - from)];
-  }
-
-  #bar(context, part, colour, left, y, now) {
-    const [x, width] = this.#across(part.span, left);
-    if (x > this.surface.width || x + width < left) return false;
-    const [alpha, flash, moving] = shade(part.items, now);
-    const tall = part.height > STRIP;
-    context.globalAlpha = alpha * (tall ? 0.24 : 0.9);
-    context.fillStyle = colour;
-    context.fillRect(x, y + part.y, width, part.height);
-    if (tall) {
-      context.globalAlpha = alpha;
-      context.fillRect(x, y + part.y, Math.min(2, width), part.height);
-      const room = x + width - Math.max(x, left) - 8;
-      if (room > 22) {
-        context.fillStyle = this.surface.colours.text;
-        context.font = this.surface.font(11);
-        context.textAlign = "left";
-        context.fillText(clipped(context, part.text, room), Math.max(x, left) + 5, y + part.y + part.height / 2 + 0.5);
-      }
-    }
-    this.#flash(context, flash, x, y + part.y, width, part.height);
-    context.globalAlpha = 1;
-    return moving;
-  }
-
-  #meet(context, meet, left, y, now) {
-    if (!(meet.span[0] <= meet.span[1])) return false;
-    const [x, width] = this.#across(meet.span, left);
-    if (x > this.surface.width || x + width < left) return false;
-    const [alpha, flash, moving] = shade([meet.item], now);
-    context.globalAlpha = alpha * (this.mode === "rows" ? 1 : 0.75);
-    context.fillStyle = this.surface.colours.meet;
-    context.fillRect(x, y + meet.y, width, meet.height);
-    this.#flash(context, flash, x, y + meet.y, width, meet.height);
-    context.globalAlpha = 1;
-    return moving;
-  }
-
-  #flash(context, flash, x, y, width, height) {
-    if (!flash) return;
-    context.globalAlpha = flash;
-    context.strokeStyle = this.surface.colours.born;
-    context.lineWidth = 2;
-    context.strokeRect(x - 1, y - 1, width + 2, height + 2);
-  }
-
-  /** What a row is called: behind its bars, or before them, or where neither has room over them. */
-  #beside(context, lane, y, now) {
-    const { colours, width } = this.surface;
-    const places = lane.parts.map((part) => this.#across(part.span, 0));
-    const [from, to] = [Math.min(...places.map(([x]) => x)), Math.max(...places.map(([x, long]) => x + long))];
-    context.font = this.surface.font(12);
-    context.textAlign = "left";
-    context.globalAlpha = shade(lane.items, now)[0];
-    const long = context.measureText(lane.label).width;
-    const middle = y + lane.height / 2;
-    let x = to + 7;
-    if (x + long > width - 6) x = from - 7 - long;
-    if (x < 6) {
-      x = Math.max(6, Math.min(from + 6, width - long - 6));
-      context.fillStyle = colours.panel;
-      context.fillRect(x - 5, middle - 9, Math.min(long, width - 12) + 10, 18);
-    }
-    context.fillStyle = colours.text;
-    context.fillText(clipped(context, lane.label, width - 12), x, middle);
-    context.globalAlpha = 1;
-  }
-
-  #label(context, lane, y) {
-    if (!lane.label) return;
-    const { colours } = this.surface;
-    context.font = this.surface.font(12, 600);
-    context.textAlign = "left";
-    context.fillStyle = colours.text;
-    if (this.gutter) context.fillText(clipped(context, lane.label, this.gutter - 18), 8, y + PAD + BAR / 2);
-    else if (lane.above) context.fillText(clipped(context, lane.label, this.surface.width - 16), 6, y + lane.above / 2 + 3);
-    if (lane.more && this.gutter) {
-      context.font = this.surface.font(11);
-      context.fillStyle = colours.dim;
-      context.fillText("and more", 8, y + PAD + BAR / 2 + 15);
-    }
+    const nothing = this.loading ? "" : this.ready ? "No rows in this window" : "The view has no rows yet";
+    return this.painter.draw(context, width, height, now, { lanes: this.lanes, top: this.scroller.scrollTop, marked: [this.chosen, this.hovered], nothing });
   }
 
   // looking closer
@@ -511,9 +319,9 @@ class Timeline {
       this.hovered = at;
       this.surface.draw();
     }
-    const found = lane && this.#hit(lane, x + this.gutter, y + this.scroller.scrollTop - lane.y);
+    const found = lane && this.#hit(lane, x + this.painter.left, y + this.scroller.scrollTop - lane.y);
     this.tip.hidden = !found;
-    if (found) this.#show(found, x + this.gutter, y + AXIS);
+    if (found) this.#show(found, x + this.painter.left, y + AXIS);
   }
 
   #laneAt(y) {
@@ -529,7 +337,7 @@ class Timeline {
 
   #hit(lane, x, y) {
     const on = (one) => {
-      const [from, width] = this.#across(one.span, this.gutter);
+      const [from, width] = this.painter.across(one.span);
       return x >= from - 2 && x <= from + width + 2 && y >= one.y - 1 && y <= one.y + one.height + 1;
     };
     const meet = lane.meets.find(on);
@@ -566,42 +374,7 @@ class Timeline {
     else if (lane.y + lane.height > this.scroller.scrollTop + view) this.scroller.scrollTop = lane.y + lane.height - view;
     const words = lane.items.slice(0, 5).map((item) => `${item.label}, together ${this.axis.words(item.meet[0])} to ${this.axis.words(item.meet[1])}`);
     say(`Lane ${this.chosen + 1} of ${this.lanes.length}. ${lane.label}. ${words.join(". ") || "no rows in this window"}`);
-    if (this.mode === "rows" && lane.items.length) this.#show({ items: lane.items }, this.gutter + Math.max(0, this.axis.place(lane.items[0].meet[0])), AXIS + lane.y - this.scroller.scrollTop + lane.height / 2);
+    if (this.mode === "rows" && lane.items.length) this.#show({ items: lane.items }, this.painter.left + Math.max(0, this.axis.place(lane.items[0].meet[0])), AXIS + lane.y - this.scroller.scrollTop + lane.height / 2);
     this.surface.draw();
   }
 }
-
-/** Gives bars rows in which none covers another, as few as there can be; returns how many. */
-function pack(parts) {
-  parts.sort((a, b) => a.span[0] - b.span[0] || a.span[1] - b.span[1]);
-  const ends = [];
-  for (const part of parts) {
-    let row = ends.findIndex((end) => end <= part.span[0]);
-    if (row < 0) row = ends.length;
-    ends[row] = part.span[1];
-    part.row = row;
-  }
-  return Math.max(1, ends.length);
-}
-
-/** How strong, how new, and whether that changes: of what several rows show. */
-function shade(items, now) {
-  if (still.matches) return [items.every((item) => item.gone) ? 0 : 1, 0, false];
-  const left = items.every((item) => item.gone) ? Math.max(...items.map((item) => item.gone)) : 0;
-  const born = items.every((item) => item.born) ? Math.min(...items.map((item) => item.born)) : 0;
-  const fading = left ? Math.max(0, 1 - (now - left) / FADE) : 1;
-  const flash = born ? Math.max(0, 1 - (now - born) / FLASH) : 0;
-  return [fading, flash, (left > 0 && fading > 0) || flash > 0];
-}
-
-function clipped(context, text, room) {
-  if (context.measureText(text).width <= room) return text;
-  let [low, high] = [0, text.length];
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (context.measureText(`${text.slice(0, middle)}…`).width <= room) low = middle;
-    else high = middle - 1;
-  }
-  return low ? `${text.slice(0, low)}…` : "";
-}
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +35,23 @@ def usage(folder: Path) -> Usage:
             other += size
     disk = os.statvfs(folder)
     return Usage(log, snapshots, other, disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize, _last_snapshot(folder))
+
+
+class RecentUsage:
+    """The usage of a folder for those who ask often: at most `seconds` old. For use in one thread at a time."""
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self._folder, self._seconds = folder, seconds
+        self._found: Usage | None = None
+        self._until = 0.0
+
+    def get(self) -> Usage:
+        """Raises as `usage`."""
+        now = time.monotonic()
+        if self._found is None or now >= self._until:
+            self._found = usage(self._folder)
+            self._until = now + self._seconds
+        return self._found
 
 
 def _last_snapshot(folder: Path) -> tuple[int, float, int] | None:

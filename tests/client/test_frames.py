@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import builtins
 import io
-from datetime import UTC, date, datetime
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import duckdb
 import pandas
@@ -116,6 +118,40 @@ def test_duckdb(things: livejoin.Relation) -> None:
         (2, None, "x"),
         (3, None, "red"),
     ]
+
+
+OTHERS = {"id": "uuid", "at": "time", "note": {"type": "json", "nullable": True}, "data": {"type": "bytes", "nullable": True}}
+OTHER_ROWS: list[dict[str, Any]] = [
+    {"id": f"{UUID(int=1)}", "at": time(12, 30), "note": '{"a": 1}', "data": b"\x00\xff"},
+    {"id": f"{UUID(int=2)}", "at": time(0, 0, 0, 5), "note": None, "data": None},
+]
+
+
+@pytest.mark.parametrize("kind", ["dictionaries", "texts", "pandas", "polars", "duckdb"])
+def test_uuids_times_json_and_bytes(lj: livejoin.Client, kind: str) -> None:
+    """Each kind of frame takes what another one has given."""
+    others = lj.relation(f"frames_of_others_{kind}").create(OTHERS, "id")
+    with_objects = [{**one, "id": UUID(one["id"])} for one in OTHER_ROWS]
+    made: dict[str, Callable[[], Any]] = {
+        "dictionaries": lambda: with_objects,
+        "texts": lambda: [{**one, "at": one["at"].isoformat()} for one in OTHER_ROWS],
+        "pandas": lambda: pandas.DataFrame(OTHER_ROWS),
+        "polars": lambda: polars.DataFrame(OTHER_ROWS),
+        "duckdb": lambda: connection.from_arrow(pa.Table.from_pylist(OTHER_ROWS)).project('id::UUID AS id, "at", note, data'),
+    }
+    with duckdb.connect() as connection:
+        assert others.upsert(made[kind]()).applied == 2
+    assert rows_of_others(others) == OTHER_ROWS
+    for frame in (others.to_pandas(), others.to_polars(), others.to_arrow()):
+        others.truncate()
+        assert others.upsert(frame).applied == 2 and rows_of_others(others) == OTHER_ROWS, "there and back"
+    frame = others.to_pandas()
+    assert frame["data"].tolist()[0] in (b"\x00\xff", None) and others.to_polars()["at"].dtype == polars.Time
+    assert others.delete(others.to_polars().select("id")).applied == 2
+
+
+def rows_of_others(others: livejoin.Relation) -> list[dict[str, Any]]:
+    return sorted(others.to_arrow().to_pylist(), key=lambda one: str(one["id"]))
 
 
 def test_frames_in_a_batch(lj: livejoin.Client, things: livejoin.Relation) -> None:

@@ -41,6 +41,24 @@ def test_dictionaries(hotel: Hotel) -> None:
     assert [one["name"] for one in hotel.lj.relations() if one["name"] == bookings.name]
 
 
+def test_windows_and_keys(hotel: Hotel) -> None:
+    bookings = hotel.bookings
+    bookings.upsert([row(1), row(2, start=20, end=30), row(3, start=40, end=None)])
+    assert [one["id"] for one in bookings.rows(overlaps=(25, 39))] == [2]
+    assert {one["id"] for one in bookings.rows(overlaps={"stay": (None, 20)})} == {1, 2}
+    assert list(bookings.rows(where={"id": 3})) == [row(3, start=40, end=None)] and not list(bookings.rows(where={"id": 4}))
+    assert bookings.to_arrow(where={"id": 1}, overlaps=(50, None)).num_rows == 0
+    assert bookings.to_pandas(overlaps=(45, None))["id"].tolist() == bookings.to_polars(where={"id": 3})["id"].to_list() == [3]
+    with bookings.rows(limit=1) as page:
+        list(page)
+    bookings.truncate()
+    assert len(list(bookings.rows(version=page.version))) == 3 and not list(bookings.rows())
+    with pytest.raises(livejoin.BadParameter, match="by its whole key"):
+        list(bookings.rows(where={"room": "A"}))
+    with pytest.raises(livejoin.BadParameter, match="declares stay"):
+        bookings.to_arrow(overlaps={"visit": (1, 2)})
+
+
 @pytest.mark.parametrize("rows", [row(1), "nowhere.txt", 5, [5], b"{}"])
 def test_what_is_no_rows(hotel: Hotel, rows: Any) -> None:
     with pytest.raises((TypeError, livejoin.BadFile)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 from playwright.sync_api import Page
@@ -30,8 +31,11 @@ new PerformanceObserver((list) => {
 """
 
 
-@pytest.mark.parametrize("width", [360, 1280, 2560])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+QUICK = ((360, "dark"), (1280, "light"))  # colours do not depend on the width, nor what fits on the colours
+SHOWN = [pytest.param(*one, marks=() if one in QUICK else pytest.mark.soak) for one in product((360, 1280, 2560), ("light", "dark"))]
+
+
+@pytest.mark.parametrize(("width", "scheme"), SHOWN)
 def test_pages(service: ServerProcess, visitor: Visitor, width: int, scheme: str) -> None:
     page = visitor(width, {360: 740, 1280: 900, 2560: 1440}[width], scheme)
     faults = []

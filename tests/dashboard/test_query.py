@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -90,14 +91,41 @@ def test_explaining_and_registering(service: ServerProcess, editor: Page) -> Non
     talk.drop(service.client(), ["meetings"])
 
 
-def test_running_once(service: ServerProcess, editor: Page) -> None:
-    there = service.client().post("/v1/query", json={"sql": "SELECT 1 AS one"}).status_code == 200
-    editor.locator("#sql").fill("SELECT id, guest FROM stays WHERE id < 3 ORDER BY id")
+def test_running_once(editor: Page) -> None:
+    sql, run = editor.locator("#sql"), editor.get_by_role("button", name="Run once")
+    sql.fill("SELECT id, guest, note FROM (SELECT *, NULL AS note FROM stays) WHERE id < 3 ORDER BY id DESC")
+    run.click()
+    table = editor.get_by_role("table", name="Rows of the query")
+    table.wait_for()
+    assert table.locator("thead").inner_text().split() == ["id", "guest", "note"]
+    assert [row.split("\t")[:2] for row in table.locator("tbody tr").all_inner_texts()] == [[f"{n}", f"guest {n}"] for n in (2, 1, 0)]
+    assert re.search("^3 rows in .* s at version [0-9]", editor.locator(".result .note").inner_text())
+    assert not violations(editor)
+    picture(editor, "once-1280-light", whole=False)
+    sql.fill("SELECT a.id AS i, b.id AS j, c.id AS k FROM stays a, stays b, stays c")
+    run.click()
+    editor.get_by_text("1,000 rows, the first of more").wait_for()
+    sql.fill("SELECT id FROM stays WHERE id < 0")
+    run.click()
+    editor.locator(".result").get_by_text("No rows.").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("sql", "marked", "said"),
+    [
+        ("SELECT id FROM nowhere", "nowhere", "nowhere"),
+        ("SELECT guest,\n FROM stays WHERE (id = 1", None, ""),
+        ("DROP TABLE stays", None, "SELECT"),
+        ("SELECT CAST(guest AS bigint) AS n FROM stays", None, "guest"),
+    ],
+)
+def test_what_cannot_be_run_once(editor: Page, sql: str, marked: str | None, said: str) -> None:
+    editor.locator("#sql").fill(sql)
     editor.get_by_role("button", name="Run once").click()
-    if there:
-        editor.locator(".result table", has_text="guest 2").wait_for()
-    else:
-        editor.get_by_text("This service cannot run a query once yet.").wait_for()
+    editor.get_by_role("alert").filter(has_text=said).first.wait_for()
+    if marked is not None:
+        assert editor.locator(".back .fault").inner_text() == marked
+    assert not editor.get_by_role("table", name="Rows of the query").count()
 
 
 def drop(page: Page, name: str, body: bytes) -> None:

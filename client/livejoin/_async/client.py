@@ -172,7 +172,7 @@ class AsyncClient:
 
     async def metrics(self) -> list[Sample]:
         """What /metrics tells, value by value."""
-        return list(samples((await self._http.call("GET", "/metrics")).text))
+        return list(samples((await self._http.call("GET", "/metrics")).content.decode()))
 
     async def readiness(self) -> dict[str, Any]:
         """What /readyz tells once the service takes requests. Raises Recovering, with `progress` in its `document`."""

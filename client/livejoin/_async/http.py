@@ -10,10 +10,13 @@ from math import inf
 from os import PathLike
 from time import monotonic
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
+import httpcore
 import httpx
 import orjson
 
+from livejoin._async.connections import FAILURES, Answer, AsyncConnections
 from livejoin.problems import BadAddress, LivejoinError, NotLivejoin, Problem, Unreachable, problem_of_answer
 from livejoin.receipts import Receipt
 from livejoin.retries import pause_after, pauses
@@ -23,6 +26,7 @@ T = TypeVar("T")
 
 JSON = "application/json"
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20)  # each open follower has a connection
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpcore.ConnectError, httpcore.ConnectTimeout)
 log = logging.getLogger("livejoin.client")
 
 
@@ -48,28 +52,31 @@ class AsyncHttp:
         if address.scheme not in ("http", "https") or not address.host:
             raise BadAddress(f"{url!r} is not the address of a service: it should look like http://127.0.0.1:8080")
         self._connect_timeout = min(5.0, timeout)
+        trust = address.scheme == "https" and trusted(ca)  # certificates, whose reading takes 40 ms
+        self._whole = AsyncConnections(address, headers, trust, timeout, self._connect_timeout)
         self._http = httpx.AsyncClient(
             base_url=self.url,
             headers=headers,
             timeout=self._timeout(timeout),
             limits=_LIMITS,
             trust_env=False,  # a proxy for the outside world must not come between us and the service
-            verify=address.scheme == "https" and trusted(ca),  # certificates, whose reading takes 40 ms
+            verify=trust,
         )
 
     def _timeout(self, seconds: float) -> httpx.Timeout:
         return httpx.Timeout(seconds, connect=self._connect_timeout, pool=self._connect_timeout)
 
     async def aclose(self) -> None:
+        await self._whole.aclose()
         await self._http.aclose()
 
     async def json(self, method: str, path: str, body: Any = None, **options: Any) -> dict[str, Any]:
         """The JSON object in an answer, to a body of JSON or to none."""
         if body is not None:
             options |= {"content": orjson.dumps(body), "media_type": JSON}
-        response = await self.call(method, path, **options)
+        answer = await self.call(method, path, **options)
         try:
-            value = orjson.loads(response.content)
+            value = orjson.loads(answer.content)
         except orjson.JSONDecodeError:
             value = None
         if not isinstance(value, dict):
@@ -93,16 +100,20 @@ class AsyncHttp:
         content: bytes | None = None,
         media_type: str | None = None,
         repeatable: bool = False,
-    ) -> httpx.Response:
+    ) -> Answer:
         """A whole answer. Raises Problem, Unreachable."""
-        headers = {"Content-Type": media_type} if media_type else {}
-        request = self._http.build_request(method, path, params=params, content=content, headers=headers)
+        if params:
+            path = f"{path}?{urlencode(params)}"
+        if content is None and method in ("POST", "PUT", "PATCH"):
+            content = b""
 
-        async def once() -> httpx.Response:
-            async with self._reaching():
-                response = await self._http.send(request)
-            self._require_success(response)
-            return response
+        async def once() -> Answer:
+            try:
+                answer = await self._whole.exchange(method, path, content, media_type)
+            except FAILURES as error:
+                raise self._unreachable(error) from error
+            self._require_success(answer.status, answer.reason, answer.content, answer.fields.get("retry-after"))
+            return answer
 
         return await self._patiently(once, repeatable or method == "GET", self.patience)
 
@@ -128,13 +139,13 @@ class AsyncHttp:
 
         async def once() -> httpx.Response:
             async with self._reaching():
-                response = await self._http.send(request, stream=True)
+                response, content = await self._http.send(request, stream=True), b""
                 if not response.is_success:
                     try:
-                        await response.aread()
+                        content = await response.aread()
                     finally:
                         await response.aclose()
-            self._require_success(response)
+            self._require_success(response.status_code, response.reason_phrase, content, response.headers.get("Retry-After"))
             if not response.headers.get("Content-Type", "").startswith(accept):
                 await response.aclose()
                 raise NotLivejoin(self.url)
@@ -152,11 +163,10 @@ class AsyncHttp:
             async for block in response.aiter_bytes():
                 yield block
 
-    def _require_success(self, response: httpx.Response) -> None:
+    def _require_success(self, status: int, reason: str, content: bytes, retry_after: str | None) -> None:
         self.was_there = True
-        if not response.is_success:
-            retry_after = response.headers.get("Retry-After")
-            raise problem_of_answer(response.status_code, response.reason_phrase, response.content, retry_after, self.url)
+        if not 200 <= status < 300:
+            raise problem_of_answer(status, reason, content, retry_after, self.url)
 
     async def _patiently(self, once: Callable[[], Awaitable[T]], repeatable: bool, patience: float) -> T:
         until = monotonic() + patience
@@ -188,12 +198,12 @@ class AsyncHttp:
         if is_distrust(error):
             remedy = "give the file of the CA that signs it (--ca, LIVEJOIN_CA), or use a name that it is issued for"
             return Unreachable(f"the certificate of the service at {self.url} is not trusted ({reason}): {remedy}", reason, sent=False)
-        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
+        if isinstance(error, _UNSENT):
             remedy = "start one with `livejoin serve --data DIR`, or correct the address"
             if "WRONG_VERSION_NUMBER" in reason:
                 remedy = "it does not speak TLS, so its address begins with http://"
             return Unreachable(f"no service answers at {self.url} ({reason}): {remedy}", reason, sent=False)
-        if isinstance(error, httpx.TimeoutException):
+        if isinstance(error, httpx.TimeoutException | httpcore.TimeoutException):
             return Unreachable(f"the service at {self.url} has gone silent: check that it still runs, and try again", reason, sent=True)
         remedy = "try again"
         if not self.was_there and self.url.startswith("http://"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
@@ -15,7 +15,7 @@ from livejoin._async.changes import AsyncChanges
 from livejoin._async.follow import AsyncFollow
 from livejoin._async.http import AsyncHttp
 from livejoin.display import SHOWN, message_html, table_html, view_words
-from livejoin.encoding import Window, row_params
+from livejoin.encoding import Overlaps, Where, row_params
 from livejoin.frames import to_pandas, to_polars
 from livejoin.problems import LivejoinError, problem_from
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     import polars
 
 _LOOK_AGAIN = 0.2  # seconds between two looks at a view that is being built
-
-Where = Mapping[str, Any]
-Overlaps = Window | Mapping[str, Window]
 
 
 class AsyncView:

@@ -173,7 +173,7 @@ class Client:
 
     def metrics(self) -> list[Sample]:
         """What /metrics tells, value by value."""
-        return list(samples((self._http.call("GET", "/metrics")).text))
+        return list(samples((self._http.call("GET", "/metrics")).content.decode()))
 
     def readiness(self) -> dict[str, Any]:
         """What /readyz tells once the service takes requests. Raises Recovering, with `progress` in its `document`."""

@@ -11,10 +11,13 @@ from math import inf
 from os import PathLike
 from time import monotonic
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
+import httpcore
 import httpx
 import orjson
 
+from livejoin._sync.connections import FAILURES, Answer, Connections
 from livejoin.problems import BadAddress, LivejoinError, NotLivejoin, Problem, Unreachable, problem_of_answer
 from livejoin.receipts import Receipt
 from livejoin.retries import pause_after, pauses
@@ -24,6 +27,7 @@ T = TypeVar("T")
 
 JSON = "application/json"
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20)  # each open follower has a connection
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpcore.ConnectError, httpcore.ConnectTimeout)
 log = logging.getLogger("livejoin.client")
 
 
@@ -49,28 +53,31 @@ class Http:
         if address.scheme not in ("http", "https") or not address.host:
             raise BadAddress(f"{url!r} is not the address of a service: it should look like http://127.0.0.1:8080")
         self._connect_timeout = min(5.0, timeout)
+        trust = address.scheme == "https" and trusted(ca)  # certificates, whose reading takes 40 ms
+        self._whole = Connections(address, headers, trust, timeout, self._connect_timeout)
         self._http = httpx.Client(
             base_url=self.url,
             headers=headers,
             timeout=self._timeout(timeout),
             limits=_LIMITS,
             trust_env=False,  # a proxy for the outside world must not come between us and the service
-            verify=address.scheme == "https" and trusted(ca),  # certificates, whose reading takes 40 ms
+            verify=trust,
         )
 
     def _timeout(self, seconds: float) -> httpx.Timeout:
         return httpx.Timeout(seconds, connect=self._connect_timeout, pool=self._connect_timeout)
 
     def close(self) -> None:
+        self._whole.close()
         self._http.close()
 
     def json(self, method: str, path: str, body: Any = None, **options: Any) -> dict[str, Any]:
         """The JSON object in an answer, to a body of JSON or to none."""
         if body is not None:
             options |= {"content": orjson.dumps(body), "media_type": JSON}
-        response = self.call(method, path, **options)
+        answer = self.call(method, path, **options)
         try:
-            value = orjson.loads(response.content)
+            value = orjson.loads(answer.content)
         except orjson.JSONDecodeError:
             value = None
         if not isinstance(value, dict):
@@ -94,16 +101,20 @@ class Http:
         content: bytes | None = None,
         media_type: str | None = None,
         repeatable: bool = False,
-    ) -> httpx.Response:
+    ) -> Answer:
         """A whole answer. Raises Problem, Unreachable."""
-        headers = {"Content-Type": media_type} if media_type else {}
-        request = self._http.build_request(method, path, params=params, content=content, headers=headers)
+        if params:
+            path = f"{path}?{urlencode(params)}"
+        if content is None and method in ("POST", "PUT", "PATCH"):
+            content = b""
 
-        def once() -> httpx.Response:
-            with self._reaching():
-                response = self._http.send(request)
-            self._require_success(response)
-            return response
+        def once() -> Answer:
+            try:
+                answer = self._whole.exchange(method, path, content, media_type)
+            except FAILURES as error:
+                raise self._unreachable(error) from error
+            self._require_success(answer.status, answer.reason, answer.content, answer.fields.get("retry-after"))
+            return answer
 
         return self._patiently(once, repeatable or method == "GET", self.patience)
 
@@ -129,13 +140,13 @@ class Http:
 
         def once() -> httpx.Response:
             with self._reaching():
-                response = self._http.send(request, stream=True)
+                response, content = self._http.send(request, stream=True), b""
                 if not response.is_success:
                     try:
-                        response.read()
+                        content = response.read()
                     finally:
                         response.close()
-            self._require_success(response)
+            self._require_success(response.status_code, response.reason_phrase, content, response.headers.get("Retry-After"))
             if not response.headers.get("Content-Type", "").startswith(accept):
                 response.close()
                 raise NotLivejoin(self.url)
@@ -153,11 +164,10 @@ class Http:
             for block in response.iter_bytes():
                 yield block
 
-    def _require_success(self, response: httpx.Response) -> None:
+    def _require_success(self, status: int, reason: str, content: bytes, retry_after: str | None) -> None:
         self.was_there = True
-        if not response.is_success:
-            retry_after = response.headers.get("Retry-After")
-            raise problem_of_answer(response.status_code, response.reason_phrase, response.content, retry_after, self.url)
+        if not 200 <= status < 300:
+            raise problem_of_answer(status, reason, content, retry_after, self.url)
 
     def _patiently(self, once: Callable[[], T], repeatable: bool, patience: float) -> T:
         until = monotonic() + patience
@@ -189,12 +199,12 @@ class Http:
         if is_distrust(error):
             remedy = "give the file of the CA that signs it (--ca, LIVEJOIN_CA), or use a name that it is issued for"
             return Unreachable(f"the certificate of the service at {self.url} is not trusted ({reason}): {remedy}", reason, sent=False)
-        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
+        if isinstance(error, _UNSENT):
             remedy = "start one with `livejoin serve --data DIR`, or correct the address"
             if "WRONG_VERSION_NUMBER" in reason:
                 remedy = "it does not speak TLS, so its address begins with http://"
             return Unreachable(f"no service answers at {self.url} ({reason}): {remedy}", reason, sent=False)
-        if isinstance(error, httpx.TimeoutException):
+        if isinstance(error, httpx.TimeoutException | httpcore.TimeoutException):
             return Unreachable(f"the service at {self.url} has gone silent: check that it still runs, and try again", reason, sent=True)
         remedy = "try again"
         if not self.was_there and self.url.startswith("http://"):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from livejoin._sync.answers import Arrow, Rows
 from livejoin._sync.http import Http
 from livejoin.display import SHOWN, Progress, message_html, progress_of, relation_words, table_html
-from livejoin.encoding import Body, Interval, Op, RowData, Source, batch_params, bodies, relation_definition, row_params
+from livejoin.encoding import Body, Interval, Op, Overlaps, RowData, Source, Where, batch_params, bodies, relation_definition, row_params
 from livejoin.frames import to_pandas, to_polars
 from livejoin.problems import LivejoinError, Problem
 from livejoin.receipts import Receipt, shifted
@@ -27,7 +27,13 @@ OnError = Literal["reject", "skip"]
 
 
 class Relation:
-    """The relation of this name, registered or not. Methods raise NotFound if it is not."""
+    """The relation of this name, registered or not. Methods raise NotFound if it is not.
+
+    where: the row that has a key, by all its columns: `{"id": 7}`.
+    overlaps: a window `(low, high)`, a side may be None: only rows whose interval meets it; of a relation with several intervals a
+    window by interval: `{"stay": (low, high)}`. It reads all rows, beside the writer.
+    version: one that a cursor still keeps; else the newest.
+    """
 
     def __init__(self, http: Http, name: str) -> None:
         self.name = name
@@ -227,25 +233,41 @@ class Relation:
             raise
         return total
 
-    def rows(self, *, limit: int | None = None, cursor: str | None = None) -> Rows:
+    def rows(
+        self,
+        *,
+        where: Where | None = None,
+        overlaps: Overlaps | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        version: int | None = None,
+    ) -> Rows:
         """Its rows at one version, as they come."""
-        return Rows(self._http, f"{self._path}/rows", row_params(limit=limit, cursor=cursor))
+        return Rows(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version))
 
-    def arrow(self, *, limit: int | None = None, cursor: str | None = None) -> Arrow:
+    def arrow(
+        self,
+        *,
+        where: Where | None = None,
+        overlaps: Overlaps | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        version: int | None = None,
+    ) -> Arrow:
         """Its rows at one version as Arrow batches, as they come."""
-        return Arrow(self._http, f"{self._path}/rows", row_params(limit=limit, cursor=cursor))
+        return Arrow(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version))
 
-    def to_arrow(self, **which: Any) -> pa.Table:
+    def to_arrow(self, **filters: Any) -> pa.Table:
         """Its rows at one version as a table, in memory. Arguments as of `arrow`."""
-        return self.arrow(**which).to_table()
+        return self.arrow(**filters).to_table()
 
-    def to_pandas(self, **which: Any) -> pandas.DataFrame:
+    def to_pandas(self, **filters: Any) -> pandas.DataFrame:
         """As `to_arrow`. Integers with nulls have pandas's type Int64. Raises ImportError."""
-        return to_pandas(self.to_arrow(**which))
+        return to_pandas(self.to_arrow(**filters))
 
-    def to_polars(self, **which: Any) -> polars.DataFrame:
+    def to_polars(self, **filters: Any) -> polars.DataFrame:
         """As `to_arrow`. Raises ImportError."""
-        return to_polars(self.to_arrow(**which))
+        return to_polars(self.to_arrow(**filters))
 
 
 @contextmanager

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
@@ -16,7 +16,7 @@ from livejoin._sync.changes import Changes
 from livejoin._sync.follow import Follow
 from livejoin._sync.http import Http
 from livejoin.display import SHOWN, message_html, table_html, view_words
-from livejoin.encoding import Window, row_params
+from livejoin.encoding import Overlaps, Where, row_params
 from livejoin.frames import to_pandas, to_polars
 from livejoin.problems import LivejoinError, problem_from
 
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     import polars
 
 _LOOK_AGAIN = 0.2  # seconds between two looks at a view that is being built
-
-Where = Mapping[str, Any]
-Overlaps = Window | Mapping[str, Window]
 
 
 class View:

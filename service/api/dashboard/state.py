@@ -25,7 +25,7 @@ from service.api.metrics import software_version
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, text_content
 from service.api.schemas import STATUS
 from service.api.stream import client_gone
-from service.durability.usage import Usage, usage
+from service.durability.usage import Usage
 from service.engine.versions import Held
 from service.instance import Instance
 from service.views.live_view import LiveView
@@ -76,13 +76,13 @@ class _Events(Response):
 
 
 def status_json(context: Context, token: AccessToken) -> dict[str, Any]:
-    """What the token may see. Cost: milliseconds, and a look at each file of the data folder."""
+    """What the token may see. Cost: milliseconds; and, every few seconds, a look at each file of the data folder."""
     engine = context.engine
     published = engine.published
     views = [(name, view) for name, view in sorted(engine.views.items()) if token.covers_view(name)]
     metrics = engine.metrics()
     figures = {name: value for name, value in metrics.items() if isinstance(value, int)}
-    folder = usage(context.settings.data)
+    folder = context.usage.get()
     held = engine.versions.held() if token.covers_all else None
     sizes = {name: sum(relation.table.held.values()) for name, relation in sorted(engine.relations.items())}
     shown: dict[str, Any] = {

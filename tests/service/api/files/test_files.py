@@ -100,6 +100,25 @@ def test_filters(files: Files) -> None:
     assert empty.headers["Livejoin-Empty"] == "true" and READ["parquet"](empty.content).num_rows == 0
 
 
+@pytest.mark.parametrize("suffix", READ)
+def test_filters_of_a_relation(files: Files, suffix: str) -> None:
+    path, window = f"/v1/relations/{files.view}_r/rows.{suffix}", {"lo": 100, "hi": 141}
+    wanted = sorted(row["id"] for row in files.right if meet(row, window))
+    for query in ("?overlaps=100,140", "?overlaps.span=100,140"):
+        found = files.client.get(path + query)
+        assert sorted(READ[suffix](found.content)["id"].to_pylist()) == wanted
+        head = files.client.head(path + query)
+        assert head.headers["Content-Length"] == f"{len(found.content)}" and head.headers["ETag"] == found.headers["ETag"]
+    one = files.client.get(f"{path}?where.id=7")
+    assert READ[suffix](one.content)["id"].to_pylist() == [7]
+    part = files.client.get(f"{path}?where.id=7", headers={"Range": "bytes=0-3"})
+    assert (part.status_code, part.content) == (206, one.content[:4])
+    assert files.client.get(f"{path}?where.id=7&overlaps=100000,").headers["Livejoin-Empty"] == "true"
+    refused = {"where.room=A": "by its whole key", "overlaps.room=1,2": "room", "where.l.id=7": "where", "cursor=x": "cursor: unknown"}
+    for query, said in refused.items():
+        assert said in is_problem(files.client.get(f"{path}?{query}"), "bad-parameter", 400)["detail"]
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [
