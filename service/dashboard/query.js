@@ -47,7 +47,7 @@ export function query(main, { options, signal }) {
   /** A refusal stands at its place in the text, in words. */
   function refuse(error) {
     const position = error.problem?.position;
-    const unknown = /^unknown-/.test(error.type) && /no (?:column|interval|relation) '?([^\s';]+)/.exec(error.message)?.[1];
+    const unknown = /^unknown-/.test(error.type) && /no (?:column|interval|relation(?: or view)?) '?([^\s';]+)/.exec(error.message)?.[1];
     const found = position ? offsetOf(sql.text, position) : unknown ? placeOf(sql.text, unknown) : -1;
     if (found >= 0) {
       sql.mark(found);
