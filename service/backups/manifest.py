@@ -12,17 +12,16 @@ The earlier ones are looked for where they were made, and beside the backup, und
 
 from __future__ import annotations
 
-import json
-import zlib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from service.durability.checksums import json_checksum
 from service.durability.files import digest
-from service.durability.folder import BACKUP, Damaged, private, sync, sync_path
+from service.durability.folder import BACKUP, Damaged, sync_path
+from service.durability.manifests import read_manifest, write_manifest
 
-FORMAT = 2
+FORMAT = 2  # of the manifest
+_ANOTHER = "use another backup"
 
 
 @dataclass(frozen=True)
@@ -67,22 +66,19 @@ class Backup:
 
 def begin(folder: Path) -> None:
     """Mark the backup in this folder as unfinished. On disk on return."""
-    _write(folder, {"format": FORMAT, "unfinished": True})
+    _write(folder, {"unfinished": True})
 
 
 def finish(backup: Backup) -> None:
     """Write the manifest; the files are on disk. On disk on return."""
     values = asdict(backup)
     del values["folder"]
-    _write(backup.folder, {"format": FORMAT, **values})
+    _write(backup.folder, values)
 
 
-def _write(folder: Path, manifest: dict[str, Any]) -> None:
+def _write(folder: Path, values: dict[str, Any]) -> None:
     unfinished = folder / f"{BACKUP}.unfinished"
-    with open(unfinished, "w", opener=private) as file:
-        json.dump(manifest | {"crc": json_checksum(manifest)}, file, indent=1)
-        file.flush()
-        sync(file.fileno(), folder)
+    write_manifest(unfinished, FORMAT, values)
     unfinished.replace(folder / BACKUP)
     sync_path(folder)
 
@@ -91,29 +87,14 @@ def read_backup(folder: Path) -> Backup:
     """The backup in this folder; its files are not looked at. Raises Damaged; FileNotFoundError: there is none."""
     path = folder / BACKUP
     try:
-        manifest = json.loads(path.read_bytes())
-        crc = manifest.pop("crc")
+        manifest = read_manifest(path, FORMAT, _ANOTHER)
     except FileNotFoundError:
         raise FileNotFoundError(f"{folder} is not a backup of livejoin: there is no {BACKUP} in it") from None
-    except (ValueError, KeyError, AttributeError):
-        raise Damaged("not a manifest", path, _ANOTHER) from None
-    if crc != (_checksum_1 if manifest.get("format") == 1 else json_checksum)(manifest):
-        raise Damaged("wrong checksum", path, _ANOTHER)
-    if manifest.pop("format") not in (1, FORMAT):
-        raise Damaged("a manifest of another format", path, "use the version of livejoin that made the backup, or a newer one")
     if manifest.get("unfinished"):
         raise Damaged("an unfinished backup", path, "remove this folder and make the backup again")
     since = manifest.pop("since")
     files = [StoredFile(**file) for file in manifest.pop("files")]
     return Backup(**manifest, since=None if since is None else Since(**since), files=files, folder=folder)
-
-
-_ANOTHER = "use another backup"
-
-
-def _checksum_1(manifest: dict[str, Any]) -> int:
-    """Of format 1, which differs in nothing else: over what Python's `json` makes of the manifest."""
-    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
 
 
 def chain_of(backup: Backup) -> list[Backup]:

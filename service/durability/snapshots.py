@@ -15,7 +15,6 @@ rows of 4 columns.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -29,10 +28,11 @@ import pyarrow as pa
 
 from service.durability.failpoints import reach
 from service.durability.folder import DATABASE, FOLDER_MODE, SNAPSHOTS, Damaged, is_unreadable, private, sync, sync_path
+from service.durability.manifests import read_manifest, write_manifest
 
 log = logging.getLogger("livejoin.snapshots")
 
-_FORMAT = 1
+_FORMAT = 2
 _MANIFEST = "manifest.json"
 _SYNC_BYTES = 16 << 20  # written before they are synced
 _BLOCK = 1 << 20
@@ -169,16 +169,8 @@ def leave_out_feeds(path: Path, view_ids: Iterable[str]) -> None:
 def read_snapshot(path: Path) -> Snapshot:
     """The snapshot in the folder `path`, verified but for the contents of its tables. Raises Damaged."""
     manifest_path = path / _MANIFEST
-    try:
-        with _reading(manifest_path):
-            manifest = json.loads(manifest_path.read_bytes())
-        crc = manifest.pop("crc")
-    except (ValueError, KeyError, AttributeError):
-        raise Damaged("not a manifest", manifest_path) from None
-    if crc != _manifest_crc(manifest):
-        raise Damaged("wrong checksum", manifest_path)
-    if manifest["format"] != _FORMAT:
-        raise Damaged(f"unknown format {manifest['format']}", manifest_path, "written by another version of livejoin: use that version")
+    with _reading(manifest_path):
+        manifest = read_manifest(manifest_path, _FORMAT)
     if str(manifest["version"]) != path.name:
         raise Damaged(f"the manifest is of version {manifest['version']}", manifest_path)
     tables = {int(relation_id): TableFile(**table) for relation_id, table in manifest["tables"].items()}
@@ -273,17 +265,8 @@ def _checksum(path: Path, go_on: Callable[[], object] = lambda: None, from_disk:
 
 
 def _write_manifest(path: Path, version: int, files: dict[int, TableFile], feeds: dict[str, TableFile]) -> None:
-    manifest: dict[str, Any] = {"format": _FORMAT, "version": version}
-    manifest["tables"] = {str(i): table._asdict() for i, table in files.items()}
-    manifest["feeds"] = {id_: feed._asdict() for id_, feed in feeds.items()}
-    with open(path, "w", opener=private) as file:
-        json.dump(manifest | {"crc": _manifest_crc(manifest)}, file, indent=1)
-        file.flush()
-        sync(file.fileno(), path)
-
-
-def _manifest_crc(manifest: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
+    tables = {str(i): table._asdict() for i, table in files.items()}
+    write_manifest(path, _FORMAT, {"version": version, "tables": tables, "feeds": {id_: feed._asdict() for id_, feed in feeds.items()}})
 
 
 def _sync_log(folder: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from service.checking.inspection import inspect
+from service.durability.checksums import json_checksum
 from service.durability.database import LogRow
 from service.durability.effects import Effect, encode_effects
 from service.durability.folder import DATABASE, MARK, Damaged, FolderInUse
@@ -172,6 +174,26 @@ def test_flipped_bytes_in_the_manifest(tmp_path: Path) -> None:
             assert ids(tmp_path) == list(range(20)), f"byte {at}"  # white space became other white space
         except Damaged as error:
             assert error.where == path
+
+
+def test_a_manifest_of_another_format(tmp_path: Path) -> None:
+    """The first one, whose checksum is over what Python made of the rest, is read; one that nobody knows yet is refused by its number."""
+    write(tmp_path, 5)
+    path = tmp_path / "snapshots" / "5" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    crc = manifest.pop("crc")
+    assert manifest["format"] == 2 and crc == json_checksum(manifest)
+    first = manifest | {"format": 1}
+    path.write_text(json.dumps(first | {"crc": zlib.crc32(json.dumps(first, sort_keys=True).encode())}, indent=1))
+    assert ids(tmp_path) == list(range(20))
+    path.write_text(json.dumps(first | {"crc": json_checksum(first)}))
+    assert "wrong checksum" in damage(tmp_path).what
+    later = manifest | {"format": 3}
+    path.write_text(json.dumps(later | {"crc": json_checksum(later)}))
+    assert "format 3; this is 2" in damage(tmp_path).what
+    for text in ("[1]", "{}", '{"crc": 1, "format": "\\ud800"}', "1"):
+        path.write_text(text)
+        assert damage(tmp_path).what in ("not a manifest", "wrong checksum")
 
 
 def test_torn_and_missing_files(tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+"""Manifests, of snapshots and of backups: a JSON object with `format`, and `crc`, the CRC-32 of all else in it (`json_checksum`).
+
+That the checksum is over what the document says, and not over its bytes, is the same in all formats from 2 on; in format 1 it was over what
+Python's `json` made of it.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+from service.durability.checksums import json_checksum
+from service.durability.folder import Damaged, private, sync
+
+
+def write_manifest(path: Path, format: int, values: dict[str, Any]) -> None:
+    """On disk on return, but for its name. Raises SyncFailed, OSError."""
+    manifest = {"format": format, **values}
+    with open(path, "w", opener=private) as file:
+        json.dump(manifest | {"crc": json_checksum(manifest)}, file, indent=1)
+        file.flush()
+        sync(file.fileno(), path)
+
+
+def read_manifest(path: Path, format: int, remedy: str = "") -> dict[str, Any]:
+    """What is in a manifest of this format, or an earlier one. Raises Damaged with the remedy, OSError."""
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_bytes())
+        crc = manifest.pop("crc")
+        is_sound = crc == (_checksum_1 if manifest.get("format") == 1 else json_checksum)(manifest)
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise Damaged("not a manifest", path, remedy) from None
+    if not is_sound:
+        raise Damaged("wrong checksum", path, remedy)
+    found = manifest.pop("format")
+    if not 1 <= found <= format:
+        what = f"a manifest of format {found}; this is {format}"
+        raise Damaged(what, path, "use the version of livejoin that wrote it, or a newer one")
+    return manifest
+
+
+def _checksum_1(manifest: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
