@@ -14,7 +14,7 @@ from service.errors import Problem
 from service.planning.plans import outer
 from service.tables.changes import Part, Parted
 from service.views import deltas
-from service.views.joins import flips, match_join
+from service.views.joins import flips, two_sides
 from structures.event_tree.matching import LONELY
 from tests.service.views.joins.test_outer_identities import (
     test_identities_and_duckdb as identities,
@@ -77,8 +77,8 @@ BUGS = {
     "partners are not counted": (
         flips.Counts, "follow", lambda made: lambda self, events, run: None, lambda path: hostile(path, "interval-tree"),
     ),
-    "rows that can have no partner are left out": (match_join.Rows, "entries", _able, matched_nulls),
-    "a row moves though it changes": (match_join, "parted", lambda made: _moves, lambda path: identities(path, 0, "by a match tree")),
+    "rows that can have no partner are left out": (two_sides.Rows, "entries", _able, matched_nulls),
+    "a row moves though it changes": (two_sides, "parted", lambda made: _moves, lambda path: identities(path, 0, "by a match tree")),
 }
 
 
