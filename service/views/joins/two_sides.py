@@ -35,6 +35,13 @@ class _Work(NamedTuple):
     former: Slots
 
 
+class _Watched(NamedTuple):
+    """As `changes.Watched`."""
+
+    relation: Relation
+    varying: list[str]
+
+
 class Rows:
     """The rows of one alias as entries, those that can have no partner too. `place`: of the alias in the view."""
 
@@ -82,6 +89,8 @@ class TwoSides:
         self.relation, self.never, self.span, self.columns = own.side.relation, support.query.never, own.span, own.columns
         self.rows = Rows(kept, own, relations)
         self.side, self._partner_side = shown[kept.places[0]], self.partners.side
+        # What the view reads of a row, and what its partners depend on: of FULL JOIN also what ON says of the row alone.
+        self._watched = _Watched(self.relation, list(dict.fromkeys([*self.side.varying, *own.side.varying])))
         types = [self.relation.schema.field(name).type for name in self.columns]
         self.domain = Domain(types) if types else None
         self._acquire = self.domain.acquire_of if self.domain is not None else None
@@ -134,7 +143,7 @@ class TwoSides:
         mine, others = self.relations
         if (run := runs.get(mine.name)) is not None:
             three = (kinds.OUTER_DELETE, kinds.OUTER_INSERT, kinds.OUTER_MOVE)
-            self._collect(parted(self.side, run, told), self.rows.entries, three, work)
+            self._collect(parted(self._watched, run, told), self.rows.entries, three, work)
         if (run := runs.get(others.name)) is not None:
             three = (kinds.PARTNER_DELETE, kinds.PARTNER_INSERT, kinds.PARTNER_MOVE)
             self._collect(parted(self._partner_side, run, told), self._partners, three, work)
