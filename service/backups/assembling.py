@@ -20,12 +20,15 @@ def assemble(chain: list[Backup], folder: Path, *, forks: bool, links: bool = Fa
     """Write the data folder that the last of these backups is of into `folder`, which is new or empty. `forks`: a new timeline begins;
     `links`: snapshots are links to the backups' files.
 
-    The database, without which no service starts on the folder, comes last. Gives the timelines. Raises Damaged, OSError.
+    The database, without which no service starts on the folder, comes last. Gives the timelines. Raises Damaged, also for a backup of
+    another format, before anything is written; OSError.
     """
     base = max((number for number, backup in enumerate(chain) if backup.snapshot is not None), default=-1)
     if base < 0:
         raise Damaged("no backup of the chain has a snapshot", chain[0].folder, "use another backup")
     last = chain[-1]
+    for backup in chain[base:]:
+        _require_format(backup)
     folder.mkdir(FOLDER_MODE, exist_ok=True)
     (folder / SNAPSHOTS).mkdir(FOLDER_MODE)
     sync_path(folder.absolute().parent)
@@ -48,6 +51,16 @@ def assemble(chain: list[Backup], folder: Path, *, forks: bool, links: bool = Fa
         databases = [stack.enter_context(database.open_read_only(backup.folder / DATABASE)) for backup in chain[base:]]
         database.create(folder, lambda db: _fill(db, databases, chain[base:], timelines))
     return timelines
+
+
+def _require_format(backup: Backup) -> None:
+    """Tables are copied as they are, `meta` with the number of the format included."""
+    path = backup.folder / DATABASE
+    with database.open_read_only(path) as db:
+        number = database.read_format(db, path)
+    if number != database.FORMAT:
+        remedy = "restore it with the version of livejoin that made it; `livejoin serve` of this one then upgrades an older folder"
+        raise Damaged(f"a backup of a data folder of format {number}; this is {database.FORMAT}", path, remedy)
 
 
 def _fill(db: sqlite3.Connection, databases: list[sqlite3.Connection], chain: list[Backup], timelines: database.Timelines) -> None:

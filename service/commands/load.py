@@ -40,7 +40,7 @@ class Wanted(NamedTuple):
 
 
 class Bodies(NamedTuple):
-    """What is posted of the files: their own bodies, or what becomes of them where the relation itself would read times differently."""
+    """What is posted of the files: their own bodies, or converted ones where the relation itself would read times differently."""
 
     schema: pa.Schema
     read_by: RelationDefinition | None

@@ -9,7 +9,8 @@
 Single changes that were applied together are versions of their own, but have one payload, that of the last of them: the age of a row is how
 many versions before that one it was changed.
 
-The schemas are not in the payload: the catalogue has them, and the definition of an id never changes.
+The schemas are not in the payload: the catalogue has them, by the relation's id, with the version from which on a relation has how many
+columns (its shapes): a definition is only ever extended.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ _COLUMNS = {
     "log": "(version INTEGER PRIMARY KEY, source TEXT, run TEXT, epoch INTEGER, crc INTEGER NOT NULL, payload BLOB NOT NULL)",
     "log_rest": "(version INTEGER, part INTEGER, payload BLOB NOT NULL, PRIMARY KEY (version, part))",
 }
-_FORMAT_1 = Form(
+_FORM_1 = Form(
     1,
     {name: f"CREATE TABLE {name} {columns}" for name, columns in _COLUMNS.items()},
     {"relations": "id, name, definition", "views": "name, definition", "sources": "source, run, epoch"},
@@ -104,7 +104,7 @@ def upgrade(folder: Path) -> None:
         number = database.format_of(folder)
         if number is None or number == database.FORMAT:
             return
-        if number != _FORMAT_1.number:
+        if number != _FORM_1.number:
             raise database.WrongFormat(number, folder / DATABASE)
         make_folder(folder)  # what stays of it is not to be read by others either
         shutil.rmtree(_unfinished_inside(folder), ignore_errors=True)
@@ -118,7 +118,7 @@ def upgrade(folder: Path) -> None:
 def upgraded_copy(folder: Path, copy: Path, place: Callable[[Path, Path], object]) -> None:
     """Make in `copy`, an empty folder, the database, mark and newest snapshot of a folder of format 1 in the current format. `place(from,
     to)` brings a file of the snapshot there. The caller holds the lock of `folder`. Raises Damaged, OSError, sqlite3.OperationalError."""
-    found = database.verify(folder, form=_FORMAT_1)
+    found = database.verify(folder, form=_FORM_1)
     finished = snapshot_paths(folder)[0]
     base = 0
     if finished:
@@ -131,7 +131,7 @@ def upgraded_copy(folder: Path, copy: Path, place: Callable[[Path, Path], object
         raise Damaged(f"versions {base + 1} to {found.forgotten} are neither in the log nor in a snapshot", folder / DATABASE)
     path = folder / DATABASE
     with database.open_read_only(path) as old:
-        rows = database.replay(old, path, found.forgotten, found.forgotten, found.reach.version, _FORMAT_1)
+        rows = database.replay(old, path, found.forgotten, found.forgotten, found.reach.version, _FORM_1)
         if base > found.reach.version:
             raise Damaged(f"the log ends at version {found.reach.version}, before the snapshot's version {base}", path)
         database.create(copy, lambda new: _fill(new, old, found, rows))

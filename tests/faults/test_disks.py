@@ -146,7 +146,7 @@ def strike(server: FaultyServer, steady: Steady) -> list[int]:
 def test_a_fault_while_it_runs(
     begun: tuple[Contents, Steady], disk: FaultyDisk, fault: Callable[[FaultyDisk, Random], None], seed: int
 ) -> None:
-    """What was acknowledged stays, whatever happens; the power goes right afterwards."""
+    """What was acknowledged stays, whatever happens, even if the power is cut right afterwards."""
     chance = Random(f"{seed} {fault.__name__}")
     for number in range(EACH if seed < NEW else SOAK_EACH):
         print(f"{fault.__name__} {seed} {number}")
@@ -324,7 +324,7 @@ def test_a_checksum_left_out_is_found(begun: tuple[Contents, Steady], disk: Faul
 
 
 def test_an_error_ignored_is_found(begun: tuple[Contents, Steady], disk: FaultyDisk) -> None:
-    """A sync that fails, and the service goes on as if."""
+    """The service goes on after a sync that has failed."""
     with pytest.raises((Lost, NotStarted, AssertionError)):
         for number in range(1, 20):
             steady = prepared(disk, begun)

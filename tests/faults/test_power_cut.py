@@ -59,7 +59,7 @@ def recorded(path: Path, seed: int, *bugs: Patch, environment: dict[str, str] | 
 
 
 def moments(run: Run, chance: Random, count: int) -> list[int]:
-    """Numbers of records before which the power goes: half of them anywhere, half of them where names change."""
+    """Numbers of records before which the power is cut: half of them anywhere, half of them where names change."""
     rare = [i + chance.randrange(-1, 3) for i, record in enumerate(run.journal) if record.kind in _RARE]
     places = [chance.randrange(len(run.journal) + 1) if chance.random() < 0.5 else chance.choice(rare) for _ in range(count)]
     return sorted(min(max(place, 0), len(run.journal)) for place in places)
