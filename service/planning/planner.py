@@ -88,6 +88,10 @@ def _of_groups(query: Query, relations: Relations, counted: Counted | None) -> P
     """Groups that are counted, else by the rows of the join."""
     found = counting.make(query, relations)
     if isinstance(found, Plan) and query.algorithm in ("auto", found.algorithm):
+        if not _promises(found, query.guarantee):
+            reason, instead = found.notes[-1], f'write "guarantee": "{found.guarantee}"'
+            refused = f'the guarantee "{query.guarantee}" cannot be given to these groups, only "{found.guarantee}"'
+            raise Problem("infeasible-view", f"{refused}: {reason}; {instead}", theorem=reason)
         return found
     obstacle = found if isinstance(found, str) else ""
     if query.algorithm == "event-tree":

@@ -57,7 +57,6 @@ class Counting:
         self._itself, self._sums = itself, len(recipes[0])
         self.trees = (EventTree(words, weights[0]),) if itself else (EventTree(words, weights[0]), EventTree(words, weights[1]))
         recipe = np.array(recipes, np.int64).reshape(2, self._sums, 2)
-        self._shared = bool((recipe[:, :, HOW] == COMMON).any())
         Z = np.zeros(_STATE_WORDS, np.int64)
         Z[TIMES] = max(1, itself)
         self._both = Both(self.trees[0].arrays, self.trees[-1].arrays, recipe, np.zeros(3 + 2 * max(weights), np.int64), Z)
@@ -66,11 +65,7 @@ class Counting:
         """Fill both sides of two sets, with weights int64[n, w]. O(n log n). MemoryError: they cannot fit."""
         assert not self._itself
         for tree, entries, given in zip(self.trees, (first, second), weights, strict=True):
-            mine = given[:, : tree.weights], given[:, : tree.weights]
-            if self._shared:
-                mine = mine[0].copy(), mine[1].copy()
-                mine[0][:, 0], mine[1][:, 0] = entries.left, entries.right + (entries.right != POS_INF)
-            tree.load(entries, NO_ENTRIES, mine)
+            tree.load(entries, NO_ENTRIES, weights_of(tree, entries, given, self._both.recipe))
 
     def require(self, first: int, second: int) -> None:
         """Raise MemoryError unless so many intervals of each side surely fit. O(1)."""
@@ -105,6 +100,16 @@ class Counting:
         """Prove the invariants of the trees."""
         for tree in self.trees:
             tree.check()
+
+
+def weights_of(tree: EventTree, entries: Entries, given: np.ndarray, recipe: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of intervals with these weights (int64[n, w]), those of their STARTs and of their ENDs."""
+    mine = given[:, : tree.weights]
+    if not (recipe[:, :, HOW] == COMMON).any():
+        return mine, mine
+    starts, ends = mine.copy(), mine.copy()
+    starts[:, 0], ends[:, 0] = entries.left, entries.right + (entries.right != POS_INF)
+    return starts, ends
 
 
 __all__ = ["COMMON", "DELETE", "INSERT", "MEASURE", "MOVE", "OWN", "THEIRS", "Changes", "Counting", "Measured", "Recipe"]

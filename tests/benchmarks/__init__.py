@@ -35,6 +35,7 @@ SUBJECTS = (
     "service_many",
     "service_natural",
     "service_outer",
+    "structure_counted",
     "service_gaps",
     "service_groups",
     "service_requests",

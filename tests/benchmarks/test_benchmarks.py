@@ -44,6 +44,7 @@ from tests.benchmarks import (
     service_outer,
     service_turns,
     stalls,
+    structure_counted,
 )
 from tests.benchmarks.__main__ import chosen, main
 from tests.benchmarks.data import Workload, crowded, heavy_tailed, keyed, uniform
@@ -392,6 +393,13 @@ def test_outer_and_anti_joins() -> None:
 def test_groups() -> None:
     figures = service_groups.run(Scale(quick=True), lambda line: None)
     assert [figure.unit for figure in figures] == ["rows/s"] * 2 + ["of 1"] * 2
+    assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
+
+
+@compiled
+def test_counted_groups() -> None:
+    figures = structure_counted.run(Scale(quick=True), lambda line: None)
+    assert [figure.unit for figure in figures] == ["changes/s", "µs", "changes/s", "changes/s"]
     assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
 
 

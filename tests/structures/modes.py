@@ -324,6 +324,17 @@ STRUCTURES = {
             _PIN_IGNORED,
         ),
     ),
+    "visits": Structure(
+        "event_tree.visits_machine.VisitsMachine",
+        ("tests/structures/event_tree/test_visits.py",),
+        "not tens_of_thousands",
+        (
+            Canary("structures.event_tree.visits", "take_out", "lambda nodes, writing, s, key, left, slot: True"),
+            Canary("structures.event_tree.visits", "measure", "lambda tree, both, changes, i, measured: None"),
+            Canary("structures.event_tree.visits", "change_partner", "lambda sides, changes, i: None"),
+            Canary("structures.event_tree.visits", "give", "lambda tree, both, changes, i: None"),
+        ),
+    ),
     "ij": Structure(
         "ij_heap.machine.IJMachine",
         ("tests/structures/ij_heap/test_heap.py", "tests/structures/ij_heap/test_erratum.py"),

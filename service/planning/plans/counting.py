@@ -11,8 +11,8 @@ from __future__ import annotations
 from service.planning.binding import equal_classes
 from service.planning.meets import Relations, is_natural, meets_of
 from service.planning.plans import groups, pair, view_tree
-from service.planning.plans.plan import Plan, first_notes
-from service.query.model import Aggregate, Output, Query
+from service.planning.plans.plan import Plan, PlanShape, first_notes
+from service.query.model import Aggregate, ColumnRef, Guarantee, Output, Query
 
 WORDS = (
     "COUNT, SUM and AVG of whole numbers in groups by join columns, or in one group, of two relations on one interval condition, or of "
@@ -31,19 +31,30 @@ def make(query: Query, relations: Relations) -> Plan | str:
         return ""
     grouping = query.groups
     assert grouping is not None
-    joined = {ref for both in query.equal for ref in both}
-    for column in grouping.columns:
-        if query.outputs[column.of].column not in joined:
-            return f"{column.name} is no column of the join key; groups by columns of that alone, or one group, are counted"
+    visited = None
+    if (outside := _outside(query)) is not None:
+        visited = _whole(query, relations) if core.shape == "pair" else None
+        if visited is None:
+            instead = "groups by columns of that alone, by the whole key of one of two relations, or one group, are counted"
+            return f"{outside} is no column of the join key; {instead}"
     for one in grouping.aggregates:
         if (reason := _obstacle(query, one, relations)) is not None:
             return f"{reason}; without it groups are counted"
         if core.shape == "self_less" and one.of is not None:
             return "a self-join that has each pair once is counted for COUNT(*) alone"
     bounds = {"space": "O(n) and O(groups)", "update": "O(log n)", "delay": "O(log n)"}
+    shape: PlanShape = "counted" if core.keys else "products"
+    guarantee: Guarantee = "strict"
+    order = core.order
     notes = (*first_notes(query, relations), _COUNTED if core.keys else _MULTIPLIED)
+    if visited is not None:
+        shape, order = "visits", tuple(sorted(core.order, key=lambda alias: alias != visited))
+        bounds["update"] = f"O(log n) a row of {order[0]}; of {order[1]} O(log n), and O(log n) a group of a row that it meets"
+        notes = (*notes, f"a changed row of {order[1]} visits its partners, each a group that changes")
+        if (reason := _unchanged(query)) is not None:
+            guarantee, notes = "delay", (*notes, reason)
     return Plan(
-        f"{groups.words(query)} of: {core.cls}", "event-tree", None, "strict", bounds, notes, "counted", core.order,
+        f"{groups.words(query)} of: {core.cls}", "event-tree", None, guarantee, bounds, notes, shape, order,
         keys=core.keys or _keys(query), spans=core.spans or (None,) * len(query.aliases), core=core,
     )  # fmt: skip
 
@@ -57,6 +68,44 @@ def _core(query: Query, relations: Relations) -> Plan | None:
         return None
     made = pair.make(groups.core_of(query), relations)
     return made if made is not None and made.guarantee == "strict" else None
+
+
+def _outside(query: Query) -> str | None:
+    """A column by which rows are grouped that is none of the join key."""
+    assert query.groups is not None
+    joined = {ref for both in query.equal for ref in both}
+    return next((one.name for one in query.groups.columns if query.outputs[one.of].column not in joined), None)
+
+
+def _whole(query: Query, relations: Relations) -> str | None:
+    """The alias whose rows are a group each, and know it: the columns have its whole key, and nothing that its rows do not tell."""
+    assert query.groups is not None
+    refs = dict[ColumnRef | None, bool]()
+    for one in query.groups.columns:
+        ref = query.outputs[one.of].column
+        refs[ref] = refs.get(ref, False) or one.trunc is None
+    for alias, relation in query.aliases:
+        mine = dict[ColumnRef, bool]()
+        for ref, plain in refs.items():
+            equals = [other for both in equal_classes(query) if ref in both for other in both if other.alias == alias]
+            if ref is not None and (ref.alias == alias or equals):
+                mine |= dict.fromkeys([ref] if ref.alias == alias else equals, plain)
+            else:
+                break
+        else:
+            if all(mine.get(ColumnRef(alias, column)) for column in relations[relation].key):
+                return alias
+    return None
+
+
+def _unchanged(query: Query) -> str | None:
+    """Why a group that is visited may stay what it is."""
+    assert query.groups is not None
+    if query.groups.having:
+        return "HAVING costs the promise: groups that it drops are visited, too"
+    if any(one.of is not None for one in query.groups.aggregates):
+        return "a group that is visited may keep its sums: with COUNT(*) alone, each of them changes"
+    return None
 
 
 def _on_one_key(query: Query, relations: Relations) -> bool:

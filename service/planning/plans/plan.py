@@ -28,7 +28,7 @@ THEOREM_NATURAL = (
 PlanShape = Literal[
     "list", "pair", "self_less", "self_not_equal", "clique_less", "clique_not_equal", "heap",  # `views/shapes.py`
     "join_tree", "qdag", "union", "indexed", "view_tree", "tree_tracker", "minesweeper", "intersect", "bow_tie", "elimination", "product",
-    "outer", "match", "groups", "counted", "gaps", "coverage", "latest",
+    "outer", "match", "groups", "counted", "products", "visits", "gaps", "coverage", "latest",
 ]  # fmt: skip
 
 

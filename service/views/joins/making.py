@@ -60,7 +60,7 @@ def rooms_of(plan: Plan) -> set[str]:
     if plan.shape == "latest":
         return {"ranked"}
     if plan.core is not None:
-        return {"aggregate", "interval"} | ({*_ROOMS[plan.algorithm]} if plan.shape == "counted" else rooms_of(plan.core))
+        return {"aggregate", "interval"} | ({*_ROOMS[plan.algorithm]} if plan.algorithm == "event-tree" else rooms_of(plan.core))
     if plan.shape in ("gaps", "coverage"):
         return {"cover"}
     if plan.outer is not None:

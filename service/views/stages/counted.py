@@ -8,25 +8,27 @@ Source: docs/design/queries.md (*Groups*).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import numpy as np
 
-from service.planning.plans.plan import Plan
+from service.planning.plans.plan import Plan, PlanShape
 from service.query.model import Query
-from service.tables.changes import Runs, versions_of
+from service.tables.changes import Runs
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
 from service.views.deltas import Sink
 from service.views.joins.protocol import Join
-from service.views.stages.counting import Counter, PartnerCounter, ProductCounter
+from service.views.stages.counting import Counter, PartnerCounter, ProductCounter, VisitCounter
 from service.views.stages.groups import GroupsStage, pieces_of
 from service.views.stages.table import GroupTable
 from structures.aggregate.amounts import Amounts
 from structures.aggregate.groups import Groups
 from structures.core.reserve import SLOTS
+
+_COUNTERS: Mapping[PlanShape, Callable[..., Counter]] = {"counted": PartnerCounter, "products": ProductCounter, "visits": VisitCounter}
 
 
 class CountedStage(GroupsStage):
@@ -35,10 +37,8 @@ class CountedStage(GroupsStage):
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> None:
         """`plan`: of the groups; `table`: is to have the rows. OSError, MemoryError: there is no room."""
         table.open()
-        on_key = plan.spans[0] is None
-        given = query, plan, sides, table
-        self._counter: Counter = ProductCounter(*given) if on_key else PartnerCounter(*given)
-        super().__init__(query, cast(Join, self._counter), table, True, SLOTS)  # nobody asks for its rows
+        self._counter: Counter = _COUNTERS[plan.shape](query, plan, sides, table)
+        super().__init__(query, cast(Join, self._counter), table, plan.shape != "visits", SLOTS)  # nobody asks for its rows
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n), whatever the join has."""
@@ -49,20 +49,26 @@ class CountedStage(GroupsStage):
         self._begin_with(version, codes)
         progress(1.0)
 
-    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
-        """The versions of a run are followed together."""
-        offsets, amounts = self._counter.follow(version, runs)
-        if not len(offsets):
-            return
-        if versions_of(runs) == 1:
-            self._groups.begin()
-            codes = self._add(amounts, None)[0]
-            for part in pieces_of([codes]):
-                self._write(version, part, np.zeros(len(part), np.int64), self._groups.tell(part), sink)
-            return
+    def _apply_one(self, version: int, runs: Runs, first: int, sink: Sink | None) -> int:
+        self._groups.begin()
+        codes, rows = list[Slots](), 0
+        for changed in self._counter.follow(version, runs):
+            codes.append(self._add(changed.amounts, None)[0])
+            rows += len(changed.offsets)
+        for part in pieces_of(codes):
+            self._write(version, part, np.full(len(part), first), self._groups.tell(part), sink)
+        return rows
+
+    def _apply_run(self, version: int, runs: Runs, first: int, sink: Sink | None) -> int:
+        parts = list(self._counter.follow(version, runs))
+        if not parts:
+            return 0
+        offsets = np.concatenate([part.offsets for part in parts])
+        amounts = Amounts(*(np.concatenate(columns) for columns in zip(*(part.amounts for part in parts), strict=True)))
         ends = np.append(np.flatnonzero(np.diff(offsets)) + 1, len(offsets))
         codes, told, cells = self._add(amounts, ends)
-        self._write(version, codes, offsets[ends[told] - 1], cells, sink)
+        self._write(version, codes, first + offsets[ends[told] - 1], cells, sink)
+        return len(offsets)
 
     def _add(self, amounts: Amounts, ends: Numbers | None) -> tuple[Slots, Numbers, Numbers]:
         """As `Groups.add_amounts`. Problem `too-many-groups`."""

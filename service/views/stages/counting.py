@@ -1,5 +1,5 @@
 """What changed rows do to the groups of a join, by counting: of two relations on intervals their partners, by a `Counting` over both sides;
-of relations on one key products of counts, by `Products`.
+of relations on one key products of counts, by `Products`. Where each row of one alias is a group, those of the other visit it: `Visits`.
 
 A row has a key, the code of its group, which is that of its key, and weights: the values that the aggregates take of it. Each change tells
 how many rows of the join come or go, all of one group, and what the sums change by.
@@ -21,7 +21,7 @@ from service.query.model import ColumnRef, GroupColumn, IntervalRef, Output, Que
 from service.tables.changes import Runs, parted
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import NEWEST, Codes, Side, Source
-from service.tables.store import PIECE_ROWS, Domain, Numbers
+from service.tables.store import FREED_AT_ONCE, PIECE_ROWS, Domain, Numbers
 from service.views.joins.protocol import Defaults
 from service.views.shown import Definitions
 from service.views.stages.aggregates import RAW
@@ -32,6 +32,7 @@ from structures.aggregate.amounts import Amounts
 from structures.aggregate.products import Members, Products
 from structures.core.entries import Entries
 from structures.event_tree.counting import COMMON, DELETE, INSERT, MEASURE, MOVE, OWN, THEIRS, Changes, Counting, Recipe
+from structures.event_tree.visits import Visits
 
 _ITSELF = {"pair": 0, "self_less": 1, "self_not_equal": 2}  # how often a set with itself has each pair
 _CHUNK = 1 << 16  # rows of a relation in a step of building
@@ -49,7 +50,7 @@ class _Taken(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """Changes in order: the number of each one's version, and what it adds to its group."""
+    """What is added to groups, in order: the number of each one's version, and the amounts."""
 
     offsets: npt.NDArray[np.int64]
     amounts: Amounts
@@ -58,21 +59,24 @@ class Changed(NamedTuple):
 class _Role:
     """One alias, of a set with itself both: its rows as a side of the structure."""
 
-    def __init__(self, query: Query, plan: Plan, side: Side, definitions: Definitions, table: GroupTable, weights: Sequence[_Of]) -> None:
-        """`weights`: of what a row has behind the first one."""
+    def __init__(
+        self, query: Query, plan: Plan, side: Side, definitions: Definitions, table: GroupTable, weights: Sequence[_Of], grouped: bool
+    ) -> None:
+        """`weights`: of what a row has behind the first one; `grouped`: it has a group."""
         assert query.groups is not None
-        self.side = side
-        refs = [query.outputs[column.of].column for column in query.groups.columns]
+        self.side, self._grouped = side, grouped
+        refs = [query.outputs[column.of].column for column in query.groups.columns] if grouped else []
         columns = [_equal(query, ref, side.alias) for ref in refs if ref is not None]
         outputs = [Output("", "column", ref, ()) for ref in columns] + [_of_alias(query.outputs[of], side.alias) for _, of in weights]
         outputs = [output._replace(name=str(number)) for number, output in enumerate(outputs)]
-        groups = tuple(GroupColumn(one.name, number, one.trunc) for number, one in enumerate(query.groups.columns))
+        groups = tuple(GroupColumn(one.name, number, one.trunc) for number, one in enumerate(query.groups.columns) if grouped)
         alone = replace(
             query, aliases=(query.aliases[side.place],), equal=(), overlaps=(), less=(), at_most=(), not_equal=(), within=(), cross=(),
             filters=(), outputs=tuple(outputs), groups=query.groups._replace(columns=groups, aggregates=(), outputs=(), having=()),
         )  # fmt: skip
         self._columns = Columns(alone, [Side(alone, 0, side.relation)], definitions)
-        self._columns.domain, self._columns.nullable = table.columns.domain, table.columns.nullable
+        if grouped:
+            self._columns.domain, self._columns.nullable = table.columns.domain, table.columns.nullable
         self._kinds = [kind for kind, _ in weights]
         self._operands = [self._columns.operand(len(columns) + number, RAW) for number in range(len(weights))]
         self.source = Source(side, 0, plan.keys[side.place], plan.spans[side.place])
@@ -88,7 +92,7 @@ class _Role:
         for number, (kind, operand) in enumerate(zip(self._kinds, self._operands, strict=True), 1):
             there = read.nulls[operand] == 0
             weights[:, number] = there if kind == layout.COUNT else np.where(there, read.values[operand], 0)
-        return _Taken(entries, read.codes, weights, which)
+        return _Taken(entries, read.codes if self._grouped else np.full(len(which), -1, np.int32), weights, which)
 
 
 class Counter(Defaults):
@@ -100,6 +104,7 @@ class Counter(Defaults):
         """`itself`: all aliases are one set. OSError, MemoryError: there is no room."""
         self._never, self._groups = query.never, table.columns
         definitions = {side.relation.name: side.relation.definition for side in sides}
+        self.more = [_open_ends(one, query, definitions) - 1 if len(one.intervals) > 1 else 0 for one in query.outputs]  # of lengths
         self.outputs = [(kind, table.columns.operands[operand][0]) for kind, operand, _ in table.steps.steps]
         self.common = [len(query.outputs[of].intervals) > 1 for _, of in self.outputs]
         owners = [0 if itself else _place(query, query.outputs[of]) for _, of in self.outputs]
@@ -111,7 +116,7 @@ class Counter(Defaults):
             (owner, 0 if self.common[number] else 1 + mine[owner].index(number)) for number, owner in enumerate(owners)
         ]  # fmt: skip
         self._roles = [
-            _Role(query, plan, side, definitions, table, [self.outputs[number] for number in mine[side.place]])
+            _Role(query, plan, side, definitions, table, [self.outputs[number] for number in mine[side.place]], self.has_groups(side.place))
             for side in (sides[:1] if itself else sides)
         ]  # fmt: skip
         types = [self._roles[0].side.relation.schema.field(name).type for name in plan.keys[0]]
@@ -120,12 +125,16 @@ class Counter(Defaults):
         self._look_up = self.keys.look_up_of if self.keys is not None else None
         self.structure: Any = self.made()
 
+    def has_groups(self, place: int) -> bool:
+        """Whether a row of this alias has a group."""
+        return True
+
     def made(self) -> Any:
         """An empty structure."""
         raise NotImplementedError
 
-    def load(self, structure: Any, found: Sequence[_Taken]) -> Iterator[Amounts]:
-        """Fill an empty one with the rows of each alias, or of the one set; what they add, in pieces."""
+    def load(self, structure: Any, version: int, found: Sequence[_Taken]) -> Iterator[Amounts]:
+        """Fill an empty one with the rows of each alias, or of the one set, at a version; what they add, in pieces."""
         raise NotImplementedError
 
     def make(self, structure: Any, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Amounts:
@@ -156,7 +165,7 @@ class Counter(Defaults):
                 done += len(slots)
                 progress(0.5 * done / total)
             found.append(_together(parts))
-        yield from self.load(structure, found)
+        yield from self.load(structure, version, found)
 
     def of_all(self, structure: Any, taken: _Taken, role: int, kind: int) -> Iterator[Amounts]:
         """Make the same change of all these rows, in pieces."""
@@ -177,8 +186,8 @@ class Counter(Defaults):
             if domain is not None:
                 domain.require(more, texts)
 
-    def follow(self, version: int, runs: Runs) -> Changed:
-        """Follow the changed relations to `version`, the last of the runs. Cost: O(log n) a changed row."""
+    def follow(self, version: int, runs: Runs) -> Iterator[Changed]:
+        """Follow the changed relations to `version`, the last of the runs, some changes at a time; all are to be taken."""
         kinds, roles, taken, formers, offsets = list[int](), list[int](), list[_Taken](), list[Slots](), list[Numbers]()
         for number, role in enumerate(self._roles):
             run = runs.get(role.side.relation.name)
@@ -195,18 +204,21 @@ class Counter(Defaults):
                     roles.append(number)
                     taken.append(one)
         if not taken:
-            return _NOTHING
+            return
         lengths = [len(one.which) for one in taken]
         kind_of, role_of = (np.repeat(np.array(values, np.int8), lengths) for values in (kinds, roles))
         every, former, offset = _together(taken), np.concatenate(formers), np.concatenate(offsets)
         order = np.lexsort((every.entries.left, every.entries.key, kind_of, offset))
         kind_of, every = kind_of[order], _part(every, order)
-        amounts = self.make(self.structure, kind_of, role_of[order], every, former[order])
+        yield from self.changed(version, offset[order], kind_of, role_of[order], every, former[order])
         gone = kind_of == DELETE
         for domain, codes in ((self.keys, every.entries.key), (self._groups.domain, every.codes)):
             if domain is not None:
                 domain.release(codes[gone], version)
-        return Changed(offset[order], amounts)
+
+    def changed(self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Iterator[Changed]:
+        """Have these changes made, of versions with these numbers."""
+        yield Changed(offsets, self.make(self.structure, kind, role, taken, former))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         return self.keys is not None and self.keys.reclaim(oldest_needed, pins)
@@ -222,21 +234,19 @@ class PartnerCounter(Counter):
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> None:
         assert plan.core is not None
         self._itself = _ITSELF[plan.core.shape]
-        definitions = {side.relation.name: side.relation.definition for side in sides}
-        self._more = [_open_ends(one, query, definitions) - 1 if len(one.intervals) > 1 else 0 for one in query.outputs]
         super().__init__(query, plan, sides, table, self._itself > 0)
 
     def _recipe(self, role: int, number: int) -> Recipe:
         (kind, of), (owner, weight) = self.outputs[number], self.sums[number]
         if self.common[number]:
-            return (0, 0) if kind == layout.COUNT else (COMMON, self._more[of])
+            return (0, 0) if kind == layout.COUNT else (COMMON, self.more[of])
         return OWN | THEIRS if self._itself else OWN if owner == role else THEIRS, weight
 
     def made(self) -> Counting:
         first, second = ([self._recipe(role, number) for number in range(len(self.sums))] for role in range(2))
         return Counting((self.weights[0], self.weights[1]), (first, second), self._itself)
 
-    def load(self, structure: Counting, found: Sequence[_Taken]) -> Iterator[Amounts]:
+    def load(self, structure: Counting, version: int, found: Sequence[_Taken]) -> Iterator[Amounts]:
         """Both trees at once, then the rows of the first side are measured; a set with itself row by row."""
         if not self._itself:
             structure.load(found[0].entries, found[1].entries, (found[0].weights, found[1].weights))
@@ -275,7 +285,7 @@ class ProductCounter(Counter):
     def made(self) -> Products:
         return Products(len(self.weights), self.sums)
 
-    def load(self, structure: Products, found: Sequence[_Taken]) -> Iterator[Amounts]:
+    def load(self, structure: Products, version: int, found: Sequence[_Taken]) -> Iterator[Amounts]:
         for role, taken in enumerate(found):
             yield from self.of_all(structure, taken, role, INSERT)
 
@@ -315,6 +325,100 @@ class ProductCounter(Counter):
         self.keys.check()
 
 
+class VisitCounter(Counter):
+    """Of two relations on intervals, where each row of the first one in `plan.order` is a group."""
+
+    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> None:
+        self._grouped = [side.alias for side in sides].index(plan.order[0])
+        self._version = 0
+        super().__init__(query, plan, sides, table)
+
+    def has_groups(self, place: int) -> bool:
+        return place == self._grouped
+
+    def made(self) -> Visits:
+        recipe = list[Recipe]()
+        for (kind, of), common, (owner, weight) in zip(self.outputs, self.common, self.sums, strict=True):
+            if common:
+                recipe.append((0, 0) if kind == layout.COUNT else (COMMON, self.more[of]))
+            else:
+                recipe.append((OWN if owner == self._grouped else THEIRS, weight))
+        return Visits(self.weights[1 - self._grouped], recipe)
+
+    def load(self, structure: Visits, version: int, found: Sequence[_Taken]) -> Iterator[Amounts]:
+        rows, partners = found[self._grouped], found[1 - self._grouped]
+        self._version = version
+        structure.load(version, rows.entries, partners.entries, partners.weights)
+        yield from self.of_all(structure, rows, self._grouped, MEASURE)
+
+    def make(self, structure: Visits, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Amounts:
+        """Of rows that are only measured."""
+        ((_, measured, _, _),) = structure.follow(self._version, self._changes(kind, role, taken, former))
+        return Amounts(taken.codes, np.ones(len(kind), np.int8), measured.rows, measured.sums)
+
+    def _changes(self, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Changes:
+        entries = taken.entries
+        side = (role != self._grouped).astype(np.int8)
+        return Changes(kind, side, entries.key, entries.left, entries.right, entries.slot, former, taken.weights)
+
+    def changed(self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Iterator[Changed]:
+        """What rows have is measured; each that a partner meets changes by it."""
+        self._version, done = version, 0
+        sign = np.where(kind == DELETE, -1, 1).astype(np.int8)
+        for end, measured, which, slots in self.structure.follow(version, self._changes(kind, role, taken, former)):
+            own = done + np.flatnonzero(role[done:end] == self._grouped)
+            met = self._roles[self._grouped].take(slots, False, self._look_up)
+            at = np.concatenate((own, which))
+            order = np.argsort(at, kind="stable")
+            codes = np.concatenate((taken.codes[own], met.codes))[order]
+            rows = np.concatenate((measured.rows[own], np.ones(len(which), np.int64)))[order]
+            sums = np.concatenate((measured.sums[own], self._of_met(met, _part(taken, which))))[order]
+            yield Changed(offsets[at[order]], Amounts(codes, sign[at[order]], rows, sums))
+            done = end
+
+    def _of_met(self, met: _Taken, partners: _Taken) -> npt.NDArray[np.int64]:
+        """int64[n, sums, 3]: what each sum changes by where these rows meet these partners."""
+        amounts = np.empty((len(met.which), len(self.sums), 3), np.int64)
+        if not len(met.which):
+            return amounts
+        for number, ((kind, of), common, (owner, weight)) in enumerate(zip(self.outputs, self.common, self.sums, strict=True)):
+            if not common:
+                value = (met if owner == self._grouped else partners).weights[:, weight]
+            elif kind == layout.COUNT:
+                value = np.ones(len(met.which), np.int64)
+            else:
+                one, other = met.entries, partners.entries
+                value = np.minimum(one.right, other.right) - np.maximum(one.left, other.left) + 1 + self.more[of]
+            amounts[:, number] = np.stack((value & layout.LOW32, (value >> 32) & layout.LOW32, value >> 63), axis=1)
+        return amounts
+
+    def require_room(self, rows: Sequence[int], more: int) -> None:
+        self.structure.require(rows[self._grouped], rows[1 - self._grouped])
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        return bool(self.structure.reclaim(oldest_needed, FREED_AT_ONCE)) or super().reclaim(oldest_needed, pins)
+
+    @property
+    def update_steps(self) -> int:
+        return int(self.structure.steps)
+
+    def entries(self, root: Any) -> int:
+        return int(self.structure.entries)
+
+    @property
+    def bytes(self) -> int:
+        return int(self.structure.bytes) + (self.keys.bytes if self.keys is not None else 0)
+
+    @property
+    def retired_bytes(self) -> int:
+        return int(self.structure.retired_bytes)
+
+    def check(self) -> None:
+        self.structure.check()
+        if self.keys is not None:
+            self.keys.check()
+
+
 def _part(taken: _Taken, part: slice | Numbers) -> _Taken:
     entries = Entries(*(np.ascontiguousarray(column[part]) for column in taken.entries))
     return _Taken(entries, taken.codes[part], np.ascontiguousarray(taken.weights[part]), taken.which[part])
@@ -332,9 +436,11 @@ def _together(parts: Sequence[_Taken]) -> _Taken:
 
 
 def _equal(query: Query, ref: ColumnRef, alias: str) -> ColumnRef:
-    """The column of this alias that equals a column of the join key."""
+    """The column of this alias that it is, or that equals it."""
+    if ref.alias == alias:
+        return ref
     both = next(one for one in equal_classes(query) if ref in one)
-    return next(one for one in (ref, *both) if one.alias == alias)
+    return next(one for one in both if one.alias == alias)
 
 
 def _of_alias(output: Output, alias: str) -> Output:
@@ -353,8 +459,3 @@ def _open_ends(output: Output, query: Query, definitions: Definitions) -> int:
     ref = output.intervals[0]
     interval = definitions[dict(query.aliases)[ref.alias]].intervals[ref.interval]
     return int(interval.start_open) + int(interval.end_open)
-
-
-_NOTHING = Changed(
-    np.empty(0, np.int64), Amounts(NO_SLOTS, np.empty(0, np.int8), np.empty(0, np.int64), np.zeros((0, 0, 3), np.int64))
-)

@@ -42,7 +42,7 @@ def kept_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
     if plan.core is None:
         return join_of(query, plan, sides, indexes)
     assert isinstance(rows, GroupTable)
-    if plan.shape == "counted":
+    if plan.algorithm == "event-tree":
         return CountedStage(query, plan, sides, rows)
     if plan.core.shape == "list":
         core: Join = Selection(sides[0], query.never)

@@ -73,6 +73,14 @@ STARS = {
     "star_having": _grouped("star", ["z.room"], [("count", "*")], having=lambda row: row[1] > 20),
 }
 STARS["star_having"].definition["having"] = [{"column": "c0", "op": ">", "value": 20}]
+VISITS = {
+    "visits": _grouped("clashes", ["x.id"], [("count", "*")]),
+    "visits_sums": _grouped("clashes", ["x.id", "x.tag"], [*_BOTH, ("avg", "x.floor")]),
+    "visits_other": _grouped("clashes", ["y.nr", "y.site", "x.room"], _BOTH),
+    "visits_unkeyed": _grouped("tags", ["x.id", "x.weight"], [("count", "*"), ("sum", "y.nr")], having=lambda row: row[2] > 1),
+    "visits_itself": _grouped("both", ["y.id"], [("count", "*"), ("sum", "x.id"), ("sum", "y.id")]),
+}
+VISITS["visits_unkeyed"].definition["having"] = [{"column": "c0", "op": ">", "value": 1}]
 TWINS["having"].definition["having"] = [{"column": "c0", "op": ">", "value": 1}]
 
 
@@ -91,6 +99,25 @@ def test_counted_is_by_rows(tmp_path: Path, seed: int) -> None:
     by_rows = {f"{name}_by_rows": _named(TWINS[name], BY_ROWS) for name in ("by_key", "apart", "having")}
     assert {parse_view("v", view.definition, DEFINITIONS).plan.shape for view in by_rows.values()} == {"groups"}
     run(tmp_path, 900 + seed, 40, lambda source: source.random.randrange(8), 10, TWINS | by_rows)
+
+
+def test_what_visits_promise() -> None:
+    plans = {name: parse_view("v", view.definition, DEFINITIONS).plan for name, view in VISITS.items()}
+    assert {plan.shape for plan in plans.values()} == {"visits"}
+    assert {name: plan.guarantee for name, plan in plans.items()} == {"visits": "strict"} | dict.fromkeys([*VISITS][1:], "delay")
+    assert plans["visits"].bounds["update"] == "O(log n) a row of x; of y O(log n), and O(log n) a group of a row that it meets"
+    assert "a changed row of x visits its partners, each a group that changes" in plans["visits_other"].notes
+    for name, says in (("visits_sums", "may keep its sums"), ("visits_unkeyed", "HAVING costs the promise")):
+        assert says in plans[name].notes[-1]
+        with pytest.raises(Problem) as caught:
+            parse_view("v", VISITS[name].definition | {"guarantee": "strict"}, DEFINITIONS)
+        assert caught.value.type == "infeasible-view" and says in str(caught.value.detail)
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak), pytest.param(2, marks=pytest.mark.soak)])
+def test_visits_are_by_rows(tmp_path: Path, seed: int) -> None:
+    by_rows = {"visits_by_rows": _named(VISITS["visits_sums"], BY_ROWS)}
+    run(tmp_path, 970 + seed, 30, lambda source: source.random.randrange(8), 10, VISITS | by_rows)
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak), pytest.param(2, marks=pytest.mark.soak)])
@@ -144,6 +171,8 @@ OF_HALVES = {
     "part_of_key": "SELECT date_trunc('year', a.d) AS y, COUNT(*) AS n, SUM(b.v) AS v FROM l a JOIN r b ON a.d = b.d "
     "AND a.k = b.k GROUP BY y",
     "four": "SELECT COUNT(*) AS n, SUM(a.v) AS v FROM l a, r b, l c, r d WHERE a.d = b.d AND b.d = c.d AND c.d = d.d",
+    "by_row": f"SELECT a.id AS id, a.v AS w, {_ALL} {_JOIN} GROUP BY a.id, a.v",
+    "by_other_row": f"SELECT b.id AS id, {_ALL} FROM l a JOIN r b ON overlaps(a.i, b.i) GROUP BY b.id",
     "nothing": "SELECT COUNT(*) AS n, SUM(a.v) AS v FROM l a JOIN r b ON overlaps(a.i, b.i) WHERE a.k = NULL",
 }  # fmt: skip
 

@@ -1,0 +1,200 @@
+"""Rows of one side, each of which counts its partners, and partners that come and go, each of which visits the rows that it meets.
+
+Problem: intervals of two sides with an int32 key and weights come and go; tell of each change of a row how many partners it has and what
+their weights add up to, and of each change of a partner which rows it meets.
+
+    rows        a list (`lists.py`), which is searched for the rows that meet a partner
+    partners    an event tree (`tree.py`)
+
+Costs: O(log n) a change, and O(log n) for the first row that a partner meets, O(1) for each one more.
+Source: docs/design/queries.md (*Groups*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.aggregate.amounts import Measured
+from structures.core.arena import HEIGHT, ROOT, B
+from structures.core.blocks import Nodes, Writing
+from structures.core.control import STORE_WORDS
+from structures.core.encoding import NEG_INF
+from structures.core.entries import NO_ENTRIES, Entries
+from structures.core.kernel import arrays, compiled, kernel, wide
+from structures.core.runs import AT, BEGUN, RUN_WORDS
+from structures.event_tree.changes import cut_ends, put_ends
+from structures.event_tree.counting import Recipe, weights_of
+from structures.event_tree.lists import RowList
+from structures.event_tree.sums import (
+    DELETE,
+    INSERT,
+    MEASURE,
+    MISSING,
+    MOVE,
+    STATE_WORDS,
+    STEPS,
+    TIMES,
+    Both,
+    Changes,
+    give,
+    measure,
+)
+from structures.event_tree.tree import EventTree
+from structures.ordered.search import DEPTH, NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
+from structures.ordered.search import STEPS as SEARCHED
+from structures.ordered.tree import cut as take_out
+from structures.ordered.tree import put as take_in
+
+HITS = 1 << 16  # told at once
+
+
+@arrays(Both, Nodes, Writing, "int64[::1]", "int64[::1]")
+class Sides(NamedTuple):
+    """The tree of partners (twice) with the recipe of rows; the list of rows; the state of a run, and of a search."""
+
+    both: Both
+    nodes: Any
+    writing: Any
+    run: np.ndarray
+    Z: np.ndarray
+
+
+@arrays("int64[::1]", "int32[::1]", "int64[::1]")
+class Hits(NamedTuple):
+    """Of each the number of the change, and the slot of the row that its partner meets; no ends."""
+
+    changes: np.ndarray
+    slots: np.ndarray
+    ends: np.ndarray
+
+
+@kernel
+def change_row(sides: Sides, changes: Changes, i: int, measured: Measured) -> None:
+    """Change number i, of a row."""
+    kind, key, left, right = changes.kind[i], wide(changes.key[i]), changes.left[i], changes.right[i]
+    measured.rows[i] = 0
+    if kind == MOVE or kind == DELETE:
+        slot = wide(changes.former[i]) if kind == MOVE else wide(changes.slot[i])
+        if not take_out(sides.nodes, sides.writing, 0, key, left, slot):
+            sides.both.Z[MISSING] += 1
+    if kind != MOVE:
+        measure(sides.both.first, sides.both, changes, i, measured)
+    if kind == MOVE or kind == INSERT:
+        take_in(sides.nodes, sides.writing, 0, key, left, right, wide(changes.slot[i]))
+
+
+@kernel
+def change_partner(sides: Sides, changes: Changes, i: int) -> None:
+    """Change number i, of a partner."""
+    tree, kind = sides.both.first, changes.kind[i]
+    key, left, right, slot = wide(changes.key[i]), changes.left[i], changes.right[i], wide(changes.slot[i])
+    if kind == MOVE or kind == DELETE:
+        if not cut_ends(tree, key, left, right, wide(changes.former[i]) if kind == MOVE else slot):
+            sides.both.Z[MISSING] += 1
+    if kind == MOVE or kind == INSERT:
+        give(tree, sides.both, changes, i)
+        put_ends(tree, key, left, right, slot)
+
+
+@kernel("int64(Sides, Changes, Measured, Hits)")
+def follow(sides: Sides, changes: Changes, measured: Measured, hits: Hits) -> int:
+    """Make the changes from number run[AT] on, until all are made or there is no room for hits; how many there are."""
+    run, Z, C, n = sides.run, sides.Z, sides.writing.C, wide(0)
+    while run[AT] < len(changes.kind):
+        i = run[AT]
+        if changes.role[i] == 0:
+            change_row(sides, changes, i, measured)
+        else:
+            if run[BEGUN] == 0:
+                change_partner(sides, changes, i)
+                measured.rows[i] = 0
+                bounds = Bounds(NEG_INF, NOTHING_BEFORE, changes.right[i], changes.left[i])
+                search_start(Z, C[ROOT], C[HEIGHT], 0, wide(changes.key[i]), bounds)
+                if changes.kind[i] == MOVE:
+                    Z[DEPTH] = 0
+                run[BEGUN] = 1
+            m = search_fill(sides.nodes, Z, hits.slots, n, hits.ends)
+            for j in range(n, m):
+                hits.changes[j] = i
+            n = m
+            if Z[DEPTH] > 0:
+                return n
+            run[BEGUN] = 0
+        run[AT] += 1
+    return n
+
+
+class Visits:
+    """See the module's head. One thread."""
+
+    def __init__(self, weights: int, recipe: Sequence[Recipe], words: int = STORE_WORDS) -> None:
+        """`weights`: of a partner; `recipe`: of the sums, of a changed row: both as of `Counting`. `words`: address space of the list and
+        of the tree, each, in 8-byte words (not memory)."""
+        self.tree, self.rows = EventTree(words, weights), RowList(words)
+        made = np.array([recipe, recipe], np.int64).reshape(2, len(recipe), 2)
+        state = np.zeros(STATE_WORDS, np.int64)
+        state[TIMES] = 1
+        totals = np.zeros(3 + 2 * weights, np.int64)
+        both = Both(self.tree.arrays, self.tree.arrays, made, totals, state)
+        arena = self.rows.arena
+        self._sides = Sides(both, arena.nodes, arena.writing, np.zeros(RUN_WORDS, np.int64), np.zeros(SEARCH_WORDS, np.int64))
+        self._sums = len(recipe)
+
+    def load(self, version: int, rows: Entries, partners: Entries, weights: np.ndarray) -> None:
+        """Fill both; they are empty. O(n log n). MemoryError: they cannot fit."""
+        self.rows.load(version, rows)
+        self.tree.load(partners, NO_ENTRIES, weights_of(self.tree, partners, weights, self._sides.both.recipe))
+
+    def require(self, rows: int, partners: int) -> None:
+        """Raise MemoryError unless a version that has so many surely fits. O(1)."""
+        self.rows.require(rows)
+        self.tree.require(2 * partners)
+
+    def follow(self, version: int, changes: Changes) -> Iterator[tuple[int, Measured, np.ndarray, np.ndarray]]:
+        """Make these changes one after another, as `version`: of side 0 rows, of side 1 partners. Some at a time: how many are made by now;
+        of the rows among them what is measured; of each hit the number of the change (int64[n]), and the slot of the row (int32[n]).
+        KeyError: what was to go is not there, and the structure is damaged."""
+        self.rows.begin(version)
+        n, sides = len(changes.kind), self._sides
+        measured = Measured(np.zeros(n, np.int64), np.zeros((n, self._sums, 3), np.int64))
+        sides.run[:] = 0
+        while sides.run[AT] < n:
+            hits = Hits(np.empty(HITS + B + 1, np.int64), np.empty(HITS + B + 1, np.int32), np.empty(0, np.int64))
+            found = compiled(follow)(sides, changes, measured, hits)
+            if missing := int(sides.both.Z[MISSING]):
+                raise KeyError(f"{missing} rows or partners that were to go are not there")
+            yield int(sides.run[AT]), measured, hits.changes[:found], hits.slots[:found]
+        self.rows.compact(n)
+
+    def reclaim(self, oldest: int, most: int) -> bool:
+        """As `Versioned.reclaim`, for readers of the newest version alone."""
+        return self.rows.reclaim(oldest, np.empty(0, np.int64), most)
+
+    @property
+    def entries(self) -> int:
+        """Rows and partners."""
+        return self.rows.root.counts[0] + self.tree.events // 2
+
+    @property
+    def steps(self) -> int:
+        """Nodes and entries looked at for counts, sums and hits, so far."""
+        return int(self._sides.both.Z[STEPS] + self._sides.Z[SEARCHED])
+
+    @property
+    def bytes(self) -> int:
+        return self.tree.bytes + self.rows.live_bytes
+
+    @property
+    def retired_bytes(self) -> int:
+        return self.rows.retired_bytes
+
+    def check(self) -> None:
+        """Prove the invariants of the list and of the tree."""
+        self.rows.check(self.rows.root)
+        self.tree.check()
+
+
+__all__ = ["DELETE", "INSERT", "MEASURE", "MOVE", "Changes", "Visits"]
