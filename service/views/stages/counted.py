@@ -80,7 +80,7 @@ class CountedStage(GroupsStage):
     def check(self) -> None:
         """Also that the groups are as if made anew."""
         super().check()
-        anew = Groups(self._table.steps, self._table.results, self._table.width, self._columns.codes)
+        anew = Groups(self._table.steps, self._table.results, self._table.width, max(1, self._columns.codes))
         codes = [NO_SLOTS]
         for amounts in self._counter.again():
             codes.append(anew.add_amounts(amounts, None)[0])
