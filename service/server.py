@@ -39,7 +39,7 @@ from service.protocol import Door, Protocol, allow_files
 from service.settings import Settings, is_loopback
 from service.tls import BadPair, Certificate
 from service.trimming import Leftovers, give_back, use_one_allocator
-from service.warming import EVERY_BATCH, Kernels, Loading
+from service.warming import EVERY_BATCH, Kernels, Loading, Unusable
 from service.wire.log_lines import start_log
 
 BACKLOG = 2048
@@ -152,6 +152,7 @@ class Starter(threading.Thread):
         self._fail = fail
         self.engine: Instance | None = None
         self.failure: Exception | None = None
+        self._is_ending = False
         self.kernels = Kernels()
         self.loading = Loading(lambda: self.kernels.complete)
 
@@ -167,8 +168,9 @@ class Starter(threading.Thread):
             self.kernels.require(EVERY_BATCH, lambda done, total: context.report("compiling", done / total))
             self.engine.recover(context.report, self._open)
         except Exception as error:
-            self.failure = error
-            self._fail()
+            if not (self._is_ending and isinstance(error, Unusable)):
+                self.failure = error
+                self._fail()
         else:
             if self.engine.state != "ready":  # it ended meanwhile
                 return
@@ -177,6 +179,17 @@ class Starter(threading.Thread):
             context.become_ready()
             log.info("livejoin is ready after %.1f s", context.ready_after)
             self.loading.start()
+
+    def stop(self) -> None:
+        """End a start that takes no batches yet; the folder is closed, or `failure` is set."""
+        self._is_ending = True
+        self.kernels.end()  # it may wait for some
+        if self.engine is not None:
+            self.engine.close()
+        self.join()
+        self.kernels.end()
+        if self.engine is not None:
+            self.engine.close()
 
     def _mourn(self, error: BaseException) -> None:
         """An engine that has failed (its disk, say) must not go on as if."""
@@ -258,15 +271,14 @@ def serve(settings: Settings) -> int:
 
 def _end(context: Context, starter: Starter) -> int:
     """Finish the waiting batches and close the folder; the process is left to end. Returns its status."""
+    if starter.failure is None and not (starter.engine is not None and starter.engine.is_open):
+        starter.stop()
     if starter.failure is not None:
         log.error("%s", _reason(starter.failure, context.settings))
         starter.kernels.end()
         return 1
-    engine = starter.engine
-    if engine is None or not engine.is_open:  # in the middle of recovering or compiling: nothing was taken in
-        starter.kernels.end()
-        _exit(0)
-    is_clean = engine.close()
+    assert starter.engine is not None
+    is_clean = starter.engine.close()
     starter.kernels.end()
     context.release_threads()
     starter.loading.end()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import secrets
 import shutil
 import sqlite3
@@ -23,9 +22,9 @@ from service.durability import database
 from service.durability.checksums import checksum
 from service.durability.database import CURRENT, LogRow, SourceRecord
 from service.durability.failpoints import reach
-from service.durability.files import digest
+from service.durability.files import copy_file, link
 from service.durability.folder import DATABASE, FOLDER_MODE, MARK, REPAIRED, Damaged, Mark, sync_path
-from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
+from service.durability.snapshots import Snapshot, leave_out_feeds, read_snapshot, snapshot_paths
 
 _DRAFT = "repaired.tmp"
 _RESTORE = "restore the folder from a backup"
@@ -37,20 +36,19 @@ class Plan:
 
     folder: Path
     version: int = 0  # the last good batch
-    base: int = 0  # the snapshot's, 0: none
+    forgotten: int = 0  # that before the first one which is kept
     dropped: list[str] = field(default_factory=list)
     moved: list[Path] = field(default_factory=list)  # files and folders that are left out
+    feeds: dict[Path, list[str]] = field(default_factory=dict)  # by snapshot, the views whose recent changes are
     tables: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)  # rows of the new database, without the log
     timelines: database.Timelines = field(default_factory=list)
-    anew: bool = False  # the database is written anew
-    tokens: bool = False  # the tokens are
+    tokens: bool = False  # they are left out
 
 
 def plan(folder: Path) -> Plan:
     """Read everything; the caller has the folder's lock. Raises Damaged if nothing can be kept. Changes nothing."""
     found = Plan(folder)
     path = folder / DATABASE
-    bases = _snapshots(found)
     if not path.exists():
         raise Damaged("the database is missing", path, _RESTORE)
     with database.open_read_only(path) as db:
@@ -58,13 +56,13 @@ def plan(folder: Path) -> Plan:
         if number != CURRENT.number:
             raise database.WrongFormat(number, path)
         meta = _meta(found, db, path)
+        bases = _snapshots(found, meta["forgotten"])
         for table, columns in CURRENT.entries.items():
             _entries(found, db, table, columns)
-        _log(found, db, path, meta, bases)
+        _log(found, db, path, meta["forgotten"], bases)
     try:
         database.verify(folder)
     except Damaged as problem:
-        found.anew = True
         if not found.dropped:
             found.dropped.append(f"the damaged parts of {problem.where.name}, which hold nothing that is needed ({problem.what})")
     try:
@@ -75,30 +73,30 @@ def plan(folder: Path) -> Plan:
     return found
 
 
-def _snapshots(found: Plan) -> list[int]:
-    """The versions of the whole snapshots."""
+def _snapshots(found: Plan, forgotten: int) -> list[int]:
+    """The versions of the whole snapshots from which the log goes on."""
     bases = []
-    for path in snapshot_paths(found.folder)[0]:
+    for path in snapshot_paths(found.folder, forgotten)[0]:
         try:
             snapshot = read_snapshot(path)
-            for relation_id in snapshot.tables:
-                for _ in snapshot.batches(relation_id):
-                    pass
+            snapshot.verify()
         except Damaged as problem:
             found.dropped.append(f"the snapshot of version {path.name}: {problem.what} in {problem.where.name}")
             found.moved.append(path)
         else:
-            bases.append(int(path.name))
+            bases.append(snapshot.version)
             _feeds(found, snapshot)
     return bases
 
 
 def _feeds(found: Plan, snapshot: Snapshot) -> None:
-    for file in snapshot.feeds.values():
-        path = snapshot.path / file.file
-        if path.exists() and (path.stat().st_size, digest(path)[1]) != (file.bytes, file.crc):
-            found.dropped.append(f"recent changes of a view in {path.name}: its followers start again")
-            found.moved.append(path)
+    damaged = snapshot.damaged_feeds()
+    if damaged:
+        found.feeds[snapshot.path] = [*damaged]
+    for problem in damaged.values():
+        found.dropped.append(f"recent changes of a view in {problem.where.name} ({problem.what}): its followers start again")
+        if problem.where.exists():
+            found.moved.append(problem.where)
 
 
 def _meta(found: Plan, db: sqlite3.Connection, path: Path) -> dict[str, Any]:
@@ -115,7 +113,6 @@ def _meta(found: Plan, db: sqlite3.Connection, path: Path) -> dict[str, Any]:
     for name, value in fresh.items():
         if name not in meta:
             found.dropped.append("all tokens of followers and all cursors: the key that they are sealed with is damaged")
-            found.anew = True
             meta[name] = value
     found.timelines = [(number, begun) for number, begun in json.loads(meta["timelines"])]
     found.tables["meta"] = [(name, value, checksum(name, value)) for name, value in meta.items()]
@@ -138,40 +135,62 @@ def _entries(found: Plan, db: sqlite3.Connection, table: str, columns: str) -> N
                 name = values["source" if table == "sources" else "name"]
                 lost = {"relation": " and all of its rows", "view": "", "source": ": its epoch is not known any more"}[kind]
                 found.dropped.append(f"the {kind} {name!r}{lost}")
-                found.anew = True
     except sqlite3.DatabaseError as error:
         raise Damaged(f"the catalogue cannot be read ({error})", found.folder / DATABASE, _RESTORE) from error
 
 
-def _log(found: Plan, db: sqlite3.Connection, path: Path, meta: dict[str, Any], bases: list[int]) -> None:
-    """The last good batch, and the sources as of then."""
-    usable = [base for base in bases if base >= meta["forgotten"]]
-    if not usable and meta["forgotten"]:
-        raise Damaged(f"versions 1 to {meta['forgotten']} are neither in the log nor in a whole snapshot", path, _RESTORE)
-    found.base = max(usable, default=0)
-    last = max(found.base, meta["forgotten"])
+def _log(found: Plan, db: sqlite3.Connection, path: Path, forgotten: int, bases: list[int]) -> None:
+    """The last good batch, the first one of those without a gap before it, and the sources as of then."""
+    if not bases and forgotten:
+        raise Damaged(f"versions 1 to {forgotten} are neither in the log nor in a whole snapshot", path, _RESTORE)
+    base = max(bases, default=0)
+    last = max(base, forgotten)
     with suppress(sqlite3.DatabaseError):
         last = max(last, db.execute("SELECT max(version) FROM log").fetchone()[0] or 0)
-    rows: list[LogRow] = []  # without payloads
-    empty = 0  # at the end: of single changes that are on disk together, only the last row has the payload
-    reason = ""
-    try:
-        for row in database.replay(db, path, found.base, min(meta["forgotten"], found.base), last):
-            rows.append(row._replace(payload=b""))
-            empty = 0 if row.payload else empty + 1
-    except Damaged as problem:
-        reason = problem.what
-        if empty:
-            del rows[-empty:]
-    found.version = rows[-1].version if rows else found.base
+    rows = _before(found, db, path, forgotten, base)
+    end, reason = _behind(db, path, base, last, rows)
+    found.version = rows[-1].version if end else base
     committed = max(last, _marked(found))
     if committed > found.version:
         reason = reason or "the end of the log is missing"
         first = found.version + 1
         what = f"versions {first} to {committed}, the last {committed - first + 1} batches" if first < committed else f"version {first}"
         found.dropped.append(f"{what}: {reason}")
-        found.anew = True
         _set_back(found, rows)
+
+
+def _before(found: Plan, db: sqlite3.Connection, path: Path, forgotten: int, base: int) -> list[LogRow]:
+    """The sound batches up to the newest whole snapshot, without payloads. They are what an older snapshot stands on, and say which epochs
+    were sent."""
+    rows: list[LogRow] = []
+    damage: dict[int, str] = {}
+    found.forgotten = version = forgotten
+    for row in database.readable(db, path, forgotten, base):
+        version += 1
+        if isinstance(row, Damaged):
+            found.forgotten, damage[version] = version, row.what
+        else:
+            rows.append(row._replace(payload=b""))
+    if damage:
+        first, more = next(iter(damage)), f", and {len(damage) - 1} more" if len(damage) > 1 else ""
+        found.dropped.append(f"version {first} of the log{more}, which the snapshot of version {base} has: {damage[first]}")
+    return rows
+
+
+def _behind(db: sqlite3.Connection, path: Path, base: int, last: int, rows: list[LogRow]) -> tuple[bool, str]:
+    """Add the batches behind the snapshot that can be replayed; whether there are any, and why there are no more."""
+    begin = len(rows)
+    empty = 0  # at the end: of single changes that are on disk together, only the last row has the payload
+    reason = ""
+    try:
+        for row in database.replay(db, path, base, base, last):
+            rows.append(row._replace(payload=b""))
+            empty = 0 if row.payload else empty + 1
+    except Damaged as problem:
+        reason = problem.what
+        if empty:
+            del rows[-empty:]
+    return len(rows) > begin, reason
 
 
 def _marked(found: Plan) -> int:
@@ -207,23 +226,27 @@ def repair(found: Plan) -> tuple[Path, database.Timelines]:
     folder = found.folder
     draft = folder / _DRAFT
     shutil.rmtree(draft, ignore_errors=True)
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    names = (f"damaged-{stamp}{f'-{number}' if number else ''}" for number in itertools.count())
-    aside = next(path for path in map(folder.joinpath, names) if not path.exists())
+    aside = _new_folder(folder)
     timelines = database.next_timeline(found.timelines, found.version)
     try:
         draft.mkdir(FOLDER_MODE)
         with database.open_read_only(folder / DATABASE) as old:
             database.create(draft, lambda db: _fill(db, old, found, timelines))
-        aside.mkdir(FOLDER_MODE)
         sync_path(draft)
+        aside.mkdir(FOLDER_MODE)
+        for name in (DATABASE, f"{DATABASE}-wal", MARK, *((TOKENS,) if found.tokens else ())):
+            if (folder / name).exists() and not link(folder / name, aside / name):
+                with open(folder / name, "rb") as file:
+                    copy_file(file, aside / name)
+        sync_path(aside)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(aside, ignore_errors=True)
         raise
     reach("in-repair")
-    for name in (DATABASE, f"{DATABASE}-wal", MARK):
-        if (folder / name).exists():
-            os.link(folder / name, aside / name)
+    for snapshot, view_ids in found.feeds.items():
+        leave_out_feeds(snapshot, view_ids)
+        reach("in-repair")
     for path in found.moved:
         target = aside / path.relative_to(folder)
         target.parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
@@ -231,13 +254,19 @@ def repair(found: Plan) -> tuple[Path, database.Timelines]:
         sync_path(target.parent)
         reach("in-repair")
     if found.tokens:
-        os.link(folder / TOKENS, aside / TOKENS)
         forget_tokens(folder)
     sync_path(aside)
     draft.rename(folder / REPAIRED)
     sync_path(folder)
     finish(folder)
     return aside, timelines
+
+
+def _new_folder(folder: Path) -> Path:
+    """A name for what is left out."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    names = (f"damaged-{stamp}{f'-{number}' if number else ''}" for number in itertools.count())
+    return next(path for path in map(folder.joinpath, names) if not path.exists())
 
 
 def finish(folder: Path) -> bool:
@@ -265,8 +294,8 @@ def _fill(db: sqlite3.Connection, old: sqlite3.Connection, found: Plan, timeline
         db.execute(f"DELETE FROM {table}")
         for row in rows:
             db.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
-    database.put_meta(db, "forgotten", found.base)
+    database.put_meta(db, "forgotten", found.forgotten)
     database.put_meta(db, "timelines", json.dumps(timelines))
     for table, insert in (("log", database.INSERT), ("log_rest", database.INSERT_REST)):
-        with closing(old.execute(f"SELECT * FROM {table} WHERE version > ? AND version <= ?", (found.base, found.version))) as rows_:
+        with closing(old.execute(f"SELECT * FROM {table} WHERE version > ? AND version <= ?", (found.forgotten, found.version))) as rows_:
             db.executemany(insert, rows_)

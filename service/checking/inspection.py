@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from service.access.store import read_tokens
-from service.durability.database import Found, open_read_only, read_catalog, read_sources, replay, verify
-from service.durability.files import digest
+from service.durability.database import Found, WrongFormat, open_read_only, read_catalog, read_sources, readable, replay, verify
 from service.durability.folder import DATABASE, MARK, SNAPSHOTS, Damaged, FolderLock
-from service.durability.snapshots import Snapshot, aside_paths, read_snapshot, snapshot_paths
+from service.durability.snapshots import aside_paths, read_snapshot, snapshot_paths
 
 
 @dataclass
@@ -56,7 +55,8 @@ class Report:
 
 
 def inspect(folder: Path) -> Report:
-    """Verify every checksum of `folder`; report its contents. Raises FolderInUse while a server runs, OSError if there is no such folder.
+    """Verify every checksum of `folder`; report its contents. Raises FolderInUse while a server runs, WrongFormat, OSError if there is no
+    such folder.
 
     Cost: everything is read once.
     """
@@ -65,8 +65,9 @@ def inspect(folder: Path) -> Report:
         raise FileNotFoundError(f"{folder} is not a data folder of livejoin: there is no {DATABASE} in it")
     lock = FolderLock(folder, read_only=True)
     try:
-        bases = _inspect_snapshots(report)
-        _inspect_database(report, bases)
+        found = _verified(report)
+        _inspect_snapshots(report, found.forgotten if found is not None else 0)
+        _inspect_database(report, found)
         _inspect_tokens(report)
         damaged = [found.problem for found in report.snapshots if found.problem is not None]
         if report.problems or report.recoverable != report.last_version:
@@ -78,41 +79,41 @@ def inspect(folder: Path) -> Report:
     return report
 
 
-def _inspect_snapshots(report: Report) -> list[int]:
-    """Read every snapshot; the versions of the whole ones."""
-    finished, report.unfinished = snapshot_paths(report.folder)
+def _verified(report: Report) -> Found | None:
+    """The database, all but the log; what there is of it, if it is sound in itself. Raises WrongFormat."""
+    try:
+        return verify(report.folder)
+    except WrongFormat:
+        raise
+    except Damaged as problem:
+        report.problems.append(problem)
+    try:
+        return verify(report.folder, trust_mark=False)  # it may have lost its end
+    except Damaged:
+        return None
+
+
+def _inspect_snapshots(report: Report, forgotten: int) -> None:
+    """Read every snapshot from which the log goes on. A service starts without the recent changes of views, which are in no other file."""
+    finished, report.unfinished = snapshot_paths(report.folder, forgotten)
     report.set_aside = aside_paths(report.folder)
     for path in finished:
         found = SnapshotReport(path, int(path.name))
         try:
             snapshot = read_snapshot(path)
             found.bytes = sum(table.bytes for table in snapshot.tables.values())
-            found.rows = {relation_id: _count(snapshot, relation_id) for relation_id in snapshot.tables}
-            report.spared += _damaged_feeds(snapshot)
+            found.rows = snapshot.verify()
         except Damaged as problem:
             found.problem = problem
+        else:
+            remedy = "the tokens of this view's followers are lost, and they start again"
+            report.spared += [Damaged(one.what, one.where, remedy) for one in snapshot.damaged_feeds().values()]
         report.snapshots.append(found)
-    return [found.version for found in report.snapshots if found.problem is None]
 
 
-def _damaged_feeds(snapshot: Snapshot) -> list[Damaged]:
-    """A service starts without the recent changes of views, which are in no other file."""
-    paths = [(snapshot.path / file.file, file) for file in snapshot.feeds.values()]
-    damaged = [path for path, file in paths if not path.exists() or (path.stat().st_size, digest(path)[1]) != (file.bytes, file.crc)]
-    return [Damaged("wrong checksum", path, "the tokens of this view's followers are lost, and they start again") for path in damaged]
-
-
-def _count(snapshot: Snapshot, relation_id: int) -> int:
-    return sum(batch.num_rows for batch in snapshot.batches(relation_id))
-
-
-def _inspect_database(report: Report, bases: list[int]) -> None:
-    """Verify the database and read the log on top of the newest whole snapshot."""
-    try:
-        found: Found | None = verify(report.folder)
-    except Damaged as problem:
-        report.problems.append(problem)
-        found = _verify_without_mark(report.folder)
+def _inspect_database(report: Report, found: Found | None) -> None:
+    """Read the catalogue, and the log: on top of the newest whole snapshot, and before it, where an older one stands on it."""
+    bases = [snapshot.version for snapshot in report.snapshots if snapshot.problem is None]
     if found is None:
         report.recoverable = max(bases, default=None)
         return
@@ -126,6 +127,7 @@ def _inspect_database(report: Report, bases: list[int]) -> None:
             report.relations = [(relation_id, name) for relation_id, name, *_ in relations]
             report.views = [view.name for view in views]
             report.sources = {name: (source.run, source.epoch) for name, source in read_sources(db).items()}
+            report.spared += _summed_up(base, [row for row in readable(db, path, found.forgotten, base) if isinstance(row, Damaged)])
             for row in replay(db, path, base, found.forgotten, found.reach.version):
                 last = row.version
     except Damaged as problem:
@@ -136,6 +138,14 @@ def _inspect_database(report: Report, bases: list[int]) -> None:
         report.recoverable = last
 
 
+def _summed_up(base: int, damage: list[Damaged]) -> list[Damaged]:
+    """Of batches that the snapshot at `base` has."""
+    if not damage:
+        return []
+    more = f", and {len(damage) - 1} more" if len(damage) > 1 else ""
+    return [Damaged(f"{damage[0].what}{more}", damage[0].where, f"the snapshot of version {base} has everything up to there")]
+
+
 def _inspect_tokens(report: Report) -> None:
     try:
         tokens = read_tokens(report.folder)
@@ -143,11 +153,3 @@ def _inspect_tokens(report: Report) -> None:
         report.problems.append(problem)
     else:
         report.tokens = None if tokens is None else len(tokens)
-
-
-def _verify_without_mark(folder: Path) -> Found | None:
-    """A database that is sound in itself, though it may have lost its end."""
-    try:
-        return verify(folder, trust_mark=False)
-    except Damaged:
-        return None

@@ -80,6 +80,10 @@ class Snapshot:
         with _reading(self.path / table.file), self._opened(table) as reader:
             yield from reader
 
+    def verify(self) -> dict[int, int]:
+        """Read all relations; by id, how many rows each has. Raises Damaged."""
+        return {relation_id: sum(rows.num_rows for rows in self.batches(relation_id)) for relation_id in self.tables}
+
     def damaged_feeds(self) -> dict[str, Damaged]:
         """By view id, what is wrong with its recent changes, which are in no other file. Cost: all of them are read."""
         found = {}
@@ -184,10 +188,11 @@ def read_snapshot(path: Path) -> Snapshot:
     return Snapshot(path, manifest["version"], tables, feeds)
 
 
-def snapshot_paths(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The folders of finished and of unfinished snapshots, each by version."""
+def snapshot_paths(folder: Path, from_version: int = 0) -> tuple[list[Path], list[Path]]:
+    """The folders of finished and of unfinished snapshots, each by version, from a version on."""
     entries = (folder / SNAPSHOTS).iterdir() if (folder / SNAPSHOTS).is_dir() else ()
-    paths = sorted((path for path in entries if path.stem.isdigit()), key=lambda path: int(path.stem))
+    numbered = (path for path in entries if path.stem.isdigit() and int(path.stem) >= from_version)
+    paths = sorted(numbered, key=lambda path: int(path.stem))
     return [path for path in paths if not path.suffix], [path for path in paths if path.suffix == _UNFINISHED]
 
 

@@ -29,7 +29,7 @@ from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
 from service.engine.kept_views import kept_view
 from service.engine.queued import Done, fail
-from service.engine.recovery import Progress, recover_relations
+from service.engine.recovery import Ended, Loading, Progress, recover_relations
 from service.engine.refusals import check_source, or_no_room, refuse_more
 from service.engine.retention import Retention
 from service.engine.rewrites import Rewrites
@@ -58,14 +58,6 @@ log = logging.getLogger("livejoin.engine")
 _OTHER = "the {} {} already exists with another definition: use another name, or drop it first"
 T = TypeVar("T")
 _POLL = 0.1  # seconds between two reports of the progress of builds
-
-
-def _now(work: Callable[[], None]) -> None:
-    work()
-
-
-def _nothing() -> None:
-    pass
 
 
 class Engine(ABC):
@@ -103,36 +95,25 @@ class Engine(ABC):
         self._alterations = Alterations(self._state, self._writer, self._log, self.versions, self._rewrites, self.settings.max_columns)
         self.admit = self._writer.admit  # whether a batch could be submitted now, whatever it is: ask before its body is read
         self._snapshots: Snapshotting
-        self._closing = threading.Lock()
+        self._closing, self._loading = threading.Lock(), Loading()
 
-    def recover(self, progress: Progress | None = None, opened: Callable[[], None] = _nothing) -> None:
+    def recover(self, progress: Progress = lambda stage, part: None, opened: Callable[[], None] = lambda: None) -> None:
         """Load the folder, take batches from then on, build the views. `progress(stage, part)`; `opened()` is called when relations can be
         read and written, and views are being built. Returns when each of them is live or has failed, or when it is closed meanwhile.
 
         Raises Damaged."""
 
         def report(stage: str, part: float) -> None:
+            self._loading.go_on()
             self.progress = part
-            if progress is not None:
-                progress(stage, part)
+            progress(stage, part)
 
-        kept = self._log.catalog()[1]
-        is_followed = any(record.definition.get("changes") is not False for record in kept)
-        snapshot = recover_relations(self._state, self._log, self._folder, report, is_followed)
-        version = snapshot.version if snapshot is not None else 0
-        snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, version, self.fail_soon)
-        self._snapshots = self._housekeeping.snapshots = snapshots
-        self.versions.publish(self._state.version())
-        to_build = []
-        for record in kept:
-            view = kept_view(record, self._state)
-            self._add_view(view)
-            if view.state == "building":
-                to_build.append((view, self._passage_of(view, snapshot)))
-        if all(passage is None for _, passage in to_build):
-            self._state.history = None
-        self._writer.start()
-        self._is_open = True
+        with suppress(Ended):
+            self._recover(report, opened)
+
+    def _recover(self, report: Progress, opened: Callable[[], None]) -> None:
+        with self._loading:
+            to_build = self._load(report)
         building = [self._builds.start(view, passage=passage) for view, passage in to_build]
         opened()
         self.retention.start()
@@ -144,6 +125,27 @@ class Engine(ABC):
             if self.state == "recovering" and self._writer.failure is None:
                 self.state = "ready"
                 report("ready", 1.0)
+
+    def _load(self, report: Progress) -> list[tuple[LiveView, Passage | None]]:
+        """Everything but the views, which are to be built."""
+        kept = self._log.catalog()[1]
+        is_followed = any(record.definition.get("changes") is not False for record in kept)
+        snapshot = recover_relations(self._state, self._log, self._folder, report, is_followed)
+        version = snapshot.version if snapshot is not None else 0
+        snapshots = Snapshotting(self._folder, self._log, self._state, self.versions, version, self.fail_soon)
+        self._snapshots = self._housekeeping.snapshots = snapshots
+        self.versions.publish(self._state.version())
+        to_build: list[tuple[LiveView, Passage | None]] = []
+        for record in kept:
+            view = kept_view(record, self._state)
+            self._add_view(view)
+            if view.state == "building":
+                to_build.append((view, self._passage_of(view, snapshot)))
+        if all(passage is None for _, passage in to_build):
+            self._state.history = None
+        self._writer.start()
+        self._is_open = True
+        return to_build
 
     def _passage_of(self, view: LiveView, snapshot: Snapshot | None) -> Passage | None:
         """Of a view that may be followed: its feed has what the snapshot has of it, and is to get what has changed since."""
@@ -216,7 +218,7 @@ class Engine(ABC):
         check_source(batch)
         self._writer.submit(batch, done)
 
-    def apply_at_once(self, batch: Batch, later: Later = _now) -> Receipt | Unpublished | None:
+    def apply_at_once(self, batch: Batch, later: Later = lambda work: work()) -> Receipt | Unpublished | None:
         """Apply a batch in the caller's thread, if that surely takes less than handing it over; None, and nothing done, if not: submit it.
 
         It is on disk on return, and published when `later` has called what it is given: before anybody asks who may know the answer.
@@ -377,6 +379,7 @@ class Engine(ABC):
         with self._closing:
             if self.state == "closed":
                 return self._is_clean
+            self._loading.end()
             try:
                 self.retention.stop()
                 self._builds.end()

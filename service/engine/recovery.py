@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from service.durability.database import RelationRecord
 from service.durability.effects import Effect, Shape, decode_effects
+from service.durability.failpoints import reach
 from service.durability.folder import Damaged
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot, read_snapshot, remove_unfinished, set_aside, snapshot_paths
@@ -34,8 +36,42 @@ _TOGETHER = 1024  # rows
 _NO_PINS = np.empty(0, np.int64)
 
 
+class Ended(Exception):
+    """The service ends while it recovers."""
+
+
+class Loading:
+    """Whether a folder is being loaded, as a context; `go_on`, which is called on the way, breaks off once `end` has been called."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_over = False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        try:
+            self.go_on()
+        except Ended:
+            self._lock.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def go_on(self) -> None:
+        """Raises Ended."""
+        if self._is_over:
+            raise Ended
+
+    def end(self) -> None:
+        """Wait until nothing is being loaded; nothing will be. A second time does nothing."""
+        self._is_over = True
+        with self._lock:
+            pass
+
+
 def recover_relations(state: State, log: Log, folder: Path, progress: Progress, keep_history: bool) -> Snapshot | None:
-    """Fill the tables and the sources; gives the snapshot. Raises Damaged.
+    """Fill the tables and the sources; gives the snapshot. `progress` may raise, to break it off. Raises Damaged.
 
     `keep_history`: the state has a history since the snapshot then, for which all rows are kept that have gone since. Cost: the snapshot's
     rows once, the log's changes once.
@@ -51,13 +87,13 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
     last = max(log.last_version, start)
     replay = _Replay(by_id, history)
     for row in log.replay(start):
+        reach("in-recovery")
         replay.take(row.version, decode_effects(row.payload, shapes.at(row.version)))
         state.newest = row.version
-        if row.version % 256 == 0:
-            progress("replaying the log", (row.version - start) / (last - start))
-            if history is None:
-                replay.flush()
-                _reclaim(state)
+        progress("replaying the log", (row.version - start) / (last - start))
+        if row.version % 256 == 0 and history is None:
+            replay.flush()
+            _reclaim(state)
     replay.flush()
     state.newest = last
     if history is None:
@@ -125,6 +161,7 @@ def _load(snapshot: Snapshot, relations: Sequence[Relation], progress: Progress)
     done = 0
     for relation in relations:
         for rows in snapshot.batches(relation.id):
+            reach("in-recovery")
             relation.table.insert(snapshot.version, widened(RowBlock(rows), relation.schema))
             done += rows.num_rows
             progress("loading the snapshot", done / total)

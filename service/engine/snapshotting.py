@@ -47,8 +47,8 @@ class _GivenUp(Exception):
 
 
 class Snapshotting:
-    """Writes a snapshot of a pinned version in a thread of its own when the log has grown. `version`: the last one's. `fail` is called, in
-    that thread, if the service has to end."""
+    """Writes a snapshot of a pinned version in a thread of its own when the log has grown, and cuts the log behind the older one of two.
+    `version`: the last one's. `fail` is called, in that thread, if the service has to end."""
 
     def __init__(
         self, folder: Path, log: Log, state: State, versions: Pins, version: int, fail: Callable[[BaseException], None]
@@ -58,10 +58,11 @@ class Snapshotting:
         path = next((path for path in snapshot_paths(folder)[0] if path.name == str(version)), None)
         self._bytes = read_snapshot(path).bytes if path is not None else 0
         self._written = log.written_bytes - log.bytes_after(version)  # of the log, at the last snapshot
+        self._to_forget = self._older_version()
         self._thread: threading.Thread | None = None
         self._not_before = 0.0
         self._until: float | None = None  # when one under way is given up
-        self._in_vain = 0  # attempts that were given up for what they held
+        self._in_vain = 0  # attempts that were given up for what they held, one after the other
         self.failures = 0
         self.failure: BaseException | None = None  # for which the service has to end
         self._patience = _PATIENCE
@@ -72,18 +73,25 @@ class Snapshotting:
         return self._log.written_bytes - self._written
 
     def consider(self) -> None:
-        """Begin a snapshot if it is time and none is under way. The writer's thread."""
-        due = self.log_bytes > max(_LOG_WORTH, _LOG_SHARE * self._bytes)
-        if not due or time.monotonic() < self._not_before or self.under_way or self._is_replaying:
+        """Begin a snapshot, or go on cutting the log, if it is time and neither is under way. The writer's thread."""
+        if time.monotonic() < self._not_before or self.under_way:
             return
-        self._thread = threading.Thread(target=self._try_behind, args=self._what, name="snapshot", daemon=True)
+        if self.log_bytes > max(_LOG_WORTH, _LOG_SHARE * self._bytes) and not self._is_replaying:
+            work: Callable[[], None] = partial(self._try, *self._what)
+        elif self._log.forgotten < self._to_forget and not self._log.is_kept:
+            work = self._cut
+        else:
+            return
+        self._thread = threading.Thread(target=self._behind, args=(work,), name="snapshot", daemon=True)
         self._thread.start()
 
     @property
     def _what(self) -> tuple[Pin, list[Relation], list[LiveView]]:
         """A version that is held, and what there is of it: the feed of a live view has all changes up to it."""
         views = [view for view in self._state.views.values() if view.state == "live" and view.feed is not None]
-        return self._versions.pin(), list(self._state.relations.values()), views
+        pin = self._versions.pin()
+        pin.reading, pin.expires = "a snapshot", False  # for the disk may be slow
+        return pin, list(self._state.relations.values()), views
 
     @property
     def under_way(self) -> bool:
@@ -111,27 +119,46 @@ class Snapshotting:
         if self._thread is not None:
             self._thread.join()
 
-    def _try_behind(self, pin: Pin, relations: list[Relation], views: list[LiveView]) -> None:
+    def _behind(self, work: Callable[[], None]) -> None:
         give_way(_NICE)
-        self._try(pin, relations, views)
+        work()
         give_back()
 
     def _try(self, pin: Pin, relations: list[Relation], views: list[LiveView]) -> None:
+        """Write a snapshot, then cut the log."""
         try:
             self._write(pin, relations, views)
-            self._patience, self._in_vain = _PATIENCE, 0
-            return
         except _GivenUp as reason:
             log.info("a snapshot was given up: %s", reason)
+            self._put_off()
+            self.failures += 1
         except Exception as error:  # nothing is lost: the log has everything
-            if is_sync_failure(error):
-                self.failure = error
-                self._fail(error)
-                return
-            expected = isinstance(error, OSError | sqlite3.Error)
-            log.error("no snapshot could be written: %s", error, exc_info=None if expected else error)
-        self.failures += 1
-        self._not_before = time.monotonic() + self._patience  # trying takes room on a disk that has little
+            self._failed("no snapshot could be written", error)
+            self.failures += 1
+        else:
+            self._patience, self._in_vain = _PATIENCE, 0
+            self._cut()
+
+    def _cut(self) -> None:
+        """Remove from the log what the older snapshot has. What is left, because a backup reads it or the disk is full, goes later."""
+        try:
+            self._log.forget(self._to_forget, lambda: not self._is_over)
+            self._log.give_back(_FREE_BYTES, lambda: not self._is_over)
+        except Exception as error:
+            self._failed("the log could not be cut; it is tried again", error)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        if is_sync_failure(error):
+            self.failure = error
+            self._fail(error)
+            return
+        expected = isinstance(error, OSError | sqlite3.Error)
+        log.error("%s: %s", what, error, exc_info=None if expected else error)
+        self._put_off()
+
+    def _put_off(self) -> None:
+        """Trying takes room on a disk that has little."""
+        self._not_before = time.monotonic() + self._patience
         self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
 
     def _write(self, pin: Pin, relations: list[Relation], views: list[LiveView]) -> None:
@@ -143,14 +170,16 @@ class Snapshotting:
                 if is_held:
                     held.enter_context(self._versions.reading(pin))
                 tables = self._tables(None if is_held else pin, version, relations)
-                snapshot = write_snapshot(self._folder, version, tables, self._feeds(version, views))
+                snapshot = write_snapshot(self._folder, version, tables, self._feeds(version, views), self._go_on)
         finally:
             self._versions.release(pin)
         self._version, self._bytes, self._written = snapshot.version, snapshot.bytes, written
+        self._to_forget = self._older_version()
+
+    def _older_version(self) -> int:
+        """What the log need not have: the version of the older snapshot. Without one, the log from its beginning stands for it."""
         kept = snapshot_paths(self._folder)[0]
-        if len(kept) >= GENERATIONS:  # before that, the log from its beginning stands for the other one
-            self._log.forget(int(kept[-GENERATIONS].name), lambda: not self._is_over)
-            self._log.give_back(_FREE_BYTES, lambda: not self._is_over)
+        return int(kept[-GENERATIONS].name) if len(kept) >= GENERATIONS else 0
 
     def _tables(self, pin: Pin | None, version: int, relations: list[Relation]) -> Iterator[File[int]]:
         schemas = [relation.table.schema for relation in relations]  # a relation may get another one meanwhile

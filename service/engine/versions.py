@@ -30,11 +30,12 @@ class Version(NamedTuple):
 class Pin:
     """One reader's hold on one version. Only `Pins` touches what is private."""
 
-    __slots__ = ("_busy", "_doomed", "_held", "_made", "_used", "reading", "version")
+    __slots__ = ("_busy", "_doomed", "_held", "_made", "_used", "expires", "reading", "version")
 
     def __init__(self, version: Version, now: float) -> None:
         self.version = version
         self.reading = ""  # what its reader reads, in words
+        self.expires = True  # when its reader has taken nothing for long
         self._made = now
         self._used = now  # when its reader last took something
         self._busy = 0  # readings under way
@@ -135,7 +136,7 @@ class Pins:
             limit = self._clock() - seconds
             for pins in list(self._held.values()):
                 for pin in list(pins):
-                    if pin._used < limit and not pin._busy:
+                    if pin._used < limit and pin.expires and not pin._busy:
                         self._doom(pin)
 
     def expire_oldest(self, count: int = 1) -> bool:

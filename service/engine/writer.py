@@ -43,7 +43,6 @@ _GROUP_BATCHES, _GROUP_CHANGES = 256, 100_000
 _WAITING_BYTES = 1 << 30  # of decoded batches: with more, nothing further is taken
 # A batch is taken only if the disk has room for it in the log, in SQLite's own log, and for what SQLite does meanwhile.
 _ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
-_ROOM_AMPLE = 256 << 20  # so much need not be asked for each batch, as the thread does
 _TICK = 1.0  # seconds between two looks at what has grown old
 _PIECE = 2e-3  # seconds of housekeeping in a turn
 _SHARE = 1.0  # of the time of a group, if that is more: what is freed at once is still in the caches when the next group takes it
@@ -100,7 +99,7 @@ class Writer:
         self._pace = 0.0  # as many: the slowest of late, fading, without those that were slow alone: the scheduler's doing, not the views'
         self.failure: BaseException | None = None
         self._waiting_bytes = 0
-        self._room = 0  # bytes that the disk takes, as it said to the last group of the thread, less what was taken
+        self._room = 0  # bytes that the disk takes, as it said at the beginning of a turn, less what was taken
         self.batches = self.changes = 0
         self.batch_changes = Histogram()
         self.update_seconds = Histogram()
@@ -109,7 +108,6 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def start(self) -> None:
-        self._room = self._log.free_bytes
         self._thread.start()
 
     @property
@@ -151,10 +149,10 @@ class Writer:
         changes many rows of a view.
         """
         with self._lock:
-            slow = self._pace > _SHORT or self._room < _ROOM_AMPLE
-            if slow or self._unfinished or self._ended or not self._turn.acquire(blocking=False):
+            if self._pace > _SHORT or self._unfinished or self._ended or not self._turn.acquire(blocking=False):
                 return None
         try:
+            self._room = self._log.free_bytes
             made = self._unpublished = self._to_disk([batch], _MOST_ROWS) if self._is_short(batch) else None
         except BaseException as error:
             self._fail(error)

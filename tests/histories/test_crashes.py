@@ -27,7 +27,8 @@ ELSEWHERE = {  # failpoints that clients of a running service do not reach, and 
 }
 HERE = [step for step in STEPS if step not in ELSEWHERE]
 # how often a step may be passed before; of others 30
-TIMES = {"in-build": 4, "in-snapshot": 4, "after-snapshot": 2, "in-log-cleaning": 1, "in-patch": 6, "in-replay": 8}
+TIMES = {"in-build": 4, "in-snapshot": 4, "after-snapshot": 2, "in-log-cleaning": 1, "in-patch": 6, "in-recovery": 8, "in-replay": 8}
+AT_A_START = ("in-recovery", "in-replay")
 EACH, AT_RANDOM, SOAK = 3, 10, 500
 
 
@@ -37,7 +38,7 @@ def crash(folder: Path, seed: str, step: str | None, *bugs: patches.Patch) -> li
     clients = Clients(chance.randrange(1 << 30), writers=chance.randrange(1, 5))
     before = partial(patches.apply, patches.small, *bugs)
     environment = {"LIVEJOIN_FAILPOINT": f"{step}:{chance.randrange(1, TIMES.get(step, 30) + 1)}"} if step else {}
-    if step == "in-replay":  # what is killed is the next start
+    if step in AT_A_START:  # what is killed is the next one
         with ServerProcess(folder, before=patches.another_boot) as server:  # and no snapshot leaves it too little to replay
             clients.start(server.client())
             clients.work(server.url, 10)
@@ -58,7 +59,7 @@ def crash(folder: Path, seed: str, step: str | None, *bugs: patches.Patch) -> li
                 pass
             assert server.wait() == -signal.SIGKILL, f"{environment} was not reached"
     except NotStarted as error:
-        assert step == "in-replay" and error.status == -signal.SIGKILL, error
+        assert step in AT_A_START and error.status == -signal.SIGKILL, error
     with ServerProcess(folder, before=before) as server:
         clients.start(server.client())
         clients.work(server.url, 5)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import signal
@@ -308,3 +309,41 @@ def test_inspect_refuses_what_it_must(tmp_path: Path) -> None:
         inspect(tmp_path)
     log.close()
     assert inspect(tmp_path).keep == "everything can be recovered: version 0"
+
+
+def unreadable(monkeypatch: pytest.MonkeyPatch, of: str, skip: int = 0) -> None:
+    """From now on, files whose names end so cannot be read, but for the first reads."""
+    read = io.open
+    left = [skip]
+
+    def fail(file: object, *more: object, **others: object) -> object:
+        if str(file).endswith(of):
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.EIO, "Input/output error", str(file))
+        return read(file, *more, **others)  # type: ignore[call-overload]
+
+    monkeypatch.setattr("io.open", fail)
+    monkeypatch.setattr("builtins.open", fail)
+
+
+@pytest.mark.parametrize("name", ["1.arrow", "manifest.json"])
+def test_what_the_disk_cannot_read_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    write(tmp_path, 5)
+    unreadable(monkeypatch, name)
+    error = damage(tmp_path)
+    assert error.where == tmp_path / "snapshots" / "5" / name and error.what == "cannot be read (Input/output error)"
+
+
+def test_a_file_that_is_cut_off_while_it_is_read(tmp_path: Path) -> None:
+    """A mapping of it would end the process by a signal."""
+    write(tmp_path, 5, 50_000)
+    snapshot = newest_snapshot(tmp_path)
+    assert snapshot is not None
+    path = tmp_path / "snapshots" / "5" / "1.arrow"
+    rows = snapshot.batches(1)
+    next(rows)
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(Damaged) as caught:
+        list(rows)
+    assert caught.value.where == path and "cannot be read" in caught.value.what

@@ -1,0 +1,180 @@
+"""The log is cut behind two snapshots, whatever else reads it, and a snapshot does not depend on that."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.durability.log import Log
+from service.errors import Problem
+from service.instance import Instance
+from tests.service.engine.test_at_once import ready, single
+from tests.service.engine.test_generations import snapshots
+from tests.service.running import batch, look, rows_of, running
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instance]:
+    """Each change is worth a snapshot."""
+    monkeypatch.setattr("service.engine.snapshotting._LOG_WORTH", 1)
+    monkeypatch.setattr("service.engine.snapshotting._LOG_SHARE", 0.0)
+    monkeypatch.setattr("service.engine.housekeeping._RATE", 1e9)
+    engine = running(tmp_path)
+    yield engine
+    engine.close()
+
+
+def considered(engine: Instance) -> None:
+    engine.at_rest(engine._snapshots.consider)
+    engine._snapshots.wait()
+
+
+def change(engine: Instance) -> None:
+    engine.apply(batch(("upsert", "a", rows_of(0, 10))))
+
+
+def test_a_long_backup_stops_no_snapshots(engine: Instance, tmp_path: Path) -> None:
+    with engine._log.keeping() as forgotten:
+        for _ in range(4):
+            change(engine)
+            considered(engine)
+            assert engine._log.forgotten == forgotten == 0 and not engine._snapshots.under_way
+        assert snapshots(tmp_path) == ["3", "4"] and engine._snapshots.failures == 0 and engine._snapshots.log_bytes == 0
+        considered(engine)
+        assert engine._log.forgotten == 0
+    considered(engine)
+    assert engine._log.forgotten == 3 and snapshots(tmp_path) == ["3", "4"], "what was left goes afterwards, without another snapshot"
+
+
+def test_a_log_that_cannot_be_cut(
+    engine: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The snapshot is whole, and counts; the cut is tried again."""
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "forget", fail)
+        for _ in range(2):
+            engine._snapshots._not_before = 0.0
+            change(engine)
+            considered(engine)
+    assert "the log could not be cut" in caplog.text and "no snapshot could be written" not in caplog.text
+    assert snapshots(tmp_path) == ["1", "2"] and engine._snapshots.failures == 0 and engine._snapshots.log_bytes == 0
+    considered(engine)
+    assert engine._log.forgotten == 0, "not at once: trying takes room on a disk that has little"
+    engine._snapshots._not_before = 0.0
+    considered(engine)
+    assert engine._log.forgotten == 1
+
+
+def test_a_start_goes_on_with_a_cut(engine: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "forget", lambda *_: None)
+        for _ in range(2):
+            change(engine)
+            considered(engine)
+        engine.close()
+    engine = running(tmp_path)
+    assert engine._log.forgotten == 0
+    considered(engine)
+    assert engine._log.forgotten == 1
+    engine.close()
+
+
+def test_who_keeps_batches_is_told_what_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the commit that removes some, and whatever comes after it."""
+    log = Log(tmp_path / "data")
+    told: list[tuple[int, int]] = []
+
+    def look() -> None:
+        with log.keeping() as forgotten, log.reading() as db:
+            told.append((forgotten, db.execute("SELECT min(version) FROM log").fetchone()[0]))
+
+    engine = running(tmp_path / "engine")
+    for _ in range(5):
+        change(engine)
+    log.close()
+    log = engine._log
+    watcher = threading.Thread(target=look)
+    has_committed = Log._has_committed
+
+    def paused(self: Log) -> None:
+        has_committed(self)
+        watcher.start()
+        watcher.join(0.2)  # it would be through by now, if it could
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "_has_committed", paused)
+        log.forget(3)
+    watcher.join()
+    assert told == [(3, 4)]
+    engine.close()
+
+
+def test_a_pin_on_a_slow_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody is slow but the disk: `--pin-idle` is about readers."""
+    caplog.set_level(logging.INFO)
+    engine = running(tmp_path, pin_idle=0.01)
+    change(engine)
+    sync = os.fsync
+
+    def slowly(file: int) -> None:
+        time.sleep(0.03)
+        look(engine)
+        sync(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("service.durability.folder.os.fsync", slowly)
+        patch.setattr("service.durability.snapshots._SYNC_BYTES", 1)
+        engine._snapshots._try(*engine._snapshots._what)
+    assert snapshots(tmp_path) == ["1"] and "--pin-bytes" not in caplog.text
+    engine.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="a file system of our own needs root")
+def test_a_disk_that_others_fill(tmp_path: Path) -> None:
+    """Under synchronous=normal, with single changes only: the change is refused, and the next one taken when there is room."""
+    mount = tmp_path / "small"
+    mount.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "livejoin-test", str(mount)], capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        engine = running(mount / "data", synchronous="normal")
+        ready(engine)
+        first = at_once(engine, lambda: single(1))
+        assert first.version == 1
+        with open(mount / "filling", "wb") as file:
+            try:
+                while True:
+                    file.write(bytes(1 << 16))
+                    file.flush()
+            except OSError:
+                pass
+        with pytest.raises(Problem) as caught:
+            at_once(engine, lambda: single(2))
+        assert caught.value.type == "disk-full" and engine.state == "ready"
+        (mount / "filling").unlink()
+        assert at_once(engine, lambda: single(3)).version == 2
+        assert engine.close()
+    finally:
+        subprocess.run(["umount", "-l", str(mount)], check=True)
+
+
+def at_once(engine: Instance, change: Callable[[], Any]) -> Any:
+    """As a caller does who finds nothing due."""
+    while True:
+        answer = engine.apply_at_once(change())
+        if answer is not None:
+            return answer
+        ready(engine)
