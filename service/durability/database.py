@@ -402,7 +402,8 @@ def replay(db: sqlite3.Connection, path: Path, after: int, forgotten: int, last:
         raise Damaged(f"the log ends at version {last}, before the snapshot's version {after}", path)
     expected = after + 1
     with _damage(path), contextlib.closing(db.cursor()) as rows:
-        for version, source, run, epoch, crc, payload in rows.execute("SELECT * FROM log WHERE version > ? ORDER BY version", (after,)):
+        found = rows.execute("SELECT * FROM log WHERE version > ? AND version <= ? ORDER BY version", (after, last))
+        for version, source, run, epoch, crc, payload in found:
             if version != expected:
                 break
             if isinstance(payload, bytes) and len(payload) >= LARGEST:

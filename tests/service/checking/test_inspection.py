@@ -43,6 +43,8 @@ from service.durability import snapshots
 from tests.service.durability.test_snapshots import write
 
 def half(path, **_):
+    if not Path(path).exists():
+        return
     next(iter(sorted(Path(path).iterdir()))).unlink()
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from service.errors import Problem
 from service.instance import Instance
 from tests.service.engine.test_at_once import ready, single
 from tests.service.engine.test_generations import snapshots
-from tests.service.running import batch, look, rows_of, running
+from tests.service.running import batch, look, opened, rows_of, running
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_a_start_goes_on_with_a_cut(engine: Instance, tmp_path: Path, monkeypatc
             change(engine)
             considered(engine)
         engine.close()
-    engine = running(tmp_path)
+    engine = opened(tmp_path)
     assert engine._log.forgotten == 0
     considered(engine)
     assert engine._log.forgotten == 1
@@ -94,28 +95,29 @@ def test_a_start_goes_on_with_a_cut(engine: Instance, tmp_path: Path, monkeypatc
 
 def test_who_keeps_batches_is_told_what_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the commit that removes some, and whatever comes after it."""
-    log = Log(tmp_path / "data")
     told: list[tuple[int, int]] = []
 
     def look() -> None:
         with log.keeping() as forgotten, log.reading() as db:
             told.append((forgotten, db.execute("SELECT min(version) FROM log").fetchone()[0]))
 
-    engine = running(tmp_path / "engine")
+    engine = running(tmp_path)
     for _ in range(5):
         change(engine)
-    log.close()
     log = engine._log
     watcher = threading.Thread(target=look)
-    has_committed = Log._has_committed
+    transaction = Log._transaction
 
-    def paused(self: Log) -> None:
-        has_committed(self)
-        watcher.start()
-        watcher.join(0.2)  # it would be through by now, if it could
+    @contextmanager
+    def paused(self: Log) -> Iterator[Any]:
+        with transaction(self) as db:
+            yield db
+        if watcher.ident is None:
+            watcher.start()
+            watcher.join(0.2)  # it would be through by now, if it could
 
     with monkeypatch.context() as patch:
-        patch.setattr(Log, "_has_committed", paused)
+        patch.setattr(Log, "_transaction", paused)
         log.forget(3)
     watcher.join()
     assert told == [(3, 4)]

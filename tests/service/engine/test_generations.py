@@ -24,7 +24,7 @@ def snapshots(folder: Path) -> list[str]:
 
 
 def written(engine: Instance) -> None:
-    engine._snapshots._write(*engine._snapshots._what)
+    engine._snapshots._try(*engine._snapshots._what)
 
 
 def with_two(folder: Path) -> list[tuple[Any, ...]]:
