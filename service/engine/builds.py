@@ -224,7 +224,7 @@ class Builds:
 
     def _build(self, build: _Build, join: Join) -> None:
         held = ExitStack()
-        former = build.view.join  # if it is replaced, its memory is freed here, not in the writer's turn
+        former = build.view.core  # if it is replaced, its memory is freed here, not in the writer's turn
         try:
             version = self._in_turn(build, partial(self._begin, build, join, held))
             self._load(build, join, version)

@@ -89,9 +89,10 @@ class Feed:
             if delta.too_large:
                 self._cut_at(delta.version)
                 return
-            self.told += delta.rows
+            rows = delta.rows
+            self.told += rows
             self._pending.append(delta)
-            self._pending_rows += delta.rows
+            self._pending_rows += rows
             self._trim()
 
     def wake(self) -> None:
@@ -354,7 +355,8 @@ class Feed:
             self._in_hand = settled[0].version
             gather, text_bytes = self._gather, self._text_bytes
         try:
-            texts = np.add.reduceat(text_bytes(joined(settled)), starts_of(settled)[:-1])
+            slots = joined(settled)
+            texts = np.add.reduceat(text_bytes(slots), starts_of(settled)[:-1])
             too_large = np.flatnonzero(texts > min(self._retain_bytes, _LARGEST_TEXT))
             behind = np.cumsum(texts[::-1])[::-1]  # of each delta and all later ones
             first = max(int(np.count_nonzero(behind > self._retain_bytes)), int(too_large[-1]) + 1 if len(too_large) else 0)
@@ -365,7 +367,7 @@ class Feed:
                     self._drop_up_to(settled[first - 1].version)
             for part in pieces(texts[first:]):
                 some = settled[first:][part]
-                segment = segment_of(some, *gather(joined(some)))
+                segment = segment_of(some, *gather(slots if len(some) == len(settled) else joined(some)))
                 with self._lock:
                     self._take_in(segment)
         finally:

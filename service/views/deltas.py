@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -24,6 +25,7 @@ Combination = tuple[Slots, ...]
 _FLOOR = 100_000
 _SMALL = 64
 _NO_INDICES: Indices = np.empty(0, np.int64)
+_Told = tuple[Indices, Slots]
 
 
 class Delta(NamedTuple):
@@ -149,6 +151,66 @@ class Collector:
     def exceeded(self, offset: int) -> None:
         mine = self.collected.setdefault(offset, Collected())
         mine.too_large, mine.parts = True, ([], [])
+
+
+class RowCollector:
+    """The sink of a stage whose rows are its own, so that none cancel: gathers the deltas of a run. `limit`: rows of one version, of both
+    signs."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._parts: tuple[list[_Told], list[_Told]] = ([], [])  # deleted, inserted
+        self._offset, self._rows = -1, 0  # of the version that is told in pieces, its rows so far
+        self._too_large: set[int] = set()
+
+    def __call__(self, offset: int, inserted: bool, rows: Combination) -> bool:
+        self.several(inserted, np.full(len(rows[0]), offset), rows[0])
+        return offset not in self._too_large
+
+    def several(self, inserted: bool, offsets: Indices, slots: Slots) -> None:
+        """Take rows of whole versions in order, or of a piece of one, behind those before; int64[n]: the numbers of their versions."""
+        if not len(slots):
+            return
+        offset = int(offsets[0])
+        if offset == offsets[-1]:
+            self._offset, self._rows = offset, len(slots) + (self._rows if offset == self._offset else 0)
+            if self._rows > self.limit:
+                self.exceeded(offset)
+                return
+        self._parts[inserted].append((offsets, slots))
+
+    def exceeded(self, offset: int) -> None:
+        self._too_large.add(offset)
+        for parts in self._parts:
+            parts[:] = [part for part in parts if part[0][0] != offset]
+
+    def deltas(self, first: int) -> list[Delta]:
+        """Of the versions that change something, in order; `first`: version number 0."""
+        (old_at, old), (new_at, new) = map(_joined, self._parts)
+        if not self._too_large and len(old) + len(new) <= self.limit and _is_one(old_at, new_at):
+            return [Delta(first + int((old_at if len(old) else new_at)[0]), (old,), (new,))]
+        offsets = np.unique(np.concatenate((old_at, new_at)))
+        ends = [np.searchsorted(at, offsets, "right").tolist() for at in (old_at, new_at)]
+        found, a, b = list[Delta](), 0, 0
+        for version, c, d in zip((first + offsets).tolist(), *ends, strict=True):
+            too_large = c - a + d - b > self.limit
+            found.append(Delta(version, (), (), True) if too_large else Delta(version, (old[a:c],), (new[b:d],)))
+            a, b = c, d
+        if self._too_large:
+            found = sorted([*found, *(Delta(first + offset, (), (), True) for offset in self._too_large)], key=attrgetter("version"))
+        return found
+
+
+def _is_one(old_at: Indices, new_at: Indices) -> bool:
+    """Whether these rows, some at least, are of one version."""
+    offsets = [int(at[end]) for at in (old_at, new_at) if len(at) for end in (0, -1)]
+    return len(set(offsets)) == 1
+
+
+def _joined(parts: Sequence[_Told]) -> _Told:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([_NO_INDICES, *(offsets for offsets, _ in parts)]), np.concatenate([NO_SLOTS, *(slots for _, slots in parts)])
 
 
 def cancel(

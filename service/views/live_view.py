@@ -24,12 +24,23 @@ from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
-from service.views.deltas import Collected, Collector, Combination, Delta, DeltaSink, cancel, cancel_stretches, most_candidates
+from service.views.deltas import (
+    Collected,
+    Collector,
+    Combination,
+    Delta,
+    DeltaSink,
+    RowCollector,
+    cancel,
+    cancel_stretches,
+    most_candidates,
+)
 from service.views.joins.protocol import Join
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
 from service.views.shown import STRETCH
-from service.views.stages.making import kept_by, shown_of
+from service.views.stages.groups import GroupsStage
+from service.views.stages.making import core_by, kept_by, shown_of
 from service.warming import Unusable
 
 log = logging.getLogger("livejoin.views")
@@ -92,18 +103,27 @@ class LiveView:
         indexes = None if alone else self._indexes
         self._join = kept_by(self.view.query, self.view.plan, self.reads, indexes, self.shown)
 
-    def another(self) -> Join:
-        """Empty structures of its kind. OSError, MemoryError: as `make_room`."""
-        return kept_by(self.view.query, self.view.plan, self.reads, self._indexes, self.shown)
+    @property
+    def core(self) -> Join:
+        """What is built anew when it is outgrown: the structures, or of groups the join below them."""
+        join = self.join
+        return join.core if isinstance(join, GroupsStage) else join
 
-    def replace(self, join: Join) -> Join:
-        """Live on in these structures, which have the same rows; gives the former ones, in which older versions are read."""
-        former = self.join
+    def another(self) -> Join:
+        """An empty one of the kind of `core`. OSError, MemoryError: as `make_room`."""
+        return core_by(self.view.query, self.view.plan, self.reads, self._indexes)
+
+    def replace(self, core: Join) -> Join:
+        """Live on in this one, which has the same rows; gives the former one, in which older versions are read."""
+        former, join = self.core, self.join
         self._former = [kept for kept in self._former if kept() is not None] + [weakref.ref(former)]
         self._former_steps += former.update_steps
-        self._made += 1
         self._indexes.forget(former)
-        self._join = join
+        if isinstance(join, GroupsStage):  # its rows stay where they are
+            join.core = core
+        else:
+            self._made += 1
+            self._join = core
         return former
 
     @property
@@ -132,7 +152,7 @@ class LiveView:
         plan = self.view.plan
         if plan.guarantee != "strict" or plan.amortised or plan.outer is not None:
             return False
-        if plan.core is not None or plan.shape == "coverage":  # groups follow many changes together in hardly more time than one
+        if plan.shape in ("coverage", "visits"):  # one follows runs for the price of a change, one changes many groups
             return False
         return self.feed is None or self.feed.has_little_to_settle
 
@@ -185,10 +205,15 @@ class LiveView:
         return self._follow(step.first, step.versions, step.runs, None)
 
     def _follow(self, first: int, versions: int, mine: Runs, most: int | None) -> list[Delta]:
+        for run in mine.values():
+            self.changed_rows += run.rows
         retain = self.view.query.retain
-        query = self.view.query
-        if query.groups is not None or query.stretches is not None or query.latest is not None:  # is not read from two roots
+        if self.view.query.stretches is not None or self.view.query.latest is not None:  # what is told of these is not read from two roots
             most = None
+        elif self.view.query.groups is not None:
+            rows = None if retain is None else RowCollector(retain[0])
+            self.join.apply(first + versions - 1, mine, rows)
+            return [] if rows is None else rows.deltas(first)
         collector = None if retain is None or most == 0 else Collector(most or most_candidates(retain[0]))
         before = self.root
         before.join.apply(first + versions - 1, mine, collector)
@@ -200,8 +225,6 @@ class LiveView:
                 delta = self._delta(first + offset, collected, partial(_moved, mine, offset))
                 if delta is not None:
                     deltas.append(delta)
-        for run in mine.values():
-            self.changed_rows += run.rows
         return deltas
 
     def _read_delta(self, version: int, before: ViewRoot, after: ViewRoot, runs: Runs) -> Delta | None:
@@ -234,8 +257,8 @@ class LiveView:
         """These rows without what cancels; None if that is all. `moved`: the replaced rows of a relation."""
         if collected.too_large:
             return Delta(version, (), (), True)
-        is_whole = self.view.query.groups is not None or bool(self.view.query.branches)  # what goes there has gone
         gone, come = collected.rows(False, self.width), collected.rows(True, self.width)
+        is_whole = self.view.query.groups is not None or bool(self.view.query.branches)  # what goes there has gone
         if len(gone[0]) and len(come[0]) and not is_whole:
             back = any(len(group.aliases) > 1 for group in self.view.query.absent)
             pairs = [moved(side.relation.name) for side in self.sides]

@@ -71,11 +71,12 @@ def add_row(plan: Plan, store: Store, rows: Rows, i: int) -> None:
                 give_back(cells, code, plan.steps[step, 2], store.limbs)
 
 
-@kernel("int64(Plan, Store, Rows, int64, int32[::1])")
-def add_all(plan: Plan, store: Store, rows: Rows, stamp: int, touched: Any) -> int:
-    """All rows, in order. -> how many groups without this stamp were touched: their codes are put into `touched`, and they have it now."""
+@kernel("int64(Plan, Store, Rows, int64[::1], int64, int32[::1])")
+def add_all(plan: Plan, store: Store, rows: Rows, order: Any, stamp: int, touched: Any) -> int:
+    """All rows, in this order. -> how many groups without this stamp were touched: their codes are put into `touched`, and they have it
+    now."""
     n = wide(0)
-    for i in range(len(rows.codes)):
+    for i in order:
         code = wide(rows.codes[i])
         add_row(plan, store, rows, i)
         if store.cells[code, STAMP] != stamp:
@@ -86,23 +87,22 @@ def add_all(plan: Plan, store: Store, rows: Rows, stamp: int, touched: Any) -> i
 
 
 @kernel("int64(Plan, Store, Rows, int64[::1], int64, int32[::1], int64[::1], int64[:, ::1])")
-def add_in_order(plan: Plan, store: Store, rows: Rows, ends: Any, stamp: int, codes: Any, versions: Any, out: Any) -> int:
-    """The rows of version after version: those of number v end before ends[v], and have the stamp `stamp + v`. After each, the groups that
-    it has touched are told: -> how many tellings; codes, versions, out: of each the group, the version's number, and the row."""
-    n, i = wide(0), wide(0)
-    for v in range(len(ends)):
-        first = n
-        while i < ends[v]:
-            code = wide(rows.codes[i])
-            add_row(plan, store, rows, i)
-            if store.cells[code, STAMP] != stamp + v:
-                store.cells[code, STAMP] = stamp + v
-                codes[n] = code
-                versions[n] = v
-                n += 1
-            i += 1
-        for k in range(first, n):
-            tell(plan, store, wide(codes[k]), out, k)
+def add_in_order(plan: Plan, store: Store, rows: Rows, numbers: Any, stamp: int, codes: Any, versions: Any, out: Any) -> int:
+    """The rows of version after version: `numbers` ascend, and version v has the stamp `stamp + v`. After each, the groups that it has
+    touched are told: -> how many tellings; codes, versions, out: of each the group, the version's number, and the row."""
+    n, first = wide(0), wide(0)
+    for i in range(len(numbers)):
+        code, version = wide(rows.codes[i]), numbers[i]
+        add_row(plan, store, rows, i)
+        if store.cells[code, STAMP] != stamp + version:
+            store.cells[code, STAMP] = stamp + version
+            codes[n] = code
+            versions[n] = version
+            n += 1
+        if i + 1 == len(numbers) or numbers[i + 1] != version:
+            for k in range(first, n):
+                tell(plan, store, wide(codes[k]), out, k)
+            first = n
     return n
 
 

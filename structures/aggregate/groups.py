@@ -16,6 +16,7 @@ Source: docs/design/queries.md (*Groups*).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,6 +30,7 @@ from structures.aggregate.limbs import LIMB_WORDS, LIMBS, USED
 from structures.core.kernel import compiled
 from structures.core.reserve import MEMORY, SLOTS, reserve
 
+_MANY = 4096  # rows, above which they are taken group by group
 _SCRATCH = 96  # digits of a sum with those of a division; a way down the tree
 _NOTHING = np.zeros(1, np.int64)
 
@@ -64,7 +66,7 @@ class Groups:
         self._plan = Plan(
             np.array(steps.steps, np.int64).reshape(-1, 3), np.array(results, np.int64).reshape(-1, 5), max(1, steps.trees)
         )
-        self._width, self._words = width, steps.words
+        self._width, self._words, self._sums = width, steps.words, kinds.count(layout.FLOAT_SUM)
         self.most_codes = min(most_codes, SLOTS, MEMORY // (8 * steps.words))
         cells = reserve(8 * self.most_codes * steps.words, np.int64).reshape(self.most_codes, steps.words)
         limbs = Limbs(reserve(MEMORY, np.int64) if layout.FLOAT_SUM in kinds else _NOTHING, np.zeros(LIMB_WORDS, np.int64))
@@ -101,7 +103,7 @@ class Groups:
         store = self._store
         if codes > self.most_codes:
             raise MemoryError(f"a view holds at most {self.most_codes} groups, those of older versions included")
-        sums = int(np.count_nonzero(self._plan.steps[:, 0] == layout.FLOAT_SUM))
+        sums = self._sums
         if sums and store.limbs.control[USED] + rows * sums * LIMBS > len(store.limbs.store):
             raise MemoryError("the sums of a view's groups have reached the size of this machine's memory")
         more = 2 * rows * self._plan.trees + values.MOST_LEVELS
@@ -113,19 +115,22 @@ class Groups:
         self._stamp += 1
 
     def add(self, rows: Rows) -> np.ndarray:
-        """Rows come and go, in order; int32[n]: the codes of the groups that are touched for the first time since `begin`."""
+        """Rows come and go; int32[n]: the codes of the groups that are touched for the first time since `begin`. Those of a group are taken
+        in order, and many group by group: then what one row waits for from memory the next ones find in the caches."""
         touched = np.empty(len(rows.codes), np.int32)
-        n = compiled(add_all)(self._plan, self._store, rows, self._stamp, touched)
+        n = compiled(add_all)(self._plan, self._store, rows, _by_code(rows.codes), self._stamp, touched)
         self._require_right()
         return touched[:n]
 
-    def add_in_order(self, rows: Rows, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows of version after version: those of number v end before ends[v] (int64). -> of each telling the group's code (int32[n]), the
-        version's number (int64[n]), and the row (int64[n, width]): of each version the groups that it has touched, as they are after it."""
+    def add_in_order(self, rows: Rows, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows of version after version; `numbers`: int64[n], of each row that of its version, from 0 on. -> of each telling the group's
+        code (int32[n]), the version's number (int64[n]), and the row (int64[n, width]): of each version the groups that it has touched, as
+        they are then."""
         n = len(rows.codes)
         codes, versions, out = np.empty(n, np.int32), np.empty(n, np.int64), np.empty((n, self._width), np.int64)
-        n = compiled(add_in_order)(self._plan, self._store, rows, ends, self._stamp + 1, codes, versions, out)
-        self._stamp += len(ends)
+        n = compiled(add_in_order)(self._plan, self._store, rows, numbers, self._stamp + 1, codes, versions, out)
+        if n:
+            self._stamp += 1 + numbers.item(-1)
         self._require_right()
         return codes[:n], versions[:n], out[:n]
 
@@ -162,3 +167,14 @@ class Groups:
     def check(self, codes: int) -> None:
         """Prove the invariants of `check.py`; all codes that there were are below `codes`."""
         check_groups(self._plan, self._store, codes)
+
+
+def _by_code(codes: np.ndarray) -> np.ndarray:
+    """int64[n]: the places of many by code, those of one code in order; of a few as they are. O(n): by the lower half, then the upper one,
+    as NumPy sorts 16 bits by counting."""
+    if len(codes) < _MANY:
+        return np.arange(len(codes))
+    halves = codes.view(np.uint16).reshape(-1, 2)
+    lower, upper = (0, 1) if sys.byteorder == "little" else (1, 0)
+    order = np.argsort(halves[:, lower], kind="stable")
+    return order[np.argsort(halves[order, upper], kind="stable")]

@@ -78,7 +78,7 @@ def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
     """Empty, all address space reserved; `sides`: also of the aliases of NOT EXISTS; `indexes`: None for its own; `part`: of a product,
     which goes through a batch twice. OSError, MemoryError: there is no room."""
     if (reading := _READING.get(plan.shape)) is not None:
-        return reading(query, plan, sides, indexes if indexes is not None else SharedIndexes(), indexes is None)
+        return reading(query, plan, sides, indexes if indexes is not None else SharedIndexes(), indexes is None, part)
     match plan.shape:
         case "product":
             relations = {side.relation.name: side.relation for side in sides}

@@ -34,6 +34,8 @@ from structures.minesweeper.minesweeper import Minesweeper
 from structures.tree_tracker.tracker import TreeTracker
 from structures.view_tree.tree import ViewTree
 
+_ALONE = object()
+
 
 class Reader(Protocol):
     """A structure over indexes that others write. `own_bytes`: what it keeps besides them."""
@@ -71,10 +73,10 @@ R = TypeVar("R", bound=Reader)
 class ReadingJoin(Defaults, ABC, Generic[R]):
     """See the module's head; what the methods do is said in `protocol`."""
 
-    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes, own: bool) -> None:
-        """`own`: nobody else has these indexes, nor brings them up to date. OSError, MemoryError: there is no room."""
+    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes, own: bool, part: bool) -> None:
+        """`own`: nobody else has these indexes, nor brings them up to date; `part`: for good. OSError, MemoryError: there is no room."""
         self.sides, self.never, self._plan = list(sides), query.never, plan
-        self.indexes, self._own = indexes, own
+        self.indexes, self._own, self._part = indexes, own, part
         self._loading: dict[Key, Loading] = {}  # while it is built: what nobody else has
         self._taken: list[SharedIndex] = []  # in the order of `_wanted`
         self._of_alias: list[SharedIndex] = []  # of each the one by which its entries and keys are given
@@ -84,6 +86,11 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         self._touched = Touched(())  # of what room was asked for last
         if not self.never:
             indexes.make_room()
+
+    @property
+    def _owner(self) -> object:
+        """As the indexes know it: its own ones do not hold it, so that all come back at once, not when Python looks for circles."""
+        return _ALONE if self._own else self
 
     @abstractmethod
     def _make(self, atoms: Sequence[Atom]) -> R:
@@ -140,7 +147,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
                 self._reader = reader
                 return True
             self._planted = reader
-            self.indexes.plant(self, reader)
+            self.indexes.plant(self._owner, reader)
             return False
         if not self.indexes.advance(version, self._planted):
             return False
@@ -153,7 +160,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         while len(self._taken) < len(wanted) and not put:
             side, order = wanted[len(self._taken)]
             made = self._loading.pop(self.indexes.key(side, order), None)
-            one = self.indexes.take(self, version, side, order, made)
+            one = self.indexes.take(self._owner, version, side, order, made)
             if one is None:
                 return False
             self._taken.append(one)
@@ -174,7 +181,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         for loading in self._loading.values():
             loading.abandon(version)
         self._loading, self._planted = {}, None
-        self.indexes.forget(self)
+        self.indexes.forget(self._owner)
 
     @property
     def _tracks(self) -> Sequence[Sequence[Any]]:
@@ -256,7 +263,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
     def bytes(self) -> int:
         """What the structure keeps, and of an index that several views or aliases have its share. Of one that was replaced nothing: what is
         held of it for readers the indexes tell."""
-        if isinstance(self._reader, Planted) and not self.indexes.has(self):
+        if isinstance(self._reader, Planted) and not self.indexes.has(self._owner):
             return 0
         return sum(map(self.indexes.bytes_of, self._taken)) + (self._reader.own_bytes if self._reader is not None else 0)
 
@@ -265,8 +272,8 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         return self.indexes.retired_bytes if self._own else 0
 
     def is_outgrown(self, version: int) -> bool:
-        """Also if it has indexes of its own, as after a replay, which others may have as well."""
-        return self._reader is not None and (self._own or self._reader.is_outgrown)
+        """Also if it has indexes of its own after a replay, which others may have as well."""
+        return self._reader is not None and ((self._own and not self._part) or self._reader.is_outgrown)
 
     def check(self) -> None:
         if self._reader is not None:

@@ -6,7 +6,7 @@ Floats: -0.0 is 0.0, and every NaN the same. Where all columns are numbers, the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,34 +88,35 @@ class Columns:
             number: Domain([self.schema.field(output).type]) for number, (output, form) in enumerate(self.operands) if form == CODED
         }
 
-    def read(self, rows: Combination, come: npt.NDArray[np.bool_]) -> Read:
-        """Of rows that come, whose codes are counted once more, and others, whose codes are looked up. O(n)."""
+    def read(self, rows: Combination, counted: bool = True) -> Read:
+        """`counted`: the codes are counted once more, of rows that go, too, which have come before; else they are looked up. O(n)."""
         n = len(rows[0])
         if self._of_tables or not len(self.schema):
-            return self._of_columns(n, self._numbers(rows), come)
-        parts = [self._read_some(tuple(slots[part] for slots in rows), come[part]) for part in pieces(self._parts.text_bytes(rows))]
+            return self._of_columns(n, self._numbers(rows), counted)
+        parts = [self._read_some(tuple(slots[part] for slots in rows), counted) for part in pieces(self._parts.text_bytes(rows))]
         if len(parts) == 1:
             return parts[0]
         texts = [np.concatenate(codes) for codes in zip(*(part.texts for part in parts), strict=True)]
         values, nulls = (np.concatenate([part[at] for part in parts], axis=1) for at in (1, 2))
         return Read(np.concatenate([part.codes for part in parts]), values, nulls, texts)
 
-    def _read_some(self, rows: Combination, come: npt.NDArray[np.bool_]) -> Read:
-        return self._of_columns(len(rows[0]), [_of_arrow(column) for column in self._parts.rows(rows).columns], come)
+    def _read_some(self, rows: Combination, counted: bool) -> Read:
+        return self._of_columns(len(rows[0]), [_of_arrow(column) for column in self._parts.rows(rows).columns], counted)
 
-    def release(self, read: Read, gone: npt.NDArray[np.bool_], version: int) -> None:
-        """These of the rows have gone."""
+    def release(self, read: Read, times: Words, version: int) -> None:
+        """Count the codes of these rows so many times less: of one that goes, which was counted when it came, and now, twice."""
+        which = np.repeat(np.arange(len(times)), times)
         if self.domain is not None:
-            self.domain.release(read.codes[gone], version)
+            self.domain.release(read.codes[which], version)
         for domain, codes in zip(self._texts.values(), read.texts, strict=True):
-            domain.release(codes[gone], version)
+            domain.release(codes[which], version)
 
     def look_up(self, values: Sequence[pa.Array]) -> int:
         """The code of the group with these values, one of each column; -1: there is none."""
         if self.domain is None:
             return 0
         columns = [_canonical(type_, _of_arrow(value)) for type_, value in zip(self._types, values, strict=True)]
-        return int(self._coded(columns, np.zeros(1, np.bool_))[0])
+        return int(self._coded(columns, False)[0])
 
     def keys(self, codes: Slots, names: Sequence[str]) -> pa.RecordBatch:
         """The columns of these groups, which a readable version knows."""
@@ -166,10 +167,10 @@ class Columns:
                     found[at] = _Column(column, null)
         return [column for column in found if column is not None]
 
-    def _of_columns(self, n: int, columns: Sequence[_Column], come: npt.NDArray[np.bool_]) -> Read:
+    def _of_columns(self, n: int, columns: Sequence[_Column], counted: bool) -> Read:
         codes = np.zeros(n, np.int32)
         if self.domain is not None:
-            codes = self._coded([self._key(number, columns[column.of]) for number, column in enumerate(self._columns)], come)
+            codes = self._coded([self._key(number, columns[column.of]) for number, column in enumerate(self._columns)], counted)
         values, nulls = np.zeros((max(1, len(self.operands)), n), np.int64), np.zeros((max(1, len(self.operands)), n), np.uint8)
         texts: list[Slots] = []
         for number, (output, form) in enumerate(self.operands):
@@ -178,8 +179,8 @@ class Columns:
                 nulls[number] = null
             if form == CODED:
                 assert text is not None
-                batch = pa.RecordBatch.from_arrays([text], [""])
-                texts.append(_codes_of(self._texts[number], batch, come))
+                domain, batch = self._texts[number], pa.RecordBatch.from_arrays([text], [""])
+                texts.append(domain.acquire(batch) if counted else domain.look_up(batch))
                 values[number] = texts[-1]
             elif text is None:
                 values[number] = _ordered(words) if form == ORDERED and self.schema.field(output).type == _FLOAT else words
@@ -192,14 +193,17 @@ class Columns:
             column = column._replace(words=words)
         return _canonical(type_, column)
 
-    def _coded(self, columns: Sequence[_Column], come: npt.NDArray[np.bool_]) -> Slots:
+    def _coded(self, columns: Sequence[_Column], counted: bool) -> Slots:
         assert self.domain is not None
-        domain = self.domain
-        if not self._codes_texts:
-            cells = np.stack([part for column, null in zip(columns, self.nullable, strict=True) for part in _cells(column, null)], axis=1)
-            return _by_sign(come, lambda some: domain.acquire_cells(cells[some]), lambda some: domain.look_up_cells(cells[some]))
-        arrays = [part for number, column in enumerate(columns) for part in self._arrays(number, column)]
-        return _codes_of(domain, pa.RecordBatch.from_arrays(arrays, [str(i) for i in range(len(arrays))]), come)
+        if self._codes_texts:
+            arrays = [part for number, column in enumerate(columns) for part in self._arrays(number, column)]
+            batch = pa.RecordBatch.from_arrays(arrays, [str(i) for i in range(len(arrays))])
+            return self.domain.acquire(batch) if counted else self.domain.look_up(batch)
+        parts = [part for column, null in zip(columns, self.nullable, strict=True) for part in _cells(column, null)]
+        cells = np.empty((len(parts[0]), len(parts)), np.int64)
+        for at, part in enumerate(parts):
+            cells[:, at] = part
+        return self.domain.acquire_cells(cells) if counted else self.domain.look_up_cells(cells)
 
     def _arrays(self, number: int, column: _Column) -> list[pa.Array]:
         type_ = self._types[number]
@@ -211,27 +215,6 @@ class Columns:
         if not self.nullable[number]:
             return [value]
         return [pa.array(column.null if column.null is not None else np.zeros(len(value), np.bool_)), value]
-
-
-def _by_sign(come: Mask, acquire: Callable[[Words | slice], Slots], look_up: Callable[[Words | slice], Slots]) -> Slots:
-    """Codes of rows that come, then, as a row may go that has come before, of the others."""
-    if come.all():
-        return acquire(slice(None))
-    if not come.any():
-        return look_up(slice(None))
-    codes, at = np.empty(len(come), np.int32), np.flatnonzero(come)
-    codes[at] = acquire(at)
-    at = np.flatnonzero(~come)
-    codes[at] = look_up(at)
-    return codes
-
-
-def _codes_of(domain: Domain, batch: pa.RecordBatch, come: Mask) -> Slots:
-    return _by_sign(come, lambda some: domain.acquire(_some(batch, some)), lambda some: domain.look_up(_some(batch, some)))
-
-
-def _some(batch: pa.RecordBatch, some: Words | slice) -> pa.RecordBatch:
-    return batch if isinstance(some, slice) else batch.take(pa.array(some))
 
 
 def _of_arrow(array: pa.Array) -> _Column:

@@ -19,7 +19,7 @@ from service.tables.changes import Runs
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
-from service.views.deltas import Sink
+from service.views.deltas import RowCollector
 from service.views.joins.protocol import Join
 from service.views.stages.counting import Counter, PartnerCounter, ProductCounter, VisitCounter
 from service.views.stages.groups import GroupsStage, pieces_of
@@ -49,17 +49,17 @@ class CountedStage(GroupsStage):
         self._begin_with(version, codes)
         progress(1.0)
 
-    def _apply_one(self, version: int, runs: Runs, first: int, sink: Sink | None) -> int:
+    def _apply_one(self, version: int, runs: Runs, first: int, sink: RowCollector | None) -> int:
         self._groups.begin()
         codes, rows = list[Slots](), 0
         for changed in self._counter.follow(version, runs):
             codes.append(self._add(changed.amounts, None)[0])
             rows += len(changed.offsets)
         for part in pieces_of(codes):
-            self._write(version, part, np.full(len(part), first), self._groups.tell(part), sink)
+            self._write(version, part, np.zeros(len(part), np.int64), self._groups.tell(part), first, sink)
         return rows
 
-    def _apply_run(self, version: int, runs: Runs, first: int, sink: Sink | None) -> int:
+    def _apply_run(self, version: int, runs: Runs, first: int, sink: RowCollector | None) -> int:
         parts = list(self._counter.follow(version, runs))
         if not parts:
             return 0
@@ -67,7 +67,7 @@ class CountedStage(GroupsStage):
         amounts = Amounts(*(np.concatenate(columns) for columns in zip(*(part.amounts for part in parts), strict=True)))
         ends = np.append(np.flatnonzero(np.diff(offsets)) + 1, len(offsets))
         codes, told, cells = self._add(amounts, ends)
-        self._write(version, codes, first + offsets[ends[told] - 1], cells, sink)
+        self._write(version, codes, offsets[ends[told] - 1], cells, first, sink)
         return len(offsets)
 
     def _add(self, amounts: Amounts, ends: Numbers | None) -> tuple[Slots, Numbers, Numbers]:

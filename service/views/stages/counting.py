@@ -88,7 +88,7 @@ class _Role:
         weights = np.zeros((len(which), 1 + len(self._kinds)), np.int64)
         if not len(which):
             return _Taken(entries, NO_SLOTS, weights, which)
-        read = self._columns.read((entries.slot,), np.full(len(which), come))
+        read = self._columns.read((entries.slot,), come)
         for number, (kind, operand) in enumerate(zip(self._kinds, self._operands, strict=True), 1):
             there = read.nulls[operand] == 0
             weights[:, number] = there if kind == layout.COUNT else np.where(there, read.values[operand], 0)

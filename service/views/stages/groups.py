@@ -23,22 +23,27 @@ import pyarrow as pa
 from service.errors import Problem
 from service.query.model import Query
 from service.tables.changes import Run, Runs, versions_of
+from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.store import FREED_AT_ONCE, PIECE_ROWS, Numbers
-from service.views.deltas import Combination, Sink
+from service.views.deltas import Combination, RowCollector, Sink
 from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
 from service.views.joins.slots_cursor import SlotsCursor
+from service.views.stages.selection import Changed, Selection
 from service.views.stages.table import GroupTable
 from structures.aggregate.groups import Groups
 from structures.aggregate.layout import Rows
-from structures.aggregate.told import COMES, GOES, Fates, Known, Told, compare
+from structures.aggregate.told import Fates, Known, Moves, Told, compare, settle
 from structures.core.entries import NO_ENTRIES, Entries
 from structures.core.kernel import compiled
 from structures.core.reserve import reserve
 from structures.interval.tree import IntervalTree
 
-_NO_PINS = np.empty(0, np.int64)
+Cells = npt.NDArray[np.int64]
+
+_NO_PINS = _NO_NUMBERS = np.empty(0, np.int64)
+_NO_CELLS = np.empty((0, 0), np.int64)
 _SPARE_CODES = 1 << 16
 _MOST_TOGETHER, _FEW_ROWS = 64, 1 << 14  # versions that are followed together; rows of a delta, so that more may be
 _UNBOUNDED = 1 << 62
@@ -53,7 +58,7 @@ class GroupsStage(Defaults):
         OSError, MemoryError: there is no room."""
         groups = query.groups
         assert groups is not None
-        self._core, self._grouping, self._table = core, groups, table
+        self.core, self._grouping, self._table = core, groups, table
         self._alone = alone
         table.open()
         self._columns = table.columns
@@ -66,14 +71,14 @@ class GroupsStage(Defaults):
 
     @property
     def update_steps(self) -> int:
-        return self._core.update_steps
+        return self.core.update_steps
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: that of the join, and O(1) or O(log n) a row of it."""
-        self._core.build(version, lambda part: progress(part / 2))
+        self.core.build(version, lambda part: progress(part / 2))
         self._groups.begin()
         codes: list[Slots] = []
-        cursor = self._core.rows(self._core.root, None)
+        cursor = self.core.rows(self.core.root, None)
         while not cursor.done:
             codes += self._take_all(version, True, cursor.fill(PIECE_ROWS))
             progress(0.5)
@@ -84,31 +89,36 @@ class GroupsStage(Defaults):
         """Write the first rows of these groups."""
         codes, come = [*codes, *([] if self._grouping.columns else [_ALL])], [NO_SLOTS]
         for part in pieces_of(codes):
-            come.append(self._write_rows(version, part, self._groups.tell(part))[1])
+            come.append(self._change(version, part, np.zeros(len(part), np.int64), self._groups.tell(part), 0, None)[1])
         if len(slots := np.sort(np.concatenate(come))):
             self.root = self._tree.bulk_load(version, _entries(slots))
 
     def hold(self, version: int) -> None:
-        self._core.hold(version)
+        self.core.hold(version)
 
     def settle(self) -> None:
-        self._core.settle()
+        self.core.settle()
 
     def conclude(self, version: int) -> bool:
-        return self._core.conclude(version)
+        return self.core.conclude(version)
 
     def abandon(self, version: int) -> None:
-        self._core.abandon(version)
+        self.core.abandon(version)
 
     def maintain(self, steps: int) -> bool:
-        return self._core.maintain(steps)
+        return self.core.maintain(steps)
+
+    def is_outgrown(self, version: int) -> bool:
+        """As the join below: groups are what its rows make them, whatever keeps these."""
+        return self.core.is_outgrown(version)
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         """Of the join alone: how many groups will change only its delta tells. Where they find no room, the view fails, alone."""
-        self._core.require(resolved)
+        self.core.require(resolved)
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         """The versions of a run are followed together, a few of them at first, and one by one while their deltas are large."""
+        assert sink is None or isinstance(sink, RowCollector)
         versions, first = versions_of(runs), 0
         while first < versions:
             end = min(versions, first + (_MOST_TOGETHER if self._alone else self._together))
@@ -117,34 +127,42 @@ class GroupsStage(Defaults):
             self._together = min(_MOST_TOGETHER, 2 * self._together) if rows < _FEW_ROWS else max(1, self._together // 4)
             first = end
 
-    def _apply_one(self, version: int, runs: Runs, first: int, sink: Sink | None) -> int:
-        """The changes of version number `first`, whose groups are told when all is done; rows of the join's delta."""
+    def _apply_one(self, version: int, runs: Runs, first: int, sink: RowCollector | None) -> int:
+        """The changes of version number `first`; rows of the join's delta. Those of many are taken by the piece, and their groups told when
+        all is done."""
+        if isinstance(self.core, Selection) and sum([run.rows for run in runs.values()]) <= PIECE_ROWS:
+            return self._apply_run(version, runs, first, sink)
         self._groups.begin()
         codes: list[Slots] = []
         taking = _Taking(lambda offset, inserted, rows: codes.extend(self._take_all(version, inserted, rows)))
-        self._core.apply(version, runs, taking)
+        self.core.apply(version, runs, taking)
         for part in pieces_of(codes):
-            self._write(version, part, np.full(len(part), first), self._groups.tell(part), sink)
+            self._write(version, part, np.zeros(len(part), np.int64), self._groups.tell(part), first, sink)
         return taking.rows
 
-    def _apply_run(self, version: int, runs: Runs, first: int, sink: Sink | None) -> int:
+    def _apply_run(self, version: int, runs: Runs, first: int, sink: RowCollector | None) -> int:
         """The changes of some versions from number `first` on; rows of the join's delta."""
-        parts: list[tuple[int, bool, Combination]] = []
-        taking = _Taking(lambda offset, inserted, rows: parts.append((offset, inserted, rows)))
-        self._core.apply(version, runs, taking)
-        if not parts:
+        changed = self.core.follow(version, runs) if isinstance(self.core, Selection) else self._changed(version, runs)
+        if changed is None:
             return 0
+        offsets, come, rows = changed
+        self._write(version, *self._take(version, rows, come, offsets), first, sink)
+        return len(come)
+
+    def _changed(self, version: int, runs: Runs) -> Changed | None:
+        """The join's delta, as of `Selection.follow`."""
+        parts: list[tuple[int, bool, Combination]] = []
+        self.core.apply(version, runs, _Taking(lambda offset, inserted, rows: parts.append((offset, inserted, rows))))
+        if not parts:
+            return None
         lengths = [len(rows[0]) for _, _, rows in parts]
         offsets = np.repeat(np.array([offset for offset, _, _ in parts]), lengths)
         come = np.repeat(np.array([inserted for _, inserted, _ in parts]), lengths)
         rows = tuple(np.concatenate(slots) for slots in zip(*(rows for _, _, rows in parts), strict=True))
         if (np.diff(offsets) < 0).any():
             order = np.argsort(offsets, kind="stable")
-            offsets, come, rows = offsets[order], come[order], tuple(slots[order] for slots in rows)
-        numbers = np.flatnonzero(np.concatenate((np.diff(offsets) != 0, np.ones(1, np.bool_)))) + 1
-        codes, told, cells = self._take(version, rows, come, numbers)
-        self._write(version, codes, first + offsets[numbers[told] - 1], cells, sink)
-        return taking.rows
+            return Changed(offsets[order], come[order], tuple(slots[order] for slots in rows))
+        return Changed(offsets, come, rows)
 
     def _take_all(self, version: int, inserted: bool, rows: Combination) -> list[Slots]:
         """Take some rows into their groups, or out of them; the codes of those that are touched for the first time."""
@@ -155,21 +173,18 @@ class GroupsStage(Defaults):
             found.append(self._take(version, some, come, None)[0])
         return found
 
-    def _take(
-        self, version: int, rows: Combination, come: npt.NDArray[np.bool_], ends: Numbers | None
-    ) -> tuple[Slots, Numbers, npt.NDArray[np.int64]]:
-        """Take these rows, one after another. `ends`: as of `Groups.add_in_order`, and what that gives; None: the codes of the groups that
-        are touched for the first time. Problem `too-many-groups`."""
-        read = self._columns.read(rows, come)
-        n = len(come)
-        self._groups.require(self._columns.codes, n)
-        given = Rows(read.codes, np.where(come, 1, -1).astype(np.int8), read.values, read.nulls)
-        if ends is None:
-            found = self._groups.add(given), _NO_PINS, np.empty((0, 0), np.int64)
+    def _take(self, version: int, rows: Combination, come: Mask, numbers: Numbers | None) -> tuple[Slots, Numbers, Cells]:
+        """Take these rows, one after another. `numbers`: as of `Groups.add_in_order`, and what that gives; None: the codes of the groups
+        that are touched for the first time. Problem `too-many-groups`."""
+        read = self._columns.read(rows)
+        self._groups.require(self._columns.codes, len(come))
+        given = Rows(read.codes, 2 * come.view(np.int8) - np.int8(1), read.values, read.nulls)
+        if numbers is None:
+            found = self._groups.add(given), _NO_NUMBERS, _NO_CELLS
         else:
-            found = self._groups.add_in_order(given, ends)
+            found = self._groups.add_in_order(given, numbers)
         if not come.all():
-            self._columns.release(read, ~come, version)
+            self._columns.release(read, np.where(come, 0, 2), version)
         self._require_few()
         return found
 
@@ -180,50 +195,35 @@ class GroupsStage(Defaults):
             instead = 'register it with a larger "groups", or group more coarsely'
             raise Problem("too-many-groups", f"the view has more than {most} groups; {instead}")
 
-    def _write(self, version: int, codes: Slots, versions: Numbers, cells: npt.NDArray[np.int64], sink: Sink | None) -> None:
-        """Bring the rows of these groups to what was told of them, version after version (its number: int64[n]), and tell what differs."""
-        gone, come, fates, slots = self._change_rows(version, codes, cells)
+    def _write(self, version: int, codes: Slots, numbers: Numbers, cells: Cells, first: int, sink: RowCollector | None) -> None:
+        """Bring the rows of these groups to what was told of them, version after version (its number, counted from `first` on), and tell
+        what differs."""
+        gone, come = self._change(version, codes, numbers, cells, first, sink)
         if len(gone) or len(come):
             self.root = self._tree.apply(version, _entries(gone), _entries(come), None)
-        if sink is None:
-            return
-        goes, comes = (fates.fate & GOES) != 0, (fates.fate & COMES) != 0
-        before = np.where(fates.before >= 0, fates.before, slots[-1 - np.minimum(fates.before, -1)]) if len(slots) else NO_SLOTS
-        ends = [*(np.flatnonzero(np.diff(versions)) + 1).tolist(), len(codes)]
-        start = 0
-        for end in ends if len(codes) else ():
-            part = slice(start, end)
-            if len(old := before[part][goes[part]]):
-                sink(int(versions[start]), False, (old.astype(np.int32),))
-            if len(new := slots[part][comes[part]]):
-                sink(int(versions[start]), True, (new,))
-            start = end
 
-    def _write_rows(self, version: int, codes: Slots, cells: npt.NDArray[np.int64]) -> tuple[Slots, Slots]:
-        gone, come, _, _ = self._change_rows(version, codes, cells)
-        return gone, come
-
-    def _change_rows(self, version: int, codes: Slots, cells: npt.NDArray[np.int64]) -> tuple[Slots, Slots, Fates, Slots]:
-        """Write them into the table; -> slots that have gone and come, and of each telling its fate, and its slot or -1."""
+    def _change(
+        self, version: int, codes: Slots, numbers: Numbers, cells: Cells, first: int, sink: RowCollector | None
+    ) -> tuple[Slots, Slots]:  # fmt: skip
+        """As `_write`, but for the list: the slots that leave it, and those that come."""
         n = len(codes)
-        there = self._there(codes, cells)
-        fates = Fates(np.empty(n, np.int8), np.empty(n, np.int32), np.empty(n, np.bool_))
+        told = Told(codes, numbers, cells, self._there(codes, cells))
         known = Known(self._places, self._last, self._table.cells)
-        compiled(compare)(Told(codes, cells, there), known, fates)
-        old = ((fates.fate & GOES) != 0) & (fates.before >= 0)
-        gone = fates.before[old]
-        self._places[codes[old]] = 0
-        comes = np.flatnonzero(fates.fate & COMES)
-        slots = np.full(n, -1, np.int32)
-        last = fates.last[comes]
-        written = cells[comes]
-        written[:, 0] = codes[comes] + np.where(last, 0, comes + 1 << 32)
-        slots[comes] = self._table.change(version, gone, written, last)
-        come = slots[comes[last]]
-        self._places[codes[comes[last]]] = come + 1
-        return gone, come, fates, slots
+        fates = Fates(np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.bool_))
+        gone, rows = np.empty(n, np.int32), np.empty(cells.shape, np.int64)
+        lost, new = compiled(compare)(told, known, fates, gone, rows)
+        gone = gone[:lost]
+        if not lost and not new:
+            return gone, gone
+        slots = self._table.change(version, gone, rows[:new], fates.stays[:new])
+        moves = Moves(*(np.empty(n, kind) for kind in (np.int32, np.int64, np.int32, np.int64, np.int32)))
+        old, new, come = compiled(settle)(told, known, fates, slots, moves)
+        if sink is not None:
+            sink.several(False, first + moves.old_versions[:old], moves.old[:old])
+            sink.several(True, first + moves.new_versions[:new], moves.new[:new])
+        return gone, moves.come[:come]
 
-    def _there(self, codes: Slots, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def _there(self, codes: Slots, cells: Cells) -> Mask:
         """bool[n]: whether the group has a row: it has rows itself, or is the only one, and meets HAVING."""
         there = cells[:, 0] >= 0 if self._grouping.columns else np.ones(len(codes), np.bool_)
         if self._grouping.having and len(codes):
@@ -232,7 +232,7 @@ class GroupsStage(Defaults):
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         """Nobody reads the join at an older version than the newest."""
-        if self._core.reclaim(oldest_needed, _NO_PINS) or self._tree.reclaim(oldest_needed, pins, FREED_AT_ONCE):
+        if self.core.reclaim(oldest_needed, _NO_PINS) or self._tree.reclaim(oldest_needed, pins, FREED_AT_ONCE):
             return True
         return self._table.reclaim(oldest_needed, pins)
 
@@ -251,7 +251,7 @@ class GroupsStage(Defaults):
 
     def entries(self, root: Any) -> int:
         """Of the join."""
-        return self._core.entries(self._core.root)
+        return self.core.entries(self.core.root)
 
     @property
     def groups(self) -> int:
@@ -263,15 +263,15 @@ class GroupsStage(Defaults):
 
     @property
     def bytes(self) -> int:
-        return self._core.bytes + self._table.bytes + self._groups.bytes + int(self._tree.live_bytes)
+        return self.core.bytes + self._table.bytes + self._groups.bytes + int(self._tree.live_bytes)
 
     @property
     def retired_bytes(self) -> int:
-        return self._core.retired_bytes + self._table.retired_bytes + int(self._tree.retired_bytes)
+        return self.core.retired_bytes + self._table.retired_bytes + int(self._tree.retired_bytes)
 
     def check(self) -> None:
         """Also: the list has the living rows of the table, each at the place of its group, and each is what is told of the group now."""
-        self._core.check()
+        self.core.check()
         self._groups.check(self._columns.codes)
         self._tree.check(self.root)
         self._table.check()

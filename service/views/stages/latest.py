@@ -93,7 +93,7 @@ class LatestStage(Defaults):
             slots, start = table.scan(version, start, _CHUNK)
             done += len(slots)
             if len(slots := self._side.chosen(slots)):
-                parts.append(self._entries(self._columns.read((slots,), np.ones(len(slots), np.bool_)), slots))
+                parts.append(self._entries(self._columns.read((slots,)), slots))
             progress(0.8 * done / (table.rows or 1))
         if parts:
             self._tops.load(version, Entries(*(np.concatenate(column) for column in zip(*parts, strict=True))))
@@ -121,7 +121,7 @@ class LatestStage(Defaults):
             offsets, slots, signs, told = offsets[chosen], slots[chosen], signs[chosen], told[chosen]
         if not len(slots):
             return
-        read = self._columns.read((slots,), told & (signs == INSERT))
+        read = self._columns.read((slots,))
         order = np.lexsort((signs, read.codes, told, offsets))
         entries = self._entries(read, slots).take(order)
         groups = np.stack((offsets, told, read.codes))[:, order]
@@ -131,7 +131,8 @@ class LatestStage(Defaults):
             at = ends[found.groups] - 1
             some = groups[1, at] != 0
             tell_slots(sink, groups[0, at[some]], found.slots[some])
-        if (left := told & (signs == DELETE)).any():
+        left = np.where(told, np.where(signs == DELETE, 2, 0), 1)
+        if left.any():
             self._columns.release(read, left, version)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
@@ -145,7 +146,7 @@ class LatestStage(Defaults):
     def partners(self, root: Root, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
         slots = NO_SLOTS if self._never else self._side.chosen(slots)
         if len(slots):
-            codes = self._columns.read((slots,), np.zeros(len(slots), np.bool_)).codes
+            codes = self._columns.read((slots,), False).codes
             codes, slots = codes[codes >= 0], slots[codes >= 0]
             slots = slots[self._tops.holds(root, codes, slots)]
         return SlotsCursor(GivenCursor(slots.reshape(1, -1)))

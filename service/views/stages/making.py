@@ -39,13 +39,17 @@ def kept_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
         return CoverageStage(query, sides, rows)
     if plan.shape == "latest":
         return LatestStage(query, plan, sides[0])
+    if plan.core is not None and plan.algorithm == "event-tree":
+        assert isinstance(rows, GroupTable)
+        return CountedStage(query, plan, sides, rows)
+    core = core_by(query, plan, sides, indexes)
+    return GroupsStage(query, core, rows, isinstance(core, Selection)) if isinstance(rows, GroupTable) else core
+
+
+def core_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes | None) -> Join:
+    """The join alone, of which a stage takes the delta; as `kept_by`."""
     if plan.core is None:
         return join_of(query, plan, sides, indexes)
-    assert isinstance(rows, GroupTable)
-    if plan.algorithm == "event-tree":
-        return CountedStage(query, plan, sides, rows)
     if plan.core.shape == "list":
-        core: Join = Selection(sides[0], query.never)
-    else:
-        core = join_of(core_of(query), plan.core, sides, None, part=True)
-    return GroupsStage(query, core, rows, plan.core.shape == "list")
+        return Selection(sides[0], query.never)
+    return join_of(core_of(query), plan.core, sides, None, part=True)

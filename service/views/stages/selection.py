@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from service.tables.changes import DELETE, INSERT, Part, Runs, in_order, parted, versions_of
-from service.tables.resolution import Resolved, Slots
+from service.tables.changes import Part, Runs, parted
+from service.tables.masks import Mask
+from service.tables.resolution import Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
 from service.views.deltas import Combination, Sink
 from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Defaults, Enumeration
+
+
+class Changed(NamedTuple):
+    """n rows, version by version, of each those that go before those that come: the numbers of their versions, which come, the rows."""
+
+    offsets: Indices
+    come: Mask
+    rows: Combination
 
 
 class _Scan:
@@ -56,25 +66,34 @@ class Selection(Defaults):
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         """Cost: O(changed rows)."""
+        found = self.follow(version, runs)
+        if sink is None or found is None:
+            return
+        offsets, come, (slots,) = found
+        ends = [*(np.flatnonzero((np.diff(offsets) != 0) | (np.diff(come) != 0)) + 1).tolist(), len(slots)]
+        start = 0
+        for end in ends:
+            sink(int(offsets[start]), bool(come[start]), (slots[start:end],))
+            start = end
+
+    def follow(self, version: int, runs: Runs) -> Changed | None:
+        """As `apply`, of all versions at once: the rows that go and come; None if there are none. Cost: O(changed rows)."""
         self.root = version
         run = runs.get(self._side.relation.name)
-        if run is None or sink is None or self._never:
-            return
+        if run is None or self._never:
+            return None
         gone, come, _ = parted(self._side, run, True)
         at_gone, old = self._chosen(gone, gone.old)
         at_come, new = self._chosen(come, come.new)
-        if versions_of(runs) == 1:
-            for inserted, slots in ((False, old), (True, new)):
-                if len(slots):
-                    sink(0, inserted, (slots,))
-            return
-        found = in_order([(DELETE, at_gone), (INSERT, at_come)])
-        slots = np.concatenate((old, new))[found.order]
-        ends = [*(np.flatnonzero((np.diff(found.offsets) != 0) | (np.diff(found.kinds) != 0)) + 1).tolist(), len(slots)]
-        start = 0
-        for end in ends if len(slots) else ():
-            sink(int(found.offsets[start]), bool(found.kinds[start] == INSERT), (slots[start:end],))
-            start = end
+        if not len(old) and not len(new):
+            return None
+        offsets, slots = np.concatenate((at_gone, at_come)), np.concatenate((old, new))
+        inserted = np.zeros(len(slots), np.bool_)
+        inserted[len(old) :] = True
+        if run.versions == 1:
+            return Changed(offsets, inserted, (slots,))
+        order = np.argsort(2 * offsets + inserted, kind="stable")
+        return Changed(offsets[order], inserted[order], (slots[order],))
 
     def _chosen(self, part: Part, slots: Slots) -> tuple[np.ndarray, Slots]:
         indices = self._side.selected(slots) if len(slots) else None

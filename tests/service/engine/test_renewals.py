@@ -27,6 +27,7 @@ from tests.service.engine.test_builds import BOXES, TWO, VIEWS, Held, agrees, en
 from tests.service.running import ORDER, check, ids, look, running
 
 XY = {"a": "x", "b": "y"}
+GROUPS = {"group": ["a.s as s"], "aggregate": [{"count": "*", "as": "n"}, {"sum": "b.t", "as": "sum"}, {"min": "b.s", "as": "least"}]}
 CROSSED = {"from": {**TWO, "c": "a"}, "join": [*VIEWS["boxes"]["join"], {"cross": ["b", "c"]}], "where": VIEWS["products"]["where"]}
 
 
@@ -40,15 +41,19 @@ def engine(tmp_path: Path) -> Iterator[Instance]:
 
 def renewing(engine: Instance, held: Held) -> Any:
     """The join that the view has, while another one is built."""
-    former = engine.views["v"].join
+    former = engine.views["v"].core
     engine._builds.start(engine.views["v"], anew=True)
     assert held.loaded.acquire(timeout=60)
     return former
 
 
+@pytest.mark.parametrize("grouped", [False, True], ids=["rows", "groups"])
 @pytest.mark.parametrize("definition", [VIEWS["boxes"], CROSSED, VIEWS["bow_tie"]], ids=["boxes", "product", "bow_tie"])
-def test_what_changes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch, definition: dict[str, Any]) -> None:
-    """In rounds of small pieces. Every version in between is readable, followed and right; so is what was pinned before, afterwards."""
+def test_what_changes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch, definition: dict[str, Any], grouped: bool) -> None:
+    """In rounds of small pieces. Every version in between is readable, followed and right; so is what was pinned before, afterwards. Of
+    groups the join below them is another one."""
+    if grouped:
+        definition = definition | GROUPS
     monkeypatch.setattr(builds, "_FIRST_LAST", 0)
     monkeypatch.setattr(backlog, "_PIECE", 7)
     rng = random.Random(2)
@@ -64,7 +69,7 @@ def test_what_changes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatc
     during, known_during = open_rows(engine.readers, "v"), ids(open_rows(engine.readers, "v"))
     held.go.set()
     ended(engine)
-    assert engine.views["v"].join is not former
+    assert engine.views["v"].core is not former
     for _ in range(3):
         engine.apply(some_changes(rng, 12))
         check(engine)

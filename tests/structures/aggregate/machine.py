@@ -11,7 +11,7 @@ from structures.aggregate import layout
 from structures.aggregate.amounts import Amounts
 from structures.aggregate.groups import Groups, Step
 from structures.aggregate.layout import Rows
-from structures.aggregate.told import COMES, GOES, Fates, Known, Told, compare
+from structures.aggregate.told import Fates, Known, Moves, Told, compare, settle
 from tests.naive.aggregate import Row, bits_of, told
 
 CODES = 4
@@ -101,7 +101,9 @@ class AggregateMachine(RuleBasedStateMachine):
         self.groups, self.numbers = made(), made_for_numbers()
         self.rows: list[list[Row]] = [[] for _ in range(CODES)]
         self.shown: dict[int, list[int | None]] = {}  # of each group with rows, what was told of it last, and kept
-        self.known = Known(np.zeros(64, np.int32), np.zeros(64, np.int32), np.zeros((64, 2 + COLUMNS), np.int64))
+        self.places, self.last = np.zeros(64, np.int32), np.zeros(64, np.int32)
+        self.kept: list[np.ndarray] = []  # rows by slot
+        self.at: dict[int, int] = {}  # of each group with rows the slot of its row
 
     def follow(self, changes: list[tuple[int, int, Row]]) -> None:
         for sign, code, row in changes:
@@ -130,14 +132,15 @@ class AggregateMachine(RuleBasedStateMachine):
         given = [(-sign, code, list[Row]()) for sign, code in together] + [(sign, code, rows) for (sign, code), rows in together.items()]
         found, _, out = self.numbers.add_amounts(amounts(given), None)
         assert sorted(found.tolist()) == sorted(touched.tolist()) and not len(out)
-        self.judge(touched, self.groups.tell(touched), [self.rows[code] for code in touched.tolist()])
+        self.judge(touched, np.zeros(len(touched), np.int64), self.groups.tell(touched), [self.rows[code] for code in touched.tolist()])
 
     @rule(rows=st.lists(ROWS, min_size=1, max_size=6), data=st.data())
     def versions(self, rows: list[tuple[int, Row]], data: st.DataObject) -> None:
         """Each change a version of its own, or a pair of them one."""
         changes = data.draw(st.permutations([*self.leaving(data), *((1, code, row) for code, row in rows)]))
         ends = [end for end in range(1, len(changes)) if data.draw(st.booleans())] + [len(changes)]
-        codes, versions, out = self.groups.add_in_order(packed(changes), np.array(ends, np.int64))
+        numbers = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+        codes, versions, out = self.groups.add_in_order(packed(changes), numbers)
         at_once = self.numbers.add_amounts(amounts([(sign, code, [row]) for sign, code, row in changes]), np.array(ends, np.int64))
         assert at_once[0].tolist() == codes.tolist() and at_once[1].tolist() == versions.tolist()
         for row, other in zip(at_once[2], out, strict=True):
@@ -148,35 +151,45 @@ class AggregateMachine(RuleBasedStateMachine):
             wanted += [(version, code, list(self.rows[code])) for code in dict.fromkeys(code for _, code, _ in changes[start:end])]
             start = end
         assert list(zip(versions.tolist(), codes.tolist(), strict=True)) == [(version, code) for version, code, _ in wanted]
-        self.judge(codes, out, [members for _, _, members in wanted])
+        self.judge(codes, versions, out, [members for _, _, members in wanted])
 
-    def judge(self, codes: np.ndarray, out: np.ndarray, members: list[list[Row]]) -> None:
-        """What was told, and which of it comes and goes: all is kept at the place of its code."""
+    def judge(self, codes: np.ndarray, versions: np.ndarray, out: np.ndarray, members: list[list[Row]]) -> None:
+        """What was told, and which of it goes and comes: the rows are kept at slots from 1 on, each at a new one."""
         n = len(codes)
         for code, row, mine in zip(codes.tolist(), out, members, strict=True):
             assert int(row[0]) == (code if mine else -1 - code)
             assert unpacked(row) == told(mine), (code, mine)
-        fates = Fates(np.empty(n, np.int8), np.empty(n, np.int32), np.empty(n, np.bool_))
-        compare(Told(codes, out, out[:, 0] >= 0), self.known, fates)
-        assert not self.known.last.any(), "what is scratch is left behind"
-        last: dict[int, int] = {}
-        for k, (code, mine) in enumerate(zip(codes.tolist(), members, strict=True)):
-            before, now = self.shown.get(code), told(mine) if mine else None
-            fate = (COMES if now is not None else 0) | (GOES if before is not None else 0) if now != before else 0
-            assert fates.fate[k] == fate, (code, before, now)
-            if fate & GOES:
-                assert fates.before[k] == (-1 - last[code] if code in last else code)
-            if fate:
-                last[code] = k
-            if now is None:
-                self.shown.pop(code, None)
-            else:
+        given = Told(codes, versions, out, out[:, 0] >= 0)
+        fates = Fates(np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.bool_))
+        gone, rows = np.empty(n, np.int32), np.empty(out.shape, np.int64)
+        known = Known(self.places, self.last, np.array([np.zeros(2 + COLUMNS, np.int64), *self.kept])[1:])
+        lost, come = compare(given, known, fates, gone, rows)
+        assert not self.last.any(), "what is scratch is left behind"
+        slots = np.arange(len(self.kept), len(self.kept) + come, dtype=np.int32)
+        self.kept += list(rows[:come])
+        moves = Moves(*(np.empty(n, kind) for kind in (np.int32, np.int64, np.int32, np.int64, np.int32)))
+        old, new, stay = settle(given, known, fates, slots, moves)
+        wanted_old, wanted_new, at, first = list[tuple[int, int]](), list[tuple[int, int]](), dict(self.at), len(slots) and int(slots[0])
+        for code, version, mine in zip(codes.tolist(), versions.tolist(), members, strict=True):
+            before, now = self.shown.pop(code, None), told(mine) if mine else None
+            if before != now and before is not None:
+                wanted_old.append((version, at.pop(code)))
+            if before != now and now is not None:
+                at[code] = first + len(wanted_new)
+                wanted_new.append((version, at[code]))
+            if now is not None:
                 self.shown[code] = now
-        for k, code in enumerate(codes.tolist()):
-            assert fates.last[k] == (last.get(code) == k)
-        for code, k in last.items():
-            self.known.places[code] = 1 + code if out[k, 0] >= 0 else 0
-            self.known.cells[code] = out[k]
+        assert list(zip(moves.old_versions[:old].tolist(), moves.old[:old].tolist(), strict=True)) == wanted_old
+        assert list(zip(moves.new_versions[:new].tolist(), moves.new[:new].tolist(), strict=True)) == wanted_new
+        assert sorted(gone[:lost].tolist()) == sorted(set(self.at.values()) - set(at.values())), "rows of before that go"
+        assert sorted(moves.come[:stay].tolist()) == sorted(set(at.values()) - set(self.at.values())), "rows that stay"
+        self.at = at
+        assert {code: int(place) - 1 for code, place in enumerate(self.places) if place} == at
+        serials = [int(row[0]) >> 32 for row in rows[:come]]
+        assert [serial == 0 for serial in serials] == [slot in at.values() for slot in slots.tolist()]
+        assert len({int(row[0]) for row in rows[:come]}) == come and all(int(row[0]) & 0xFFFFFFFF < CODES for row in rows[:come])
+        for code, slot in at.items():
+            assert unpacked(self.kept[slot]) == self.shown[code]
 
     @precondition(lambda self: any(self.rows))
     @rule()
@@ -187,7 +200,7 @@ class AggregateMachine(RuleBasedStateMachine):
         self.numbers.begin()
         self.numbers.add_amounts(amounts([(sign, code, [row]) for sign, code, row in changes]), None)
         self.follow(changes)
-        self.judge(touched, self.groups.tell(touched), [[] for _ in touched])
+        self.judge(touched, np.zeros(len(touched), np.int64), self.groups.tell(touched), [[] for _ in touched])
         assert self.groups.groups == 0 and self.groups.out_of_range == 0
 
     @invariant()
