@@ -161,7 +161,7 @@ class Starter(threading.Thread):
         try:
             context.report("opening", 0.0)
             self.engine = Instance(context.settings.data, context.settings)
-            self.engine.on_failure = self._mourn
+            self.engine.on_failure = self._give_up
             self.engine.kernels = self.kernels
             context.report("compiling", 0.0)
             self.kernels.start()
@@ -191,8 +191,8 @@ class Starter(threading.Thread):
         if self.engine is not None:
             self.engine.close()
 
-    def _mourn(self, error: BaseException) -> None:
-        """An engine that has failed (its disk, say) must not go on as if."""
+    def _give_up(self, error: BaseException) -> None:
+        """The engine has failed, because of its disk for example: the service ends."""
         log.critical("the service stops, because it cannot know what is on disk; start it again on this folder", exc_info=error)
         self._fail()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from service.access.store import TOKENS
 from service.backups.manifest import Backup, place_of
-from service.backups.tables import Reading, copy_log, read_catalogue
+from service.backups.tables import Reading, copy_log, put_rows, read_catalogue
 from service.durability import database
 from service.durability.failpoints import reach
 from service.durability.files import copy_file
@@ -65,7 +65,7 @@ def _require_format(backup: Backup) -> None:
 
 def _fill(db: sqlite3.Connection, databases: list[sqlite3.Connection], chain: list[Backup], timelines: database.Timelines) -> None:
     """The newest catalogue, and the logs of all one behind the other."""
-    read_catalogue(databases[-1], chain[-1].version).put(db)
+    put_rows(db, read_catalogue(databases[-1], chain[-1].version).rows)
     database.put_meta(db, "forgotten", chain[0].log_after)
     database.put_meta(db, "timelines", json.dumps(timelines))
     for source, backup in zip(databases, chain, strict=True):

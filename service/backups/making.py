@@ -23,12 +23,12 @@ from typing import Any
 
 from service.access.store import TOKENS
 from service.backups.manifest import Backup, Since, StoredFile, begin, chain_of, finish, read_backup
-from service.backups.tables import Catalogue, copy_log, read_catalogue
+from service.backups.tables import Catalogue, copy_log, put_rows, read_catalogue
 from service.durability import database
 from service.durability.failpoints import reach
 from service.durability.files import copy_file, digest, free_bytes, link
 from service.durability.folder import BACKUP, DATABASE, FOLDER_MODE, MARK, SNAPSHOTS, Damaged, is_full, sync_path
-from service.durability.log import Log
+from service.durability.log import LEFT, Log
 from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
 from service.errors import Problem
 from service.priority import give_way
@@ -37,7 +37,6 @@ log = logging.getLogger("livejoin.backup")
 
 _NICE = 10
 _SPARE = 16 << 20  # bytes of room beside what is copied
-_LEFT = 64 << 20  # bytes of the data folder's disk that are left to the log
 _SYNC_BYTES = 16 << 20  # of the copied log, written before they are synced
 _PATIENCE = 3.0  # seconds for one that is broken off
 _LOOK = 0.05  # seconds between two attempts to interrupt it
@@ -151,7 +150,7 @@ class Backups:
         size = self._log.bytes
         if not self._shares_disk:
             size += max((_size_of(path) for path in snapshot_paths(self._folder)[0]), default=0)
-        if free_bytes(place) < 2 * self._log.bytes + size + (_LEFT if self._shares_disk else _SPARE):
+        if free_bytes(place) < 2 * self._log.bytes + size + (LEFT if self._shares_disk else _SPARE):
             raise Problem("disk-full", f"the disk of the target has no room for a backup of about {size:,} bytes; nothing was written")
         return size
 
@@ -266,7 +265,7 @@ class Backups:
 
         def entries(db: sqlite3.Connection) -> None:
             self._database = db
-            catalogue.put(db)
+            put_rows(db, catalogue.rows)
             database.put_meta(db, "forgotten", after)
             copy_log(self._log.reading, db, after, catalogue.version, copied, patient=True)
             self._require_room(wal.stat().st_size if wal.exists() else 0)  # it is copied once more on the commit
@@ -302,7 +301,7 @@ class Backups:
             raise _GivenUp(_STOPPED)
 
     def _require_room(self, needed: int) -> None:
-        if self._shares_disk and (free := self._log.free_bytes) < needed + _LEFT:
+        if self._shares_disk and (free := self._log.free_bytes) < needed + LEFT:
             raise _GivenUp(f"the disk, which is that of the data folder, has {free >> 20} MiB left, which the log may need")
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from service.access.store import TOKENS, forget_tokens, read_tokens
+from service.backups.tables import put_rows
 from service.durability import database
 from service.durability.checksums import checksum
 from service.durability.database import CURRENT, LogRow, SourceRecord
@@ -290,10 +291,7 @@ def finish(folder: Path) -> bool:
 
 
 def _fill(db: sqlite3.Connection, old: sqlite3.Connection, found: Plan, timelines: database.Timelines) -> None:
-    for table, rows in found.tables.items():
-        db.execute(f"DELETE FROM {table}")
-        for row in rows:
-            db.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+    put_rows(db, found.tables)
     database.put_meta(db, "forgotten", found.forgotten)
     database.put_meta(db, "timelines", json.dumps(timelines))
     for table, insert in (("log", database.INSERT), ("log_rest", database.INSERT_REST)):

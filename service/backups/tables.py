@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -23,11 +23,13 @@ class Catalogue(NamedTuple):
     rows: dict[str, list[tuple[Any, ...]]]
     version: int
 
-    def put(self, db: sqlite3.Connection) -> None:
-        for table, rows in self.rows.items():
-            db.execute(f"DELETE FROM {table}")
-            for row in rows:
-                db.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+
+def put_rows(db: sqlite3.Connection, tables: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
+    """Put these rows in the place of those of the tables."""
+    for table, rows in tables.items():
+        db.execute(f"DELETE FROM {table}")
+        for row in rows:
+            db.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
 
 def read_catalogue(db: sqlite3.Connection, version: int) -> Catalogue:

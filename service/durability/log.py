@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sqlite3
 import threading
 import time
@@ -33,16 +32,16 @@ from service.durability.database import (
     put_meta,
 )
 from service.durability.failpoints import reach
+from service.durability.files import free_bytes
 from service.durability.folder import (
-    BACKUP,
     DATABASE,
-    Damaged,
     FolderLock,
     Mark,
     Reach,
     is_full,
     is_sync_failure,
     make_folder,
+    refuse_backup,
     rewrite,
 )
 from service.errors import Problem
@@ -50,6 +49,7 @@ from service.errors import Problem
 _PAGE = 4096  # SQLite's; a small commit writes about one
 _WAL_BYTES = 8 << 20  # of SQLite's own log, worth a checkpoint
 _NEW_BYTES, _COMMITS = 1 << 20, 8  # payload that is worth one, in some 2 ms a MiB; of larger commits, as much as so many have
+LEFT = 64 << 20  # bytes of the disk that snapshots and backups leave to the log
 _CATALOG_ROOM = 512 << 10  # of the disk
 _GIVEN_PAGES = 32  # given back in one transaction, some milliseconds: SQLite looks each up, and those in use are written elsewhere
 _FORGET_ROWS, _FORGET_BYTES = 512, 4 << 20  # removed in one transaction, for which whoever appends waits: some milliseconds
@@ -65,8 +65,7 @@ class Log:
 
     def __init__(self, folder: Path, synchronous: Literal["full", "normal"] = "full") -> None:
         self._path, self._folder = folder / DATABASE, str(folder)
-        if (folder / BACKUP).exists():
-            raise Damaged("this is a backup, not a data folder", folder, "`livejoin restore` makes a data folder from it")
+        refuse_backup(folder)
         make_folder(folder)
         self._lock = FolderLock(folder)
         self._guard = threading.RLock()
@@ -125,8 +124,7 @@ class Log:
     @property
     def free_bytes(self) -> int:
         """The free space on the disk of the folder."""
-        found = os.statvfs(self._folder)
-        return found.f_bavail * found.f_frsize
+        return free_bytes(self._folder)
 
     @property
     def bytes(self) -> int:

@@ -124,9 +124,7 @@ def upgraded_copy(folder: Path, copy: Path, place: Callable[[Path, Path], object
     if finished:
         snapshot = read_snapshot(finished[-1])
         base = snapshot.version
-        for relation_id in snapshot.tables:
-            for _ in snapshot.batches(relation_id):
-                pass
+        snapshot.verify()
     if base < found.forgotten:
         raise Damaged(f"versions {base + 1} to {found.forgotten} are neither in the log nor in a snapshot", folder / DATABASE)
     path = folder / DATABASE

@@ -15,7 +15,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from service.durability.folder import is_sync_failure
-from service.durability.log import Log
+from service.durability.log import LEFT, Log
 from service.durability.snapshots import GENERATIONS, read_snapshot, snapshot_paths, write_snapshot
 from service.engine.state import State
 from service.engine.versions import Pin, Pins
@@ -33,7 +33,6 @@ File = tuple[T, pa.Schema, Iterator[pa.RecordBatch]]
 
 _LOG_WORTH = 64 << 20  # bytes of log since the last snapshot that are worth one ...
 _LOG_SHARE = 0.5  # ... but at least such a share of the last one
-_SPARE = 64 << 20  # bytes of the disk that are left to the log
 _FREE_BYTES = 64 << 20  # of the database, which the log will need again
 
 _NICE = 5  # of the thread
@@ -227,5 +226,5 @@ class Snapshotting:
 
     def _require_room(self, needed: int) -> None:
         free = self._log.free_bytes
-        if free < needed + _SPARE:
+        if free < needed + LEFT:
             raise _GivenUp(f"the disk has {free >> 20} MiB left, which the log may need; it is tried again")

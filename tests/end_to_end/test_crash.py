@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service.durability.failpoints import BACKUP_STEPS, STEPS, UPGRADE_STEPS
 from tests import datasets
 from tests.end_to_end import talk
+from tests.failpoints import AT_WORK
 from tests.server_process import ServerProcess, client_of
 
 NAME, LOG, SIZE = "congress", "changes", 100
@@ -111,10 +111,7 @@ def test_killed_at_random_moments(tmp_path: Path, synchronous: str) -> None:
                 sent = sender.acknowledged
 
 
-_ELSEWHERE = ("in-patch", "in-replay", "in-repair", *BACKUP_STEPS, *UPGRADE_STEPS)  # these have tests of their own
-
-
-@pytest.mark.parametrize("step", [step for step in STEPS if step not in ("in-build", *_ELSEWHERE)])
+@pytest.mark.parametrize("step", [step for step in AT_WORK if step != "in-build"])
 def test_killed_at_a_step(tmp_path: Path, step: str) -> None:
     """The server kills itself at the step, in the middle of a batch or of its own end; then the unanswered batch is sent again."""
     at_the_end = step in ("in-snapshot", "after-snapshot", "in-log-cleaning")

@@ -12,23 +12,18 @@ from random import Random
 import httpx
 import pytest
 
-from service.durability.failpoints import BACKUP_STEPS, STEPS, UPGRADE_STEPS
+from service.durability.failpoints import STEPS
 from tests.datasets import ROOT
+from tests.failpoints import AT_A_START, ELSEWHERE
 from tests.faults import patches
 from tests.histories.checker import anomalies
 from tests.histories.clients import Clients
 from tests.histories.seeds import NEW, seeds
 from tests.server_process import NotStarted, ServerProcess
 
-ELSEWHERE = {  # failpoints that clients of a running service do not reach, and the tests that kill there
-    **dict.fromkeys(UPGRADE_STEPS, "tests/service/durability/test_upgrade.py"),
-    **dict.fromkeys(BACKUP_STEPS, "tests/end_to_end/test_backups.py"),
-    "in-repair": "tests/end_to_end/test_repair.py",
-}
 HERE = [step for step in STEPS if step not in ELSEWHERE]
 # how often a step may be passed before; of others 30
 TIMES = {"in-build": 4, "in-snapshot": 4, "after-snapshot": 2, "in-log-cleaning": 1, "in-patch": 6, "in-recovery": 8, "in-replay": 8}
-AT_A_START = ("in-recovery", "in-replay")
 EACH, AT_RANDOM, SOAK = 3, 10, 500
 
 

@@ -169,7 +169,7 @@ def test_not_into_the_room_that_the_log_needs(tmp_path: Path, monkeypatch: pytes
     engine = running(tmp_path)
     engine.apply(batch(("upsert", "a", rows_of(0, 10))))
     with monkeypatch.context() as patch:
-        patch.setattr("service.engine.snapshotting._SPARE", 1 << 60)
+        patch.setattr("service.engine.snapshotting.LEFT", 1 << 60)
         engine._snapshots._try(*engine._snapshots._what)
     assert "MiB left" in caplog.text and engine._snapshots.failures == 1
     assert engine.close() and snapshots(tmp_path) == ["1"]

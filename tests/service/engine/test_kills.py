@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from service.durability.failpoints import BACKUP_STEPS, STEPS, UPGRADE_STEPS
 from service.instance import Instance
 from service.reading.cursors import open_relation_rows, open_rows
+from tests.failpoints import AT_WORK
 from tests.forked import finished
 from tests.service.running import batch, ids, opened, rows_of, running
 
@@ -49,10 +49,7 @@ def check(engine: Instance, acknowledged: int) -> None:
     assert ids(open_rows(engine.readers, "v")) == expected
 
 
-_ELSEWHERE = ("in-patch", "in-replay", "in-repair", *BACKUP_STEPS, *UPGRADE_STEPS)  # these have tests of their own
-
-
-@pytest.mark.parametrize("step", [step for step in STEPS if step not in _ELSEWHERE])
+@pytest.mark.parametrize("step", AT_WORK)
 def test_killed_at(step: str, tmp_path: Path) -> None:
     times = 1 if step in ("in-snapshot", "after-snapshot", "in-log-cleaning", "in-build") else random.Random(step).randrange(2, ROUNDS)
     print("failpoint", step, times)
