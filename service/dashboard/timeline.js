@@ -139,12 +139,12 @@ class Timeline {
 
   /** After changes: look again, now and then. */
   refresh() {
-    if (!this.ready) {
-      this.load(true);
+    if (this.loading) { // whoever waits for the first window gets it before anything else is asked for
+      this.again = true;
       return;
     }
-    if (this.loading) {
-      this.again = true;
+    if (!this.ready) {
+      this.load(true);
       return;
     }
     clearTimeout(this.timer);
