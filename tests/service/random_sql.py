@@ -255,7 +255,16 @@ class Statement:
                     )
                 )
             )
-        return " WHERE " + " AND ".join(found) if found else ""
+        return " WHERE " + self._together(found) if found else ""
+
+    def _together(self, conditions: Sequence[str]) -> str:
+        """Joined by AND, some of them in NOT (… OR …)."""
+        rng = self.random
+        found = [rng.choice((f"NOT (NOT ({one}))", one, one, one)) for one in conditions]
+        if len(found) == 2 and "EXISTS" not in "".join(found) and "SELECT" not in "".join(found):
+            form = rng.choice(("{} AND {}", "{} AND {}", "({} OR {})", "NOT ({} OR {})", "NOT ({} AND NOT {})"))
+            return form.format(*found)
+        return " AND ".join(found)
 
     def _filter(self, alias: str) -> str:
         rng = self.random
@@ -266,7 +275,12 @@ class Statement:
                 ("m", rng.choice(("19.99", "0", "-1.25"))), ("n", "1.5"), ("p", "20"),
             )
         )  # fmt: skip
-        form = rng.randrange(10)
+        form = rng.randrange(14)
+        if form >= 12:
+            like = f"{alias}.t {rng.choice(('', 'NOT '))}LIKE '{rng.choice(('a%', '%', '_', '', '%z', 'b'))}'"
+            return rng.choice((like, f"NOT {like}"))
+        if form >= 10:
+            return f"({self._filter(alias)} OR {self._filter(alias)})"
         if form < 6:
             return f"{alias}.{column} {('=', '<>', '<', '<=', '>', '>=')[form]} {value}"
         if form == 6:

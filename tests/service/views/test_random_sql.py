@@ -18,6 +18,7 @@ import pytest
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_rows
+from service.reading.lookups import Point
 from tests.service.engine.test_engine import as_field
 from tests.service.random_sql import DEFINITIONS, Rows, Statement, alike, asked, in_duckdb, to_batch
 from tests.service.running import check, opened
@@ -69,8 +70,8 @@ def accepted(engine: Instance, rng: random.Random, count: int) -> tuple[dict[str
     return views, said
 
 
-def rows_of(engine: Instance, name: str) -> list[Row]:
-    reader = open_rows(engine.readers, name)
+def rows_of(engine: Instance, name: str, point: Point | None = None) -> list[Row]:
+    reader = open_rows(engine.readers, name, point=point)
     return [row for part in iter(partial(reader.read, 1000), None) for row in part.to_pylist()]
 
 
@@ -80,8 +81,7 @@ def look_up(engine: Instance, one: Added, rng: random.Random) -> None:
         identity = rng.choice(list(one.rows))
         given = {name.removeprefix("group."): as_text(value) for name, value in one.keys[identity].items() if name.startswith("group.")}
         if given:
-            found = open_rows(engine.readers, one.name, point=("group", given)).read(2)
-            assert found is not None and list(map(values, found.to_pylist())) == [one.rows[identity]], given
+            assert list(map(values, rows_of(engine, one.name, ("group", given)))) == [one.rows[identity]], given
 
 
 def as_text(value: Any) -> str:
