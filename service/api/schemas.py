@@ -261,6 +261,7 @@ _BODIES: dict[str, Schema] = {
     "Backup": _object(
         {
             "state": {"enum": ["none", "running", "done", "failed"]},
+            "id": {"type": "string", "description": "of this backup: it is in its backup.json too"},
             "target": {"type": "string"},
             "since": {"type": ["string", "null"]},
             "started": {"type": "string", "format": "date-time"},
@@ -269,7 +270,9 @@ _BODIES: dict[str, Schema] = {
             "version": _COUNT | {"description": "the version that the backup holds, once it is whole"},
             "bytes": _COUNT | {"description": "that were written, once it is whole"},
             "problem": {"type": "string", "description": "why it failed"},
+            "previous": {"$ref": "#/components/schemas/Backup"},
         },
+        "id",
         "target",
         "since",
         "started",
@@ -278,6 +281,7 @@ _BODIES: dict[str, Schema] = {
         "version",
         "bytes",
         "problem",
+        "previous",
     ),
     "Health": _object({"status": {"type": "string"}, "stage": {"type": "string"}, "progress": {"type": "number"}}, "stage", "progress"),
     "Status": {"type": "object", "required": ["state", "version", "software", "relations", "views", "memory", "disk", "warnings"]},

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from service.durability.snapshots import _manifest_crc
+from service.durability.checksums import json_checksum
 from service.engine import builds
 from service.engine.builds import Builds
 from service.instance import Instance
@@ -197,10 +197,10 @@ def rewrite_manifest(file: Path, data: bytes) -> None:
     path = file.parent / "manifest.json"
     manifest = json.loads(path.read_text())
     crc = manifest.pop("crc")
-    assert crc == _manifest_crc(manifest)
+    assert crc == json_checksum(manifest)
     (feed_file,) = manifest["feeds"].values()
     feed_file |= {"bytes": len(data), "crc": zlib.crc32(data)}
-    path.write_text(json.dumps(manifest | {"crc": _manifest_crc(manifest)}))
+    path.write_text(json.dumps(manifest | {"crc": json_checksum(manifest)}))
 
 
 def test_bounds_hold_over_restarts(tmp_path: Path) -> None:
