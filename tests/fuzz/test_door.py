@@ -187,7 +187,8 @@ class Door:
                 except (OSError, HTTPException) as error:
                     raise AssertionError(f"no answer to {request}: {error!r}") from error
                 check_answer(request, status, kind, body)
-                accepted += status == 200 and request.method == b"POST" and kind == media.JSON and orjson.loads(body).get("duplicate") is False
+                applied = status == 200 and request.method == b"POST" and kind == media.JSON
+                accepted += applied and orjson.loads(body).get("duplicate") is False
         assert self.status()["version"] - before == accepted
 
     def is_well(self) -> None:

@@ -64,7 +64,7 @@ class Restarted:
             engine.state = "closed"
         self.gate.open.clear()
         again, opened_ = Instance(self.folder, engine.settings), threading.Event()
-        self.starter = threading.Thread(target=again.recover, args=(None, opened_.set))
+        self.starter = threading.Thread(target=again.recover, kwargs={"opened": opened_.set})
         self.starter.start()
         assert opened_.wait(60)
         return again
