@@ -1,8 +1,7 @@
 """Requests whose answers are short and taken whole, by HTTP/1.1 over the streams of httpx's own engine.
 
-httpx takes 700 µs of processor time for a request, more than the service does for a change of one row; this takes 150.
-Answers that are streamed are read
-by httpx. RFC 9112 has the rules: the length of an answer in section 6.3, chunks in 7.1.
+httpx takes 700 µs of processor time for a request, more than the service does for a change of one row; this takes 150. httpx reads answers
+that are streamed. RFC 9112 has the rules: the length of an answer in section 6.3, chunks in 7.1.
 """
 
 from __future__ import annotations

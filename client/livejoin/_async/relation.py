@@ -4,28 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 from urllib.parse import quote
 from uuid import uuid4
 
-import pyarrow as pa
-
-from livejoin._async.answers import AsyncArrow, AsyncRows
 from livejoin._async.http import AsyncHttp
+from livejoin._async.readings import AsyncReadings
 from livejoin.display import SHOWN, Progress, message_html, progress_of, relation_words, table_html
-from livejoin.encoding import Body, Interval, Op, Overlaps, RowData, Source, Where, batch_params, bodies, relation_definition, row_params
-from livejoin.frames import to_pandas, to_polars
+from livejoin.encoding import Body, Interval, Op, RowData, Source, batch_params, bodies, relation_definition
 from livejoin.problems import LivejoinError, Problem
 from livejoin.receipts import Receipt, shifted
-
-if TYPE_CHECKING:
-    import pandas
-    import polars
 
 OnError = Literal["reject", "skip"]
 
 
-class AsyncRelation:
+class AsyncRelation(AsyncReadings):
     """The relation of this name, registered or not. Methods raise NotFound if it is not.
 
     where: the row that has a key, by all its columns: `{"id": 7}`.
@@ -35,9 +28,8 @@ class AsyncRelation:
     """
 
     def __init__(self, http: AsyncHttp, name: str) -> None:
+        super().__init__(http, f"/v1/relations/{quote(name, safe='')}")
         self.name = name
-        self._http = http
-        self._path = f"/v1/relations/{quote(name, safe='')}"
         self._known: dict[str, Any] | None = None  # its definition, as the service last told it
 
     def __repr__(self) -> str:
@@ -231,42 +223,6 @@ class AsyncRelation:
                 error.errors = [shifted(bad, first) for bad in error.errors]
             raise
         return total
-
-    def rows(
-        self,
-        *,
-        where: Where | None = None,
-        overlaps: Overlaps | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-        version: int | None = None,
-    ) -> AsyncRows:
-        """Its rows at one version, as they come."""
-        return AsyncRows(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version))
-
-    def arrow(
-        self,
-        *,
-        where: Where | None = None,
-        overlaps: Overlaps | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-        version: int | None = None,
-    ) -> AsyncArrow:
-        """Its rows at one version as Arrow batches, as they come."""
-        return AsyncArrow(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version))
-
-    async def to_arrow(self, **filters: Any) -> pa.Table:
-        """Its rows at one version as a table, in memory. Arguments as of `arrow`."""
-        return await self.arrow(**filters).to_table()
-
-    async def to_pandas(self, **filters: Any) -> pandas.DataFrame:
-        """As `to_arrow`. Integers with nulls have pandas's type Int64. Raises ImportError."""
-        return to_pandas(await self.to_arrow(**filters))
-
-    async def to_polars(self, **filters: Any) -> polars.DataFrame:
-        """As `to_arrow`. Raises ImportError."""
-        return to_polars(await self.to_arrow(**filters))
 
 
 @contextmanager

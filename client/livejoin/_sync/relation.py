@@ -5,28 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 from urllib.parse import quote
 from uuid import uuid4
 
-import pyarrow as pa
-
-from livejoin._sync.answers import Arrow, Rows
 from livejoin._sync.http import Http
+from livejoin._sync.readings import Readings
 from livejoin.display import SHOWN, Progress, message_html, progress_of, relation_words, table_html
-from livejoin.encoding import Body, Interval, Op, Overlaps, RowData, Source, Where, batch_params, bodies, relation_definition, row_params
-from livejoin.frames import to_pandas, to_polars
+from livejoin.encoding import Body, Interval, Op, RowData, Source, batch_params, bodies, relation_definition
 from livejoin.problems import LivejoinError, Problem
 from livejoin.receipts import Receipt, shifted
-
-if TYPE_CHECKING:
-    import pandas
-    import polars
 
 OnError = Literal["reject", "skip"]
 
 
-class Relation:
+class Relation(Readings):
     """The relation of this name, registered or not. Methods raise NotFound if it is not.
 
     where: the row that has a key, by all its columns: `{"id": 7}`.
@@ -36,9 +29,8 @@ class Relation:
     """
 
     def __init__(self, http: Http, name: str) -> None:
+        super().__init__(http, f"/v1/relations/{quote(name, safe='')}")
         self.name = name
-        self._http = http
-        self._path = f"/v1/relations/{quote(name, safe='')}"
         self._known: dict[str, Any] | None = None  # its definition, as the service last told it
 
     def __repr__(self) -> str:
@@ -232,42 +224,6 @@ class Relation:
                 error.errors = [shifted(bad, first) for bad in error.errors]
             raise
         return total
-
-    def rows(
-        self,
-        *,
-        where: Where | None = None,
-        overlaps: Overlaps | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-        version: int | None = None,
-    ) -> Rows:
-        """Its rows at one version, as they come."""
-        return Rows(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version))
-
-    def arrow(
-        self,
-        *,
-        where: Where | None = None,
-        overlaps: Overlaps | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-        version: int | None = None,
-    ) -> Arrow:
-        """Its rows at one version as Arrow batches, as they come."""
-        return Arrow(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version))
-
-    def to_arrow(self, **filters: Any) -> pa.Table:
-        """Its rows at one version as a table, in memory. Arguments as of `arrow`."""
-        return self.arrow(**filters).to_table()
-
-    def to_pandas(self, **filters: Any) -> pandas.DataFrame:
-        """As `to_arrow`. Integers with nulls have pandas's type Int64. Raises ImportError."""
-        return to_pandas(self.to_arrow(**filters))
-
-    def to_polars(self, **filters: Any) -> polars.DataFrame:
-        """As `to_arrow`. Raises ImportError."""
-        return to_polars(self.to_arrow(**filters))
 
 
 @contextmanager

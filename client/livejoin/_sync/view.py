@@ -6,28 +6,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
-import pyarrow as pa
-
-from livejoin._sync.answers import Arrow, Rows
 from livejoin._sync.changes import Changes
 from livejoin._sync.follow import Follow
 from livejoin._sync.http import Http
+from livejoin._sync.readings import Readings
 from livejoin.display import SHOWN, message_html, table_html, view_words
 from livejoin.encoding import Overlaps, Where, row_params
-from livejoin.frames import to_pandas, to_polars
 from livejoin.problems import LivejoinError, problem_from
-
-if TYPE_CHECKING:
-    import pandas
-    import polars
 
 _LOOK_AGAIN = 0.2  # seconds between two looks at a view that is being built
 
 
-class View:
+class View(Readings):
     """The view of this name, registered or not. Methods raise NotFound if it is not.
 
     where: the key columns of one alias, or the columns that it joins by: `{"b.id": 7}`; of a view with groups all columns of the
@@ -38,9 +31,8 @@ class View:
     """
 
     def __init__(self, http: Http, name: str) -> None:
+        super().__init__(http, f"/v1/views/{quote(name, safe='')}")
         self.name = name
-        self._http = http
-        self._path = f"/v1/views/{quote(name, safe='')}"
         self._known: dict[str, Any] | None = None  # what the service has last told of it
 
     def __repr__(self) -> str:
@@ -74,42 +66,6 @@ class View:
             return view
         problem = {"title": "the view could not be built", **(view.get("problem") or {})}
         raise problem_from({**problem, "type": "/problems/view-failed"}, self._http.url, 503)
-
-    def rows(
-        self,
-        *,
-        where: Where | None = None,
-        overlaps: Overlaps | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-        version: int | None = None,
-    ) -> Rows:
-        """Its rows at one version, as they come."""
-        return Rows(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version))
-
-    def arrow(
-        self,
-        *,
-        where: Where | None = None,
-        overlaps: Overlaps | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-        version: int | None = None,
-    ) -> Arrow:
-        """Its rows at one version as Arrow batches, as they come."""
-        return Arrow(self._http, f"{self._path}/rows", row_params(where, overlaps, limit, cursor, version))
-
-    def to_arrow(self, **filters: Any) -> pa.Table:
-        """Its rows at one version as a table, in memory. Arguments as of `arrow`."""
-        return self.arrow(**filters).to_table()
-
-    def to_pandas(self, **filters: Any) -> pandas.DataFrame:
-        """As `to_arrow`. Integers with nulls have pandas's type Int64. Raises ImportError."""
-        return to_pandas(self.to_arrow(**filters))
-
-    def to_polars(self, **filters: Any) -> polars.DataFrame:
-        """As `to_arrow`. Raises ImportError."""
-        return to_polars(self.to_arrow(**filters))
 
     def count(self, *, where: Where | None = None, overlaps: Overlaps | None = None, version: int | None = None) -> int:
         """How many rows there are, without sending them."""
