@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import re
-import struct
 import subprocess
-import sys
-import termios
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from service.settings import reference
+from tests.docs.pages import Step, Terminal, blocks_of, environment_of, steps_of
 from tests.server_process import ROOT, ServerProcess
 
 README = (ROOT / "README.md").read_text()
@@ -25,62 +18,17 @@ SQL_PAGE = (ROOT / "docs" / "sql.md").read_text()  # continues the tour
 WATCH = "livejoin watch clashes"
 
 
-class Step(NamedTuple):
-    command: str
-    output: str
-
-
 def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    return [block.text for block in blocks_of(text) if block.language == language]
 
 
 def steps(text: str) -> list[Step]:
-    found = []
-    for block in blocks(text, "console"):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            lines = part.splitlines()
-            length = 1
-            while subprocess.run(["bash", "-n", "-c", "\n".join(lines[:length])], capture_output=True).returncode:
-                length += 1  # a command goes on until its quotes are closed
-            found.append(Step("\n".join(lines[:length]), "\n".join(lines[length:])))
-    return found
-
-
-class Terminal:
-    """A command on a terminal without colours; standard error goes there too."""
-
-    def __init__(self, command: str, folder: Path, environment: dict[str, str]) -> None:
-        self._leader, follower = pty.openpty()
-        fcntl.ioctl(self._leader, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
-        self._process = subprocess.Popen(["bash", "-c", command], cwd=folder, env=environment, stdout=follower, stderr=follower)
-        os.close(follower)
-
-    def read(self, lines: int | None = None) -> str:
-        """So many lines that are not empty, or all."""
-        text = b""
-        while lines is None or sum(bool(line.strip()) for line in text.split(b"\n")[:-1]) < lines:
-            try:
-                block = os.read(self._leader, 65536)
-            except OSError:  # Linux says so at the end
-                break
-            if not block:
-                break
-            text += block
-        return "\n".join(line.rstrip() for line in text.decode().replace("\r\n", "\n").split("\n") if line.strip())
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        os.close(self._leader)
+    return [step for block in blocks(text, "console") for step in steps_of(block)]
 
 
 @pytest.fixture
 def environment(server: ServerProcess, tmp_path: Path) -> dict[str, str]:
-    (tmp_path / "bin").mkdir()
-    script = tmp_path / "bin" / "livejoin"
-    script.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m service.cli "$@"\n')
-    script.chmod(0o755)
-    return os.environ | {"PATH": f"{script.parent}:{os.environ['PATH']}", "LIVEJOIN_URL": server.url, "TERM": "dumb", "NO_COLOR": "1"}
+    return environment_of(server, tmp_path)
 
 
 @pytest.fixture

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from tests.naive.interval_join import Interval
 
 Stretch = tuple[int, int, int]  # slot, start, last
+Place = TypeVar("Place", int, float)
 
 
-def runs(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Intervals that meet or touch as one, in order."""
-    found: list[tuple[int, int]] = []
+def runs(intervals: Iterable[tuple[Place, Place]]) -> list[tuple[Place, Place]]:
+    """Closed intervals of integers, perhaps without ends; those that meet or touch as one, in order."""
+    found: list[tuple[Place, Place]] = []
     for left, right in sorted(intervals):
         if found and left <= found[-1][1] + 1:
             found[-1] = found[-1][0], max(found[-1][1], right)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tests.naive.cover import runs
 from tests.service.grouped import one_value
 from tests.service.twin import KEYS, Row, TwinView, _slot, _stay, values
 
@@ -49,17 +50,6 @@ class StretchView(TwinView):
 
     def rows(self, relations: Relations) -> dict[tuple[Any, ...], tuple[Any, ...]]:
         return {self.identity(rows): values(self._shown(*rows)) for rows in self.combinations(relations)}
-
-
-def runs(intervals: list[Ends]) -> list[Ends]:
-    """Closed intervals of integers; those that touch are one."""
-    found: list[Ends] = []
-    for left, right in sorted(intervals):
-        if found and left <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(found[-1][1], right)
-        else:
-            found.append((left, right))
-    return found
 
 
 def between(covered: list[Ends], low: float, high: float) -> list[Ends]:

@@ -15,7 +15,7 @@ from structures.cover.tree import CHUNK, LONELY, Cover, CoverRoot
 from structures.event_tree import runs
 from tests.naive.cover import Stretch, stretches
 from tests.naive.interval_join import Interval, entries
-from tests.structures.event_tree.machine import Change, packed
+from tests.structures.event_tree.machine import Change, follow, packed
 from tests.structures.machines import Reading, ReadingMachine, empty_chunks
 
 EDGES = (NEG_INF, NEG_INF + 1, POS_INF - 1, POS_INF)
@@ -78,17 +78,6 @@ class CoverMachine(ReadingMachine):
         found += [(runs.OUTER_INSERT if is_row else runs.PARTNER_INSERT, one, -1) for is_row, one in self.new(shapes)]
         return found
 
-    def follow(self, change: Change) -> None:
-        kind, one, former = change
-        of = self.rows if kind in (runs.OUTER_MOVE, runs.OUTER_DELETE, runs.OUTER_INSERT) else self.others
-        if kind in (runs.OUTER_MOVE, runs.PARTNER_MOVE):
-            del of[former]
-            of[one.slot] = one
-        elif kind in (runs.OUTER_DELETE, runs.PARTNER_DELETE):
-            del of[one.slot]
-        else:
-            of[one.slot] = one
-
     def change(self, changes: list[Change], limit: int | None) -> list[tuple[list[Stretch], list[Stretch], bool]]:
         """A version on: of each change what goes, what comes, and whether it was too much."""
         self.version += 1
@@ -115,7 +104,7 @@ class CoverMachine(ReadingMachine):
         before, moved = self.wanted(), {former: one.slot for kind, one, former in changes if kind == runs.OUTER_MOVE}
         found = self.change(changes, 1 << 40)
         for change in changes:
-            self.follow(change)
+            follow(self.rows, self.others, change)
         before, after = {(moved.get(slot, slot), *ends) for slot, *ends in before}, self.wanted()
         net = Counter(row for _, come, _ in found for row in come)
         net.subtract(row for gone, _, _ in found for row in gone)
@@ -132,7 +121,7 @@ class CoverMachine(ReadingMachine):
         for change, (gone, come, too_large) in zip(changes, found, strict=True):
             kind, one, former = change
             before = self.wanted()
-            self.follow(change)
+            follow(self.rows, self.others, change)
             if limit is None or too_large:
                 assert not gone and not come
                 assert limit is None or len(before ^ self.wanted()) > limit, "given up for nothing"

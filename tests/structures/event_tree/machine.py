@@ -29,6 +29,19 @@ def packed(changes: list[Change]) -> Moves:
     return Moves(kinds, columns.key, columns.left, columns.right, columns.slot, former, done)
 
 
+def follow(rows: dict[int, Interval], others: dict[int, Interval], change: Change) -> None:
+    """Have both sides changed, of which these are what a twin keeps."""
+    kind, one, former = change
+    of = rows if kind in (runs.OUTER_MOVE, runs.OUTER_DELETE, runs.OUTER_INSERT) else others
+    if kind in (runs.OUTER_MOVE, runs.PARTNER_MOVE):
+        del of[former]
+        of[one.slot] = one
+    elif kind in (runs.OUTER_DELETE, runs.PARTNER_DELETE):
+        del of[one.slot]
+    else:
+        of[one.slot] = one
+
+
 class MatchMachine(ReadingMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -97,17 +110,6 @@ class MatchMachine(ReadingMachine):
             found.append(mine)
         return [sorted(mine) for mine in found]
 
-    def follow(self, change: Change) -> None:
-        kind, one, former = change
-        of = self.rows if kind in (runs.OUTER_MOVE, runs.OUTER_DELETE, runs.OUTER_INSERT) else self.others
-        if kind in (runs.OUTER_MOVE, runs.PARTNER_MOVE):
-            del of[former]
-            of[one.slot] = one
-        elif kind in (runs.OUTER_DELETE, runs.PARTNER_DELETE):
-            del of[one.slot]
-        else:
-            of[one.slot] = one
-
     def change(self, changes: list[Change], limit: int | None) -> list[tuple[set[int], set[int], bool]]:
         """A version on: of each change what goes, what comes, and whether it was too much."""
         self.version += 1
@@ -134,7 +136,7 @@ class MatchMachine(ReadingMachine):
         before, moved = self.wanted(), {former: one.slot for kind, one, former in changes if kind == runs.OUTER_MOVE}
         found = self.change(changes, 1 << 40)
         for change in changes:
-            self.follow(change)
+            follow(self.rows, self.others, change)
         before, after = {moved.get(slot, slot) for slot in before}, self.wanted()
         gone, come = ([slot for one in found for slot in one[sign]] for sign in (0, 1))
         assert len(set(gone)) == len(gone) and len(set(come)) == len(come), "a row flips twice"
@@ -149,7 +151,7 @@ class MatchMachine(ReadingMachine):
         for change, (gone, come, too_large) in zip(changes, found, strict=True):
             kind, one, former = change
             before = self.wanted() if not self.itself else set()
-            self.follow(change)
+            follow(self.rows, self.others, change)
             if limit is None:
                 assert not gone and not come
             elif not self.itself:  # else a row is its own partner only once both have changed
@@ -168,7 +170,7 @@ class MatchMachine(ReadingMachine):
             changes += [(runs.PARTNER_DELETE, one, -1) for one in self.others.values()]
         self.change(changes, None)
         for change in changes:
-            self.follow(change)
+            follow(self.rows, self.others, change)
         self.judge()
 
     # --- reading
