@@ -12,7 +12,7 @@ from service.backups.manifest import Backup, place_of
 from service.backups.tables import Reading, copy_log, put_rows, read_catalogue
 from service.durability import database
 from service.durability.failpoints import reach
-from service.durability.files import copy_file
+from service.durability.files import copy_path
 from service.durability.folder import DATABASE, FOLDER_MODE, SNAPSHOTS, Damaged, sync_path
 
 
@@ -39,8 +39,7 @@ def assemble(chain: list[Backup], folder: Path, *, forks: bool, links: bool = Fa
         if links:
             copy.symlink_to(source.resolve())
         else:
-            with open(source, "rb") as content:
-                copy_file(content, copy)
+            copy_path(source, copy)
         reach("in-restore")
     for path in (*(folder / SNAPSHOTS).iterdir(), folder / SNAPSHOTS, folder):
         sync_path(path)

@@ -23,7 +23,7 @@ from service.durability import database
 from service.durability.checksums import checksum
 from service.durability.database import CURRENT, LogRow, SourceRecord
 from service.durability.failpoints import reach
-from service.durability.files import copy_file, link
+from service.durability.files import link_or_copy
 from service.durability.folder import DATABASE, FOLDER_MODE, MARK, REPAIRED, Damaged, Mark, sync_path
 from service.durability.snapshots import Snapshot, leave_out_feeds, read_snapshot, snapshot_paths
 
@@ -236,9 +236,8 @@ def repair(found: Plan) -> tuple[Path, database.Timelines]:
         sync_path(draft)
         aside.mkdir(FOLDER_MODE)
         for name in (DATABASE, f"{DATABASE}-wal", MARK, *((TOKENS,) if found.tokens else ())):
-            if (folder / name).exists() and not link(folder / name, aside / name):
-                with open(folder / name, "rb") as file:
-                    copy_file(file, aside / name)
+            if (folder / name).exists():
+                link_or_copy(folder / name, aside / name)
         sync_path(aside)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)

@@ -71,8 +71,5 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _temporary() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="livejoin-check-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="livejoin-check-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

@@ -60,6 +60,18 @@ def copy_file(source: BinaryIO, copy: Path, look: Look = lambda count: None) -> 
         sync(made.fileno(), copy)
 
 
+def copy_path(source: Path, target: Path) -> None:
+    """Copy a file; it is on disk on return. Raises as `copy_file`; OSError if the source cannot be opened."""
+    with open(source, "rb") as file:
+        copy_file(file, target)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file another name, or where there can be none copy it. Raises as `link` and `copy_path`."""
+    if not link(source, target):
+        copy_path(source, target)
+
+
 def _read(source: BinaryIO) -> bytes:
     try:
         return source.read(_PIECE)

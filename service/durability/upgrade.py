@@ -31,7 +31,7 @@ from pathlib import Path
 from service.durability import database
 from service.durability.database import INSERT, Form, LogRow, RelationRecord, SourceRecord, ViewRecord
 from service.durability.failpoints import reach
-from service.durability.files import copy_file, free_bytes, link
+from service.durability.files import copy_path, free_bytes, link_or_copy
 from service.durability.folder import (
     DATABASE,
     FILE_MODE,
@@ -193,7 +193,7 @@ def _upgrade_beside(folder: Path) -> bool:
         _make_copy(folder, copy)
         for path in folder.iterdir():
             if path.name not in _OWN and path.name != LOCK:
-                _copy(path, copy / path.name)
+                copy_path(path, copy / path.name)
         sync_path(copy)
     reach("after-upgrade-copy")
     lock = FolderLock(copy)  # held over the renames: nobody else opens the folder in between
@@ -316,7 +316,7 @@ def _make_copy(folder: Path, copy: Path) -> None:
         raise _no_room(folder, f"it takes about {needed >> 20} MiB, and {free >> 20} MiB are free")
     log.warning("the data folder %s is of format 1, and this version of livejoin has format %d: upgrading it", folder, database.FORMAT)
     try:
-        upgraded_copy(folder, copy, _link_or_copy)
+        upgraded_copy(folder, copy, link_or_copy)
     except (OSError, sqlite3.OperationalError) as error:
         if is_full(error):
             raise _no_room(folder, "the disk is full") from error
@@ -348,16 +348,6 @@ def _made_again(copy: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             _discard(copy)
         raise
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    if not link(source, target):
-        _copy(source, target)
-
-
-def _copy(source: Path, target: Path) -> None:
-    with open(source, "rb") as file:
-        copy_file(file, target)
 
 
 def _tell(folder: Path, kept: Path) -> None:
