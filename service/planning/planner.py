@@ -31,7 +31,19 @@ from service.planning.plans import (
     tree_tracker,
     view_tree,
 )  # fmt: skip
-from service.planning.plans.plan import THEOREM_1, THEOREM_3, THEOREM_4, THEOREM_NATURAL, Kept, Part, Plan, dimensions, names
+from service.planning.plans.plan import (
+    THEOREM_1,
+    THEOREM_3,
+    THEOREM_4,
+    THEOREM_NATURAL,
+    Kept,
+    Part,
+    Plan,
+    dimensions,
+    names,
+    no_such_promise,
+    promises,
+)
 from service.planning.plans.stages import gaps, latest
 from service.query.assembly import unsupported
 from service.query.model import ALGORITHMS, GUARANTEES, Query
@@ -88,18 +100,16 @@ def _of_groups(query: Query, relations: Relations, counted: Counted | None) -> P
     """Groups that are counted, else by the rows of the join."""
     found = counting.make(query, relations)
     if isinstance(found, Plan) and query.algorithm in ("auto", found.algorithm):
-        if not _promises(found, query.guarantee):
-            reason, instead = found.notes[-1], f'write "guarantee": "{found.guarantee}"'
-            refused = f'the guarantee "{query.guarantee}" cannot be given to these groups, only "{found.guarantee}"'
-            raise Problem("infeasible-view", f"{refused}: {reason}; {instead}", theorem=reason)
+        if not promises(found, query.guarantee):
+            raise no_such_promise(query, "these groups", found, found.notes[-1])
         return found
     obstacle = found if isinstance(found, str) else ""
     if query.algorithm == "event-tree":
         reason = f"event-tree supports {counting.WORDS}, but {obstacle or f'this view {_in_words(query, relations)}'}"
         raise Problem("infeasible-view", f'{reason}; write "algorithm": "auto"', theorem=reason)
     made = groups.of_core(query, plan(groups.core_of(query), relations, counted), obstacle)
-    if not _promises(made, query.guarantee):
-        raise groups.no_such_promise(query, made, obstacle)
+    if not promises(made, query.guarantee):
+        raise groups.refusal(query, made, obstacle)
     return made
 
 
@@ -113,7 +123,7 @@ def _best(query: Query, relations: Relations) -> Plan:
         if not named:
             raise _no_such_plan(query, relations, found)
         best = named[0]
-    if not _promises(best, query.guarantee):
+    if not promises(best, query.guarantee):
         raise _no_such_promise(query, relations, best, found)
     return best
 
@@ -176,10 +186,6 @@ def _plans(query: Query, relations: Relations) -> list[Plan]:
     return list({one.algorithm: one for one in reversed(found)}.values())[::-1]
 
 
-def _promises(one: Plan, guarantee: str) -> bool:
-    return GUARANTEES.index(one.guarantee) >= GUARANTEES.index(guarantee)
-
-
 def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Problem:
     algorithm = query.algorithm
     better = ", ".join(f'"{one.algorithm}"' for one in found)
@@ -223,7 +229,7 @@ def _in_words(query: Query, relations: Relations) -> str:
 
 
 def _no_such_promise(query: Query, relations: Relations, best: Plan, found: list[Plan]) -> Problem:
-    others = [f'"algorithm": "{one.algorithm}"' for one in found if _promises(one, query.guarantee)]
+    others = [f'"algorithm": "{one.algorithm}"' for one in found if promises(one, query.guarantee)]
     instead = " or ".join([*others, f'"guarantee": "{best.guarantee}"'])
     by = f" by {best.algorithm}" if others else ""
     refused = f'the guarantee "{query.guarantee}" cannot be given{by}, only "{best.guarantee}"'

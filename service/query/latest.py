@@ -15,11 +15,16 @@ from service.query.sql_groups import is_grouped
 from service.query.sql_names import Names
 from service.wire.kinds import digits_of
 
-ORDERED = ("int64", "float64", "timestamp", "date", "time", "bool")  # and decimals
+_ORDERED = ("int64", "float64", "timestamp", "date", "time", "bool")  # and decimals
 _QUALIFY = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY columns ORDER BY column DESC) <= n"
 _MOST: dict[type[exp.Expr], int] = {exp.LTE: 0, exp.LT: -1, exp.EQ: 0}  # what is added to the number
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GTE: exp.LTE, exp.GT: exp.LT, exp.EQ: exp.EQ}
 _SQL = "postgres"
+
+
+def is_ordered(kind: str) -> bool:
+    """Whether values of this type are in order as numbers are."""
+    return kind in _ORDERED or digits_of(kind) is not None
 
 
 def latest_of(scope: Scope, by: Sequence[ColumnRef], order: ColumnRef, descending: bool, rows: int) -> Latest:
@@ -27,7 +32,7 @@ def latest_of(scope: Scope, by: Sequence[ColumnRef], order: ColumnRef, descendin
     for ref in by:
         scope.require_comparable(ref, "the latest rows by")
     kind = scope.describe(order).kind
-    if kind not in ORDERED and digits_of(kind) is None:
+    if not is_ordered(kind):
         raise unsupported(f"the latest rows by the order of {order}, a {kind}", "order by a number or a time, and keep one in a column")
     return Latest(tuple(dict.fromkeys(by)), order, descending, rows)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from service.errors import Problem
-from service.planning.plans.plan import Plan
+from service.planning.plans.plan import Plan, no_such_promise
 from service.query.model import GUARANTEES, ColumnRef, Guarantee, Query
 
 _OF_ALIASES: dict[int, Guarantee] = {1: "strict", 2: "delay"}
@@ -86,12 +86,11 @@ def _is_key(query: Query, refs: list[ColumnRef]) -> bool:
     return all(set(pair) <= known for pair in query.equal)
 
 
-def no_such_promise(query: Query, made: Plan, obstacle: str) -> Problem:
+def refusal(query: Query, made: Plan, obstacle: str) -> Problem:
     reason = _ROWS
     if len(query.whole.aliases) > 2:
         reason += ", which are not bounded by the partners of one row in joins of three and more"
     if made.core is not None and made.core.guarantee == "best-effort":
         reason += "; " + "; ".join(made.core.notes or (f"{made.core.algorithm} guarantees nothing",))
     reason += f"; {obstacle}" if obstacle else ""
-    refused = f'the guarantee "{query.guarantee}" cannot be given to groups that are kept by rows, only "{made.guarantee}"'
-    return Problem("infeasible-view", f'{refused}: {reason}; write "guarantee": "{made.guarantee}"', theorem=reason)
+    return no_such_promise(query, "groups that are kept by rows", made, reason)

@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from service.errors import Problem
 from service.planning.binding import Binding, equal_classes
 from service.planning.hypergraph import Hypergraph
 from service.planning.meets import Relations, meets_of
 from service.planning.tree_shape import Edge
-from service.query.model import ColumnRef, Comparison, Either, Filter, Output, Query, Span
+from service.query.model import GUARANTEES, ColumnRef, Comparison, Either, Filter, Output, Query, Span
 
 THEOREM_1 = "Tao and Yi, Theorem 1"
 THEOREM_2 = "Tao and Yi, Theorem 2"
@@ -139,6 +140,16 @@ class Outer(NamedTuple):
 
     joins: tuple[Kept, ...]
     counts: tuple[Counted, ...]
+
+
+def promises(one: Plan, guarantee: str) -> bool:
+    return GUARANTEES.index(one.guarantee) >= GUARANTEES.index(guarantee)
+
+
+def no_such_promise(query: Query, what: str, made: Plan, reason: str) -> Problem:
+    """The guarantee that is asked for is more than the only plan gives. `what`: of what it is, in words."""
+    refused = f'the guarantee "{query.guarantee}" cannot be given to {what}, only "{made.guarantee}"'
+    return Problem("infeasible-view", f'{refused}: {reason}; write "guarantee": "{made.guarantee}"', theorem=reason)
 
 
 def names(query: Query) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ from dataclasses import replace
 from service.errors import Problem
 from service.planning.meets import Relations
 from service.planning.plans import pair, selection
-from service.planning.plans.plan import Counted, Kept, Outer, Plan, first_notes, names, suffix
+from service.planning.plans.plan import Counted, Kept, Outer, Plan, first_notes, names, no_such_promise, promises, suffix
 from service.query.filters import ordered
-from service.query.model import GUARANTEES, Query
+from service.query.model import Query
 
 WORDS = "gaps and coverage of one relation's intervals by another's"
 _NULLS = {
@@ -47,9 +47,8 @@ def make(query: Query, relations: Relations) -> Plan:
         outer=Outer(kept, (Counted(1, 0),)),
     )  # fmt: skip
     _require_algorithm(query, made)
-    if GUARANTEES.index(query.guarantee) > GUARANTEES.index("delay"):
-        refused = f'the guarantee "{query.guarantee}" cannot be given to {stretches.function}(…), only "delay"'
-        raise Problem("infeasible-view", f'{refused}: {_COST}; write "guarantee": "delay"', theorem=_COST)
+    if not promises(made, query.guarantee):
+        raise no_such_promise(query, f"{stretches.function}(…)", made, _COST)
     return made
 
 

@@ -10,10 +10,8 @@ from collections.abc import Mapping
 
 from service.planning.meets import Relations
 from service.planning.plans.plan import Plan, first_notes, names
-from service.query.latest import ORDERED
+from service.query.latest import is_ordered
 from service.query.model import ColumnRef, Latest, Query
-from service.wire.kinds import digits_of
-from service.wire.schema import RelationDefinition
 
 TIES = "rows that tie in the order are read, to compare their primary keys"
 _MOST_COORDINATES = 8  # of an entry of an ordered index
@@ -26,7 +24,7 @@ def make(query: Query, relations: Relations) -> Plan:
     definition = relations[relation]
     rest = [name for name in definition.key if ColumnRef(alias, name) not in latest.columns]
     nullable = definition.column(latest.order.column).nullable
-    are_numbers = all(_is_ordered(definition, name) for name in rest)
+    are_numbers = all(is_ordered(definition.column(name).kind) for name in rest)
     exact = are_numbers and 2 + nullable + len(rest) <= _MOST_COORDINATES
     notes = [*first_notes(query, relations), "all rows that meet the filters are kept in order, and those that come first in a list"]
     if nullable:
@@ -38,11 +36,6 @@ def make(query: Query, relations: Relations) -> Plan:
         f"{_words(latest)}, 1 relation", "interval-tree", None, "strict" if exact else "delay", _bounds(latest, exact), tuple(notes),
         "latest", names(query), ties=tuple(rest) if exact else None,
     )  # fmt: skip
-
-
-def _is_ordered(definition: RelationDefinition, name: str) -> bool:
-    kind = definition.column(name).kind
-    return kind in ORDERED or digits_of(kind) is not None
 
 
 def _words(latest: Latest) -> str:
