@@ -58,7 +58,7 @@ def look_up(
         if isinstance(view.shown, Distinct):
             cursor = _distinct(view, root, join, version.number, point, may_search)
         else:
-            slots = _group(view.shown, view, version.number, point, may_search)
+            slots = _group(view.shown, version.number, point, may_search)
             cursor = None if slots is None else join.partners(root, 0, slots, None)
         return None if cursor is None else ViewReading(view, join.is_empty(root), cursor, False, delays)
     if view.view.query.stretches is not None:
@@ -123,16 +123,15 @@ def _of_groups(
     view: LiveView, shown: KeyStretches, root: Any, join: Join, window: Window | None, point: Point | None, delays: Delays
 ) -> ViewReading:
     """What groups cover: all, that of one, or what meets a window."""
-    stretches, groups = view.view.query.stretches, view.view.query.groups
-    assert stretches is not None and groups is not None
+    stretches = view.view.query.stretches
+    assert stretches is not None
     asked = list(window.items()) if window else []
     if len(asked) > 1 or any(one not in ("", stretches.name, stretches.of.interval) for one, _ in asked):
         raise Problem("bad-parameter", f"overlaps: one window is allowed, overlaps=lo,hi or overlaps.{stretches.name}=lo,hi")
     bounds = _bounds(view, {"": asked[0][1]} if asked else None)
     if point is None:
         return ViewReading(view, join.is_empty(root), join.rows(root, bounds), bounds is None, delays)
-    columns = [(column.name, shown.type_of(at), shown.columns.nullable[at]) for at, column in enumerate(groups.columns)]
-    code = shown.columns.look_up(_of_group(columns, point))
+    code = shown.columns.look_up(_of_group(shown.columns.fields, point))
     cursor = join.partners(root, 0, np.array([code] if code >= 0 else [], np.int32), bounds)
     return ViewReading(view, join.is_empty(root), cursor, False, delays)
 
@@ -223,12 +222,9 @@ def _row(view: LiveView, alias: str, given: Mapping[str, str]) -> pa.RecordBatch
     return pa.RecordBatch.from_arrays(columns, names)
 
 
-def _group(table: GroupTable, view: LiveView, version: int, point: Point, may_search: bool) -> Slots | None:
+def _group(table: GroupTable, version: int, point: Point, may_search: bool) -> Slots | None:
     """The slot of the row of the group with these values, [] if there is none; None: it has to be searched."""
-    groups = view.view.query.groups
-    assert groups is not None
-    columns = [(column.name, table.type_of(at), table.columns.nullable[at]) for at, column in enumerate(groups.columns)]
-    code, slots = table.find(version, _of_group(columns, point))
+    code, slots = table.find(version, _of_group(table.columns.fields, point))
     return table.search(version, code) if slots is None and may_search else slots
 
 

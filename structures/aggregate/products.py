@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.aggregate.amounts import Measured
+from structures.aggregate.changes import add_int
 from structures.aggregate.layout import LOW32
 from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.core.reserve import MEMORY, SLOTS, reserve
@@ -80,17 +81,6 @@ def put_product(sums: Any, i: int, s: int, digits: tuple[int, int, int], times: 
     sums[i, s, 0], sums[i, s, 1], sums[i, s, 2] = a0, a1, a2
 
 
-@kernel
-def add_weight(store: Store, key: int, w: int, value: int, sign: int) -> None:
-    """Add a weight to a sum, or take it out."""
-    cells = store.cells
-    over = cells[key, w] + sign * (value & LOW32)
-    cells[key, w] = over & LOW32
-    over = cells[key, w + 1] + sign * ((value >> 32) & LOW32) + (over >> 32)
-    cells[key, w + 1] = over & LOW32
-    cells[key, w + 2] += sign * (value >> 63) + (over >> 32)
-
-
 @kernel("void(Store, int64, Members, Measured)")
 def follow(store: Store, relations: int, members: Members, measured: Measured) -> None:
     """Make these changes one after another; each is measured against what the ones before it left."""
@@ -103,7 +93,7 @@ def follow(store: Store, relations: int, members: Members, measured: Measured) -
             if owner == role:
                 value = members.weights[i, sums[s, WEIGHT]]
                 put_product(measured.sums, i, s, (value & LOW32, (value >> 32) & LOW32, value >> 63), measured.rows[i])
-                add_weight(store, key, w, value, sign)
+                add_int(cells, key, w, value, sign)
             else:
                 digits = cells[key, w], cells[key, w + 1], cells[key, w + 2]
                 put_product(measured.sums, i, s, digits, product(store, relations, key, role, owner))

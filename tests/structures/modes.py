@@ -124,7 +124,7 @@ STRUCTURES = {
                 "put_product",
                 "lambda sums, i, s, digits, times: was(sums, i, s, (*digits[:2], 0), times)",
             ),
-            Canary("structures.aggregate.products", "add_weight", "lambda store, key, w, value, sign: was(store, key, w, value, 1)"),
+            Canary("structures.aggregate.products", "add_int", "lambda cells, code, w, value, sign: was(cells, code, w, value, 1)"),
         ),
     ),
     "interval": Structure(

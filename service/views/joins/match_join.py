@@ -32,8 +32,6 @@ from service.views.joins.two_sides import TwoSides
 from structures.event_tree.matching import LONELY, Matching, MatchRoot
 from structures.interval.cursors import GivenCursor
 
-_CHUNK = 1 << 16  # rows of a relation in a step of building
-_NO_OFFSETS = np.empty(0, np.int64)
 _NO_ROWS = np.empty((1, 0), np.int32)
 
 

@@ -180,5 +180,3 @@ class TwoSides:
 def _planned(kept: Kept) -> Plan:
     assert kept.plan is not None
     return kept.plan
-
-

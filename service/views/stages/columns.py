@@ -23,7 +23,7 @@ from service.tables.truncation import trunc_dates, trunc_timestamps
 from service.views.deltas import Combination
 from service.views.shown import Definitions, Parts
 from service.views.stages.aggregates import CODED, ORDERED
-from service.wire.kinds import kept, sent
+from service.wire.kinds import KEPT_TYPES, decimal_kind, digits_of, kept, sent
 from structures.aggregate.layout import INFINITY_BITS, NAN_BITS, NAN_ORDER
 
 Words = npt.NDArray[np.int64]
@@ -65,6 +65,12 @@ class Columns:
         self._sent = [field.type for field in fields]
         self._types = [_kept_type(type_) for type_ in self._sent]  # in the domain
         self.nullable = [field.nullable for field in fields]
+        by_alias = {alias: definitions[relation] for alias, relation in query.aliases}
+        refs = [query.outputs[column.of].column for column in self._columns]
+        self.kinds = [  # of the columns by which rows are grouped (`wire.kinds`)
+            kind_of_sent(field.type) if ref is None else by_alias[ref.alias].column(ref.column).kind
+            for ref, field in zip(refs, fields, strict=True)
+        ]
         self.domain: Domain | None = None
         self._codes_texts = any(map(is_text, self._types))
         self.operands: list[tuple[int, int]] = []  # output, form
@@ -73,6 +79,12 @@ class Columns:
         self._outputs = query.outputs
         plain = all(output.column is not None for output in query.outputs)
         self._of_tables = plain and not any(is_text(field.type) for field in self.schema) and not query.optional
+
+    @property
+    def fields(self) -> list[tuple[str, str, bool]]:
+        """Of each column by which rows are grouped its name, its kind (`wire.kinds`), and whether it may be null."""
+        names = [column.name for column in self._columns]
+        return list(zip(names, self.kinds, self.nullable, strict=True))
 
     def operand(self, output: int, form: int) -> int:
         """The number of the operand that is this."""
@@ -265,3 +277,9 @@ def _ordered(bits: Words) -> Words:
     ordered: Words = np.where(magnitude > INFINITY_BITS, NAN_ORDER, np.where(bits >= 0, bits, -magnitude))
     return ordered
 
+
+def kind_of_sent(type_: pa.DataType) -> str:
+    """The kind of the values of a column that is sent; of all that are kept as text, string."""
+    if pa.types.is_decimal(type_):
+        return decimal_kind(type_.precision, type_.scale)
+    return next(name for name, own in KEPT_TYPES.items() if own == type_ and digits_of(name) is None)

@@ -102,7 +102,7 @@ class Counter(Defaults):
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable, itself: bool = False) -> None:
         """`itself`: all aliases are one set. OSError, MemoryError: there is no room."""
-        self._never, self._groups = query.never, table.columns
+        self._never, self._groups, self._is_one = query.never, table.columns, itself
         definitions = {side.relation.name: side.relation.definition for side in sides}
         self.more = [_open_ends(one, query, definitions) - 1 if len(one.intervals) > 1 else 0 for one in query.outputs]  # of lengths
         self.outputs = [(kind, table.columns.operands[operand][0]) for kind, operand, _ in table.steps.steps]
@@ -128,6 +128,16 @@ class Counter(Defaults):
     def has_groups(self, place: int) -> bool:
         """Whether a row of this alias has a group."""
         return True
+
+    def recipe(self, role: int) -> list[Recipe]:
+        """Of intervals: what a row of this alias changes each sum by."""
+        found = list[Recipe]()
+        for (kind, of), common, (owner, weight) in zip(self.outputs, self.common, self.sums, strict=True):
+            if common:
+                found.append((0, 0) if kind == layout.COUNT else (COMMON, self.more[of]))
+            else:
+                found.append((OWN | THEIRS if self._is_one else OWN if owner == role else THEIRS, weight))
+        return found
 
     def made(self) -> Any:
         """An empty structure."""
@@ -224,8 +234,21 @@ class Counter(Defaults):
         return self.keys is not None and self.keys.reclaim(oldest_needed, pins)
 
     @property
+    def update_steps(self) -> int:
+        return int(self.structure.steps)
+
+    @property
+    def bytes(self) -> int:
+        return int(self.structure.bytes) + (self.keys.bytes if self.keys is not None else 0)
+
+    @property
     def retired_bytes(self) -> int:
         return 0
+
+    def check(self) -> None:
+        self.structure.check()
+        if self.keys is not None:
+            self.keys.check()
 
 
 class PartnerCounter(Counter):
@@ -236,15 +259,8 @@ class PartnerCounter(Counter):
         self._itself = _ITSELF[plan.core.shape]
         super().__init__(query, plan, sides, table, self._itself > 0)
 
-    def _recipe(self, role: int, number: int) -> Recipe:
-        (kind, of), (owner, weight) = self.outputs[number], self.sums[number]
-        if self.common[number]:
-            return (0, 0) if kind == layout.COUNT else (COMMON, self.more[of])
-        return OWN | THEIRS if self._itself else OWN if owner == role else THEIRS, weight
-
     def made(self) -> Counting:
-        first, second = ([self._recipe(role, number) for number in range(len(self.sums))] for role in range(2))
-        return Counting((self.weights[0], self.weights[1]), (first, second), self._itself)
+        return Counting((self.weights[0], self.weights[1]), (self.recipe(0), self.recipe(1)), self._itself)
 
     def load(self, structure: Counting, version: int, found: Sequence[_Taken]) -> Iterator[Amounts]:
         """Both trees at once, then the rows of the first side are measured; a set with itself row by row."""
@@ -260,21 +276,8 @@ class PartnerCounter(Counter):
     def require_room(self, rows: Sequence[int], more: int) -> None:
         self.structure.require(rows[0], rows[-1])
 
-    @property
-    def update_steps(self) -> int:
-        return int(self.structure.steps)
-
     def entries(self, root: Any) -> int:
         return int(self.structure.intervals)
-
-    @property
-    def bytes(self) -> int:
-        return int(self.structure.bytes) + (self.keys.bytes if self.keys is not None else 0)
-
-    def check(self) -> None:
-        self.structure.check()
-        if self.keys is not None:
-            self.keys.check()
 
 
 class ProductCounter(Counter):
@@ -337,13 +340,7 @@ class VisitCounter(Counter):
         return place == self._grouped
 
     def made(self) -> Visits:
-        recipe = list[Recipe]()
-        for (kind, of), common, (owner, weight) in zip(self.outputs, self.common, self.sums, strict=True):
-            if common:
-                recipe.append((0, 0) if kind == layout.COUNT else (COMMON, self.more[of]))
-            else:
-                recipe.append((OWN if owner == self._grouped else THEIRS, weight))
-        return Visits(self.weights[1 - self._grouped], recipe)
+        return Visits(self.weights[1 - self._grouped], self.recipe(self._grouped))
 
     def load(self, structure: Visits, version: int, found: Sequence[_Taken]) -> Iterator[Amounts]:
         rows, partners = found[self._grouped], found[1 - self._grouped]
@@ -398,25 +395,12 @@ class VisitCounter(Counter):
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         return bool(self.structure.reclaim(oldest_needed, FREED_AT_ONCE)) or super().reclaim(oldest_needed, pins)
 
-    @property
-    def update_steps(self) -> int:
-        return int(self.structure.steps)
-
     def entries(self, root: Any) -> int:
         return int(self.structure.entries)
 
     @property
-    def bytes(self) -> int:
-        return int(self.structure.bytes) + (self.keys.bytes if self.keys is not None else 0)
-
-    @property
     def retired_bytes(self) -> int:
         return int(self.structure.retired_bytes)
-
-    def check(self) -> None:
-        self.structure.check()
-        if self.keys is not None:
-            self.keys.check()
 
 
 def _part(taken: _Taken, part: slice | Numbers) -> _Taken:

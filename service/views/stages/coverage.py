@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.errors import Problem
 from service.query.model import Query
 from service.tables.changes import Runs, parted
 from service.tables.resolution import Resolved, Slots
@@ -23,6 +22,7 @@ from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Sink
 from service.views.joins.protocol import Bounds, Defaults, Enumeration
 from service.views.stages.gaps import StretchesCursor, tell
+from service.views.stages.groups import require_few
 from service.views.stages.key_stretches import KeyStretches
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import NO_ENTRIES, Entries
@@ -64,7 +64,7 @@ class CoverageStage(Defaults):
             parts.append(self._entries(slots, np.arange(len(slots)), True, version)[0])
             progress(0.8 * done / (table.rows or 1))
         self._cover.load(version, self._new_codes(), joined(parts))
-        self._require_groups()
+        self._require_few()
 
     def _entries(self, slots: Slots, offsets: npt.NDArray[np.int64], come: bool, version: int) -> tuple[Entries, npt.NDArray[np.int64]]:
         """Of those of these rows that meet the filters; and their offsets. Codes of rows that come are counted, others released."""
@@ -73,27 +73,24 @@ class CoverageStage(Defaults):
             slots, offsets = slots[chosen], offsets[chosen]
         if self._never or not len(slots):
             return NO_ENTRIES, offsets[:0]
-        read = self._columns.read((slots,))
+        read = self._columns.read((slots,), come)
         if not come:
-            self._columns.release(read, np.full(len(slots), 2), version)
+            self._columns.release(read, np.ones(len(slots), np.int64), version)
         codes = read.codes
         left, right = ends_of(self._side.relation.table, self._span, slots)
         return Entries(np.zeros(len(slots), np.uint8), codes, left, right, slots), offsets
 
     def _new_codes(self) -> Entries:
         """A row for each code that has none yet."""
-        domain = self._columns.domain
-        codes = np.arange(self._codes, domain.codes if domain is not None else 1, dtype=np.int32)
+        codes = np.arange(self._codes, self._columns.codes, dtype=np.int32)
         self._codes += len(codes)
         n = len(codes)
         return Entries(np.zeros(n, np.uint8), codes, np.full(n, NEG_INF), np.full(n, POS_INF), codes)
 
-    def _require_groups(self) -> None:
+    def _require_few(self) -> None:
         """Problem `too-many-groups`."""
-        domain = self._columns.domain
-        if domain is not None and domain.keys > self._most:
-            instead = 'register it with a larger "groups", or group more coarsely'
-            raise Problem("too-many-groups", f"the view has more than {self._most} groups; {instead}")
+        if self._columns.domain is not None:
+            require_few(self._columns.domain.keys, self._most)
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         one, table = resolved.get(self._side.relation.name), self._side.relation.table
@@ -113,7 +110,7 @@ class CoverageStage(Defaults):
         new = self._new_codes()
         known, at = np.unique(come.key, return_index=True)  # versions ascend
         first = come_at[at[np.searchsorted(known, new.key)]]
-        self._require_groups()
+        self._require_few()
         lengths = [len(one.slot) for one in (come, gone, new)]
         kind = np.repeat(np.array([kinds.PARTNER_INSERT, kinds.PARTNER_DELETE, kinds.OUTER_INSERT], np.int8), lengths)
         offsets, taken = np.concatenate([come_at, gone_at, first]), joined([come, gone, new])

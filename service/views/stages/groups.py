@@ -190,10 +190,7 @@ class GroupsStage(Defaults):
 
     def _require_few(self) -> None:
         """Problem `too-many-groups`."""
-        if self._groups.groups > self._grouping.most:
-            most = self._grouping.most
-            instead = 'register it with a larger "groups", or group more coarsely'
-            raise Problem("too-many-groups", f"the view has more than {most} groups; {instead}")
+        require_few(self._groups.groups, self._grouping.most)
 
     def _write(self, version: int, codes: Slots, numbers: Numbers, cells: Cells, first: int, sink: RowCollector | None) -> None:
         """Bring the rows of these groups to what was told of them, version after version (its number, counted from `first` on), and tell
@@ -306,6 +303,13 @@ class _Taking:
 
     def exceeded(self, offset: int) -> None:
         raise AssertionError("a delta without a bound has exceeded it")
+
+
+def require_few(groups: int, most: int) -> None:
+    """Problem `too-many-groups`."""
+    if groups > most:
+        instead = 'register it with a larger "groups", or group more coarsely'
+        raise Problem("too-many-groups", f"the view has more than {most} groups; {instead}")
 
 
 def pieces_of(codes: Sequence[Slots]) -> Iterator[Slots]:

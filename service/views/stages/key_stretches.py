@@ -30,8 +30,6 @@ class KeyStretches:
         function, self._name, of = query.stretches
         ends = tuple(Output(f"{self._name}_{end}", f"{function}_{end}", None, (of,)) for end in _ENDS)
         self._ends = Projection(replace(query, outputs=ends), definitions)
-        self._by_alias = {alias: definitions[relation] for alias, relation in query.aliases}
-        self._reads = query.outputs
         self.schema = self._schema()
 
     def _schema(self) -> pa.Schema:
@@ -80,11 +78,3 @@ class KeyStretches:
     def _rows(self, keys: pa.RecordBatch, ends: pa.RecordBatch) -> pa.RecordBatch:
         columns = [(keys if output.kind == GROUP else ends).column(output.number) for output in self._groups.outputs]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-    # look-ups
-
-    def type_of(self, number: int) -> str:
-        """The kind of a column by which rows are grouped (`wire.kinds`)."""
-        output = self._reads[self._groups.columns[number].of]
-        assert output.column is not None
-        return self._by_alias[output.column.alias].column(output.column.column).kind

@@ -18,8 +18,8 @@ from service.tables.store import Numbers, Table
 from service.views.deltas import Combination
 from service.views.shown import Definitions
 from service.views.stages.aggregates import kind_of, never_null
-from service.views.stages.columns import Columns
-from service.wire.kinds import KEPT_TYPES, SENT_TYPES, decimal_kind, digits_of, kept, sent
+from service.views.stages.columns import Columns, kind_of_sent
+from service.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, kept, sent
 from structures.aggregate import layout
 from structures.aggregate.groups import Step
 from structures.rows.rows import NULLS_A_CELL
@@ -41,9 +41,6 @@ class GroupTable:
             self._places.append(len(self._fields))
             self._fields += self._fields_of(number)
             self.results.append((layout.OF_ROWS, 0, 0, 0, 1) if one.of is None else self._result(number))
-        by_alias = {alias: definitions[relation] for alias, relation in query.aliases}
-        columns = {number: output.column for number, output in enumerate(query.outputs)}
-        self._kinds = {number: by_alias[ref.alias].column(ref.column).kind for number, ref in columns.items() if ref is not None}
         self._names = [f"group.{column.name}" for column in self._groups.columns]
         self.schema = self._schema()
         nullable = any(field.nullable for field in self._fields)
@@ -63,7 +60,7 @@ class GroupTable:
         one = self._groups.aggregates[number]
         assert one.of is not None
         field = self.columns.schema.field(one.of)
-        kind = kind_of(one.function, _kind_of(field.type))
+        kind = kind_of(one.function, kind_of_sent(field.type))
         operand = self.columns.operand(one.of, kind.form)
         words = [self.steps.of(kept, operand) for kept in kind.kept if kept != layout.COUNT or field.nullable or len(kind.kept) == 1]
         counted = words[-1] if kind.kept[-1] == layout.VALUES or len(words) == len(kind.kept) else layout.ROWS
@@ -204,11 +201,6 @@ class GroupTable:
 
     # look-ups
 
-    def type_of(self, number: int) -> str:
-        """The kind of a column by which rows are grouped (`wire.kinds`)."""
-        of = self._groups.columns[number].of
-        return self._kinds.get(of) or _kind_of(self.columns.schema.field(of).type)
-
     def find(self, version: int, values: Sequence[pa.Array]) -> tuple[int, Slots | None]:
         """The code of the group with these values, -1 if there is none; the slot of its row that a pinned version sees, as
         `Table.find_at`."""
@@ -243,13 +235,6 @@ class GroupTable:
     def check(self) -> None:
         self.table.check()
         self.columns.check()
-
-
-def _kind_of(type_: pa.DataType) -> str:
-    """The kind of the values of a column that is sent; of all that are kept as text, string."""
-    if pa.types.is_decimal(type_):
-        return decimal_kind(type_.precision, type_.scale)
-    return next(name for name, own in KEPT_TYPES.items() if own == type_ and digits_of(name) is None)
 
 
 def _is_wide(one: Aggregate) -> bool:
