@@ -45,6 +45,7 @@ class Timeline {
     this.ready = false;
     this.loading = null;
     this.again = false;
+    this.told = "";
     this.timer = 0;
     this.height = 0;
     this.#build();
@@ -167,7 +168,7 @@ class Timeline {
     const loading = (this.loading = new AbortController());
     this.again = false;
     const stop = AbortSignal.any([loading.signal, this.signal]);
-    const slow = setTimeout(() => this.#tell("The service is still looking …"), 1000);
+    const slow = setTimeout(() => write(this.note, "The service is still looking …"), 1000);
     const begun = performance.now();
     try {
       const answer = await get(this.#address(first ? null : this.axis.window, { limit: this.keyed && !this.find ? KEYED_LIMIT : LIMIT, ...(first ? { extent: true } : {}) }), stop);
@@ -186,7 +187,7 @@ class Timeline {
       this.failed(null);
     } catch (error) {
       if (error.name === "AbortError") return;
-      this.#tell("");
+      write(this.note, this.told); // the rows stay, and what is said of them
       this.failed(error);
     } finally {
       clearTimeout(slow);
@@ -197,7 +198,9 @@ class Timeline {
     }
   }
 
+  /** Say what of the window is shown. */
   #tell(text) {
+    this.told = text;
     write(this.note, text);
   }
 

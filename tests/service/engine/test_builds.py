@@ -401,7 +401,7 @@ def test_closing_a_start_that_still_builds(tmp_path: Path, monkeypatch: pytest.M
     running(tmp_path).close()
     held = Held(monkeypatch)
     engine, open_ = Instance(tmp_path), threading.Event()
-    starter = threading.Thread(target=engine.recover, args=(None, open_.set))
+    starter = threading.Thread(target=engine.recover, kwargs={"opened": open_.set})
     starter.start()
     assert open_.wait(60)
     assert engine.apply(of_ops("a", ("upsert", 7))).version == 1
