@@ -56,18 +56,22 @@ def lit(page: Page) -> int:
     }"""))
 
 
+def years_of(query: dict[str, str]) -> float:
+    lo, hi = (int(date[:4]) for date in query["overlaps"].split(",")) if "overlaps" in query else (0, 9999)
+    return hi - lo
+
+
 def test_it_asks_for_the_window_in_view_only(service: ServerProcess, visitor: Visitor) -> None:
     page = visitor()
     asked = windows(page)
     page.goto(f"{service.url}/#/views/{PRESIDENTS}")
     page.locator("text=62 rows in view").wait_for()
     assert lit(page) > 1000
-    first = len(asked)
     page.get_by_role("button", name="Zoom in").click()
-    until(lambda: len(asked) > first, page)
+    until(lambda: years_of(asked[-1]) < 160, page)  # the whole may be asked for once more, after the first news
     lo, hi = asked[-1]["overlaps"].split(",")
     shown = page.locator(".span").inner_text().split(" – ")
-    assert lo <= shown[0] and hi >= shown[1] and int(hi[:4]) - int(lo[:4]) < 160
+    assert lo <= shown[0] and hi >= shown[1]
     assert all(int(one["limit"]) <= 400 for one in asked)
     until(lambda: re.fullmatch("[1-5]?[0-9] rows in view", page.locator(".timeline .note").inner_text()), page)
 
@@ -189,9 +193,10 @@ def test_a_million_rows_are_as_quick_as_a_hundred(large: ServerProcess, visitor:
     page.get_by_text("A sample of").wait_for()
     assert lit(page) > 100
     picture(page, "million-1280-light", whole=False)
-    page.locator("canvas").focus()
-    for _ in range(48):
-        page.keyboard.press("+")
+    page.locator("canvas").evaluate("""(canvas) => {
+        canvas.focus();
+        for (let at = 0; at < 48; at++) canvas.dispatchEvent(new KeyboardEvent("keydown", {key: "+", bubbles: true}));
+    }""")
     until(lambda: re.fullmatch("[0-9]+ rows in view", page.locator(".timeline .note").inner_text()), page)
     picture(page, "million-close-1280-light", whole=False)
     assert max(sizes) < 200_000, "an answer is as long as its limit, whatever the view has"
@@ -216,10 +221,12 @@ def test_changes_by_the_hundred_thousand_are_sampled_and_said_so(large: ServerPr
     page.goto(f"{large.url}/#/views/pairs")
     page.get_by_text("Following: nothing has changed").wait_for()
     page.evaluate(FRAMES)
-    for number in range(6):
-        ids = np.arange(20_000, dtype=np.int64)
+    ids = np.arange(20_000, dtype=np.int64)
+    for number in range(200):
         rows = pa.table({"id": ids, "lo": 10 * ids, "hi": 10 * ids + 12 + number})
         talk.ok(client.post("/v1/relations/a/changes", content=talk.arrow_bytes(rows), headers={"Content-Type": talk.ARROW}))
+        if number >= 5 and page.get_by_text("Too many to show: the list is a sample").count():
+            break
     page.get_by_text("Too many to show: the list is a sample").wait_for()
     assert page.locator(".changes tbody tr").count() <= 40
     picture(page, "sampled-1280-light", whole=False)
