@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.query.model import AGGREGATE, GROUP, Aggregate, Filter, Grouping
+from service.query.model import AGGREGATE, GROUP, Aggregate, Condition, Either, Filter, Grouping
 from service.tables.masks import select_mask
 from service.tables.truncation import trunc_dates, trunc_timestamps
 from service.wire.kinds import SENT_TYPES, kept
@@ -80,9 +80,12 @@ def canonical(column: pa.Array, trunc: str | None = None) -> pa.Array:
     return found.cast(pa.int32()).view(_DATE) if days else found.view(column.type)
 
 
-def _having(having: Sequence[Filter], columns: Sequence[pa.Array], told: Sequence[pa.Array], count: int) -> npt.NDArray[np.bool_]:
+def _having(having: Sequence[Condition], columns: Sequence[pa.Array], told: Sequence[pa.Array], count: int) -> npt.NDArray[np.bool_]:
     mask = np.ones(count, np.bool_)
     for one in having:
+        if isinstance(one, Either):
+            mask &= np.logical_or.reduce([_having(case, columns, told, count) for case in one.cases])
+            continue
         column = (told if one.column.alias == AGGREGATE else columns)[int(one.column.column)]
         if pa.types.is_decimal(column.type):
             digits = column.cast(pa.decimal128(38, column.type.scale)).view(pa.decimal128(38, 0)).to_pylist()

@@ -122,7 +122,7 @@ def _read_groups(form: JsonView, draft: Draft) -> None:
         function, of = one.function
         groups.show(check_output_name(one.name), AGGREGATE, groups.aggregate(function, _operand(draft.scope, function, of)))
     for condition in form.having:
-        _read_having(draft, groups, condition)
+        _read_having(draft, groups, condition, False)
 
 
 def _read_covered(form: Select, covered: list[Coverage], draft: Draft) -> None:
@@ -152,12 +152,41 @@ def _operand(scope: Scope, function: str, of: str | OfDuration) -> Output | None
     return column_output(scope.column(*_split(of, "column")))
 
 
-def _read_having(draft: Draft, groups: GroupsDraft, entry: Where) -> None:
-    one = groups.named(entry.column)
+def _read_having(draft: Draft, into: GroupsDraft, entry: Entry, negated: bool) -> None:
+    """As `_read_filter`, of `having`. `into`: the draft's groups, or a case of "or"."""
+    match entry:
+        case Not(entry=inner):
+            _read_having(draft, into, inner, not negated)
+        case Or(cases=entries) | And(cases=entries):
+            if isinstance(entry, And) != negated:
+                for one in entries:
+                    _read_having(draft, into, one, negated)
+                return
+            cases = [into.case() for _ in entries]
+            for case, one in zip(cases, entries, strict=True):
+                _read_having(draft, case, one, negated)
+            into.choose(cases)
+        case Where():
+            _read_group_filter(draft, into, entry, negated)
+
+
+def _read_group_filter(draft: Draft, into: GroupsDraft, entry: Where, negated: bool) -> None:
+    one = into.named(entry.column)
     if one is None:
-        there = ", ".join(output.name for output in groups.outputs)
+        there = ", ".join(output.name for output in into.outputs)
         raise bad(f"having: the groups have no column {as_json(entry.column)}; they have {there}")
-    draft.having(groups, one, entry.op, _values(entry, groups.result_type(one), f"having, {entry.column}"))
+    values, op = _values(entry, into.result_type(one), f"having, {entry.column}"), entry.op
+    if not negated:
+        wanted: list[tuple[str, list[Physical]]] = [(op, values)]
+    elif op == "in":  # of one that is null nothing is known not to be among them
+        wanted = [("!=", [value]) for value in values] if len(values) == len(entry.value) else [("!=", [])]
+    else:
+        wanted = [(OPPOSITE[op], values)]
+    for operator, some in wanted:
+        if into is draft.groups:
+            draft.having(into, one, operator, some)
+        else:
+            into.restrict(one, operator, some)
 
 
 def _values(entry: Where, type_: str, what: str, read: Callable[[str, Any], Physical] = from_json) -> list[Physical]:

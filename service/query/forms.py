@@ -361,7 +361,7 @@ class JsonView(Select, _Options):
     what = "a view's definition"
     group: list[Grouped] = []
     aggregate: list[Aggregated] = []
-    having: list[Where] = []
+    having: list[Entry] = []
     distinct: bool = False
     latest: LatestRows | None = None
 

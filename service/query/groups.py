@@ -6,9 +6,10 @@ Null is a group, and so is NaN; -0.0 is 0.0. Aggregates pass over nulls. A colum
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from service.errors import Problem
+from service.query.filters import either, ordered
 from service.query.literals import Physical
 from service.query.model import (
     AGGREGATE,
@@ -16,6 +17,7 @@ from service.query.model import (
     STRETCH_END,
     Aggregate,
     ColumnRef,
+    Condition,
     Filter,
     GroupColumn,
     Grouping,
@@ -70,7 +72,7 @@ class GroupsDraft:
     columns: list[GroupColumn] = field(default_factory=list)
     aggregates: list[Aggregate] = field(default_factory=list)
     outputs: list[GroupOutput] = field(default_factory=list)
-    having: list[Filter] = field(default_factory=list)
+    having: list[Condition] = field(default_factory=list)
     covered: tuple[str, IntervalRef] | None = None  # by what name, of which interval
 
     def read(self, output: Output) -> int:
@@ -179,14 +181,22 @@ class GroupsDraft:
         else:
             self.having.append(Filter(column, op, values[0]))
 
+    def case(self) -> GroupsDraft:
+        """For the conditions of one case of OR: all else is in common."""
+        return replace(self, having=[])
+
+    def choose(self, cases: Sequence[GroupsDraft]) -> None:
+        """Add the condition that all conditions of at least one case hold."""
+        possible = [case.having for case in cases if not any(isinstance(one, Filter) and one.value == () for one in case.having)]
+        self.having += either(possible) if possible else cases[0].having
+
     def finish(self, most: int) -> Grouping:
         """`most`: groups."""
         named = [column.name for column in self.columns]
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:
             raise Problem("bad-definition", f"the view is grouped by two columns named {twice}: rename one of them with AS")
-        having = sorted(set(self.having), key=lambda one: (one.column, one.op, repr(one.value)))
-        return Grouping(tuple(self.columns), tuple(self.aggregates), tuple(self.outputs), tuple(having), most)
+        return Grouping(tuple(self.columns), tuple(self.aggregates), tuple(self.outputs), ordered(self.having), most)
 
 
 def refuse_stretch(output: Output) -> None:

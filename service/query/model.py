@@ -311,7 +311,7 @@ class Grouping(NamedTuple):
     columns: tuple[GroupColumn, ...]
     aggregates: tuple[Aggregate, ...]
     outputs: tuple[GroupOutput, ...]
-    having: tuple[Filter, ...]
+    having: tuple[Condition, ...]
     most: int
 
 

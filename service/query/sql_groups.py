@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
 from service.errors import Problem
 from service.query.assembly import Draft, check_output_name, column_output, unsupported
+from service.query.filters import OPPOSITE
 from service.query.groups import GroupsDraft, distinct_of, refuse_stretch, refuse_term
 from service.query.literals import Physical
 from service.query.model import AGGREGATE, GROUP, GroupOutput, Output
@@ -17,7 +18,6 @@ from service.query.sql_names import Names, fold
 _FUNCTIONS: dict[type[exp.Expr], str] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
 _COMPARED: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-_NEGATED = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _SQL = "postgres"
 _COLUMNS_ONLY = "take columns or duration(…), and compute the rest where the rows are read"
 ReadOutput = Callable[[exp.Expr, Names], list[Output]]
@@ -76,8 +76,7 @@ class _Groups:
             self._show(expression)
         having = self._select.args.get("having")
         if having is not None:
-            for part in _conjuncts(having.this):
-                self._having(part, False)
+            self._having(self._groups, having.this)
         return self._groups
 
     def _group_by(self, node: exp.Expr) -> None:
@@ -195,12 +194,30 @@ class _Groups:
             return self._groups.aggregate(function, self._read_output(of, self._names)[0])
         raise unsupported(f"{node.sql(_SQL)}", _COLUMNS_ONLY)
 
-    def _having(self, node: exp.Expr, negated: bool) -> None:
-        """One condition on groups."""
-        node = node.unnest()
-        if isinstance(node, exp.Not):
-            self._having(node.this, not negated)
-            return
+    def _having(self, into: GroupsDraft, node: exp.Expr, negated: bool = False) -> None:
+        """Conditions that must hold, or (`negated`) be false. `into`: the groups, or a case of OR."""
+        pending = [(node, negated)]
+        while pending:
+            node, negated = pending.pop()
+            node = node.unnest()
+            if isinstance(node, exp.Not):
+                pending.append((node.this, not negated))
+            elif isinstance(node, exp.Or if negated else exp.And):
+                pending += [(node.right, negated), (node.left, negated)]
+            elif isinstance(node, exp.Or | exp.And):
+                self._any(into, [(node.left, negated), (node.right, negated)])
+            else:
+                self._one(into, node, negated)
+
+    def _any(self, into: GroupsDraft, conditions: Sequence[tuple[exp.Expr, bool]]) -> None:
+        """At least one of these, each perhaps negated."""
+        cases = []
+        for node, negated in conditions:
+            cases.append(into.case())
+            self._having(cases[-1], node, negated)
+        into.choose(cases)
+
+    def _one(self, into: GroupsDraft, node: exp.Expr, negated: bool) -> None:
         op = _COMPARED.get(type(node))
         if op is not None:
             left, right = node.this.unnest(), node.expression.unnest()
@@ -208,26 +225,33 @@ class _Groups:
             if one is None:
                 left, right, op, one = right, left, _SWAPPED[op], self._side(right)
             if one is not None:
-                self._restrict(one, _NEGATED[op] if negated else op, [self._constant(one, right)])
+                self._restrict(into, one, OPPOSITE[op] if negated else op, [self._constant(one, right)])
                 return
         elif isinstance(node, exp.Is) and isinstance(node.expression.unnest(), exp.Null) and (one := self._side(node.this.unnest())):
-            self._restrict(one, "not_null" if negated != bool(node.args.get("negate")) else "is_null", [])
+            self._restrict(into, one, "not_null" if negated != bool(node.args.get("negate")) else "is_null", [])
             return
         elif isinstance(node, exp.In) and node.expressions and (one := self._side(node.this.unnest())):
             values = [self._constant(one, value) for value in node.expressions]
             for op, some in [("!=", [value]) for value in values] if negated else [("in", values)]:
-                self._restrict(one, op, some)
+                self._restrict(into, one, op, some)
             return
-        elif isinstance(node, exp.Between) and not negated and (one := self._side(node.this.unnest())):
-            self._restrict(one, ">=", [self._constant(one, node.args["low"])])
-            self._restrict(one, "<=", [self._constant(one, node.args["high"])])
+        elif isinstance(node, exp.Between) and not node.args.get("symmetric"):
+            low, high = exp.GTE(this=node.this, expression=node.args["low"]), exp.LTE(this=node.this, expression=node.args["high"])
+            if negated:
+                self._any(into, [(low, True), (high, True)])
+            else:
+                self._one(into, low, False)
+                self._one(into, high, False)
             return
         part = ("NOT " if negated else "") + node.sql(_SQL)
-        raise unsupported(f"{part} in HAVING", "compare an aggregate or a group column with a constant, join conditions by AND")
+        raise unsupported(f"{part} in HAVING", "compare an aggregate or a group column with a constant, join conditions by AND and OR")
 
-    def _restrict(self, one: GroupOutput, op: str, values: list[Physical | None]) -> None:
+    def _restrict(self, into: GroupsDraft, one: GroupOutput, op: str, values: list[Physical | None]) -> None:
         known = [value for value in values if value is not None]
-        self._draft.having(self._groups, one, op, known)
+        if into is self._groups:
+            self._draft.having(into, one, op, known)
+        else:
+            into.restrict(one, op, known)
 
     def _side(self, node: exp.Expr) -> GroupOutput | None:
         """The aggregate or group column that it is."""
@@ -260,15 +284,3 @@ def _covered(node: exp.Expr) -> exp.Expr | None:
 
 def _is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, exp.AggFunc | exp.Filter)
-
-
-def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
-    """The conditions that AND joins."""
-    found, pending = list[exp.Expr](), [node]
-    while pending:
-        one = pending.pop().unnest()
-        if isinstance(one, exp.And):
-            pending += [one.right, one.left]
-        else:
-            found.append(one)
-    return found

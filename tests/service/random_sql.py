@@ -343,7 +343,7 @@ class Statement:
         having = [self._having(columns) for _ in range(rng.choice((0, 0, 0, 1, 2)))]
         if having:
             self.kinds.add("having")
-            rest += " HAVING " + " AND ".join(having)
+            rest += " HAVING " + self._together(having)
         return ", ".join(names), rest
 
     def _aggregate(self) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.query.model import AGGREGATE, GROUP, Aggregate, Filter, Query
+from service.query.model import AGGREGATE, GROUP, Aggregate, Condition, Either, Filter, Query
 from service.tables.masks import select_mask
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.sides import Side
@@ -110,20 +110,25 @@ class GroupTable:
 
     def meets(self, codes: Slots, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """bool[n]: whether groups meet HAVING, of which these rows are told."""
+        return self._meet(self._groups.having, self.table.of_cells(cells), codes)
+
+    def _meet(self, having: Sequence[Condition], rows: pa.RecordBatch, codes: Slots) -> npt.NDArray[np.bool_]:
         mask = np.ones(len(codes), np.bool_)
-        for kind in (AGGREGATE, GROUP):
-            mine = [one._replace(column=one.column._replace(alias="")) for one in self._groups.having if one.column.alias == kind]
-            if mine and kind == GROUP:
-                keys = self.columns.keys(codes, [str(number) for number in range(len(self._groups.columns))])
-                mask &= select_mask(mine, pa.RecordBatch.from_arrays([kept(column) for column in keys.columns], keys.schema.names))
-            elif mine:
-                rows = self.table.of_cells(cells)
-                plain = [one for one in mine if not _is_wide(self._groups.aggregates[int(one.column.column)])]
-                mask &= select_mask(plain, rows)
-                for one in mine:
-                    if one not in plain:
-                        mask &= _meets(one, self._shown(rows, int(one.column.column)))
+        for one in having:
+            if isinstance(one, Either):
+                mask &= np.logical_or.reduce([self._meet(case, rows, codes) for case in one.cases])
+                continue
+            kind, number = one.column.alias, int(one.column.column)
+            if kind == AGGREGATE and _is_wide(self._groups.aggregates[number]):
+                mask &= _meets(one, self._shown(rows, number))
+                continue
+            column = rows.column(str(number)) if kind == AGGREGATE else self._group_column(codes, number)
+            mask &= select_mask([one], pa.RecordBatch.from_arrays([column], [str(number)]))
         return mask
+
+    def _group_column(self, codes: Slots, number: int) -> pa.Array:
+        keys = self.columns.keys(codes, [str(at) for at in range(len(self._groups.columns))])
+        return kept(keys.column(number))
 
     def _shown(self, taken: pa.RecordBatch, number: int) -> pa.Array:
         """An aggregate, from its columns, as it is sent."""
