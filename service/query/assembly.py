@@ -157,7 +157,7 @@ def check_size(drafts: Sequence[Draft], limits: Limits) -> None:
     parts = [part for draft in drafts for part in (draft, *draft.absent, *(part.draft for part in draft.parts))]
     conditions = sum(
         len(part.equal) + len(part.overlaps) + len(part.inequalities) + len(part.not_equal) + len(part.within) + len(part.cross)
-        + sum(one.size for one in part.filters) for part in parts
+        + sum(one.size for one in (*part.filters, *(part.groups.having if part.groups else ()))) for part in parts
     )  # fmt: skip
     for what, found, most in (
         ("aliases", max(len(part.scope.aliases) for part in parts), limits.aliases),

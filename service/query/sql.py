@@ -147,8 +147,8 @@ def _check_names(select: exp.Select, text: str, relations: Mapping[str, Relation
 
 
 def _own_columns(part: exp.Expr) -> Iterator[exp.Column]:
-    """The columns of a clause, those of subqueries left out."""
-    for node in part.walk(prune=lambda n: isinstance(n, exp.Query)):
+    """The columns of a clause, those of subqueries and behind * left out."""
+    for node in part.walk(prune=lambda n: isinstance(n, exp.Query | exp.Star)):
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             yield node
 
@@ -312,10 +312,8 @@ def _read_using(join: exp.Join, before: list[str], alias: str, draft: Draft, nam
 
 
 def _read_output(expression: exp.Expr, names: Names) -> list[Output]:
-    scope = names.scope
     if isinstance(expression, exp.Star) or (isinstance(expression, exp.Column) and isinstance(expression.this, exp.Star)):
-        aliases = list(scope.aliases) if isinstance(expression, exp.Star) else [fold(expression.args["table"])]
-        return [column_output(ColumnRef(alias, column.name)) for alias in aliases for column in scope.definition(alias).columns]
+        return [column_output(ref) for ref in _read_star(expression, names)]
     name = None
     if isinstance(expression, exp.Alias):
         try:
@@ -335,6 +333,24 @@ def _read_output(expression: exp.Expr, names: Names) -> list[Output]:
     if name is None:
         raise names.bad(expression, f"{expression.sql(Dialect)} needs a name: write {expression.sql(Dialect)} AS …")
     return [Output(name, "term", None, (), term)]
+
+
+def _read_star(expression: exp.Star | exp.Column, names: Names) -> list[ColumnRef]:
+    """`*`, `x.*`, perhaps with EXCLUDE."""
+    star, aliases = expression, list(names.scope.aliases)
+    if isinstance(expression, exp.Column):
+        star, aliases = expression.this, [fold(expression.args["table"])]
+    refs = [ColumnRef(alias, column.name) for alias in aliases for column in names.scope.definition(alias).columns]
+    for what, value in star.args.items():
+        if value and what != "except_":
+            raise unsupported(f"{what.upper()} behind *", "name the columns")
+    for column in star.args.get("except_") or []:
+        alias, name = (fold(column.args["table"]) if column.args.get("table") else None), fold(column.this)
+        left = [ref for ref in refs if ref.column != name or alias not in (None, ref.alias)]
+        if len(left) == len(refs):
+            raise names.bad(column, f"EXCLUDE: * has no column {column.sql(Dialect)}")
+        refs = left
+    return refs
 
 
 def read_expression(text: str, name: str, scope: Scope) -> Output:

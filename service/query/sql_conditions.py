@@ -68,18 +68,11 @@ class Conditions:
 
     def add(self, node: exp.Expr, negated: bool = False) -> None:
         """Adds a condition that must hold, or (`negated`) must be false."""
-        pending = [(node, negated)]
-        while pending:
-            node, negated = pending.pop()
-            node = node.unnest()
-            if isinstance(node, exp.Not):
-                pending.append((node.this, not negated))
-            elif isinstance(node, exp.Or if negated else exp.And):
-                pending += [(node.right, negated), (node.left, negated)]
-            elif isinstance(node, exp.Connector):
-                self._either(node, negated)
+        for part, negative in operands(node, negated, exp.And):
+            if isinstance(part, exp.Connector):
+                self._either(part, negative)
             else:
-                self._one(node, negated)
+                self._one(part, negative)
 
     def _one(self, node: exp.Expr, negated: bool) -> None:
         draft = self._draft
@@ -297,17 +290,7 @@ class Conditions:
         instead = "OR combines comparisons of the columns of one alias with constants: define a view for each case"
         if isinstance(node, exp.Xor) or node.find(exp.Query) is not None:
             raise unsupported(f"OR in {_sql(node)}" if not isinstance(node, exp.Xor) else _sql(node), instead)
-        cases = list[tuple[exp.Expr, bool]]()
-        pending = [(node, negated)]
-        while pending:
-            part, negative = pending.pop()
-            part = part.unnest()
-            if isinstance(part, exp.Not):
-                pending.append((part.this, not negative))
-            elif isinstance(part, exp.And if negative else exp.Or):
-                pending += [(part.args["expression"], negative), (part.this, negative)]
-            else:
-                cases.append((part, negative))
+        cases = operands(node, negated, exp.Or)
         branches = [self._branch() for _ in cases]
         for branch, (part, negative) in zip(branches, cases, strict=True):
             branch.add(part, negative)
@@ -411,6 +394,22 @@ class Conditions:
             return _read(node.unnest(), self._draft.scope.describe(ref).kind)
         except BadLiteral as error:
             raise self._names.bad(node, f"{ref}: {error}") from None
+
+
+def operands(node: exp.Expr, negated: bool, joined: type[exp.Connector]) -> list[tuple[exp.Expr, bool]]:
+    """What AND or OR (`joined`) joins in it, each perhaps negated, in its order."""
+    opposite = exp.And if joined is exp.Or else exp.Or
+    found, pending = list[tuple[exp.Expr, bool]](), [(node, negated)]
+    while pending:
+        one, negative = pending.pop()
+        one = one.unnest()
+        if isinstance(one, exp.Not):
+            pending.append((one.this, not negative))
+        elif isinstance(one, opposite if negative else joined):
+            pending += [(one.right, negative), (one.left, negative)]
+        else:
+            found.append((one, negative))
+    return found
 
 
 def read_constant(names: Names, node: exp.Expr, type_: str, where: str) -> Physical | None:

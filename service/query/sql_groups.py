@@ -12,7 +12,7 @@ from service.query.filters import OPPOSITE
 from service.query.groups import GroupsDraft, distinct_of, refuse_stretch, refuse_term
 from service.query.literals import Physical
 from service.query.model import AGGREGATE, GROUP, GroupOutput, Output
-from service.query.sql_conditions import read_constant
+from service.query.sql_conditions import operands, read_constant
 from service.query.sql_names import Names, fold
 
 _FUNCTIONS: dict[type[exp.Expr], str] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max"}
@@ -186,7 +186,7 @@ class _Groups:
             if len(of.expressions) != 1:
                 raise unsupported(f"{node.sql(_SQL)}", "count one column")
             function, of = "count_distinct", of.expressions[0].unnest()
-        if function == "count" and (of is None or isinstance(of, exp.Star) or isinstance(of, exp.Literal)):
+        if function == "count" and (of is None or isinstance(of, exp.Literal) or of == exp.Star()):
             return self._groups.aggregate("count", None)
         if isinstance(of, exp.Column) and not isinstance(of.this, exp.Star):
             return self._groups.aggregate(function, column_output(self._names.column(of)))
@@ -196,18 +196,12 @@ class _Groups:
 
     def _having(self, into: GroupsDraft, node: exp.Expr, negated: bool = False) -> None:
         """Conditions that must hold, or (`negated`) be false. `into`: the groups, or a case of OR."""
-        pending = [(node, negated)]
-        while pending:
-            node, negated = pending.pop()
-            node = node.unnest()
-            if isinstance(node, exp.Not):
-                pending.append((node.this, not negated))
-            elif isinstance(node, exp.Or if negated else exp.And):
-                pending += [(node.right, negated), (node.left, negated)]
-            elif isinstance(node, exp.Or | exp.And):
-                self._any(into, [(node.left, negated), (node.right, negated)])
+        for part, negative in operands(node, negated, exp.And):
+            cases = operands(part, negative, exp.Or)
+            if len(cases) > 1:
+                self._any(into, cases)
             else:
-                self._one(into, node, negated)
+                self._one(into, part, negative)
 
     def _any(self, into: GroupsDraft, conditions: Sequence[tuple[exp.Expr, bool]]) -> None:
         """At least one of these, each perhaps negated."""

@@ -278,10 +278,11 @@ def parsed(relation: Relation, names: list[str], given: Mapping[str, str], param
 
 
 def _field(type_: str, nullable: bool, parameter: str, text: str) -> pa.Array:
-    """Of one value, written like a field of CSV: nothing is null where the column may be null, and a text may stand in double quotes."""
+    """Of one value, written like a field of CSV: nothing is null where the column may be null, and double quotes may stand around texts and
+    bytes."""
     if not text and nullable:
         return pa.nulls(1, KEPT_TYPES[type_])
-    if type_ == "string" and text.startswith('"'):
+    if type_ in ("string", "bytes") and text.startswith('"'):
         if not _QUOTED.fullmatch(text):
             raise Problem("bad-parameter", f'{parameter}: {text!r} is not quoted as in CSV: write "…", with "" for a double quote inside')
         text = text[1:-1].replace('""', '"')

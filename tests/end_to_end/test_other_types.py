@@ -188,6 +188,17 @@ def test_groups(client: httpx.Client) -> None:
     talk.drop(client, ["owners"])
 
 
+def test_the_group_of_no_bytes_is_looked_up_as_that_of_the_empty_text(client: httpx.Client) -> None:
+    columns = [{"name": "id", "type": "int64"}, {"name": "seal", "type": "bytes", "nullable": True}]
+    talk.define(client, "seals", {"columns": columns, "key": ["id"]})
+    rows_of = [{"id": n, "seal": seal} for n, seal in enumerate(["", "", None, B[1]])]
+    talk.ok(talk.send(client, [{"relation": "seals", "op": "upsert", "row": row} for row in rows_of]))
+    talk.view(client, "sealed", "SELECT s.seal AS seal, COUNT(*) AS n FROM seals s GROUP BY seal")
+    for given, seal, n in (('""', "", 2), ("\\x", "", 2), ("", None, 1), (B[1], B[1], 1), (f'"{B[1]}"', B[1], 1)):
+        assert rows(client, "sealed", **{"where.group.seal": given}) == [{"seal": seal, "n": n}], given
+    talk.drop(client, ["sealed"])
+
+
 def test_union_and_except(client: httpx.Client) -> None:
     got = found(client, "SELECT s.badge AS badge FROM shifts s WHERE s.badge IS NOT NULL UNION SELECT b.badge FROM badges b")
     assert got == in_order([{"badge": B[n]} for n in (1, 2, 3)])

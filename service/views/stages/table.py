@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -110,25 +111,24 @@ class GroupTable:
 
     def meets(self, codes: Slots, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """bool[n]: whether groups meet HAVING, of which these rows are told."""
-        return self._meet(self._groups.having, self.table.of_cells(cells), codes)
+        rows = self.table.of_cells(cells)
+        keys = cache(lambda: self.columns.keys(codes, [str(at) for at in range(len(self._groups.columns))]))
+        return self._meet(self._groups.having, rows, lambda number: kept(keys().column(number)))
 
-    def _meet(self, having: Sequence[Condition], rows: pa.RecordBatch, codes: Slots) -> npt.NDArray[np.bool_]:
-        mask = np.ones(len(codes), np.bool_)
+    def _meet(self, having: Sequence[Condition], rows: pa.RecordBatch, key: Callable[[int], pa.Array]) -> npt.NDArray[np.bool_]:
+        """`key`: a column by which rows are grouped."""
+        mask = np.ones(rows.num_rows, np.bool_)
         for one in having:
             if isinstance(one, Either):
-                mask &= np.logical_or.reduce([self._meet(case, rows, codes) for case in one.cases])
+                mask &= np.logical_or.reduce([self._meet(case, rows, key) for case in one.cases])
                 continue
             kind, number = one.column.alias, int(one.column.column)
             if kind == AGGREGATE and _is_wide(self._groups.aggregates[number]):
                 mask &= _meets(one, self._shown(rows, number))
                 continue
-            column = rows.column(str(number)) if kind == AGGREGATE else self._group_column(codes, number)
+            column = rows.column(str(number)) if kind == AGGREGATE else key(number)
             mask &= select_mask([one], pa.RecordBatch.from_arrays([column], [str(number)]))
         return mask
-
-    def _group_column(self, codes: Slots, number: int) -> pa.Array:
-        keys = self.columns.keys(codes, [str(at) for at in range(len(self._groups.columns))])
-        return kept(keys.column(number))
 
     def _shown(self, taken: pa.RecordBatch, number: int) -> pa.Array:
         """An aggregate, from its columns, as it is sent."""

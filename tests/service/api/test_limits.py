@@ -87,6 +87,7 @@ TOO_LARGE: list[tuple[str, dict[str, Any]]] = [
     ("--max-aliases", {"sql": "SELECT a.id FROM r a JOIN r b ON a.id = b.id JOIN r c ON b.id = c.id"}),
     ("--max-conditions", PAIRS | {"where": [{"column": "a.id", "op": ">", "value": i} for i in range(3)]}),
     ("--max-conditions", {"sql": BOTH + " WHERE a.id > 1 AND b.id > 2"}),
+    ("--max-conditions", {"sql": "SELECT COUNT(*) AS n FROM r HAVING COUNT(*) < 3 AND COUNT(*) <> 1 OR COUNT(*) > 8 AND COUNT(*) <> 9"}),
     ("--max-columns", PAIRS | {"select": [f"a.id as c{i}" for i in range(5)]}),
     ("--max-sql", {"sql": BOTH + " " * 200}),
 ]

@@ -89,6 +89,19 @@ def query(definition: dict[str, Any]) -> Query:
             },
         ),
         (
+            "SELECT room, COUNT(*) AS n FROM bookings GROUP BY room "
+            "HAVING room = 'a' OR (COUNT(*) = 1 OR NOT (COUNT(*) > 3 AND room = 'b'))",
+            {
+                "group": ["room"], "aggregate": [{"count": "*", "as": "n"}],
+                "having": [
+                    {"or": [
+                        {"column": "n", "op": "<=", "value": 3}, {"column": "b.room", "op": "!=", "value": "b"},
+                        {"column": "n", "op": "=", "value": 1}, {"column": "b.room", "op": "=", "value": "a"},
+                    ]},
+                ],
+            },
+        ),
+        (
             "SELECT COUNT(*) AS n FROM bookings b HAVING COUNT(*) NOT BETWEEN 1 AND 2",
             {
                 "aggregate": [{"count": "*", "as": "n"}],

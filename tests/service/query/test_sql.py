@@ -187,6 +187,11 @@ def test_conditions_that_nothing_meets(condition: str) -> None:
 def test_select() -> None:
     names = [o.name for o in sql('SELECT *, b.id AS booking, guest g, "some col" AS "Some Col" FROM bookings b').query.outputs]
     assert names == [f"b.{c.name}" for c in RELATIONS["bookings"].columns] + ["booking", "g", "Some Col"]
+    assert [o.name for o in sql("SELECT b.* EXCLUDE (b.room, guest), b.room AS r FROM bookings b").query.outputs] == [
+        *(f"b.{c.name}" for c in RELATIONS["bookings"].columns if c.name not in ("room", "guest")), "r",
+    ]  # fmt: skip
+    both = [o.name for o in sql("SELECT * EXCLUDE (id, m.room) FROM bookings b JOIN maintenance m USING (room)").query.outputs]
+    assert "b.room" in both and not {"b.id", "m.id", "m.room"} & set(both), "a name without alias is that of each relation"
     columns = "m.*, intersection(b.stay, m.slot) AS clash, duration(stay, slot), intersection(slot)"
     view = sql(f"SELECT {columns} FROM bookings b, maintenance m WHERE stay OVERLAPS slot")
     assert [o.name for o in view.query.outputs][-5:] == ["clash_start", "clash_end", "duration", "intersection_start", "intersection_end"]
@@ -271,6 +276,9 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         ("SELECT id FROM bookings b WHERE id = 1 OR NOT EXISTS (SELECT 1 FROM maintenance m WHERE m.id = b.id)", "OR"),
         ("SELECT id FROM bookings WHERE EXISTS (SELECT 1 FROM maintenance)", "EXISTS"),
         ("SELECT id AS x FROM bookings ORDER BY x", "ORDER BY"),
+        ("SELECT b.* REPLACE (1 AS id) FROM bookings b", "REPLACE behind * is not supported: name the columns"),
+        ("SELECT * RENAME (id AS nr) FROM bookings", "RENAME behind *"),
+        ("SELECT COUNT(* EXCLUDE (id)) AS n FROM bookings", "COUNT(* EXCEPT (id))"),
         ("SELECT id FROM bookings LIMIT 3", "LIMIT"),
         ("SELECT id FROM bookings OFFSET 3", "OFFSET"),
         ("SELECT id FROM bookings FOR UPDATE", "FOR UPDATE"),
@@ -306,6 +314,8 @@ def test_what_is_not_supported(text: str, says: str) -> None:
         ("SELECT id FROM bookings; SELECT id FROM bookings", 1, 1),
         ("EXPLAIN SELECT 1", 1, 1),
         ("SELECT id FROM\n bookings WHERE floor = 'ground'", 2, 25),
+        ("SELECT * EXCLUDE (id, shoes) FROM bookings", 1, 23),
+        ("SELECT b.* EXCLUDE (m.id) FROM bookings b, maintenance m WHERE overlaps(b.stay, m.slot)", 1, 21),
         ("SELECT id FROM bookings WHERE floor", 1, 31),
         ("SELECT room FROM bookings b, maintenance m WHERE overlaps(b.stay, m.slot)", 1, 8),
         ("SELECT id FROM bookings, bookings", 1, 26),
