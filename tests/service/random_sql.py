@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -20,6 +20,7 @@ import pyarrow as pa
 from service.wire.batch import DELETE, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from service.wire.kinds import SENT_TYPES
 from service.wire.schema import parse_relation
+from tests.service.random_terms import JSON, Terms
 from tests.service.twin import Row
 
 _COLUMNS = [
@@ -32,6 +33,10 @@ _COLUMNS = [
     {"name": "m", "type": "decimal", "precision": 10, "scale": 2, "nullable": True},
     {"name": "n", "type": "decimal", "precision": 18, "scale": 2},
     {"name": "g", "type": "int64", "nullable": True},  # sums of which leave int64
+    {"name": "u", "type": "uuid", "nullable": True},
+    {"name": "h", "type": "time", "nullable": True},
+    {"name": "y", "type": "bytes", "nullable": True},
+    {"name": "o", "type": "json", "nullable": True},
     {"name": "s", "type": "int64", "nullable": True},
     {"name": "e", "type": "int64", "nullable": True},
     {"name": "p", "type": "int64"},
@@ -48,9 +53,13 @@ DEFINITIONS = {
         }
     ),
 }  # fmt: skip
+_GROUPED = "ktfvdwmnuhy"  # all but json
+_U = [f"00000000-0000-4000-8000-00000000000{digit}" for digit in "0af"]
 _BASE = datetime(2026, 1, 27, tzinfo=UTC)
 _MACROS = """
 SET TimeZone = 'UTC';
+SET integer_division = true;
+SET error_on_division_by_zero = false;
 CREATE MACRO meet(x, y) AS (x.s IS NULL OR y.e IS NULL OR x.s < y.e) AND (y.s IS NULL OR x.e IS NULL OR y.s < x.e);
 CREATE MACRO duration(x) AS x.e - x.s;
 """
@@ -76,7 +85,8 @@ class Rows:
             "d": date(2026, 1, 28) + timedelta(days=rng.randrange(9)),
             "w": _BASE + timedelta(hours=rng.randrange(200), microseconds=rng.choice([0, 0, 1])),
             "m": rng.choice([-125, 0, 5, 1999, 99_999_999_99]), "g": rng.choice([1, -3, 2**62, -(2**62)]),
-            "s": s, "e": s + 1 + rng.randrange(4),
+            "u": rng.choice(_U), "h": rng.choice([time(0), time(6), time(23, 59, 59, 999_999)]), "y": rng.choice([b"", b"a", b"\0\xff"]),
+            "o": rng.choice(JSON), "s": s, "e": s + 1 + rng.randrange(4),
         }  # fmt: skip
         row = {name: None if rng.random() < 0.2 else value for name, value in row.items()}
         return self.key(name) | row | {"n": rng.choice([1, 150, 10**18 - 1]), "p": p, "q": p + 1 + rng.randrange(4)}
@@ -98,7 +108,7 @@ class Rows:
                 row = self.row(name)
                 if known and draw < 0.5:  # one column of a row that is there
                     old = self.random.choice(list(known.values()))
-                    column = self.random.choice(["k", "t", "f", "v", "d", "w", "m", "n", "g"])
+                    column = self.random.choice(f"{_GROUPED}go")
                     row = old | {column: row[column]}
                 found.append((name, UPSERT, row))
                 known[tuple(row[column] for column in KEYS[name])] = row
@@ -131,7 +141,7 @@ def in_duckdb(relations: dict[str, dict[tuple[Any, ...], Row]]) -> duckdb.DuckDB
         ]
         other.register("given", pa.Table.from_arrays(columns, schema=pa.schema(fields)))
         made = ", ".join(f"struct_pack(s := {start}, e := {end}) AS {own}" for own, start, end in (("i", "s", "e"), ("j", "p", "q")))
-        other.execute(f"CREATE TABLE {name} AS SELECT *, {made} FROM given")
+        other.execute(f"CREATE TABLE {name} AS SELECT * REPLACE (u::UUID AS u, o::JSON AS o), {made} FROM given")
         other.unregister("given")
     return other
 
@@ -163,7 +173,7 @@ def _plain(value: Any) -> Any:
         return "NaN" if value != value else value + 0.0
     if isinstance(value, datetime):  # DuckDB truncates a date to a timestamp, without a zone
         return value.astimezone(UTC).isoformat() if value.tzinfo else value.date().isoformat()
-    return value.isoformat() if isinstance(value, date) else value
+    return value.isoformat() if isinstance(value, date | time) else value
 
 
 def _order(row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -192,9 +202,9 @@ class Statement:
             shape = "latest"
             select, rest = self._latest()
         elif shape == "rows":
-            select, rest = ", ".join(f"{one} AS c{at}" for at, one in enumerate(self._columns(rng.randrange(1, 5)))), ""
+            select, rest = self._shown(), ""
         elif shape == "distinct":
-            columns = self._columns(rng.randrange(1, 4)) if rng.random() < 0.5 else self._with_keys()
+            columns = self._columns(rng.randrange(1, 4), json=False) if rng.random() < 0.5 else self._with_keys()
             select, rest = "DISTINCT " + ", ".join(f"{one} AS c{at}" for at, one in enumerate(columns)), ""
         else:
             select, rest = self._groups(shape)
@@ -225,8 +235,9 @@ class Statement:
         rng = self.random
         chosen = rng.sample(
             [
-                *(f"{x}.{c} = {y}.{c}" for c in ("k", "k", "t", "f", "v", "d", "w", "m", "n")), f"overlaps({x}.i, {y}.i)",
+                *(f"{x}.{c} = {y}.{c}" for c in f"k{_GROUPED}"), f"overlaps({x}.i, {y}.i)",
                 f"overlaps({x}.j, {y}.j)", f"{x}.p < {y}.q AND {y}.p < {x}.q", f"{x}.p <= {y}.p", f"{x}.m < {y}.m", f"{x}.f <= {y}.f",
+                f"{x}.h < {y}.h",
                 f"abs({x}.p - {y}.p) <= 2", f"{x}.s BETWEEN {y}.p AND {y}.q",
             ],
             rng.choice((1, 2, 2, 3)),
@@ -272,7 +283,8 @@ class Statement:
             (
                 ("k", rng.choice(("0", "2"))), ("t", rng.choice(("'b'", "''", "'é'"))), ("f", rng.choice(("0.0", "2", "-1"))),
                 ("v", "TRUE"), ("d", "DATE '2026-02-01'"), ("w", "TIMESTAMPTZ '2026-01-30 03:00:00+00'"),
-                ("m", rng.choice(("19.99", "0", "-1.25"))), ("n", "1.5"), ("p", "20"),
+                ("m", rng.choice(("19.99", "0", "-1.25"))), ("n", "1.5"), ("p", "20"), ("u", f"'{_U[1]}'"),
+                ("h", rng.choice(("'06:00'", "TIME '12:00:00.5'"))), ("y", rng.choice(("'\\x61'", "'\\x00'"))),
             )
         )  # fmt: skip
         form = rng.randrange(14)
@@ -284,32 +296,38 @@ class Statement:
         if form < 6:
             return f"{alias}.{column} {('=', '<>', '<', '<=', '>', '>=')[form]} {value}"
         if form == 6:
-            return f"{alias}.{column} IS {rng.choice(('', 'NOT '))}NULL"
+            return f"{alias}.{rng.choice((column, 'o'))} IS {rng.choice(('', 'NOT '))}NULL"
         if form == 7:
             return f"{alias}.k {rng.choice(('', 'NOT '))}IN (0, {rng.choice(('1', 'NULL', '3'))})"
         return f"{alias}.p BETWEEN 5 AND {rng.choice((15, 30))}" if form == 8 else f"NOT {alias}.{column} < {value}"
 
-    def _columns(self, count: int) -> list[str]:
-        rng = self.random
-        shown = [f"{alias}.{column}" for alias, of in self.aliases for column in (*KEYS[of], *(one["name"] for one in _COLUMNS))]
-        return rng.sample(shown, min(count, len(shown)))
+    def _shown(self) -> str:
+        """Columns, and expressions."""
+        rng, terms = self.random, Terms(self.random, [alias for alias, _ in self.aliases])
+        found = [terms.term() if rng.random() < 0.5 else column for column in self._columns(rng.randrange(1, 5))]
+        return ", ".join(f"{one} AS c{at}" for at, one in enumerate(found))
+
+    def _columns(self, count: int, json: bool = True) -> list[str]:
+        names = [one["name"] for one in _COLUMNS if json or one["type"] != "json"]
+        shown = [f"{alias}.{column}" for alias, of in self.aliases for column in (*KEYS[of], *names)]
+        return self.random.sample(shown, count)
 
     def _with_keys(self) -> list[str]:
         """The whole keys of some aliases, and other columns of these."""
         rng = self.random
         chosen = rng.sample(self.aliases, rng.randrange(1, len(self.aliases) + 1))
-        found = [f"{alias}.{column}" for alias, of in chosen for column in (*KEYS[of], *rng.sample("ktfvdwm", 2))]
+        found = [f"{alias}.{column}" for alias, of in chosen for column in (*KEYS[of], *rng.sample(_GROUPED, 2))]
         rng.shuffle(found)
         return found
 
     def _latest(self) -> tuple[str, str]:
         """SELECT, and ORDER BY or QUALIFY, which say that of equal rows that with the greatest primary key is first, as always here."""
         rng, ((alias, of),) = self.random, self.aliases
-        by = [f"{alias}.{column}" for column in rng.sample(("k", "t", "f", "v", "d", "m", "n", *KEYS[of]), rng.choice((0, 1, 1, 2)))]
+        by = [f"{alias}.{column}" for column in rng.sample((*_GROUPED, *KEYS[of]), rng.choice((0, 1, 1, 2)))]
         column = rng.choice(("f", "f", "w", "d", "m", "n", "p", "p", "k", "v"))
         order = f"{alias}.{column} {rng.choice(('DESC NULLS LAST', 'ASC NULLS LAST'))}"
         order += "".join(f", {alias}.{name} DESC" for name in KEYS[of] if f"{alias}.{name}" not in by)
-        columns = ", ".join(f"{one} AS c{at}" for at, one in enumerate(self._columns(rng.randrange(1, 5))))
+        columns = self._shown()
         if by and rng.random() < 0.5:
             self.kinds.add("distinct on")
             return f"DISTINCT ON ({', '.join(by)}) {columns}", f" ORDER BY {', '.join(by)}, {order}"
@@ -326,7 +344,7 @@ class Statement:
             columns.append(
                 rng.choice(
                     (
-                        *(f"{alias}.{c}" for c in ("k", "t", "f", "v", "d", "m", "n", "k", "t", "f")),
+                        *(f"{alias}.{c}" for c in f"ktf{_GROUPED}"),
                         f"date_trunc('{rng.choice(('hour', 'day', 'week', 'month', 'quarter', 'year'))}', {alias}.w)",
                         f"date_trunc('{rng.choice(('day', 'week', 'month', 'year'))}', {alias}.d)",
                     )
@@ -353,12 +371,13 @@ class Statement:
         column, constant = rng.choice((("k", "3"), ("f", "1.37"), ("m", "20.04"), ("n", "3.02"), ("p", "60"), ("q", "22")))
         whole = rng.choice(
             (
-                ("COUNT(*)", "2"), (f"COUNT({alias}.{rng.choice('ktfvdwmn')})", "2"),
-                (f"COUNT(DISTINCT {alias}.{rng.choice('ktfvdwmn')})", "2"),
+                ("COUNT(*)", "2"), (f"COUNT({alias}.{rng.choice(f'{_GROUPED}o')})", "2"),
+                (f"COUNT(DISTINCT {alias}.{rng.choice(_GROUPED)})", "2"),
                 (f"SUM({alias}.{column})", constant), (f"SUM({alias}.{column})", constant), (f"SUM({alias}.g)", ""),
                 (f"AVG({alias}.{column})", {"k": "1.3", "p": "13.3", "q": "20.2", "m": "10.3", "n": "1.2"}.get(column, constant)),
                 (f"MIN({alias}.{column})", constant), (f"MAX({alias}.{column})", constant), (f"MIN({alias}.w)", "'2026-01-30 03:00:00+00'"),
-                (f"MAX({alias}.d)", "'2026-02-01'"), (f"MIN({alias}.v)", "TRUE"), (f"SUM(duration({alias}.j))", "7"),
+                (f"MAX({alias}.d)", "'2026-02-01'"), (f"MIN({alias}.v)", "TRUE"),
+                (f"{rng.choice(('MIN', 'MAX'))}({alias}.h)", "'06:00'"), (f"SUM(duration({alias}.j))", "7"),
                 (f"MAX(duration({alias}.i))", "2"), (f"AVG(duration({alias}.i))", "2.2"),
             )
         )  # fmt: skip

@@ -131,7 +131,7 @@ def _obstacle(query: Query, one: Aggregate, relations: Relations) -> str | None:
     if one.function in _SUMS and _kind_of(query, output, relations) == "float64":
         return f"{name} of {of}, a float64, goes by rows"
     if len(output.intervals) > 1 and not _is_bounded(query, output, relations):
-        return f"{name} of {of}, whose length may be null, goes by rows"
+        return f"{name} of {of}, whose length may be null (that of two intervals of dates that are never null may not), goes by rows"
     return None
 
 

@@ -3,6 +3,7 @@ and restarts."""
 
 from __future__ import annotations
 
+import base64
 import gc
 import math
 import random
@@ -89,6 +90,8 @@ def as_text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
+    if isinstance(value, bytes):
+        value = base64.b64encode(value).decode()
     return as_field(value.isoformat() if isinstance(value, date) else value)
 
 

@@ -255,7 +255,7 @@ _ROWS = 'write "algorithm": "auto"'
         (f"SELECT a.k AS k, MIN(b.v) AS v {_AB} GROUP BY a.k", "MIN of b.v goes by rows; without it groups are counted"),
         (f"SELECT a.k AS k, COUNT(DISTINCT b.v) AS v {_AB} GROUP BY a.k", "COUNT(DISTINCT) of b.v goes by rows"),
         (f"SELECT a.k AS k, SUM(b.g) AS v {_AB} GROUP BY a.k", "SUM of b.g, a float64, goes by rows"),
-        (f"SELECT a.k AS k, SUM(duration(a.t, b.t)) AS v {_AT} GROUP BY a.k", "SUM of duration(a.t, b.t), whose length may be null"),
+        (f"SELECT a.k AS k, SUM(duration(a.t, b.t)) AS v {_AT} GROUP BY a.k", "whose length may be null (that of two intervals of dates"),
         (f"SELECT a.v AS v, COUNT(*) AS n {_AB} GROUP BY a.v", "v is no column of the join key; groups by columns of that alone, by the"),
         ("SELECT SUM(a.v) AS v FROM l a JOIN l b ON overlaps(a.i, b.i) AND a.id < b.id", "each pair once is counted for COUNT(*) alone"),
     ],
