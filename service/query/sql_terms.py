@@ -54,7 +54,7 @@ class _Reader:
         if is_clock(node):
             raise unsupported(_sql(node), "a view changes only when its relations do: compare with the time where the rows are read")
         if isinstance(node, exp.Anonymous) and node.name.lower() in ("duration", "intersection"):
-            raise unsupported(f"{_sql(node)} within an expression", "select it alone, or compute with the columns of its ends")
+            raise unsupported(f"{node.name.lower()}(…) within an expression", "select it alone, or compute with the columns of its ends")
         raise unsupported(f"the expression {_sql(node)} in SELECT", _INSTEAD)
 
     def _constant(self, node: exp.Expr, wanted: str | None) -> Term:

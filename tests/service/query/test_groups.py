@@ -89,10 +89,10 @@ def query(definition: dict[str, Any]) -> Query:
             },
         ),
         (
-            "SELECT room, COUNT(*) AS n FROM bookings GROUP BY room "
+            "SELECT room, COUNT(*) AS n FROM bookings b GROUP BY room "
             "HAVING room = 'a' OR (COUNT(*) = 1 OR NOT (COUNT(*) > 3 AND room = 'b'))",
             {
-                "group": ["room"], "aggregate": [{"count": "*", "as": "n"}],
+                "group": ["b.room"], "aggregate": [{"count": "*", "as": "n"}],
                 "having": [
                     {"or": [
                         {"column": "n", "op": "<=", "value": 3}, {"column": "b.room", "op": "!=", "value": "b"},

@@ -332,7 +332,7 @@ def test_both_forms_are_one_view() -> None:
     ("expression", "type_", "says"),
     [
         ("t + 1", "unsupported-query", "numbers are computed with numbers"),
-        ("duration(i) / 60", "unsupported-query", "duration(i) within an expression is not supported: select it alone, or compute with"),
+        ("duration(i) / 60", "unsupported-query", "duration(…) within an expression is not supported: select it alone, or compute with"),
         ("t || k", "unsupported-query", "|| of a int64 is not supported: it takes texts: write CAST(… AS text)"),
         ("c % 2", "unsupported-query", "the remainder is of int64 and float64"),
         ("c * c * c * c", "unsupported-query", "a decimal has at most 38: cast one side to fewer digits, or to float64"),
