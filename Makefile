@@ -2,6 +2,7 @@
 #   make demo     a live view over real data          make test     everything that CI checks
 #   make kafka    one Kafka broker in the foreground (KAFKA_PORT, KAFKA_DATA)
 #   make setup    installs what the others need; fast when nothing has changed
+#   make docs     the documentation as a site, in build/docs
 #   make lint     make bench     make soak     make lock     make client     make sbom     make audit
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ DONE := .venv/.done
 # Without bytecode files, each of the hundred services that the tests start would compile our sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup python java browser lint test demo kafka bench soak lock client sbom audit
+.PHONY: setup python java browser lint test demo kafka bench soak docs lock client sbom audit
 .DELETE_ON_ERROR:
 
 setup: $(DONE)/project $(DONE)/jars $(DONE)/kernels
@@ -68,6 +69,9 @@ bench: setup
 
 soak: setup java browser
 	$(BIN)/pytest -m soak $(ARGS)
+
+docs: $(DONE)/project
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 # Updates the lock files to the newest versions that pyproject.toml allows; those of the images have a part of the first. They name no registry.
 COMPILE = $(BIN)/uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --no-emit-package livejoin-client
