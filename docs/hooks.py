@@ -1,22 +1,27 @@
 """For mkdocs: pages keep their places in the repository, so that links are the same there and on the site; the reference of REST and of
-problems is made from what the service says of itself."""
+problems is made from what the service says of itself, and what was measured comes from the benchmarks' results."""
 
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 from service.api.app import ENDPOINTS
 from service.api.openapi import document
 from service.errors import CATALOGUE, Kind
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.table import table
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = (  # each by its kind: folders of deploy may hold secrets
-    "*.md", "LICENSE", "docker-compose.yml", "deploy/check", "client/README.md", "docs/**/*.md", "docs/**/*.ipynb", "docs/pictures/*",
+    "*.md", "LICENSE", "docker-compose.yml", "deploy/check", "client/README.md", "docs/**/*.md", "docs/**/*.ipynb", "docs/pictures/**/*",
     "deploy/*.md", "deploy/*.toml", "deploy/docker/*.Dockerfile", "deploy/docker/*.toml",
     "deploy/kubernetes/base/*.yaml", "deploy/systemd/*.service", "deploy/prometheus/*.yml",
     "deploy/grafana/dashboards/README.md", "tests/benchmarks/RESULTS.md", "tests/benchmarks/results/*.svg",
@@ -33,6 +38,8 @@ PROBLEMS = """# Problems
 A refusal is `application/problem+json` (RFC 9457), whose `type` is the address of a page of the service like the entries here.
 
 """
+RESULTS = ROOT / "tests" / "benchmarks" / "results"
+MEASURED = re.compile(r"<!-- measured: (\w+): (.*?) ?-->")
 METHODS = ("get", "head", "put", "post", "patch", "delete")
 
 
@@ -46,6 +53,23 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, "docs/reference/rest.md", content=rest()))
     files.append(File.generated(config, "docs/reference/problems.md", content=problems()))
     return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    return MEASURED.sub(lambda found: measured(found[1], found[2]), markdown)
+
+
+def measured(subject: str, beginning: str) -> str:
+    """The figures of a benchmark whose names begin like this. Raises ValueError if it has none."""
+    path = RESULTS / f"{subject}.json"
+    if not path.exists():
+        return f"No run of `{subject}` is kept yet: `make bench ARGS={subject}`.\n"
+    result = json.loads(path.read_text())
+    figures = [figure for figure in map(Figure.from_json, result["figures"]) if figure.name.startswith(beginning)]
+    if not figures:
+        raise ValueError(f"{subject} has no figure that begins with {beginning!r}")
+    told = [replace(figure, name=figure.name.removeprefix(beginning).lstrip(",: ")) for figure in figures]
+    return f"{beginning.rstrip(':') or result['title']}, measured on {result['date']}:\n\n{table(told)}\n"
 
 
 def rest() -> str:

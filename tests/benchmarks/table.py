@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,14 @@ def render(results: list[dict[str, Any]]) -> str:
             f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, load before {machine['load_before']}",
             f"Python {versions['python']}, NumPy {versions['numpy']}, Numba {versions['numba']}",
         ]
-        parts.append(f"\n## {result['title']}\n\n{quick}{'; '.join(about)}\n\n{_COLUMNS}")
-        parts += [_line(Figure.from_json(figure)) for figure in result["figures"]]
+        parts.append(f"\n## {result['title']}\n\n{quick}{'; '.join(about)}\n\n{table(map(Figure.from_json, result['figures']))}")
         if result.get("plot") is not None:
             parts.append(f"\n![{result['title']}](results/{result['plot']})\n")
     return "".join(parts)
+
+
+def table(figures: Iterable[Figure]) -> str:
+    return _COLUMNS + "".join(map(_line, figures))
 
 
 def _line(figure: Figure) -> str:
