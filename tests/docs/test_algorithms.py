@@ -16,8 +16,9 @@ FOLDER = ROOT / "docs" / "explanation" / "algorithms"
 
 def test_each_algorithm_has_a_page() -> None:
     assert {path.stem for path in FOLDER.iterdir()} == set(ALGORITHMS)
-    overview = FOLDER.with_suffix(".md").read_text()
+    overview, menu = (path.read_text() for path in (FOLDER.with_suffix(".md"), ROOT / "mkdocs.yml"))
     for name in ALGORITHMS:
+        assert f": docs/explanation/algorithms/{name}.md\n" in menu
         assert f"(algorithms/{name}.md)" in overview
         assert f"(../../pictures/algorithms/{name}.svg)" in (FOLDER / f"{name}.md").read_text()
         assert (ROOT / "docs" / "pictures" / "algorithms" / f"{name}.svg").is_file()
