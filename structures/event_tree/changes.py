@@ -15,13 +15,18 @@ from structures.event_tree.layout import (
     END,
     EVENTS,
     HEIGHT,
+    INNER_FIELDS,
     INNER_LEAST,
     LEAF_LEAST,
+    LOW32,
     NAME,
+    PLAIN,
     ROOT,
     ROW,
     START,
+    STARTS,
     VALUE,
+    WEIGHT_FIELDS,
     WEIGHTS,
     Tree,
     descend,
@@ -102,7 +107,8 @@ def find(tree: Tree, o: int, name: int, at: int) -> int:
 
 @kernel
 def enter(tree: Tree, o: int, name: int, at: int, value: int) -> None:
-    """Put an event into a leaf that has room; the way up is still to go. `value`: of a row; the others have weights."""
+    """Put an event into a leaf that has room; the way up is still to go, but for the sums of a PLAIN tree. `value`: of a row; the others
+    have weights."""
     L, p, rank = tree.leaves, place_for(tree, o, name, at), (name >> 30) & 3
     move_events(tree, o, p, tree.leaf_size[o], o, p + 1)
     L[o, NAME, p], L[o, AT, p], L[o, VALUE, p] = name, at, value
@@ -111,14 +117,32 @@ def enter(tree: Tree, o: int, name: int, at: int, value: int) -> None:
             L[o, VALUE + w, p] = tree.given[rank, w]
     tree.leaf_size[o] += 1
     tree.control[EVENTS] += 1
+    if tree.control[PLAIN] != 0:
+        add_above(tree, o, p, 1)
 
 
 @kernel
 def leave(tree: Tree, o: int, p: int) -> None:
-    """Take the event at place p out of a leaf; the way up is still to go."""
+    """Take the event at place p out of a leaf; the way up is still to go, but for the sums of a PLAIN tree."""
+    if tree.control[PLAIN] != 0:
+        add_above(tree, o, p, -1)
     move_events(tree, o, p + 1, tree.leaf_size[o], o, p)
     tree.leaf_size[o] -= 1
     tree.control[EVENTS] -= 1
+
+
+@kernel
+def add_above(tree: Tree, o: int, p: int, sign: int) -> None:
+    """Add a START or an END, at place p of leaf o, to the sums along the path, or take it out."""
+    N, path, rank = tree.inners, tree.path, (tree.leaves[o, NAME, p] >> 30) & 3
+    for level in range(tree.control[HEIGHT]):
+        N[path[2 * level], STARTS + rank, path[2 * level + 1]] += sign
+    for w in range(tree.control[WEIGHTS]):
+        value, field = tree.leaves[o, VALUE + w, p], INNER_FIELDS + WEIGHT_FIELDS * w + 2 * rank
+        low, high = sign * (value & LOW32), sign * (value >> 32)
+        for level in range(tree.control[HEIGHT]):
+            N[path[2 * level], field, path[2 * level + 1]] += low
+            N[path[2 * level], field + 1, path[2 * level + 1]] += high
 
 
 @kernel
@@ -158,9 +182,10 @@ def climb(tree: Tree, right: int) -> None:
     control, path, leaf = tree.control, tree.path, True
     for level in range(control[HEIGHT] - 1, -1, -1):
         o, c = path[2 * level], path[2 * level + 1]
-        if not refresh(tree, o, c, leaf) and right == 0:
+        if right == 0 and (control[PLAIN] != 0 or not refresh(tree, o, c, leaf)):
             return
         if right != 0:
+            refresh(tree, o, c, leaf)
             into, place, new = o, c + 1, 0
             if tree.inner_size[o] == F:
                 half = (F + 1) // 2
@@ -201,7 +226,7 @@ def climb_thin(tree: Tree) -> None:
         o, c = path[2 * level], path[2 * level + 1]
         if is_thin(tree, tree.inners[o, CHILD, c], leaf):
             level_out(tree, o, c - 1 if c > 0 else 0, leaf)
-        elif not refresh(tree, o, c, leaf):
+        elif control[PLAIN] != 0 or not refresh(tree, o, c, leaf):
             return
         leaf = False
     while control[HEIGHT] > 0 and tree.inner_size[control[ROOT]] == 1:

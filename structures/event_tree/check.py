@@ -11,12 +11,14 @@ from structures.event_tree.layout import (
     FREE_INNER,
     FREE_LEAF,
     HEIGHT,
+    INNER_FIELDS,
     INNER_LEAST,
     INNERS,
     LEAF_LEAST,
     LEAVES,
     LOW32,
     NAME,
+    PLAIN,
     ROOT,
     ROW,
     START,
@@ -69,6 +71,8 @@ def check_below(tree: Tree, o: int, height: int, top: bool, seen: tuple[set[int]
         for c in range(n):
             part = check_below(tree, int(tree.inners[o, CHILD, c]), height - 1, False, seen)
             stored, wanted = tree.inners[o, STARTS:, c].tolist(), summary_of(part, int(tree.control[WEIGHTS]))
+            if tree.control[PLAIN]:
+                stored, wanted = ([*one[:2], *one[INNER_FIELDS - STARTS :]] for one in (stored, wanted))
             assert stored == wanted, f"E2: child {c} of {o} has {stored}, should be {wanted}"
             if c > 0:
                 name, at = tree.inners[o, [NAME, AT], c].tolist()

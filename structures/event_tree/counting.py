@@ -55,7 +55,7 @@ class Counting:
         paired so many times, 1 or 2. `words`: address space of each tree in 8-byte words (not memory)."""
         self.weights, self.recipes = weights, recipes
         self._itself, self._sums = itself, len(recipes[0])
-        self.trees = (EventTree(words, weights[0]),) if itself else (EventTree(words, weights[0]), EventTree(words, weights[1]))
+        self.trees = tuple(EventTree(words, many, False) for many in (weights[:1] if itself else weights))
         recipe = np.array(recipes, np.int64).reshape(2, self._sums, 2)
         Z = np.zeros(_STATE_WORDS, np.int64)
         Z[TIMES] = max(1, itself)

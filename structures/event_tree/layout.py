@@ -22,7 +22,8 @@ NAME, AT, VALUE, LEAF_FIELDS = range(4)  # VALUE: of a row its right end, of the
 CHILD, STARTS, ENDS, FIRST_KEY, FIRST_AT, FIT, TRAIL_KEY, TRAIL_END, INNER_FIELDS = range(2, 11)  # behind NAME and AT of the child
 START_LOW, START_HIGH, END_LOW, END_HIGH, WEIGHT_FIELDS = range(5)  # of each weight, behind those
 LEAF_LEAST, INNER_LEAST = max(1, B // 4), 2  # but of the root
-ROOT, HEIGHT, EVENTS, LEAVES, FREE_LEAF, INNERS, FREE_INNER, WEIGHTS, CONTROL_WORDS = range(9)  # HEIGHT: levels of inner nodes
+# HEIGHT: levels of inner nodes. PLAIN: no rows come into it, so that of a child only its numbers and sums are kept.
+ROOT, HEIGHT, EVENTS, LEAVES, FREE_LEAF, INNERS, FREE_INNER, WEIGHTS, PLAIN, CONTROL_WORDS = range(10)
 MOST_LEVELS = 64
 LOW32 = 2**32 - 1
 
@@ -150,8 +151,9 @@ def expect(tree: Tree, name: int, at: int, height: int) -> None:
     for _ in range(tree.control[HEIGHT] - height):
         o = tree.inners[o, CHILD, child_for(tree, o, name, at)]
     if height == 0:
-        for line in range(0, of_leaf, 8):
-            prefetch(tree.leaves, o * of_leaf + line)
+        for field in range(0, of_leaf, B):
+            for line in range(0, tree.leaf_size[o], 8):
+                prefetch(tree.leaves, o * of_leaf + field + line)
     elif tree.control[HEIGHT] >= height:
         for line in range(0, of_inner, 8):
             prefetch(tree.inners, o * of_inner + line)

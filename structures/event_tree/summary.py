@@ -7,7 +7,8 @@
     START_LOW … END_HIGH of each weight, from INNER_FIELDS on: its sum over the events of each kind, as sums of the lower and of the
                          upper 32 bits
 
-Depth is starts less ends. Where there is none, FIT is NO_FIT, the others (KEY_MAX, POS_INF), which is behind everything.
+Depth is starts less ends. Where there is none, FIT is NO_FIT, the others (KEY_MAX, POS_INF), which is behind everything. A PLAIN tree has
+no rows: nothing is kept in FIRST_KEY to TRAIL_END.
 Two sums of so many numbers of 32 bits need no carry: a tree has fewer than 2**31 events.
 
 Costs: a leaf O(B), an inner node O(F).
@@ -31,6 +32,7 @@ from structures.event_tree.layout import (
     INNER_FIELDS,
     LOW32,
     NAME,
+    PLAIN,
     ROW,
     START,
     START_HIGH,
@@ -65,7 +67,10 @@ def note(tree: Tree, o: int, f: int, c: int, value: int) -> bool:
 @kernel
 def refresh(tree: Tree, o: int, c: int, leaf: bool) -> bool:
     """Bring the summary of child c of inner node o up to date; whether it has changed."""
-    changed = of_leaf(tree, o, c) if leaf else of_inner(tree, o, c)
+    if tree.control[PLAIN] != 0:
+        changed = count_leaf(tree, o, c) if leaf else count_inner(tree, o, c)
+    else:
+        changed = of_leaf(tree, o, c) if leaf else of_inner(tree, o, c)
     for w in range(tree.control[WEIGHTS]):
         changed |= weigh_leaf(tree, o, c, w) if leaf else weigh_inner(tree, o, c, w)
     return changed
@@ -101,6 +106,25 @@ def of_leaf(tree: Tree, o: int, c: int) -> bool:
     changed |= note(tree, o, TRAIL_KEY, c, trail_key)
     changed |= note(tree, o, TRAIL_END, c, trail_end)
     return changed
+
+
+@kernel
+def count_leaf(tree: Tree, o: int, c: int) -> bool:
+    """STARTS and ENDS of child c, a leaf without rows; whether they have changed."""
+    L, child, ends = tree.leaves, tree.inners[o, CHILD, c], wide(0)
+    for i in range(tree.leaf_size[child]):
+        ends += (L[child, NAME, i] >> 30) & 3
+    return note(tree, o, STARTS, c, tree.leaf_size[child] - ends) | note(tree, o, ENDS, c, ends)
+
+
+@kernel
+def count_inner(tree: Tree, o: int, c: int) -> bool:
+    """The same of an inner node."""
+    N, child, starts, ends = tree.inners, tree.inners[o, CHILD, c], wide(0), wide(0)
+    for i in range(tree.inner_size[child]):
+        starts += N[child, STARTS, i]
+        ends += N[child, ENDS, i]
+    return note(tree, o, STARTS, c, starts) | note(tree, o, ENDS, c, ends)
 
 
 @kernel

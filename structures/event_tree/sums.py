@@ -42,7 +42,7 @@ MOVE, DELETE, INSERT, MEASURE = range(4)  # kinds of changes; what is only measu
 OWN, THEIRS, COMMON = 1, 2, 4  # what a sum changes by: bits of a recipe; of none it is the number of rows
 HOW, WEIGHT = range(2)  # words of a recipe
 TIMES, STEPS, MISSING, STATE_WORDS = range(4)
-AHEAD = 3  # changes between asking for a leaf and using it
+AHEAD = 3  # changes between asking for a leaf and using it, and for the node above and the leaf
 
 
 @arrays("int8[::1]", "int8[::1]", "int32[::1]", "int64[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64[:,::1]")
@@ -73,35 +73,58 @@ class Both(NamedTuple):
 
 
 @kernel
-def add_prefix(tree: Tree, key: int, at: int, rank: int, sign: int, totals: Any) -> None:
-    """Add to `totals` the STARTs, or ENDs, at or before (key, at), or take them out: their number, and of each weight its sums of lower and
-    of upper halves."""
-    N, L, name, weights = tree.inners, tree.leaves, name_of(key, ROW, 0), tree.control[WEIGHTS]
-    o = tree.control[ROOT]
+def add_partners(tree: Tree, key: int, begun: int, ended: int, totals: Any) -> None:
+    """Add to `totals` the STARTs at or before (key, begun) less the ENDs at or before (key, ended): their number, and of each weight
+    the sums of lower and upper halves. Both ways go down side by side: neither waits for the other's memory."""
+    N, name = tree.inners, name_of(key, ROW, 0)
+    a = b = tree.control[ROOT]
     for _ in range(tree.control[HEIGHT]):
-        c = child_for(tree, o, name, at)
-        for i in range(c):
-            totals[0] += sign * N[o, STARTS + rank, i]
-        for w in range(weights):
-            field = INNER_FIELDS + WEIGHT_FIELDS * w + 2 * rank
-            for i in range(c):
-                totals[1 + 2 * w] += sign * N[o, field, i]
-                totals[2 + 2 * w] += sign * N[o, field + 1, i]
-        o = N[o, CHILD, c]
-    for i in range(place_for(tree, o, name, at)):
-        if (L[o, NAME, i] >> 30) & 3 == rank:
-            totals[0] += sign
-            for w in range(weights):
-                totals[1 + 2 * w] += sign * (L[o, VALUE + w, i] & LOW32)
-                totals[2 + 2 * w] += sign * (L[o, VALUE + w, i] >> 32)
+        c, d = child_for(tree, a, name, begun), child_for(tree, b, name, ended)
+        add_children(tree, a, c, START, 1, totals)
+        add_children(tree, b, d, END, -1, totals)
+        a, b = N[a, CHILD, c], N[b, CHILD, d]
+    add_events(tree, a, place_for(tree, a, name, begun), START, 1, totals)
+    add_events(tree, b, place_for(tree, b, name, ended), END, -1, totals)
+
+
+@kernel
+def add_children(tree: Tree, o: int, end: int, rank: int, sign: int, totals: Any) -> None:
+    """Of the first children of an inner node."""
+    N, number = tree.inners, wide(0)
+    for c in range(end):
+        number += N[o, STARTS + rank, c]
+    totals[0] += sign * number
+    for w in range(tree.control[WEIGHTS]):
+        field, low, high = INNER_FIELDS + WEIGHT_FIELDS * w + 2 * rank, wide(0), wide(0)
+        for c in range(end):
+            low += N[o, field, c]
+            high += N[o, field + 1, c]
+        totals[1 + 2 * w] += sign * low
+        totals[2 + 2 * w] += sign * high
+
+
+@kernel
+def add_events(tree: Tree, o: int, end: int, rank: int, sign: int, totals: Any) -> None:
+    """Of the first events of a leaf."""
+    L, number = tree.leaves, wide(0)
+    for i in range(end):
+        number += (L[o, NAME, i] >> 30) & 3 == rank
+    totals[0] += sign * number
+    for w in range(tree.control[WEIGHTS]):
+        low, high = wide(0), wide(0)
+        for i in range(end):
+            value = L[o, VALUE + w, i] if (L[o, NAME, i] >> 30) & 3 == rank else wide(0)
+            low += value & LOW32
+            high += value >> 32
+        totals[1 + 2 * w] += sign * low
+        totals[2 + 2 * w] += sign * high
 
 
 @kernel
 def covered(tree: Tree, key: int, at: int, t: int, totals: Any) -> tuple[int, int]:
     """C(t), as low + high * 2**32; `at`: the last place before t, or t itself."""
     totals[:3] = 0
-    add_prefix(tree, key, at, START, 1, totals)
-    add_prefix(tree, key, at, END, -1, totals)
+    add_partners(tree, key, at, at, totals)
     return (t & LOW32) * totals[0] - totals[1], (t >> 32) * totals[0] - totals[2]
 
 
@@ -119,8 +142,7 @@ def measure(tree: Tree, both: Both, changes: Changes, i: int, measured: Measured
             Z[STEPS] += 4 * (tree.control[HEIGHT] + 1)
             break
     totals[:] = 0
-    add_prefix(tree, key, right, START, 1, totals)
-    add_prefix(tree, key, left, END, -1, totals)
+    add_partners(tree, key, right, left, totals)
     Z[STEPS] += 2 * (tree.control[HEIGHT] + 1)
     measured.rows[i] = Z[TIMES] * totals[0]
     for s in range(both.recipe.shape[1]):
@@ -168,15 +190,20 @@ def make(own: Tree, other: Tree, both: Both, changes: Changes, i: int, measured:
         put_ends(own, key, left, right, slot)
 
 
+@kernel
+def expect_change(both: Both, changes: Changes, i: int, height: int) -> None:
+    if i < len(changes.kind):
+        name = name_of(wide(changes.key[i]), START, wide(changes.slot[i]))
+        expect(both.first, name, changes.left[i], height)
+        expect(both.second, name, changes.left[i], height)
+
+
 @kernel("void(Both, Changes, Measured)")
 def follow(both: Both, changes: Changes, measured: Measured) -> None:
     """Make these changes one after another; each is measured against what the ones before it left."""
     for i in range(len(changes.kind)):
-        j = i + AHEAD
-        if j < len(changes.kind):
-            name = name_of(wide(changes.key[j]), START, wide(changes.slot[j]))
-            expect(both.first, name, changes.left[j], 0)
-            expect(both.second, name, changes.left[j], 0)
+        expect_change(both, changes, i + 2 * AHEAD, 1)
+        expect_change(both, changes, i + AHEAD, 0)
         if changes.role[i] == 0:
             make(both.first, both.second, both, changes, i, measured)
         else:

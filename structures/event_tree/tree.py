@@ -41,6 +41,7 @@ from structures.event_tree.layout import (
     LEAF_FIELDS,
     LEAF_LEAST,
     MOST_LEVELS,
+    PLAIN,
     ROW,
     START,
     VALUE,
@@ -54,8 +55,8 @@ from structures.event_tree.search import count_partners
 class EventTree:
     """See the module's head. Only the thread that writes may read."""
 
-    def __init__(self, words: int = STORE_WORDS, weights: int = 0) -> None:
-        """`words`: address space in 8-byte words (not memory). `weights`: how many an interval has."""
+    def __init__(self, words: int = STORE_WORDS, weights: int = 0, rows: bool = True) -> None:
+        """`words`: address space in 8-byte words (not memory). `weights`: how many an interval has; `rows`: whether there are any."""
         leaf, inner = max(LEAF_FIELDS, VALUE + weights), INNER_FIELDS + WEIGHT_FIELDS * weights
         self.weights = weights
         self._words = leaf * B + inner * F + 1  # of a leaf and an inner node, with their sizes
@@ -69,7 +70,7 @@ class EventTree:
             np.zeros(2 * MOST_LEVELS, np.int64),
             np.zeros((2, max(1, weights)), np.int64),
         )
-        self.arrays.control[WEIGHTS] = weights
+        self.arrays.control[WEIGHTS], self.arrays.control[PLAIN] = weights, not rows
         compiled(make_empty)(self.arrays)
 
     @property

@@ -133,7 +133,7 @@ class Visits:
     def __init__(self, weights: int, recipe: Sequence[Recipe], words: int = STORE_WORDS) -> None:
         """`weights`: of a partner; `recipe`: of the sums, of a changed row: both as of `Counting`. `words`: address space of the list and
         of the tree, each, in 8-byte words (not memory)."""
-        self.tree, self.rows = EventTree(words, weights), RowList(words)
+        self.tree, self.rows = EventTree(words, weights, False), RowList(words)
         made = np.array([recipe, recipe], np.int64).reshape(2, len(recipe), 2)
         state = np.zeros(STATE_WORDS, np.int64)
         state[TIMES] = 1

@@ -37,11 +37,11 @@ def overlaps(scale: Scale, note: Note) -> list[Figure]:
     """Rows of both sides come and go, one a version, each group told after each."""
     n, keys = scale.size(500_000, 5_000), scale.size(100_000, 1_000)
     rng = np.random.default_rng(7)
-    counting = Counting((2, 1), ([(OWN, 1)], [(THEIRS, 1)]))
+    counting = Counting((1, 0), ([(OWN, 0)], [(THEIRS, 0)]))
     sides = [_intervals(rng, n, keys), _intervals(rng, n, keys)]
     values = rng.integers(-MOST, MOST, n)
-    weights = np.stack((np.zeros(n, np.int64), values), axis=1)
-    counting.load(sides[0], sides[1], (weights, np.zeros((n, 1), np.int64)))
+    weights = values.reshape(n, 1)
+    counting.load(sides[0], sides[1], (weights, np.zeros((n, 0), np.int64)))
     groups = accumulators(keys)
     groups.begin()
     _add(groups, sides[0].key, np.full(n, MEASURE, np.int8), counting.follow(_changes(sides[0], 0, MEASURE, weights)), None)
@@ -66,14 +66,14 @@ def hostile(scale: Scale, note: Note) -> Figure:
     """An interval that all rows of a group meet comes and goes."""
     n = scale.size(1_000_000, 5_000)
     rng = np.random.default_rng(8)
-    counting, groups = Counting((2, 1), ([(OWN, 1)], [(THEIRS, 1)])), accumulators(1)
+    counting, groups = Counting((1, 0), ([(OWN, 0)], [(THEIRS, 0)])), accumulators(1)
     rows = _intervals(rng, n, 1)
-    weights = np.stack((np.zeros(n, np.int64), rng.integers(-MOST, MOST, n)), axis=1)
-    counting.load(rows, rows.take(np.empty(0, np.int64)), (weights, np.zeros((0, 1), np.int64)))
+    weights = rng.integers(-MOST, MOST, (n, 1))
+    counting.load(rows, rows.take(np.empty(0, np.int64)), (weights, np.zeros((0, 0), np.int64)))
     one = Entries(np.ones(1, np.uint8), np.zeros(1, np.int32), np.array([NEG_INF]), np.array([POS_INF]), np.zeros(1, np.int32))
     samples = []
     for number in range(scale.size(4_000, 40)):
-        changes = _changes(one, 1, DELETE if number % 2 else INSERT, np.zeros((1, 2), np.int64))
+        changes = _changes(one, 1, DELETE if number % 2 else INSERT, np.zeros((1, 1), np.int64))
         samples.append(1e6 * seconds(lambda changes=changes: _followed(groups, counting, changes)))  # type: ignore[misc]
         assert groups.rows[0] == (0 if number % 2 else n)
     note(f"hostile: {middle(samples):.1f} µs")

@@ -60,9 +60,10 @@ class _Role:
     """One alias, of a set with itself both: its rows as a side of the structure."""
 
     def __init__(
-        self, query: Query, plan: Plan, side: Side, definitions: Definitions, table: GroupTable, weights: Sequence[_Of], grouped: bool
-    ) -> None:
-        """`weights`: of what a row has behind the first one; `grouped`: it has a group."""
+        self, query: Query, plan: Plan, side: Side, definitions: Definitions, table: GroupTable, weights: Sequence[_Of], first: int,
+        grouped: bool,
+    ) -> None:  # fmt: skip
+        """`weights`: of a row, behind the `first` ones, which are the structure's; `grouped`: it has a group."""
         assert query.groups is not None
         self.side, self._grouped = side, grouped
         refs = [query.outputs[column.of].column for column in query.groups.columns] if grouped else []
@@ -77,7 +78,7 @@ class _Role:
         self._columns = Columns(alone, [Side(alone, 0, side.relation)], definitions)
         if grouped:
             self._columns.domain, self._columns.nullable = table.columns.domain, table.columns.nullable
-        self._kinds = [kind for kind, _ in weights]
+        self._kinds, self._first = [kind for kind, _ in weights], first
         self._operands = [self._columns.operand(len(columns) + number, RAW) for number in range(len(weights))]
         self.source = Source(side, 0, plan.keys[side.place], plan.spans[side.place])
 
@@ -85,11 +86,11 @@ class _Role:
         """The rows at these slots, whose groups' codes are counted once more if they come. `codes`: of their keys."""
         entries, which = self.source.entries(slots, codes)
         which = np.arange(len(slots)) if which is None else which
-        weights = np.zeros((len(which), 1 + len(self._kinds)), np.int64)
+        weights = np.zeros((len(which), self._first + len(self._kinds)), np.int64)
         if not len(which):
             return _Taken(entries, NO_SLOTS, weights, which)
         read = self._columns.read((entries.slot,), come)
-        for number, (kind, operand) in enumerate(zip(self._kinds, self._operands, strict=True), 1):
+        for number, (kind, operand) in enumerate(zip(self._kinds, self._operands, strict=True), self._first):
             there = read.nulls[operand] == 0
             weights[:, number] = there if kind == layout.COUNT else np.where(there, read.values[operand], 0)
         return _Taken(entries, read.codes if self._grouped else np.full(len(which), -1, np.int32), weights, which)
@@ -111,12 +112,16 @@ class Counter(Defaults):
         mine = [
             [number for number, owner in enumerate(owners) if owner == place and not self.common[number]] for place in range(len(sides))
         ]  # fmt: skip
-        self.weights = [1 + len(numbers) for numbers in mine]
+        first = int(any(self.common))  # the weight that is the structure's own
+        self.weights = [first + len(numbers) for numbers in mine]
         self.sums = [  # the alias, and the number of the weight
-            (owner, 0 if self.common[number] else 1 + mine[owner].index(number)) for number, owner in enumerate(owners)
+            (owner, 0 if self.common[number] else first + mine[owner].index(number)) for number, owner in enumerate(owners)
         ]  # fmt: skip
         self._roles = [
-            _Role(query, plan, side, definitions, table, [self.outputs[number] for number in mine[side.place]], self.has_groups(side.place))
+            _Role(
+                query, plan, side, definitions, table, [self.outputs[number] for number in mine[side.place]], first,
+                self.has_groups(side.place),
+            )
             for side in (sides[:1] if itself else sides)
         ]  # fmt: skip
         types = [self._roles[0].side.relation.schema.field(name).type for name in plan.keys[0]]
