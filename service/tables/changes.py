@@ -48,10 +48,10 @@ class Run:
         """`rows`: how many are removed and added."""
         self.versions, self.offsets, self.old, self.new, self.rows = versions, offsets, old, new, rows
 
-    def moved(self, offset: int) -> Moved:
-        """The rows that version number `offset` replaces."""
+    def moved(self, offset: int | None) -> Moved:
+        """The rows that version number `offset` replaces; None: all versions."""
         old, new = self.old, self.new
-        if self.versions > 1:
+        if self.versions > 1 and offset is not None:
             first, end = np.searchsorted(self.offsets, (offset, offset + 1)).tolist()
             old, new = old[first:end], new[first:end]
         if len(old) == 1:

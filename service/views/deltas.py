@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.errors import Problem
-from service.tables.changes import INSERT, NOTHING_MOVED, InOrder, Moved
+from service.tables.changes import INSERT, InOrder, Moved
 from service.tables.endpoints import TEXT_OR_BOOL, numbers
 from service.tables.resolution import NO_SLOTS, Indices, Slots
 from service.tables.store import pieces
@@ -189,16 +189,27 @@ class RowCollector:
         (old_at, old), (new_at, new) = map(_joined, self._parts)
         if not self._too_large and len(old) + len(new) <= self.limit and _is_one(old_at, new_at):
             return [Delta(first + int((old_at if len(old) else new_at)[0]), (old,), (new,))]
-        offsets = np.unique(np.concatenate((old_at, new_at)))
-        ends = [np.searchsorted(at, offsets, "right").tolist() for at in (old_at, new_at)]
-        found, a, b = list[Delta](), 0, 0
-        for version, c, d in zip((first + offsets).tolist(), *ends, strict=True):
-            too_large = c - a + d - b > self.limit
-            found.append(Delta(version, (), (), True) if too_large else Delta(version, (old[a:c],), (new[b:d],)))
-            a, b = c, d
-        if self._too_large:
-            found = sorted([*found, *(Delta(first + offset, (), (), True) for offset in self._too_large)], key=attrgetter("version"))
-        return found
+        return deltas_of(first, (old_at, (old,)), (new_at, (new,)), self.limit, self._too_large)
+
+
+def deltas_of(
+    first: int, gone: tuple[Indices, Combination], come: tuple[Indices, Combination], most: int, too_large: Collection[int]
+) -> list[Delta]:
+    """Those of the versions of which rows are told, in order, with the numbers of their versions, which ascend; `first`: version number 0.
+    `most`: rows of a version that are kept; `too_large`: versions of which none are here because they have more."""
+    offsets = np.unique(np.concatenate((gone[0], come[0])))
+    told, rows = list[Iterator[Combination]](), np.zeros(len(offsets), np.int64)
+    for at, side in (gone, come):
+        ends = np.searchsorted(at, offsets, "right")
+        rows += np.diff(ends, prepend=0)
+        parts = list(map(slice, [0, *ends[:-1].tolist()], ends.tolist()))
+        told.append(zip(*(map(slots.__getitem__, parts) for slots in side), strict=True))
+    found = list(map(Delta, (first + offsets).tolist(), *told))
+    for number in np.flatnonzero(rows > most).tolist():
+        found[number] = Delta(found[number].version, (), (), True)
+    if too_large:
+        found = sorted([*found, *(Delta(first + offset, (), (), True) for offset in too_large)], key=attrgetter("version"))
+    return found
 
 
 def _is_one(old_at: Indices, new_at: Indices) -> bool:
@@ -231,9 +242,7 @@ def cancel(
     if len(of_deletes) == 0:
         return deletes, inserts
     before, after = (tuple(slots[indices] for slots in rows) for rows, indices in ((deletes, of_deletes), (inserts, of_inserts)))
-    equal = np.empty(len(of_deletes), np.bool_)
-    for part in pieces(text_bytes(before) + text_bytes(after)):
-        equal[part] = equal_rows(values(tuple(slots[part] for slots in before)), values(tuple(slots[part] for slots in after)))
+    equal = look_alike(before, after, values, text_bytes)
     if not equal.any():
         return deletes, inserts
     deletes = tuple(np.delete(slots, of_deletes[equal]) for slots in deletes)
@@ -245,29 +254,6 @@ def stretches_of(rows: Combination) -> tuple[Indices, Indices]:
     """The ends of the stretches of these rows."""
     _, starts, ends = cast(tuple[Slots, Indices, Indices], rows)
     return starts, ends
-
-
-def cancel_stretches(
-    deletes: Combination, inserts: Combination, moved: Moved, values: Callable[[Combination], pa.RecordBatch],
-    text_bytes: Callable[[Combination], Indices],
-) -> tuple[Combination, Combination]:  # fmt: skip
-    """As `cancel`, of rows that are a slot and two ends: these are ranked meanwhile."""
-    if not len(moved.old):
-        return deletes, inserts
-    known, ranks = list[Any](), list[Slots]()
-    for ends in zip(stretches_of(deletes), stretches_of(inserts), strict=True):
-        found, rank = np.unique(np.concatenate(ends), return_inverse=True)
-        known.append(found)
-        ranks.append(rank.astype(np.int32))
-
-    def of(rows: Combination) -> Combination:
-        return rows[0], *(ends[rank] for ends, rank in zip(known, rows[1:], strict=True))
-
-    n = len(deletes[0])
-    gone, come = (deletes[0], *(rank[:n] for rank in ranks)), (inserts[0], *(rank[n:] for rank in ranks))
-    nothing = (moved, NOTHING_MOVED, NOTHING_MOVED)
-    gone, come = cancel(gone, come, nothing, lambda rows: values(of(rows)), lambda rows: text_bytes(of(rows)))
-    return of(gone), of(come)
 
 
 def _have_nothing_in_common(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> bool:
@@ -318,6 +304,16 @@ def _one_number(slots: Sequence[Slots]) -> Indices:
             result = np.unique(result, return_inverse=True)[1].astype(np.int64)
         result = (result << 32) | (more.astype(np.int64) + 1)
     return result
+
+
+def look_alike(
+    before: Combination, after: Combination, values: Callable[[Combination], pa.RecordBatch], text_bytes: Callable[[Combination], Indices]
+) -> npt.NDArray[np.bool_]:
+    """bool[n]: whether these rows, in pairs, have equal values. Cost: a gather of both, in pieces."""
+    equal = np.empty(len(before[0]), np.bool_)
+    for part in pieces(text_bytes(before) + text_bytes(after)):
+        equal[part] = equal_rows(values(tuple(slots[part] for slots in before)), values(tuple(slots[part] for slots in after)))
+    return equal
 
 
 def equal_rows(left: pa.RecordBatch, right: pa.RecordBatch) -> npt.NDArray[np.bool_]:

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,8 @@ from service.views.deltas import (
     Delta,
     DeltaSink,
     RowCollector,
+    Sink,
     cancel,
-    cancel_stretches,
     most_candidates,
 )
 from service.views.joins.protocol import Join
@@ -41,6 +41,7 @@ from service.views.read_counts import ReadCounts
 from service.views.shown import STRETCH
 from service.views.stages.groups import GroupsStage
 from service.views.stages.making import core_by, kept_by, shown_of
+from service.views.stages.stretches import StretchCollector
 from service.warming import Unusable
 
 log = logging.getLogger("livejoin.views")
@@ -208,7 +209,9 @@ class LiveView:
         for run in mine.values():
             self.changed_rows += run.rows
         retain = self.view.query.retain
-        if self.view.query.stretches is not None or self.view.query.latest is not None:  # what is told of these is not read from two roots
+        if self.view.query.stretches is not None:
+            return self._follow_stretches(first, versions, mine)
+        if self.view.query.latest is not None:  # what is told of these is not read from two roots
             most = None
         elif self.view.query.groups is not None:
             rows = None if retain is None else RowCollector(retain[0])
@@ -226,6 +229,16 @@ class LiveView:
                 if delta is not None:
                     deltas.append(delta)
         return deltas
+
+    def _follow_stretches(self, first: int, versions: int, mine: Runs) -> list[Delta]:
+        retain = self.view.query.retain
+        stretches = None if retain is None else StretchCollector(most_candidates(retain[0]))
+        self.join.apply(first + versions - 1, mine, cast(Sink | None, stretches))
+        if stretches is None or retain is None:
+            return []
+        is_whole = self.view.query.groups is not None  # what goes there has gone
+        moved = NOTHING_MOVED if is_whole else _moved(mine, None, self.sides[0].relation.name)
+        return stretches.deltas(first, moved, self.shown, retain[0])
 
     def _read_delta(self, version: int, before: ViewRoot, after: ViewRoot, runs: Runs) -> Delta | None:
         """The delta of a single row that was changed, of two roots: the rows of the view that it takes part in, before and after."""
@@ -262,10 +275,7 @@ class LiveView:
         if len(gone[0]) and len(come[0]) and not is_whole:
             back = any(len(group.aliases) > 1 for group in self.view.query.absent)
             pairs = [moved(side.relation.name) for side in self.sides]
-            if self.view.query.stretches is not None:
-                gone, come = cancel_stretches(gone, come, pairs[0], self.shown.rows, self.shown.text_bytes)
-            else:
-                gone, come = cancel(gone, come, pairs, self.shown.rows, self.shown.text_bytes, back)
+            gone, come = cancel(gone, come, pairs, self.shown.rows, self.shown.text_bytes, back)
         delta = Delta(version, gone, come)
         retain = self.view.query.retain
         assert retain is not None
@@ -317,5 +327,5 @@ class LiveView:
         }
 
 
-def _moved(runs: Runs, offset: int, name: str) -> Moved:
+def _moved(runs: Runs, offset: int | None, name: str) -> Moved:
     return runs[name].moved(offset) if name in runs else NOTHING_MOVED

@@ -76,7 +76,8 @@ def run_moves(trees: Trees, scratch: Scratch, out: Any, moves: Moves, deltas: bo
         of_rows = kind == OUTER_MOVE or kind == OUTER_DELETE or kind == OUTER_INSERT
         comes = kind == OUTER_INSERT or kind == PARTNER_INSERT
         if Z[BEGUN] == 0:
-            expect_change(trees, moves, i + AHEAD)
+            expect_change(trees, moves, i + 2 * AHEAD, 1)
+            expect_change(trees, moves, i + AHEAD, 0)
             Z[BEGUN], Z[POINT], Z[ENDED], Z[FINAL], Z[SEARCHING], Z[HITS], Z[HIT], Z[HIT_BEGUN] = 1, one.left, 0, 0, 0, 0, 0, 0
             if kind == OUTER_MOVE or kind == PARTNER_MOVE:
                 former = One(one.key, one.left, one.right, wide(moves.former[i]))
@@ -100,13 +101,12 @@ def run_moves(trees: Trees, scratch: Scratch, out: Any, moves: Moves, deltas: bo
 
 
 @kernel
-def expect_change(trees: Trees, moves: Moves, i: int) -> None:
+def expect_change(trees: Trees, moves: Moves, i: int, height: int) -> None:
+    """A change looks into both trees."""
     if i < len(moves.kind):
-        kind, key, code = moves.kind[i], wide(moves.key[i]), 2 * wide(moves.slot[i])
-        if kind == OUTER_MOVE or kind == OUTER_DELETE or kind == OUTER_INSERT:
-            expect(trees.nodes, trees.writing.C, key, moves.left[i], code, 0)
-        else:
-            expect(trees.its_nodes, trees.its_writing.C, key, moves.left[i], code, 0)
+        key, code = wide(moves.key[i]), 2 * wide(moves.slot[i])
+        expect(trees.nodes, trees.writing.C, key, moves.left[i], code, height)
+        expect(trees.its_nodes, trees.its_writing.C, key, moves.left[i], code, height)
 
 
 @kernel

@@ -4,12 +4,14 @@ and a join tree, which visit them. What is timed is what a view does for its cha
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
+from service.server import COLLECTOR_THRESHOLDS
 from service.tables.changes import Run, batch_run
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
@@ -54,6 +56,7 @@ class Bench:
         self.view.make_room()
         self.view.join.build(1, lambda part: None)
         self.view.state = "live"
+        gc.set_threshold(*COLLECTOR_THRESHOLDS)  # as in a service
 
     def _rows(self, ids: np.ndarray) -> RowBlock:
         starts = self.random.integers(0, self.reach, len(ids))

@@ -259,14 +259,16 @@ STRUCTURES = {
             # Sums that are stale, of the wrong half, or of a row that is its own partner.
             Canary("structures.event_tree.summary", "weigh_leaf", "lambda tree, o, c, w: was(tree, o, c, 0)"),
             Canary("structures.event_tree.summary", "weigh_inner", "lambda tree, o, c, w: False"),
+            Canary("structures.event_tree.changes", "add_above", "lambda tree, o, p, sign: was(tree, o, p, 1)"),
+            Canary("structures.event_tree.summary", "count_leaf", "lambda tree, o, c: False"),
             Canary("structures.event_tree.sums", "give", "lambda tree, both, changes, i: None"),
             Canary("structures.event_tree.sums", "cut_ends", "lambda tree, key, left, right, slot: True"),
             Canary("structures.event_tree.sums", "covered", "lambda tree, key, at, t, totals: was(tree, key, at, at, totals)"),
             Canary("structures.event_tree.sums", "put_digits", "lambda sums, i, step, low, high: was(sums, i, step, low, 0)"),
             Canary(
                 "structures.event_tree.sums",
-                "add_prefix",
-                "lambda tree, key, at, rank, sign, totals: was(tree, key, at, rank, 1, totals)",
+                "add_partners",
+                "lambda tree, key, begun, ended, totals: was(tree, key, begun, begun, totals)",
             ),
         ),
     ),
@@ -307,6 +309,9 @@ STRUCTURES = {
                 "take_in",
                 "lambda trees, of_rows, one: was(trees, of_rows, one if of_rows else one._replace(right=one.left))",
             ),
+            # What comes and goes within a version is told; what comes back at another slot is not known for it.
+            Canary("structures.cover.netting", "place_of", "lambda told, table, slot, start, last: was(told, table, slot, start, start)"),
+            Canary("structures.cover.netting", "moved_to", "lambda told, slot: -1"),
         ),
     ),
     "ranked": Structure(

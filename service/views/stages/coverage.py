@@ -21,9 +21,10 @@ from service.tables.sides import NEWEST, Side, ends_of, joined
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Sink
 from service.views.joins.protocol import Bounds, Defaults, Enumeration
-from service.views.stages.gaps import StretchesCursor, tell
+from service.views.stages.gaps import StretchesCursor
 from service.views.stages.groups import require_few
 from service.views.stages.key_stretches import KeyStretches
+from service.views.stages.stretches import StretchCollector
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import NO_ENTRIES, Entries
 from structures.cover.tree import Cover, CoverRoot, Moves
@@ -101,6 +102,7 @@ class CoverageStage(Defaults):
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         """Cost: O(log n) a changed row, and a run that comes or goes."""
+        assert sink is None or isinstance(sink, StretchCollector)
         run = runs.get(self._side.relation.name)
         if run is None:
             return
@@ -121,7 +123,7 @@ class CoverageStage(Defaults):
         moves = Moves(kind[order], taken.key, taken.left, taken.right, taken.slot, np.full(n, -1, np.int32), np.zeros(n, np.int64))
         deltas = self._cover.apply(version, moves, None if sink is None else sink.limit)
         if sink is not None:
-            tell(sink, offsets, deltas)
+            sink.take(offsets, deltas)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         if self._cover.reclaim(oldest_needed, pins, FREED_AT_ONCE):

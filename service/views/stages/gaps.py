@@ -2,17 +2,15 @@
 told by the structure (`structures.cover`), which keeps the intervals of both sides and no stretch.
 
 A row of the view is a slot of its relation, and the ends of the stretch, closed and encoded: int32[n], int64[n], int64[n]. What the changes
-of one version tell is netted: a stretch that comes by one of them and goes by another is no change.
+of one version tell is netted (`stretches`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from service.planning.plans.plan import Outer
@@ -28,7 +26,7 @@ from service.views.joins.protocol import Bounds, Defaults, Enumeration
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.joins.two_sides import TwoSides
 from service.views.shown import STRETCH
-from structures.core.runs import Deltas
+from service.views.stages.stretches import StretchCollector
 from structures.cover.tree import Cover, CoverRoot
 
 
@@ -72,13 +70,14 @@ class GapsStage(Defaults):
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         """Cost: O(log n) a changed row or partner, and a stretch that it changes."""
+        assert sink is None or isinstance(sink, StretchCollector)
         self._version = version
         changed = self._both.changed(runs, sink is not None)
         if changed is None:
             return
         deltas = self._cover.apply(version, changed.moves, None if sink is None else sink.limit)
         if sink is not None:
-            tell(sink, changed.offsets, deltas)
+            sink.take(changed.offsets, deltas)
         self._both.release(changed.moves, version)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
@@ -143,36 +142,3 @@ class StretchesCursor(SlotsCursor):
     def fill(self, limit: int) -> Combination:
         slots, starts, ends = super().fill(limit)
         return slots.astype(np.int32), starts, ends
-
-
-def tell(sink: Sink, offsets: npt.NDArray[np.int64], deltas: Deltas) -> None:
-    """Version by version what is left of the changes of each, what goes first. `offsets`: of each change that of its version."""
-    for at in np.unique(offsets[deltas.too_large]).tolist():
-        sink.exceeded(at)
-    begins = np.flatnonzero(np.diff(offsets, prepend=-1, append=-1)).tolist()  # and behind the last one
-    for first, end in pairwise(begins):
-        rows = deltas.rows[:, deltas.starts[first] : deltas.ends[end - 1]]
-        if not rows.shape[1]:
-            continue
-        gone = rows[0] < 0
-        slots = np.where(gone, ~rows[0], rows[0])
-        if end - first > 1:
-            slots, rows, gone = _netted(slots, rows, gone)
-        offset = int(offsets[first])
-        goes, comes = (((slots[some]).astype(np.int32), rows[1, some], rows[2, some]) for some in (gone, ~gone))
-        if len(goes[0]) and not sink(offset, False, goes):
-            continue
-        if len(comes[0]):
-            sink(offset, True, comes)
-
-
-def _netted(slots: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], gone: npt.NDArray[np.bool_]) -> Any:
-    """What is told more often as one than as the other: slots, rows, and which go."""
-    order = np.lexsort((rows[2], rows[1], slots))
-    slots, rows, gone = slots[order], rows[:, order], gone[order]
-    new = np.ones(len(slots), np.bool_)
-    new[1:] = (slots[1:] != slots[:-1]) | (rows[1:, 1:] != rows[1:, :-1]).any(axis=0)
-    first = np.flatnonzero(new)
-    sums = np.add.reduceat(np.where(gone, -1, 1), first)
-    left = first[sums != 0]
-    return slots[left], rows[:, left], sums[sums != 0] < 0

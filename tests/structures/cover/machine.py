@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.runs import Deltas
 from structures.cover import tree
 from structures.cover.changes import SPARE
+from structures.cover.netting import COMES, GOES, PAIRS, netted
 from structures.cover.tree import CHUNK, LONELY, Cover, CoverRoot
 from structures.event_tree import runs
 from tests.naive.cover import Stretch, stretches
@@ -26,6 +29,7 @@ SHAPES = st.one_of(  # whether it is a row; key, ends in any order
     st.tuples(st.booleans(), st.just(0), st.integers(0, 20), LENGTHS).map(lambda one: (*one[:3], one[2] + one[3])),
 )
 Shape = tuple[bool, int, int, int]
+Found = list[tuple[list[Stretch], list[Stretch], bool]]  # of each change what goes, what comes, and whether it was too much
 
 
 class CoverMachine(ReadingMachine):
@@ -75,11 +79,13 @@ class CoverMachine(ReadingMachine):
             moving = data.draw(st.integers(0, min(1, len(doomed))))
             found += [(move, of[slot]._replace(slot=slot + 1000), slot) for slot in doomed[:moving]]
             found += [(delete, of[slot], -1) for slot in doomed[moving:]]
+            if of is self.rows:
+                found += [(runs.OUTER_INSERT, of[slot]._replace(slot=slot + 2000), -1) for slot in doomed[moving : moving + 2]]
         found += [(runs.OUTER_INSERT if is_row else runs.PARTNER_INSERT, one, -1) for is_row, one in self.new(shapes)]
         return found
 
-    def change(self, changes: list[Change], limit: int | None) -> list[tuple[list[Stretch], list[Stretch], bool]]:
-        """A version on: of each change what goes, what comes, and whether it was too much."""
+    def change(self, changes: list[Change], limit: int | None, data: st.DataObject | None = None) -> Found:
+        """A version on."""
         self.version += 1
         for one in (self.cover.rows, self.cover.partners):
             empty_chunks(one.arena, self.version)
@@ -94,15 +100,40 @@ class CoverMachine(ReadingMachine):
             gone, come = [(~slot, *ends) for slot, *ends in told if slot < 0], [row for row in told if row[0] >= 0]
             assert all(first <= last for _, first, last in gone + come), "an empty stretch"
             found.append((gone, come, bool(too_large)))
+        if data is not None:
+            self.net(changes, found, deltas, data)
         self.cover.reclaim(self.version, self.pin_array(), 1 << 40)
         return found
+
+    def net(self, changes: list[Change], found: Found, deltas: Deltas, data: st.DataObject) -> None:
+        """What is left of them where some next to each other are a version; and what comes back at another slot."""
+        n = len(changes)
+        offsets = np.cumsum(np.array(data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)), np.int64))
+        goes, comes = ([one.slot for kind, one, _ in changes if kind == wanted] for wanted in (runs.OUTER_DELETE, runs.OUTER_INSERT))
+        moved = dict(zip(goes, comes, strict=False))
+        left = netted(offsets, deltas, *(np.array(slots, np.int32) for slots in (list(moved), list(moved.values()))))
+        sides = [list(zip(*(part[side, : left.counts[side]].tolist() for part in left[:4]), strict=True)) for side in (GOES, COMES)]
+        wanted: tuple[list[tuple[int, ...]], list[tuple[int, ...]]] = ([], [])
+        for version in sorted(set(offsets.tolist())):
+            mine = [one for one, offset in zip(found, offsets, strict=True) if offset == version]
+            if not any(too_large for _, _, too_large in mine):
+                net = Counter(row for _, come, _ in mine for row in come)
+                net.subtract(row for gone, _, _ in mine for row in gone)
+                for side, count in ((GOES, -1), (COMES, 1)):
+                    wanted[side].extend(sorted((version, *row) for row, times in net.items() if times == count))
+        for side in (GOES, COMES):
+            assert sorted(sides[side]) == wanted[side], (side, offsets)
+            assert [row[0] for row in sides[side]] == [row[0] for row in wanted[side]], "versions are out of order"
+        pairs = [(sides[GOES][i], sides[COMES][j]) for i, j in left.pairs[:, : left.counts[PAIRS]].T.tolist()]
+        back = {(x[0], moved[x[1]], *x[2:]): x for x in wanted[GOES] if x[1] in moved}
+        assert sorted(pairs) == sorted((back[y], y) for y in wanted[COMES] if y in back), "another row comes back"
 
     @rule(shapes=st.lists(SHAPES, max_size=12), data=st.data())
     def batch(self, shapes: list[Shape], data: st.DataObject) -> None:
         """All as one version: what is told adds up to the difference."""
         changes = sorted(self.drawn(data, shapes))
         before, moved = self.wanted(), {former: one.slot for kind, one, former in changes if kind == runs.OUTER_MOVE}
-        found = self.change(changes, 1 << 40)
+        found = self.change(changes, 1 << 40, data)
         for change in changes:
             follow(self.rows, self.others, change)
         before, after = {(moved.get(slot, slot), *ends) for slot, *ends in before}, self.wanted()
@@ -117,7 +148,7 @@ class CoverMachine(ReadingMachine):
     def singles(self, shapes: list[Shape], data: st.DataObject, limit: int | None) -> None:
         """One after another, each judged alone: nothing that stays is told."""
         changes = data.draw(st.permutations(self.drawn(data, shapes)))
-        found = self.change(changes, limit)
+        found = self.change(changes, limit, data)
         for change, (gone, come, too_large) in zip(changes, found, strict=True):
             kind, one, former = change
             before = self.wanted()
