@@ -89,7 +89,7 @@ def candidates(
     """Of the bound rows with those of another alias, by the condition that leaves the fewest; all pairs, where there is no condition."""
     count = len(next(iter(bound.values())))
     equal = [(bound[x.alias].column(x.column), part.column(y.column)) for x, y in between(query.equal, bound, alias)]
-    codes = _codes(equal, count, len(part))
+    codes = codes_of_pairs(equal, count, len(part))
     conditions = list(_conditions(query, aliased, bound, alias, part)) or [(_everything(count), _everything(len(part)))]
     return min((Candidates(codes, spans) for spans in conditions), key=lambda found: found.count)
 
@@ -165,7 +165,7 @@ def _near(left: pa.Array, right: pa.Array, distance: int | float) -> tuple[Spans
     return Spans(low, high, known[0]), Spans(y, y, known[1])
 
 
-def _codes(columns: list[tuple[pa.Array, pa.Array]], count0: int, count1: int) -> tuple[Ints, Ints]:
+def codes_of_pairs(columns: list[tuple[pa.Array, pa.Array]], count0: int, count1: int) -> tuple[Ints, Ints]:
     """Equal composite keys have equal numbers; a null anywhere is -1."""
     codes = np.zeros(count0 + count1, np.int64)
     null = np.zeros(count0 + count1, bool)

@@ -1,15 +1,20 @@
-"""The latest rows of each key by brute force: all rows are sorted."""
+"""The latest rows of each key, and the latest row beside each of another relation, by brute force: all rows are sorted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from service.checking.candidates import codes_of_pairs
 from service.checking.grouping import Ints, canonical, codes_of
-from service.query.model import Latest
+from service.checking.parts import Parts, Rows
+from service.query.model import Latest, Query
+from service.wire.schema import RelationDefinition
+
+KEPT = "#"  # a column that says which rows meet WHERE
 
 
 def latest_rows(latest: Latest, key: Sequence[str], rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -31,3 +36,31 @@ def _ranks(column: pa.Array) -> Ints:
     """Equal where values are, in their order: NaN is the greatest."""
     found: Ints = np.asarray(pc.rank(canonical(column), tiebreaker="dense")).astype(np.int64)
     return found
+
+
+def as_of_rows(query: Query, definitions: Mapping[str, RelationDefinition], parts: Parts) -> Rows:
+    """Of each row the latest one of the other alias, all of whose rows count: KEPT says which of them can be rows of the view."""
+    as_of = query.as_of
+    assert as_of is not None
+    points, others = parts[as_of.point.alias], parts[as_of.of.alias]
+    n = len(points)
+    pairs = [pair if pair[0].alias == as_of.point.alias else pair[::-1] for pair in query.equal]
+    codes, its = codes_of_pairs([(points.column(x.column), others.column(y.column)) for x, y in pairs], n, len(others))
+    both = pa.concat_arrays([points.column(as_of.point.column), others.column(as_of.of.column)])
+    ranks = _ranks(both) * (-1 if as_of.op in (">", ">=") else 1) + len(both)
+    known = np.asarray(both.is_valid())
+    key = definitions[dict(query.aliases)[as_of.of.alias]].key
+    able = np.flatnonzero(known[n:] & (its >= 0))
+    ties = [_ranks(others.column(name))[able] for name in reversed(key)]
+    order = able[np.lexsort((*ties, ranks[n:][able], its[able]))]
+    span = 2 * len(both) + 2
+    found = np.searchsorted(its[order] * span + ranks[n:][order], codes * span + ranks[:n], "left" if as_of.op in ("<", ">") else "right")
+    at = order[np.maximum(found - 1, 0)] if len(order) else np.zeros(n, np.int64)
+    has = known[:n] & (codes >= 0) & (found > 0)
+    has &= (its[at] == codes) if len(others) else False
+    has &= np.asarray(others.column(KEPT).take(pa.array(at, mask=~has)).fill_null(False)) if len(others) else False
+    kept = np.ones(n, np.bool_) if as_of.optional else has
+    place = pa.array(at, mask=~has).filter(pa.array(kept))
+    taken = [column.take(place) if len(others) else pa.nulls(int(kept.sum()), column.type) for column in others.columns]
+    beside = pa.RecordBatch.from_arrays(taken, others.schema.names)
+    return Rows({as_of.point.alias: points.filter(pa.array(kept)), as_of.of.alias: beside}, {as_of.of.alias: ~has[kept]})

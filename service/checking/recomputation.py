@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from service.checking.candidates import Candidates, Mask, between, candidates, ends_of, numbers_of
 from service.checking.grouping import grouped
-from service.checking.latest import latest_rows
+from service.checking.latest import KEPT, as_of_rows, latest_rows
 from service.checking.parts import Rows, with_parts
 from service.checking.stretches import covered, stretched
 from service.planning.plans.groups import core_of
@@ -71,10 +71,16 @@ def recompute(
     whole, parts = query.whole, {}
     for alias, relation in whole.aliases:
         mask = select_mask([f for f in whole.filters if f.alias == alias], tables[relation])
+        if query.as_of is not None and query.as_of.of.alias == alias:
+            parts[alias] = tables[relation].append_column(KEPT, pa.array(mask))
+            continue
         parts[alias] = tables[relation].filter(pa.array(mask))
         if query.latest is not None:
             parts[alias] = latest_rows(query.latest, definitions[relation].key, parts[alias])
     aliased = {alias: definitions[relation] for alias, relation in whole.aliases}
+    if query.as_of is not None:
+        yield identified(query, definitions, *as_of_rows(query, definitions, parts))
+        return
     core = query.core
     order = [alias for alias, _ in core.aliases]
     first = min(order, key=lambda alias: len(parts[alias]))

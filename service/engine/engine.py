@@ -39,7 +39,8 @@ from service.engine.state import Receipt, State, is_single, refuse_bad
 from service.engine.versions import Pins, Version
 from service.engine.writer import Later, Unpublished, Writer
 from service.errors import Problem
-from service.query.model import Condition, Limits
+from service.query.assembly import Limits
+from service.query.model import Condition
 from service.settings import Settings
 from service.tables.estimates import estimates_of
 from service.tables.history import Passage
@@ -65,8 +66,7 @@ class Engine(ABC):
     `kernels`: those that are not compiled yet; a view waits for its own.
 
     state: "recovering" until the views of the folder are built, "ready", "failed" or "closed". `folder_id`, `secret`: of the folder, for
-    texts that only it can have given out.
-    Raises FolderInUse, Damaged, OSError.
+    texts that only it can have given out. Raises FolderInUse, Damaged, OSError.
     """
 
     def __init__(self, data: Path, settings: Settings | None = None) -> None:

@@ -147,7 +147,7 @@ class State:
     def interest(self) -> Interest[LiveView]:
         """The views, whatever their state."""
         if self._interest is None:
-            takes = ((view, [Selection(side.relation.name, side.filters) for side in view.reads]) for view in self.views.values())
+            takes = ((view, [Selection(side.relation.name, side.deciding) for side in view.reads]) for view in self.views.values())
             self._interest = Interest(takes)
         return self._interest
 

@@ -43,7 +43,7 @@ def residual_of(query: Query, relations: Relations) -> tuple[Comparison, ...]:
 
 def is_natural(query: Query, relations: Relations) -> bool:
     """Whether it is a join on equality only."""
-    return len(query.aliases) > 1 and not meets_of(query, relations) and not residual_of(query, relations)
+    return len(query.aliases) > 1 and query.as_of is None and not meets_of(query, relations) and not residual_of(query, relations)
 
 
 def is_meet(comparison: Comparison, by_alias: Relations) -> bool:

@@ -44,7 +44,7 @@ from service.planning.plans.plan import (
     no_such_promise,
     promises,
 )
-from service.planning.plans.stages import gaps, latest
+from service.planning.plans.stages import as_of, gaps, latest
 from service.query.assembly import unsupported
 from service.query.model import ALGORITHMS, GUARANTEES, Query
 from service.query.parts import words_of
@@ -176,6 +176,8 @@ def _plans(query: Query, relations: Relations) -> list[Plan]:
     """One per algorithm, the best first; none where NOT EXISTS, UNION or EXCEPT is not supported."""
     if query.latest is not None:
         return [latest.make(query, relations)]
+    if query.as_of is not None:
+        return [as_of.make(query, relations)]
     if query.absent or query.branches or query.parts:
         of_parts = [] if query.branches else [match.make(query, relations), *outer.make(query, relations, _plans)]
         found = [one for one in (*of_parts, None if query.parts else lqdag.make(query, relations)) if one is not None]
@@ -213,6 +215,8 @@ def _in_words(query: Query, relations: Relations) -> str:
     words = ["selects from one relation" if count == 1 else f"joins {count} relations"]
     if query.latest is not None:
         return "selects the first rows of each key of one relation"
+    if query.as_of is not None:
+        return f"joins two relations as of {query.as_of.point}"
     if query.branches:
         return f"is defined by {lqdag.operations(query)}"
     if conditions := [one.words for one in meets_of(query, relations)] + [str(one) for one in residual_of(query, relations)]:
@@ -261,7 +265,7 @@ def _is_counted(query: Query, relations: Relations) -> bool:
 
 def _in_the_way(query: Query, relations: Relations) -> str:
     """The reason why the requested guarantee is impossible; for a product, that of the part with the weakest guarantee."""
-    if query.latest is not None:
+    if query.latest is not None or query.as_of is not None:
         return latest.TIES
     if query.parts or (query.absent and _is_counted(query, relations)):
         return f"no algorithm is implemented that keeps {_operations(query)} of this form in polylogarithmic time per change"

@@ -21,13 +21,13 @@ from service.query.model import (
     MAX_ALIASES,
     MOST_GROUPS,
     Absent,
+    AsOf,
     ColumnRef,
     Condition,
     Filter,
     GroupOutput,
     IntervalRef,
     Latest,
-    Limits,
     Output,
     PartKind,
     Query,
@@ -50,6 +50,15 @@ class Inequality(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.low} {'<' if self.strict else '<='} {self.high}"
+
+
+class Limits(NamedTuple):
+    """How large a view may be that somebody defines now; those that are kept were within the limits of their time. `sql`: bytes of it."""
+
+    aliases: int
+    conditions: int
+    columns: int
+    sql: int
 
 
 class Options(NamedTuple):
@@ -79,6 +88,7 @@ class Draft:
     parts: list[PartDraft] = field(default_factory=list)
     groups: GroupsDraft | None = None  # what is selected, where rows are grouped
     latest: Latest | None = None
+    as_of: AsOf | None = None
 
     def restrict(self, ref: ColumnRef, op: str, values: Sequence[Physical]) -> None:
         """Add the filter `ref op value`, `in` with several. With no values (nulls are removed before), nothing matches."""
@@ -173,8 +183,6 @@ def assemble(draft: Draft, options: Options) -> Query:
     scope = draft.scope
     if len(scope.aliases) > MAX_ALIASES:
         raise unsupported(f"a join of {len(scope.aliases)} relations", f"a view joins at most {MAX_ALIASES}")
-    if draft.latest is not None and (len(scope.aliases) > 1 or draft.absent):
-        raise not_of_one(draft)
     _refuse_single_alias(draft)
     overlaps, filters, left = _match(draft)
     less, at_most = _inequalities(draft, left)
@@ -185,10 +193,11 @@ def assemble(draft: Draft, options: Options) -> Query:
     oriented = sorted({_oriented(scope, pair) for pair in overlaps}, reverse=True)
     overlaps = sorted({_met(scope, pair): pair for pair in oriented}.values())
     compared = [*less, *at_most, *not_equal, *((one.left, one.right) for one in within)]
-    _check_types(scope, [*equal, *compared], overlaps)
-    cross = _products(draft, [*equal, *less, *at_most, *((one.left, one.right) for one in within)], overlaps)
-    points = [ref for pair in overlaps for one in pair if (ref := _point(scope, one)) is not None]
-    more = [Filter(ref, "not_null", None) for ref in (*chain(*compared), *points) if scope.describe(ref).nullable]
+    points = [] if draft.as_of is None else [(draft.as_of.of, draft.as_of.point)]
+    _check_types(scope, [*equal, *compared, *points], overlaps)
+    cross = _products(draft, [*equal, *less, *at_most, *points, *((one.left, one.right) for one in within)], overlaps)
+    met = [ref for pair in overlaps for one in pair if (ref := _point(scope, one)) is not None]
+    more = [Filter(ref, "not_null", None) for ref in (*chain(*compared), *met) if scope.describe(ref).nullable]
     outputs = draft.reads
     if draft.reads_all:
         outputs = [column_output(ColumnRef(a, c.name)) for a in scope.aliases for c in scope.definition(a).columns]
@@ -212,14 +221,9 @@ def assemble(draft: Draft, options: Options) -> Query:
         absent=_absent(draft),
         groups=None if draft.groups is None else draft.groups.finish(options.groups),
         latest=draft.latest,
+        as_of=draft.as_of,
         named=tuple(sorted({name for one in (draft, *draft.absent) for name in one.scope.aliases.values()})),
     )
-
-
-def not_of_one(draft: Draft) -> Problem:
-    what = f"of a join of {' and '.join(draft.scope.aliases)}" if len(draft.scope.aliases) > 1 else "with EXISTS or NOT EXISTS"
-    instead = "they are of one relation, and of its columns' filters: join or compare where the rows are read"
-    return unsupported(f"the latest rows of each key (DISTINCT ON, QUALIFY) {what}", instead)
 
 
 def _absent(draft: Draft) -> tuple[Absent, ...]:

@@ -22,6 +22,7 @@ from service.query.forms import (
     Except,
     Gaps,
     Intersection,
+    IsAsOf,
     JsonForm,
     JsonView,
     LatestRows,
@@ -43,7 +44,7 @@ from service.query.forms import (
     bad,
 )
 from service.query.groups import GroupsDraft, distinct_of, refuse_term
-from service.query.latest import latest_of
+from service.query.latest import as_of_alone, as_of_of, latest_of
 from service.query.literals import BadLiteral, Physical, distance_from_json, from_json, from_text
 from service.query.model import AGGREGATE, GROUP, ColumnRef, Filter, IntervalRef, Output, PartKind
 from service.query.model import Condition as Restriction
@@ -83,6 +84,10 @@ def _read_select(form: Select, relations: Mapping[str, RelationDefinition]) -> D
     forms: list[tuple[PartKind, Part]] = [*(("exists", part) for part in form.exists), *(("optional", part) for part in form.left)]
     forms += [("full", form.full)] if form.full is not None else []
     draft.parts = [PartDraft(kind, _read_part(part, Scope(part.aliases, relations, scope))) for kind, part in forms]
+    if any(part.draft.as_of is not None for part in [*draft.parts, *(PartDraft("absent", one) for one in draft.absent)]):
+        if draft.absent or len(draft.parts) != 1 or draft.parts[0].kind != "optional":
+            raise as_of_alone("EXISTS, NOT EXISTS or an outer join")
+        _take_in_as_of(draft)
     covered = [one for one in form.select if isinstance(one, Coverage) and len(one.coverage) == 1]
     for selected in form.select if not covered else ():
         draft.outputs += _read_output(draft.scope, selected)
@@ -255,6 +260,8 @@ def _read_condition(draft: Draft, entry: Condition) -> None:
             _read_within(draft, *_columns(scope, pair), entry.distance)
         case Cross(cross=[x, y]):
             _read_cross(draft, x, y)
+        case IsAsOf(as_of=[of, op, point]):
+            _read_as_of(draft, of, op, point)
 
 
 def _read_within(draft: Draft, left: ColumnRef, right: ColumnRef, distance: Any) -> None:
@@ -263,6 +270,30 @@ def _read_within(draft: Draft, left: ColumnRef, right: ColumnRef, distance: Any)
     except BadLiteral as error:
         raise bad(f"the distance of {left} and {right}: {error}") from None
     draft.within.append(Distance(left, right, read))
+
+
+def _read_as_of(draft: Draft, of: str, op: str, point: str) -> None:
+    if op not in ("<", "<=", ">", ">="):
+        raise bad(f'as_of: {as_json(op)} is no comparison: it is one of "<", "<=", ">", ">="')
+    if draft.as_of is not None:
+        raise bad('"as_of" stands in join once')
+    left, right = _columns(draft.scope, [of, point])
+    draft.as_of = as_of_of(draft.scope, left, op, right, False)
+
+
+def _take_in_as_of(draft: Draft) -> None:
+    """An entry of `left` with `as_of` is the view's, whose rows may lack it."""
+    (part,) = draft.parts
+    of, own = part.draft.as_of, part.draft.scope.aliases
+    assert of is not None
+    if draft.as_of is not None or of.of.alias not in own or part.draft.filters or part.draft.never:
+        what = "a filter in it" if part.draft.filters else "another one, or by another relation"
+        raise bad(f'left: an entry with "as_of" goes without {what}; write filters in "where" of the view')
+    others = part.draft.overlaps or part.draft.within or part.draft.not_equal or part.draft.inequalities or part.draft.cross
+    if others or len(own) != 1:
+        raise as_of_alone("another comparison of the two relations" if others else "other joins")
+    draft.parts, draft.as_of = [], of._replace(optional=True)
+    draft.equal += part.draft.equal
 
 
 def _read_cross(draft: Draft, x: str, y: str) -> None:

@@ -19,7 +19,7 @@ _PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal", "within")
 def as_exists(query: Query, relations: Mapping[str, RelationDefinition]) -> Query | None:
     """The same view without groups, whose rows are identified by their columns; None if it is no such view."""
     outputs = _columns(query)
-    if outputs is None or query.parts or query.absent or query.branches:
+    if outputs is None or query.parts or query.absent or query.branches or query.as_of is not None:
         return None
     shown = {output.column.alias for output in outputs if output.column is not None}
     keys = {ColumnRef(alias, name) for alias, relation in query.aliases if alias in shown for name in relations[relation].key}

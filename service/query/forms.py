@@ -113,7 +113,14 @@ class Cross(Form):
     cross: Pair
 
 
-_KINDS = ("equal", "overlaps", "at_most", "less", "not_equal", "within", "cross")
+class IsAsOf(Form):
+    """`[of, op, point]`: of each row of the point's alias the next one of the other's."""
+
+    what = 'the entry "as_of" of join'
+    as_of: Annotated[list[str], Field(min_length=3, max_length=3)]
+
+
+_KINDS = ("equal", "overlaps", "at_most", "less", "not_equal", "within", "cross", "as_of")
 Condition = Annotated[
     Annotated[Equal, Tag("equal")]
     | Annotated[Overlaps, Tag("overlaps")]
@@ -121,7 +128,8 @@ Condition = Annotated[
     | Annotated[Less, Tag("less")]
     | Annotated[NotEqual, Tag("not_equal")]
     | Annotated[Within, Tag("within")]
-    | Annotated[Cross, Tag("cross")],
+    | Annotated[Cross, Tag("cross")]
+    | Annotated[IsAsOf, Tag("as_of")],
     one_of(by_field(*_KINDS), f"an entry of join has one of {', '.join(_KINDS)}"),
 ]
 
@@ -398,7 +406,8 @@ JsonForm = JsonView | UnionView | ExceptView
 _HINTS = {
     "from": 'an object of aliases and relations, as {"b": "bookings"}',
     "select": "leave it out for all columns",
-    **{kind: f'"{kind}" is a list of two, as {{"{kind}": [x, y]}}' for kind in _KINDS},
+    **{kind: f'"{kind}" is a list of two, as {{"{kind}": [x, y]}}' for kind in _KINDS if kind != "as_of"},
+    "as_of": '"as_of" is a list of three, as {"as_of": ["b.at", "<=", "a.at"]}',
     **{kind: f'a list of intervals, as {{"{kind}": ["b.stay", "m.slot"], "as": "clash"}}' for kind in ("intersection", "duration")},
     **{kind: f'a list of two intervals, as {{"{kind}": ["s.hours", "b.stay"], "as": "free"}}' for kind in ("gaps", "coverage")},
     **dict.fromkeys(("retain_rows", "retain_bytes"), 'to keep nothing write "changes": false'),

@@ -1,16 +1,20 @@
 """The latest rows of each key of a relation, of a definition in SQL or JSON: `DISTINCT ON (r.k) … ORDER BY r.k, r.at DESC`,
-`QUALIFY ROW_NUMBER() OVER (PARTITION BY r.k ORDER BY r.at DESC) <= n`."""
+`QUALIFY ROW_NUMBER() OVER (PARTITION BY r.k ORDER BY r.at DESC) <= n`; and the latest row beside each of another relation:
+`a ASOF [LEFT] JOIN b ON a.k = b.k AND b.at <= a.at`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from sqlglot import exp
 
-from service.query.assembly import unsupported
-from service.query.model import MOST_LATEST, ColumnRef, Latest
+from service.errors import Problem
+from service.query.assembly import Draft, unsupported
+from service.query.model import MOST_LATEST, AsOf, ColumnRef, Latest
 from service.query.scope import Scope
+from service.query.sql_conditions import Conditions
 from service.query.sql_groups import is_grouped
 from service.query.sql_names import Names
 from service.wire.kinds import digits_of
@@ -124,3 +128,74 @@ def _ordered(names: Names, by: Sequence[ColumnRef], keys: Sequence[_Key], rows: 
         instead += f"leave out what follows {first.ref}" + (f", or write {', '.join(f'{ref} DESC' for ref in primary)}" if primary else "")
         raise unsupported(f"ORDER BY {', '.join(one.words for one in keys)}", instead)
     return latest_of(scope, by, first.ref, first.descending, rows)
+
+
+# --- as of
+
+
+def as_of_of(scope: Scope, of: ColumnRef, op: str, point: ColumnRef, optional: bool) -> AsOf:
+    """Problem `unsupported-query` for columns of one alias, or of other types."""
+    if of.alias == point.alias:
+        raise unsupported(f"{of} {op} {point} as the comparison of an ASOF JOIN", "compare a column of each of the two relations")
+    kind = scope.describe(of).kind
+    if kind == "bool" or not is_ordered(kind):
+        raise unsupported(f"an ASOF JOIN by {of}, a {kind}", "compare numbers or times")
+    return AsOf(of, op, point, optional)
+
+
+def read_as_of(join: exp.Join, before: Sequence[str], alias: str, draft: Draft, names: Names) -> None:
+    """`before`: the aliases to its left. Problems `unsupported-query`, `bad-query`, `unknown-column`."""
+    words, instead = f"ASOF {join.side} JOIN".replace("  ", " "), "write a ASOF [LEFT] JOIN b ON a.k = b.k AND b.at <= a.at"
+    if join.side not in ("", "LEFT") or join.kind not in ("", "INNER", "OUTER"):
+        raise unsupported(f"{words.replace(' JOIN', '')} {join.kind} JOIN".replace("  ", " "), instead)
+    if len(before) != 1 or draft.as_of is not None:
+        raise as_of_alone("other joins")
+    if join.args.get("using") or not join.args.get("on"):
+        raise unsupported(f"{words} without ON", instead)
+    on = Draft(names.scope)
+    Conditions(on, names, None, words).add(join.args["on"])
+    if on.filters or on.never:
+        raise unsupported(f"a filter in the ON of {words}", "write it in WHERE, where it applies to the rows that are found")
+    others = on.overlaps or on.within or on.not_equal
+    if others or len(on.inequalities) != 1 or on.inequalities[0].low_unbounded or on.inequalities[0].high_unbounded:
+        raise unsupported(f"the ON of this {words}", f"it has equalities, and one comparison of a time: {instead}")
+    (one,) = on.inequalities
+    low_is_own = one.low.alias == alias
+    of, point = (one.low, one.high) if low_is_own else (one.high, one.low)
+    op = ("<" if low_is_own else ">") + ("" if one.strict else "=")
+    draft.equal += on.equal
+    draft.as_of = as_of_of(names.scope, of, op, point, join.side == "LEFT")
+
+
+# --- what goes with them
+
+
+def settled(draft: Draft) -> Draft:
+    """The same, with what WHERE makes of an ASOF JOIN: a condition that rejects null makes it an inner one. Problem `unsupported-query` for
+    what does not go with it, or with the latest rows."""
+    aliases, as_of = draft.scope.aliases, draft.as_of
+    parts = bool(draft.absent or draft.parts)
+    if draft.latest is not None and (len(aliases) > 1 or parts):
+        what = f"of a join of {' and '.join(aliases)}" if len(aliases) > 1 else "with EXISTS or NOT EXISTS"
+        instead = "they are of one relation, whose rows are filtered by its columns: join or compare where the rows are read"
+        raise unsupported(f"the latest rows of each key (DISTINCT ON, QUALIFY) {what}", instead)
+    if as_of is None:
+        return draft
+    if parts:
+        raise as_of_alone("EXISTS, NOT EXISTS or an outer join")
+    if len(aliases) != 2 or draft.cross:
+        raise as_of_alone("other joins")
+    if draft.overlaps or draft.within or draft.not_equal or draft.inequalities:
+        raise as_of_alone("another comparison of the two relations")
+    mine = [one for one in draft.filters if one.alias == as_of.of.alias]
+    if as_of.optional and any(one.rejects_null for one in mine):
+        return replace(draft, as_of=as_of._replace(optional=False))
+    if as_of.optional and mine:
+        instead = f"rows without {as_of.of.alias} meet it too: leave it out, or define a view for each case"
+        raise unsupported(f"the condition {mine[0]} after ASOF LEFT JOIN", instead)
+    return draft
+
+
+def as_of_alone(what: str) -> Problem:
+    instead = "it joins two relations, ON equal columns AND one comparison of a time: compare further where the rows are read"
+    return unsupported(f"an ASOF JOIN with {what}", instead)

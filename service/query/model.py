@@ -23,8 +23,7 @@ ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 """What a definition may name; the planner says what each supports."""
 
 MAX_ALIASES = 8
-MOST_LATEST = 10_000
-"""Rows of each key in a view of the latest ones: a change reads as many."""
+MOST_LATEST = 10_000  # rows of each key in a view of the latest ones: a change reads as many
 MOST_GROUPS = 10_000_000
 """Of a view that does not say otherwise."""
 MAX_SQL = 65_536
@@ -32,15 +31,6 @@ MAX_SQL = 65_536
 
 RETAIN = (1_000_000, 268_435_456)
 """What a view's feed keeps unless it says otherwise: rows, bytes."""
-
-
-class Limits(NamedTuple):
-    """How large a view may be that somebody defines now; those that are kept were within the limits of their time. `sql`: bytes of it."""
-
-    aliases: int
-    conditions: int
-    columns: int
-    sql: int
 
 
 class ColumnRef(NamedTuple):
@@ -326,11 +316,8 @@ class Stretches(NamedTuple):
 
 
 class Latest(NamedTuple):
-    """Of the rows of one relation that agree in `by` (null is a value there) those that come first by `order`, nulls last; of equal ones
-    that with the greater primary key.
-
-    rows  of each `by`
-    """
+    """Of the rows of one relation that agree in `by` (null is a value there) the first `rows` by `order`, nulls last; of equal ones that
+    with the greater primary key."""
 
     by: tuple[ColumnRef, ...]
     order: ColumnRef
@@ -340,6 +327,20 @@ class Latest(NamedTuple):
     @property
     def columns(self) -> tuple[ColumnRef, ...]:
         return (*self.by, self.order)
+
+
+class AsOf(NamedTuple):
+    """`of op point`: of each row of the point's alias the next row of the other (of equal ones that with the greater primary key) among
+    those that are equal in the columns that join them. Null compares with nothing. `optional`: a row without one stands beside null."""
+
+    of: ColumnRef
+    op: str
+    point: ColumnRef
+    optional: bool
+
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        return self.of, self.point
 
 
 @dataclass(frozen=True)
@@ -395,6 +396,7 @@ class Query:
                 before it. Conditions and filters of a part are its own: those above are of the other aliases
     groups      what its rows become
     latest      which of its rows are left
+    as_of       which rows of one alias its rows have; filters are of the rows that are found
     distinct    its rows are groups of one row each, identified by all of its columns
     stretches   what its rows become by their partners, the only part
     named       the relations that the definition names, those that cannot matter too: it is read again at each start
@@ -419,6 +421,7 @@ class Query:
     parts: tuple[ViewPart, ...] = ()
     groups: Grouping | None = None
     latest: Latest | None = None
+    as_of: AsOf | None = None
     distinct: bool = False
     stretches: Stretches | None = None
     named: tuple[str, ...] = ()
@@ -455,6 +458,7 @@ class Query:
     def optional(self) -> frozenset[str]:
         """The aliases that a row may lack."""
         found = {alias for part in self.parts if part.is_shown for alias, _ in part.own}
+        found |= {self.as_of.of.alias} if self.as_of is not None and self.as_of.optional else set()
         return frozenset(found | {part.on for part in self.parts if part.kind == "full"})
 
     @property

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from service.errors import Problem
-from service.query.assembly import Draft, Options, PartDraft, assemble, check_outputs, column_output, not_of_one, unsupported, unused
+from service.query.assembly import Draft, Options, PartDraft, assemble, check_outputs, column_output, unsupported, unused
+from service.query.latest import settled
 from service.query.model import MAX_ALIASES, ColumnRef, Either, Filter, IntervalRef, PartKind, Query, ViewPart, Within
 from service.query.stretches import finish, of_groups, take
 
@@ -27,8 +28,7 @@ def words_of(part: ViewPart) -> str:
 
 def assemble_view(draft: Draft, options: Options) -> Query:
     """As `assemble`, with parts. Raises as it does, and `unsupported-query` for parts that are not available."""
-    if draft.latest is not None and (draft.parts or draft.absent):
-        raise not_of_one(draft)
+    draft = settled(draft)
     full = draft.scope
     draft, stretches = take(draft)
     if not draft.parts and not any(map(_compares_otherwise, draft.absent)):

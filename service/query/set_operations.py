@@ -105,6 +105,8 @@ def _selected(draft: Draft, options: Options) -> _Select:
         raise unsupported("DISTINCT, GROUP BY or an aggregate in UNION or EXCEPT", "define a view for each SELECT")
     if draft.latest is not None:
         raise unsupported("DISTINCT ON or QUALIFY in UNION or EXCEPT", "define a view for each SELECT")
+    if draft.as_of is not None:
+        raise unsupported("ASOF JOIN in UNION or EXCEPT", "define a view of its own")
     query = assemble_view(draft, options)
     if query.parts:
         raise unsupported(f"{words_of(query.parts[0])} in UNION or EXCEPT", "define a view of its own for each SELECT")

@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from service.errors import Problem
 from service.query.assembly import Draft, PartDraft, check_output_name, column_output, computed_outputs, unsupported
-from service.query.latest import is_latest, read_latest
+from service.query.latest import is_latest, read_as_of, read_latest
 from service.query.model import STRETCHES, ColumnRef, Output, PartKind
 from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
@@ -195,6 +195,11 @@ def _read_joins(select: exp.Select, names: Names, read_part: Callable[[exp.Expr,
     unseen: set[str] = set()
     for place, join in enumerate(select.args.get("joins") or [], 1):
         alias, kind = aliases[place], _KINDS.get((join.side, join.kind))
+        if join.method == "ASOF":
+            if words:
+                raise unsupported(f"ASOF JOIN in {words}", f"write {words} (SELECT … FROM … WHERE …), joined by JOIN")
+            read_as_of(join, aliases[:place], alias, draft, names)
+            continue
         if kind is None:
             _read_using(join, aliases[:place], alias, draft, names)
             if join.kind == "CROSS":
@@ -267,6 +272,8 @@ def _refuse_natural(scope: Scope, place: int) -> None:
 
 
 def _refuse_join(join: exp.Join) -> None:
+    if join.method == "ASOF":
+        return
     if join.method:
         raise unsupported(f"{join.method} JOIN", "write JOIN … ON a.k = b.k AND overlaps(a.x, b.y)")
     if (join.side or join.kind not in ("", "INNER", "CROSS")) and (join.side, join.kind) not in _KINDS:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from service.planning.meets import span_of
 from service.query.model import ColumnRef, Query, Span
@@ -36,6 +37,7 @@ class Chosen(NamedTuple):
 class Side:
     """Alias number `place`.
 
+    deciding filters of the rows that a change may matter by: without others
     output   columns that the view's rows read
     varying  what the view reads and may differ between two rows of one key: if a changed row keeps it, the view's rows do not change
     equal    columns that conditions set equal to another alias's, or by which the latest rows are chosen: by which rows can be looked up
@@ -49,6 +51,8 @@ class Side:
     def __init__(self, query: Query, place: int, relation: Relation) -> None:
         self.alias, self.place, self.relation = query.aliases[place][0], place, relation
         self.filters = [f for f in query.filters if f.alias == self.alias]
+        counts_all = query.as_of is not None and query.as_of.of.alias == self.alias  # its rows end those before them
+        self.deciding = [] if counts_all else self.filters
         self.equal = list(dict.fromkeys(pair.column for pairs in query.equal for pair in pairs if pair.alias == self.alias))
         if query.latest is not None:
             self.equal = [ref.column for ref in query.latest.by]
@@ -78,6 +82,14 @@ class Side:
         """Those of these slots whose rows meet the filters."""
         indices = self.selected(slots)
         return slots if indices is None else slots[indices]
+
+    def ranks(self, slots: Slots) -> npt.NDArray[np.int64]:
+        """int64[n]: the places of these rows by their primary keys, the greatest first. Cost: a sort, and a gather of the keys."""
+        pieces = [rows for _, rows in self.relation.table.take_pieces(self.relation.key, slots)]
+        order = pc.sort_indices(pa.Table.from_batches(pieces), [(name, "descending") for name in self.relation.key])
+        ranks = np.empty(len(slots), np.int64)
+        ranks[np.asarray(order)] = np.arange(len(slots))
+        return ranks
 
     def rows_of(self, version: int) -> list[Slots]:
         """The slots of all rows of a version that meet the filters, in pieces."""
@@ -175,6 +187,7 @@ def _used(query: Query, alias: str, relation: Relation) -> list[str]:
         used += [name for ref in pair if ref.alias in aliases for name in span_of(ref, relation.definition).columns]
     used += [ref.column for f in query.filters if f.alias == alias for ref in f.columns]
     used += [ref.column for ref in (query.latest.columns if query.latest is not None else ())]
+    used += [ref.column for ref in (query.as_of.columns if query.as_of is not None else ()) if ref.alias in aliases]
     return list(dict.fromkeys(used))
 
 

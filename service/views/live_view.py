@@ -151,7 +151,7 @@ class LiveView:
     def is_prompt(self) -> bool:
         """Whether following one changed row is sure to take about as long as its delta is."""
         plan = self.view.plan
-        if plan.guarantee != "strict" or plan.amortised or plan.outer is not None:
+        if plan.guarantee != "strict" or plan.amortised or plan.outer is not None or plan.shape == "as_of":
             return False
         if plan.shape in ("coverage", "visits"):  # one follows runs for the price of a change, one changes many groups
             return False
@@ -209,11 +209,12 @@ class LiveView:
         for run in mine.values():
             self.changed_rows += run.rows
         retain = self.view.query.retain
-        if self.view.query.stretches is not None:
+        query = self.view.query
+        if query.stretches is not None:
             return self._follow_stretches(first, versions, mine)
-        if self.view.query.latest is not None:  # what is told of these is not read from two roots
-            most = None
-        elif self.view.query.groups is not None:
+        if query.latest is not None or (query.as_of is not None and query.groups is None):
+            most = None  # rows come and go that have not changed: they are not read from two roots
+        elif query.groups is not None:
             rows = None if retain is None else RowCollector(retain[0])
             self.join.apply(first + versions - 1, mine, rows)
             return [] if rows is None else rows.deltas(first)

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from service.errors import Problem
 from service.planning.planner import Counted, plan
 from service.planning.plans.plan import Plan
-from service.query.assembly import check_size, unsupported
+from service.query.assembly import Limits, check_size, unsupported
 from service.query.definition import options_of, read_json
 from service.query.distinct import as_exists
 from service.query.forms import SqlView, bad, check_form
-from service.query.model import Limits, Query
+from service.query.model import Query
 from service.query.set_operations import drafts_of, query_of
 from service.query.sql import read_sql
 from service.query.sql_text import check_length

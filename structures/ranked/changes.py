@@ -1,4 +1,4 @@
-"""Changes of an ordered index, key by key: what stands first of the key before them, and after.
+"""Changes of an ordered index, key by key: what stands first of the key, or at its places, before them and after.
 
 The index is written in place, as its blocks all belong to one version: nobody but the writer reads it.
 
@@ -12,29 +12,50 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.blocks import Nodes, Writing
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.changes import cut, put
 from structures.index.layout import ARITY, HEAD, LEAF_ROOM, ROOT, slot_at
-from structures.index.search import BEFORE, Items, Place, next_entry, same, seek
+from structures.index.search import BEFORE, BEHIND, Items, Place, next_entry, same, seek, seek_last
 from structures.ordered.tree import cut as take_out
 from structures.ordered.tree import put as take_in
 
-# Words of the state: the group that is next, whether it is changed; rows that are listed of a key, whether entries may tie; entries that
-# could not be changed.
-GROUP, CHANGED, MOST, TIED, MISSING, STATE_WORDS = range(6)
+# Words of the state: the group that is next, whether it is changed; rows that are listed of each, whether entries may tie; entries that
+# could not be changed; places that were found, the group's first one and the next one to be listed, whether something stands before all
+# of a key.
+GROUP, CHANGED, MOST, TIED, MISSING, PLACES, FIRST, LISTING, FILLED, STATE_WORDS = range(10)
 FULL = -1  # in place of rows: they do not fit
 
 
 @arrays("int32[::1]", "int64[::1]", "int8[::1]", "int8[::1]")
 class Listed(NamedTuple):
-    """Rows that stand first of their keys: of a group, before or after its changes, in the order of the index. Not `sure` are those of
-    which some tie with what stands behind the last place."""
+    """Rows that stand first: of number `of`, before or after its changes, in the order of the index. Not `sure` are those of which some tie
+    with what stands behind the last one."""
 
     slot: np.ndarray
-    group: np.ndarray
+    of: np.ndarray
     after: np.ndarray
     sure: np.ndarray
+
+
+@arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
+class Places(NamedTuple):
+    """Places of a key: of which group, where, and the last number before the next place, before the group's changes and after."""
+
+    group: np.ndarray
+    at: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+
+
+@arrays("int64[::1]", "int64[::1]", Places)
+class Visit(NamedTuple):
+    """The state, room for a place, and the places that are found: two of each change at most."""
+
+    Z: np.ndarray
+    X: np.ndarray
+    places: Places
 
 
 @kernel
@@ -44,13 +65,13 @@ def is_full(count: int, most: int, tied: int) -> bool:
 
 
 @kernel
-def list_first(nodes: Nodes, root: int, k: int, X: Any, x: int, Z: Any, listed: Listed, n: int) -> int:
-    """List the rows that stand first of the key X[x], from place n on; how many, or FULL."""
+def list_first(nodes: Nodes, root: int, k: int, begin: Place, Z: Any, listed: Listed, n: int, of: int) -> int:
+    """List the rows that stand first of those that begin as this place does, from number n on; how many, or FULL."""
     M, W = nodes.M, nodes.W
     room, most, tied = LEAF_ROOM[k], Z[MOST], Z[TIED]
     count, first, before, b = wide(0), wide(0), wide(0), wide(0)
-    leaf, i = seek(nodes, root, k, Place(X, x, 1, 1, BEFORE))
-    while leaf != 0 and not is_full(count, most, tied) and same(M, leaf, room, i, X, x, 1, 1):
+    leaf, i = seek(nodes, root, k, begin)
+    while leaf != 0 and not is_full(count, most, tied) and same(M, leaf, room, i, begin.X, begin.x, 1, begin.p):
         if count > 0 and not same(M, leaf, room, i, M, before + HEAD + b, room, k):
             if count >= most:
                 break
@@ -63,16 +84,19 @@ def list_first(nodes: Nodes, root: int, k: int, X: Any, x: int, Z: Any, listed: 
         leaf, i = next_entry(nodes, root, k, leaf, i)
     sure = count if count <= most else first
     for j in range(count):
-        listed.group[n + j], listed.after[n + j], listed.sure[n + j] = Z[GROUP], Z[CHANGED], j < sure
+        listed.of[n + j], listed.after[n + j], listed.sure[n + j] = of, Z[CHANGED], j < sure
     return count
 
 
 @kernel
-def change(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, e: int) -> bool:
-    """Put (sign > 0) or cut entry number e; False: it could not be."""
-    x, slot = e * items.width, wide(items.slots[e])
-    done = put(nodes, writing, h, items.X, x, slot) if sign > 0 else cut(nodes, writing, h, items.X, x, slot)
-    return done >= 0
+def change_some(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, first: int, end: int) -> int:
+    """Put (sign > 0) or cut the entries from number `first` on; how many could not be."""
+    missing = 0
+    for e in range(first, end):
+        x, slot = e * items.width, wide(items.slots[e])
+        done = put(nodes, writing, h, items.X, x, slot) if signs[e] > 0 else cut(nodes, writing, h, items.X, x, slot)
+        missing += done < 0
+    return missing
 
 
 @kernel("int64(Nodes, Writing, int64, Items, int8[::1], int64[::1], int64[::1], Listed)")
@@ -85,16 +109,75 @@ def change_groups(nodes: Nodes, writing: Writing, h: int, items: Items, signs: A
         g = Z[GROUP]
         first = ends[g - 1] if g > 0 else wide(0)
         while True:
-            count = list_first(nodes, C[h + ROOT], k, items.X, first * items.width, Z, listed, n)
+            count = list_first(nodes, C[h + ROOT], k, Place(items.X, first * items.width, 1, 1, BEFORE), Z, listed, n, g)
             if count == FULL:
                 return n
             n += count
             if Z[CHANGED] != 0:
                 break
-            for e in range(first, ends[g]):
-                if not change(nodes, writing, h, wide(signs[e]), items, e):
-                    Z[MISSING] += 1
+            Z[MISSING] += change_some(nodes, writing, h, items, signs, first, ends[g])
             Z[CHANGED] = 1
+        Z[CHANGED] = 0
+        Z[GROUP] = g + 1
+    return n
+
+
+@kernel
+def end_of(nodes: Nodes, root: int, k: int, X: Any) -> int:
+    """The last number before the place behind (key X[0], X[1])."""
+    leaf, i = seek(nodes, root, k, Place(X, 0, 1, 2, BEHIND))
+    if leaf == 0 or nodes.M[leaf + HEAD + i] != X[0]:
+        return wide(POS_INF)
+    return nodes.M[leaf + HEAD + LEAF_ROOM[k] + i] - 1
+
+
+@kernel
+def find_places(nodes: Nodes, root: int, k: int, items: Items, first: int, end: int, Z: Any, places: Places) -> None:
+    """The places of a group that its changes concern: theirs, which ascend, and those before them, in order."""
+    M, X, begin = nodes.M, items.X, Z[PLACES]
+    for e in range(first, end):
+        x, n = e * items.width, Z[PLACES]
+        key, at = X[x], X[x + 1]
+        if n > begin and places.at[n - 1] == at:
+            continue
+        leaf, i = seek_last(nodes, root, k, Place(X, x, 1, 2, BEFORE))
+        has = leaf != 0 and M[leaf + HEAD + i] == key
+        before = M[leaf + HEAD + LEAF_ROOM[k] + i] if has else wide(NEG_INF)
+        if (has or (Z[FILLED] != 0 and at != NEG_INF)) and (n == begin or before > places.at[n - 1]):
+            places.group[n], places.at[n] = Z[GROUP], before
+            n += 1
+        places.group[n], places.at[n] = Z[GROUP], at
+        Z[PLACES] = n + 1
+
+
+@kernel("int64(Nodes, Writing, int64, Items, int8[::1], int64[::1], Visit, Listed)")
+def change_places(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, ends: Any, visit: Visit, listed: Listed) -> int:
+    """As `change_groups`; the changes of a group ascend by their places, and listed is who is first at each place that they concern, and
+    until where."""
+    C, Z, X, places = writing.C, visit.Z, visit.X, visit.places
+    k, n = C[h + ARITY], 0
+    while Z[GROUP] < len(ends):
+        g = Z[GROUP]
+        first = ends[g - 1] if g > 0 else wide(0)
+        X[0] = items.X[first * items.width]
+        if Z[CHANGED] == 0 and Z[LISTING] == Z[PLACES]:  # else it goes on
+            Z[FIRST] = Z[PLACES]
+            find_places(nodes, C[h + ROOT], k, items, first, ends[g], Z, places)
+        while True:
+            until = places.after if Z[CHANGED] != 0 else places.before
+            while Z[LISTING] < Z[PLACES]:
+                j = Z[LISTING]
+                X[1] = places.at[j]
+                count = list_first(nodes, C[h + ROOT], k, Place(X, 0, 1, 2, BEFORE), Z, listed, n, j)
+                if count == FULL:
+                    return n
+                n += count
+                until[j] = end_of(nodes, C[h + ROOT], k, X)
+                Z[LISTING] = j + 1
+            if Z[CHANGED] != 0:
+                break
+            Z[MISSING] += change_some(nodes, writing, h, items, signs, first, ends[g])
+            Z[CHANGED], Z[LISTING] = 1, Z[FIRST]
         Z[CHANGED] = 0
         Z[GROUP] = g + 1
     return n

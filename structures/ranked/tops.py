@@ -3,7 +3,7 @@
 Problem: rows (key, order, slot) come and go; keep the first `most` of each key, in a list that can be read at every version that is still
 pinned, and tell which rows come into it and go.
 
-    all rows        an ordered index of (key, order …), written in place: the writer alone reads it
+    all rows        an ordered index of (key, order …), written in place: the writer alone reads it (`entries.py`)
     the first ones  a persistent list (`event_tree/lists.py`), by key
 
 Changes are taken in groups, one for each key and version, so that what is told of one is exact: no row of it goes and comes.
@@ -20,36 +20,23 @@ Costs (n rows): a change O(log n + most), and as much as rows tie; memory 8 byte
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from structures.core.control import STORE_WORDS
 from structures.core.cursor import Cursor
-from structures.core.entries import DELETE, INSERT
 from structures.core.entries import Entries as ListEntries
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.event_tree.lists import RowList
-from structures.index.indexes import Entries, OrderedIndexes, index_order, items_of
+from structures.index.indexes import Entries
 from structures.index.layout import INDEX_WORDS
-from structures.ranked.changes import GROUP, MISSING, MOST, STATE_WORDS, TIED, Listed, change_groups, change_list
+from structures.ranked.changes import change_groups, change_list
+from structures.ranked.entries import Changes, Rank, Ranked
 
-_CHUNK = 1 << 16  # rows that are listed at once
+_CHUNK = 1 << 16  # rows that are read at once
 _TOGETHER = 1 << 18  # rows of groups that are followed together, about
-
-Rank = Callable[[np.ndarray], np.ndarray]
-"""Of slots numbers in the order in which their rows stand if they tie: int64[n]."""
-
-
-class Changes(NamedTuple):
-    """n changes: entries whose first coordinate is the key, an int32 >= 0; signs int8[n], DELETE or INSERT; those of group g, all of one
-    key, deletes first, end before ends[g] (int64)."""
-
-    entries: Entries
-    signs: np.ndarray
-    ends: np.ndarray
 
 
 class Told(NamedTuple):
@@ -59,40 +46,30 @@ class Told(NamedTuple):
     slots: np.ndarray
 
 
-class Tops:
+class Tops(Ranked):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile."""
 
     def __init__(self, arity: int, most: int, rank: Rank | None, words: int = STORE_WORDS, index_words: int = INDEX_WORDS) -> None:
-        """`arity`: coordinates of an entry, the key included. `rank`: None if no two rows tie. `words`, `index_words`: address space of the
-        list and of the index, in 8-byte words (not memory)."""
-        self._most, self._rank = most, rank
-        self._indexes = OrderedIndexes(index_words)
-        self._index = self._indexes.add(arity)
+        """As `Ranked`; `words`: address space of the list in 8-byte words (not memory)."""
+        super().__init__(arity, most, rank, index_words)
         self.list = RowList(words)
-        self._listed = _room(_CHUNK)
-        self.steps = 0  # rows looked at so far for what is told
 
     @property
     def root(self) -> Root:
         """The newest version, published or not."""
         return self.list.root
 
-    @property
-    def rows(self) -> int:
-        """All of them, listed or not."""
-        return int(self._indexes.count(self._index, self._indexes.root(self._index)))
-
     # --- writing
 
     def load(self, version: int, entries: Entries) -> None:
         """Fill it; it is empty. O(n log n). MemoryError: it cannot fit."""
-        entries = entries.take(index_order(entries, self._indexes.arity(self._index)))
-        self._indexes.load(self._index, entries)
-        self.list.load(version, _listed(entries.take(self._firsts(entries))))
+        entries = self.load_index(entries)
+        kept = self.firsts(entries, 1)
+        self.list.load(version, _entries(entries.coordinates[kept, 0], entries.slot[kept]))
 
     def require(self, changes: int) -> None:
         """Raise MemoryError unless so many changes surely fit. O(1)."""
-        self._indexes.require(changes, 1)
+        self.require_index(changes)
         self.list.require(self.list.root.counts[0] + changes)
 
     def apply(self, version: int, changes: Changes) -> Told:
@@ -100,77 +77,22 @@ class Tops:
         self.list.begin(version)
         parts, step = [Told(np.empty(0, np.int64), np.empty(0, np.int32))], max(1, _TOGETHER // (2 * self._most))
         for first in range(0, len(changes.ends), step):
-            parts.append(self._follow(changes, first, changes.ends[first : first + step]))
+            end = min(len(changes.ends), first + step)
+            told = self._follow(changes.groups(first, end))
+            parts.append(Told(told.groups + first, told.slots))
         told = parts[1] if len(parts) == 2 else Told(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
         self._change_list(changes, told)
         return told
 
-    def _follow(self, changes: Changes, first: int, ends: np.ndarray) -> Told:
-        """The groups from number `first` on whose changes end there."""
-        begin = int(changes.ends[first - 1]) if first else 0
-        part = slice(begin, int(ends[-1]))
-        entries = Entries(np.ascontiguousarray(changes.entries.coordinates[part]), np.ascontiguousarray(changes.entries.slot[part]))
-        slots, groups, after, sure = self._changed(entries, np.ascontiguousarray(changes.signs[part]), ends - begin)
-        self.steps += len(slots)
-        if self._rank is not None:
-            kept = self._chosen(slots, 2 * groups + after, sure != 0)
-            slots, groups, after = slots[kept], groups[kept], after[kept]
+    def _follow(self, changes: Changes) -> Told:
+        state = self.state()
+        slots, groups, after = self.change(changes, state, compiled(change_groups), (state,))
         numbers = groups << 32 | slots
         mine, others = numbers[after == 0], numbers[after != 0]
         differs = np.empty(len(slots), np.bool_)
         differs[after == 0] = ~np.isin(mine, others, assume_unique=True)
         differs[after != 0] = ~np.isin(others, mine, assume_unique=True)
-        slots = np.where(after == 0, ~slots, slots)
-        return Told(groups[differs] + first, slots[differs])
-
-    def _changed(self, entries: Entries, signs: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The columns of `Listed` for all these groups."""
-        state = np.zeros(STATE_WORDS, np.int64)
-        state[MOST], state[TIED] = self._most, self._rank is not None
-        parts, items = list[tuple[np.ndarray, ...]](), items_of(entries)
-        nodes, writing = self._indexes.arena.nodes, self._indexes.arena.writing
-        while state.item(GROUP) < len(ends):
-            holder = self._indexes.holder(self._index)
-            n = compiled(change_groups)(nodes, writing, holder, items, signs, ends, state, self._listed)
-            parts.append(tuple(column[:n].copy() for column in self._listed))
-            if n == 0 and state.item(GROUP) < len(ends):  # rows without number tie
-                self._listed = _room(2 * len(self._listed.slot))
-        if missing := state.item(MISSING):
-            raise KeyError(f"{missing} rows that were to go were not there, or rows that came were")
-        return parts[0] if len(parts) == 1 else tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
-
-    def _chosen(self, slots: np.ndarray, lists: np.ndarray, sure: np.ndarray) -> np.ndarray:
-        """bool[n]: of rows that are listed, those that stand first. lists: int64[n], ascending."""
-        kept, doubtful = sure.copy(), np.flatnonzero(~sure)
-        if len(doubtful):
-            assert self._rank is not None
-            mine = lists[doubtful]
-            order = np.lexsort((self._rank(slots[doubtful]), mine))
-            begins = np.flatnonzero(np.diff(mine, prepend=-1))
-            lengths = np.diff(begins, append=len(mine))
-            place = np.arange(len(mine)) - np.repeat(begins, lengths)
-            low, high = np.searchsorted(lists, mine[begins]), np.searchsorted(lists, mine[begins], "right")
-            before = np.concatenate((np.zeros(1, np.int64), np.cumsum(sure)))
-            left = self._most - (before[high] - before[low])
-            kept[doubtful[order]] = place < np.repeat(left, lengths)
-        return kept
-
-    def _firsts(self, entries: Entries) -> np.ndarray:
-        """bool[n]: of all entries, in the order of the index, those that stand first of their keys."""
-        keys, n = entries.coordinates[:, 0], len(entries.slot)
-        order = np.arange(n)
-        if self._rank is not None and n:
-            coordinates = entries.coordinates[:, : self._indexes.arity(self._index)]
-            ties = np.concatenate((np.zeros(1, np.bool_), (coordinates[1:] == coordinates[:-1]).all(axis=1)))
-            of_a_tie = ties | np.append(ties[1:], False)
-            rank = np.zeros(n, np.int64)
-            rank[of_a_tie] = self._rank(entries.slot[of_a_tie])
-            order = np.lexsort((rank, np.cumsum(~ties)))
-        begins = np.flatnonzero(np.diff(keys, prepend=-1))
-        place = np.arange(n) - np.repeat(begins, np.diff(begins, append=n))
-        kept = np.zeros(n, np.bool_)
-        kept[order] = place < self._most
-        return kept
+        return Told(groups[differs], np.where(after == 0, ~slots, slots)[differs])
 
     def _change_list(self, changes: Changes, told: Told) -> None:
         """Bring the list to what all of this leaves: a row may come and go in several versions."""
@@ -201,7 +123,7 @@ class Tops:
 
     @property
     def bytes(self) -> int:
-        return self._indexes.live_bytes + self.list.live_bytes
+        return self.index_bytes + self.list.live_bytes
 
     @property
     def retired_bytes(self) -> int:
@@ -209,29 +131,17 @@ class Tops:
 
     def check(self, others: tuple[Root, ...] = ()) -> None:
         """Prove the invariants of the newest version, and that no block is lost, given the other roots in use."""
-        self._indexes.check()
+        self.check_index()
         self.list.check(self.root, others)
-        n = self.rows
-        found = self._indexes.entries(self._index, self._indexes.root(self._index)).fill(n) if n else None
-        wanted = np.sort(found.slot[self._firsts(found)]) if found is not None else np.empty(0, np.int32)
+        found = self.all_entries()
         cursor, parts = self.of(self.root), [np.empty(0, np.int32)]
         while not cursor.done:
             parts.append(np.array(cursor.fill(_CHUNK)[0]))
-        assert np.array_equal(np.sort(np.concatenate(parts)), wanted), "R1: the list has other rows than the first of each key"
-
-
-def _room(rows: int) -> Listed:
-    return Listed(np.empty(rows, np.int32), np.empty(rows, np.int64), np.empty(rows, np.int8), np.empty(rows, np.int8))
-
-
-def _listed(entries: Entries) -> ListEntries:
-    return _entries(entries.coordinates[:, 0], entries.slot)
+        listed, wanted = np.sort(np.concatenate(parts)), np.sort(found.slot[self.firsts(found, 1)])
+        assert np.array_equal(listed, wanted), "R1: the list has other rows than the first of each key"
 
 
 def _entries(keys: np.ndarray, slots: np.ndarray) -> ListEntries:
     """Entries of the list."""
     n, zeros = len(slots), np.zeros(len(slots), np.int64)
     return ListEntries(np.zeros(n, np.uint8), np.ascontiguousarray(keys, np.int32), zeros, zeros, np.ascontiguousarray(slots, np.int32))
-
-
-__all__ = ["DELETE", "INSERT", "Changes", "Entries", "Told", "Tops"]

@@ -38,6 +38,7 @@ SUBJECTS = (
     "structure_counted",
     "service_gaps",
     "service_groups",
+    "service_latest",
     "service_requests",
     "service_query",
     "service_readers",

@@ -1,4 +1,5 @@
-"""The latest rows of each key over HTTP, beside DuckDB: pages, followers over a kill, look-ups, windows, files, `livejoin check`."""
+"""The latest rows of each key, and as-of joins, over HTTP, beside DuckDB: pages, followers over a kill, look-ups, windows, files,
+`livejoin check`."""
 
 from __future__ import annotations
 
@@ -36,6 +37,21 @@ VIEWS = {  # in SQL that DuckDB takes as well
     "coldest": "SELECT r.sensor AS sensor, r.t AS t, r.value AS value FROM readings r "
     "QUALIFY ROW_NUMBER() OVER (ORDER BY r.value NULLS LAST, r.sensor DESC, r.t DESC) <= 5",
 }
+TRADES = {
+    "columns": [
+        {"name": "id", "type": "int64"},
+        {"name": "sensor", "type": "string", "nullable": True},
+        {"name": "t", "type": "int64", "nullable": True},
+    ],
+    "key": ["id"],
+}
+_BESIDE = "SELECT x.id AS id, r.sensor AS sensor, r.t AS t, r.value AS value FROM trades x ASOF"
+AS_OF = {
+    "at": f"{_BESIDE} JOIN readings r ON x.sensor = r.sensor AND r.t <= x.t",
+    "at_or_none": f"{_BESIDE} LEFT JOIN readings r ON x.sensor = r.sensor AND r.t <= x.t",
+    "after": f"{_BESIDE} LEFT JOIN readings r ON x.sensor = r.sensor AND r.t > x.t",
+    "warm_at": f"{_BESIDE} JOIN readings r ON x.sensor = r.sensor AND r.t <= x.t WHERE r.value = 20.5",
+}
 Table = dict[tuple[str, int], dict[str, Any]]
 
 
@@ -62,12 +78,15 @@ def apply(client: httpx.Client, table: Table, changes: list[dict[str, Any]]) -> 
             table.pop((change["key"]["sensor"], change["key"]["t"]), None)
 
 
-def by_duckdb(table: Table) -> dict[str, list[tuple[Any, ...]]]:
+def by_duckdb(table: Table, views: dict[str, str], trades: dict[int, dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
     with duckdb.connect() as other:
+        other.execute("CREATE TABLE trades (id BIGINT, sensor VARCHAR, t BIGINT)")
+        for row in trades.values():
+            other.execute("INSERT INTO trades VALUES (?, ?, ?)", list(row.values()))
         other.execute("CREATE TABLE readings (sensor VARCHAR, t BIGINT, value DOUBLE, until BIGINT)")
         for row in table.values():
             other.execute("INSERT INTO readings VALUES (?, ?, ?, ?)", list(row.values()))
-        return {name: sorted(other.execute(sql).fetchall(), key=repr) for name, sql in VIEWS.items()}
+        return {name: sorted(other.execute(sql).fetchall(), key=repr) for name, sql in views.items()}
 
 
 def pages(client: httpx.Client, view: str, limit: int) -> list[tuple[Any, ...]]:
@@ -86,7 +105,7 @@ class Followed:
 
     def __init__(self, client: httpx.Client, view: str) -> None:
         self.view, self.token = view, ""
-        self.rows: dict[tuple[str, int], tuple[Any, ...]] = {}
+        self.rows: dict[str, tuple[Any, ...]] = {}
         self.read(client, {"snapshot": "true"})
 
     def read(self, client: httpx.Client, more: dict[str, str] | None = None) -> None:
@@ -97,7 +116,7 @@ class Followed:
             if record["op"] == "progress":
                 self.token = record["token"]
                 continue
-            key = (record["key"]["r"]["sensor"], record["key"]["r"]["t"])
+            key = json.dumps(record["key"], sort_keys=True)
             if record["op"] == "insert":
                 assert key not in self.rows
                 self.rows[key] = tuple(record["row"].values())
@@ -115,7 +134,7 @@ def test_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
     for step in range(12):
         for _ in range(3):
             apply(client, table, [drawn(rng) for _ in range(rng.choice((1, 1, 6)))])
-        wanted = by_duckdb(table)
+        wanted = by_duckdb(table, VIEWS, {})
         for name in VIEWS:
             assert pages(client, name, 2) == wanted[name], name
             assert client.get(f"/v1/views/{name}/count").json()["count"] == len(wanted[name])
@@ -127,11 +146,72 @@ def test_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
             one.read(client)
             assert sorted(one.rows.values(), key=repr) == wanted[one.view], one.view
     answer_all_readings(client, wanted["hottest"], table)
+    checked(server)
+
+
+def checked(server: ServerProcess) -> None:
+    """`livejoin check` of its folder, once it is stopped."""
     server.stop()
     done = subprocess.run(
         [sys.executable, "-m", "service.cli", "check", str(server.data)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0 and "verdict    sound" in done.stdout, done.stdout + done.stderr
+
+
+def traded(rng: random.Random, number: int) -> dict[str, Any]:
+    row = {"id": number, "sensor": rng.choice(("A", "B", "C", "D", None)), "t": rng.choice((None, *range(20)))}
+    return {"relation": "trades", "op": "upsert", "row": row}
+
+
+def test_as_of_beside_duckdb(server: ServerProcess) -> None:
+    client, rng, table, trades = server.client(), random.Random(4), Table(), dict[int, dict[str, Any]]()
+    assert client.put("/v1/relations/readings", json=READINGS).status_code == 201
+    assert client.put("/v1/relations/trades", json=TRADES).status_code == 201
+    for name, sql in AS_OF.items():
+        view(client, name, {"sql": sql}, 300)
+    followed = [Followed(client, name) for name in AS_OF]
+    for step in range(12):
+        for _ in range(3):
+            apply(client, table, [drawn(rng) for _ in range(rng.choice((1, 1, 6)))])
+            changes = [traded(rng, rng.randrange(30)) for _ in range(rng.choice((1, 1, 6)))]
+            assert client.post("/v1/changes", json={"changes": changes}).status_code == 200
+            trades |= {change["row"]["id"]: change["row"] for change in changes}
+        wanted = by_duckdb(table, AS_OF, trades)
+        for name in AS_OF:
+            assert pages(client, name, 3) == wanted[name], name
+            assert client.get(f"/v1/views/{name}/count").json()["count"] == len(wanted[name])
+        if step == 6:
+            server.kill()
+            server.start()
+            client = server.client()
+        for one in followed:
+            one.read(client)
+            assert sorted(one.rows.values(), key=repr) == wanted[one.view], one.view
+
+    def lines(name: str, **parameters: str) -> list[tuple[Any, ...]]:
+        answer = client.get(f"/v1/views/{name}/rows", params=parameters)
+        assert answer.status_code == 200, answer.text
+        return sorted((tuple(json.loads(line).values()) for line in answer.text.splitlines()), key=repr)
+
+    for row in wanted["at_or_none"]:
+        assert lines("at_or_none", **{"where.x.id": str(row[0])}) == [row]
+    mine = [row for row in wanted["at_or_none"] if row[1] == "A"]
+    assert lines("at_or_none", **{"where.r.sensor": "A", "where.r.t": str(mine[0][2])}) == [row for row in mine if row[2] == mine[0][2]]
+    assert lines("at_or_none", **{"where.r.sensor": "A"}) == mine
+    of_a = [row for row in wanted["at_or_none"] if trades[row[0]]["sensor"] == "A"]
+    assert lines("at_or_none", **{"where.x.sensor": "A"}) == of_a
+    until = {row[0]: table[row[1], row[2]]["until"] for row in wanted["at"]}
+    valid = [row for row in wanted["at"] if row[2] <= 8 and (until[row[0]] is None or until[row[0]] > 6)]
+    assert lines("at", **{"overlaps.r.valid": "6,8"}) == valid
+    for media in ("csv", "arrow", "parquet", "jsonl"):
+        assert client.get(f"/v1/views/at_or_none/rows.{media}").status_code == 200
+    shown = client.get("/v1/views/at_or_none").json()
+    assert shown["plan"]["guarantee"] == "strict" and shown["statistics"]["bytes"] > 0 and shown["shape"]["aliases"][1]["optional"]
+    explained = client.post("/v1/explain", json={"sql": AS_OF["after"]}).json()
+    assert explained["plan"]["class"] == "left outer as-of join, 1-D, 2 relations, keyed"
+    refused = client.patch("/v1/relations/readings", json={"nullable": ["value"]})
+    assert refused.status_code == 200, refused.text
+    checked(server)
 
 
 def answer_all_readings(client: httpx.Client, hottest: list[tuple[Any, ...]], table: Table) -> None:

@@ -1,12 +1,13 @@
-"""Naive twins of views of the latest rows: sorted lists."""
+"""Naive twins of views of the latest rows, sorted lists, and of the latest row beside each of another relation, loops."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 from tests.service.grouped import one_value, order
-from tests.service.twin import KEYS, Row, TwinView
+from tests.service.twin import DEFINITIONS, KEYS, Row, TwinView
 
 
 class LatestView(TwinView):
@@ -33,3 +34,49 @@ class LatestView(TwinView):
             known.sort(key=lambda row: order(row[self._column]), reverse=self._descending)  # stable, so in reverse too
             found += [(row,) for row in [*known, *(row for row in rows if row[self._column] is None)][: self._rows]]
         return found
+
+
+class AsOfView(TwinView):
+    """Of each row x of one relation the row y of the other that comes next to it by a column, among those equal in some others; of equal
+    ones that with the greatest key; `more` and `where`: conditions of WHERE on both."""
+
+    def __init__(
+        self, relations: tuple[str, str], equal: list[str], of: str, op: str, point: str, left: bool, more: dict[str, Any] | None = None,
+        where: Callable[[Row, Row], bool] = lambda x, y: True,
+    ) -> None:  # fmt: skip
+        first, second = relations
+        join: list[dict[str, Any]] = [*({"equal": [f"x.{name}", f"y.{name}"]} for name in equal), {"as_of": [f"y.{of}", op, f"x.{point}"]}]
+        shown = [(alias, name) for alias, relation in zip("xy", relations, strict=True) for name in (*KEYS[relation], "room")]
+        shown = list(dict.fromkeys([*shown, ("y", of)]))
+        parts: dict[str, Any] = {"from": {"x": first, "y": second}, "join": join}
+        if left:
+            parts = {"from": {"x": first}, "left": [{"from": {"y": second}, "join": join}]}
+        definition = parts | {"select": [f"{alias}.{name} as {alias}_{name}" for alias, name in shown]} | (more or {})
+        super().__init__(
+            [("x", first), ("y", second)], definition, lambda x, y: True,
+            lambda x, y: {f"{alias}_{name}": (x if alias == "x" else y)[name] for alias, name in shown}, [],
+        )  # fmt: skip
+        self._equal, self._of, self._op, self._at, self._left, self._where = equal, of, op, point, left, where
+        self._missing = dict.fromkeys(DEFINITIONS[second].arrow_schema().names)
+
+    def combinations(self, relations: dict[str, dict[tuple[Any, ...], Row]]) -> list[tuple[Row, ...]]:
+        (_, first), (_, second) = self.aliases
+        found = list[tuple[Row, ...]]()
+        for x in relations[first].values():
+            partners = [y for y in relations[second].values() if self._meets(x, y)]
+            if partners:
+                turn = 1 if self._op in ("<", "<=") else -1
+                y = max(partners, key=lambda y: (turn * y[self._of], *(y[name] for name in KEYS[second])))
+                if self._where(x, y):
+                    found.append((x, y))
+            elif self._left and self._where(x, self._missing):
+                found.append((x, self._missing))
+        return found
+
+    def _meets(self, x: Row, y: Row) -> bool:
+        if any(x[name] is None or x[name] != y[name] for name in self._equal) or x[self._at] is None or y[self._of] is None:
+            return False
+        return bool(_COMPARED[self._op](y[self._of], x[self._at]))
+
+
+_COMPARED = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}

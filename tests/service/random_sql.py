@@ -213,12 +213,15 @@ class Statement:
 
     def _from(self) -> str:
         rng = self.random
-        kind = rng.choice(("alone", "alone", "alone", "join", "join", "self", "left", "left", "right", "full", "semi", "anti", "three"))
+        kinds = ["alone", "alone", "alone", "join", "join", "self", "left", "left", "right", "full", "semi", "anti", "three", "as of"]
+        kind = rng.choice(kinds)
         self.kinds.add(kind)
         first = rng.choice("lr")
         self.aliases = [("x", first)]
         if kind == "alone":
             return f"{first} x"
+        if kind == "as of":
+            return self._as_of(first)
         second = first if kind == "self" else rng.choice("lr")
         word = {"left": "LEFT ", "right": "RIGHT ", "full": "FULL ", "semi": "SEMI ", "anti": "ANTI "}.get(kind, "")
         text = f"{first} x {word}JOIN {second} y ON {self._on('x', 'y', first if first == second else None)}"
@@ -230,6 +233,14 @@ class Statement:
             text += f" {word}JOIN {third} z ON {self._on(near, 'z', None)}"
             self.aliases.append(("z", third))
         return text
+
+    def _as_of(self, first: str) -> str:
+        """By the time of rows of which no two have the same: which one it is of several, DuckDB does not say."""
+        rng = self.random
+        self.aliases.append(("y", "l"))
+        equal = rng.sample(["x.k = y.k AND ", "x.t = y.t AND ", "x.v = y.v AND ", "x.f = y.f AND "], rng.choice((0, 1, 1, 2)))
+        condition = f"y.id {rng.choice(('<', '<=', '>', '>='))} x.{rng.choice(('p', 'q', 's', 'k'))}"
+        return f"{first} x ASOF {rng.choice(('', 'LEFT '))}JOIN l y ON {''.join(equal)}{condition}"
 
     def _on(self, x: str, y: str, of_one: str | None) -> str:
         rng = self.random

@@ -317,7 +317,7 @@ STRUCTURES = {
     "ranked": Structure(
         "ranked.machine.TopsMachine",
         ("tests/structures/ranked/test_tops.py",),
-        "not tens_of_thousands",
+        "not tens_of_thousands and not ValidityMachine",
         (
             # A row too few; of those that tie the first ones of the index; what goes from the list in several versions.
             Canary("structures.ranked.changes", "is_full", "lambda count, most, tied: count >= most"),
@@ -338,6 +338,18 @@ STRUCTURES = {
             Canary("structures.event_tree.visits", "measure", "lambda tree, both, changes, i, measured: None"),
             Canary("structures.event_tree.visits", "change_partner", "lambda sides, changes, i: None"),
             Canary("structures.event_tree.visits", "give", "lambda tree, both, changes, i: None"),
+        ),
+    ),
+    "validity": Structure(
+        "ranked.machine.ValidityMachine",
+        ("tests/structures/ranked/test_tops.py",),
+        "validity",
+        (
+            # The place before is forgotten; an end that is that of the place itself; the next key's first place as an end.
+            Canary("structures.ranked.changes", "seek_last", "lambda nodes, o, k, place: (0, 0)"),
+            Canary("structures.ranked.changes", "end_of", "lambda nodes, root, k, X: X[1]"),
+            Canary("structures.ranked.changes", "is_full", "lambda count, most, tied: count >= most"),
+            Canary("structures.ranked.changes", "change_some", "lambda nodes, writing, h, items, signs, first, end: 0"),
         ),
     ),
     "ij": Structure(

@@ -15,6 +15,7 @@ Classes; `BUILT` in `planning/planner.py` has their order
     intersect   natural joins of a chain of variable sets, over shared ordered indexes
     bow_tie     natural joins of the shape R(X), S(X, Y), T(Y), over shared ordered indexes and a two-dimensional tree
     stages/latest  the first rows of each key of one relation, in an order
+    stages/as_of   two relations, of each row of the one the latest row of the other
     indexed     everything else: one alias after another, by indexes (`binding`)
     product     parts that no condition connects: each part by its own class
 

@@ -29,7 +29,7 @@ THEOREM_NATURAL = (
 PlanShape = Literal[
     "list", "pair", "self_less", "self_not_equal", "clique_less", "clique_not_equal", "heap",  # `views/shapes.py`
     "join_tree", "qdag", "union", "indexed", "view_tree", "tree_tracker", "minesweeper", "intersect", "bow_tie", "elimination", "product",
-    "outer", "match", "groups", "counted", "products", "visits", "gaps", "coverage", "latest",
+    "outer", "match", "groups", "counted", "products", "visits", "gaps", "coverage", "latest", "as_of",
 ]  # fmt: skip
 
 
@@ -61,7 +61,8 @@ class Plan:
     parts     of a product
     outer     of a join with parts
     core      of groups: the plan of the join whose rows are grouped; of counted groups it is not kept
-    ties      of latest rows: the columns of the primary key that tell apart those that are equal in the order; None: they are read
+    ties      of latest rows, and of joins as of a time: the columns of the primary key that tell apart those that are equal in the order;
+              None: they are read
     amortised whether a change may rebuild a part of the structure now and then
     """
 

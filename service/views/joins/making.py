@@ -11,6 +11,7 @@ from service.query.model import ALGORITHMS, Query
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
 from service.tables.sides import Side
+from service.views.joins.as_of_join import AsOfJoin
 from service.views.joins.indexed_join import IndexedJoin
 from service.views.joins.match_join import MatchJoin
 from service.views.joins.outer_join import OuterJoin
@@ -57,8 +58,8 @@ assert {*_ROOMS} == {*ALGORITHMS}
 
 def rooms_of(plan: Plan) -> set[str]:
     """The rooms of `structures` that `join_of` takes for the plan; further ones only as these import them."""
-    if plan.shape == "latest":
-        return {"ranked"}
+    if plan.shape in ("latest", "as_of"):
+        return {"ranked"} | ({"interval"} if plan.shape == "as_of" else set())
     if plan.core is not None:
         return {"aggregate", "interval"} | ({*_ROOMS[plan.algorithm]} if plan.algorithm == "event-tree" else rooms_of(plan.core))
     if plan.shape in ("gaps", "coverage"):
@@ -89,6 +90,8 @@ def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
         case "match":
             assert plan.outer is not None
             return MatchJoin(plan.outer, sides, len(query.aliases), _make_kept)
+        case "as_of":
+            return AsOfJoin(query, plan, sides)
         case "join_tree":
             return TreeJoin(sides, plan.tree, query.never)
         case "qdag" | "union":

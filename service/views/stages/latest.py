@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from service.planning.plans.plan import Plan
 from service.query.assembly import column_output
@@ -29,8 +27,10 @@ from service.views.stages.aggregates import ORDERED
 from service.views.stages.columns import Columns, Read
 from structures.core.entries import DELETE, INSERT
 from structures.core.entry_tree import Root
+from structures.index.indexes import Entries
 from structures.interval.cursors import GivenCursor
-from structures.ranked.tops import Changes, Entries, Tops
+from structures.ranked.entries import Changes
+from structures.ranked.tops import Tops
 
 _CHUNK = 1 << 16  # rows of the relation in a step of building
 _NO_ROWS = np.empty((1, 0), np.int32)
@@ -55,7 +55,7 @@ class LatestStage(Defaults):
             self._columns.operand(at, ORDERED)
         self._columns.open()
         self._nullable = definition.column(latest.order.column).nullable
-        self._tops = Tops(1 + self._nullable + len(numbers), latest.rows, None if plan.ties is not None else self._rank)
+        self._tops = Tops(1 + self._nullable + len(numbers), latest.rows, None if plan.ties is not None else side.ranks)
 
     @property
     def root(self) -> Root:
@@ -64,16 +64,6 @@ class LatestStage(Defaults):
     @property
     def update_steps(self) -> int:
         return self._tops.steps
-
-    def _rank(self, slots: Slots) -> npt.NDArray[np.int64]:
-        """Their places by primary key, the greatest first."""
-        relation = self._side.relation
-        pieces = [rows for _, rows in relation.table.take_pieces(relation.key, slots)]
-        table = pa.Table.from_batches(pieces)
-        order = pc.sort_indices(table, [(name, "descending") for name in relation.key])
-        rank = np.empty(len(slots), np.int64)
-        rank[np.asarray(order)] = np.arange(len(slots))
-        return rank
 
     def _entries(self, read: Read, slots: Slots) -> Entries:
         """The first come first."""

@@ -166,7 +166,7 @@ def test_the_document_says_choices_and_bounds() -> None:
     ("change", "says"),
     [
         ({"join": [{"overlaps": ["b.stay"]}]}, 'join.0.overlaps: must have at least 2 entries, not ["b.stay"]; "overlaps" is a list'),
-        ({"join": [3]}, "join.0: an entry of join has one of equal, overlaps, at_most, less, not_equal, within, cross; this one is 3"),
+        ({"join": [3]}, "join.0: an entry of join has one of equal, overlaps, at_most, less, not_equal, within, cross, as_of; this one"),
         ({"where": [{"column": "b.id", "op": "ilike", "value": 1}]}, 'where.0.op: must be "=", "!=", "<", "<=", ">", ">=", "in", '),
         ({"where": [{"op": "="}]}, "where.0.column: is missing"),
         ({"where": [{"or": [], "column": "b.id"}]}, 'where.0: an entry of where has "column", "or", "and", or "not"; this one is '),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.errors import Problem
-from service.query.model import ColumnRef, Latest, Query
+from service.query.model import AsOf, ColumnRef, Latest, Query
 from service.views.parse import parse_view
 from service.wire.schema import parse_relation
 
@@ -140,6 +140,98 @@ def test_what_is_refused_in_json(more: dict[str, Any], kind: str, says: str) -> 
     definition: dict[str, Any] = {"from": {"r": "readings"}, "select": ["r.nr as nr"]} | more
     if "group" in definition:
         del definition["select"]
+    with pytest.raises(Problem) as caught:
+        query(definition)
+    assert caught.value.type == kind and says in str(caught.value.detail), caught.value.detail
+
+
+def as_of(sql: str, **more: Any) -> Query:
+    return query({"sql": f"SELECT a.nr AS i, b.nr AS j FROM readings a ASOF {sql}", **more})
+
+
+A, B = (lambda name: ColumnRef("a", name)), (lambda name: ColumnRef("b", name))
+
+
+@pytest.mark.parametrize(
+    ("sql", "wanted"),
+    [
+        ("JOIN others b ON a.room = b.room AND b.at <= a.at", AsOf(B("at"), "<=", A("at"), False)),
+        ("INNER JOIN others b ON a.at > b.at AND b.room = a.room", AsOf(B("at"), "<", A("at"), False)),
+        ("LEFT JOIN others b ON a.room = b.room AND b.at >= a.at", AsOf(B("at"), ">=", A("at"), True)),
+        ("LEFT OUTER JOIN others b ON a.room = b.room AND a.nr < b.nr WHERE a.room IS NULL", AsOf(B("nr"), ">", A("nr"), True)),
+        ("LEFT JOIN others b ON a.room = b.room AND b.at >= a.at WHERE b.value > 1", AsOf(B("at"), ">=", A("at"), False)),
+        ("LEFT JOIN others b ON a.room = b.room AND b.at >= a.at WHERE b.room IS NOT NULL", AsOf(B("at"), ">=", A("at"), False)),
+    ],
+)  # fmt: skip
+def test_as_of(sql: str, wanted: AsOf) -> None:
+    found = as_of(sql)
+    assert found.as_of == wanted and found.equal == ((A("room"), B("room")),)
+    assert found.optional == ({"b"} if wanted.optional else set())
+
+
+def test_as_of_in_json_is_the_same_view() -> None:
+    join = [{"equal": ["a.room", "b.room"]}, {"as_of": ["b.at", "<=", "a.at"]}]
+    select = ["a.nr as i", "b.nr as j"]
+    inner = {"from": {"a": "readings", "b": "others"}, "join": join, "select": select}
+    assert query(inner) == as_of("JOIN others b ON a.room = b.room AND b.at <= a.at")
+    left = {"from": {"a": "readings"}, "left": [{"from": {"b": "others"}, "join": join}], "select": select}
+    assert query(left) == as_of("LEFT JOIN others b ON a.room = b.room AND b.at <= a.at")
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("JOIN others b ON a.room = b.room", "the ON of this ASOF JOIN is not supported: it has equalities, and one comparison of a time"),
+        ("JOIN others b ON b.at <= a.at AND b.nr <= a.nr", "it has equalities, and one comparison of a time"),
+        ("JOIN others b ON b.at <= a.at AND b.room <> a.room", "it has equalities, and one comparison of a time"),
+        ("JOIN others b ON b.at <= a.at AND b.nr > 3", "a filter in the ON of ASOF JOIN is not supported: write it in WHERE"),
+        ("JOIN others b USING (room, at)", "ASOF JOIN without ON is not supported: write a ASOF [LEFT] JOIN b ON a.k"),
+        ("RIGHT JOIN others b ON b.at <= a.at", "ASOF RIGHT JOIN is not supported: write a ASOF [LEFT] JOIN b"),
+        ("LEFT ANTI JOIN others b ON b.at <= a.at", "ASOF LEFT ANTI JOIN is not supported"),
+        ("JOIN others b ON b.at <= b.nr", "as the comparison of an ASOF JOIN is not supported: compare a column of each"),
+        ("JOIN others b ON b.room <= a.room", "an ASOF JOIN by b.room, a string is not supported: compare numbers or times"),
+        ("JOIN others b ON b.nr <= a.at", "the types differ, int64 and timestamp"),
+        ("JOIN others b ON b.value <= a.value", 'b.value, which may be NaN, is not supported: declare {"at": "value"}'),
+        ("JOIN others b ON b.at <= a.at JOIN others c ON c.nr = a.nr", "an ASOF JOIN with other joins is not supported"),
+        ("JOIN others b ON b.at <= a.at ASOF JOIN others c ON c.at <= a.at", "an ASOF JOIN with other joins is not supported"),
+        ("JOIN others b ON b.at <= a.at WHERE b.nr < a.nr", "an ASOF JOIN with another comparison of the two relations"),
+        ("JOIN others b ON b.at <= a.at WHERE EXISTS (SELECT 1 FROM others c WHERE c.nr = a.nr)", "an ASOF JOIN with EXISTS,"),
+        ("JOIN others b ON b.at <= a.at WHERE NOT EXISTS (SELECT 1 FROM others c WHERE c.nr = a.nr)", "an ASOF JOIN with EXISTS,"),
+        ("LEFT JOIN others b ON b.at <= a.at WHERE b.room IS NULL", "after ASOF LEFT JOIN is not supported: rows without b meet it too"),
+        ("JOIN others b ON b.at <= a.at UNION SELECT nr AS i, at AS j FROM others", "ASOF JOIN in UNION or EXCEPT"),
+        ("JOIN others b ON b.at <= a.at QUALIFY ROW_NUMBER() OVER (PARTITION BY a.room ORDER BY a.at) = 1", "of a join of a and b"),
+    ],
+)  # fmt: skip
+def test_what_as_of_does_not_take(sql: str, says: str) -> None:
+    with pytest.raises(Problem) as caught:
+        as_of(sql)
+    assert caught.value.type == "unsupported-query" and says in str(caught.value.detail), caught.value.detail
+
+
+_POSITIVE = {"column": "b.nr", "op": ">", "value": 1}
+_AS_OF = {"as_of": ["b.at", "<=", "a.at"]}
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "says"),
+    [
+        ({"join": [{"as_of": ["b.at", "<=", "a.at"]}, _AS_OF]}, "bad-definition", '"as_of" stands in join once'),
+        ({"join": [{"as_of": ["b.at", "=", "a.at"]}]}, "bad-definition", 'as_of: "=" is no comparison'),
+        ({"join": [{"as_of": ["b.at", "a.at"]}]}, "bad-definition", '"as_of" is a list of three, as {"as_of": ["b.at", "<=", "a.at"]}'),
+        ({"join": [{"as_of": ["b.when", "<=", "a.at"]}]}, "unknown-column", "when"),
+        ({"join": [_AS_OF, {"within": ["a.at", "b.at"], "distance": 5}]}, "unsupported-query", "another comparison of the two relations"),
+        ({"from": {"a": "readings"}, "left": [{"from": {"b": "others"}, "join": [{"as_of": ["a.at", ">=", "b.at"]}]}]}, "bad-definition",
+            'left: an entry with "as_of" goes without another one, or by another relation'),
+        ({"from": {"a": "readings"}, "left": [{"from": {"b": "others"}, "join": [_AS_OF], "where": [_POSITIVE]}]}, "bad-definition",
+            'left: an entry with "as_of" goes without a filter in it; write filters in "where" of the view'),
+        ({"from": {"a": "readings"}, "left": [{"from": {"b": "others"}, "join": [_AS_OF, {"not_equal": ["a.nr", "b.nr"]}]}]},
+            "unsupported-query", "another comparison of the two relations"),
+        ({"from": {"a": "readings"}, "exists": [{"from": {"b": "others"}, "join": [_AS_OF]}], "select": ["a.nr as i"]}, "unsupported-query",
+            "an ASOF JOIN with EXISTS, NOT EXISTS or an outer join"),
+    ],
+)  # fmt: skip
+def test_what_as_of_does_not_take_in_json(more: dict[str, Any], kind: str, says: str) -> None:
+    definition: dict[str, Any] = {"from": {"a": "readings", "b": "others"}, "select": ["a.nr as i", "b.nr as j"]} | more
     with pytest.raises(Problem) as caught:
         query(definition)
     assert caught.value.type == kind and says in str(caught.value.detail), caught.value.detail

@@ -1,5 +1,5 @@
-"""A Hypothesis state machine that drives `Tops` beside its naive twin: batches and runs of versions over few keys, orders that tie, rows
-that move to other slots, readings of pinned versions; `check()` after each step."""
+"""Hypothesis state machines that drive `Tops` and `Validity` beside their naive twins: batches and runs of versions over few keys, orders
+that tie, rows that move to other slots, readings of pinned versions; `check()` after each step."""
 
 from __future__ import annotations
 
@@ -8,19 +8,26 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import DELETE, INSERT
 from structures.core.entry_tree import Root
 from structures.index.indexes import Entries
-from structures.ranked import tops
-from structures.ranked.tops import Changes, Tops
-from tests.naive.ranked import Ranked, firsts
+from structures.ranked.entries import Changes, room
+from structures.ranked.tops import Tops
+from structures.ranked.validity import NOBODY, Validity
+from tests.naive.ranked import Ranked, firsts, turns
 from tests.structures.machines import Reading, ReadingMachine, empty_chunks
 
 ORDERS = st.one_of(st.integers(0, 3), st.sampled_from((-(2**63), 2**63 - 1)))
 SHAPES = st.lists(st.tuples(st.integers(0, 2), ORDERS, st.integers(0, 5)), max_size=14)
 Change = tuple[int, int, Ranked]  # version, sign
+
+
+def packed(rows: Any) -> Entries:
+    some = [(one.key, one.order, one.rank, 0) for one in rows], [one.slot for one in rows]
+    return Entries(np.array(some[0], np.int64).reshape(-1, 4), np.array(some[1], np.int32))
 
 
 class TopsMachine(ReadingMachine):
@@ -35,9 +42,9 @@ class TopsMachine(ReadingMachine):
         self.most, self.exact = most, exact
         rank = None if exact else lambda slots: np.array([self.ranks[slot] for slot in slots.tolist()], np.int64)
         self.tops = Tops(4 if exact else 2, most, rank, 1 << 20, 1 << 20)
-        self.tops._listed = tops._room(3)  # so that rows are listed in pieces
+        self.tops._listed = room(3)  # so that rows are listed in pieces
         self.rows = {one.slot: one for one in self.new(shapes)}
-        self.tops.load(1, self.packed(self.rows.values()))
+        self.tops.load(1, packed(self.rows.values()))
         self.judge()
 
     def new(self, shapes: list[tuple[int, int, int]]) -> list[Ranked]:
@@ -48,10 +55,6 @@ class TopsMachine(ReadingMachine):
             made.append(Ranked(key, order, 100 * rank + self.slot, self.slot))
             self.ranks[self.slot] = made[-1].rank
         return made
-
-    def packed(self, rows: Any) -> Entries:
-        some = [(one.key, one.order, one.rank, 0) for one in rows], [one.slot for one in rows]
-        return Entries(np.array(some[0], np.int64).reshape(-1, 4), np.array(some[1], np.int32))
 
     def judge(self) -> None:
         self.tops.check(tuple(root for root, _ in self.pins.values()))
@@ -74,7 +77,7 @@ class TopsMachine(ReadingMachine):
         groups = [list(some) for _, some in groupby(changes, lambda one: (one[0], one[2].key))]
         ends = np.cumsum([len(some) for some in groups]) if groups else np.empty(0, np.int64)
         signs = np.array([sign for _, sign, _ in changes], np.int8)
-        told = self.tops.apply(self.version, Changes(self.packed([one for _, _, one in changes]), signs, ends.astype(np.int64)))
+        told = self.tops.apply(self.version, Changes(packed([one for _, _, one in changes]), signs, ends.astype(np.int64)))
         self.tops.reclaim(self.version, self.pin_array(), 1 << 40)
         assert (np.diff(told.groups) >= 0).all()
         for number, some in enumerate(groups):
@@ -134,3 +137,75 @@ class TopsMachine(ReadingMachine):
         version = self.some_pin(data)
         root, rows = self.pins[version]
         self.readings.append(Reading(self.tops.of(root, key), {(one.slot,) for one in rows.values() if key in (None, one.key)}, version))
+
+
+class ValidityMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.slot = 0
+        self.rows: dict[int, Ranked] = {}
+        self.ranks: dict[int, int] = {}
+
+    @initialize(exact=st.booleans(), filled=st.booleans(), shapes=SHAPES)
+    def begin(self, exact: bool, filled: bool, shapes: list[tuple[int, int, int]]) -> None:
+        rank = None if exact else lambda slots: np.array([self.ranks[slot] for slot in slots.tolist()], np.int64)
+        self.filled = filled
+        self.validity = Validity(3 if exact else 2, rank, filled, 1 << 20)
+        self.validity._listed = room(3)
+        self.rows = {one.slot: one for one in self.new(shapes)}
+        self.validity.load(packed(self.rows.values()))
+        self.judge()
+
+    def new(self, shapes: list[tuple[int, int, int]]) -> list[Ranked]:
+        made = []
+        for key, order, rank in shapes:
+            self.slot += 1
+            made.append(Ranked(key, order, 100 * rank + self.slot, self.slot))
+            self.ranks[self.slot] = made[-1].rank
+        return made
+
+    def judge(self) -> None:
+        self.validity.check()
+        spans = self.validity.spans()
+        found = zip(spans.key.tolist(), spans.left.tolist(), spans.slot.tolist(), spans.right.tolist(), strict=True)
+        assert {(key, left): (slot, right) for key, left, slot, right in found} == turns(self.rows.values(), POS_INF)
+
+    def state(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """With nobody at the beginning of each key, if that counts."""
+        found = turns(self.rows.values(), POS_INF)
+        for key in range(3) if self.filled else ():
+            first = min((order for of, order in found if of == key), default=None)
+            if first != NEG_INF:
+                found[key, NEG_INF] = NOBODY, POS_INF if first is None else first - 1
+        return found
+
+    @rule(shapes=SHAPES, data=st.data(), alone=st.booleans())
+    def change(self, shapes: list[tuple[int, int, int]], data: st.DataObject, alone: bool) -> None:
+        """As one version, or a version each."""
+        slots = st.sampled_from(sorted(self.rows))
+        doomed = [self.rows[slot] for slot in data.draw(st.lists(slots, unique=True, max_size=8))] if self.rows else []
+        drawn = [*((DELETE, one) for one in doomed), *((INSERT, one) for one in self.new(shapes))]
+        found = [(at if alone else 0, sign, one) for at, (sign, one) in enumerate(drawn)]
+        found.sort(key=lambda one: (one[0], one[2].key, one[2].order))
+        groups = [list(some) for _, some in groupby(found, lambda one: (one[0], one[2].key))]
+        ends = np.cumsum([len(some) for some in groups], dtype=np.int64)
+        self.validity.require_index(len(found))
+        if not found:
+            return
+        told = self.validity.apply(Changes(packed([one for _, _, one in found]), np.array([sign for _, sign, _ in found], np.int8), ends))
+        for number, some in enumerate(groups):
+            before, key = self.state(), some[0][2].key
+            for _, sign, one in some:
+                if sign == DELETE:
+                    del self.rows[one.slot]
+                else:
+                    self.rows[one.slot] = one
+            after, mine = self.state(), told.group == number
+            places = [(key, at) for at in told.at[mine].tolist()]
+            assert places == sorted(set(places)), "places in order, each once"
+            for sides, column, until in ((before, told.before, told.until_before), (after, told.after, told.until_after)):
+                for place, slot, end in zip(places, column[mine].tolist(), until[mine].tolist(), strict=True):
+                    assert slot == sides.get(place, (NOBODY, 0))[0] and (place not in sides or end == sides[place][1])
+            differ = {place for place in before.keys() | after.keys() if before.get(place) != after.get(place)}
+            assert differ <= set(places), "a place that changes is not told"
+        self.judge()

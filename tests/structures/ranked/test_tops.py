@@ -1,4 +1,4 @@
-"""`Tops` against its naive twin, and hostile data: all orders equal, one key, many rows a key."""
+"""`Tops` and `Validity` against their naive twins, and hostile data: all orders equal, one key, many rows a key."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from hypothesis.stateful import run_state_machine_as_test
 from structures.core.entries import DELETE, INSERT
 from structures.core.kernel import JIT
 from structures.index.indexes import Entries
-from structures.ranked.tops import Changes, Tops
-from tests.structures.ranked.machine import TopsMachine
+from structures.ranked.entries import Changes
+from structures.ranked.tops import Tops
+from tests.structures.ranked.machine import TopsMachine, ValidityMachine
 
 NO_PINS = np.empty(0, np.int64)
 
 
-def test_against_the_twin() -> None:
+@pytest.mark.parametrize("machine", [TopsMachine, ValidityMachine])
+def test_against_the_twin(machine: type[TopsMachine | ValidityMachine]) -> None:
     examples = 60 if JIT else 25
     checks = settings(
         max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )
-    run_state_machine_as_test(TopsMachine, settings=checks)
+    run_state_machine_as_test(machine, settings=checks)
 
 
 def of(keys: list[int], orders: list[int], slots: list[int]) -> Entries:

@@ -6,12 +6,13 @@ that tie are read row by row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from service.planning.meets import Relations
 from service.planning.plans.plan import Plan, first_notes, names
 from service.query.latest import is_ordered
-from service.query.model import ColumnRef, Latest, Query
+from service.query.model import Latest, Query
+from service.wire.schema import RelationDefinition
 
 TIES = "rows that tie in the order are read, to compare their primary keys"
 _MOST_COORDINATES = 8  # of an entry of an ordered index
@@ -20,22 +21,31 @@ _MOST_COORDINATES = 8  # of an entry of an ordered index
 def make(query: Query, relations: Relations) -> Plan:
     latest = query.latest
     assert latest is not None
-    ((alias, relation),) = query.aliases
+    ((_, relation),) = query.aliases
     definition = relations[relation]
-    rest = [name for name in definition.key if ColumnRef(alias, name) not in latest.columns]
     nullable = definition.column(latest.order.column).nullable
-    are_numbers = all(is_ordered(definition.column(name).kind) for name in rest)
-    exact = are_numbers and 2 + nullable + len(rest) <= _MOST_COORDINATES
+    ties = ties_of(definition, {ref.column for ref in latest.columns}, 2 + nullable)
     notes = [*first_notes(query, relations), "all rows that meet the filters are kept in order, and those that come first in a list"]
     if nullable:
         notes.append(f"rows whose {latest.order} is null come last")
-    if not exact:
-        why = f"the primary key ({', '.join(definition.key)}) is no number" if not are_numbers else "the primary key has too many columns"
-        notes.append(f"{why}: {TIES}")
+    if ties is None:
+        notes.append(why_ties(definition))
     return Plan(
-        f"{_words(latest)}, 1 relation", "interval-tree", None, "strict" if exact else "delay", _bounds(latest, exact), tuple(notes),
-        "latest", names(query), ties=tuple(rest) if exact else None,
+        f"{_words(latest)}, 1 relation", "interval-tree", None, "delay" if ties is None else "strict", _bounds(latest, ties is not None),
+        tuple(notes), "latest", names(query), ties=ties,
     )  # fmt: skip
+
+
+def ties_of(definition: RelationDefinition, known: Collection[str], coordinates: int) -> tuple[str, ...] | None:
+    """The columns of the primary key that tell apart rows that agree in the `known` ones, as coordinates behind so many others; None: they
+    are no numbers, or too many."""
+    rest = tuple(name for name in definition.key if name not in known)
+    are_numbers = all(is_ordered(definition.column(name).kind) for name in rest)
+    return rest if are_numbers and coordinates + len(rest) <= _MOST_COORDINATES else None
+
+
+def why_ties(definition: RelationDefinition) -> str:
+    return f"the primary key ({', '.join(definition.key)}) is not made of a few numbers: {TIES}"
 
 
 def _words(latest: Latest) -> str:

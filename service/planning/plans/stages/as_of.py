@@ -1,0 +1,40 @@
+"""Two relations, of each row of the one the latest row of the other: points in the intervals in which rows are the latest of their key.
+
+A row that comes shortens the interval of its predecessor, which is not told; told are the points from its own place on. So all that is
+enumerated is a row, and a change costs its delta.
+"""
+
+from __future__ import annotations
+
+from service.planning.meets import Relations, can_be_endpoint
+from service.planning.plans.plan import THEOREM_1, Plan, first_notes, keys_of_two, names
+from service.planning.plans.stages.latest import ties_of, why_ties
+from service.query.assembly import unsupported
+from service.query.model import Query, Span
+
+
+def make(query: Query, relations: Relations) -> Plan:
+    """Problem `unsupported-query`: a float that may be NaN."""
+    as_of = query.as_of
+    assert as_of is not None
+    by_alias = dict(query.aliases)
+    for ref in (as_of.of, as_of.point):
+        if not can_be_endpoint(ref, relations[by_alias[ref.alias]]):
+            instead = f'declare {{"at": "{ref.column}"}} among the intervals of {by_alias[ref.alias]}: then it is never NaN'
+            raise unsupported(f"an ASOF JOIN by {ref}, which may be NaN,", instead)
+    definition = relations[by_alias[as_of.of.alias]]
+    own = {ref.column for pair in query.equal for ref in pair if ref.alias == as_of.of.alias}
+    ties = ties_of(definition, own | {as_of.of.column}, 2)
+    nulls = "null compares with nothing: such a row has no partner" + (", and stands beside null" if as_of.optional else "")
+    notes = [*first_notes(query, relations), nulls]
+    if ties is None:
+        notes.append(why_ties(definition))
+    more = "" if ties is not None else ", and a step for each row that ties"
+    bounds = {"space": "O(n)", "update": f"O(log n){more}", "delay": "O(log n)"}
+    kind = f"{'left outer ' if as_of.optional else ''}as-of join, 1-D, 2 relations{', keyed' if query.equal else ''}"
+    return Plan(
+        kind, "interval-tree", THEOREM_1, "delay" if ties is None else "strict", bounds, tuple(notes), "as_of", names(query),
+        keys=keys_of_two(query), ties=ties,
+        spans=tuple(Span(alias, ref.column, ref.column, declared=False) for alias in names(query)
+                    for ref in (as_of.of, as_of.point) if ref.alias == alias),
+    )  # fmt: skip

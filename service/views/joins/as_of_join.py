@@ -1,0 +1,399 @@
+"""Of each row of one alias the latest one of another (`ASOF [LEFT] JOIN`): points in an interval tree beside the intervals in which rows of
+the other are the latest of their key.
+
+    set 0   points: rows of the one alias, at their time
+    set 1   rows of the other from their time until just before the next one of their key (`structures.ranked.validity`)
+
+`>=` and `>` are the same with the order turned round (~time); `<` takes a point just before the time. A row that comes shortens the
+interval of its predecessor: its entry leaves and enters, which is not told; the part that it loses is deleted, and told as such, and the
+own interval of the new one is inserted. So the points there are told to go from the one to the other.
+
+All rows of the other alias take their turns, those too that WHERE leaves out: these have no entries. With LEFT, what lies before the first
+row of a key is an entry of nobody, and rows that nothing can meet are points under a key of their own.
+
+Costs: O(log n) a changed row, and its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.planning.plans.plan import Plan
+from service.query.model import Query
+from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, InOrder, Runs, parted
+from service.tables.resolution import NO_SLOTS, Resolved, Slots
+from service.tables.sides import Codes, Side, ends_of, joined
+from service.tables.store import FREED_AT_ONCE, Domain, Numbers
+from service.views.deltas import Combination, Sink, tell
+from service.views.joins.indexed_cursor import Scan
+from service.views.joins.outer_cursor import Chained
+from service.views.joins.protocol import Bounds, Defaults, Enumeration
+from service.views.joins.slots_cursor import SlotsCursor, Slotted
+from structures.core.arena import KEY_MAX
+from structures.core.encoding import NEG_INF, POS_INF, encode_floats
+from structures.core.entries import NO_ENTRIES, Entries, room_for
+from structures.core.entry_tree import Root
+from structures.core.kernel import compiled
+from structures.core.reserve import SLOTS
+from structures.interval.cursors import GivenCursor
+from structures.interval.tree import IntervalTree
+from structures.ordered.whole import read_all
+from structures.ranked.search import find_ends
+from structures.ranked.validity import NOBODY, Changes, Turns, Validity
+from structures.ranked.validity import Entries as Rows
+
+_CHUNK = 1 << 16  # rows of a relation in a step of building
+_LONELY = KEY_MAX - 1  # the key of points that nothing meets
+_NOBODY = SLOTS - 1  # the slot of what lies before the first row of a key
+_POINT, _OTHER = 0, 1  # sets
+_NO_ROWS = np.empty((2, 0), np.int32)
+Ints = npt.NDArray[np.int64]
+
+
+class _Step(NamedTuple):
+    """Entries of one kind (`tables.changes`), and the offsets of their versions."""
+
+    kind: int
+    offsets: Ints
+    entries: Entries
+
+
+class AsOfCursor(SlotsCursor):
+    """A reading of the tree as one of the view, whose alias number `point` is set 0; `keep`: which rows."""
+
+    def __init__(self, cursor: Slotted, point: int, keep: Callable[[Combination], npt.NDArray[np.bool_]] | None = None) -> None:
+        super().__init__(cursor)
+        self._point, self._keep, self._dropped = point, keep, 0
+
+    @property
+    def dead_ends(self) -> int | None:
+        own = super().dead_ends
+        return own if self._keep is None else self._dropped + (own or 0)
+
+    def fill(self, limit: int) -> Combination:
+        rows = shown(super().fill(limit), self._point)
+        if self._keep is None:
+            return rows
+        kept = self._keep(rows)
+        self._dropped += len(kept) - int(np.count_nonzero(kept))
+        return tuple(slots[kept] for slots in rows)
+
+
+def shown(rows: Sequence[Slots], point: int) -> Combination:
+    """Slots of both sets as rows of the view."""
+    others = np.where(rows[_OTHER] == _NOBODY, np.int32(-1), rows[_OTHER])
+    return (rows[_POINT], others) if point == 0 else (others, rows[_POINT])
+
+
+class AsOfJoin(Defaults):
+    """See the module's head; what the methods do is said in `protocol`."""
+
+    def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:
+        """OSError, MemoryError: there is no room."""
+        as_of = query.as_of
+        assert as_of is not None
+        by_alias = {side.alias: side for side in sides}
+        self._point, self._other = by_alias[as_of.point.alias], by_alias[as_of.of.alias]
+        self._optional, self._never = as_of.optional, query.never
+        self._turned, self._open = as_of.op in (">", ">="), as_of.op in ("<", ">")
+        self._spans, self._columns, self._ties = plan.spans, plan.keys, plan.ties
+        types = [sides[0].relation.schema.field(name).type for name in self._columns[0]]
+        self.domain = Domain(types) if types else None
+        self._acquire = self.domain.acquire_of if self.domain is not None else None
+        self._look_up = self.domain.look_up_of if self.domain is not None else None
+        rank = self._other.ranks if plan.ties is None else None
+        self._validity = Validity(2 + len(plan.ties or ()), rank, self._optional)
+        self.tree = IntervalTree("pair")
+        self._filled = 0  # keys, by code, before whose first row nobody stands in the tree
+
+    @property
+    def root(self) -> Root:
+        return self.tree.root
+
+    @property
+    def update_steps(self) -> int:
+        return int(self.tree.update_steps) + self._validity.steps
+
+    # --- rows as entries
+
+    def _times(self, side: Side, slots: Slots) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        """In the order of the tree, and which of them are not null."""
+        left, right = ends_of(side.relation.table, self._spans[side.place], slots)
+        return ~left if self._turned else left, left <= right
+
+    def _codes(self, side: Side, slots: Slots, codes: Codes | None) -> Slots:
+        """Of their keys; -1 where one is null."""
+        return np.zeros(len(slots), np.int32) if codes is None else codes(side.relation.table, self._columns[side.place], slots)
+
+    def _points(self, slots: Slots, codes: Codes | None) -> tuple[Entries, Ints]:
+        """And which of these they are of."""
+        chosen = self._point.selected(slots)
+        indices = np.arange(len(slots)) if chosen is None else chosen
+        slots = slots[indices]
+        at, able = self._times(self._point, slots)
+        if self._open:
+            able &= at > NEG_INF
+            at = at - able
+        key = np.full(len(slots), -1, np.int32)
+        key[able] = self._codes(self._point, slots[able], codes)
+        lonely = key < 0
+        if self._optional:
+            key, at = np.where(lonely, np.int32(_LONELY), key), np.where(lonely, 0, at)
+        else:
+            key, at, slots, indices = key[~lonely], at[~lonely], slots[~lonely], indices[~lonely]
+        return Entries(np.full(len(slots), _POINT, np.uint8), key, at, at, slots), indices
+
+    def _rows(self, slots: Slots, codes: Codes | None) -> tuple[Rows, Ints]:
+        """Rows of the other alias for their index; and which of these they are."""
+        at, able = self._times(self._other, slots)
+        indices = np.flatnonzero(able)
+        key = self._codes(self._other, slots[indices], codes)
+        indices, key = indices[key >= 0], key[key >= 0]
+        columns = [key.astype(np.int64), at[indices]]
+        if self._ties:
+            table = self._other.relation.table
+            for name, words in zip(self._ties, table.numbers(self._ties, slots[indices])[0], strict=True):
+                is_float = pa.types.is_floating(table.type_of(name))
+                columns.append(~(encode_floats(words.view(np.float64), 0) if is_float else words))
+        return Rows(np.stack(columns, axis=1), np.ascontiguousarray(slots[indices], np.int32)), indices
+
+    def _shown(self, slots: Slots) -> Slots:
+        """Those of these slots of the other alias that meet WHERE; NOBODY in place of others."""
+        there = np.flatnonzero(slots >= 0)
+        kept = self._other.selected(slots[there])
+        if kept is None:
+            return slots
+        found = np.full(len(slots), NOBODY, np.int32)
+        found[there[kept]] = slots[there[kept]]
+        return found
+
+    def _fill(self) -> Entries:
+        """Nobody before the first row of each key that is new. Its rows come later."""
+        codes = 1 if self.domain is None else self.domain.codes
+        keys = np.arange(self._filled, codes)
+        self._filled = max(self._filled, codes)
+        return _entries(keys, np.full(len(keys), NEG_INF), np.full(len(keys), POS_INF), np.full(len(keys), _NOBODY, np.int32))
+
+    # --- writing
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        """Cost: O(n log n) of sorting."""
+        if self._never:
+            return
+        total, done = self._point.relation.table.rows + self._other.relation.table.rows or 1, 0
+        points, rows = [NO_ENTRIES], list[Rows]()
+        for side in (self._other, self._point):
+            start = 0
+            while start >= 0:
+                slots, start = side.relation.table.scan(version, start, _CHUNK)
+                if side is self._other:
+                    rows.append(self._rows(slots, self._acquire)[0])
+                else:
+                    points.append(self._points(slots, self._acquire)[0])
+                done += len(slots)
+                progress(0.8 * done / total)
+        self._validity.load(Rows(*(np.concatenate(column) for column in zip(*rows, strict=True))))
+        entries = joined([*points, self._others()])
+        if len(entries.slot):
+            self.tree.bulk_load(version, entries)
+        progress(1.0)
+
+    def _others(self) -> Entries:
+        """The entries of set 1, as the index is: also of nobody."""
+        spans = self._validity.spans()
+        found = [_entries(spans.key, spans.left, spans.right, self._shown(spans.slot))]
+        if self._optional:
+            nobody = self._fill()
+            first = np.flatnonzero(np.diff(spans.key, prepend=-1))
+            known = spans.key[first]  # codes are dense, so these are their places
+            nobody.right[known] = np.where(spans.left[first] > NEG_INF, spans.left[first] - 1, NEG_INF)
+            gap = np.ones(len(nobody.key), np.bool_)
+            gap[known] = spans.left[first] > NEG_INF
+            found += [nobody.take(gap), _entries(*(np.array([one]) for one in (_LONELY, NEG_INF, POS_INF, _NOBODY)))]
+        return joined(found)
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        points, others = (resolved.get(side.relation.name) for side in (self._point, self._other))
+        changes = [0 if one is None else one.inserts.num_rows + len(one.deletes) for one in (points, others)]
+        inserts = [one.inserts for one in (points, others) if one is not None]
+        self.tree.require(changes[0] + 8 * changes[1] + sum(one.num_rows for one in inserts), 1)
+        self._validity.require_index(changes[1])
+        if self.domain is not None:
+            self.domain.require(sum(one.num_rows for one in inserts), sum(one.bytes for one in inserts))
+
+    def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
+        if self._never:
+            return
+        gone = [NO_SLOTS]  # keys of what has gone
+        moved, deleted, inserted = self._follow_points(runs, sink is not None, gone)
+        shifted, changed = self._follow_others(runs, sink is not None, gone)
+        filled = [_Step(ENTER, np.zeros(len(entries.slot), np.int64), entries) for entries in ([self._fill()] if self._optional else [])]
+        steps = [*filled, *moved, *shifted, deleted, *changed, inserted]
+        lengths = [len(one.offsets) for one in steps]
+        if not any(lengths):
+            return
+        entries = joined([one.entries for one in steps])
+        offsets, phases = np.concatenate([one.offsets for one in steps]), np.repeat(np.arange(len(steps)), lengths)
+        order = np.lexsort((entries.left, entries.key, phases, offsets))
+        found = InOrder(np.array([one.kind for one in steps])[phases[order]], offsets[order], order)
+        deltas = self.tree.apply_in_order(version, SIGNS[found.kinds], entries.take(order), None if sink is None else sink.limit)
+        if sink is not None:
+            tell(sink, found, deltas, lambda part: shown(tuple(deltas.rows[:, part]), self._point.place))
+        if self.domain is not None:
+            self.domain.release(np.concatenate(gone), version)
+
+    def _follow_points(self, runs: Runs, followed: bool, gone: list[Slots]) -> tuple[list[_Step], _Step, _Step]:
+        """What moves, is deleted, and comes."""
+        run = runs.get(self._point.relation.name)
+        if run is None:
+            return [], _NOTHING, _NOTHING
+        part = parted(self._point, run, followed)
+        entries, which = self._points(part.moved.new, self._look_up)
+        former = entries._replace(slot=part.moved.old[which])
+        moved = [_Step(kind, part.moved.offsets[which], some) for kind, some in ((LEAVE, former), (ENTER, entries))]
+        come, at_come = self._points(part.come.new, self._acquire)
+        went, at_went = self._points(part.gone.old, self._look_up)
+        gone.append(went.key[went.key != _LONELY])
+        return moved, _Step(DELETE, part.gone.offsets[at_went], went), _Step(INSERT, part.come.offsets[at_come], come)
+
+    def _follow_others(self, runs: Runs, followed: bool, gone: list[Slots]) -> tuple[list[_Step], list[_Step]]:
+        """Entries that move, and those that change."""
+        run = runs.get(self._other.relation.name)
+        if run is None:
+            return [], []
+        part = parted(self._other, run, followed)
+        rows, offsets, signs, stays = list[Rows](), list[Ints](), list[int](), list[bool]()
+        for some, slots, codes, sign, moves in (
+            (part.moved, part.moved.old, self._look_up, -1, True), (part.moved, part.moved.new, self._look_up, 1, True),
+            (part.come, part.come.new, self._acquire, 1, False), (part.gone, part.gone.old, self._look_up, -1, False),
+        ):  # fmt: skip
+            found, which = self._rows(slots, codes)
+            rows.append(found)
+            offsets.append(some.offsets[which])
+            signs.append(sign)
+            stays.append(moves)
+        gone.append(rows[-1].coordinates[:, 0].astype(np.int32))
+        lengths = [len(one.slot) for one in rows]
+        if not any(lengths):
+            return [], []
+        every = Rows(*(np.concatenate(column) for column in zip(*rows, strict=True)))
+        signed, move = np.repeat(np.array(signs, np.int8), lengths), np.repeat(np.array(stays), lengths)
+        names = np.stack((np.concatenate(offsets), move, every.coordinates[:, 0]))
+        order = np.lexsort((signed, every.coordinates[:, 1], names[2], ~move, names[0]))
+        names = names[:, order]
+        ends = np.flatnonzero(np.append((names[:, 1:] != names[:, :-1]).any(axis=0), True)) + 1
+        turns = self._validity.apply(Changes(every.take(order), signed[order], ends))
+        offset, stayed, key = names[:, ends[turns.group] - 1]
+        return self._steps(turns, offset, stayed != 0, key)
+
+    def _steps(self, turns: Turns, offset: Ints, moves: npt.NDArray[np.bool_], key: Ints) -> tuple[list[_Step], list[_Step]]:
+        """The changes of entries by which these turns are made."""
+        before, after = self._shown(turns.before), self._shown(turns.after)
+        if self._optional:
+            nobody = np.where(turns.at == NEG_INF, np.int32(_NOBODY), np.int32(NOBODY))
+            before, after = np.where(before == NOBODY, nobody, before), np.where(after == NOBODY, nobody, after)
+        at, old, new = turns.at, turns.until_before, turns.until_after
+        there, here, same = before != NOBODY, after != NOBODY, before == after
+
+        def step(kind: int, which: npt.NDArray[np.bool_], left: Ints, right: Ints, slots: Slots) -> _Step:
+            some = np.flatnonzero(which)
+            return _Step(kind, offset[some], _entries(key[some], left[some], right[some], slots[some]))
+
+        moved = moves & there & ~same
+        lost, gained = ~moves & there & same & (new < old), ~moves & there & same & (new > old)
+        gone, come = ~moves & there & ~same, ~moves & here & ~same
+        # Of one that goes or comes the part is the whole.
+        from_, to = np.where(lost, new + lost, at), np.where(gained, old + gained, at)
+        shifted = [step(LEAVE, moved, at, old, before), step(ENTER, moved, at, new, after)]
+        return shifted, [
+            step(LEAVE, lost, at, old, before), step(ENTER, lost, from_, old, before), step(DELETE, lost | gone, from_, old, before),
+            step(ENTER, lost, at, new, after), step(LEAVE, gained, at, old, before), step(INSERT, gained | come, to, new, after),
+            step(LEAVE, gained, to, new, after), step(ENTER, gained, at, new, after),
+        ]  # fmt: skip
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        if self.tree.reclaim(oldest_needed, pins, FREED_AT_ONCE):
+            return True
+        return self.domain is not None and self.domain.reclaim(oldest_needed, pins)
+
+    # --- reading
+
+    def rows(self, root: Root, window: Bounds | None) -> Enumeration:
+        return AsOfCursor(self.tree.rows(root), self._point.place)
+
+    def partners(self, root: Root, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+        if self._never:
+            return AsOfCursor(GivenCursor(_NO_ROWS), self._point.place)
+        if place == self._point.place:
+            entries, _ = self._points(slots, self._look_up)
+            entries = entries.take(entries.key >= 0)
+        else:
+            rows, _ = self._rows(self._other.chosen(slots), self._look_up)
+            entries = _entries(rows.coordinates[:, 0], rows.coordinates[:, 1], rows.coordinates[:, 1].copy(), rows.slot)
+            held = np.zeros(len(entries.slot), np.uint8)
+            compiled(find_ends)(self.tree.arena.nodes, root.offset, root.height, entries, held)
+            entries = entries.take(held != 0)
+        return AsOfCursor(self.tree.partners(root, entries), self._point.place)
+
+    def of_key(self, root: Root, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+        """Also of the rows that nothing can meet: all of these are looked through."""
+        assert self.domain is not None
+        code = int(self.domain.look_up(key.select(self._columns[place]))[0])
+
+        def of_code() -> Enumeration:
+            others = 1 - self._point.place
+            keep = None if place == self._point.place or not self._optional else lambda rows: rows[others] >= 0
+            return AsOfCursor(self.tree.rows(root, code) if code >= 0 else GivenCursor(_NO_ROWS), self._point.place, keep)
+
+        def lonely() -> Enumeration:
+            scan = Scan(self._point, 0, key)
+            return AsOfCursor(self.tree.rows(root, _LONELY), place, lambda rows: np.isin(rows[place], scan.agreeing(rows[place])))
+
+        return Chained([of_code, lonely], 2) if self._optional and place == self._point.place else of_code()
+
+    def is_empty(self, root: Root) -> bool | None:
+        return bool(self.tree.is_empty(root))
+
+    def entries(self, root: Root) -> int:
+        """In the tree, and in the index of the newest version."""
+        return sum(root.counts) + self._validity.rows
+
+    @property
+    def bytes(self) -> int:
+        return int(self.tree.live_bytes) + self._validity.index_bytes + (self.domain.bytes if self.domain is not None else 0)
+
+    @property
+    def retired_bytes(self) -> int:
+        return int(self.tree.retired_bytes)
+
+    def check(self) -> None:
+        """Also that the tree has just the intervals of the index."""
+        self.tree.check(self.root)
+        self._validity.check()
+        if self.domain is not None:
+            self.domain.check()
+        if not self._never:
+            entries = room_for(sum(self.root.counts))
+            compiled(read_all)(self.tree.arena.nodes, self.tree.arena.C, entries)
+            filled, self._filled = self._filled, 0
+            assert _named(entries.take(entries.set == _OTHER)) == _named(self._others()), "the tree has other intervals than the index"
+            assert self._filled == filled, "a key before whose first row nobody stands"
+
+
+def _entries(keys: Ints, left: Ints, right: Ints, slots: Slots) -> Entries:
+    """Of set 1; those of NOBODY are left out."""
+    there = slots != NOBODY
+    keys, left, right, slots = keys[there].astype(np.int32), left[there], right[there], slots[there].astype(np.int32)
+    return Entries(np.full(len(slots), _OTHER, np.uint8), keys, left, right, slots)
+
+
+def _named(entries: Entries) -> list[tuple[int, ...]]:
+    return sorted(zip(*(column.tolist() for column in entries[1:]), strict=True))
+
+
+_NOTHING = _Step(DELETE, np.empty(0, np.int64), NO_ENTRIES)
