@@ -31,7 +31,6 @@ from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.event_tree.lists import RowList
 from structures.index.indexes import Entries
-from structures.index.layout import INDEX_WORDS
 from structures.ranked.changes import change_groups, change_list
 from structures.ranked.entries import Changes, Rank, Ranked
 
@@ -49,7 +48,7 @@ class Told(NamedTuple):
 class Tops(Ranked):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile."""
 
-    def __init__(self, arity: int, most: int, rank: Rank | None, words: int = STORE_WORDS, index_words: int = INDEX_WORDS) -> None:
+    def __init__(self, arity: int, most: int, rank: Rank | None, words: int = STORE_WORDS, index_words: int = STORE_WORDS) -> None:
         """As `Ranked`; `words`: address space of the list in 8-byte words (not memory)."""
         super().__init__(arity, most, rank, index_words)
         self.list = RowList(words)

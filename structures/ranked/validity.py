@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from structures.core.control import STORE_WORDS
 from structures.core.encoding import POS_INF
 from structures.core.kernel import compiled
 from structures.index.indexes import Entries
-from structures.index.layout import INDEX_WORDS
 from structures.ranked.changes import FILLED, PLACES, Places, Visit, change_places
 from structures.ranked.entries import Changes, Rank, Ranked
 
@@ -53,7 +53,7 @@ class Turns(NamedTuple):
 class Validity(Ranked):
     """See the module's head. The writer's alone."""
 
-    def __init__(self, arity: int, rank: Rank | None, filled: bool, words: int = INDEX_WORDS) -> None:
+    def __init__(self, arity: int, rank: Rank | None, filled: bool, words: int = STORE_WORDS) -> None:
         """As `Ranked`. `filled`: what lies before the first place of a key counts as a place too, at NEG_INF, where nobody is valid."""
         super().__init__(arity, 1, rank, words)
         self._filled = filled

@@ -1,13 +1,11 @@
-"""The latest rows of each key, and as-of joins, over HTTP, beside DuckDB: pages, followers over a kill, look-ups, windows, files,
-`livejoin check`."""
+"""The latest rows of each key, and as-of joins, over HTTP, beside DuckDB: pages, followers over a kill and a restoration, look-ups,
+windows, files, `livejoin check`."""
 
 from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,8 @@ import httpx
 import pytest
 
 from tests.end_to_end.talk import view
-from tests.server_process import ROOT, ServerProcess
+from tests.end_to_end.test_backups import livejoin
+from tests.server_process import ServerProcess
 
 READINGS = {
     "columns": [
@@ -146,16 +145,33 @@ def test_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
             one.read(client)
             assert sorted(one.rows.values(), key=repr) == wanted[one.view], one.view
     answer_all_readings(client, wanted["hottest"], table)
-    checked(server)
+
+    def write(client: httpx.Client) -> dict[str, list[tuple[Any, ...]]]:
+        apply(client, table, [drawn(rng) for _ in range(8)])
+        return by_duckdb(table, VIEWS, {})
+
+    restored(server, tmp_path, followed, write)
 
 
-def checked(server: ServerProcess) -> None:
-    """`livejoin check` of its folder, once it is stopped."""
-    server.stop()
-    done = subprocess.run(
-        [sys.executable, "-m", "service.cli", "check", str(server.data)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0 and "verdict    sound" in done.stdout, done.stdout + done.stderr
+def restored(
+    server: ServerProcess, folder: Path, followed: list[Followed], write: Callable[[httpx.Client], dict[str, list[tuple[Any, ...]]]]
+) -> None:
+    """What a backup has is sound, and restored it has the same rows, whose followers go on by the tokens of before. `write` sends a batch,
+    and gives the rows of the views after it."""
+    livejoin(0, "backup", folder / "backup", "--url", server.url)
+    assert server.stop() == 0
+    livejoin(0, "restore", folder / "backup", folder / "restored")
+    with ServerProcess(folder / "restored") as other:
+        client = other.client()
+        for one in followed:
+            assert pages(client, one.view, 5) == sorted(one.rows.values(), key=repr), one.view
+        wanted = write(client)
+        for one in followed:
+            one.read(client)
+            assert sorted(one.rows.values(), key=repr) == wanted[one.view] == pages(client, one.view, 7), one.view
+        assert other.stop() == 0
+    for place in (server.data, folder / "backup", folder / "restored"):
+        assert "verdict    sound" in livejoin(0, "check", place)
 
 
 def traded(rng: random.Random, number: int) -> dict[str, Any]:
@@ -163,7 +179,7 @@ def traded(rng: random.Random, number: int) -> dict[str, Any]:
     return {"relation": "trades", "op": "upsert", "row": row}
 
 
-def test_as_of_beside_duckdb(server: ServerProcess) -> None:
+def test_as_of_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
     client, rng, table, trades = server.client(), random.Random(4), Table(), dict[int, dict[str, Any]]()
     assert client.put("/v1/relations/readings", json=READINGS).status_code == 201
     assert client.put("/v1/relations/trades", json=TRADES).status_code == 201
@@ -209,9 +225,14 @@ def test_as_of_beside_duckdb(server: ServerProcess) -> None:
     assert shown["plan"]["guarantee"] == "strict" and shown["statistics"]["bytes"] > 0 and shown["shape"]["aliases"][1]["optional"]
     explained = client.post("/v1/explain", json={"sql": AS_OF["after"]}).json()
     assert explained["plan"]["class"] == "left outer as-of join, 1-D, 2 relations, keyed"
-    refused = client.patch("/v1/relations/readings", json={"nullable": ["value"]})
-    assert refused.status_code == 200, refused.text
-    checked(server)
+    extended = client.patch("/v1/relations/readings", json={"nullable": ["value"]})
+    assert extended.status_code == 200, extended.text
+
+    def write(client: httpx.Client) -> dict[str, list[tuple[Any, ...]]]:
+        apply(client, table, [drawn(rng) for _ in range(8)])
+        return by_duckdb(table, AS_OF, trades)
+
+    restored(server, tmp_path, followed, write)
 
 
 def answer_all_readings(client: httpx.Client, hottest: list[tuple[Any, ...]], table: Table) -> None:

@@ -215,6 +215,9 @@ SQL = [
         f"WHERE b.guest <> uuid '{GUEST}' AND b.wake BETWEEN '06:00' AND time '12:00' AND b.scan > '\\x00ff'::bytea AND b.wishes IS NULL",
         "SELECT b.id, gaps(b.stay, r.stay) AS free FROM bookings b LEFT JOIN rooms r ON b.room = r.room AND overlaps(b.stay, r.stay)",
         "SELECT room, coverage(stay) AS busy FROM bookings GROUP BY room",
+        "SELECT b.id, r.id FROM bookings b ASOF LEFT JOIN rooms r ON b.room = r.room AND r.starts <= b.starts WHERE b.paid",
+        "SELECT DISTINCT ON (room) room, id FROM bookings WHERE paid ORDER BY room, starts DESC, id DESC",
+        "SELECT id FROM bookings QUALIFY ROW_NUMBER() OVER (PARTITION BY room ORDER BY ends DESC NULLS LAST) <= 3",
         "WITH x AS (SELECT 1) SELECT count(*) FROM (SELECT id FROM bookings) q "
         "LEFT JOIN rooms ON true GROUP BY 1 HAVING x ORDER BY 2 LIMIT 3",
     )
@@ -249,6 +252,15 @@ VIEW = [
             "guarantee": "best-effort",
             "changes": False,
         }
+    ),
+    orjson.dumps(
+        {
+            "from": {"b": "bookings"},
+            "left": [{"from": {"r": "rooms"}, "join": [{"equal": ["b.room", "r.room"]}, {"as_of": ["r.starts", "<=", "b.starts"]}]}],
+        }
+    ),
+    orjson.dumps(
+        {"from": {"b": "bookings"}, "latest": {"by": ["b.room"], "order": "b.starts", "descending": True, "rows": 3}, "select": ["b.id"]}
     ),
 ]
 QUERY = [

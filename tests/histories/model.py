@@ -23,6 +23,7 @@ DEFINITION = {
 }
 RELATIONS = ("stays", "jobs")
 ADDED = tuple(f"n{number}" for number in range(3))  # columns that a definition is extended by
+Relations = Mapping[str, Mapping[int, Row]]
 Columns = Mapping[str, Iterable[str]]  # by relation, those of ADDED that it is known to have
 
 
@@ -103,7 +104,7 @@ def drawn(chance: Random, ids: int = 24, columns: Columns | None = None) -> tupl
 class State:
     """The relations at one version: rows by id. It is not changed; `after` makes the next."""
 
-    def __init__(self, relations: Mapping[str, Mapping[int, Row]] | None = None) -> None:
+    def __init__(self, relations: Relations | None = None) -> None:
         self.relations = relations or {name: {} for name in RELATIONS}
         self._views: dict[str, Rows] = {}
 
@@ -135,27 +136,42 @@ class State:
 
 
 class View(NamedTuple):
-    """`aliases` in the order of the identity's JSON; `joined` gives the row, or None."""
-
     sql: str
     columns: tuple[str, ...]
-    aliases: tuple[tuple[str, str], ...]
-    joined: Callable[..., Row | None]
+    rows: Callable[[Relations], Rows]
 
-    def rows(self, relations: Mapping[str, Mapping[int, Row]]) -> Rows:
-        found = {}
-        (x, first), *rest = self.aliases
-        if not rest:
-            for row in relations[first].values():
-                if (made := self.joined(row)) is not None:
-                    found[f'{{"{x}":{{"id":{row[0]}}}}}'] = made
-            return found
-        ((y, second),) = rest
-        for one in relations[first].values():
-            for other in relations[second].values():
-                if (made := self.joined(one, other)) is not None:
-                    found[f'{{"{x}":{{"id":{one[0]}}},"{y}":{{"id":{other[0]}}}}}'] = made
-        return found
+
+def _of_one(alias: str, relation: str, shown: Callable[[Row], Row | None]) -> Callable[[Relations], Rows]:
+    """`shown` gives the row, or None."""
+    return lambda relations: {
+        f'{{"{alias}":{{"id":{row[0]}}}}}': made for row in relations[relation].values() if (made := shown(row)) is not None
+    }
+
+
+def _of_two(aliases: tuple[tuple[str, str], ...], joined: Callable[[Row, Row], Row | None]) -> Callable[[Relations], Rows]:
+    """`aliases` in the order of the identity's JSON; `joined` gives the row, or None."""
+    (x, first), (y, second) = aliases
+    return lambda relations: {
+        f'{{"{x}":{{"id":{one[0]}}},"{y}":{{"id":{other[0]}}}}}': made
+        for one in relations[first].values() for other in relations[second].values() if (made := joined(one, other)) is not None
+    }  # fmt: skip
+
+
+def _newest(relations: Relations) -> Rows:
+    found = dict[str, Row]()
+    for row in sorted(relations["stays"].values(), key=lambda row: (row[2], row[0])):
+        found[row[1]] = row
+    return {f'{{"s":{{"id":{row[0]}}}}}': (row[1], row[0], row[4]) for row in found.values()}
+
+
+def _begun(relations: Relations) -> Rows:
+    found = dict[str, Row]()
+    for stay in relations["stays"].values():
+        jobs = [job for job in relations["jobs"].values() if job[1] == stay[1] and job[2] <= stay[2]]
+        job = max(jobs, key=lambda job: (job[2], job[0]), default=None)
+        key = "null" if job is None else f'{{"id":{job[0]}}}'
+        found[f'{{"j":{key},"s":{{"id":{stay[0]}}}}}'] = (stay[0], *((None, None) if job is None else (job[0], job[3])))
+    return found
 
 
 def _meet(x: Row, y: Row) -> bool:
@@ -166,26 +182,32 @@ VIEWS = {
     "clashes": View(
         "SELECT s.id AS stay, j.id AS job, s.tag AS tag FROM stays s JOIN jobs j ON s.room = j.room AND overlaps(s.span, j.span)",
         ("stay", "job", "tag"),
-        (("j", "jobs"), ("s", "stays")),
-        lambda j, s: (s[0], j[0], s[4]) if s[1] == j[1] and _meet(s, j) else None,
+        _of_two((("j", "jobs"), ("s", "stays")), lambda j, s: (s[0], j[0], s[4]) if s[1] == j[1] and _meet(s, j) else None),
     ),
     "pairs": View(
         "SELECT x.id AS x, y.id AS y FROM stays x JOIN stays y ON overlaps(x.span, y.span) AND x.id < y.id",
         ("x", "y"),
-        (("x", "stays"), ("y", "stays")),
-        lambda x, y: (x[0], y[0]) if _meet(x, y) and x[0] < y[0] else None,
+        _of_two((("x", "stays"), ("y", "stays")), lambda x, y: (x[0], y[0]) if _meet(x, y) and x[0] < y[0] else None),
     ),
     "rooms": View(
         "SELECT s.id AS stay, j.id AS job, j.a AS a FROM stays s JOIN jobs j ON s.room = j.room",
         ("stay", "job", "a"),
-        (("j", "jobs"), ("s", "stays")),
-        lambda j, s: (s[0], j[0], j[2]) if s[1] == j[1] else None,
+        _of_two((("j", "jobs"), ("s", "stays")), lambda j, s: (s[0], j[0], j[2]) if s[1] == j[1] else None),
     ),
     "tagged": View(
         "SELECT s.id AS id, s.b AS b FROM stays s WHERE s.tag = 'u'",
         ("id", "b"),
-        (("s", "stays"),),
-        lambda s: (s[0], s[3]) if s[4] == "u" else None,
+        _of_one("s", "stays", lambda s: (s[0], s[3]) if s[4] == "u" else None),
+    ),
+    "newest": View(
+        "SELECT DISTINCT ON (s.room) s.room AS room, s.id AS id, s.tag AS tag FROM stays s ORDER BY s.room, s.a DESC",
+        ("room", "id", "tag"),
+        _newest,
+    ),
+    "begun": View(
+        "SELECT s.id AS stay, j.id AS job, j.b AS b FROM stays s ASOF LEFT JOIN jobs j ON s.room = j.room AND j.a <= s.a",
+        ("stay", "job", "b"),
+        _begun,
     ),
 }
 COLUMNS = {**dict.fromkeys(RELATIONS, _COLUMNS), **{name: view.columns for name, view in VIEWS.items()}}

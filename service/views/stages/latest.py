@@ -91,8 +91,12 @@ class LatestStage(Defaults):
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         one = resolved.get(self._side.relation.name)
-        if one is not None:
-            self._tops.require(one.inserts.num_rows + len(one.deletes))
+        if one is None:
+            return
+        come = one.inserts.num_rows
+        self._tops.require(come + len(one.deletes))
+        if self._columns.domain is not None:
+            self._columns.domain.require(come, one.inserts.bytes)
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         run = runs.get(self._side.relation.name)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import errno
 import gc
+import importlib
 import mmap
 import random
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from service.engine.builds import Builds
 from service.errors import Problem
 from service.instance import Instance
+from service.wire.batch import Batch, Changes, RowBlock
 from structures.core import reserve
-from tests.service.engine.test_builds import SHARING, VIEWS, agrees, filled, some_changes
-from tests.service.running import check, look
+from tests.service.engine.test_builds import BOXES, SHARING, VIEWS, agrees, filled, rows_like, some_changes
+from tests.service.running import ORDER, check, look
 
 GROUPS = {"group": ["a.tag as tag"], "aggregate": [{"count": "*", "as": "n"}, {"min": "a.s", "as": "least"}]}
 STATEMENTS = {
@@ -26,11 +30,18 @@ STATEMENTS = {
     "left": "SELECT a.id AS i, c.id AS k FROM a JOIN b ON a.x OVERLAPS b.x LEFT JOIN a c ON b.tag = c.tag",
     "except": "SELECT a.tag AS t, a.s AS s FROM a EXCEPT SELECT b.tag AS t, b.s AS s FROM b",
 }
+RANKED = {
+    "latest": "SELECT DISTINCT ON (a.tag) a.tag AS t, a.id AS i FROM a ORDER BY a.tag, a.s DESC",
+    "last three": "SELECT a.id AS i FROM a QUALIFY ROW_NUMBER() OVER (ORDER BY a.s) <= 3",
+    "as of": "SELECT a.id AS i, b.id AS j FROM a ASOF JOIN b ON a.tag = b.tag AND b.s <= a.s",
+    "as of, left": "SELECT x.id AS i, y.id AS j FROM a x ASOF LEFT JOIN a y ON x.u = y.u AND x.tag = y.tag AND y.s > x.s",
+}
 DEFINITIONS: dict[str, dict[str, Any]] = {
     **{name: {**VIEWS[name], "select": ["a.id as i"]} for name in VIEWS},
     **{f"groups of {name}": {**VIEWS[name], **GROUPS} for name in VIEWS},
-    **{name: {"sql": sql} for name, sql in STATEMENTS.items()},
+    **{name: {"sql": sql} for name, sql in (STATEMENTS | RANKED).items()},
 }
+ASKING = [name for name in DEFINITIONS if name.startswith("groups") or name in RANKED]
 PLANTED = ("sweeper", "elimination", "intersect", "bow_tie")  # with trees beside the indexes, which are made when those are there
 
 
@@ -87,9 +98,9 @@ def test_a_dropped_view_gives_all_of_it_back_at_once(engine: Instance, monkeypat
         gc.enable()
 
 
-@pytest.mark.parametrize("name", [name for name in DEFINITIONS if name.startswith("groups")])
-def test_groups_ask_for_all_of_it_before_they_are_registered(engine: Instance, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Those of the join below them, too: a service without room refuses the view, which then does not fail later on."""
+@pytest.mark.parametrize("name", ASKING)
+def test_all_of_it_is_asked_for_before_a_view_is_registered(engine: Instance, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Of groups also that of the join below them: a service without room refuses the view, which then does not fail later on."""
     engine.put_view("warm", DEFINITIONS[name], wait=60)
     engine.drop_view("warm")
     look(engine)
@@ -114,6 +125,48 @@ def test_groups_ask_for_all_of_it_before_they_are_registered(engine: Instance, m
         assert caught.value.type == "no-room" and not engine.views
     space.refused = None
     assert engine.put_view("v", DEFINITIONS[name], wait=60)[0].state == "live"
+    check(engine)
+
+
+_INDEX, _LIST = "structures.ranked.entries.OrderedIndexes", "structures.ranked.tops.RowList"
+_TREE = "service.views.joins.as_of_join.IntervalTree"
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "words"),
+    [("latest", _INDEX, 1 << 15), ("last three", _INDEX, 1 << 15), ("latest", _LIST, 1 << 14), ("latest", "codes", 0),
+     ("as of", _INDEX, 1 << 15), ("as of", _TREE, 1 << 17), ("as of", "codes", 0),
+     ("as of, left", _INDEX, 1 << 15), ("as of, left", _TREE, 1 << 17)],
+)  # fmt: skip
+def test_a_batch_that_may_not_fit_is_refused_before_it_is_touched(
+    engine: Instance, monkeypatch: pytest.MonkeyPatch, name: str, what: str, words: int
+) -> None:
+    """What is taken does fit, up to the last row: the view fails in no batch."""
+    if words:
+        module, _, made = what.rpartition(".")
+        made_of = getattr(importlib.import_module(module), made)
+        monkeypatch.setattr(what, lambda *kind: made_of(*(one for one in kind if isinstance(one, str)), words))
+    view, _ = engine.put_view("v", DEFINITIONS[name], wait=60)
+    assert view.state == "live", view.problem
+    if not words:
+        domain = view.join.domain if name.startswith("as of") else view.join._columns.domain  # type: ignore[attr-defined]
+        monkeypatch.setattr(domain._rows, "used", (1 << 30) - 10)
+    rng, ids, refused = random.Random(3), iter(range(100, 100_000)), 0
+    sizes = [200, 40, 7, 1] if words else [40]
+    while sizes:
+        rows = RowBlock(rows_like(rng, list(islice(ids, sizes[0]))))
+        relation = rng.choice("ab" if name == "as of" else "a")
+        change = Changes(relation, BOXES, np.full(sizes[0], ORDER["upsert"], np.uint8), rows, np.arange(sizes[0]))
+        before = engine.published.number
+        try:
+            engine.apply(Batch([change], sizes[0], 0, [], 0))
+        except Problem as problem:
+            assert problem.type == "no-room" and "nothing of the batch was applied" in problem.detail
+            assert engine.published.number == before and view.state == "live"
+            sizes.pop(0)
+            refused += 1
+    assert refused and engine.state == "ready"
+    agrees(engine, "v")
     check(engine)
 
 
