@@ -86,7 +86,7 @@ def _post(path: bytes, kind: str, body: bytes) -> Request:
 def requests(cursor: bytes, token: bytes) -> list[Request]:
     """One good request of each kind."""
     one, json = b"v1/relations/bookings/changes", ((b"Content-Type", b"application/json"),)
-    rows, views = b"v1/views/meets/rows", [b"v1/views/v%d" % number for number in range(3)]
+    rows, views = b"v1/views/meets/rows", [b"v1/views/v%d" % number for number in range(len(samples.VIEW) + 1)]
     return [
         *(_post(b"v1/changes", media.JSON, body) for body in samples.JSON),
         *(_post(b"v1/changes", media.JSONL, body) for body in samples.JSONL),
