@@ -49,6 +49,7 @@ SUBJECTS = (
     "service_builds",
     "service_stream",
     "client",
+    "dashboard",
     "stalls",
     "pipeline_decode",
     "pipeline_throughput",

@@ -21,6 +21,7 @@ from tests.benchmarks import (
     SUBJECTS,
     boxes,
     client,
+    dashboard,
     growth,
     heap_growth,
     heap_rivals,
@@ -193,6 +194,13 @@ def test_the_client() -> None:
     figures = client.run(Scale(quick=True), lambda line: None)
     assert [figure.unit for figure in figures] == ["rows/s", "changes/s", "requests/s"]
     assert all(figure.value > 0 and figure.aim and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
+
+
+@pytest.mark.soak
+def test_the_dashboard() -> None:
+    figures = dashboard.run(Scale(quick=True), lambda line: None)
+    assert [(figure.unit, figure.aim) for figure in figures] == [("kB", 250), ("ms", 200), ("frames/s", 60), ("ms", None)]
+    assert all(figure.value > 0 for figure in figures) and figures[2].parameters["changes_a_second"] > 0
 
 
 @compiled

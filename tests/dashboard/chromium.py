@@ -16,9 +16,18 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from playwright.sync_api import Browser as Chromium
+from playwright.sync_api import Playwright
+
 PACKAGE, VERSION = "@sparticuz/chromium", "147.0.0"
 DIGEST = "18fe5404ce845594cd7d592fc07f37a19514079ba4d9c27192ad8b908743f16b"
 HOME = Path(sys.prefix) / "browser" / VERSION
+FRAMES = """() => {
+    window.frames_ = [];
+    const next = (now) => { window.frames_.push(now); requestAnimationFrame(next); };
+    requestAnimationFrame(next);
+}"""
+"""Evaluated in a page, it notes the time of each frame from now on, in milliseconds."""
 _INSTALLED = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _PARTS = {"chromium": "chromium", "al2023.tar": "libraries", "swiftshader.tar": "", "fonts.tar": "fonts"}  # in bin/*.br → where it goes
 _UNPACK = """
@@ -58,6 +67,13 @@ def browser() -> Browser:
         _set_up()
     environment = {"FONTCONFIG_PATH": str(HOME), "LD_LIBRARY_PATH": str(HOME / "libraries" / "lib")}
     return Browser(str(HOME / "chromium"), ["--no-sandbox", "--no-zygote", "--disable-gpu"], environment)
+
+
+def launched(playwright: Playwright, zone: str) -> Chromium:
+    """It runs, with its clock in this time zone. Raises NoBrowser."""
+    found = browser()
+    environment = {**os.environ, **found.environment, "TZ": zone}
+    return playwright.chromium.launch(executable_path=found.path, args=found.arguments, env=environment)
 
 
 def _set_up() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from importlib.resources import files
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from tests.dashboard.chromium import browser as found_browser
+from tests.dashboard.chromium import launched
 from tests.dashboard.data import fill
 from tests.server_process import ROOT, ServerProcess
 
@@ -22,12 +21,9 @@ AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    found = found_browser()
     PICTURES.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=found.path, args=found.arguments, env={**os.environ, **found.environment, "TZ": "Europe/Berlin"}
-        )
+        browser = launched(playwright, "Europe/Berlin")
         yield browser
         browser.close()
 

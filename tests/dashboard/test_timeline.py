@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from playwright.sync_api import Page
 
+from tests.dashboard.chromium import FRAMES
 from tests.dashboard.conftest import measured, picture, until
 from tests.dashboard.data import DELEGATION, PRESIDENTS, stay, upsert
 from tests.end_to_end import talk
@@ -19,11 +20,6 @@ from tests.server_process import ServerProcess
 
 Visitor = Callable[..., Page]
 MILLION = 1_000_000
-FRAMES = """() => {
-    window.frames_ = [];
-    const next = (now) => { window.frames_.push(now); requestAnimationFrame(next); };
-    requestAnimationFrame(next);
-}"""
 PLAIN = {
     "columns": [{"name": "id", "type": "int64"}, {"name": "lo", "type": "int64"}, {"name": "hi", "type": "int64"}],
     "key": ["id"],
