@@ -179,11 +179,12 @@ def _plans(query: Query, relations: Relations) -> list[Plan]:
     if query.as_of is not None:
         return [as_of.make(query, relations)]
     if query.absent or query.branches or query.parts:
-        of_parts = [] if query.branches else [match.make(query, relations), *outer.make(query, relations, _plans)]
+        makers = [match.make, tree.make_with_parts]
+        of_parts = [] if query.branches else [*(make(query, relations) for make in makers), *outer.make(query, relations, _plans)]
         found = [one for one in (*of_parts, None if query.parts else lqdag.make(query, relations)) if one is not None]
-        return sorted(found, key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
-    found = product.make(query, relations, _plans)
-    found += [one for algorithm in BUILT.values() for make in algorithm.makers if (one := make(query, relations)) is not None]
+    else:
+        found = product.make(query, relations, _plans)
+        found += [one for algorithm in BUILT.values() for make in algorithm.makers if (one := make(query, relations)) is not None]
     found.sort(key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
     return list({one.algorithm: one for one in reversed(found)}.values())[::-1]
 

@@ -6,6 +6,8 @@ hang together by edges that carry it. Such a tree exists iff a heaviest spanning
 as much as all conditions need: one for each condition of intervals, and for a class of c aliases c - 1. So `a.k = b.k and b.k = c.k
 and a.k = c.k` is a path, and an overlap between a and c then decides which.
 
+Parts of a view (EXISTS, NOT EXISTS, LEFT JOIN) are trees of their own, each of which hangs by one edge on an alias outside of it.
+
 Source: acyclic hypergraphs and their join trees, as Bernstein and Goodman (Power of natural semijoins) and Maier (The Theory of Relational
 Databases) have it: a join tree is a heaviest spanning tree.
 """
@@ -13,16 +15,22 @@ Databases) have it: a join tree is a heaviest spanning tree.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from service.planning.binding import equal_classes
 from service.planning.meets import Relations, meets_of, residual_of
-from service.query.model import ColumnRef, Meet, Query, Span
+from service.query.model import MAX_ALIASES, ColumnRef, Meet, Query, Span, ViewPart
+
+LinkKind = Literal["required", "exists", "absent", "optional", "inward"]
 
 
 class Edge(NamedTuple):
-    """From the rows of alias number `near` to their partners in `far`: columns that are pairwise equal, spans that meet (None: neither)."""
+    """From the rows of alias number `near` to their partners in `far`: columns that are pairwise equal, spans that meet (None: neither).
+
+    kind  what a row of `near` has to have there; of an edge that a part hangs on the part's kind, and back from the part "inward"
+    """
 
     near: int
     far: int
@@ -30,10 +38,12 @@ class Edge(NamedTuple):
     far_columns: tuple[str, ...]
     near_span: Span | None
     far_span: Span | None
+    kind: LinkKind = "required"
 
     @property
     def back(self) -> Edge:
-        return Edge(self.far, self.near, self.far_columns, self.near_columns, self.far_span, self.near_span)
+        kind: LinkKind = "required" if self.kind == "required" else "inward"
+        return Edge(self.far, self.near, self.far_columns, self.near_columns, self.far_span, self.near_span, kind)
 
 
 def join_tree(query: Query, relations: Relations) -> tuple[Edge, ...] | None:
@@ -60,6 +70,43 @@ def join_tree(query: Query, relations: Relations) -> tuple[Edge, ...] | None:
     return tuple(one for edge in edges for one in (edge, edge.back))
 
 
+def tree_with_parts(query: Query, parts: Sequence[ViewPart], relations: Relations) -> tuple[Edge, ...] | None:
+    """The same of a view with these parts, over the aliases of `Query.whole`. None also if a part hangs by more than one edge, or has to be
+    there, or not, for rows of an optional one."""
+    core, whole = query.core, query.whole
+    if len(whole.aliases) > MAX_ALIASES:
+        return None
+    numbers = {alias: number for number, (alias, _) in enumerate(whole.aliases)}
+    always = {alias for alias, _ in core.aliases}
+    found = _placed(core, join_tree(core, relations) if len(core.aliases) > 1 else (), numbers)
+    for part in parts:
+        # The alias that it hangs on comes last: of equal edges those within the part are taken.
+        join = replace(part.join, aliases=(*part.own, part.join.aliases[0]))
+        own = _placed(join, join_tree(join, relations), numbers)
+        if found is None or own is None or part.kind == "full" or (part.kind != "optional" and part.on not in always):
+            return None
+        outward = [edge for edge in own if edge.near == numbers[part.on]]
+        if len(outward) != 1:
+            return None
+        link = outward[0]._replace(kind=part.kind)
+        found += (link, link.back, *(edge for edge in own if numbers[part.on] not in (edge.near, edge.far)))
+    return found
+
+
+def _placed(query: Query, edges: tuple[Edge, ...] | None, numbers: dict[str, int]) -> tuple[Edge, ...] | None:
+    """The edges of a query's tree, its aliases numbered so."""
+    at = [numbers[alias] for alias, _ in query.aliases]
+    return None if edges is None else tuple(edge._replace(near=at[edge.near], far=at[edge.far]) for edge in edges)
+
+
+def behind(edges: Sequence[Edge], *kinds: LinkKind) -> set[int]:
+    """The aliases of the parts of these kinds, and of those that hang on them."""
+    found = [edge.far for edge in edges if edge.kind in kinds]
+    for place in found:  # grows meanwhile
+        found += [edge.far for edge in edges if edge.near == place and edge.kind != "inward" and edge.far not in found]
+    return set(found)
+
+
 def _heaviest(count: int, weights: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
     """The edges of a heaviest spanning forest (Kruskal), of equally heavy ones the first."""
     part = list(range(count))
@@ -83,9 +130,11 @@ def _edge(aliases: Sequence[str], pair: tuple[int, int], classes: list[list[Colu
 
 
 def outward(edges: Sequence[Edge]) -> tuple[int, ...]:
-    """The order in which the whole view binds the aliases: first one with the most edges, as each edge is looked up once per row."""
-    neighbours = {edge.near: [other.far for other in edges if other.near == edge.near] for edge in edges}
-    order = [max(sorted(neighbours), key=lambda place: len(neighbours[place]))]
+    """The order in which the whole view binds the aliases of its rows: first one with the most edges, of those that each row has, as each
+    edge is looked up once per row."""
+    hidden = behind(edges, "exists", "absent")
+    neighbours = {edge.near: [other.far for other in edges if other.near == edge.near and other.far not in hidden] for edge in edges}
+    order = [max(sorted({*neighbours} - hidden - behind(edges, "optional")), key=lambda place: len(neighbours[place]))]
     for place in order:  # grows meanwhile: breadth first
         order += [far for far in neighbours[place] if far not in order]
     return tuple(order)

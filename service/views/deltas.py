@@ -256,6 +256,17 @@ def stretches_of(rows: Combination) -> tuple[Indices, Indices]:
     return starts, ends
 
 
+def net(deletes: Combination, inserts: Combination) -> tuple[Combination, Combination]:
+    """What is left of rows that are deleted and inserted at the same slots in turns: each once at most. Cost: a sort."""
+    if len(deletes[0]) == 0 or len(inserts[0]) == 0:
+        return deletes, inserts
+    rows = tuple(np.concatenate(slots) for slots in zip(deletes, inserts, strict=True))
+    _, first, numbers = np.unique(_one_number(rows), return_index=True, return_inverse=True)
+    times = np.bincount(numbers, np.repeat([-1, 1], [len(deletes[0]), len(inserts[0])]))
+    gone, come = first[times < 0], first[times > 0]
+    return tuple(slots[gone] for slots in rows), tuple(slots[come] for slots in rows)
+
+
 def _have_nothing_in_common(deletes: Combination, inserts: Combination, moved: Sequence[Moved]) -> bool:
     """Whether an alias of which no row has moved tells that none comes back: a quick look before the exact one."""
     for gone, come, pairs in zip(deletes, inserts, moved, strict=True):

@@ -34,6 +34,7 @@ from service.views.deltas import (
     Sink,
     cancel,
     most_candidates,
+    net,
 )
 from service.views.joins.protocol import Join
 from service.views.parse import View
@@ -82,6 +83,7 @@ class LiveView:
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
         self.shown = shown_of(query, self.sides, self.definitions)
         self.width = STRETCH if query.stretches is not None else 1 if query.groups is not None else len(self.sides)  # arrays of a row
+        self._nets = any(edge.kind != "required" for edge in view.plan.tree) and query.groups is None  # `tree_join`
         self._indexes = indexes
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
         self._former: list[weakref.ref[Join]] = []  # those that were replaced, while a version is read in them
@@ -272,6 +274,8 @@ class LiveView:
         if collected.too_large:
             return Delta(version, (), (), True)
         gone, come = collected.rows(False, self.width), collected.rows(True, self.width)
+        if self._nets:
+            gone, come = net(gone, come)
         is_whole = self.view.query.groups is not None or bool(self.view.query.branches)  # what goes there has gone
         if len(gone[0]) and len(come[0]) and not is_whole:
             back = any(len(group.aliases) > 1 for group in self.view.query.absent)

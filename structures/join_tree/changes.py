@@ -1,8 +1,7 @@
 """Single changes of a join tree, one after another, each with its delta.
 
-A deleted row reports its rows before it is removed, an inserted one after it is added; only rows that are in the
-join are visited. Costs: as `spread`, and
-the delta's rows.
+A deleted row reports its rows before it is removed, an inserted one after it is added; only rows that are in the join are visited. What
+a part ends is reported before the trees of full rows change, what it brings after. Costs: as `spread`, and the delta's rows.
 """
 
 from __future__ import annotations
@@ -12,16 +11,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.core.blocks import Nodes, Writing
-from structures.core.entries import DELETE, INSERT
+from structures.core.entries import INSERT
 from structures.core.kernel import arrays, kernel
 from structures.core.runs import AT, BEGUN, RUN_WORDS
-from structures.join_tree.layout import FIRST_PORT, HAS, Tables, shift_row
-from structures.join_tree.spread import END, FIRST_, FLIPS, PLACE, Spreading, change_rows, live_but, move_rows
-from structures.join_tree.walk import DEPTH, START, Walking, begin_walk, walk
+from structures.join_tree.layout import FIRST_PORT, HAS, HIDDEN, Tables, shift_row
+from structures.join_tree.spread import (
+    BESIDE_NULL,
+    BY_CHANGED,
+    END,
+    FIRST_,
+    FLIPS,
+    LINK,
+    PLACE,
+    SIGN,
+    TOLD,
+    Spreading,
+    change_rows,
+    live_but,
+    move_rows,
+)
+from structures.join_tree.walk import DEPTH, NULLED, START, Walking, begin_walk, walk
 
-RUN = FLIPS + 1  # in Z: the state of a run
+RUNS = FLIPS + 1  # in Z: how many runs the change that is being made has
+RUN = RUNS + 1  # the state of a run
 CHANGES_WORDS = RUN + RUN_WORDS
 MOVE = 0  # beside DELETE and INSERT
+BEFORE, ENDED, BROUGHT, AFTER, DONE = range(1, 6)  # state[BEGUN]: which rows of a change are being told (`phase`)
 
 
 @arrays("int8[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64[::1]")
@@ -40,46 +55,67 @@ class Singles(NamedTuple):
 def run_singles(
     nodes: Nodes, writing: Writing, tables: Tables, walking: Walking, spreading: Spreading, singles: Singles, out: Any, deltas: bool,
 ) -> int:  # fmt: skip
-    """Make the changes from number state[AT] on until all are done or out, int32[t, rows], is full; the delta rows written.
+    """Make the changes from number state[AT] on until all are done or out, int32[t, rows], is full; the delta rows written, of
+    which `JoinTables.comes` says whether they come.
 
     state[BEGUN]: its delta is being told; called with `deltas` off then, the rest of it is left out.
     """
-    T, LINKS, state, PATHS, S, L = tables.T, tables.LINKS, spreading.Z[RUN:], walking.PATHS, walking.S, walking.L
+    S, state, rows = walking.S, spreading.Z[RUN:], spreading.rows
+    reading = Walking(tables.T, walking.PATHS, tables.LINKS[:0], S, walking.L)
     signs, places, old, new, done = singles.signs, singles.places, singles.old, singles.new, singles.done
     n = 0
     while state[AT] < len(signs):
         i = state[AT]
-        u, sign = places[i], signs[i]
+        u, sign, begun = places[i], signs[i], state[BEGUN] > 0
         if sign == MOVE:
             move_rows(nodes, writing, tables, u, old[i : i + 1], new[i : i + 1])
-        else:
-            one = new[i : i + 1] if sign == INSERT else old[i : i + 1]
-            if sign == INSERT and state[BEGUN] == 0:
-                change_row(nodes, writing, tables, spreading, u, one[0], True)
-            if deltas and live_but(tables, u, one[0], -1, -1):
-                if state[BEGUN] == 0:
-                    begin_walk(S, u)
-                    state[BEGUN] = 1
-                while S[0, DEPTH] > 0 or S[0, START] == 0:
-                    if n == out.shape[1]:
-                        return n
-                    n = walk(nodes, tables, Walking(T, PATHS, LINKS[:0], S, L), one, out, n)
-            state[BEGUN] = 0
-            if sign == DELETE:
-                change_row(nodes, writing, tables, spreading, u, one[0], False)
+            state[BEGUN] = DONE
+        elif not begun:
+            rows[0] = new[i] if sign == INSERT else old[i]
+            state[BEGUN] = BEFORE
+        while state[BEGUN] < DONE:
+            if not begun:
+                reach(nodes, writing, tables, spreading, u, sign)
+            place, nulled, first, end = told_now(tables, spreading, u, sign)
+            if not begun and end > first:
+                begin_walk(S, place)
+                S[0, NULLED] = nulled
+            while deltas and end > first and (S[0, DEPTH] > 0 or S[0, START] < end - first):
+                if n == out.shape[1]:
+                    return n
+                n = walk(nodes, tables, reading, rows[first:end], out, n)
+            state[BEGUN] += 1
+            begun = False
         done[i] = n
+        state[BEGUN] = 0
         state[AT] += 1
     return n
 
 
 @kernel
-def change_row(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, slot: int, come: bool) -> None:
-    """A row comes or goes, with all that follows."""
-    SIDES, rows, runs = tables.SIDES, spreading.rows, spreading.runs
-    rows[0] = slot
-    for r in range(change_rows(nodes, writing, tables, spreading, u, 1, come)):
-        w = runs[r, PLACE]
-        for i in range(runs[r, FIRST_], runs[r, END]):
-            for j in range(SIDES[w, HAS]):
-                p = SIDES[w, FIRST_PORT + j]
-                shift_row(nodes, writing, tables, p, p, rows[i], come)
+def reach(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, sign: int) -> None:
+    """What is to be done of a change of the row in rows[0] before that is told which state[BEGUN] says."""
+    SIDES, Z, rows, runs = tables.SIDES, spreading.Z, spreading.rows, spreading.runs
+    if Z[RUN + BEGUN] == ENDED:
+        Z[RUNS] = change_rows(nodes, writing, tables, spreading, u, 1, sign == INSERT)
+    elif Z[RUN + BEGUN] == BROUGHT:
+        for r in range(Z[RUNS]):
+            w = runs[r, PLACE]
+            for i in range(runs[r, FIRST_], runs[r, END] if runs[r, TOLD] != BESIDE_NULL else 0):
+                for j in range(SIDES[w, HAS]):
+                    p = SIDES[w, FIRST_PORT + j]
+                    shift_row(nodes, writing, tables, p, p, rows[i], runs[r, SIGN] != 0)
+
+
+@kernel
+def told_now(tables: Tables, spreading: Spreading, u: int, sign: int) -> tuple[int, int, int, int]:
+    """Of which alias rows[first:end] tell theirs now, and NULLED of that walk: (alias, NULLED, first, end)."""
+    Z, rows, runs = spreading.Z, spreading.rows, spreading.runs
+    now = Z[RUN + BEGUN]
+    if now == BEFORE or now == AFTER:
+        tells = (now == AFTER) == (sign == INSERT) and tables.SIDES[u, HIDDEN] == 0 and live_but(tables, u, rows[0], -1, -1)
+        return u, 0, 0, 1 if tells else 0
+    for r in range(Z[RUNS]):
+        if runs[r, TOLD] != BY_CHANGED and runs[r, SIGN] == now - ENDED:
+            return runs[r, PLACE], runs[r, LINK] + 1 if runs[r, TOLD] == BESIDE_NULL else 0, runs[r, FIRST_], runs[r, END]
+    return u, 0, 0, 0

@@ -10,7 +10,20 @@ import numpy as np
 
 from structures.core.arena import COUNT, ROOT
 from structures.core.check import check_blocks
-from structures.join_tree.layout import ALL_TREE, BASE, BIT, HEAD, LIVE_TREE, STEP, STEP_, SUPPORT, WORDS
+from structures.join_tree.layout import (
+    ABSENT,
+    ALL_TREE,
+    BASE,
+    BIT,
+    FREE,
+    HEAD,
+    LIVE_TREE,
+    OPTIONAL,
+    STEP,
+    STEP_,
+    SUPPORT,
+    WORDS,
+)
 from structures.join_tree.tables import JoinTables, Roots
 from structures.ordered.check import Entry, check_below
 
@@ -21,8 +34,9 @@ class _Proof:
         self.seen: list[dict[int, tuple[int, int, int]]] = [{} for _ in tree.ports]
         for p, port in enumerate(tree.ports):
             slots = np.array(rows[port.alias], np.int32)
+            slots = slots[tree.seen(p, slots)]
             columns = tree.codes(p, slots), *tree.ends(p, slots)
-            self.seen[p] = dict(zip(rows[port.alias], zip(*(column.tolist() for column in columns), strict=True), strict=True))
+            self.seen[p] = dict(zip(slots.tolist(), zip(*(column.tolist() for column in columns), strict=True), strict=True))
         self.live: dict[int, list[int]] = {}  # of each link, the rows of its far alias that are live away from its near one
         self.partnered: dict[int, set[int]] = {}  # of each link, the rows of its near alias that have a partner among these
         for e in range(len(tree.near)):
@@ -40,27 +54,30 @@ class _Proof:
         further = [d for d in range(len(near)) if near[d] == far[e] and d != e ^ 1]
         for d in further:
             self._settle(d)
-        self.live[e] = [slot for slot in self.rows[far[e]] if all(slot in self.partnered[d] for d in further)]
+        self.live[e] = [slot for slot in self.rows[far[e]] if all(self._fits(d, slot) for d in further)]
         p, q = self.ports_of(e)
         reach: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))  # by code: lefts, the largest right up to each
-        for code, left, right in sorted(self.seen[q][slot] for slot in self.live[e]):
+        for code, left, right in sorted(self.seen[q][slot] for slot in self.live[e] if slot in self.seen[q]):
             lefts, rights = reach[code]
             lefts.append(left)
             rights.append(max(right, rights[-1]) if rights else right)
         self.partnered[e] = set()
-        for slot in self.rows[near[e]]:
-            code, left, right = self.seen[p][slot]
+        for slot, (code, left, right) in self.seen[p].items():
             lefts, rights = reach[code]
             if (i := bisect_right(lefts, right)) and rights[i - 1] >= left:
                 self.partnered[e].add(slot)
 
+    def _fits(self, e: int, slot: int) -> bool:
+        """Whether a row has along link e what it has to have."""
+        kind = self.tree.kinds[e]
+        return kind in (OPTIONAL, FREE) or (slot in self.partnered[e]) != (kind == ABSENT)
+
     def full(self, u: int) -> list[int]:
         out = [e for e, near in enumerate(self.tree.near) if near == u]
-        return [slot for slot in self.rows[u] if all(slot in self.partnered[e] for e in out)]
+        return [slot for slot in self.rows[u] if u < self.tree.shown and all(self._fits(e, slot) for e in out)]
 
     def entries(self, p: int, slots: list[int]) -> list[Entry]:
-        found = [(*self.seen[p][slot][:2], 2 * slot, self.seen[p][slot][2], 0) for slot in slots]
-        return sorted(found)
+        return sorted((*self.seen[p][slot][:2], 2 * slot, self.seen[p][slot][2], 0) for slot in slots if slot in self.seen[p])
 
 
 def check_join(tree: JoinTables, rows: Sequence[np.ndarray], others: tuple[Roots, ...]) -> None:
@@ -81,15 +98,15 @@ def check_join(tree: JoinTables, rows: Sequence[np.ndarray], others: tuple[Roots
         else:
             _check_groups(tree, proof, p)
     for e in range(len(tree.near)):
-        q = proof.ports_of(e)[1]
+        q, kept = proof.ports_of(e)[1], proof.live[e] if tree.kinds[e] != FREE else []  # nobody asks along that
         if tree.ports[q].spanned:
-            holds(int(tree._links[e, LIVE_TREE]), q, proof.live[e], f"J2: the live rows of link {e}")
+            holds(int(tree._links[e, LIVE_TREE]), q, kept, f"J2: the live rows of link {e}")
             _check_bits(tree, proof, e)
         else:
-            live = Counter(proof.seen[q][slot][0] for slot in proof.live[e])
-            codes = {proof.seen[p][slot][0] for p in proof.ports_of(e) for slot in able[tree.ports[p].alias]}
-            kept = {code: int(tree._Y[tree._links[e, SUPPORT] + code * tree._links[e, STEP]]) for code in codes}
-            assert kept == {code: live[code] for code in codes}, f"J2: the supports of link {e}"
+            live = Counter(proof.seen[q][slot][0] for slot in kept if slot in proof.seen[q])
+            codes = {code for p in proof.ports_of(e) for code, _, _ in proof.seen[p].values()}
+            counted = {code: int(tree._Y[tree._links[e, SUPPORT] + code * tree._links[e, STEP]]) for code in codes}
+            assert counted == {code: live[code] for code in codes}, f"J2: the supports of link {e}"
     for other in others:
         for p in range(len(tree.ports)):
             check_below(tree.arena, int(other.trees[p, 0]), int(other.trees[p, 1]), True, blocks)
@@ -115,4 +132,4 @@ def _check_bits(tree: JoinTables, proof: _Proof, e: int) -> None:
     base, words = tree._sides[u, [BASE, WORDS]].tolist()
     for slot in proof.rows[u]:
         bit = (int(tree._X[base + slot * words]) & int(tree._links[e, BIT])) != 0
-        assert bit == (slot in proof.partnered[e]), f"J1: the bit of row {slot} of alias {u} for link {e}"
+        assert bit == (tree.kinds[e] != FREE and slot in proof.partnered[e]), f"J1: the bit of row {slot} of alias {u} for link {e}"

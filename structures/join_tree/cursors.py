@@ -95,11 +95,13 @@ class JoinCursor(Cursor):
 
     _STEPS, _GAP, _DEAD = walk.STEPS, walk.GAP, walk.DEAD
 
-    def __init__(self, tree: JoinTables, roots: np.ndarray, place: int, start: Start, bounds: np.ndarray) -> None:
+    def __init__(self, tree: JoinTables, roots: np.ndarray, place: int, start: Start, bounds: np.ndarray, nulled: int = -1) -> None:
+        """`nulled`: an optional link along which nothing is to be found."""
         self._tree, self._start, self._starts = tree, start, _NONE
         self._walking = tree.walking(roots, bounds)
-        super().__init__(tree.aliases, self._walking.S[0])
+        super().__init__(tree.shown, self._walking.S[0])
         compiled(begin_walk)(self._walking.S, place)
+        self._walking.S[0, walk.NULLED] = nulled + 1
 
     @property
     def _idle(self) -> bool:
@@ -110,8 +112,8 @@ class JoinCursor(Cursor):
         return self._idle and self._start.done
 
     def fill(self, limit: int) -> np.ndarray:
-        """int32[t, <= limit] slots by alias. None at the end (`done`), and where milliseconds have found none."""
-        out, n, looks = np.empty((self._tree.aliases, min(limit, MOST)), np.int32), 0, 0
+        """int32[t, <= limit] slots by alias, -1: missing. None at the end (`done`), and where milliseconds have found none."""
+        out, n, looks = np.empty((self._tree.shown, min(limit, MOST)), np.int32), 0, 0
         while n < out.shape[1] and looks < 2:
             if self._idle:
                 if self._start.done:

@@ -1,8 +1,8 @@
 """The arrays of a join tree: its links, ports and sides, and what it keeps by slot and by code (`tree.py` defines them).
 
-    LINKS  int64[l, 8]   a directed edge: its aliases, the port that it ends in, where its supports lie; link e's opposite is e ^ 1
+    LINKS  int64[l, 9]   a directed edge: its aliases, its kind, the port that it ends in, where its supports lie; its opposite is e ^ 1
     PORTS  int64[p, 8]   one alias's rows as an edge sees them: where their codes, groups and ends lie
-    SIDES  int64[t, 20]  an alias: where its records lie, its links outward, its ports
+    SIDES  int64[t, 21]  an alias: where its records lie, its links outward, its ports, whether no row of the join has it
     T      int64[k, 6]   the trees, all in one arena: of each port the full rows; of ports with a span all rows; of links between such
                          ports the live ones. What `ordered.tree` keeps of a tree in C stands here while another one is worked on.
     X      int32         a record a slot of an alias: bits | code, next, previous of each port. next, previous: slot + 1 in the group, or 0
@@ -24,9 +24,11 @@ from structures.core.control import VERSION
 from structures.core.kernel import arrays, kernel
 from structures.ordered.tree import cut, put
 
-NEAR, FAR, PORT, SPANNED, BIT, SUPPORT, STEP, LIVE_TREE = range(8)  # of a link; STEP: words of a code's record
+NEAR, FAR, PORT, SPANNED, BIT, SUPPORT, STEP, LIVE_TREE, KIND, LINK_WORDS = range(10)  # of a link; STEP: words of a code's record
+# Kinds of links: what a row where it begins has to have along it. EXISTS and ABSENT lead into what no row has, FREE out of it.
+REQUIRED, EXISTS, ABSENT, OPTIONAL, FREE = range(5)
 ALIAS, CODE, WIDTH, HEAD, STEP_, ENDS, SPAN, ALL_TREE = range(8)  # of a port; WIDTH: words of a slot's record
-BASE, WORDS, OUT, HAS, FIRST_LINK, FIRST_PORT, SIDE_WORDS = 0, 1, 2, 3, 4, 12, 20
+BASE, WORDS, OUT, HAS, FIRST_LINK, FIRST_PORT, HIDDEN, SIDE_WORDS = 0, 1, 2, 3, 4, 12, 20, 21
 MOST = 8  # aliases, links of an alias, ports of an alias
 TREE_WORDS, TREE_VERSION = 6, 5
 UNVERSIONED = -1
@@ -60,6 +62,13 @@ def ends_of(tables: Tables, p: int, slot: int) -> tuple[int, int]:
     return E[at], E[at + 1]
 
 
+@kernel(forceinline=True)
+def sees(tables: Tables, p: int, slot: int) -> bool:
+    """Whether a row has a code and a span that is not empty at a port: else it has no partner there, and is in no tree or group of it."""
+    left, right = ends_of(tables, p, slot)
+    return code_of(tables, p, slot) >= 0 and left <= right
+
+
 @kernel
 def take_up(C: Any, T: Any, tree: int) -> None:
     """The writer turns to this tree."""
@@ -76,8 +85,10 @@ def lay_down(C: Any, T: Any, tree: int) -> None:
 
 @kernel
 def shift_row(nodes: Nodes, writing: Writing, tables: Tables, tree: int, p: int, slot: int, come: bool) -> None:
-    """A row, as port p has it, into a tree or out of it."""
+    """A row, as port p has it, into a tree or out of it; none if the port does not see it."""
     C, T = writing.C, tables.T
+    if not sees(tables, p, slot):
+        return
     left, right = ends_of(tables, p, slot)
     take_up(C, T, tree)
     if come:

@@ -5,6 +5,9 @@ link -1, are the changed rows themselves. As aliases make a tree, each is reache
 still meanwhile. An edge answers two questions: which rows of the other side turn when these become live or die (`turned`), and has a row a
 live partner (`has_partner`). With equality only, all rows of a key are live or none: one support count per key decides.
 
+Across an absent link a run changes its sign: its rows die where the others came to life. Out of a part at most one run comes: its rows
+become rows of the join, or cease to be, or, out of an optional part, no longer stand beside null, or do again, and then nothing follows.
+
 Costs: a row that becomes live or dies: by equality alone O(1), and its key's rows if it is the key's first or last live one; else O(log n),
 and its partners.
 """
@@ -20,12 +23,27 @@ from structures.core.blocks import Nodes, Writing
 from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel
 from structures.join_tree import layout
-from structures.join_tree.layout import Tables, code_of, ends_of, group, join_group, lay_down, leave_group, shift_row, take_up
+from structures.join_tree.layout import (
+    ABSENT,
+    EXISTS,
+    FREE,
+    OPTIONAL,
+    Tables,
+    code_of,
+    ends_of,
+    group,
+    join_group,
+    lay_down,
+    leave_group,
+    sees,
+    shift_row,
+    take_up,
+)
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, STEPS, Bounds, search_fill, search_start
 from structures.ordered.tree import cut, expect, put
 
-PLACE, LINK, FIRST_, END, ROOM = range(5)  # of a run; ROOM: where there is room behind all runs
-RUN_WORDS = 5
+PLACE, LINK, FIRST_, END, ROOM, SIGN, TOLD, RUN_WORDS = range(8)  # of a run; ROOM: where there is room behind all; SIGN: 1 if its rows come
+BY_CHANGED, BY_ITSELF, BESIDE_NULL = range(3)  # TOLD: whose rows tell what a run changes; by its own, with nothing along its link
 FLIPS = SEARCH_WORDS  # in Z: rows that others brought to life or killed
 AHEAD = 2  # as in `interval.changes`
 
@@ -50,16 +68,18 @@ def has_partner(tables: Tables, u: int, e: int, slot: int) -> bool:
     LINKS, SIDES, X, Y = tables.LINKS, tables.SIDES, tables.X, tables.Y
     if LINKS[e, layout.SPANNED] != 0:
         return (X[bits_at(SIDES, u, slot)] & LINKS[e, layout.BIT]) != 0
-    return Y[LINKS[e, layout.SUPPORT] + code_of(tables, LINKS[e ^ 1, layout.PORT], slot) * LINKS[e, layout.STEP]] > 0
+    code = code_of(tables, LINKS[e ^ 1, layout.PORT], slot)
+    return code >= 0 and Y[LINKS[e, layout.SUPPORT] + code * LINKS[e, layout.STEP]] > 0
 
 
 @kernel(forceinline=True)
 def live_but(tables: Tables, u: int, slot: int, one: int, other: int) -> bool:
-    """Whether a row of alias u has a live partner along each of its links, but perhaps these two."""
-    SIDES = tables.SIDES
+    """Whether a row of alias u has along each of its links what it has to have, but perhaps along these two."""
+    SIDES, LINKS = tables.SIDES, tables.LINKS
     for i in range(SIDES[u, layout.OUT]):
         e = SIDES[u, layout.FIRST_LINK + i]
-        if e != one and e != other and not has_partner(tables, u, e, slot):
+        kind = LINKS[e, layout.KIND]
+        if e != one and e != other and kind < OPTIONAL and has_partner(tables, u, e, slot) == (kind == ABSENT):
             return False
     return True
 
@@ -100,7 +120,7 @@ def turned(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading,
     spanned = LINKS[e, layout.SPANNED] != 0
     for i in range(run[FIRST_], run[END]):
         slot = rows[i]
-        if not live_but(tables, u, slot, d, e):
+        if not live_but(tables, u, slot, d, e) or not sees(tables, LINKS[e ^ 1, layout.PORT], slot):
             continue
         Z[STEPS] += 1
         if spanned:
@@ -126,7 +146,7 @@ def turned_partners(nodes: Nodes, tables: Tables, spreading: Spreading, run: Any
     w, bit, n = LINKS[e, layout.FAR], LINKS[e ^ 1, layout.BIT], first
     tree = PORTS[LINKS[e, layout.PORT], layout.ALL_TREE]
     for i in range(run[FIRST_], run[END]):
-        if not live_but(tables, u, rows[i], d, e):
+        if not live_but(tables, u, rows[i], d, e) or not sees(tables, LINKS[e ^ 1, layout.PORT], rows[i]):
             continue
         end = seek(nodes, tables, spreading, tree, LINKS[e ^ 1, layout.PORT], rows[i], rows, n)
         for j in range(n, end):
@@ -151,26 +171,38 @@ def turned_partners(nodes: Nodes, tables: Tables, spreading: Spreading, run: Any
 
 
 @kernel
+def begin_run(tables: Tables, run: Any, sign: int) -> None:
+    """What becomes of a run's rows, as partners of them have come (sign 1) or gone along its link."""
+    kind = tables.LINKS[run[LINK], layout.KIND]
+    run[SIGN] = 1 - sign if kind == ABSENT or kind == OPTIONAL else sign
+    run[TOLD] = BESIDE_NULL if kind == OPTIONAL else BY_ITSELF if kind == ABSENT or kind == EXISTS else BY_CHANGED
+
+
+@kernel
 def spread(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, come: bool) -> int:
     """From the first run outward; the number of runs. Then each run ends behind those of its rows that take part in rows of the view."""
     LINKS, SIDES, Z, rows, runs = tables.LINKS, tables.SIDES, spreading.Z, spreading.rows, spreading.runs
+    runs[0, SIGN], runs[0, TOLD] = 1 if come else 0, BY_CHANGED
     done, count = 0, 1
     while done < count:
         run = runs[done]
         u, d = run[PLACE], run[LINK]
-        for i in range(SIDES[u, layout.OUT]):
+        for i in range(SIDES[u, layout.OUT] if run[TOLD] != BESIDE_NULL else 0):
             e = SIDES[u, layout.FIRST_LINK + i]
-            if e == d:
+            if e == d or LINKS[e, layout.KIND] == EXISTS or LINKS[e, layout.KIND] == ABSENT:
                 continue
             first = runs[count - 1, END]
             run[ROOM] = first
-            end = turned(nodes, writing, tables, spreading, run, e, come)
+            end = turned(nodes, writing, tables, spreading, run, e, run[SIGN] != 0)
             if end > first:
                 runs[count, PLACE], runs[count, LINK], runs[count, FIRST_], runs[count, END] = LINKS[e, layout.FAR], e ^ 1, first, end
+                begin_run(tables, runs[count], run[SIGN])
                 count += 1
         done += 1
     for r in range(count):
         u, d, n = runs[r, PLACE], runs[r, LINK], runs[r, FIRST_]
+        if SIDES[u, layout.HIDDEN] != 0:
+            runs[r, END] = n
         for i in range(runs[r, FIRST_], runs[r, END]):
             slot = rows[i]
             if live_but(tables, u, slot, d, d):
@@ -189,7 +221,7 @@ def take_in(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading
     bits = 0
     for i in range(SIDES[u, layout.OUT]):
         e = SIDES[u, layout.FIRST_LINK + i]
-        if LINKS[e, layout.SPANNED] != 0:
+        if LINKS[e, layout.SPANNED] != 0 and LINKS[e, layout.KIND] != FREE and sees(tables, LINKS[e ^ 1, layout.PORT], slot):
             Z[STEPS] += 1
             if any_live(nodes, tables, spreading, e, slot, some):
                 bits |= LINKS[e, layout.BIT]
@@ -198,7 +230,7 @@ def take_in(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading
         p = SIDES[u, layout.FIRST_PORT + i]
         if PORTS[p, layout.SPAN] != 0:
             shift_row(nodes, writing, tables, PORTS[p, layout.ALL_TREE], p, slot, True)
-        else:
+        elif sees(tables, p, slot):
             join_group(tables, p, slot)
 
 
@@ -209,7 +241,7 @@ def let_go(nodes: Nodes, writing: Writing, tables: Tables, u: int, slot: int) ->
         p = SIDES[u, layout.FIRST_PORT + i]
         if PORTS[p, layout.SPAN] != 0:
             shift_row(nodes, writing, tables, PORTS[p, layout.ALL_TREE], p, slot, False)
-        else:
+        elif sees(tables, p, slot):
             leave_group(tables, p, slot)
 
 
@@ -230,7 +262,7 @@ def change_rows(nodes: Nodes, writing: Writing, tables: Tables, spreading: Sprea
 
 @kernel("void(Nodes, Writing, Tables, int64, int32[::1], boolean)")
 def shift_rows(nodes: Nodes, writing: Writing, tables: Tables, p: int, slots: Any, come: bool) -> None:
-    """Put rows into port p's tree of full rows, or take them out; best in its order. Cost: O(log n) a row."""
+    """Put rows that port p sees into its tree of full rows, or take them out; best in its order. Cost: O(log n) a row."""
     C, T = writing.C, tables.T
     take_up(C, T, p)
     for i in range(len(slots)):
@@ -260,11 +292,12 @@ def move_rows(nodes: Nodes, writing: Writing, tables: Tables, u: int, before: An
     LINKS, PORTS, SIDES, X = tables.LINKS, tables.PORTS, tables.SIDES, tables.X
     for i in range(len(before)):
         old, new = before[i], after[i]
-        full = live_but(tables, u, old, -1, -1)
+        full = SIDES[u, layout.HIDDEN] == 0 and live_but(tables, u, old, -1, -1)
         X[bits_at(SIDES, u, new)] = X[bits_at(SIDES, u, old)]
         for j in range(SIDES[u, layout.OUT]):
             e = SIDES[u, layout.FIRST_LINK + j]
-            if LINKS[e, layout.SPANNED] != 0 and live_but(tables, u, old, e, e):
+            kind = LINKS[e, layout.KIND]
+            if LINKS[e, layout.SPANNED] != 0 and kind != EXISTS and kind != ABSENT and live_but(tables, u, old, e, e):
                 swap_row(nodes, writing, tables, LINKS[e ^ 1, layout.LIVE_TREE], LINKS[e ^ 1, layout.PORT], old, new)
         for j in range(SIDES[u, layout.HAS]):
             p = SIDES[u, layout.FIRST_PORT + j]
@@ -272,6 +305,6 @@ def move_rows(nodes: Nodes, writing: Writing, tables: Tables, u: int, before: An
                 swap_row(nodes, writing, tables, p, p, old, new)
             if PORTS[p, layout.SPAN] != 0:
                 swap_row(nodes, writing, tables, PORTS[p, layout.ALL_TREE], p, old, new)
-            else:
+            elif sees(tables, p, old):
                 leave_group(tables, p, old)
                 join_group(tables, p, new)

@@ -17,6 +17,8 @@ from structures.join_tree.walk import LEVEL_WORDS, LIST, Walking, walk
 from structures.ordered.summary import LIST as LIST_KIND
 from structures.ordered.tree import make_empty
 
+_HIDING = (layout.EXISTS, layout.ABSENT)
+
 
 class Port(NamedTuple):
     """Rows of alias number `alias` as an edge sees them: by codes of a domain (-1: all alike), and perhaps by a span."""
@@ -37,13 +39,28 @@ class JoinTables(Versioned[Arena]):
     """The trees' blocks, the tables of links, ports and aliases, and the rows as `describe` says them to the ports of their alias.
 
     A description is valid until the row is described again, which must not happen while a pinned version sees it.
+    shown     how many aliases rows of the join have: the first ones
+    always    those of them that each row has
+    base      of each alias a port that sees all rows that can take part
     """
 
-    def __init__(self, ports: Sequence[Port], edges: Sequence[tuple[int, int]], words: int, slots: int) -> None:
+    def __init__(self, ports: Sequence[Port], edges: Sequence[tuple[int, int]], kinds: Sequence[int], words: int, slots: int) -> None:
         self.ports, self.aliases = list(ports), len(edges) + 1
         self.of_alias = [[p for p, port in enumerate(ports) if port.alias == u] for u in range(self.aliases)]
         links = [link for a, b in edges for link in ((a, b), (b, a))]
         self.near, self.far = ([ports[link[i]].alias for link in links] for i in range(2))
+        given = list(kinds) or [layout.REQUIRED] * len(edges)
+        self.kinds = [kind for one in given for kind in (one, layout.FREE if one in _HIDING else layout.REQUIRED)]
+        hidden, optional = self._behind(_HIDING), self._behind((layout.OPTIONAL,))
+        self.shown = self.aliases - len(hidden)
+        assert hidden == set(range(self.shown, self.aliases)), "aliases that no row has come last"
+        self.always = [u for u in range(self.shown) if u not in optional]
+        self._absent = self._behind((layout.ABSENT,))
+        may_miss = (layout.ABSENT, layout.OPTIONAL)
+        partial = {a for (a, _), kind in zip(links, self.kinds, strict=True) if kind in may_miss}
+        needed = {a for (a, _), kind in zip(links, self.kinds, strict=True) if kind not in may_miss}
+        self.needed = [p for p in range(len(ports)) if p in needed or p not in partial]
+        self.base = [next(p for p in own if p in self.needed) for own in self.of_alias]
         self.arena = Arena(words)
         self.arena.C[KIND] = LIST_KIND
         self._lay_out(links, slots)
@@ -54,9 +71,20 @@ class JoinTables(Versioned[Arena]):
             self._T[tree, layout.TREE_VERSION] = layout.UNVERSIONED
         self._paths = self._outward()
 
+    def _behind(self, kinds: Sequence[int]) -> set[int]:
+        """The aliases that links of these kinds lead to, and those behind them."""
+        found = [far for far, kind in zip(self.far, self.kinds, strict=True) if kind in kinds]
+        for u in found:  # grows meanwhile
+            for e, near in enumerate(self.near):
+                back = self.kinds[e] == layout.FREE or self.kinds[e ^ 1] == layout.OPTIONAL
+                if near == u and not back and self.far[e] not in found:
+                    found.append(self.far[e])
+        return set(found)
+
     def _lay_out(self, links: Sequence[tuple[int, int]], slots: int) -> None:
         ports, count = self.ports, len(self.ports)
-        self._links = np.zeros((len(links), layout.MOST), np.int64)
+        self._links = np.zeros((len(links), layout.LINK_WORDS), np.int64)
+        self._links[:, layout.KIND] = self.kinds
         self._ports = np.zeros((count, layout.MOST), np.int64)
         self._sides = np.zeros((self.aliases, layout.SIDE_WORDS), np.int64)
         records = ends = 0
@@ -64,6 +92,7 @@ class JoinTables(Versioned[Arena]):
             out = [e for e in range(len(links)) if self.near[e] == u]
             width = 1 + 3 * len(own)
             self._sides[u, [layout.BASE, layout.WORDS, layout.OUT, layout.HAS]] = records, width, len(out), len(own)
+            self._sides[u, layout.HIDDEN] = u >= self.shown
             self._sides[u, layout.FIRST_LINK : layout.FIRST_LINK + len(out)] = out
             self._sides[u, layout.FIRST_PORT : layout.FIRST_PORT + len(own)] = own
             for j, p in enumerate(own):
@@ -102,13 +131,13 @@ class JoinTables(Versioned[Arena]):
         self._tables = Tables(self._T, self._links, self._ports, self._sides, self._X, self._Y, self._E)
 
     def _outward(self) -> np.ndarray:
-        """int64[t, t, 2]: from each alias outward, the link that binds the next one, and the level where it begins."""
-        paths = np.zeros((self.aliases, self.aliases, 2), np.int64)
-        for start in range(self.aliases):
+        """int64[t, t, 2]: from each alias that rows have outward, the link that binds the next one, and the level where it begins."""
+        paths = np.zeros((self.shown, self.shown, 2), np.int64)
+        for start in range(self.shown):
             order = [start]
             for level, u in enumerate(order):  # grows meanwhile: breadth first
                 for e, near in enumerate(self.near):
-                    if near == u and self.far[e] not in order:
+                    if near == u and self.far[e] < self.shown and self.far[e] not in order:
                         paths[start, len(order)] = e, level
                         order.append(self.far[e])
         return paths
@@ -139,16 +168,29 @@ class JoinTables(Versioned[Arena]):
         return self._E[at], self._E[at + 1]
 
     def able(self, alias: int, slots: np.ndarray) -> np.ndarray:
-        """bool[n]: rows with a code and a span that is not empty at each port; others never take part."""
+        """bool[n]: rows with a code and a span that is not empty at each port that needs them; others never take part."""
         mask = np.ones(len(slots), np.bool_)
         for p in self.of_alias[alias]:
-            left, right = self.ends(p, slots)
-            mask &= (self.codes(p, slots) >= 0) & (left <= right)
+            if p in self.needed:
+                mask &= self.seen(p, slots)
         return mask
+
+    def seen(self, port: int, slots: np.ndarray) -> np.ndarray:
+        """bool[n]: rows with a code and a span that is not empty at this port."""
+        left, right = self.ends(port, slots)
+        seen: np.ndarray = (self.codes(port, slots) >= 0) & (left <= right)
+        return seen
+
+    def comes(self, alias: int, inserted: bool, rows: np.ndarray) -> np.ndarray:
+        """bool[n]: which of the rows of the join that a change of a row of this alias tells come; the others go."""
+        if alias >= self.shown:
+            return np.full(rows.shape[1], inserted != (alias in self._absent))
+        comes: np.ndarray = (rows[alias] >= 0) == inserted
+        return comes
 
     def walking(self, roots: np.ndarray, bounds: np.ndarray) -> Walking:
         """A walk over a version, in the window of each port, before its first start."""
-        S, L = np.zeros((self.aliases, LEVEL_WORDS), np.int64), np.empty((self.aliases, LIST), np.int32)
+        S, L = np.zeros((self.shown, LEVEL_WORDS), np.int64), np.empty((self.shown, LIST), np.int32)
         return Walking(roots, self._paths, bounds, S, L)
 
     def walk(self, walking: Walking, starts: np.ndarray, out: np.ndarray, n: int) -> int:

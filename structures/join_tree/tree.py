@@ -11,16 +11,21 @@ An edge answers two questions: whether a row has a live partner, and which rows 
 By equality alone a count of the live rows of each code answers the first, and only a code's first and last live row change others: then
 all rows of its group. With spans a tree of the live rows answers it, a bit a row remembers that, and a tree of all rows has the partners.
 
+Links may lead into *parts*, whose aliases stand behind one link each. A part that has to *exist*, or to be *absent*, is in no row of the
+join: its rows have no tree of full rows, and need nothing of what it hangs on. Along an *optional* link a row needs nothing either: rows of
+the join have its partners, or else -1 in place of the part.
+
 Full rows are in persistent trees, one per port. Readers use only these: from a full row, each step to a full partner leads to
 rows. Counts, groups and bits are kept for the newest version only; rows that are not in the join are in no persistent tree.
 
 Invariants of the newest version, by which `check()` names what broke
     J1  bit e of a row is set iff the tree of link e's live rows has a partner of it (links with spans)
     J2  the support of a code along a link is the number of its live rows there; with spans: the live tree has just these rows
-    J3  the tree of a port holds the full rows of its alias
-    J4  the groups of a port, or with a span its tree of all rows, hold all rows of its alias
+    J3  the tree of a port holds the full rows of its alias that it sees
+    J4  the groups of a port, or with a span its tree of all rows, hold all rows of its alias that it sees
 What is live away from w does not depend on w's own rows: so the rows of a changed row are reported before it is deleted or after it is
-inserted, and what it changes lies outward, each alias reached once.
+inserted, and what it changes lies outward, each alias reached once. Rows of the join that a part brings or ends are those of one run, of
+the alias that it hangs on: reported before its rows leave the trees of full rows, or after they have come.
 
 Costs (n rows): space O(n); a change O(log n) a row that becomes full or no longer is (each is one of the delta's) and, by equality alone,
 O(1) a row of the codes that had no live row before, or have none left; with spans O(log n) a partner of the changed row and of the rows
@@ -47,7 +52,17 @@ from structures.join_tree.check import check_join
 from structures.join_tree.compaction import compact
 from structures.join_tree.cursors import Given, JoinCursor, Scanned, Sought, Start
 from structures.join_tree.layout import MOST, TREE_VERSION, TREE_WORDS, WORDS
-from structures.join_tree.spread import FLIPS, RUN_WORDS, Spreading, change_rows, full_rows, move_rows, shift_rows
+from structures.join_tree.spread import (
+    BESIDE_NULL,
+    BY_CHANGED,
+    FLIPS,
+    RUN_WORDS,
+    Spreading,
+    change_rows,
+    full_rows,
+    move_rows,
+    shift_rows,
+)
 from structures.join_tree.tables import JoinTables, Port, Roots
 from structures.join_tree.walk import STEPS as WALK_STEPS
 from structures.join_tree.walk import hold
@@ -68,17 +83,21 @@ class JoinTree(JoinTables):
     A row is a slot of an alias, below 2**30; `describe` gives its description for the ports before it is inserted.
     """
 
-    def __init__(self, ports: Sequence[Port], edges: Sequence[tuple[int, int]], words: int = STORE_WORDS, slots: int = SLOTS) -> None:
-        """`edges`: pairs of ports, of the same domain, both with a span or neither; together a tree over the aliases. `words`, `slots`:
-        address space (not memory), of the arena and of each array by slot or code."""
-        super().__init__(ports, edges, words, slots)
+    def __init__(
+        self, ports: Sequence[Port], edges: Sequence[tuple[int, int]], words: int = STORE_WORDS, slots: int = SLOTS,
+        kinds: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        """`edges`: pairs of ports, of the same domain, both with a span or neither; together a tree over the aliases. `kinds`: of each edge
+        (`layout.py`), as the first of its ports has it; none: all are required. `words`, `slots`: address space (not memory), of the arena
+        and of each array by slot or code."""
+        super().__init__(ports, edges, kinds, words, slots)
         self._rows = reserve((self.aliases + 1) * slots * 4, np.int32)
         self._runs = np.zeros((MOST + 1, RUN_WORDS), np.int64)
         self._Z = np.zeros(CHANGES_WORDS, np.int64)
         self._spreading = Spreading(self._Z, self._rows, self._runs)
         self._newest = self.walking(self._T, _NO_WINDOW)
         self._S = self._newest.S
-        self._out = np.empty((self.aliases, _CHUNK), np.int32)
+        self._out = np.empty((self.shown, _CHUNK), np.int32)
         self._version = 0
         self._promised = 0  # words, to the changes that room was asked for last
 
@@ -113,16 +132,20 @@ class JoinTree(JoinTables):
         if len(slots) == 0:
             return wanted
         self._begin(version)
-        slots = self._in_order(self.of_alias[alias][0], slots)
+        slots = self._in_order(self.base[alias], slots)
         if not come and sink is not None:
             wanted = self._tell(alias, slots, False, sink)
         n = len(slots)
         self._rows[:n] = slots
-        count = change_rows(*self._arrays, self._tables, self._spreading, alias, n, come)
-        for place, _, first, end, _ in self._runs[:count].tolist():
-            for p in self.of_alias[place]:
-                self._shift(p, self._rows[first:end], come)
-        if come and sink is not None:
+        runs = self._runs[: change_rows(*self._arrays, self._tables, self._spreading, alias, n, come)].tolist()
+        if wanted and sink is not None:
+            wanted = self._tell_run(runs, False, sink)
+        for place, _, first, end, _, sign, told in runs:
+            for p in self.of_alias[place] if told != BESIDE_NULL else ():
+                self._shift(p, self._rows[first:end], sign != 0)
+        if wanted and sink is not None:
+            wanted = self._tell_run(runs, True, sink)
+        if come and wanted and sink is not None:
             wanted = self._tell(alias, slots, True, sink)
         self._compact(len(slots))
         return wanted
@@ -138,25 +161,36 @@ class JoinTree(JoinTables):
         return tree_order(np.zeros(len(slots), np.uint8), self.codes(port, slots), self.ends(port, slots)[0], slots)
 
     def _shift(self, port: int, slots: np.ndarray, come: bool) -> None:
+        slots = slots.copy() if port in self.needed else slots[self.seen(port, slots)]
         if come and len(slots) > B and self._T[port, COUNT - ROOT] == 0:
             self._build(port, slots)
         elif len(slots):
-            slots = self._in_order(port, slots.copy())
-            shift_rows(*self._arrays, self._tables, port, slots, come)
+            shift_rows(*self._arrays, self._tables, port, self._in_order(port, slots), come)
 
     def _build(self, port: int, slots: np.ndarray) -> None:
         tree, C = self._T[port], self._C
         C[ROOT : ROOT + TREE_WORDS - 1] = tree[:TREE_VERSION]
         C[VERSION] = tree[TREE_VERSION]
-        slots = slots.copy()
         columns = np.ascontiguousarray(self.codes(port, slots)), *self.ends(port, slots), slots
         build(*self._arrays, Entries(np.zeros(len(slots), np.uint8), *columns), self._order(port, slots))
         tree[:TREE_VERSION] = C[ROOT : ROOT + TREE_VERSION]
 
     def _tell(self, alias: int, slots: np.ndarray, come: bool, sink: Sink) -> bool:
         """The rows of these changed ones, as the trees stand; whether more is wanted."""
-        full = self._rows[: full_rows(self._tables, alias, slots, self._rows)].copy()
-        cursor = self.rows(self.roots, alias, Given(full), _NO_WINDOW)
+        if alias >= self.shown:
+            return True
+        return self._walk(alias, self._rows[: full_rows(self._tables, alias, slots, self._rows)].copy(), -1, come, sink)
+
+    def _tell_run(self, runs: Sequence[Sequence[int]], come: bool, sink: Sink) -> bool:
+        """The rows that a part brings to the join (`come`), or ends."""
+        wanted = True
+        for place, link, first, end, _, sign, told in runs:
+            if told != BY_CHANGED and (sign != 0) == come and end > first:
+                wanted = self._walk(place, self._rows[first:end].copy(), link if told == BESIDE_NULL else -1, come, sink)
+        return wanted
+
+    def _walk(self, alias: int, full: np.ndarray, nulled: int, come: bool, sink: Sink) -> bool:
+        cursor = JoinCursor(self, self._T[: len(self.ports)].copy(), alias, Given(full), _NO_WINDOW, nulled)
         wanted = True
         while wanted and not cursor.done:
             rows = cursor.fill(_CHUNK)
@@ -175,7 +209,8 @@ class JoinTree(JoinTables):
         self, version: int, signs: np.ndarray, places: np.ndarray, old: np.ndarray, new: np.ndarray, limit: int | None
     ) -> Deltas:
         """Single changes of able rows one after another (`run_singles`), as `version`; each tells its delta against what the ones before it
-        left. Deltas of more than `limit` rows that fill more than a chunk are given up; None: there are none."""
+        left, rows that come and rows that go (`comes`). Deltas of more than `limit` rows that fill more than a chunk are given up; None:
+        there are none."""
         self._begin(version)
         done = np.zeros(len(signs), np.int64)
         given = (*self._arrays, self._tables, self._newest, self._spreading)
@@ -190,7 +225,7 @@ class JoinTree(JoinTables):
     # --- reading
 
     def is_empty(self, roots: Roots) -> bool:
-        return bool(roots.trees[0, COUNT - ROOT] == 0)
+        return bool(roots.trees[self.base[self.always[0]], COUNT - ROOT] == 0)
 
     def entries(self, roots: Roots) -> int:
         """Full rows, each once a port."""
@@ -211,7 +246,7 @@ class JoinTree(JoinTables):
 
     def holds(self, roots: Roots, alias: int, slots: np.ndarray) -> np.ndarray:
         """bool[n]: which of these rows, described, are full in this version. O(log n) a row."""
-        port = self.of_alias[alias][0]
+        port = self.base[alias]
         held = np.zeros(len(slots), np.uint8)
         root, height = roots.trees[port, :2].tolist()
         hold(self.arena.nodes, self._tables, root, height, port, np.ascontiguousarray(slots), held)

@@ -2,10 +2,11 @@
 
 Level 0 takes given rows of the first alias; level l the partners of the row bound at an earlier level, by a search in the tree of one port.
 A list that is complete, and is asked for again with the same key and ends, is not looked up again: equal keys that follow one another, and
-aliases beside one another below the same row (their rows are a product).
+aliases beside one another below the same row (their rows are a product). Where an optional link finds nothing the level has one entry, -1,
+and so have those behind it.
 
 State S, int64[t, LEVEL_WORDS], and lists L, int32[t, LIST]: plain data, which is also the cursor. Row 0 counts, row l > 0 is a level's:
-    DEPTH AT STEPS LAST GAP DEAD PLACE BOUND | -          AT END MORE KEY LOW HIGH WHOLE BOUND | search
+    DEPTH AT STEPS LAST GAP DEAD PLACE BOUND | NULLED     AT END MORE KEY LOW HIGH WHOLE BOUND | search
 Costs: O(log n) steps a look-up, and each has rows (with a window: or drops what does not meet it). Source: Yannakakis' algorithm, its last
 pass.
 """
@@ -21,7 +22,7 @@ from structures.core.bits import LANES, below8, count_bits, equals
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel, prefetch, wide
-from structures.join_tree.layout import FAR, FIRST_PORT, HAS, PORT, SPAN, Tables, code_of, ends_of
+from structures.join_tree.layout import FAR, FIRST_PORT, HAS, KIND, OPTIONAL, PORT, SPAN, Tables, code_of, ends_of, sees
 from structures.ordered.layout import COUNTS, KL, SLOT, child_of
 from structures.ordered.layout import KEY as KEY_
 from structures.ordered.leaves import place as place_of
@@ -32,7 +33,7 @@ from structures.ordered.tree import find_child
 
 DEPTH, START, STEPS, LAST, GAP, DEAD, PLACE, BOUND = range(8)
 AT, END, MORE, KEY, LOW, HIGH, WHOLE = range(7)  # BOUND as in row 0
-SEARCH = 8
+SEARCH = NULLED = 8  # NULLED: of row 0; an optional link + 1 along which nothing is to be found
 LEVEL_WORDS = SEARCH + SEARCH_WORDS
 LIST = 4 * B
 PATIENCE = 1 << 16  # steps of a call, about
@@ -53,7 +54,7 @@ class Walking(NamedTuple):
 @kernel("void(int64[:,::1], int64)")
 def begin_walk(S: Any, place: int) -> None:
     """Bring S before the first of other starts, rows of alias `place`, or of the same ones in other trees; the counters go on."""
-    S[0, DEPTH], S[0, START], S[0, PLACE] = 0, 0, place
+    S[0, DEPTH], S[0, START], S[0, PLACE], S[0, NULLED] = 0, 0, place, 0
     for i in range(1, len(S)):
         S[i, WHOLE] = 0
 
@@ -72,8 +73,8 @@ def within(tables: Tables, bounds: Any, u: int, slot: int) -> bool:
 
 
 @kernel
-def more_of_level(nodes: Nodes, tables: Tables, walking: Walking, level: int, u: int) -> None:
-    """Fill the list of a level, of alias u, from its search."""
+def more_of_level(nodes: Nodes, tables: Tables, walking: Walking, level: int, u: int) -> int:
+    """Fill the list of a level, of alias u, from its search; how many were found, those outside of the window too."""
     E, S, L = tables.E, walking.S, walking.L
     search = S[level, SEARCH:]
     before = search[SEARCH_STEPS]
@@ -81,6 +82,7 @@ def more_of_level(nodes: Nodes, tables: Tables, walking: Walking, level: int, u:
     S[0, STEPS] += search[SEARCH_STEPS] - before
     S[level, MORE] = 1 if search[FRAMES_LEFT] > 0 else 0
     sift_level(tables, walking, level, u, n)
+    return n
 
 
 @kernel(forceinline=True)
@@ -118,13 +120,25 @@ def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, L: Any, level:
     return end - first
 
 
+@kernel
+def miss_level(walking: Walking, level: int) -> None:
+    """What the level binds is missing."""
+    S, L = walking.S, walking.L
+    L[level, 0] = -1
+    S[level, AT], S[level, END], S[level, MORE], S[level, WHOLE] = 0, 1, 0, 0
+
+
 @kernel(forceinline=True)
 def open_level(nodes: Nodes, tables: Tables, walking: Walking, level: int) -> None:
     """The partners that the next level binds."""
     M, W, LINKS, PORTS = nodes.M, nodes.W, tables.LINKS, tables.PORTS
     ROOTS, PATHS, S, L = walking.ROOTS, walking.PATHS, walking.S, walking.L
     e, near = PATHS[S[0, PLACE], level, 0], PATHS[S[0, PLACE], level, 1]
-    p, q, slot = LINKS[e, PORT], LINKS[e ^ 1, PORT], S[near, BOUND]
+    p, q, slot, is_optional = LINKS[e, PORT], LINKS[e ^ 1, PORT], S[near, BOUND], LINKS[e, KIND] == OPTIONAL
+    if slot < 0 or (is_optional and (S[0, NULLED] == e + 1 or not sees(tables, q, slot))):
+        S[0, DEPTH] = level
+        miss_level(walking, level)
+        return
     key = code_of(tables, q, slot)
     low, high = ends_of(tables, q, slot)
     S[0, DEPTH] = level
@@ -138,10 +152,14 @@ def open_level(nodes: Nodes, tables: Tables, walking: Walking, level: int) -> No
             S[level, MORE], S[level, WHOLE] = 0, 1
             S[0, STEPS] += ROOTS[p, 1] + 1 + n
             sift_level(tables, walking, level, LINKS[e, FAR], n)
+            if n == 0 and is_optional:
+                miss_level(walking, level)
             return
     search_start(S[level, SEARCH:], ROOTS[p, 0], ROOTS[p, 1], 0, key, Bounds(NEG_INF, NOTHING_BEFORE, high, low))
-    more_of_level(nodes, tables, walking, level, LINKS[e, FAR])
+    found = more_of_level(nodes, tables, walking, level, LINKS[e, FAR])
     S[level, WHOLE] = 1 - S[level, MORE]
+    if found == 0 and is_optional:
+        miss_level(walking, level)
 
 
 @kernel("int64(Nodes, Tables, Walking, int32[::1], int32[:,::1], int64)")
@@ -163,7 +181,12 @@ def walk(nodes: Nodes, tables: Tables, walking: Walking, starts: Any, out: Any, 
                 S[0, DEAD] += 1
                 continue
             S[0, BOUND] = slot
-            open_level(nodes, tables, walking, 1)
+            if last == 0:
+                out[first, n] = slot
+                n += 1
+                S[0, GAP], S[0, LAST] = max(S[0, GAP], S[0, STEPS] - S[0, LAST]), S[0, STEPS]
+            else:
+                open_level(nodes, tables, walking, 1)
         elif S[level, AT] == S[level, END]:
             if S[level, MORE] != 0:
                 more_of_level(nodes, tables, walking, level, LINKS[PATHS[first, level, 0], FAR])

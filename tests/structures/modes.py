@@ -220,6 +220,11 @@ STRUCTURES = {
             Canary("structures.join_tree.spread", "leave_group", "lambda tables, p, slot: None"),
             Canary("structures.join_tree.walk", "within", "lambda tables, bounds, u, slot: True", 5),
             Canary("structures.join_tree.changes", "begin_walk", "lambda S, place: None"),
+            # Of parts: what is missing is no entry; a null is a code; no run turns its sign; what a part brings and ends is not told.
+            Canary("structures.join_tree.walk", "miss_level", "lambda walking, level: None"),
+            Canary("structures.join_tree.spread", "sees", "lambda tables, p, slot: True"),
+            Canary("structures.join_tree.spread", "begin_run", "lambda tables, run, sign: run.__setitem__(5, sign)"),
+            Canary("structures.join_tree.changes", "told_now", "lambda tables, spreading, u, sign: (u, 0, 0, 0)"),
             Canary("structures.ordered.tree", "own_leaf", "lambda nodes, writing, o: o"),
         ),
     ),

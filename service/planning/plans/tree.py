@@ -1,5 +1,8 @@
 """Two to eight aliases that form a tree, each edge answered by one index: a join tree.
 
+So are EXISTS, NOT EXISTS and LEFT JOIN kept that hang on an alias by one edge: its rows need a partner there, must have none, or may lack
+it.
+
 Source: Yannakakis' algorithm under updates; docs/design/ij-heap.md (*Overlaps together with equality*).
 """
 
@@ -7,10 +10,13 @@ from __future__ import annotations
 
 from service.planning.hypergraph import hypergraph
 from service.planning.meets import Relations
+from service.planning.plans import outer
 from service.planning.plans.plan import Plan, dimensions, first_notes, names, topology
-from service.planning.tree_shape import join_tree, outward
+from service.planning.tree_shape import join_tree, outward, tree_with_parts
 from service.query.model import Query
 
+_VISITS = "a change visits the partners of its row, and those of the rows that become live or cease to be live"
+_WINDOWS = "a window is checked alias by alias during the walk"
 YANNAKAKIS = "Yannakakis' algorithm under updates (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm)"
 
 
@@ -27,9 +33,30 @@ def make(query: Query, relations: Relations) -> Plan | None:
     guarantee, of = "strict", "row added or removed"  # of two aliases: a changed row's partners are its delta
     if count > 2:
         guarantee, of = "delay", "partner of the changed row"
-        notes += ("a change visits the partners of its row, and those of the rows that become live or cease to be live",)
+        notes += (_VISITS,)
     if query.overlaps:
-        notes += ("a window is checked alias by alias during the walk",)
+        notes += (_WINDOWS,)
     bounds = {"space": "O(n)", "update": f"O(log n) per {of}", "delay": "O(log n)"}
     order = tuple(names(query)[place] for place in outward(tree))
     return Plan(cls, "join-tree", None if most else YANNAKAKIS, guarantee, bounds, notes, "join_tree", order, tree=tree)
+
+
+def make_with_parts(query: Query, relations: Relations) -> Plan | None:
+    """The same with parts, NOT EXISTS groups among them."""
+    parts = outer.parts_of(query)
+    if isinstance(parts, str) or query.core.never or any(part.join.never for part in parts):
+        return None
+    tree = tree_with_parts(query, parts, relations)
+    if tree is None:
+        return None
+    whole = query.whole
+    shape = topology(len(whole.aliases), [(edge.near, edge.far) for edge in tree[::2]])
+    spanned = any(edge.near_span is not None for edge in tree)
+    keyed = ", keyed" if whole.equal else ""
+    cls = f"{outer.kind_of(parts)}{', 1-D' if spanned else ''}, {len(whole.aliases)} relations, {shape}{keyed}"
+    notes = (*first_notes(query, relations), outer.NULLS, _VISITS, *((_WINDOWS,) if whole.overlaps else ()))
+    update = "O(log n) per partner of the changed row, and per row that gains its first or loses its last partner"
+    bounds = {"space": "O(n)", "update": update, "delay": "O(log n)"}
+    order = tuple(names(query)[place] for place in outward(tree))
+    theorem = None if spanned else YANNAKAKIS
+    return Plan(cls, "join-tree", theorem, "delay", bounds, notes, "join_tree", order, tree=tree)

@@ -1,7 +1,8 @@
 """A tree-shaped join without dead ends, kept by `structures.join_tree`: what its ports see of rows, how a batch goes through the aliases.
 
 Alias by alias: all deletes while the later aliases still have theirs, then all inserts, so that each row of the delta falls to exactly one
-of its parts. Columns that edges set equal have one domain of codes; a row that goes is known by the codes that it came with.
+of its parts. Columns that edges set equal have one domain of codes; a row that goes is known by the codes that it came with. With parts
+(EXISTS, NOT EXISTS, LEFT JOIN) a batch may tell a row several times, as one partner goes and another comes: `deltas.net`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.planning.binding import Index
-from service.planning.tree_shape import Edge, outward
-from service.tables.changes import DELETE, ENTER, INSERT, SIGNS, Part, Parted, Runs, in_order, parted, versions_of
+from service.planning.tree_shape import Edge, behind, outward
+from service.tables.changes import DELETE, ENTER, INSERT, SIGNS, InOrder, Part, Parted, Runs, in_order, parted, versions_of
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import NEWEST, Side, ends_of
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
@@ -24,6 +25,8 @@ from service.views.joins.indexed_cursor import Scan
 from service.views.joins.protocol import Bounds, Defaults
 from service.views.joins.slots_cursor import SlotsCursor
 from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.runs import Deltas
+from structures.join_tree import layout
 from structures.join_tree.changes import MOVE
 from structures.join_tree.cursors import Given, Start
 from structures.join_tree.tree import JoinTree, Port, Roots
@@ -31,6 +34,7 @@ from structures.join_tree.tree import JoinTree, Port, Roots
 _NO_WINDOW = np.empty((0, 2), np.int64)
 _SIGNS = SIGNS.copy()
 _SIGNS[ENTER] = MOVE
+_KINDS = {"required": layout.REQUIRED, "exists": layout.EXISTS, "absent": layout.ABSENT, "optional": layout.OPTIONAL}
 
 
 class Alive:
@@ -58,10 +62,13 @@ class TreeJoin(Defaults):
     """See the module's head; what the methods do is said in `protocol`."""
 
     def __init__(self, sides: Sequence[Side], tree: Sequence[Edge], never: bool) -> None:
-        """`tree`: each edge followed by its opposite."""
+        """`sides`: of the aliases of rows, then of those of EXISTS and NOT EXISTS. `tree`: each edge followed by its opposite."""
         self.sides, self.never = list(sides), never
         ends = [Index(edge.far, edge.far_columns, edge.far_span) for edge in tree]
-        self.indexes = list(dict.fromkeys(ends))
+        self.has_parts = any(edge.kind != "required" for edge in tree)
+        # A row that can have no partner in a part is still to be found: by a port of another edge, or by one of no edge.
+        finding = {ends[e ^ 1].place for e, edge in enumerate(tree) if edge.kind not in ("absent", "optional")}
+        self.indexes = list(dict.fromkeys([*ends, *(Index(side.place, (), None) for side in sides if side.place not in finding)]))
         number = domains_of(tree)
         self.domains: list[Domain] = []
         for index in self.indexes:
@@ -70,8 +77,10 @@ class TreeJoin(Defaults):
                 self.domains.append(Domain([types.field(name).type for name in index.columns]))
         ports = [Port(index.place, number.get(index[:2], -1), index.span is not None) for index in self.indexes]
         edges = [(self.indexes.index(ends[e + 1]), self.indexes.index(ends[e])) for e in range(0, len(tree), 2)]
-        self.tree = JoinTree(ports, edges)
+        self.tree = JoinTree(ports, edges, kinds=[_KINDS[edge.kind] for edge in tree[::2]] if self.has_parts else ())
         self._middle = outward(tree)[0]
+        hidden = behind(tree, "exists", "absent")
+        self._loaded = sorted(self.sides, key=lambda side: side.place not in hidden)  # fewer rows turn so
         self._version = 0
 
     def _domain(self, port: int) -> Domain | None:
@@ -96,7 +105,7 @@ class TreeJoin(Defaults):
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         """Cost: O(n log n)."""
         self._version = version
-        for done, side in enumerate([] if self.never else self.sides):
+        for done, side in enumerate([] if self.never else self._loaded):
             parts = side.rows_of(version)
             for slots in parts:
                 self._describe(side, slots)
@@ -195,8 +204,22 @@ class TreeJoin(Defaults):
         old, new = np.concatenate([some.old for _, _, some in work]), np.concatenate([some.new for _, _, some in work])
         order, limit = found.order, None if sink is None else sink.limit
         deltas = self.tree.apply_in_order(version, _SIGNS[found.kinds], places[order], old[order], new[order], limit)
-        if sink is not None:
+        if sink is not None and self.has_parts:
+            self._tell(sink, found, deltas, places[order])
+        elif sink is not None:
             tell(sink, found, deltas, lambda part: tuple(deltas.rows[:, part]))
+
+    def _tell(self, sink: Sink, found: InOrder, deltas: Deltas, places: npt.NDArray[np.int64]) -> None:
+        """As `tell`, where a change may have rows come and go."""
+        for i in np.flatnonzero((deltas.ends > deltas.starts) | deltas.too_large).tolist():
+            if deltas.too_large[i]:
+                sink.exceeded(int(found.offsets[i]))
+                continue
+            rows = deltas.rows[:, deltas.starts[i] : deltas.ends[i]]
+            comes = self.tree.comes(int(places[i]), bool(found.kinds[i] == INSERT), rows)
+            for come in (False, True):
+                if (comes == come).any():
+                    sink(int(found.offsets[i]), come, tuple(rows[:, comes == come]))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         if self.tree.reclaim(oldest_needed, pins, FREED_AT_ONCE):
@@ -213,7 +236,7 @@ class TreeJoin(Defaults):
         return SlotsCursor(self.tree.rows(root, place, start, bounds))
 
     def rows(self, root: Roots, window: Bounds | None) -> SlotsCursor:
-        return self._cursor(root, self._middle, self.tree.all_of(root, self.tree.of_alias[self._middle][0]), window)
+        return self._cursor(root, self._middle, self.tree.all_of(root, self.tree.base[self._middle]), window)
 
     def partners(self, root: Roots, place: int, slots: Slots, window: Bounds | None) -> SlotsCursor:
         given = Given(NO_SLOTS if self.never else self.sides[place].chosen(slots))

@@ -1,5 +1,6 @@
-"""A Hypothesis state machine that drives join trees of 2 to 5 aliases beside a naive twin: batches with and without deltas, single changes
-in runs, rows that only move, pins, reads by bits, of rows, of codes, in windows, unpins; `check()` after every batch."""
+"""A Hypothesis state machine that drives join trees of 2 to 5 aliases, some of them in parts, beside a naive twin: batches with and without
+deltas, single changes in runs, rows that only move, pins, reads by bits, of rows, of codes, in windows, unpins; `check()` after every
+batch."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from structures.core.entries import DELETE, INSERT
 from structures.join_tree.changes import MOVE
 from structures.join_tree.cursors import Given, Start
+from structures.join_tree.layout import ABSENT, EXISTS, OPTIONAL, REQUIRED
 from structures.join_tree.tree import JoinTree, Port
 from tests.naive.tree_join import Rows, Seen, join
 from tests.structures.machines import Reading, ReadingMachine, Row, empty_chunks, read_all, transposed
@@ -25,6 +27,7 @@ CHANGES = st.lists(CHANGE, max_size=6)
 class Shape(NamedTuple):
     ports: tuple[Port, ...]
     edges: tuple[tuple[int, int], ...]
+    kinds: tuple[int, ...]
 
     @property
     def aliases(self) -> int:
@@ -36,11 +39,21 @@ class Shape(NamedTuple):
 
 @st.composite
 def shapes(draw: st.DrawFn) -> Shape:
-    """Trees of 2 to 5 aliases; an edge is by equality, by overlap, or both, and may use a port that its alias has already."""
+    """Trees of 2 to 5 aliases; an edge is by equality, by overlap, or both, and may use a port that its alias has already. The last aliases
+    are those of parts that no row has."""
     ports: list[Port] = []
-    edges = []
+    edges, kinds, core, hidden = [], [], [0], list[int]()
     for far in range(1, draw(st.integers(2, 5))):
-        near = draw(st.integers(0, far - 1))
+        kind = draw(st.sampled_from([REQUIRED, REQUIRED, REQUIRED, OPTIONAL, OPTIONAL, EXISTS, ABSENT, ABSENT]))
+        if kind in (EXISTS, ABSENT) or hidden:
+            kind = draw(st.sampled_from([EXISTS, ABSENT])) if kind in (REQUIRED, OPTIONAL) and draw(st.booleans()) else kind
+            kind = kind if kind in (EXISTS, ABSENT) else REQUIRED
+            near = draw(st.sampled_from(hidden if kind == REQUIRED else core))
+            hidden.append(far)
+        else:
+            near = draw(st.integers(0, far - 1))
+            core += [far] if kind == REQUIRED and near in core else []
+        kinds.append(kind)
         keyed, spanned = draw(st.sampled_from([(True, False), (True, False), (False, True), (True, True)]))
         shared = [p for p, port in enumerate(ports) if port.alias == near and port.spanned == spanned and (port.domain >= 0) == keyed]
         if shared and draw(st.booleans()):
@@ -50,14 +63,18 @@ def shapes(draw: st.DrawFn) -> Shape:
             ports.append(Port(near, far if keyed else -1, spanned))
         ports.append(Port(far, ports[a].domain, spanned))
         edges.append((a, len(ports) - 1))
-    return Shape(tuple(ports), tuple(edges))
+    for u in range(len(edges) + 1):  # a port that sees all rows
+        asked = {b for _, b in edges} | {a for (a, _), kind in zip(edges, kinds, strict=True) if kind in (REQUIRED, EXISTS)}
+        if not any(ports[p].alias == u for p in asked):
+            ports.append(Port(u, -1, False))
+    return Shape(tuple(ports), tuple(edges), tuple(kinds))
 
 
 class JoinMachine(ReadingMachine):
     @initialize(shape=shapes(), points=st.lists(CHANGE, min_size=4, max_size=10))
     def begin(self, shape: Shape, points: list[tuple[int, list[Seen], int]]) -> None:
         self.shape = shape
-        self.tree = JoinTree(shape.ports, shape.edges, 1 << 22, 1 << 12)
+        self.tree = JoinTree(shape.ports, shape.edges, 1 << 22, 1 << 12, shape.kinds)
         self.version, self.slot = 0, 0
         self.now: list[dict[int, dict[int, Seen]]] = [{} for _ in range(shape.aliases)]
         self._batch([[] for _ in self.now], self._new(points), True)
@@ -72,7 +89,7 @@ class JoinMachine(ReadingMachine):
             for _ in range(copies):
                 self.slot += 1
                 made[alias].append(self.slot)
-                self._describe(alias, self.slot, {p: self._seen(p, seen[i]) for i, p in enumerate(ports)})
+                self._describe(alias, self.slot, {p: self._seen(p, seen[i % 4]) for i, p in enumerate(ports)})
         return made
 
     def _seen(self, p: int, given: Seen) -> Seen:
@@ -88,8 +105,7 @@ class JoinMachine(ReadingMachine):
         self.described[alias][slot] = row
 
     def _wanted(self) -> set[Row]:
-        able = [{slot: row for slot, row in of.items() if all(code >= 0 and x <= y for code, x, y in row.values())} for of in self.now]
-        return join(able, self.shape.edges, [port.alias for port in self.shape.ports])
+        return join(self.now, self.shape.edges, [port.alias for port in self.shape.ports], self.shape.kinds, self.tree.shown)
 
     def _gone(self, data: st.DataObject) -> list[list[int]]:
         return [data.draw(st.lists(st.sampled_from(sorted(of)), unique=True, max_size=6)) if of else [] for of in self.now]
@@ -97,6 +113,12 @@ class JoinMachine(ReadingMachine):
     def _batch(self, gone: list[list[int]], come: list[list[int]], asked: bool) -> None:
         self.version += 1
         empty_chunks(self.tree.arena, self.version)
+        for sign, of in ((False, gone), (True, come)):
+            for alias, slots in enumerate(of):
+                self._change(alias, slots, sign, asked)
+        self._judge()
+
+    def _change(self, alias: int, slots: list[int], come: bool, asked: bool) -> None:
         told: dict[bool, list[Row]] = {False: [], True: []}
 
         def sink(sign: bool, rows: np.ndarray) -> bool:
@@ -104,27 +126,26 @@ class JoinMachine(ReadingMachine):
             return True
 
         before = self._wanted()
-        for alias, slots in enumerate(gone):
-            self.tree.apply(self.version, alias, np.array(slots, np.int32), False, sink if asked else None)
-            for slot in slots:
+        self.tree.apply(self.version, alias, np.array(slots, np.int32), come, sink if asked else None)
+        for slot in slots:
+            if come:
+                self.now[alias][slot] = self.described[alias][slot]
+            else:
                 del self.now[alias][slot]
-        between = self._wanted()
-        for alias, slots in enumerate(come):
-            self.tree.apply(self.version, alias, np.array(slots, np.int32), True, sink if asked else None)
-            self.now[alias].update({slot: self.described[alias][slot] for slot in slots})
-        self._judge(before, between, told if asked else None)
-
-    def _judge(self, before: set[Row], between: set[Row], told: dict[bool, list[Row]] | None) -> None:
-        after = self._wanted()
-        if told is not None:
-            for sign, wanted in ((False, before - between), (True, after - between)):
+        if asked:
+            after = self._wanted()
+            for sign, wanted in ((False, before - after), (True, after - before)):
                 assert len(told[sign]) == len(set(told[sign])), "a row of the delta twice"
                 assert set(told[sign]) == wanted
+
+    def _judge(self) -> None:
+        after = self._wanted()
         self.tree.reclaim(self.version, self.pin_array())
         rows = [np.array(sorted(of), np.int32) for of in self.now]
         self.tree.check(rows, tuple(roots for roots, _, _ in self.pins.values()))
         roots = self.tree.roots
-        assert set(read_all(self.tree.rows(roots, 0, self.tree.all_of(roots, self.shape.of(0)[0])), 3)) == after
+        found = read_all(self.tree.rows(roots, 0, self.tree.all_of(roots, self.tree.base[0])), 3)
+        assert len(found) == len(set(found)) and set(found) == after
         assert self.tree.is_empty(roots) == (not after)
 
     @rule(points=CHANGES, data=st.data(), asked=st.booleans())
@@ -154,8 +175,10 @@ class JoinMachine(ReadingMachine):
                 del self.now[alias][slot]
             else:
                 self.now[alias][slot] = self.described[alias][slot]
-            changed = before ^ self._wanted()
-            found = transposed(deltas.rows[:, deltas.starts[i] : deltas.ends[i]])
+            now = self._wanted()
+            changed, part = before ^ now, deltas.rows[:, deltas.starts[i] : deltas.ends[i]]
+            found = transposed(part)
+            assert [row in now for row in found] == self.tree.comes(alias, sign == INSERT, part).tolist()
             if deltas.too_large[i]:
                 assert limit is not None and len(changed) > limit and not found
             elif limit is not None:
@@ -163,8 +186,7 @@ class JoinMachine(ReadingMachine):
                 assert len(found) <= limit + chunk
         for alias, slots_ in enumerate(come):
             self.now[alias].update({slot: self.described[alias][slot] for slot in slots_ if slot not in self.now[alias]})
-        now = self._wanted()
-        self._judge(now, now, None)
+        self._judge()
 
     def _able(self, change: tuple[int, int, int]) -> bool:
         _, alias, slot = change
@@ -188,8 +210,7 @@ class JoinMachine(ReadingMachine):
                 self.tree.apply_in_order(self.version, signs, np.full(len(signs), alias), before[some], behind[some], 10)
             else:
                 self.tree.move(self.version, alias, before, behind)
-        now = self._wanted()
-        self._judge(now, now, None)
+        self._judge()
 
     def pinned(self) -> Any:
         now = [dict(of) for of in self.now]
@@ -200,15 +221,16 @@ class JoinMachine(ReadingMachine):
     def open(self, data: st.DataObject, how: str, windowed: bool) -> None:
         version = self.some_pin(data)
         roots, wanted, then = self.pins[version]
-        alias = data.draw(st.integers(0, self.shape.aliases - 1))
+        alias = data.draw(st.integers(0, self.tree.shown - 1))
         port = data.draw(st.sampled_from(self.shape.of(alias)))
+        wanted = {row for row in wanted if row[alias] >= 0}
         start: Start
         if how == "all":
-            start = self.tree.all_of(roots, port)
+            start = self.tree.all_of(roots, self.tree.base[alias])
         elif how == "code":
             code = data.draw(st.integers(0, 3))
             start = self.tree.of_code(roots, port, code)
-            wanted = {row for row in wanted if then[alias][row[alias]][port][0] == code}
+            wanted = {row for row in wanted if self._has(then[alias][row[alias]][port], code)}
         else:
             slots = np.array(data.draw(st.lists(st.sampled_from(sorted(then[alias])), unique=True)) if then[alias] else [], np.int32)
             start = Given(slots[self.tree.holds(roots, alias, slots)])
@@ -220,7 +242,13 @@ class JoinMachine(ReadingMachine):
             wanted = {row for row in wanted if all(self._in_window(then, row, p, low) for p, low in enumerate(lows))}
         self.readings.append(Reading(self.tree.rows(roots, alias, start, bounds), wanted, version))
 
+    @staticmethod
+    def _has(seen: Seen, code: int) -> bool:
+        return seen[0] == code and seen[1] <= seen[2]
+
     def _in_window(self, then: Rows, row: Row, p: int, low: int) -> bool:
         port = self.shape.ports[p]
+        if port.alias >= self.tree.shown or row[port.alias] < 0:
+            return True
         _, left, right = then[port.alias][row[port.alias]][p]
         return not port.spanned or (left <= low + 4 and low <= right)

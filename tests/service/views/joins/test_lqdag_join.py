@@ -215,9 +215,9 @@ def test_what_is_refused(part: dict[str, Any], more: dict[str, Any], why: str) -
         (PART, {"from": XY, "join": [{"overlaps": ["x.stay", "y.slot"]}]}),
     ],
 )  # fmt: skip
-def test_what_it_cannot_keep_is_kept_by_counts(part: dict[str, Any], more: dict[str, Any]) -> None:
+def test_what_it_cannot_keep_is_kept_otherwise(part: dict[str, Any], more: dict[str, Any]) -> None:
     definition = {"from": X, "select": ["x.id"], "not_exists": [part]} | more
-    assert parse_view("v", definition, DEFINITIONS).plan.shape == "outer"
+    assert parse_view("v", definition, DEFINITIONS).plan.shape in ("outer", "join_tree")
     assert refused(definition | {"algorithm": "lqdag"}, DEFINITIONS).type == "infeasible-view"
 
 

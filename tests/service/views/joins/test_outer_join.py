@@ -147,7 +147,7 @@ def drawn(rng: random.Random, kinds: list[str], shape: str = "") -> PartsView:
         except Problem as problem:
             assert problem.type == "unsupported-query", (view.definition, problem.detail)
         else:
-            assert plan.shape in ("outer", "match") or plan.algorithm == "lqdag"
+            assert plan.shape in ("outer", "match", "join_tree") or plan.algorithm == "lqdag"
             if shape in ("", plan.shape):
                 return view
 
@@ -188,3 +188,16 @@ def test_random_views_by_a_match_tree(tmp_path: Path, seed: int) -> None:
         if kind in ("absent", "full"):
             views[f"{kind}_counted"] = KeptBy(view, counted[0].algorithm)
     run(tmp_path, 5300 + seed, 16, lambda source: source.random.randrange((5, 25)[seed % 2]), 6, views)
+
+
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 60))])
+def test_random_views_by_a_join_tree(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    views: dict[str, TwinView] = {}
+    for number, kinds in enumerate(rng.sample([kinds for kinds in CHOICES if kinds != ["full"]], 5)):
+        view = views[f"v{number}"] = drawn(rng, kinds, "join_tree")
+        query = parse_view("v", view.definition, DEFINITIONS).query
+        counted = [one for one in alternatives(query, DEFINITIONS) if one.shape == "outer"]
+        if counted and number < 2:
+            views[f"v{number}_counted"] = KeptBy(view, counted[0].algorithm)
+    run(tmp_path, 7300 + seed, 16, lambda source: source.random.randrange((5, 25)[seed % 2]), 6, views)
