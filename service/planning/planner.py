@@ -186,7 +186,10 @@ def _plans(query: Query, relations: Relations) -> list[Plan]:
         found = product.make(query, relations, _plans)
         found += [one for algorithm in BUILT.values() for make in algorithm.makers if (one := make(query, relations)) is not None]
     found.sort(key=lambda one: GUARANTEES.index(one.guarantee), reverse=True)
-    return list({one.algorithm: one for one in reversed(found)}.values())[::-1]
+    unique: dict[str, Plan] = {}
+    for one in found:
+        unique.setdefault(one.algorithm, one)
+    return list(unique.values())
 
 
 def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Problem:
