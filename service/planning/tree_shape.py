@@ -14,16 +14,17 @@ Databases) have it: a join tree is a heaviest spanning tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Literal, NamedTuple
 
 from service.planning.binding import equal_classes
 from service.planning.meets import Relations, meets_of, residual_of
-from service.query.model import MAX_ALIASES, ColumnRef, Meet, Query, Span, ViewPart
+from service.query.model import MAX_ALIASES, ColumnRef, Meet, PartKind, Query, Span, ViewPart
 
 LinkKind = Literal["required", "exists", "absent", "optional", "inward"]
+_OF_PARTS: Mapping[PartKind, LinkKind] = {"exists": "exists", "absent": "absent", "optional": "optional"}
 
 
 class Edge(NamedTuple):
@@ -83,12 +84,13 @@ def tree_with_parts(query: Query, parts: Sequence[ViewPart], relations: Relation
         # The alias that it hangs on comes last: of equal edges those within the part are taken.
         join = replace(part.join, aliases=(*part.own, part.join.aliases[0]))
         own = _placed(join, join_tree(join, relations), numbers)
-        if found is None or own is None or part.kind == "full" or (part.kind != "optional" and part.on not in always):
+        kind = _OF_PARTS.get(part.kind)
+        if found is None or own is None or kind is None or (kind != "optional" and part.on not in always):
             return None
         outward = [edge for edge in own if edge.near == numbers[part.on]]
         if len(outward) != 1:
             return None
-        link = outward[0]._replace(kind=part.kind)
+        link = outward[0]._replace(kind=kind)
         found += (link, link.back, *(edge for edge in own if numbers[part.on] not in (edge.near, edge.far)))
     return found
 
