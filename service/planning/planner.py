@@ -69,7 +69,7 @@ BUILT: dict[str, Makers] = {
     "ij-heap": Makers(heap.WORDS, (heap.make,)),
     "box-tree": Makers("joins of two relations on two or more interval conditions", (boxes.make,)),
     "view-tree": Makers(view_tree.WORDS, (view_tree.make,)),
-    "join-tree": Makers("joins whose conditions form a tree, with equalities and at most one interval condition per edge", (tree.make,)),
+    "join-tree": Makers(tree.WORDS, (tree.make,)),
     "qdag": Makers(qdag.WORDS, (qdag.make,)),
     "nested-loop": Makers("joins of two or more relations", (indexed.make,)),
     "tree-tracker": Makers(tree_tracker.WORDS, (tree_tracker.make,)),
@@ -252,6 +252,8 @@ def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
     if best.shape == "outer":
         counted = "it visits the partners of a changed row, to count them"
         return best.notes if best.guarantee == "best-effort" else (counted,)
+    if best.shape == "join_tree" and (query.absent or query.parts):
+        return (tree.VISITS,)
     if query.absent:
         return (_in_the_way(query, relations),)
     if is_natural(query, relations) and best.shape != "product":

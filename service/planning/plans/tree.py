@@ -15,7 +15,11 @@ from service.planning.plans.plan import Plan, dimensions, first_notes, names, to
 from service.planning.tree_shape import join_tree, outward, tree_with_parts
 from service.query.model import Query
 
-_VISITS = "a change visits the partners of its row, and those of the rows that become live or cease to be live"
+WORDS = (
+    "joins whose conditions form a tree, with equalities and at most one interval condition per edge, and EXISTS, NOT EXISTS and LEFT JOIN "
+    "that hang on one alias by one edge"
+)
+VISITS = "a change visits the partners of its row, and those of the rows that become live or cease to be live"
 _WINDOWS = "a window is checked alias by alias during the walk"
 YANNAKAKIS = "Yannakakis' algorithm under updates (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm)"
 
@@ -33,7 +37,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     guarantee, of = "strict", "row added or removed"  # of two aliases: a changed row's partners are its delta
     if count > 2:
         guarantee, of = "delay", "partner of the changed row"
-        notes += (_VISITS,)
+        notes += (VISITS,)
     if query.overlaps:
         notes += (_WINDOWS,)
     bounds = {"space": "O(n)", "update": f"O(log n) per {of}", "delay": "O(log n)"}
@@ -54,7 +58,7 @@ def make_with_parts(query: Query, relations: Relations) -> Plan | None:
     spanned = any(edge.near_span is not None for edge in tree)
     keyed = ", keyed" if whole.equal else ""
     cls = f"{outer.kind_of(parts)}{', 1-D' if spanned else ''}, {len(whole.aliases)} relations, {shape}{keyed}"
-    notes = (*first_notes(query, relations), outer.NULLS, _VISITS, *((_WINDOWS,) if whole.overlaps else ()))
+    notes = (*first_notes(query, relations), outer.NULLS, VISITS, *((_WINDOWS,) if whole.overlaps else ()))
     update = "O(log n) per partner of the changed row, and per row that gains its first or loses its last partner"
     bounds = {"space": "O(n)", "update": update, "delay": "O(log n)"}
     order = tuple(names(query)[place] for place in outward(tree))

@@ -13,7 +13,7 @@ import pytest
 from service.errors import Problem
 from service.planning.plans import outer
 from service.tables.changes import Part, Parted
-from service.views import deltas
+from service.views import deltas, live_view
 from service.views.joins import flips, two_sides
 from structures.event_tree.matching import LONELY
 from tests.service.views.joins.test_outer_identities import (
@@ -29,6 +29,9 @@ from tests.service.views.joins.test_outer_identities import (
     test_one_interval_over_all_rows_on_and_off as hostile,
 )
 from tests.service.views.joins.test_outer_join import test_random_views as random_views
+from tests.service.views.joins.test_tree_parts import (
+    test_a_part_that_comes_and_goes_flips_all_rows_of_its_key as flipped,
+)
 
 
 def _unshifted(slots: Sequence[Any]) -> Any:
@@ -78,6 +81,7 @@ BUGS = {
         flips.Counts, "follow", lambda made: lambda self, events, run: None, lambda path: hostile(path, "interval-tree"),
     ),
     "rows that can have no partner are left out": (two_sides.Rows, "entries", _able, matched_nulls),
+    "what one batch brings and ends is told": (live_view, "net", lambda made: lambda gone, come: (gone, come), flipped),
     "a row moves though it changes": (two_sides, "parted", lambda made: _moves, lambda path: identities(path, 0, "by a match tree")),
 }
 

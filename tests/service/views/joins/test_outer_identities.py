@@ -162,7 +162,7 @@ def y(i: int, **more: Any) -> Row:
     return {"nr": i, "site": "N", "room": "A", "floor": 1, "starts": 0, "ends": 10**6, "note": None} | more
 
 
-@pytest.mark.parametrize("algorithm", ["match-tree", "interval-tree"])
+@pytest.mark.parametrize("algorithm", ["match-tree", "interval-tree", "join-tree"])
 def test_one_interval_over_all_rows_on_and_off(tmp_path: Path, algorithm: str) -> None:
     """No row flips, ten do, all do; in one batch with a replacement nothing does."""
     part = "EXISTS (SELECT 1 FROM b y WHERE overlaps(x.stay, y.slot))"

@@ -12,11 +12,11 @@ from service.checking.comparison import agrees, table_of
 from service.instance import Instance
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
-from tests.service.definitions import sql
+from tests.service.definitions import refused, sql
 from tests.service.running import batch, check, opened, running
 from tests.service.running import rows_of as rows_in
 from tests.service.twin import DEFINITIONS, Row, Source, to_batch
-from tests.service.views.joins.test_outer_identities import OF_DUCKDB, OVERLAPS, _slots, duck, made, rows_of
+from tests.service.views.joins.test_outer_identities import OF_DUCKDB, OVERLAPS, _slots, duck, made, rows_of, x, y
 
 PART = f"x.room = y.room AND {OVERLAPS} AND z.floor = y.floor AND z.tag = 'u'"
 GIVEN: dict[str, Any] = {
@@ -111,6 +111,21 @@ def test_a_part_that_comes_and_goes_flips_all_rows_of_its_key(tmp_path: Path) ->
     engine.close()
 
 
+def test_nulls_have_no_partner_and_stay(tmp_path: Path) -> None:
+    """A row that has a null in a compared column is not live along that edge alone, and becomes another when it can have partners."""
+    engine = made(tmp_path, VIEWS)
+    assert engine.put_view("left", LEFT, wait=60)[1] == "created"
+    engine.apply(to_batch([("a", UPSERT, row) for row in (x(1, floor=None), x(2, room=None), x(3, floor=7), x(4))]))
+    engine.apply(to_batch([("b", UPSERT, y(1)), ("b", UPSERT, y(2, floor=None)), ("b", UPSERT, y(3, room=None))]))
+    assert set(rows_of(engine, "anti")) == {(2,)} and set(rows_of(engine, "semi")) == {(1,), (3,), (4,)}
+    hold(engine)
+    engine.apply(to_batch([("a", UPSERT, x(2)), ("b", UPSERT, y(1, floor=None))]))
+    assert set(rows_of(engine, "anti")) == {(1,), (2,), (3,), (4,)} and not rows_of(engine, "semi")
+    hold(engine)
+    check(engine)
+    engine.close()
+
+
 @pytest.mark.parametrize(
     ("text", "cls"),
     [
@@ -139,3 +154,13 @@ def test_which_are_kept_so(text: str, cls: str) -> None:
 def test_that_of_the_counts_is_there_by_its_name() -> None:
     text = "SELECT b.id FROM bookings b WHERE NOT EXISTS (SELECT 1 FROM maintenance m, shifts s WHERE m.room = b.room AND s.nr = m.id)"
     assert sql(text).plan.shape == "join_tree" and sql(text, algorithm="nested-loop").plan.shape == "outer"
+
+
+def test_what_is_refused_says_why() -> None:
+    tree = {"sql": "SELECT x.id FROM a x WHERE NOT EXISTS (SELECT 1 FROM b y, a z WHERE y.room = x.room AND z.id = y.nr)"}
+    told = refused(tree | {"guarantee": "strict"}, DEFINITIONS).detail
+    why = 'the guarantee "strict" cannot be given, only "delay": a change visits the partners of its row'
+    assert told.startswith(why) and "null" not in told
+    cycle = {"sql": tree["sql"][:-1] + " AND z.floor = x.floor)", "algorithm": "join-tree"}
+    told = refused(cycle, DEFINITIONS).detail
+    assert "EXISTS, NOT EXISTS and LEFT JOIN that hang on one alias by one edge" in told and told.endswith('or "auto"')
