@@ -136,7 +136,8 @@ _TREE = "service.views.joins.as_of_join.IntervalTree"
 @pytest.mark.parametrize(
     ("name", "what", "words"),
     [("latest", _INDEX, 1 << 15), ("last three", _INDEX, 1 << 15), ("most of all", _LIST, 1 << 17), ("latest", "codes", 0),
-     ("as of", _INDEX, 1 << 15), ("as of", _TREE, 1 << 17), ("as of", "codes", 0)],
+     ("as of", _INDEX, 1 << 15), ("as of", _TREE, 1 << 17), ("as of", "codes", 0),
+     ("as of, left", _INDEX, 1 << 15), ("as of, left", _TREE, 1 << 17)],
 )  # fmt: skip
 def test_a_batch_that_may_not_fit_is_refused_before_it_is_touched(
     engine: Instance, monkeypatch: pytest.MonkeyPatch, name: str, what: str, words: int
