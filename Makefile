@@ -12,7 +12,7 @@ DONE := .venv/.done
 # Without bytecode files, each of the hundred services that the tests start would compile our sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup python java browser lint test demo kafka bench soak docs lock client sbom audit
+.PHONY: setup python java browser lint test demo kafka bench soak docs pictures lock client sbom audit
 .DELETE_ON_ERROR:
 
 setup: $(DONE)/project $(DONE)/jars $(DONE)/kernels
@@ -69,6 +69,10 @@ bench: setup
 
 soak: setup java browser
 	$(BIN)/pytest -m soak $(ARGS)
+
+# Those of README.md, of the demo as it runs: look at them before you commit them.
+pictures: $(DONE)/project browser
+	$(BIN)/python -m tests.pictures
 
 docs: $(DONE)/project
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
