@@ -1,7 +1,7 @@
 """SQL statements at random, the same text for livejoin and for DuckDB, over relations with nulls, NaN, decimals and equal values.
 
-What DuckDB has no words for, it is given: an interval is a column with both ends, `duration` a macro, `overlaps`, a keyword
-there, another.
+What DuckDB has no words for, it is given: an interval is a column with both ends, null where an outer join has no row, `duration` a macro,
+`overlaps`, a keyword there, another.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ _MACROS = """
 SET TimeZone = 'UTC';
 SET integer_division = true;
 SET error_on_division_by_zero = false;
-CREATE MACRO meet(x, y) AS (x.s IS NULL OR y.e IS NULL OR x.s < y.e) AND (y.s IS NULL OR x.e IS NULL OR y.s < x.e);
+CREATE MACRO meet(x, y) AS
+    x IS NOT NULL AND y IS NOT NULL AND (x.s IS NULL OR y.e IS NULL OR x.s < y.e) AND (y.s IS NULL OR x.e IS NULL OR y.s < x.e);
 CREATE MACRO duration(x) AS x.e - x.s;
 """
 
