@@ -21,6 +21,7 @@ from service.api.http.bodies import Receive, Scope, Send
 from service.api.http.parameters import Parameter
 from service.api.metrics import RECORDS_SENT
 from service.api.openapi import Endpoint, answer, failures, header_parameter, operation, path_parameter, query_parameters, text_content
+from service.api.planned import OPTIONS_OF_CHANGES
 from service.api.records import OFFERED, records
 from service.api.stream import client_gone
 from service.errors import Problem
@@ -37,7 +38,7 @@ PROGRESS_INTERVAL = 15.0  # seconds between two records at most
 PARAMETERS = (
     Parameter("since", parameters.plain, {"type": "string"}, "the token of the last applied `progress`; by default, only new changes"),
     Parameter("snapshot", parameters.boolean, {"type": "boolean", "default": False}, "first every row, as an insert", True),
-    Parameter("limit", parameters.integer(1), {"type": "integer", "minimum": 1}, "end after this number of `progress` records", 1),
+    Parameter("limit", parameters.most(1), {"type": "integer", "minimum": 1}, "end after this number of `progress` records", 1),
     Parameter("wait", parameters.seconds, {"type": "number", "minimum": 0}, "end after this many seconds without changes", 0),
 )
 
@@ -178,7 +179,7 @@ async def _send(send: Send, body: bytes) -> None:
 async def changes(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
-    values = parameters.read(request.scope["query_string"], PARAMETERS)
+    values = parameters.read(request.scope["query_string"], PARAMETERS, OPTIONS_OF_CHANGES)
     kind = media.negotiate(request.headers.get("accept"), OFFERED)
     since, snapshot = values.get("since"), values.get("snapshot", False)
     resumed = request.headers.get("last-event-id")
@@ -244,6 +245,7 @@ ENDPOINTS = [
                     "not-followed",
                     "token-expired",
                     "delta-too-large",
+                    "not-yet",
                     "too-busy",
                     "view-building",
                     "view-failed",

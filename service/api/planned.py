@@ -1,4 +1,5 @@
-"""Paths that the interface has for later versions (docs/design/api.md): who asks for one learns that it is no mistake of theirs."""
+"""Paths and options that the interface has for later versions (docs/design/api.md): who asks for one learns that it is no mistake of
+theirs."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ _PLANNED: tuple[tuple[str, Iterable[str]], ...] = (
     ("/v1/readings/{id}", {"DELETE"}),
     ("/v1/views/{name}/changes/end", {"GET"}),
 )
+OPTIONS_OF_CHANGES = ("until",)  # of GET /v1/views/{name}/changes
 _PATTERNS = [(compile_path(path)[0], methods) for path, methods in _PLANNED]
 
 

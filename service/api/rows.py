@@ -61,7 +61,7 @@ def window(text: str) -> tuple[str | None, str | None]:
 
 
 _LIMIT = Parameter(
-    "limit", parameters.integer(0), {"type": "integer", "minimum": 0}, "maximum number of rows; 0 for version and emptiness only", 1000
+    "limit", parameters.most(0), {"type": "integer", "minimum": 0}, "maximum number of rows; 0 for version and emptiness only", 1000
 )
 _CURSOR = Parameter("cursor", parameters.plain, {"type": "string"}, "continue after the page that returned it, at its version")
 _VERSION = Parameter("version", parameters.integer(0), {"type": "integer", "minimum": 0}, "a version that is pinned by a cursor")

@@ -37,16 +37,19 @@ def pairs_of(query: bytes) -> list[tuple[str, str]]:
         raise Problem("bad-parameter", "the query string is not percent-encoded UTF-8") from None
 
 
-def read(query: bytes, known: Sequence[Parameter]) -> dict[str, Any]:
+def read(query: bytes, known: Sequence[Parameter], planned: Sequence[str] = ()) -> dict[str, Any]:
     """The values of a query string by name; absent parameters are not in it.
 
-    Problem `bad-parameter`, naming the first parameter that is unknown, given twice, or out of its range.
+    Problem `bad-parameter`, naming the first parameter that is unknown, given twice, or out of its range; `not-yet` for one that a later
+    version takes (`planned`).
     """
     values: dict[str, Any] = {}
     if not query:
         return values
     for name, text in pairs_of(query):
         parameter = _find(name, known)
+        if parameter is None and name in planned:
+            raise Problem("not-yet", f"{name}: this parameter is not implemented yet; those that there are, are in /docs", parameter=name)
         if parameter is None:
             names = ", ".join(p.name for p in known) or "none"
             raise bad(name, f"unknown parameter (known: {names})")
@@ -66,19 +69,36 @@ def _find(name: str, known: Sequence[Parameter]) -> Parameter | None:
     return None
 
 
+def _integer(text: str) -> int:
+    """In plain decimal digits; one of many digits is beyond 64 bits."""
+    digits = text[1:] if text[:1] == "-" else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError("must be an integer")
+    return int(text) if len(digits) < 30 else INT64_MIN - 1 if text[0] == "-" else INT64_MAX + 1
+
+
 def integer(low: int, high: int = INT64_MAX) -> Callable[[str], int]:
     """An integer in plain decimal digits, between low and high."""
 
     def read_integer(text: str) -> int:
-        digits = text[1:] if text[:1] == "-" else text
-        if not (digits.isascii() and digits.isdigit()):
-            raise ValueError("must be an integer")
-        value = int(text) if len(digits) < 30 else INT64_MAX + 1
+        value = _integer(text)
         if not low <= value <= high:
             raise ValueError(f"must be at least {low}" if value < low else f"must be at most {high}")
         return value
 
     return read_integer
+
+
+def most(low: int) -> Callable[[str], int]:
+    """How many there are to be at most, `low` or more. There is no upper bound: what is beyond 64 bits is as good as all."""
+
+    def read_most(text: str) -> int:
+        value = _integer(text)
+        if value < low:
+            raise ValueError(f"must be at least {low}")
+        return min(value, INT64_MAX)
+
+    return read_most
 
 
 def seconds(text: str) -> float:

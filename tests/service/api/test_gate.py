@@ -132,6 +132,8 @@ def test_method_not_allowed(method: str, path: str, allow: str) -> None:
         ("POST", "/v1/views/a/readings"),
         ("DELETE", "/v1/readings/1"),
         ("GET", "/v1/views/a/changes/end"),
+        ("GET", "/v1/views/a/changes?until=x"),
+        ("GET", "/v1/views/a/changes?since=x&until=y"),
     ],
 )
 def test_what_comes_later(method: str, path: str) -> None:

@@ -25,6 +25,8 @@ def refused(query: bytes, known: Any) -> Problem:
         (b"", {}),
         (b"limit=0", {"limit": 0}),
         (b"limit=99999999999", {"limit": 99999999999}),
+        (b"limit=99999999999999999999999", {"limit": 2**63 - 1}),  # no upper bound: all
+        (b"limit=" + b"9" * 5000, {"limit": 2**63 - 1}),
         (b"overlaps=1,2", {"overlaps": ("1", "2")}),
         (b"overlaps=,2", {"overlaps": (None, "2")}),
         (b"overlaps=,", {"overlaps": (None, None)}),
@@ -44,11 +46,12 @@ def test_rows(query: bytes, values: dict[str, Any]) -> None:
         (b"limit=1.5", "limit"),
         (b"limit=", "limit"),
         (b"limit=%D9%A3", "limit"),
-        (b"limit=99999999999999999999999999999999999999999", "limit"),
+        (b"limit=-99999999999999999999999999999999999999999", "limit"),
         (b"limit=1&limit=1", "limit"),
         (b"overlaps=1", "overlaps"),
         (b"overlaps=1,2,3", "overlaps"),
         (b"version=x", "version"),
+        (b"version=99999999999999999999999", "version"),
         (b"where=1", "where"),
     ],
 )
@@ -60,6 +63,10 @@ def test_bad_rows_parameters_are_named(query: bytes, name: str) -> None:
 
 def test_text_that_is_not_utf8() -> None:
     assert "UTF-8" in refused(b"cursor=%ff", rows.VIEW_ROWS).detail
+
+
+def test_progress_records_have_no_upper_bound_either() -> None:
+    assert parameters.read(b"limit=99999999999999999999999", followers.PARAMETERS) == {"limit": 2**63 - 1}
 
 
 @pytest.mark.parametrize("query", [b"limit=0", b"wait=-1", b"wait=nan", b"wait=inf", b"snapshot=yes", b"snapshot=True"])
