@@ -32,10 +32,11 @@ FORMS = {
     "uuid": r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
     "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$",
 }
+LOCAL = "local timestamp"  # no type of a column: times of which some have no offset, which is refused without a zone
 OFFSET = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"  # behind a time
 OPEN_ENDS = pa.array([LATE, EARLY])
-TEXTUAL = ("date", "timestamp", "time", "uuid")  # what may be text in JSON
-DATED = ("date", "timestamp")
+TEXTUAL = ("date", "timestamp", LOCAL, "time", "uuid")  # what may be text in JSON
+DATED = ("date", "timestamp", LOCAL)
 _EXACT = 2**53  # up to here every integer is a float
 _LONG_INTEGER = re.compile(rb"(?<![0-9.eE\"+-])-?[0-9]{19,}(?![0-9.eE\"])")
 
@@ -44,7 +45,7 @@ _LONG_INTEGER = re.compile(rb"(?<![0-9.eE\"+-])-?[0-9]{19,}(?![0-9.eE\"])")
 class Guess:
     """What one column can still be, after the values seen so far."""
 
-    possible: list[str] = field(default_factory=lambda: [*FORMS, "string"])
+    possible: list[str] = field(default_factory=lambda: [*FORMS, LOCAL, "string"])
     nullable: bool = False
     blank: bool = False  # an empty CSV field was met: null, but in text the empty text
     seen: bool = False
@@ -94,9 +95,11 @@ def _wider(kind: str, other: str) -> str | None:
     return decimal_kind(precision, scale) if precision <= MOST_DIGITS else None
 
 
-def infer(files: list[File], types: Mapping[str, str], not_null: Iterable[str], zone: str | None = None) -> list[dict[str, Any]]:
+def infer(
+    files: list[File], types: Mapping[str, str], not_null: Iterable[str], zone: str | None = None, key: Iterable[str] = ()
+) -> list[dict[str, Any]]:
     """The `columns` of a relation definition that takes all rows of all files. A column is nullable if a file declares it so, lacks it or
-    has a null in it, except those of `not_null`; `types` has the kinds that the user has given, `zone` is where times
+    has a null in it, except those of `not_null` and the `key`; `types` has the kinds that the user has given, `zone` is where times
     without an offset are local. Raises Failure when there is none."""
     guesses = Guesses(types, zone)
     for place, file in enumerate(files):
@@ -108,13 +111,24 @@ def infer(files: list[File], types: Mapping[str, str], not_null: Iterable[str], 
         raise Failure(f"{files[0].path}: types cannot be inferred without values: give them with --type, or register the relation first")
     if not guesses:
         raise Failure(f"{files[0].path}: the file has no rows that could tell the types of its columns: register the relation first")
-    named = {"--type": types, "--not-null": not_null}
+    named = {"--key": key, "--type": types, "--not-null": not_null}
     for option, columns in named.items():
         for name in columns:
             if name not in guesses:
                 raise Failure(f"{option} names {name!r}, but the files have only the columns {', '.join(guesses)}", 2)
-    firm = set(not_null)
+    _refuse_local_times(guesses)
+    firm = {*key, *not_null}
     return [_column(name, guess, name in firm, zone) for name, guess in guesses.items()]
+
+
+def _refuse_local_times(guesses: Guesses) -> None:
+    """Raises Failure, which names all columns of which the files do not say where their times are local."""
+    names = [name for name, guess in guesses.items() if guess.kind is None and guess.seen and guess.possible[:1] == [LOCAL]]
+    if names:
+        columns = f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
+        as_text = " ".join(f"--type {name}=string" for name in names)
+        hint = f"say where they are local, for example --zone UTC, or load them as text with {as_text}"
+        raise Failure(f"times without an offset in {columns}: {hint}")
 
 
 def _column(name: str, guess: Guess, firm: bool, zone: str | None) -> dict[str, Any]:
@@ -154,9 +168,12 @@ def _narrow(guess: Guess, texts: pa.Array, zone: str | None) -> None:
     dated = filled.filter(pc.invert(pc.is_in(filled, OPEN_ENDS)))
     if len(filled):
         open_ended = len(dated) < len(filled)
-        guess.only(
-            [kind for kind in guess.possible if kind == "string" or _all(kind, dated if open_ended and kind in DATED else filled, zone)]
-        )
+        left: list[str] = []
+        for kind in guess.possible:
+            known = kind == "string" or (kind == LOCAL and "timestamp" in left)
+            if known or _all(kind, dated if open_ended and kind in DATED else filled, zone):
+                left.append(kind)
+        guess.only(left)
         guess.open_ended |= open_ended
     guess.blank |= len(filled) < len(texts)
 
@@ -176,9 +193,10 @@ def _all(kind: str, texts: pa.Array, zone: str | None) -> bool:
             return not pc.any(pc.greater(pc.abs(_integers(texts)), _EXACT)).as_py()
         elif kind == "date":
             texts.cast(pa.date32())
-        elif kind == "timestamp":
-            texts = pc.replace_substring_regex(texts, OFFSET, "") if zone else texts
-            texts.cast(pa.timestamp("us", None if zone else "UTC"))
+        elif kind in ("timestamp", LOCAL):
+            local = bool(zone) or kind == LOCAL
+            texts = pc.replace_substring_regex(texts, OFFSET, "") if local else texts
+            texts.cast(pa.timestamp("us", None if local else "UTC"))
     except pa.ArrowInvalid:
         return False
     return True
@@ -233,7 +251,9 @@ def _narrow_value(guess: Guess, value: Any, line: bytes, zone: str | None, where
 
 
 def _form(kind: str, zone: str | None) -> str:
-    return FORMS[kind].replace(OFFSET, OFFSET[:-1] + "?$") if kind == "timestamp" and zone else FORMS[kind]
+    if kind == LOCAL or (kind == "timestamp" and zone):
+        return FORMS["timestamp"].replace(OFFSET, OFFSET[:-1] + "?$")
+    return FORMS[kind]
 
 
 def _reads(kind: str, text: str, zone: str | None) -> bool:

@@ -211,7 +211,7 @@ def _new(name: str, files: list[File], wanted: Wanted) -> RelationDefinition:
     """The definition of a new relation, from the files and the arguments."""
     if not wanted.key:
         raise Failure(f"{name} is a new relation: name its key columns, for example --key id", 2)
-    columns = infer(files, wanted.types, [*wanted.key, *wanted.not_null], wanted.zone)
+    columns = infer(files, wanted.types, wanted.not_null, wanted.zone, wanted.key)
     return _parsed({"columns": columns, "key": wanted.key, "intervals": wanted.intervals})
 
 

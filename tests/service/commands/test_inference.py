@@ -53,7 +53,6 @@ def test_csv_columns_are_told_from_all_values(tmp_path: Path, small: None) -> No
         ("1.", "string"),
         ("NaN", "float64"),
         ("2026-02-30", "string"),
-        ("2026-01-01T00:00:00", "string"),
         ("2026-01-01T25:00:00Z", "string"),
         ("True", "string"),
         ("", "string"),
@@ -142,12 +141,28 @@ def test_times_without_a_zone(tmp_path: Path) -> None:
     content = b"at,by\n2026-02-17 14:00:00,2026-02-17 14:00:00+00\n2026-02-17T14:00,infinity\n"
     jsonl = b'{"at": "2026-02-17 14:00:00", "by": "2026-02-17 14:00:00+00"}\n{"at": "2026-02-17T14:00", "by": "infinity"}\n'
     for path in (write(tmp_path / "a.csv", content), write(tmp_path / "a.jsonl", jsonl)):
-        assert infer([open_file(path)], {}, []) == [{"name": "at", "type": "string"}, {"name": "by", "type": "timestamp", "nullable": True}]
+        with pytest.raises(Failure) as caught:
+            infer([open_file(path)], {}, [])
+        assert str(caught.value) == (
+            "times without an offset in column 'at': say where they are local, for example --zone UTC, or load them as text with "
+            "--type at=string"
+        )
+        by = {"name": "by", "type": "timestamp", "nullable": True}
+        assert infer([open_file(path)], {"at": "string"}, []) == [{"name": "at", "type": "string"}, by]
         zone = {"zone": "Europe/Berlin"}
         assert infer([open_file(path)], {}, [], "Europe/Berlin") == [
             {"name": "at", "type": "timestamp"} | zone, {"name": "by", "type": "timestamp", "nullable": True} | zone,
         ]  # fmt: skip
     assert infer([open_file(tmp_path / "a.parquet")], {}, ["at"], "UTC") == [{"name": "at", "type": "timestamp", "zone": "UTC"}]
+
+
+def test_all_columns_of_local_times_are_named(tmp_path: Path) -> None:
+    row = b"id,st,en,x\n5,2026-01-05 00:00:00,2026-01-06 00:00:00Z,2026-01-06 00:00:00\n"
+    path = write(tmp_path / "a.csv", row + b"6,2026-01-05 00:00:00,2026-01-06 00:00:00,tomorrow\n")
+    with pytest.raises(Failure, match=r"columns 'st', 'en': say .* --zone UTC, .* --type st=string --type en=string$"):
+        infer([open_file(path)], {}, [])
+    types = [column["type"] for column in infer([open_file(path)], {"en": "string"}, [], "UTC")]
+    assert types == ["int64", "timestamp", "string", "string"]
 
 
 def test_a_column_that_only_one_of_two_files_has_may_be_null(tmp_path: Path) -> None:

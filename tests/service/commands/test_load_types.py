@@ -151,6 +151,8 @@ def test_types_that_the_user_says(client: livejoin.Client, load: Any, tmp_path: 
         ("id,v\n1,a\n2,\n", ["--type", "v=uuid"], "expected a UUID"),
         (f"id,v\n1,{ID}\n2,\n", ["--not-null", "v"], "null, but the column is not"),
         ("id,v\n1,a\n", ["--type", "w=uuid"], "--type names 'w'"), ("id,v\n1,a\n", ["--not-null", "w"], "--not-null names 'w'"),
+        ("id,v\n1,a\n", ["--key", "w"], "--key names 'w'"),
+        ("id,v\n1,2026-01-05 00:00:00\n", ["--interval", "stay=v,v,[]"], "times without an offset in column 'v'"),
         ("v\n{}\n", ["--type", "v=json", "--key", "v"], "the key column 'v' is json"),
         ("id,v\n1,a\n", ["--type", "v=text"], "no such type"),
         ("id,v\n1,2026-02-17 14:00:00\n", ["--type", "v=timestamp"], "without an offset"),
