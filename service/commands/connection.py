@@ -35,6 +35,8 @@ def connect(args: argparse.Namespace, patience: float = PATIENCE, timeout: float
 def _client(args: argparse.Namespace, patience: float, timeout: float) -> livejoin.Client:
     try:
         return livejoin.connect(args.url, ca=args.ca, patience=patience, timeout=timeout)
+    except livejoin.LivejoinError:  # of the address, or the file with the CA, which are ValueErrors too
+        raise
     except ValueError as error:
         raise Failure(f"LIVEJOIN_TOKEN: {error}", 2) from error
 

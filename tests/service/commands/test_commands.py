@@ -444,6 +444,12 @@ def test_a_token_that_cannot_be_one(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert capsys.readouterr().err.startswith("livejoin: LIVEJOIN_TOKEN: the token is not a valid one: ")
 
 
+def test_a_bad_address_is_not_blamed_on_the_token(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("LIVEJOIN_TOKEN", "lj_x")
+    assert main(["query", "SELECT 1 AS a", "--url", "foo"]) == 2
+    assert capsys.readouterr().err.startswith("livejoin: 'foo' is not the address of a service: ")
+
+
 def test_the_demo_has_a_service_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--url", "http://127.0.0.1:1"]) == 2
     assert "--url needs --brokers" in capsys.readouterr().err
