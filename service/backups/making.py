@@ -73,8 +73,12 @@ class Backups:
                 self._check_target(target)
             chain = [] if since is None else self._chain(since)
             with _refused("target"):
-                estimate = self._estimate(target)
-                is_new = _begin(target)
+                is_new = _begin(target)  # the disk is asked for room in the folder: where none can be made, there is none either
+                try:
+                    estimate = self._estimate(target)
+                except BaseException:
+                    _remove(target, is_new)
+                    raise
             self._done, self._total = 0, max(1, estimate)
             if self._state["state"] != "none":
                 self._previous = self._state
@@ -145,12 +149,11 @@ class Backups:
 
     def _estimate(self, target: Path) -> int:
         """Bytes to write. Problem `disk-full` if the disk has no room for them."""
-        place = target if target.exists() else target.parent
-        self._shares_disk = place.stat().st_dev == self._folder.stat().st_dev
+        self._shares_disk = target.stat().st_dev == self._folder.stat().st_dev
         size = self._log.bytes
         if not self._shares_disk:
             size += max((_size_of(path) for path in snapshot_paths(self._folder)[0]), default=0)
-        if free_bytes(place) < 2 * self._log.bytes + size + (LEFT if self._shares_disk else _SPARE):
+        if free_bytes(target) < 2 * self._log.bytes + size + (LEFT if self._shares_disk else _SPARE):
             raise Problem("disk-full", f"the disk of the target has no room for a backup of about {size:,} bytes; nothing was written")
         return size
 

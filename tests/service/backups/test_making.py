@@ -60,6 +60,12 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "backups" / "new"
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no file system in which no folder can be made")
+def test_a_target_that_cannot_be_made_is_no_full_disk(engine: Instance) -> None:
+    with pytest.raises(Problem, match=r"bad-parameter: target: the folder cannot be used \("):
+        engine.backups.start(Path("/proc/livejoin"), None)
+
+
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="a file system of our own needs root")
 def test_a_full_disk_of_the_target_is_told_and_harms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mount = tmp_path / "small"
