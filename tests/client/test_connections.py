@@ -37,9 +37,11 @@ def answering(*answers: bytes, piece: int = 1 << 20, closes: bool = False) -> It
     def serve(connection: socket.socket, number: int) -> None:
         with connection, connection.makefile("rb") as file:
             while True:
-                lines = list(iter(file.readline, b"\r\n"))
-                if not lines or not lines[-1]:
-                    return
+                lines = []
+                while (line := file.readline()) != b"\r\n":
+                    if not line:  # the client has closed it
+                        return
+                    lines.append(line)
                 asked.heads.append(b"".join(lines))
                 asked.connections.append(number)
                 length = [int(line.partition(b":")[2]) for line in lines if line.lower().startswith(b"content-length")]
