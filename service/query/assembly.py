@@ -2,7 +2,8 @@
 
 Two inequalities over declared intervals, with the strictness of their bounds, become an overlap: for
 x of alias a and y of alias b, `a.x_start ? b.y_end` and `b.y_start ? a.x_end`, each `<` exactly when
-one of its two ends is open and `<=` otherwise. Columns compared plainly get a `not_null` filter,
+one of its two ends is open and `<=` when none is. Where both are, the overlap asks for a value between
+them, which no comparison tells: inequalities are two comparisons then. Columns compared plainly get a `not_null` filter,
 because null matches nothing in a comparison, and so do points, while an overlap takes a null end as unbounded.
 """
 
@@ -50,6 +51,13 @@ class Inequality(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.low} {'<' if self.strict else '<='} {self.high}"
+
+    @property
+    def written(self) -> str:
+        """In SQL, unbounded sides too."""
+        low = f"COALESCE({self.low}, '-infinity')" if self.low_unbounded else self.low
+        high = f"COALESCE({self.high}, 'infinity')" if self.high_unbounded else self.high
+        return f"{low} {'<' if self.strict else '<='} {high}"
 
 
 class Limits(NamedTuple):
@@ -346,13 +354,7 @@ def _over_intervals(scope: Scope, p: Inequality, q: Inequality) -> Iterator[tupl
     """The pairs of declared intervals whose ends `p` and `q` compare, and whether with the strictness of their bounds."""
     for x in scope.intervals_over(p.low, q.high):
         for y in scope.intervals_over(q.low, p.high):
-            yield (x, y), (p.strict, q.strict) == _strictness(scope, x, y)
-
-
-def _strictness(scope: Scope, x: IntervalRef, y: IntervalRef) -> tuple[bool, bool]:
-    """Whether `x.start ? y.end` and `y.start ? x.end` are strict in the overlap of x and y."""
-    a, b = scope.declared(x), scope.declared(y)
-    return a.start_open or b.end_open, b.start_open or a.end_open
+            yield (x, y), (p.strict, q.strict) == scope.strictness(x, y)
 
 
 def _not_null(scope: Scope, inequality: Inequality) -> list[Filter]:
@@ -375,13 +377,7 @@ def _no_overlap(scope: Scope, left: list[Inequality], inequality: Inequality) ->
         if inequality not in (p, q) or p.low.alias != q.high.alias or q.low.alias != p.high.alias:
             continue
         for (x, y), _ in _over_intervals(scope, p, q):
-            first, second = (("<" if strict else "<=") for strict in _strictness(scope, x, y))
-            return unsupported(
-                f"{p} AND {q}",
-                "the strictness does not match the bounds of the intervals "
-                f"({x} is {scope.declared(x).bounds}, {y} is {scope.declared(y).bounds}): "
-                f"write {p.low} {first} {p.high} AND {q.low} {second} {q.high}, or overlaps({x}, {y})",
-            )
+            return _other_bounds(scope, (x, y), p, q)
     for p, q in permutations(left, 2):
         if inequality in (p, q) and (p.low.alias, p.high.alias) == (q.high.alias, q.low.alias):
             missing = [pair for pair in ((p.low, q.high), (q.low, p.high)) if not any(scope.intervals_over(*pair))]
@@ -391,6 +387,26 @@ def _no_overlap(scope: Scope, left: list[Inequality], inequality: Inequality) ->
     return unsupported(
         f"{inequality} with nulls as unbounded", "nulls are unbounded only at the ends of overlapping intervals: write overlaps(x, y)"
     )
+
+
+def _other_bounds(scope: Scope, pair: tuple[IntervalRef, IntervalRef], p: Inequality, q: Inequality) -> Problem:
+    """Two inequalities that take nulls as unbounded, over these intervals, of other bounds: what those mean, and which would mean this."""
+    x, y = pair
+    bounds, meant = f"{x} is {scope.declared(x).bounds}, {y} is {scope.declared(y).bounds}", scope.strictness(x, y)
+    if meant is None:
+        said = f"an open start meets an open end ({bounds}): overlaps({x}, {y}) is another condition, for a value of their type in both"
+    else:
+        spelled = f"{p._replace(strict=meant[0]).written} AND {q._replace(strict=meant[1]).written}"
+        said = f"the strictness does not match the intervals' bounds ({bounds}), by which it is {spelled}: this is another condition, as "
+        said += f"is overlaps({x}, {y}), which takes every null end as unbounded"
+    wanted = [
+        f"an interval over ({one.start_column}, {one.end_column}) of {scope.aliases[ref.alias]} with the bounds {one.bounds}"
+        for ref, one in zip(pair, scope.with_strictness(x, y, (p.strict, q.strict)), strict=True)
+        if one != scope.declared(ref)
+    ]
+    if wanted:
+        said += f". For exactly this one, declare {' and '.join(dict.fromkeys(wanted))}, by which no row may be empty"
+    return unsupported(f"{p.written} AND {q.written}", said)
 
 
 def _to_declare(start: ColumnRef, end: ColumnRef) -> str:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
+from typing import get_args
 
 from service.errors import Problem
 from service.query.model import ColumnRef, IntervalRef
-from service.wire.schema import Column, Interval, RelationDefinition
+from service.wire.schema import Bounds, Column, Interval, RelationDefinition
 
 
 class Scope:
@@ -96,8 +97,34 @@ class Scope:
     def declared(self, ref: IntervalRef) -> Interval:
         return self.definition(ref.alias).intervals[ref.interval]
 
+    def strictness(self, x: IntervalRef, y: IntervalRef) -> tuple[bool, bool] | None:
+        """Whether `x.start ? y.end` and `y.start ? x.end` are strict in the overlap of x and y. None: an open start meets an open end, and
+        the overlap asks for a value between them, which no comparison tells."""
+        return _strictness(self.declared(x), self.declared(y))
+
+    def with_strictness(self, x: IntervalRef, y: IntervalRef, wanted: tuple[bool, bool]) -> tuple[Interval, Interval]:
+        """The intervals with bounds of this strictness that open the fewest ends, ends rather than starts; as declared if there are none,
+        as a point has no others."""
+        declared = self.declared(x), self.declared(y)
+        choices = [
+            [one] if one.start_column == one.end_column else [one.model_copy(update={"bounds": bounds}) for bounds in get_args(Bounds)]
+            for one in declared
+        ]
+
+        def cost(found: tuple[Interval, Interval]) -> tuple[int, int, int]:  # what is opened may leave rows empty
+            pairs = list(zip(declared, found, strict=True))
+            starts = sum(new.start_open > old.start_open for old, new in pairs)
+            return starts + sum(new.end_open > old.end_open for old, new in pairs), starts, sum(old != new for old, new in pairs)
+
+        return min(((a, b) for a in choices[0] for b in choices[1] if _strictness(a, b) == wanted), key=cost, default=declared)
+
     def endpoint_type(self, ref: IntervalRef) -> str:
         return self.definition(ref.alias).column(self.declared(ref).start_column).comparable
+
+
+def _strictness(x: Interval, y: Interval) -> tuple[bool, bool] | None:
+    pairs = (x.start_open, y.end_open), (y.start_open, x.end_open)
+    return None if any(map(all, pairs)) else (any(pairs[0]), any(pairs[1]))
 
 
 def check_relation(name: str, relations: Mapping[str, RelationDefinition]) -> None:

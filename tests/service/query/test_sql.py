@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from service.errors import Problem
 from service.query.model import ColumnRef, Filter, IntervalRef
 from service.query.sql_text import check_length
 from service.views.parse import parse_view
-from service.wire.schema import parse_relation
+from service.wire.schema import RelationDefinition, parse_relation
 from tests.service.definitions import RELATIONS, on, refused, relation, sql
 
 STAY_SLOT = on("overlaps(b.stay, m.slot)")
@@ -113,6 +115,38 @@ def test_null_on_both_sides_of_a_comparison() -> None:
     )
     problem = refused("SELECT b.id FROM bookings b JOIN maintenance m ON b.checkin < m.e AND (b.until IS NULL OR m.since < b.until)")
     assert problem.type == "unsupported-query" and "OR m.since IS NULL" in problem.detail
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "first", "second", "declare"),
+    [
+        ("[)", "[]", "<", "<", "an interval over (s, e) of r with the bounds [), by"),
+        ("[]", "[]", "<=", "<", "an interval over (s, e) of l with the bounds [), by"),
+        ("()", "()", "<", "<", "an interval over (s, e) of l with the bounds [], by"),
+        ("()", "[)", "<=", "<=", "an interval over (s, e) of l with the bounds [] and an interval over (s, e) of r with the bounds [], by"),
+        ("at", "[]", "<", "<=", "an interval over (s, e) of r with the bounds [), by"),
+        ("at", "[]", "<=", "<", "an interval over (s, e) of r with the bounds (], by"),
+    ],
+)
+def test_another_strictness_with_nulls_as_unbounded(x: str, y: str, first: str, second: str, declare: str) -> None:
+    """The advice is followed: an interval with the bounds that it names means exactly this condition."""
+
+    def relations(*more: tuple[str, str, str]) -> dict[str, RelationDefinition]:
+        left = {"i": {"at": "s"} if x == "at" else {"start": "s", "end": "e", "bounds": x}}
+        intervals = {"l": left, "r": {"i": {"start": "s", "end": "e", "bounds": y}}}
+        for number, (ends, name, bounds) in enumerate(more):
+            start, end = ends.split(", ")
+            intervals[name][f"more{number}"] = {"start": start, "end": end, "bounds": bounds}
+        return {name: relation("id:int64, s:date?, e:date?", own) for name, own in intervals.items()}
+
+    end = "s" if x == "at" else "e"
+    text = f"SELECT a.id AS x, b.id AS y FROM l a JOIN r b ON a.s {first} COALESCE(b.e, 'infinity') AND b.s {second} a.{end}"
+    problem = refused(text, relations())
+    assert problem.type == "unsupported-query" and f"For exactly this one, declare {declare}" in problem.detail
+    assert "another condition" in problem.detail and "overlaps(a.i, b.i)" in problem.detail
+    advised = re.findall(r"an interval over \((.*?)\) of (\w) with the bounds (..)", problem.detail)
+    query = sql(text, relations(*advised)).query
+    assert len(query.overlaps) == 1 and not query.comparisons and ColumnRef("b", "e") not in {one.column for one in query.filters}
 
 
 def test_points_and_between() -> None:
@@ -229,7 +263,10 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         ("SELECT b.id FROM bookings b NATURAL JOIN maintenance m", "NATURAL JOIN"),
         ("SELECT b.id FROM bookings b, maintenance m, shifts s WHERE overlaps(b.stay, m.slot)", "without a condition between b and s"),
         (JOIN + "TRUE", "CROSS JOIN"),
-        (JOIN + "b.checkin <= m.e AND (b.until IS NULL OR m.s <= b.until)", "write b.checkin < m.e AND m.s < b.until"),
+        (
+            JOIN + "b.checkin <= m.e AND (b.until IS NULL OR m.s <= b.until)",
+            "is [)), by which it is b.checkin < m.e AND m.s < COALESCE(b.until, 'infinity'): this is another condition",
+        ),
         (JOIN + "b.floor < COALESCE(m.n, 'infinity')", "write overlaps(x, y)"),
         (JOIN + "overlaps(b.stay, m.digits)", "timestamp and int64"),
         (JOIN + "overlaps(b.stay, b.open)", "second alias"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
+from itertools import product
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
 
+from service.errors import Problem
 from service.views.parse import parse_view
 from service.wire.schema import RelationDefinition, parse_relation
 from tests import datasets
@@ -191,7 +193,8 @@ def test_self_joins(key: str, more: str) -> None:
 @pytest.mark.parametrize("left", BOUNDS)
 @pytest.mark.parametrize("right", BOUNDS)
 def test_strictness_of_bounds(left: str, right: str) -> None:
-    """`<` exactly when the start or the end is open; any other pair of inequalities is two comparisons."""
+    """`<` exactly when the start or the end is open; any other pair of inequalities is two comparisons, and so is every one where an open
+    start meets an open end."""
     definitions = {
         name: relation("id:int64, s:int64, e:int64", {"i": {"start": "s", "end": "e", "bounds": bounds}})
         for name, bounds in (("l", left), ("r", right))
@@ -207,7 +210,49 @@ def test_strictness_of_bounds(left: str, right: str) -> None:
                 assert [one.op for one in query.comparisons] == sorted((first, second))
     wanted = ("<" if left[0] == "(" or right[1] == ")" else "<=", "<" if right[0] == "(" or left[1] == ")" else "<=")
     plain = parse_view("v", {"sql": "SELECT x.id, y.id FROM l x, r y WHERE overlaps(x.i, y.i)"}, definitions).query
-    assert taken == {wanted: plain}
+    parted = "()" in (left[0] + right[1], right[0] + left[1])
+    assert taken == ({} if parted else {wanted: plain})
+
+
+ENDS: dict[str, list[Any]] = {
+    "int64": list(range(6)),
+    "float64": [0.0, 5e-324, 1e-323, 1.0, 1.5, 2.0],
+    "date": [date(2026, 1, day) for day in range(1, 7)],
+    "timestamp": [datetime(2026, 1, 1, microsecond=number, tzinfo=UTC) for number in range(6)],
+}
+
+
+@pytest.mark.parametrize("kind", ENDS)
+@pytest.mark.parametrize("left", BOUNDS)
+@pytest.mark.parametrize("right", BOUNDS)
+def test_two_inequalities_are_those_of_sql(kind: str, left: str, right: str) -> None:
+    """With every strictness; the values of the ends are next to one another. COALESCE is SQL's, too, or refused."""
+    rng = random.Random(f"{kind} {left} {right}")
+    definitions = {
+        name: relation(f"id:int64, s:{kind}?, e:{kind}?", {"i": {"start": "s", "end": "e", "bounds": bounds}})
+        for name, bounds in (("l", left), ("r", right))
+    }
+    tables = {}
+    for name, bounds in (("l", left), ("r", right)):
+        ends = [(s, e) for s in range(6) for e in range(s + (bounds[0] == "(") + (bounds[1] == ")"), 6)]
+        rows = [{"id": number, "s": ENDS[kind][s], "e": ENDS[kind][e]} for number, (s, e) in enumerate(rng.choices(ends, k=30))]
+        rows = [{column: None if column != "id" and rng.random() < 0.2 else value for column, value in row.items()} for row in rows]
+        tables[name] = pa.RecordBatch.from_pylist(rows, schema=definitions[name].arrow_schema())
+    found = 0
+    for first, second in product(("<", "<="), repeat=2):
+        text = f"SELECT x.id, y.id AS id2 FROM l x, r y WHERE x.s {first} y.e AND y.s {second} x.e"
+        ours = evaluate(parse_view("v", {"sql": text}, definitions), definitions, tables)
+        agree(ours, in_duckdb(text, tables))
+        found += len(ours)
+        unbounded = text.replace("y.e ", "COALESCE(y.e, 'infinity') ")
+        try:
+            view = parse_view("v", {"sql": unbounded}, definitions)
+        except Problem as problem:
+            assert "another condition" in problem.detail and "COALESCE(y.e, 'infinity')" in problem.detail
+        else:
+            elsewhere = text.replace(f"x.s {first} y.e", f"x.s IS NOT NULL AND (y.e IS NULL OR x.s {first} y.e)")
+            agree(evaluate(view, definitions, tables), in_duckdb(elsewhere, tables))
+    assert found
 
 
 @pytest.mark.parametrize("name", ["congress", "genome_chr1", "outages", "rects_world", "openflights"])
