@@ -42,8 +42,6 @@ _INFINITIES = {
 }
 _NOT_MAINTAINED: dict[type[exp.Expr], str] = {
     exp.ILike: "write LIKE, once for each spelling, joined by OR",
-    exp.NullSafeEQ: "write = and, for nulls, IS NULL",
-    exp.NullSafeNEQ: "write <> and, for nulls, IS NOT NULL",
 }
 _CLOCKS = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.CurrentDatetime, exp.Localtime, exp.Localtimestamp)
 _CLOCK_NAMES = ("now", "clock_timestamp", "statement_timestamp", "transaction_timestamp", "timeofday")
@@ -92,6 +90,8 @@ class Conditions:
             self._like(node, negated)
         elif isinstance(node, exp.Is):
             self._is(node, bool(node.args.get("negate")) != negated)
+        elif isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
+            self._distinct(node, isinstance(node, exp.NullSafeNEQ) != negated)
         elif isinstance(node, exp.Column):
             self._filter(self._names.column(node), "=", [not negated], node)
         elif isinstance(node, exp.Exists):
@@ -251,6 +251,24 @@ class Conditions:
             self._choose((other, null), node)
         else:
             raise unsupported(_sql(node), "write IS NULL, IS NOT NULL, IS [NOT] TRUE, IS [NOT] FALSE")
+
+    def _distinct(self, node: exp.NullSafeEQ | exp.NullSafeNEQ, distinct: bool) -> None:
+        """`IS [NOT] DISTINCT FROM` a constant: null is a value like others."""
+        x, y = self._side(node.this), self._side(node.expression)
+        side, constant = (x, node.expression) if x is not None else (y, node.this)
+        if side is None or side.infinity or (x is not None and y is not None):
+            instead = "it compares a column with a constant; between relations = and <> leave out nulls: store a value in their place"
+            raise unsupported(_sql(node), instead)
+        value = self._value(side.ref, constant)
+        if value is None:
+            self._draft.filters.append(Filter(side.ref, "not_null" if distinct else "is_null", None))
+        elif distinct:
+            other, null = self._branch(), self._branch()
+            other._draft.restrict(side.ref, "!=", [value])
+            null._draft.filters.append(Filter(side.ref, "is_null", None))
+            self._choose((other, null), node)
+        else:
+            self._draft.restrict(side.ref, "=", [value])
 
     def _compare(self, op: str, left: exp.Expr, right: exp.Expr) -> None:
         if self._apart(op, left.unnest(), right.unnest()) or self._apart(_MIRRORED[op], right.unnest(), left.unnest()):

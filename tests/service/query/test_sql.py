@@ -283,6 +283,8 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         (JOIN + "overlaps(b.stay, m.slot) AND (b.floor = 1 OR m.floor = 1)", "OR over b and m (b.floor = 1 OR m.floor = 1)"),
         (JOIN + "overlaps(b.stay, m.slot) AND NOT (b.floor = 1 AND m.floor = 1)", "define a view for each case"),
         (JOIN + "overlaps(b.stay, m.slot) AND b.floor NOT BETWEEN m.floor AND 2", "NOT BETWEEN compares a column with constants"),
+        (JOIN + "b.floor IS NOT DISTINCT FROM m.floor", "it compares a column with a constant; between relations = and <> leave out nulls"),
+        (JOIN + "b.id = m.id AND b.floor IS DISTINCT FROM m.floor", "it compares a column with a constant"),
         ("SELECT id FROM bookings WHERE room ILIKE 'A%'", "write LIKE, once for each spelling, joined by OR"),
         ("SELECT id FROM bookings WHERE room LIKE guest", "one pattern in quotes"),
         ("SELECT id FROM bookings WHERE 'A' LIKE room", "write a column before LIKE"),

@@ -86,7 +86,20 @@ def test_filters(condition: str) -> None:
     agree(evaluate(parse_view("v", {"sql": text}, DEFINITIONS), DEFINITIONS, tables), in_duckdb(text, tables))
 
 
-LEAVES = [*FILTERS, "v IS NOT TRUE", "v IS NOT FALSE", "k NOT BETWEEN 0 AND 1"]
+DISTINCT = [
+    *("k IS DISTINCT FROM 1", "k IS NOT DISTINCT FROM 1", "NOT k IS DISTINCT FROM 2", "NOT k IS NOT DISTINCT FROM 2"),
+    *("t IS DISTINCT FROM NULL",),
+    *("'a' IS DISTINCT FROM t", "f IS NOT DISTINCT FROM NULL", "f IS DISTINCT FROM 0.0", "d IS NOT DISTINCT FROM DATE '2026-01-04'"),
+    *("id IS DISTINCT FROM 3", "v IS DISTINCT FROM TRUE"),
+]
+
+
+@pytest.mark.parametrize("condition", DISTINCT)
+def test_distinct_from(condition: str) -> None:
+    test_filters(condition)
+
+
+LEAVES = [*FILTERS, *DISTINCT, "v IS NOT TRUE", "v IS NOT FALSE", "k NOT BETWEEN 0 AND 1"]
 PATTERNS = ["a", "%", "_", "", "%z", "z%", "_z", "%é%", "a%b%", "%%", "z_"]
 
 
