@@ -89,14 +89,15 @@ class Alterations:
             raise Problem("no-room", f"there is not enough memory or address space for the columns: {error}; nothing was changed") from None
 
     def _require_free(self, relation: Relation, definition: RelationDefinition) -> None:
-        """Problem `relation-in-use` if a view joins by a column that is to have nulls."""
+        """Problem `relation-in-use` if a view joins or groups by a column that is to have nulls, computes of it, or chooses by it."""
         fresh = {column.name for column in definition.columns[: len(relation.definition.columns)] if column.nullable}
         fresh -= {column.name for column in relation.definition.columns if column.nullable}
         users = {view.name: fresh & joined_columns(view.view.query, relation) for view in self._state.views.values()} if fresh else {}
         found = {name: columns for name, columns in sorted(users.items()) if columns}
         if found:
             column = sorted(next(iter(found.values())))[0]
-            said = f"nullable: {column!r} is a column by which {', '.join(found)} joins; drop the view first"
+            said = f"nullable: {column!r} is a column by which {', '.join(found)} joins, groups or orders, or that its groups show or "
+            said += "aggregate: drop the view first, and register it again"
             raise Problem("relation-in-use", said, views=list(found))
 
     def _conclude(self, held: Held, definition: RelationDefinition, check: _Check) -> None:
@@ -156,7 +157,8 @@ def _all_slots(held: Held) -> Iterator[Slots]:
 
 
 def joined_columns(query: Query, relation: Relation) -> set[str]:
-    """The columns of a relation that decide which rows a view combines, or groups: not those that it only shows or filters by."""
+    """The columns of a relation by which a view combines, groups or chooses rows, or that its groups read: not those that it only shows or
+    filters by."""
     whole = query.whole
     aliases = {alias for alias, name in whole.aliases if name == relation.name}
     pairs: list[tuple[ColumnRef, ColumnRef]] = [*whole.equal, *whole.less, *whole.at_most, *whole.not_equal]

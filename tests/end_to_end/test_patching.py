@@ -103,6 +103,24 @@ def test_bodies_without_the_column(client: httpx.Client) -> None:
     assert notes == dict.fromkeys(range(30, 33)) | dict.fromkeys(range(40, 43), "x") | {50: "cdc"}
 
 
+def test_nulls_in_what_groups_read(client: httpx.Client) -> None:
+    """They are stored in a form made for nulls or for none, and the reason says what the view does with the column."""
+    columns = [{"name": name, "type": "int64"} for name in ("id", "g", "v", "x")]
+    define(client, "amounts", {"columns": columns, "key": ["id"]})
+    sums = {"sql": "SELECT g AS g, SUM(v) AS s FROM amounts WHERE x <> 7 GROUP BY g"}
+    view(client, "sums", sums)
+    for column in ("g", "v"):
+        refused = problem(client.patch("/v1/relations/amounts", json={"nullable": [column]}), 409, "relation-in-use")
+        assert refused["views"] == ["sums"] and "groups or orders, or that its groups show or aggregate: drop the view" in refused["detail"]
+    ok(client.patch("/v1/relations/amounts", json={"nullable": ["x"]}))
+    ok(client.delete("/v1/views/sums"), 204)
+    ok(client.patch("/v1/relations/amounts", json={"nullable": ["g", "v"]}))
+    view(client, "sums", sums)
+    rows = [{"id": 1, "g": None, "v": 3, "x": 1}, {"id": 2, "g": 1, "v": None, "x": 1}, {"id": 3, "g": 1, "v": 5, "x": None}]
+    ok(client.post("/v1/relations/amounts/changes", content=lines(rows), headers={"Content-Type": JSONL}))
+    assert sorted((row["g"] or 0, row["s"]) for row in rows_of(client, "/v1/views/sums/rows")) == [(0, 3), (1, None)]
+
+
 def test_nulls(server: ServerProcess, client: httpx.Client) -> None:
     ok(client.delete("/v1/views/everything"), 204)
     refused = problem(patch(client, nullable=["room"]), 409, "relation-in-use")

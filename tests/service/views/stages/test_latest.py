@@ -94,7 +94,7 @@ def test_named_windows(tmp_path: Path) -> None:
 
 def test_a_column_that_chooses_stays_as_it_is(tmp_path: Path) -> None:
     engine = prepared(tmp_path, {"highest": LATEST["highest"]})
-    with pytest.raises(Problem, match="'tag' is a column by which highest joins") as caught:
+    with pytest.raises(Problem, match="'tag' is a column by which highest joins, groups or orders") as caught:
         engine.patch_relation("a", RelationPatch(nullable=["tag"]))
     assert caught.value.type == "relation-in-use"
     engine.close()
