@@ -266,13 +266,13 @@ class Engine(ABC):
         return self.stages.put(self.relation(name), stage, part, batch)
 
     def commit_stage(self, name: str, stage: str, batch: Batch) -> Receipt:
-        """The same with the rows that were staged, which are forgotten; `batch`: whose they are. Problem `not-found`."""
-        repeated = self.repeated(batch)
-        if repeated is not None:
+        """The same with the rows that were staged, which are forgotten; `batch`: whose they are. Problems `not-found`, `bad-rows`."""
+        if (repeated := self.repeated(batch)) is not None:
             self.stages.drop(self.relation(name), stage)
             return repeated
-        with self.stages.taken(self.relation(name), stage, batch):
-            return self._rewrites.replace(name, batch)
+        with self._rewrites.held(name) as held:
+            with self.stages.taken(held.relation, stage, batch):
+                return self._rewrites.replace_held(held, batch)
 
     def delete(self, name: str, batch: Batch, filters: Callable[[Relation], Sequence[Condition]]) -> Receipt:
         """Delete the rows of a relation that meet the filters; waits. As `Rewrites.delete`; a repeated batch is answered as such."""

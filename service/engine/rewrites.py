@@ -51,8 +51,12 @@ class Rewrites:
             batch = judged_again(batch, {name: held.relation.definition})
             if batch.on_error == "reject":
                 refuse_bad(batch, batch.errors, batch.error_count)
-            rows = [changes.rows.arrow for changes in batch.changes]
-            return self._submit(batch, lambda: Replacement(*held, rows, batch.bad_keys))
+            return self.replace_held(held, batch)
+
+    def replace_held(self, held: Held, batch: Batch) -> Receipt:
+        """The same with a batch that was judged by the definition of the relation that is held."""
+        rows = [changes.rows.arrow for changes in batch.changes]
+        return self._submit(batch, lambda: Replacement(*held, rows, batch.bad_keys))
 
     def delete(self, name: str, batch: Batch, filters: Callable[[Relation], Sequence[Condition]]) -> Receipt:
         """Delete the rows that meet the filters. Problems: `not-found`, those of `filters`, those of any batch."""

@@ -13,7 +13,7 @@ import itertools
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,9 @@ import pyarrow as pa
 from service.durability.files import free_bytes
 from service.durability.folder import FOLDER_MODE, private
 from service.engine.queued import problem_of
+from service.engine.state import refuse_bad
 from service.errors import Problem
+from service.tables.evolution import judged_again
 from service.tables.relations import Relation
 from service.wire.batch import MAX_ERRORS, UPSERT, Batch, Changes, RowBlock
 from service.wire.errors import RowError
@@ -36,7 +38,7 @@ _ROOM = 16 << 20  # bytes that are left free on the disk, for the log
 
 
 class Part(NamedTuple):
-    """One part as it was judged. `sent`: its rows, bad ones included; `errors`: the first bad ones."""
+    """One part as it was judged. `sent`: its rows, bad ones included; `errors`: the first bad ones; `on_error`: as its sender wanted."""
 
     path: Path
     definition: RelationDefinition
@@ -44,6 +46,7 @@ class Part(NamedTuple):
     sent: int
     errors: list[RowError]
     error_count: int
+    on_error: str
 
 
 class Stage:
@@ -78,7 +81,7 @@ class Stages:
         with self._lock:
             self._judge(relation, name, number, rows)
         path = self._write(batch)
-        part = Part(path, definition, rows, batch.sent, batch.errors, batch.error_count)
+        part = Part(path, definition, rows, batch.sent, batch.errors, batch.error_count, batch.on_error)
         try:
             with self._lock:
                 number = self._judge(relation, name, number, rows)
@@ -95,7 +98,8 @@ class Stages:
     def taken(self, relation: Relation, name: str, batch: Batch) -> Iterator[None]:
         """Give `batch` the changes of all parts, in the order of their numbers; the stage is gone, but comes back if the context fails.
 
-        Problem `not-found`. The rows are read from the files as they are used.
+        `relation` as it is now, while its definition stays: what an extension of it has made bad is skipped if its part was sent with
+        `on_error=skip`. Problems `not-found`, `bad-rows` (of other parts). The rows are read from the files as they are used.
         """
         with self._lock:
             self._forget()
@@ -104,9 +108,7 @@ class Stages:
             said = f"{relation.name} has no stage {name!r}: it was committed, or forgotten an hour after its last part, or at a start"
             raise Problem("not-found", f"{said}; send its parts again")
         try:
-            batch.changes, batch.on_error = [], "skip"  # each part was judged as its sender wanted
-            for _, part in sorted(stage.parts.items()):
-                _add(relation, part, batch)
+            _gather(relation, [part for _, part in sorted(stage.parts.items())], batch)
             yield
         except BaseException:
             with self._lock:
@@ -180,15 +182,29 @@ def _remove(stage: Stage) -> None:
         part.path.unlink(missing_ok=True)
 
 
-def _add(relation: Relation, part: Part, batch: Batch) -> None:
-    """The changes of a part, behind those that the batch has."""
+def _gather(relation: Relation, parts: Iterable[Part], batch: Batch) -> None:
+    """The changes of all parts, by the present definition. Problem `bad-rows`."""
+    refused, count = list[RowError](), 0
+    batch.changes, batch.on_error = [], "skip"  # what is bad in other parts is refused here
+    for part in parts:
+        one = judged_again(_read(relation, part, batch.sent), {relation.name: relation.definition})
+        if part.on_error == "reject":
+            refused, count = (refused + one.errors)[:MAX_ERRORS], count + one.error_count
+        batch.changes += one.changes
+        batch.bad_keys += one.bad_keys
+        batch.errors = (batch.errors + one.errors)[:MAX_ERRORS]
+        batch.error_count += one.error_count
+        batch.sent += one.sent
+    refuse_bad(batch, refused, count)
+
+
+def _read(relation: Relation, part: Part, before: int) -> Batch:
+    """A part as it was judged. `before`: how many rows the parts before it have."""
     source = pa.memory_map(str(part.path))
     rows, keys = (list(pa.ipc.open_stream(source)) for _ in range(2))  # one behind the other
+    changes = []
     for one in rows:
-        ops, index = np.full(one.num_rows, UPSERT, np.uint8), np.arange(one.num_rows, dtype=np.int64) + batch.sent
-        batch.changes.append(Changes(relation.name, part.definition, ops, RowBlock(one), index))
-    batch.bad_keys += [one for one in keys if one.num_rows]
-    errors = [error._replace(index=error.index + batch.sent) for error in part.errors]
-    batch.errors = (batch.errors + errors)[:MAX_ERRORS]
-    batch.error_count += part.error_count
-    batch.sent += part.sent
+        ops, index = np.full(one.num_rows, UPSERT, np.uint8), np.arange(one.num_rows, dtype=np.int64) + before
+        changes.append(Changes(relation.name, part.definition, ops, RowBlock(one), index))
+    errors = [error._replace(index=error.index + before) for error in part.errors]
+    return Batch(changes, part.sent, 0, errors, part.error_count, bad_keys=[one for one in keys if one.num_rows])

@@ -199,6 +199,34 @@ def test_stages(client: httpx.Client) -> None:
     problem(replace(client, [stay(1)], stage="x", commit="true"), 400, "malformed-body")
 
 
+def test_parts_of_a_former_definition(client: httpx.Client) -> None:
+    """What an extension has made bad refuses the commit, unless its part was sent to skip it."""
+    where = "/v1/relations/spans/replace"
+    define(client, "spans", {"columns": [{"name": name, "type": "int64"} for name in ("id", "s", "e")], "key": ["id"]})
+    former = [{"id": 1, "s": 1, "e": 2}, {"id": 2, "s": 1, "e": 2}]
+    ok(client.post(where, content=lines(former), headers={"Content-Type": JSONL}))
+
+    def stage(part: int, *rows: tuple[int, int, int], **parameters: str) -> None:
+        content = lines([dict(zip(("id", "s", "e"), row, strict=True)) for row in rows])
+        ok(client.post(where, content=content, headers={"Content-Type": JSONL}, params={"stage": "x", "part": part, **parameters}))
+
+    def commit() -> httpx.Response:
+        return client.post(where, params={"stage": "x", "commit": "true", "source": "st", "epoch": 1})
+
+    stage(0, (2, 9, 2), (4, 1, 2), on_error="skip")
+    stage(1, (3, 1, 2), (1, 9, 2))
+    ok(client.patch("/v1/relations/spans", json={"add_intervals": {"iv": {"start": "s", "end": "e"}}}))
+    for _ in range(2):  # the stage stays
+        refused = problem(commit(), 422, "bad-rows")
+        assert refused["error_count"] == 1 and [error["index"] for error in refused["errors"]] == [3]
+        assert rows_of(client, "/v1/relations/spans/rows") == former
+    stage(1, (3, 1, 2), (1, 2, 9))
+    receipt = ok(commit())
+    assert not receipt["duplicate"] and (receipt["applied"], receipt["skipped_count"], receipt["skipped"][0]["index"]) == (3, 1, 0)
+    assert [(row["id"], row["e"]) for row in rows_of(client, "/v1/relations/spans/rows")] == [(1, 9), (2, 2), (3, 2), (4, 2)]
+    ok(client.delete("/v1/relations/spans"), 204)
+
+
 def test_a_start_forgets_stages_and_keeps_versions(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
         client = server.client()
