@@ -267,10 +267,10 @@ class Engine(ABC):
 
     def commit_stage(self, name: str, stage: str, batch: Batch) -> Receipt:
         """The same with the rows that were staged, which are forgotten; `batch`: whose they are. Problems `not-found`, `bad-rows`."""
-        if (repeated := self.repeated(batch)) is not None:
-            self.stages.drop(self.relation(name), stage)
-            return repeated
         with self._rewrites.held(name) as held:
+            if (repeated := self.repeated(batch)) is not None:
+                self.stages.drop(held.relation, stage)
+                return repeated
             with self.stages.taken(held.relation, stage, batch):
                 return self._rewrites.replace_held(held, batch)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -108,3 +109,24 @@ def deletion(rng: random.Random, engine: Instance, held: Held, model: Model) -> 
     assert submit(engine, rewrite, 0).applied == len(gone)
     for key in gone:
         del model[key]
+
+
+def test_two_commits_of_a_stage_at_once(tmp_path: Path) -> None:
+    """Of one source and epoch: one of them is told that it is the second, with the answer to the first. Without a source there is none."""
+    engine = running(tmp_path, {}, synchronous="normal")
+    with ThreadPoolExecutor(2) as pool:
+        for epoch, source in ((1, "s"), (2, "s"), (3, None)):
+            engine.stage("a", "night", None, batch(("upsert", "a", rows_of(epoch, 5))))
+            owner: dict[str, Any] = {"source": source, "epoch": epoch} if source is not None else {}
+            with engine._rewrites.held("a"):
+                commits = [pool.submit(engine.commit_stage, "a", "night", Batch([], 0, 0, [], 0, **owner)) for _ in range(2)]
+                assert not wait(commits, 0.3, "FIRST_COMPLETED").done, "both wait for whoever rewrites the relation"
+            results = [commit.exception() or commit.result() for commit in commits]
+            assert sorted(there(engine)) == list(range(epoch, epoch + 5))
+            done, other = sorted(results, key=lambda one: not isinstance(one, Receipt) or one.duplicate)
+            assert isinstance(done, Receipt) and not done.duplicate and done.applied == 5
+            if source is not None:
+                assert isinstance(other, Receipt) and other.duplicate and other.first is not None and other.version == done.version
+            else:
+                assert isinstance(other, Problem) and other.type == "not-found"
+    engine.close()
