@@ -107,7 +107,7 @@ def _of_groups(query: Query, relations: Relations, counted: Counted | None) -> P
     if query.algorithm == "event-tree":
         reason = f"event-tree supports {counting.WORDS}, but {obstacle or f'this view {_in_words(query, relations)}'}"
         raise Problem("infeasible-view", f'{reason}; write "algorithm": "auto"', theorem=reason)
-    made = groups.of_core(query, plan(groups.core_of(query), relations, counted), obstacle)
+    made = groups.of_core(query, relations, plan(groups.core_of(query), relations, counted), obstacle)
     if not promises(made, query.guarantee):
         raise groups.refusal(query, made, obstacle)
     return made
@@ -135,11 +135,11 @@ def alternatives(query: Query, relations: Relations, counted: Counted | None = N
     if query.groups is not None:
         found, core = counting.make(query, relations), groups.core_of(query)
         if isinstance(found, str):
-            return [groups.of_core(query, one, found) for one in alternatives(core, relations, counted)]
+            return [groups.of_core(query, relations, one, found) for one in alternatives(core, relations, counted)]
         core = replace(core, algorithm="auto")
         chosen = plan(query, relations, counted)
         cores = [plan(core, relations, counted), *alternatives(core, relations, counted)]
-        return [one for one in (found, *(groups.of_core(query, one, "") for one in cores)) if one.algorithm != chosen.algorithm]
+        return [one for one in (found, *(groups.of_core(query, relations, one, "") for one in cores)) if one.algorithm != chosen.algorithm]
     best = _best(query, relations)
     others = [one for one in _plans(query, relations) if one.algorithm != best.algorithm]
     others = others if counted is None else [_by_counts(Part((), query, one), relations, counted) for one in others]

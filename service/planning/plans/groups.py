@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from service.errors import Problem
-from service.planning.plans.plan import Plan, no_such_promise
+from service.planning.meets import Relations
+from service.planning.plans.plan import Plan, lengths_of, no_such_promise
 from service.query.model import GUARANTEES, ColumnRef, Guarantee, Query
 
 _OF_ALIASES: dict[int, Guarantee] = {1: "strict", 2: "delay"}
@@ -22,13 +23,15 @@ def core_of(query: Query) -> Query:
     return replace(query, groups=None, guarantee="best-effort")
 
 
-def of_core(query: Query, core: Plan, obstacle: str) -> Plan:
+def of_core(query: Query, relations: Relations, core: Plan, obstacle: str) -> Plan:
     """The plan over that of the join. `obstacle`: why groups are not counted instead, if it is not the join."""
+    unnamed = lengths_of(core_of(query), relations)  # its columns have no names
+    core = replace(core, notes=tuple(note for note in core.notes if note not in unnamed))
     groups = query.groups
     assert groups is not None
     guarantee = min(_OF_ALIASES.get(len(query.whole.aliases), "best-effort"), core.guarantee, key=GUARANTEES.index)
     ordered = sorted({one.function for one in groups.aggregates if one.function in _LOGARITHMIC})
-    notes = list(core.notes)
+    notes = [*lengths_of(query, relations), *core.notes]
     alone = core.shape == "list"
     if alone:
         update = "O(log n)"

@@ -11,7 +11,7 @@ from service.planning.binding import Binding, equal_classes
 from service.planning.hypergraph import Hypergraph
 from service.planning.meets import Relations, meets_of
 from service.planning.tree_shape import Edge
-from service.query.model import GUARANTEES, ColumnRef, Comparison, Either, Filter, Output, Query, Span
+from service.query.model import AGGREGATE, GROUP, GUARANTEES, ColumnRef, Comparison, Either, Filter, Grouping, Output, Query, Span
 
 THEOREM_1 = "Tao and Yi, Theorem 1"
 THEOREM_2 = "Tao and Yi, Theorem 2"
@@ -258,7 +258,7 @@ def tells_apart(query: Query, ref: ColumnRef, relations: Relations) -> bool:
 
 def first_notes(query: Query, relations: Relations) -> tuple[str, ...]:
     """What is said of every plan of the query."""
-    return _never(query) + _open_ends(query, relations) + _null_ends(query, relations) + _lengths(query, relations) + _choices(query)
+    return _never(query) + _open_ends(query, relations) + _null_ends(query, relations) + lengths_of(query, relations) + _choices(query)
 
 
 def _choices(query: Query) -> tuple[str, ...]:
@@ -288,15 +288,26 @@ def _null_ends(query: Query, relations: Relations) -> tuple[str, ...]:
     )
 
 
-def _lengths(query: Query, relations: Relations) -> tuple[str, ...]:
+def lengths_of(query: Query, relations: Relations) -> tuple[str, ...]:
     """What becomes of a length that is too long."""
     by_alias, notes = dict(query.aliases), list[str]()
-    for output in query.outputs:
+    for number, output in enumerate(query.outputs):
         if output.kind == "duration":
             definition = relations[by_alias[output.intervals[0].alias]]
             ends = definition.column(definition.intervals[output.intervals[0].interval].start_column).type
-            notes += [f"{output.name} is null where a length does not fit into 64 bits"] if ends in ("int64", "timestamp") else []
+            if ends in ("int64", "timestamp"):
+                notes += [f"{said} not fit into 64 bits" for said in _said_of_lengths(query.groups, number, output)]
     return tuple(notes)
+
+
+def _said_of_lengths(groups: Grouping | None, number: int, output: Output) -> list[str]:
+    """By the names that the columns of the view have. `number`: of the output."""
+    null, passed = "{} is null where a length does", "{} passes over lengths that do"
+    if groups is None:
+        return [null.format(output.name)]
+    names = {(one.kind, one.number): one.name for one in groups.outputs}
+    said = [null.format(names.get((GROUP, at), "GROUP BY")) for at, one in enumerate(groups.columns) if one.of == number]
+    return said + [passed.format(names.get((AGGREGATE, at), "HAVING")) for at, one in enumerate(groups.aggregates) if one.of == number]
 
 
 def _never(query: Query) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What is said of nullable intervals: where comparisons leave out rows that an overlap would keep."""
+"""What is said of nullable intervals: where comparisons leave out rows that an overlap would keep; and of lengths that become null."""
 
 from __future__ import annotations
 
@@ -26,3 +26,22 @@ def test_notes_name_the_other_spelling(text: str, noted: tuple[str, ...]) -> Non
     notes = [note for note in sql(text).plan.notes if "is null are left out" in note]
     assert len(notes) == bool(noted)
     assert all(word in note for note in notes for word in noted)
+
+
+NULL, PASSED = "{} is null where a length does not fit into 64 bits", "{} passes over lengths that do not fit into 64 bits"
+
+
+@pytest.mark.parametrize(
+    ("text", "noted"),
+    [
+        ("SELECT b.id, duration(b.stay) AS d FROM bookings b", [NULL.format("d")]),
+        ("SELECT b.room AS r, SUM(duration(b.stay)) AS d, COUNT(*) AS n FROM bookings b GROUP BY b.room", [PASSED.format("d")]),
+        ("SELECT b.room AS r, SUM(duration(b.stay)) AS d, AVG(duration(b.stay)) AS a FROM bookings b GROUP BY b.room",
+            [PASSED.format("d"), PASSED.format("a")]),
+        ("SELECT DISTINCT b.room AS r, duration(b.stay) AS d FROM bookings b", [NULL.format("d")]),
+        ("SELECT b.room AS r, COUNT(*) AS n FROM bookings b GROUP BY b.room HAVING SUM(duration(b.stay)) > 5", [PASSED.format("HAVING")]),
+        ("SELECT b.room AS r, COUNT(*) AS n FROM bookings b GROUP BY b.room", []),
+    ],
+)  # fmt: skip
+def test_notes_of_lengths_name_the_columns_of_the_view(text: str, noted: list[str]) -> None:
+    assert [note for note in sql(text).plan.notes if "fit into 64 bits" in note] == noted
