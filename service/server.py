@@ -32,7 +32,7 @@ from service.access.admin_file import BadAdminFile, take_admin_token
 from service.access.store import read_tokens
 from service.api.app import create_app
 from service.api.context import Context
-from service.durability.folder import Damaged, FolderInUse
+from service.durability.folder import Damaged, FolderInUse, reason
 from service.durability.upgrade import CannotUpgrade, upgrade
 from service.instance import Instance
 from service.protocol import Door, Protocol, allow_files
@@ -296,8 +296,7 @@ def _cut_short(starter: Starter) -> None:
 def _reason(failure: Exception, settings: Settings) -> str:
     if isinstance(failure, OSError | sqlite3.Error):
         where = f"the data folder {settings.data} cannot be used"
-        reason = (failure.strerror if isinstance(failure, OSError) else None) or failure
-        return f"{where} ({reason}): choose another --data, or make room and allow writing there"
+        return f"{where} ({reason(failure)}): choose another --data, or make room and allow writing there"
     return str(failure) or type(failure).__name__
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 from service.access.store import read_tokens
 from service.backups.assembling import assemble
 from service.backups.manifest import Backup, chain_of, read_backup, verify
 from service.durability import database
-from service.durability.folder import DATABASE, Damaged, FolderLock
+from service.durability.folder import DATABASE, Damaged, FolderLock, reason
 from service.terminal import Failure, Parser
 
 _DESCRIPTION = """Make a data folder from a backup, which is verified first. With an incremental backup, the earlier ones that it stands
@@ -31,8 +32,8 @@ def main(arguments: list[str]) -> int:
         raise Failure(str(error) if error.filename is None else f"{args.backup}: {error.strerror}: {error.filename}") from error
     except Damaged as error:
         raise Failure(str(error)) from error
-    except OSError as error:
-        where = f"the data folder {folder} could not be written ({error.strerror or error})"
+    except (OSError, sqlite3.Error) as error:
+        where = f"the data folder {folder} could not be written ({reason(error)})"
         raise Failure(f"{where}: remove what is in it, make room, and restore again") from error
     return 0
 

@@ -207,6 +207,11 @@ def _restrict(path: Path) -> None:
             path.chmod(wanted)
 
 
+def reason(error: OSError | sqlite3.Error) -> str:
+    """What the system, or SQLite, says of the error, without a path."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 def is_full(error: BaseException) -> bool:
     """Whether it says that the disk is full, or a quota, or a limit on files."""
     if isinstance(error, sqlite3.Error):

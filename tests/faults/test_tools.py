@@ -165,6 +165,18 @@ def restore(disk: FaultyDisk, backed_up: tuple[Contents, Steady], fault: Fault, 
         assert restored_on(disk, backed_up[1].copy()) or status == 1
 
 
+def test_a_restoration_on_a_disk_that_is_too_small(backed_up: tuple[Contents, Steady], disk: FaultyDisk) -> None:
+    """Wherever it is full: in the copies of files, or in the database."""
+    needed = sum(len(data) for data in backed_up[0].values() if data)
+    for part in range(8):
+        write_out(backed_up[0], disk.root)
+        disk.restart()
+        disk.faults.room = needed * part // 8
+        told = command(disk, 1, "restore", disk.root / "backup", disk.root / "restored")
+        assert told.startswith(f"livejoin: the data folder {disk.root / 'restored'} could not be written (") and told.count("\n") == 1
+        assert told.endswith("): remove what is in it, make room, and restore again\n"), told
+
+
 @each_seed
 def test_a_flipped_bit_in_a_backup(backed_up: tuple[Contents, Steady], disk: FaultyDisk, seed: int) -> None:
     refused = 0
