@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from service.backups.repairing import finish, plan, repair
-from service.durability.folder import DATABASE, Damaged, FolderInUse, FolderLock, refuse_backup
+from service.durability.folder import DATABASE, Damaged, FolderInUse, FolderLock, reason, refuse_backup
 from service.terminal import Failure, Parser, say
 
 _DESCRIPTION = """Drop what is damaged in a data folder, after naming it and asking, and keep everything up to the last good batch. What
@@ -28,17 +28,16 @@ def main(arguments: list[str]) -> int:
         raise Failure(f"{folder} cannot be repaired: there is no {DATABASE} in it; restore it from a backup")
     try:
         lock = FolderLock(folder)
+        try:
+            return _repaired(folder, args.yes)
+        finally:
+            lock.release()
     except FolderInUse as error:
         raise Failure(str(error)) from error
-    try:
-        return _repaired(folder, args.yes)
     except Damaged as error:
         raise Failure(f"{folder} cannot be repaired: {error}") from error
     except (OSError, sqlite3.Error) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise Failure(f"{folder} was not repaired ({reason}): make room and allow writing there") from error
-    finally:
-        lock.release()
+        raise Failure(f"{folder} was not repaired ({reason(error)}): make room and allow writing there") from error
 
 
 def _repaired(folder: Path, yes: bool) -> int:

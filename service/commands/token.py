@@ -4,8 +4,9 @@ token mode."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from service.access.audit import append
 from service.access.guard import PAUSE
 from service.access.store import TOKENS, add_token, end_token_mode, read_tokens, remove_token
 from service.commands.connection import connect
-from service.durability.folder import FOLDER_MODE, Damaged, FolderInUse, refuse_backup
+from service.durability.folder import FOLDER_MODE, Damaged, FolderInUse, reason, refuse_backup
 from service.errors import Problem
 from service.terminal import Columns, Failure, Parser, add_url, say
 
@@ -75,9 +76,10 @@ def _create(args: argparse.Namespace) -> int:
     else:
         text = new_text()
         token = make({"name": args.name, "scope": args.scope, **restricted}, text, time.time())
-        args.data.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-        first = add_token(args.data, token, begin=True)
-        append(args.data, "create token", **token.grant())
+        with _writing(args.data):
+            args.data.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+            first = add_token(args.data, token, begin=True)
+            append(args.data, "create token", **token.grant())
         time.sleep(PAUSE)  # a running service has seen the change by then
         if first:
             say(f"{args.data} is in token mode now: a service on it requires a token")
@@ -104,7 +106,8 @@ def _revoke(args: argparse.Namespace) -> int:
             client.revoke_token(args.name)
     else:
         _present(args.data)
-        append(args.data, "revoke token", **remove_token(args.data, args.name).grant())
+        with _writing(args.data):
+            append(args.data, "revoke token", **remove_token(args.data, args.name).grant())
         time.sleep(PAUSE)
     say(f"the token {args.name} is revoked")
     return 0
@@ -114,10 +117,21 @@ def _disable(args: argparse.Namespace) -> int:
     folder: Path = args.data
     if not (folder / TOKENS).exists():
         raise _not_in_token_mode(folder)
-    count = end_token_mode(folder)
-    append(folder, "disable tokens")
+    with _writing(folder):
+        count = end_token_mode(folder)
+        append(folder, "disable tokens")
     say(f"{folder} is no longer in token mode; {count} token{'s were' if count != 1 else ' was'} revoked")
     return 0
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Errors of the disk say what to do. What was to be done may be done: the audit log is written after it."""
+    try:
+        yield
+    except OSError as error:
+        remedy = "choose another --data, or make room and allow writing there; see what `livejoin token list` shows before you try again"
+        raise Failure(f"the tokens in {folder} could not be written ({reason(error)}): {remedy}") from error
 
 
 def _present(folder: Path) -> Mapping[str, Any]:

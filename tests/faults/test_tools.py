@@ -224,6 +224,18 @@ def mend(disk: FaultyDisk, steady: Steady, fault: Fault, chance: Random, bug: pa
         assert steady.known == lost
 
 
+def test_a_read_only_disk_says_what_to_do(begun: tuple[Contents, Steady], disk: FaultyDisk) -> None:
+    prepared(disk, begun)
+    command(disk, 0, "token", "create", "old", "--scope", "admin", "--data", disk.data)
+    disk.faults.read_only = 1
+    assert command(disk, 1, "repair", disk.data, "--yes").endswith("(Read-only file system): make room and allow writing there\n")
+    for action in (["create", "x", "--scope", "admin"], ["revoke", "old"], ["disable"]):
+        told = command(disk, 1, "token", *action, "--data", disk.data)
+        assert told.startswith(f"livejoin: the tokens in {disk.data} could not be written (Read-only file system): "), told
+        assert told.count("\n") == 1 and "make room and allow writing there" in told and "livejoin token list" in told
+    assert "old" in command(disk, 0, "token", "list", "--data", disk.data)
+
+
 def lose_a_version(data: Path) -> int:
     """One before the last."""
     with sqlite3.connect(data / "livejoin.db", isolation_level=None) as db:
