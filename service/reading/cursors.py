@@ -75,7 +75,7 @@ class Cursors:
         place = kept.place(owner)
         with self._lock:
             number = self._places.get(place)
-            if number is not None:
+            if number is not None and number in self._kept:  # it may have made room for another
                 before = self._kept[number]  # of the same rows, but perhaps without knowing yet that none follow for long, or at all
                 self.versions.release(before.pin)
                 kept.used = before.used
