@@ -36,8 +36,9 @@ _LONGEST_STEP = 65_536  # rows that one call looks at, where rows are rare
 
 @dataclass(slots=True)
 class _Kept:
-    """What a cursor stands for."""
+    """What a cursor stands for. `owner` identifies the view or relation."""
 
+    owner: str
     pin: Pin
     reading: Reading
     held: Combination | None
@@ -47,9 +48,10 @@ class _Kept:
     client: str
     used: bool = False  # somebody has gone on from it
 
-    def place(self, owner: str) -> tuple[Any, ...]:
+    @property
+    def place(self) -> tuple[Any, ...]:
         """What it has in common with other cursors that stand for the same: rows have one order in a version."""
-        return self.client, owner, self.pin.version.number, repr(self.asked), self.passed
+        return self.client, self.owner, self.pin.version.number, repr(self.asked), self.passed
 
 
 class Cursors:
@@ -70,12 +72,12 @@ class Cursors:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, owner: str, kept: _Kept) -> str:
-        """A cursor for this state, whose pin it takes over; `owner` identifies the view or relation. Problem `too-busy`."""
-        place = kept.place(owner)
+    def keep(self, kept: _Kept) -> str:
+        """A cursor for this state, whose pin it takes over. Problem `too-busy`."""
+        place = kept.place
         with self._lock:
             number = self._places.get(place)
-            if number is not None and number in self._kept:  # it may have made room for another
+            if number is not None:
                 before = self._kept[number]  # of the same rows, but perhaps without knowing yet that none follow for long, or at all
                 self.versions.release(before.pin)
                 kept.used = before.used
@@ -86,7 +88,7 @@ class Cursors:
                 self._kept[number] = kept
                 self._of_clients.setdefault(kept.client, {})[number] = None
                 self._places[place] = number
-        return self._signer.seal("cursor", self._start, owner, number)
+        return self._signer.seal("cursor", self._start, kept.owner, number)
 
     def find(self, owner: str, text: str) -> tuple[_Kept, Pin]:
         """What a cursor stands for, and a pin on its version for who reads on. Problems `bad-cursor`, `snapshot-expired`."""
@@ -111,7 +113,6 @@ class Cursors:
         with self._lock:
             for number in [number for number, kept in self._kept.items() if not self.versions.is_held(kept.pin)]:
                 self._forget(number)
-            self._places = {place: number for place, number in self._places.items() if number in self._kept}
 
     def _make_room(self, kept: _Kept) -> None:
         """For one more cursor of its client. Problem `too-busy`, and its pin is released."""
@@ -130,11 +131,12 @@ class Cursors:
         self._forget(oldest)
 
     def _forget(self, number: int) -> None:
-        client = self._kept.pop(number).client
-        own = self._of_clients[client]
+        kept = self._kept.pop(number)
+        del self._places[kept.place]
+        own = self._of_clients[kept.client]
         del own[number]
         if not own:
-            del self._of_clients[client]
+            del self._of_clients[kept.client]
 
 
 class RowReader:
@@ -217,8 +219,8 @@ class RowReader:
         """A cursor to resume from here. Problem `too-busy`: there are too many."""
         pin = self._cursors.versions.again(self._pin)
         pin.reading = f"a cursor of the {_name(self._owner)}"
-        kept = _Kept(pin, self._reading.clone(), self._held, self._empty, self._asked, self._passed, self.client)
-        return self._cursors.keep(self._owner, kept)
+        kept = _Kept(self._owner, pin, self._reading.clone(), self._held, self._empty, self._asked, self._passed, self.client)
+        return self._cursors.keep(kept)
 
     def twin(self) -> RowReader:
         """Another reader at this position, with its own pin."""

@@ -62,6 +62,26 @@ def test_a_relations_pages(engine: Instance) -> None:
     assert counted(open_relation_rows(engine.readers, "b")) == 4
 
 
+def test_a_page_is_asked_for_again_whose_cursor_has_made_room(tmp_path: Path) -> None:
+    engine = running(tmp_path, max_client_cursors=2)
+    engine.apply(batch(("upsert", "a", rows_of(0, 5)), ("upsert", "b", rows_of(0, 4))))
+
+    def page(cursor: str | None) -> str:
+        reader = open_rows(engine.readers, "v", cursor=cursor)
+        reader.read(3)
+        token = reader.token()
+        reader.close()
+        return token
+
+    first = cursor = page(None)
+    for _ in range(4):
+        cursor = page(cursor)
+    assert refused(engine, cursor=first) == "snapshot-expired"
+    again = page(None)
+    assert counted(open_rows(engine.readers, "v", cursor=again)) == 17
+    engine.close()
+
+
 def test_counting_goes_on_from_a_cursor(engine: Instance) -> None:
     reader = open_rows(engine.readers, "v")
     reader.read(3)
