@@ -99,8 +99,11 @@ class Draft:
     as_of: AsOf | None = None
 
     def restrict(self, ref: ColumnRef, op: str, values: Sequence[Physical]) -> None:
-        """Add the filter `ref op value`, `in` with several. With no values (nulls are removed before), nothing matches."""
-        if not values:
+        """Add the filter `ref op value`, `in` with several. With no values (nulls are removed before), nothing matches, but for the tests
+        for null, which take none."""
+        if op in ("is_null", "not_null"):
+            self.filters.append(Filter(ref, op, None))
+        elif not values:
             self.never = True
         elif op == "in":
             self.filters.append(Filter(ref, op, tuple(sorted(set(values)))))
@@ -136,12 +139,10 @@ class Draft:
         return self.groups is None and not self.outputs
 
     def having(self, groups: GroupsDraft, one: GroupOutput, op: str, values: list[Physical]) -> None:
-        """Add a condition of HAVING: one on a column by which rows are grouped is one on rows."""
+        """Add a condition of HAVING, or of a case of OR in it: one on a column by which rows are grouped is one on rows, but in a case."""
         ref = groups.filtered(one)
         if ref is None:
             groups.restrict(one, op, values)
-        elif op in ("is_null", "not_null"):
-            self.filters.append(Filter(ref, op, None))
         else:
             self.restrict(ref, op, values)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from service.query.assembly import Draft, Inequality, Options, PartDraft, check_output_name, column_output, computed_outputs
 from service.query.filters import OPPOSITE, pattern
@@ -55,6 +55,7 @@ from service.query.sql import read_expression
 from service.wire.schema import RelationDefinition
 
 _AS = re.compile(r"\s(?:as)\s+(?=\S)", re.IGNORECASE)
+_Into = TypeVar("_Into", Draft, GroupsDraft)
 
 
 def options_of(form: SqlView | JsonForm) -> Options:
@@ -84,7 +85,7 @@ def _read_select(form: Select, relations: Mapping[str, RelationDefinition]) -> D
     forms: list[tuple[PartKind, Part]] = [*(("exists", part) for part in form.exists), *(("optional", part) for part in form.left)]
     forms += [("full", form.full)] if form.full is not None else []
     draft.parts = [PartDraft(kind, _read_part(part, Scope(part.aliases, relations, scope))) for kind, part in forms]
-    if any(part.draft.as_of is not None for part in [*draft.parts, *(PartDraft("absent", one) for one in draft.absent)]):
+    if any(one.as_of is not None for one in (*draft.absent, *(part.draft for part in draft.parts))):
         if draft.absent or len(draft.parts) != 1 or draft.parts[0].kind != "optional":
             raise as_of_alone("EXISTS, NOT EXISTS or an outer join")
         _take_in_as_of(draft)
@@ -127,7 +128,7 @@ def _read_groups(form: JsonView, draft: Draft) -> None:
         function, of = one.function
         groups.show(check_output_name(one.name), AGGREGATE, groups.aggregate(function, _operand(draft.scope, function, of)))
     for condition in form.having:
-        _read_having(draft, groups, condition, False)
+        _read_having(draft, groups, condition)
 
 
 def _read_covered(form: Select, covered: list[Coverage], draft: Draft) -> None:
@@ -157,41 +158,19 @@ def _operand(scope: Scope, function: str, of: str | OfDuration) -> Output | None
     return column_output(scope.column(*_split(of, "column")))
 
 
-def _read_having(draft: Draft, into: GroupsDraft, entry: Entry, negated: bool) -> None:
-    """As `_read_filter`, of `having`. `into`: the draft's groups, or a case of "or"."""
-    match entry:
-        case Not(entry=inner):
-            _read_having(draft, into, inner, not negated)
-        case Or(cases=entries) | And(cases=entries):
-            if isinstance(entry, And) != negated:
-                for one in entries:
-                    _read_having(draft, into, one, negated)
-                return
-            cases = [into.case() for _ in entries]
-            for case, one in zip(cases, entries, strict=True):
-                _read_having(draft, case, one, negated)
-            into.choose(cases)
-        case Where():
-            _read_group_filter(draft, into, entry, negated)
+def _read_having(draft: Draft, groups: GroupsDraft, entry: Entry) -> None:
+    """As `_read_filter`, of `having`."""
 
+    def compare(into: GroupsDraft, where: Where, negated: bool) -> None:
+        one = into.named(where.column)
+        if one is None:
+            there = ", ".join(output.name for output in into.outputs)
+            raise bad(f"having: the groups have no column {as_json(where.column)}; they have {there}")
+        values = _values(where, into.result_type(one), f"having, {where.column}")
+        for op, some in _comparisons(where, values, negated):
+            draft.having(into, one, op, some)
 
-def _read_group_filter(draft: Draft, into: GroupsDraft, entry: Where, negated: bool) -> None:
-    one = into.named(entry.column)
-    if one is None:
-        there = ", ".join(output.name for output in into.outputs)
-        raise bad(f"having: the groups have no column {as_json(entry.column)}; they have {there}")
-    values, op = _values(entry, into.result_type(one), f"having, {entry.column}"), entry.op
-    if not negated:
-        wanted: list[tuple[str, list[Physical]]] = [(op, values)]
-    elif op == "in":  # of one that is null nothing is known not to be among them
-        wanted = [("!=", [value]) for value in values] if len(values) == len(entry.value) else [("!=", [])]
-    else:
-        wanted = [(OPPOSITE[op], values)]
-    for operator, some in wanted:
-        if into is draft.groups:
-            draft.having(into, one, operator, some)
-        else:
-            into.restrict(one, operator, some)
+    _read_entry(groups, entry, False, compare, groups.case, GroupsDraft.choose)
 
 
 def _values(entry: Where, type_: str, what: str, read: Callable[[str, Any], Physical] = from_json) -> list[Physical]:
@@ -319,41 +298,48 @@ def _from_json_or_text(type_: str, value: Any) -> Physical:
     return from_text(type_, value) if type_ == "timestamp" and isinstance(value, str) else from_json(type_, value)
 
 
-def _read_filter(
-    draft: Draft, entry: Entry, read: Callable[[str, Any], Physical] = from_json, alias: str | None = None, negated: bool = False
-) -> None:
-    """One entry of `where`, which must hold, or (`negated`) be false. A comparison with null does neither, as in SQL. `alias`: of columns
-    that stand without one."""
+def _read_filter(draft: Draft, entry: Entry, read: Callable[[str, Any], Physical] = from_json, alias: str | None = None) -> None:
+    """One entry of `where`, which must hold. `alias`: of columns that stand without one."""
+    scope = draft.scope
+
+    def compare(into: Draft, where: Where, negated: bool) -> None:
+        ref = scope.column(*(_split(where.column, "column") if alias is None else (alias, where.column)))
+        if where.op not in ("is_null", "not_null"):
+            scope.require_comparable(ref)
+        for op, some in _comparisons(where, _values(where, scope.describe(ref).kind, f"where, {ref}", read), negated):
+            into.restrict(ref, op, some)
+
+    _read_entry(draft, entry, False, compare, lambda: Draft(scope), lambda into, cases: into.choose(cases, '"or" in where'))
+
+
+def _read_entry(
+    into: _Into, entry: Entry, negated: bool, compare: Callable[[_Into, Where, bool], None], case: Callable[[], _Into],
+    choose: Callable[[_Into, Sequence[_Into]], None],
+) -> None:  # fmt: skip
+    """What must hold, or (`negated`) be false: a comparison with null does neither, as in SQL. `compare(into, one, negated)` adds a
+    comparison, `choose(into, cases)` that one of these holds, of which `case()` makes one."""
     match entry:
         case Not(entry=inner):
-            _read_filter(draft, inner, read, alias, not negated)
-        case Or(cases=cases) | And(cases=cases):
-            if isinstance(entry, And) != negated:
-                for one in cases:
-                    _read_filter(draft, one, read, alias, negated)
-                return
-            branches = [Draft(draft.scope) for _ in cases]
-            for branch, one in zip(branches, cases, strict=True):
-                _read_filter(branch, one, read, alias, negated)
-            draft.choose(branches, '"or" in where')
+            _read_entry(into, inner, not negated, compare, case, choose)
+        case Or(cases=entries) | And(cases=entries):
+            joined = [into if isinstance(entry, And) != negated else case() for _ in entries]
+            for one, inner in zip(joined, entries, strict=True):
+                _read_entry(one, inner, negated, compare, case, choose)
+            if isinstance(entry, And) == negated:
+                choose(into, joined)
         case Where():
-            ref = draft.scope.column(*(_split(entry.column, "column") if alias is None else (alias, entry.column)))
-            if entry.op not in ("is_null", "not_null"):
-                draft.scope.require_comparable(ref)
-            _read_comparison(draft, ref, entry, _values(entry, draft.scope.describe(ref).kind, f"where, {ref}", read), negated)
+            compare(into, entry, negated)
 
 
-def _read_comparison(draft: Draft, ref: ColumnRef, entry: Where, values: list[Physical], negated: bool) -> None:
-    op = entry.op
-    if op in ("is_null", "not_null"):
-        draft.filters.append(Filter(ref, OPPOSITE[op] if negated else op, None))
-    elif op != "in" or not negated:
-        draft.restrict(ref, OPPOSITE[op] if negated else op, values)
-    elif len(values) < len(entry.value):  # one is null: nothing is known not to be among them
-        draft.never = True
-    else:
-        for value in values:
-            draft.restrict(ref, "!=", [value])
+def _comparisons(where: Where, values: list[Physical], negated: bool) -> list[tuple[str, list[Physical]]]:
+    """The operators, and their values without nulls, that all hold if this comparison does, or (`negated`) is false."""
+    if not negated:
+        return [(where.op, values)]
+    if where.op != "in":
+        return [(OPPOSITE[where.op], values)]
+    if len(values) < len(where.value):  # one is null: nothing is known not to be among them
+        return [("!=", [])]
+    return [("!=", [value]) for value in values]
 
 
 def _read_output(scope: Scope, entry: Selected) -> list[Output]:

@@ -74,6 +74,7 @@ class GroupsDraft:
     outputs: list[GroupOutput] = field(default_factory=list)
     having: list[Condition] = field(default_factory=list)
     covered: tuple[str, IntervalRef] | None = None  # by what name, of which interval
+    is_case: bool = False  # of OR
 
     def read(self, output: Output) -> int:
         """The number of this output among what is read."""
@@ -167,7 +168,7 @@ class GroupsDraft:
 
     def filtered(self, one: GroupOutput) -> ColumnRef | None:
         """The column of an alias that a condition on this means: then it is one on rows."""
-        if one.kind == AGGREGATE or self.columns[one.number].trunc is not None:
+        if self.is_case or one.kind == AGGREGATE or self.columns[one.number].trunc is not None:
             return None
         return self.reads[self.columns[one.number].of].column
 
@@ -183,7 +184,7 @@ class GroupsDraft:
 
     def case(self) -> GroupsDraft:
         """For the conditions of one case of OR: all else is in common."""
-        return replace(self, having=[])
+        return replace(self, having=[], is_case=True)
 
     def choose(self, cases: Sequence[GroupsDraft]) -> None:
         """Add the condition that all conditions of at least one case hold."""

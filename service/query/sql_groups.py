@@ -241,11 +241,7 @@ class _Groups:
         raise unsupported(f"{part} in HAVING", "compare an aggregate or a group column with a constant, join conditions by AND and OR")
 
     def _restrict(self, into: GroupsDraft, one: GroupOutput, op: str, values: list[Physical | None]) -> None:
-        known = [value for value in values if value is not None]
-        if into is self._groups:
-            self._draft.having(into, one, op, known)
-        else:
-            into.restrict(one, op, known)
+        self._draft.having(into, one, op, [value for value in values if value is not None])
 
     def _side(self, node: exp.Expr) -> GroupOutput | None:
         """The aggregate or group column that it is."""
