@@ -163,8 +163,7 @@ def joined_columns(query: Query, relation: Relation) -> set[str]:
     aliases = {alias for alias, name in whole.aliases if name == relation.name}
     pairs: list[tuple[ColumnRef, ColumnRef]] = [*whole.equal, *whole.less, *whole.at_most, *whole.not_equal]
     pairs += [(one.left, one.right) for one in whole.within]
-    refs = [ref for pair in pairs for ref in pair] + list(query.values)
-    refs += [ref for one in (query.latest, query.as_of) if one is not None for ref in one.columns]
+    refs = [ref for pair in pairs for ref in pair] + [*query.values, *query.choosing]
     if query.groups is not None or query.distinct:  # whose columns are made for nulls, or for none
         refs += [output.column for output in query.outputs if output.column is not None]
     found = {ref.column for ref in refs if ref.alias in aliases}

@@ -24,10 +24,8 @@ ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 
 MAX_ALIASES = 8
 MOST_LATEST = 10_000  # rows of each key in a view of the latest ones: a change reads as many
-MOST_GROUPS = 10_000_000
-"""Of a view that does not say otherwise."""
-MAX_SQL = 65_536
-"""The default of `Limits.sql`."""
+MOST_GROUPS = 10_000_000  # of a view that does not say otherwise
+MAX_SQL = 65_536  # the default of `Limits.sql`
 
 RETAIN = (1_000_000, 268_435_456)
 """What a view's feed keeps unless it says otherwise: rows, bytes."""
@@ -431,6 +429,11 @@ class Query:
         """The columns whose values make the rows of a view with UNION or EXCEPT."""
         selects = [one.columns for one in self.branches] + [one.columns for one in self.absent]
         return tuple(ref for columns in selects for ref in columns)
+
+    @property
+    def choosing(self) -> tuple[ColumnRef, ...]:
+        """The columns by which rows are chosen beside others, in an order."""
+        return tuple(ref for one in (self.latest, self.as_of) if one is not None for ref in one.columns)
 
     def of_branch(self, number: int) -> Query:
         """A branch as a view of its own, as if there were no EXCEPT."""

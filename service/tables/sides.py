@@ -186,8 +186,7 @@ def _used(query: Query, alias: str, relation: Relation) -> list[str]:
     for pair in query.overlaps:
         used += [name for ref in pair if ref.alias in aliases for name in span_of(ref, relation.definition).columns]
     used += [ref.column for f in query.filters if f.alias == alias for ref in f.columns]
-    used += [ref.column for ref in (query.latest.columns if query.latest is not None else ())]
-    used += [ref.column for ref in (query.as_of.columns if query.as_of is not None else ()) if ref.alias in aliases]
+    used += [ref.column for ref in query.choosing if ref.alias in aliases]
     return list(dict.fromkeys(used))
 
 

@@ -48,6 +48,12 @@ def take_word(state: State, word: int) -> State:
 
 
 @kernel
+def take_long(state: State, value: int) -> State:
+    """The state behind the two halves of an int64, the lower one first."""
+    return take_word(take_word(state, value & _LOW), (value >> 32) & _LOW)
+
+
+@kernel
 def end_hash(state: State) -> int:
     """The hash of the words that were taken, below 2**32."""
     a, b, c, d = state

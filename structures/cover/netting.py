@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from structures.core.hashing import SECRET, begin_hash, end_hash, take_word
+from structures.core.hashing import SECRET, begin_hash, end_hash, take_long, take_word
 from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.core.runs import Deltas
 
-_LOW = 0xFFFFFFFF
 GOES, COMES, PAIRS = range(3)
 
 
@@ -108,10 +107,8 @@ def slot_of(signed: int) -> int:
 def place_of(told: Told, table: Table, slot: int, start: int, last: int) -> int:
     """Where this stretch is in the table, or would be."""
     state = take_word(begin_hash(table.key[0], table.key[1]), slot)
-    state = take_word(take_word(state, start & _LOW), (start >> 32) & _LOW)
-    state = take_word(take_word(state, last & _LOW), (last >> 32) & _LOW)
     mask = len(table.table) - 1
-    at = end_hash(state) & mask
+    at = end_hash(take_long(take_long(state, start), last)) & mask
     while table.table[at] != 0:
         r = table.table[at] - 1
         if slot_of(told.rows[0, r]) == slot and told.rows[1, r] == start and told.rows[2, r] == last:

@@ -33,7 +33,7 @@ import numpy as np
 
 from structures.core.blocks import Blocks, Nodes, Writing
 from structures.core.control import KEPT, VERSION
-from structures.core.hashing import SECRET, begin_hash, end_hash, take_word
+from structures.core.hashing import SECRET, begin_hash, end_hash, take_long, take_word
 from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.index import layout
 from structures.index.changes import cut, drop_all, put
@@ -87,7 +87,7 @@ def place_of(tree: Constraints, v: int, label: int) -> int:
     T, H = tree.T, tree.H
     mask = len(H) - 1
     state = take_word(begin_hash(T[HASH_KEY], T[HASH_KEY + 1]), v)
-    h = end_hash(take_word(take_word(state, label & 0xFFFFFFFF), (label >> 32) & 0xFFFFFFFF)) & mask
+    h = end_hash(take_long(state, label)) & mask
     while H[h] != 0:
         u = NODE_WORDS * H[h]
         if T[u + PARENT] == v and T[u + LABEL] == label:

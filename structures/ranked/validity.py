@@ -89,6 +89,3 @@ class Validity(Ranked):
     def check(self) -> None:
         """Prove the invariants."""
         self.check_index()
-
-
-__all__ = ["NOBODY", "Changes", "Entries", "Spans", "Turns", "Validity"]

@@ -130,12 +130,32 @@ def test_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
     for name, sql in VIEWS.items():
         view(client, name, {"sql": sql}, 300)
     followed = [Followed(client, name) for name in VIEWS]
-    for step in range(12):
+
+    def change(client: httpx.Client) -> dict[str, list[tuple[Any, ...]]]:
         for _ in range(3):
             apply(client, table, [drawn(rng) for _ in range(rng.choice((1, 1, 6)))])
-        wanted = by_duckdb(table, VIEWS, {})
-        for name in VIEWS:
-            assert pages(client, name, 2) == wanted[name], name
+        return by_duckdb(table, VIEWS, {})
+
+    client, wanted = agreeing(server, followed, 2, change)
+    answer_all_readings(client, wanted["hottest"], table)
+
+    def write(client: httpx.Client) -> dict[str, list[tuple[Any, ...]]]:
+        apply(client, table, [drawn(rng) for _ in range(8)])
+        return by_duckdb(table, VIEWS, {})
+
+    restored(server, tmp_path, followed, write)
+
+
+def agreeing(
+    server: ServerProcess, followed: list[Followed], limit: int, change: Callable[[httpx.Client], dict[str, list[tuple[Any, ...]]]]
+) -> tuple[httpx.Client, dict[str, list[tuple[Any, ...]]]]:
+    """Pages, counts and followers have the rows that `change` gives behind the batches that it sends, over a kill too. The client of the
+    service that was started again, and the last rows."""
+    client, wanted = server.client(), dict[str, list[tuple[Any, ...]]]()
+    for step in range(12):
+        wanted = change(client)
+        for name in wanted:
+            assert pages(client, name, limit) == wanted[name], name
             assert client.get(f"/v1/views/{name}/count").json()["count"] == len(wanted[name])
         if step == 6:
             server.kill()
@@ -144,13 +164,13 @@ def test_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
         for one in followed:
             one.read(client)
             assert sorted(one.rows.values(), key=repr) == wanted[one.view], one.view
-    answer_all_readings(client, wanted["hottest"], table)
+    return client, wanted
 
-    def write(client: httpx.Client) -> dict[str, list[tuple[Any, ...]]]:
-        apply(client, table, [drawn(rng) for _ in range(8)])
-        return by_duckdb(table, VIEWS, {})
 
-    restored(server, tmp_path, followed, write)
+def lines(client: httpx.Client, view: str, **parameters: str) -> list[tuple[Any, ...]]:
+    answer = client.get(f"/v1/views/{view}/rows", params=parameters)
+    assert answer.status_code == 200, answer.text
+    return sorted((tuple(json.loads(line).values()) for line in answer.text.splitlines()), key=repr)
 
 
 def restored(
@@ -186,39 +206,27 @@ def test_as_of_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
     for name, sql in AS_OF.items():
         view(client, name, {"sql": sql}, 300)
     followed = [Followed(client, name) for name in AS_OF]
-    for step in range(12):
+
+    def change(client: httpx.Client) -> dict[str, list[tuple[Any, ...]]]:
         for _ in range(3):
             apply(client, table, [drawn(rng) for _ in range(rng.choice((1, 1, 6)))])
             changes = [traded(rng, rng.randrange(30)) for _ in range(rng.choice((1, 1, 6)))]
             assert client.post("/v1/changes", json={"changes": changes}).status_code == 200
-            trades |= {change["row"]["id"]: change["row"] for change in changes}
-        wanted = by_duckdb(table, AS_OF, trades)
-        for name in AS_OF:
-            assert pages(client, name, 3) == wanted[name], name
-            assert client.get(f"/v1/views/{name}/count").json()["count"] == len(wanted[name])
-        if step == 6:
-            server.kill()
-            server.start()
-            client = server.client()
-        for one in followed:
-            one.read(client)
-            assert sorted(one.rows.values(), key=repr) == wanted[one.view], one.view
+            trades.update({change["row"]["id"]: change["row"] for change in changes})
+        return by_duckdb(table, AS_OF, trades)
 
-    def lines(name: str, **parameters: str) -> list[tuple[Any, ...]]:
-        answer = client.get(f"/v1/views/{name}/rows", params=parameters)
-        assert answer.status_code == 200, answer.text
-        return sorted((tuple(json.loads(line).values()) for line in answer.text.splitlines()), key=repr)
-
+    client, wanted = agreeing(server, followed, 3, change)
     for row in wanted["at_or_none"]:
-        assert lines("at_or_none", **{"where.x.id": str(row[0])}) == [row]
+        assert lines(client, "at_or_none", **{"where.x.id": str(row[0])}) == [row]
     mine = [row for row in wanted["at_or_none"] if row[1] == "A"]
-    assert lines("at_or_none", **{"where.r.sensor": "A", "where.r.t": str(mine[0][2])}) == [row for row in mine if row[2] == mine[0][2]]
-    assert lines("at_or_none", **{"where.r.sensor": "A"}) == mine
+    first = [row for row in mine if row[2] == mine[0][2]]
+    assert lines(client, "at_or_none", **{"where.r.sensor": "A", "where.r.t": str(mine[0][2])}) == first
+    assert lines(client, "at_or_none", **{"where.r.sensor": "A"}) == mine
     of_a = [row for row in wanted["at_or_none"] if trades[row[0]]["sensor"] == "A"]
-    assert lines("at_or_none", **{"where.x.sensor": "A"}) == of_a
+    assert lines(client, "at_or_none", **{"where.x.sensor": "A"}) == of_a
     until = {row[0]: table[row[1], row[2]]["until"] for row in wanted["at"]}
     valid = [row for row in wanted["at"] if row[2] <= 8 and (until[row[0]] is None or until[row[0]] > 6)]
-    assert lines("at", **{"overlaps.r.valid": "6,8"}) == valid
+    assert lines(client, "at", **{"overlaps.r.valid": "6,8"}) == valid
     for media in ("csv", "arrow", "parquet", "jsonl"):
         assert client.get(f"/v1/views/at_or_none/rows.{media}").status_code == 200
     shown = client.get("/v1/views/at_or_none").json()
@@ -236,19 +244,14 @@ def test_as_of_beside_duckdb(server: ServerProcess, tmp_path: Path) -> None:
 
 
 def answer_all_readings(client: httpx.Client, hottest: list[tuple[Any, ...]], table: Table) -> None:
-    def lines(**parameters: str) -> list[tuple[Any, ...]]:
-        answer = client.get("/v1/views/hottest/rows", params=parameters)
-        assert answer.status_code == 200, answer.text
-        return sorted((tuple(json.loads(line).values()) for line in answer.text.splitlines()), key=repr)
-
     of_a = [row for row in hottest if row[0] == "A"]
-    assert lines(**{"where.r.sensor": "A"}) == of_a
-    assert lines(**{"where.r.sensor": "Z"}) == []
-    assert lines(**{"where.r.sensor": "A", "where.r.t": str(of_a[0][1])}) == of_a[:1]
+    assert lines(client, "hottest", **{"where.r.sensor": "A"}) == of_a
+    assert lines(client, "hottest", **{"where.r.sensor": "Z"}) == []
+    assert lines(client, "hottest", **{"where.r.sensor": "A", "where.r.t": str(of_a[0][1])}) == of_a[:1]
     left_out = next(key for key in table if key[0] == "A" and key[1] not in {row[1] for row in of_a})
-    assert lines(**{"where.r.sensor": "A", "where.r.t": str(left_out[1])}) == []
+    assert lines(client, "hottest", **{"where.r.sensor": "A", "where.r.t": str(left_out[1])}) == []
     met = [row for row in hottest if row[1] <= 8 and ((until := table[row[:2]]["until"]) is None or until > 6)]
-    assert lines(**{"overlaps.r.valid": "6,8"}) == met
+    assert lines(client, "hottest", **{"overlaps.r.valid": "6,8"}) == met
     refused = client.get("/v1/views/hottest/rows", params={"where.r.value": "0"})
     assert refused.status_code == 400 and "all of the key (sensor, t) or columns that join it (sensor)" in refused.json()["detail"]
     for media in ("csv", "arrow", "parquet", "jsonl"):

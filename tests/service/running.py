@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from service.engine.state import Receipt
 from service.errors import Problem
@@ -16,7 +17,7 @@ from service.instance import Instance
 from service.reading.cursors import RowReader
 from service.settings import Settings
 from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock
-from service.wire.schema import parse_relation
+from service.wire.schema import RelationPatch, parse_relation
 
 DEFINITION = parse_relation(
     {
@@ -39,6 +40,13 @@ def opened(folder: Path, **settings: Any) -> Instance:
     engine = Instance(folder, Settings.model_validate({"data": folder, "pin_idle": 600, **settings}))
     engine.recover()
     return engine
+
+
+def refuses_nulls(engine: Instance, column: str, said: str) -> None:
+    """Relation a cannot be patched to have nulls in this column, by which a view chooses its rows."""
+    with pytest.raises(Problem, match=said) as caught:
+        engine.patch_relation("a", RelationPatch(nullable=[column]))
+    assert caught.value.type == "relation-in-use"
 
 
 def running(folder: Path, view: dict[str, Any] | None = None, **settings: Any) -> Instance:

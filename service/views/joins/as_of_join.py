@@ -40,12 +40,13 @@ from structures.core.entries import NO_ENTRIES, Entries, room_for
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS
+from structures.index.indexes import Entries as Rows
 from structures.interval.cursors import GivenCursor
 from structures.interval.tree import IntervalTree
 from structures.ordered.whole import read_all
+from structures.ranked.entries import Changes
 from structures.ranked.search import find_ends
-from structures.ranked.validity import NOBODY, Changes, Turns, Validity
-from structures.ranked.validity import Entries as Rows
+from structures.ranked.validity import NOBODY, Turns, Validity
 
 _CHUNK = 1 << 16  # rows of a relation in a step of building
 _LONELY = KEY_MAX - 1  # the key of points that nothing meets
