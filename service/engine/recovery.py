@@ -7,32 +7,27 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from service.durability.database import RelationRecord
-from service.durability.effects import Effect, Shape, decode_effects
+from service.durability.effects import Shape, decode_effects
 from service.durability.failpoints import reach
 from service.durability.folder import Damaged
 from service.durability.log import Log
 from service.durability.snapshots import Snapshot, read_snapshot, remove_unfinished, set_aside, snapshot_paths
+from service.engine.replaying import Replay
 from service.engine.state import State
 from service.tables.evolution import widened
 from service.tables.history import History
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Slots
-from service.tables.store import Numbers
 from service.wire.batch import RowBlock
 from service.wire.schema import parse_relation
 
 logger = logging.getLogger("livejoin.recovery")
 
 Progress = Callable[[str, float], None]
-Values = tuple[Any, ...]
-_Changed = tuple[Relation, Numbers, Slots, Slots]
-_TOGETHER = 1024  # rows
 _NO_PINS = np.empty(0, np.int64)
 
 
@@ -85,7 +80,7 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
     history = state.history = History(start, relations) if keep_history else None
     state.newest = start
     last = max(log.last_version, start)
-    replay = _Replay(by_id, history)
+    replay = Replay(by_id, history)
     for row in log.replay(start):
         reach("in-recovery")
         replay.take(row.version, decode_effects(row.payload, shapes.at(row.version)))
@@ -165,101 +160,6 @@ def _load(snapshot: Snapshot, relations: Sequence[Relation], progress: Progress)
             relation.table.insert(snapshot.version, widened(RowBlock(rows), relation.schema))
             done += rows.num_rows
             progress("loading the snapshot", done / total)
-
-
-class _Waiting:
-    """Changes of one relation that are to go together, of different keys: deleted keys and inserted rows, each with its version."""
-
-    def __init__(self) -> None:
-        self.deletes: list[Values] = []
-        self.inserts: list[Values] = []
-        self.of_deletes: list[int] = []
-        self.of_inserts: list[int] = []
-        self.keys: set[Values] = set()
-
-    def add(self, version: int, effect: Effect, inserts: Sequence[Values], keys: Sequence[Values]) -> None:
-        deletes = effect.deletes.values or []
-        if effect.ages is None:
-            self.of_deletes += [version] * len(deletes)
-            self.of_inserts += [version] * len(inserts)
-        else:
-            versions = (version - effect.ages.astype(np.int64)).tolist()
-            self.of_deletes += versions[: len(deletes)]
-            self.of_inserts += versions[len(deletes) :]
-        self.deletes += deletes
-        self.inserts += inserts
-        self.keys.update(keys)
-
-    def effect(self, relation: Relation) -> tuple[int, Effect]:
-        """All of it, as of its last version."""
-        last = max(self.of_deletes + self.of_inserts)
-        ages = last - np.array(self.of_deletes + self.of_inserts, np.int64)
-        gone, come = RowBlock.few(self.deletes, relation.no_keys.struct), RowBlock.few(self.inserts, relation.no_rows.struct)
-        return last, Effect(relation.id, False, gone, come, ages)
-
-
-class _Replay:
-    """The log's changes, put into the tables. Versions that change a few rows go together as long as all rows of a relation have different
-    keys: each alone would take as long as dozens of them."""
-
-    def __init__(self, relations: Mapping[int, Relation], history: History | None) -> None:
-        self._relations, self._history = relations, history
-        self._waiting: dict[int, _Waiting] = {}  # by the relation's id
-        self._rows = 0  # that wait
-
-    def take(self, version: int, effects: list[Effect]) -> None:
-        few = []
-        for effect in effects:
-            relation = self._relations[effect.relation_id]
-            inserts = widened(effect.inserts, relation.schema)
-            if effect.truncate or effect.deletes.values is None or inserts.values is None:
-                self.flush()
-                self._note([_entered(self._relations[one.relation_id], version, one) for one in effects])
-                return
-            few.append((effect, inserts.values, [*effect.deletes.values, *(relation.keys_of(inserts).values or ())]))
-        waits = self._waiting
-        meets = any(not waits[one.relation_id].keys.isdisjoint(keys) for one, _, keys in few if one.relation_id in waits)
-        if meets or self._rows >= _TOGETHER:
-            self.flush()
-        for effect, rows, keys in few:
-            self._waiting.setdefault(effect.relation_id, _Waiting()).add(version, effect, rows, keys)
-            self._rows += len(keys)
-
-    def flush(self) -> None:
-        """Put in what waits to go together."""
-        waiting, self._waiting, self._rows = self._waiting, {}, 0
-        entered = []
-        for id_, waits in waiting.items():
-            relation = self._relations[id_]
-            entered.append(_entered(relation, *waits.effect(relation)))
-        if entered:
-            self._note(entered)
-
-    def _note(self, changes: list[_Changed]) -> None:
-        if self._history is not None:
-            self._history.add(changes)
-
-
-def _entered(relation: Relation, version: int, effect: Effect) -> _Changed:
-    """Truncate, deletes, inserts; an inserted row replaces the one that has its key. Of each change its version, and the slot before and
-    after (-1: none)."""
-    table, inserts = relation.table, widened(effect.inserts, relation.schema)
-    ages = np.zeros(effect.deletes.num_rows + inserts.num_rows, np.int64) if effect.ages is None else effect.ages.astype(np.int64)
-    of_gone, of_come = ages[: effect.deletes.num_rows], ages[effect.deletes.num_rows :]
-    given = table.given(inserts) if inserts.num_rows else None
-    previous = table.find_given(given) if given is not None else NO_SLOTS
-    gone = table.find(effect.deletes)
-    of_gone, gone = of_gone[gone >= 0], gone[gone >= 0]
-    if effect.truncate:
-        gone = table.scan(version, 0, table.rows)[0]
-        of_gone = np.zeros(len(gone), np.int64)
-    if len(gone) and len(previous):  # deleted, and inserted again
-        only = ~np.isin(gone, previous)
-        of_gone, gone = of_gone[only], gone[only]
-    table.delete(version, np.concatenate((previous[previous >= 0], gone)))
-    slots = table.enter(version, given) if given is not None else NO_SLOTS
-    nothing = np.full(len(gone), -1, np.int32)
-    return relation, version - np.concatenate((of_come, of_gone)), np.concatenate((previous, gone)), np.concatenate((slots, nothing))
 
 
 def _reclaim(state: State) -> None:
