@@ -35,7 +35,7 @@ RUN python -m venv /opt/livejoin \
 COPY . /src/
 RUN python -m pip install --no-deps --no-build-isolation /src/client /src \
  && python -m pip uninstall --yes pip setuptools
-# Minutes of processor time. The kernels are found again by the path of their sources, so the final stage keeps it.
+# Minutes of processor time.
 WORKDIR /
 RUN python -m service.warming
 

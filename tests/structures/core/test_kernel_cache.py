@@ -74,9 +74,10 @@ class Package:
         assert before in text
         (self.root / path).write_text(text.replace(before, after))
 
-    def run(self) -> dict[str, Any]:
+    def run(self, **variables: str) -> dict[str, Any]:
         """In a process of its own: what the kernels give, and which of them were compiled for it."""
-        environment = {**os.environ, "LIVEJOIN_CACHE": str(self.folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ""}
+        own = {"LIVEJOIN_CACHE": str(self.folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ""}
+        environment = {**os.environ, **own, **variables}
         done = subprocess.run([sys.executable, "-c", RUN], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
@@ -112,11 +113,25 @@ def test_what_is_gone_from_the_cache_is_not_said_to_be_there(tmp_path: Path):
     code.unlink()
     assert (package.run()["cached"], package.run()["cached"]) == (False, True)
 
-    elsewhere = tmp_path / "elsewhere"
-    shutil.copytree(package.root, elsewhere / "structures")
-    package.folder = elsewhere
-    (elsewhere / "cache").symlink_to(tmp_path / "cache")
-    assert package.run()["cached"] is False, "the cache tells sources by their place, too"
+
+COPIED = {"NUMBA_CACHE_LOCATOR_CLASSES": "service.kernel_cache.Locator", "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+
+
+@pytest.mark.skipif(not JIT, reason="nothing is compiled")
+def test_a_copy_of_an_environment_loads_what_was_compiled_for_any_processor(tmp_path: Path):
+    package = Package(tmp_path / "here")
+    assert package.run(**COPIED)["compiled"] == ["box", "qdag"]
+
+    copy = Package(tmp_path / "elsewhere" / "than" / "here")
+    shutil.rmtree(copy.folder)
+    shutil.copytree(package.folder, copy.folder, copy_function=shutil.copy)  # with times of its own, as an archive may have
+    shutil.rmtree(package.folder)
+    assert copy.run(**COPIED) == {"value": {"box": 21, "qdag": 15}, "cached": True, "compiled": []}
+    assert copy.run(**COPIED | {"NUMBA_CPU_NAME": "", "NUMBA_CPU_FEATURES": ""})["compiled"] == ["box", "qdag"], "code for other processors"
+    assert copy.run()["compiled"] == ["box", "qdag"], "Numba tells sources by their place"
+
+    copy.edit("ordered/tree.py", "FACTOR = 2", "FACTOR = 4")
+    assert copy.run(**COPIED) == {"value": {"box": 41, "qdag": 15}, "cached": False, "compiled": ["box"]}, "a stale reader of a constant"
 
 
 @pytest.mark.skipif(not JIT, reason="nothing is listed")
