@@ -1,4 +1,4 @@
-"""The child: one process, one query, then it ends. `python -I -m service.adhoc.child FD` takes the query from the socket FD.
+"""The child: one process, one query, then it ends. `run` is called in a process of its own, forked by the nursery.
 
 It has DuckDB, the socket, and nothing else: before it looks at the query it gives up all that it could reach by a mistake of DuckDB's.
 What it is told is the service's, what it reads are streams that the service sends; so it checks the text alone.
@@ -12,12 +12,11 @@ import json
 import os
 import resource
 import socket
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import duckdb
 import pyarrow as pa
@@ -137,8 +136,8 @@ class Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
         return False
 
 
-def main() -> None:
-    connected = socket.socket(fileno=int(sys.argv[1]))
+def run(connected: socket.socket) -> NoReturn:
+    """Take the query from the socket, answer it, and end the process."""
     with contextlib.suppress(frames.Gone):
         database = _open()
         size = _give_up()
@@ -305,7 +304,3 @@ def _failure(error: BaseException) -> dict[str, Any]:
 
 def _buffer(connected: socket.socket) -> pa.Buffer:
     return pa.py_buffer(frames.receive(connected)[1])
-
-
-if __name__ == "__main__":
-    main()

@@ -16,6 +16,7 @@ Schemas and record batches are messages of Arrow's IPC format. Positions count c
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 
@@ -47,6 +48,13 @@ def receive(of: socket.socket, longest: int | None = None) -> tuple[int, bytearr
     if longest is not None and size > longest:
         raise Gone
     return kind, _exactly(of, size)
+
+
+def is_readable(of: socket.socket, seconds: float = 0.0) -> bool:
+    """Whether there is a word, or the end, within so many seconds."""
+    poll = select.poll()
+    poll.register(of, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _exactly(of: socket.socket, size: int) -> bytearray:

@@ -1,34 +1,76 @@
-"""The processes that run queries: one for each, and one in reserve, because a start takes a third of a second."""
+"""The processes that run queries: one for each, forked from one that has imported what they need (`nursery`), and one in reserve."""
 
 from __future__ import annotations
 
-import contextlib
+import os
+import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
-RESERVED = 600.0  # seconds without a query for which a child is kept: it takes some 50 MiB
+from service.adhoc.frames import is_readable
+
+RESERVED = 600.0  # seconds without a query for which processes are kept: they take some 80 MiB
+STATUS = struct.Struct("<i")
 _LAST = 0.05  # seconds that a child has to end by itself when its work is done
-_PATIENCE = 30.0  # seconds for the rest of a frame that has begun
+_PATIENCE = 30.0  # seconds for the rest of a frame that has begun, and for a child to begin
 _BUFFER = 1 << 20  # bytes that the kernel holds on the way to a child, as far as it allows
-# Nothing of the service's own. The allocators keep less for themselves: the child's address space is limited.
-_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "LC_ALL": "C.UTF-8"}
+# Nothing of the service's own. The allocators keep less for themselves: the child's address space is limited. No threads: it is forked.
+_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "LC_ALL": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1"}
 
 
 class Child:
-    """One process, from its start on; `socket` leads to it. OSError: there can be no other process."""
+    """One process; `socket` leads to it."""
+
+    def __init__(self, ours: socket.socket, told: socket.socket) -> None:
+        """`told`: where the nursery tells of the child. OSError: there can be no other process."""
+        self.socket, self._told = ours, told
+        word, files, _, _ = socket.recv_fds(told, STATUS.size, 1, socket.MSG_CMSG_CLOEXEC)
+        if not files:
+            raise ChildProcessError("no process for a query")
+        self.pid: int = STATUS.unpack(word)[0]
+        self._pidfd = files[0]
+        self._status: int | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def alive(self) -> bool:
+        return self._status is None and not is_readable(self._told)
+
+    def stop(self) -> None:
+        """End it, whatever it does; from any thread. Whoever waits for its socket learns of it."""
+        with self._lock, suppress(ProcessLookupError):
+            if self._status is None:
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def end(self) -> int:
+        """Its exit status, of a signal the negative number; it is ended if it is not yet. Takes milliseconds."""
+        if self._status is not None:
+            return self._status
+        if not is_readable(self._told, _LAST):
+            self.stop()
+        word = self._told.recv(STATUS.size)
+        with self._lock:
+            self._status = STATUS.unpack(word)[0] if word else -signal.SIGKILL  # the nursery has ended: nobody knows
+            os.close(self._pidfd)
+        self._told.close()
+        self.socket.close()
+        return self._status
+
+
+class Nursery:
+    """The process that forks children. OSError: there can be no other process."""
 
     def __init__(self) -> None:
-        self.socket, theirs = socket.socketpair()
-        self.socket.settimeout(_PATIENCE)
+        self._socket, theirs = socket.socketpair()
         with theirs:
-            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-B", "-m", "service.adhoc.child", str(theirs.fileno())],
+                    [sys.executable, "-I", "-B", "-m", "service.adhoc.nursery", str(theirs.fileno())],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -37,34 +79,41 @@ class Child:
                     start_new_session=True,
                 )
             except OSError:
-                self.socket.close()
+                self._socket.close()
                 raise
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def stop(self) -> None:
-        """End it, whatever it does; from any thread. Whoever waits for its socket learns of it."""
-        self._process.kill()
+    def child(self) -> Child:
+        """A new one. OSError. The first waits until the nursery has imported everything."""
+        (ours, theirs), (told, tells) = socket.socketpair(), socket.socketpair()
+        try:
+            with theirs, tells:
+                theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+                ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+                socket.send_fds(self._socket, [b"\0"], [theirs.fileno(), tells.fileno()])
+            ours.settimeout(_PATIENCE)
+            told.settimeout(_PATIENCE)
+            return Child(ours, told)
+        except OSError:
+            ours.close()
+            told.close()
+            raise
 
-    def end(self) -> int:
-        """Its exit status, of a signal the negative number; it is ended if it is not yet. Takes milliseconds."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
+    def close(self) -> None:
+        """Have no other child; the process ends with its last."""
+        self._socket.close()
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(_LAST)
-        self._process.kill()
-        self.socket.close()
-        return self._process.wait()
 
 
 class Children:
-    """Starts them. Any thread; each call takes milliseconds."""
+    """Starts them. Any thread; each call takes milliseconds, the first one third of a second."""
 
     def __init__(self) -> None:
+        self._nursery: Nursery | None = None
         self._reserve: Child | None = None
         self._since = 0.0  # when the last one was needed
         self._closed = False
@@ -75,20 +124,20 @@ class Children:
         with self._lock:
             child, self._reserve = self._reserve, None
             self._since = time.monotonic()
-        if child is not None:
-            if child.alive:
-                return child
-            child.end()
-        return Child()
+            if child is not None:
+                if child.alive:
+                    return child
+                child.end()
+            return self._new()
 
     def reserve(self) -> None:
         """Have one ready for the next query, if that can be."""
-        with self._lock, contextlib.suppress(OSError):
+        with self._lock, suppress(OSError):
             if self._reserve is None and not self._closed:
-                self._reserve = Child()
+                self._reserve = self._new()
 
     def tidy(self) -> None:
-        """End the one in reserve if there was no query for a while."""
+        """End what is kept for queries if there was none for a while."""
         if time.monotonic() - self._since >= RESERVED:
             self._let_go()
 
@@ -98,9 +147,17 @@ class Children:
             self._closed = True
         self._let_go()
 
+    def _new(self) -> Child:
+        if self._nursery is None or not self._nursery.alive:
+            self._nursery = Nursery()
+        return self._nursery.child()
+
     def _let_go(self) -> None:
         with self._lock:
             child, self._reserve = self._reserve, None
+            nursery, self._nursery = self._nursery, None
         if child is not None:
             child.stop()
             child.end()
+        if nursery is not None:
+            nursery.close()

@@ -10,7 +10,6 @@ held here is one chunk for each scan, however large the tables are.
 from __future__ import annotations
 
 import json
-import select
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -114,7 +113,7 @@ class Session:
             self.waits = self._wanted is None
             if found is not None:
                 return found
-            if time.perf_counter() >= until or (self.waits and not _readable(self._child)):
+            if time.perf_counter() >= until or (self.waits and not frames.is_readable(self._child.socket)):
                 return None
 
     def stop(self) -> None:
@@ -218,9 +217,3 @@ def _checked(columns: pa.Schema) -> pa.Schema:
 def _number(content: bytearray) -> int:
     number: int = frames.NUMBER.unpack(content)[0]
     return number
-
-
-def _readable(child: Child) -> bool:
-    poll = select.poll()
-    poll.register(child.socket, select.POLLIN)
-    return bool(poll.poll(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from service.adhoc import frames
-from service.adhoc.process import Child, Children
+from service.adhoc.process import Children, Nursery
 
 ROWS = pa.table({"id": pa.array(range(10_000), pa.int64()), "note": [f"n{number % 7}" for number in range(10_000)]})
 
@@ -20,8 +21,8 @@ ROWS = pa.table({"id": pa.array(range(10_000), pa.int64()), "note": [f"n{number 
 class Talk:
     """The service's part, with one table `mine`. `opened`: the columns of each scan."""
 
-    def __init__(self, sql: str, memory: int = 256 << 20, seconds: float = 20.0) -> None:
-        self.child = Child()
+    def __init__(self, nursery: Nursery, sql: str, memory: int = 256 << 20, seconds: float = 20.0) -> None:
+        self.child = nursery.child()
         self.opened: list[list[str]] = []
         self.closed = 0
         table = {"kind": "relation", "name": "mine", "bare": True}
@@ -59,31 +60,34 @@ class Talk:
             self.child.end()
 
 
-def run(sql: str) -> pa.Table | dict[str, Any]:
-    return Talk(sql).run()
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
 
 
-def test_only_the_columns_that_the_plan_needs_are_read() -> None:
+def test_only_the_columns_that_the_plan_needs_are_read(nursery: Nursery) -> None:
     for sql, columns in (
         ("SELECT sum(id) AS s FROM mine", ["id"]),
         ("SELECT id FROM mine WHERE note = 'n3'", ["id", "note"]),
         ("SELECT count(*) AS n FROM (SELECT *, note || 'x' AS more FROM mine) WHERE id < 10", ["id"]),
     ):
-        talk = Talk(sql)
+        talk = Talk(nursery, sql)
         found = talk.run()
         assert isinstance(found, pa.Table), found
         assert talk.opened == [columns]
 
 
-def test_a_table_is_read_as_often_as_it_is_needed() -> None:
-    talk = Talk("SELECT count(*) AS n, (SELECT max(id) FROM mine) AS m FROM mine a JOIN mine b ON a.id = b.id + 1")
+def test_a_table_is_read_as_often_as_it_is_needed(nursery: Nursery) -> None:
+    talk = Talk(nursery, "SELECT count(*) AS n, (SELECT max(id) FROM mine) AS m FROM mine a JOIN mine b ON a.id = b.id + 1")
     found = talk.run()
     assert isinstance(found, pa.Table) and found.to_pylist() == [{"n": 9999, "m": 9999}]
     assert len(talk.opened) == 3
 
 
-def test_what_is_not_read_to_its_end_is_closed() -> None:
-    talk = Talk("SELECT id FROM mine LIMIT 3")
+def test_what_is_not_read_to_its_end_is_closed(nursery: Nursery) -> None:
+    talk = Talk(nursery, "SELECT id FROM mine LIMIT 3")
     found = talk.run()
     assert isinstance(found, pa.Table) and found.num_rows == 3 and talk.closed == 1
 
@@ -114,24 +118,24 @@ def test_what_is_not_read_to_its_end_is_closed() -> None:
         ("SELECT length(repeat('x', 2000000000)) AS a", "OutOfMemoryException"),
     ],
 )
-def test_what_the_child_itself_refuses(sql: str, reason: str) -> None:
-    found = run(sql)
+def test_what_the_child_itself_refuses(nursery: Nursery, sql: str, reason: str) -> None:
+    found = Talk(nursery, sql).run()
     assert isinstance(found, dict) and found["error"] == reason, found
 
 
-def test_with_goes_before_the_tables() -> None:
-    found = run("WITH mine AS (SELECT count(*) AS n FROM mine) SELECT n FROM mine")
+def test_with_goes_before_the_tables(nursery: Nursery) -> None:
+    found = Talk(nursery, "WITH mine AS (SELECT count(*) AS n FROM mine) SELECT n FROM mine").run()
     assert isinstance(found, pa.Table) and found.to_pylist() == [{"n": 10_000}]
 
 
-def test_positions_count_characters_behind_comments() -> None:
-    found = run("-- é\nSELECT 'é', nope FROM mine")
+def test_positions_count_characters_behind_comments(nursery: Nursery) -> None:
+    found = Talk(nursery, "-- é\nSELECT 'é', nope FROM mine").run()
     assert isinstance(found, dict) and found["error"] == "COLUMN_NOT_FOUND" and found["position"] == 17
 
 
-def test_the_last_line() -> None:
+def test_the_last_line(nursery: Nursery) -> None:
     """Before it looks at a query the child can open nothing and write nothing, in a folder that is not there; the environment is bare."""
-    child = Child()
+    child = nursery.child()
     process = Path(f"/proc/{child.pid}")
     try:
         limits = _wait_for_limits(process)
@@ -139,7 +143,7 @@ def test_the_last_line() -> None:
         assert "NoNewPrivs:\t1" in (process / "status").read_text()
         assert os.readlink(process / "cwd").endswith(" (deleted)")
         names = {line.partition(b"=")[0] for line in (process / "environ").read_bytes().split(b"\0") if line}
-        assert names == {b"ARROW_DEFAULT_MEMORY_POOL", b"MALLOC_ARENA_MAX", b"LC_ALL"}
+        assert names == {b"ARROW_DEFAULT_MEMORY_POOL", b"MALLOC_ARENA_MAX", b"LC_ALL", b"OPENBLAS_NUM_THREADS"}
         assert (process / "oom_score_adj").read_text().strip() == "1000"
         opened = {os.readlink(path) for path in (process / "fd").iterdir()}
         assert {name for name in opened if not name.startswith("socket:")} <= {"/dev/null"} and len(opened) == 2, opened
@@ -156,9 +160,9 @@ def _wait_for_limits(process: Path) -> dict[str, tuple[str, str]]:
             return found
 
 
-def test_memory_is_limited_by_the_system_too() -> None:
+def test_memory_is_limited_by_the_system_too(nursery: Nursery) -> None:
     """Of what DuckDB does not count."""
-    found = Talk("SELECT list(repeat(note, 100000)) AS a FROM mine", memory=128 << 20).run()
+    found = Talk(nursery, "SELECT list(repeat(note, 100000)) AS a FROM mine", memory=128 << 20).run()
     assert isinstance(found, dict) and found["error"] in ("OutOfMemoryException", frames.TOO_LARGE), found
 
 
@@ -169,7 +173,8 @@ def test_a_reserve_that_has_died_is_replaced() -> None:
         reserved = children._reserve
         assert reserved is not None
         reserved.stop()
-        reserved._process.wait()
+        while reserved.alive:
+            pass
         taken = children.take()
         assert taken is not reserved and taken.alive
         taken.stop()
@@ -182,3 +187,33 @@ def test_a_reserve_that_has_died_is_replaced() -> None:
     assert children._reserve is None
     children.reserve()
     assert children._reserve is None
+
+
+def test_a_nursery_that_has_died_is_replaced() -> None:
+    """Its children end with their queries; what their end was is not known."""
+    children = Children()
+    try:
+        orphan = children.take()
+        nursery = children._nursery
+        assert nursery is not None
+        nursery._process.kill()
+        nursery._process.wait()
+        assert orphan.end() == orphan.end() == -signal.SIGKILL
+        taken = children.take()
+        assert taken.alive and children._nursery is not nursery
+        taken.stop()
+        assert taken.end() == -signal.SIGKILL
+        taken.stop()  # of one that has ended, as a query may be broken off at any moment
+    finally:
+        children.close()
+
+
+def test_the_status_outlives_the_nursery_s_door() -> None:
+    """A query may run while the processes for others are let go."""
+    nursery = Nursery()
+    child = nursery.child()
+    nursery.close()
+    assert child.alive
+    child.socket.close()
+    assert child.end() == 0
+    nursery._process.wait()

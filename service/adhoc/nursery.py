@@ -1,0 +1,76 @@
+"""The process from which those of queries are forked: it has imported what they need, which takes longer than most queries.
+
+`python -I -B -m service.adhoc.nursery FD` forks a child for each byte on the socket FD. Two sockets come with it: the child's, and one
+on which this process tells the child's process id, with a pidfd, and at its end the exit status. It ends when FD is closed and no child
+is left.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import socket
+import sys
+from contextlib import suppress
+
+from service.adhoc import child
+from service.adhoc.process import STATUS
+
+_MOST_FILES = 1 << 16
+
+
+def main() -> None:
+    asked = socket.socket(fileno=int(sys.argv[1]))
+    gc.collect()
+    gc.freeze()  # a child that looks for cycles would copy the memory of all that it looks at
+    poll = select.poll()
+    poll.register(asked, select.POLLIN)
+    running: dict[int, tuple[int, socket.socket]] = {}  # by pidfd: the process id, and the socket for its status
+    is_asked = True
+    while is_asked or running:
+        for number, _ in poll.poll():
+            if number in running:
+                poll.unregister(number)
+                pid, told = running.pop(number)
+                _tell(told, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                told.close()
+                os.close(number)
+                continue
+            _, sockets, _, _ = socket.recv_fds(asked, 1, 2)
+            if not sockets:
+                poll.unregister(asked)
+                is_asked = False
+                continue
+            told = socket.socket(fileno=sockets[1])
+            with suppress(OSError):  # no process can be had: the socket ends without a word
+                pid = _fork(sockets[0])
+                pidfd = os.pidfd_open(pid)
+                _tell(told, pid, pidfd)
+                running[pidfd] = pid, told
+                poll.register(pidfd, select.POLLIN)
+            os.close(sockets[0])
+    os._exit(0)
+
+
+def _fork(connected: int) -> int:
+    """The child's process id; it has the socket and no other file of ours."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        os.closerange(3, connected)
+        os.closerange(connected + 1, _MOST_FILES)
+        child.run(socket.socket(fileno=connected))
+    finally:
+        os._exit(1)
+
+
+def _tell(told: socket.socket, number: int, *files: int) -> None:
+    with suppress(OSError):  # nobody waits for it
+        socket.send_fds(told, [STATUS.pack(number)], files)
+
+
+if __name__ == "__main__":
+    main()
