@@ -115,24 +115,32 @@ def test_a_reader_that_takes_a_little_now_and_then_is_not(server: ServerProcess,
     assert size > 1_000_000 and int(version) < live.version()
 
 
-def test_a_follower_that_takes_nothing_is_told_where_it_was(server: ServerProcess, live: Case) -> None:
+@pytest.fixture
+def patient(shared_server: ServerProcess) -> Iterator[Case]:
+    """On a server that waits for its clients, as long as all changes of a test may take."""
+    case = Case(shared_server.client(), 1).live()
+    yield case
+    talk.drop(case.client, [f"{case.v}_x", case.v], [case.b, case.m])
+
+
+def test_a_follower_that_takes_nothing_is_told_where_it_was(shared_server: ServerProcess, patient: Case) -> None:
     """Its last record is an error with a token; the connection closes; nothing was skipped before it."""
-    small = f"{live.v}_x"
-    talk.view(live.client, small, {**live.json, "changes": {"retain_rows": 2000}})
-    talk.ok(talk.send(live.client, [live.job(number, "D", 1, 30) for number in range(5000, 6000)]))
-    token = json.loads(live.client.get(f"/v1/views/{small}/changes", params={"wait": 0}).content)["token"]
-    with unread(server, f"/v1/views/{small}/changes?since={token}&wait=60") as link:
+    small = f"{patient.v}_x"
+    talk.view(patient.client, small, {**patient.json, "changes": {"retain_rows": 2000}})
+    talk.ok(talk.send(patient.client, [patient.job(number, "D", 1, 30) for number in range(5000, 6000)]))
+    token = json.loads(patient.client.get(f"/v1/views/{small}/changes", params={"wait": 0}).content)["token"]
+    with unread(shared_server, f"/v1/views/{small}/changes?since={token}&wait=60") as link:
         assert link.recv(100).startswith(b"HTTP/1.1 200")
-        first = live.version() + 1
+        first = patient.version() + 1
         for number in range(80):
-            talk.ok(talk.send(live.client, [live.booking(20_000 + number, "D", 4, 5)]))
+            talk.ok(talk.send(patient.client, [patient.booking(20_000 + number, "D", 4, 5)]))
         found = lines(b"HTTP/1.1 200 OK\r\n\r\n" + drain(link).partition(b"\r\n\r\n")[2])
     assert found[-1]["op"] == "error" and found[-1]["problem"]["type"].startswith("/problems/") and found[-1]["token"]
     progress = [record["version"] for record in found if record["op"] == "progress"]
     assert progress == list(range(first, first + len(progress))) and len(progress) < 80
     for version in progress:
         assert sum(record["op"] == "insert" and record["version"] == version for record in found) == 1000
-    answer = live.client.get(f"/v1/views/{small}/changes", params={"since": found[-1]["token"], "wait": 0})
+    answer = patient.client.get(f"/v1/views/{small}/changes", params={"since": found[-1]["token"], "wait": 0})
     if answer.status_code != 200:
         talk.problem(answer, 410, "token-expired")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from streaming.kafka_broker import Broker
 from tests.end_to_end import talk
 from tests.server_process import ROOT, ServerProcess
-from tests.streaming.stream_job import Jobs
+from tests.streaming.stream_job import Jobs, Topics
 
 PAGE = (ROOT / "docs" / "kafka.md").read_text()
 ENDS = [{"name": "starts", "type": "timestamp"}, {"name": "ends", "type": "timestamp", "nullable": True}]
@@ -41,6 +41,7 @@ def test_the_tutorial(server: ServerProcess, broker: Broker, job_of: Jobs, tmp_p
     job = job_of(server.url)
     job.path.write_text(file.replace("checkpoints/pms", str(tmp_path / "checkpoint")))
     with job:
+        Topics(broker).read("clashes", 1)  # Spark takes as long as it takes; the page's reader gives up after 30 s
         reader = subprocess.Popen([sys.executable, "-c", read], stdout=subprocess.PIPE, text=True)
         assert reader.stdout is not None
         try:
