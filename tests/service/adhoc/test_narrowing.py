@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,6 +18,7 @@ from service.instance import Instance
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.wire.batch import UPSERT, Batch, Changes, RowBlock
 from service.wire.schema import parse_relation
+from tests.service.duck import connected
 from tests.service.running import opened
 
 SEED = 20261124
@@ -96,8 +96,7 @@ def everything(engine: Instance, table: Table) -> pa.Table:
 
 
 def found(sql: str, tables: dict[str, pa.Table]) -> list[Any]:
-    with duckdb.connect(":memory:") as con:
-        con.execute("SET TimeZone = 'UTC'")
+    with connected() as con:
         for name, table in tables.items():
             con.register(name, table)
         columns = [column.to_pylist() for column in con.sql(sql).to_arrow_table().columns]

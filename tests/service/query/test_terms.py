@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -17,6 +16,7 @@ from service.views.parse import View, parse_view
 from service.wire.kinds import sent_batch
 from service.wire.schema import RelationDefinition, parse_relation
 from tests.service.definitions import evaluate
+from tests.service.duck import connected
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 T: RelationDefinition = parse_relation(
@@ -72,8 +72,7 @@ def ours(expression: str, batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
 
 
 def theirs(expression: str, batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with connected() as connection:
         connection.register("t", pa.Table.from_batches([sent_batch(batch, T.sent_schema())]))
         found = connection.sql(f"SELECT id, {expression} AS x FROM t ORDER BY id").to_arrow_table().to_pylist()
     return [tuple(row.values()) for row in found]

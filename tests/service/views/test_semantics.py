@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import product
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -17,6 +16,7 @@ from service.views.parse import parse_view
 from service.wire.schema import RelationDefinition, parse_relation
 from tests import datasets
 from tests.service.definitions import evaluate, relation
+from tests.service.duck import connected
 
 BOUNDS = ("[)", "[]", "(]", "()")
 COLUMNS = "id:int64, k:int64?, t:string?, f:float64?, v:bool?, d:date?, w:timestamp?, s:int64?, e:int64?, p:int64, q:int64"
@@ -57,8 +57,7 @@ def batches(definitions: dict[str, RelationDefinition], seed: int, count: int = 
 
 
 def in_duckdb(text: str, tables: dict[str, pa.RecordBatch]) -> list[tuple[Any, ...]]:
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with connected() as connection:
         for name, batch in tables.items():
             connection.register(name, pa.Table.from_batches([batch]))
         return connection.sql(text).to_arrow_table().to_pylist()
