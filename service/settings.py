@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -168,12 +169,15 @@ class Setting(NamedTuple):
     purpose: str
 
 
-def settings() -> Iterator[Setting]:
+@cache
+def settings() -> tuple[Setting, ...]:
     """All settings in the order of their declaration."""
+    found = []
     for name, schema in Settings.model_json_schema()["properties"].items():
         metavar = schema.get("metavar") or f"{{{','.join(schema['enum'])}}}"
-        default = schema["default"]
-        yield Setting(name, _flag(name), _variable(name), _written(default, metavar), _accepts(schema), metavar, schema["description"])
+        written = _written(schema["default"], metavar)
+        found.append(Setting(name, _flag(name), _variable(name), written, _accepts(schema), metavar, schema["description"]))
+    return tuple(found)
 
 
 def reference() -> str:
@@ -185,20 +189,25 @@ def reference() -> str:
 def read_settings(flags: Mapping[str, Any]) -> Settings:
     """`flags` by name, else `LIVEJOIN_…` variables that are not empty, else the defaults.
 
-    Raises BadSetting for the first setting with a value that it cannot have. pydantic-settings is imported here, because only
-    `serve` needs it: 35 ms.
+    Raises BadSetting for the first setting with a value that it cannot have.
     """
+    try:
+        return _from_environment()(**flags)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        raise BadSetting(f"{_flag(name)} ({_variable(name)}): {wording(first)}, not {first['input']!r}") from None
+
+
+@cache
+def _from_environment() -> type[Settings]:
+    """Settings that variables can set. pydantic-settings is imported here, because only `serve` needs it: 35 ms."""
     from pydantic_settings import BaseSettings, SettingsConfigDict
 
     class Given(Settings, BaseSettings):
         model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True)
 
-    try:
-        return Given(**flags)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
-        raise BadSetting(f"{_flag(name)} ({_variable(name)}): {wording(first)}, not {first['input']!r}") from None
+    return Given
 
 
 def _flag(name: str) -> str:
