@@ -215,5 +215,7 @@ def test_the_status_outlives_the_nursery_s_door() -> None:
     nursery.close()
     assert child.alive
     child.socket.close()
+    while child.alive:
+        pass
     assert child.end() == 0
     nursery._process.wait()
