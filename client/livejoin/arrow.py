@@ -46,18 +46,18 @@ class Decoder:
                 self._wanted = _known_size(data) if size is None else size
                 continue
             self._blocks, self._held, self._wanted = [data[size:]], self._held - size, 8
-            yield from self._message(data[:size])
+            yield from self._message(pa.py_buffer(data).slice(0, size))
 
     def end(self) -> None:
         """The body is over. Raises LivejoinError if the stream is not."""
         if not self._ended or self._held:
             raise LivejoinError("the Arrow stream ended in the middle of a message")
 
-    def _message(self, data: bytes) -> Iterator[pa.RecordBatch]:
-        if len(data) == 8:  # the end of the stream: a message without metadata
+    def _message(self, data: pa.Buffer) -> Iterator[pa.RecordBatch]:
+        if data.size == 8:  # the end of the stream: a message without metadata
             self._ended = True
             return
-        message = pa.ipc.read_message(pa.py_buffer(data))
+        message = pa.ipc.read_message(data)
         if message.type == "schema":
             self._schema = pa.ipc.read_schema(message)
         else:

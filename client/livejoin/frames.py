@@ -33,6 +33,8 @@ def record_batches(rows: Any) -> Iterator[pa.RecordBatch] | None:
 
     Of a pandas frame, an index without a name is left out, and integers that pandas has made floats because some are missing are integers.
     """
+    if isinstance(rows, list):
+        return None
     if type(rows).__module__.partition(".")[0] == "pandas":
         is_named = any(name is not None for name in rows.index.names)
         batches: list[pa.RecordBatch] = _of_pandas(pa.Table.from_pandas(rows, preserve_index=is_named)).to_batches()

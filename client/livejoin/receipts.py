@@ -27,8 +27,15 @@ class Receipt(NamedTuple):
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Receipt:
         """Raises KeyError for what is none."""
-        needed = {name: answer[name] for name in cls._fields[:6]}
-        return cls(**needed, first=answer.get("first"))
+        return cls(
+            answer["version"],
+            answer["applied"],
+            answer["ignored"],
+            answer["skipped_count"],
+            answer["skipped"],
+            answer["duplicate"],
+            answer.get("first"),
+        )
 
     def and_then(self, later: Receipt, first: int) -> Receipt:
         """Both together. `first` is the index of the first row of the later one."""

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import orjson
 
@@ -33,25 +33,39 @@ class Version:
         self.token = ""
         self.snapshot = False
         self.size = 0  # changes
-        self._held = tempfile.SpooledTemporaryFile(_IN_MEMORY)
+        self._held: list[bytes] = []  # whole lines
+        self._bytes = 0
+        self._file: IO[bytes] | None = None  # what came before them, of a version that is large
 
     def __repr__(self) -> str:
         return f"<version {self.version}: {self.size:,} {'rows' if self.snapshot else 'changes'}>"
 
-    def add(self, line: bytes) -> None:
-        """Hold a record, which ends with a newline."""
-        self._held.write(line)
-        self.size += 1
+    def add(self, lines: bytes) -> None:
+        """Hold records, each with its newline."""
+        self._hold(lines)
+        self.size += lines.count(b"\n")
 
     def close(self, record: dict[str, Any], line: bytes) -> None:
         """The version is whole, says this progress record."""
         self.version, self.token = record["version"], record["token"]
-        self._held.write(line)
+        self._hold(line)
+
+    def _hold(self, lines: bytes) -> None:
+        self._held.append(lines)
+        self._bytes += len(lines)
+        if self._bytes > _IN_MEMORY:
+            self._file = self._file or tempfile.TemporaryFile()
+            self._file.seek(0, os.SEEK_END)
+            self._file.writelines(self._held)
+            self._held, self._bytes = [], 0
 
     def lines(self) -> Iterator[bytes]:
         """The records as the service sent them, the `progress` last, each with its newline."""
-        self._held.seek(0)
-        yield from self._held
+        if self._file is not None:
+            self._file.seek(0)
+            yield from self._file
+        for lines in self._held:
+            yield from lines.splitlines(keepends=True)
 
     @property
     def changes(self) -> Iterator[Change]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import cycle
+from typing import Any
 
 import httpcore
 import pytest
@@ -133,7 +134,7 @@ def test_a_connection_that_was_closed_meanwhile_is_not_used() -> None:
     with answering(WHOLE, closes=True) as (url, asked), livejoin.connect(url) as lj:
         lj.status()
         idle = lj._http._whole._idle[0][0]
-        while not idle.get_extra_info("is_readable"):  # the end has arrived
+        while not idle.is_readable:  # the end has arrived
             pass
         lj.status()
         assert asked.connections == [0, 1]
@@ -151,15 +152,19 @@ def test_a_refusal_before_the_end_of_a_body_is_told() -> None:
     problem = b'{"type": "/problems/body-too-large", "title": "t", "detail": "because"}'
     answer = b"HTTP/1.1 413 x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(problem), problem)
 
-    class Closed(httpcore.MockStream):
-        def write(self, buffer: bytes, timeout: float | None = None) -> None:
-            raise httpcore.WriteError("Broken pipe")
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.sendall(answer)
+
+    class Ended(httpcore.MockStream):
+        def get_extra_info(self, info: str) -> Any:
+            return ours
 
     class Backend(httpcore.MockBackend):
         def connect_tcp(self, *_: object, **__: object) -> httpcore.NetworkStream:
-            return Closed([answer])
+            return Ended([])
 
-    with livejoin.connect("http://127.0.0.1:1") as lj:
+    with ours, livejoin.connect("http://127.0.0.1:1") as lj:
         lj._http._whole._backend = Backend([])  # type: ignore[assignment]
         with pytest.raises(livejoin.BodyTooLarge, match="because"):
             lj.relation("r").post(b"x" * (1 << 20), "application/jsonl")

@@ -105,6 +105,13 @@ def test_a_snapshot_that_breaks_begins_again() -> None:
     assert [request.params for request in asked] == [{"snapshot": "true"}] * 3 + [{"since": "t4"}]
 
 
+def test_rows_may_say_what_ends_a_version() -> None:
+    said = [{**change(3, "insert", number), "row": {"progress": "error", "op": "progress"}} for number in range(3)]
+    with scripted(jsonl(*said[:2], progress(3), said[2], change(4, "delete", 1), progress(4))) as (url, _):
+        versions, _ = followed(url, since="t2", wait=0)
+    assert versions == [[*said[:2], progress(3)], [said[2], change(4, "delete", 1), progress(4)]]
+
+
 def test_too_slow_goes_on_and_a_gap_ends_it() -> None:
     slow = jsonl(progress(3), change(4, "insert", 1), ended("reader-too-slow", "t3b"))
     gap = jsonl(change(4, "insert", 1), progress(4), ended("delta-too-large", "t4"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from math import inf
@@ -25,6 +26,7 @@ from livejoin.retries import pauses
 from livejoin.versions import TokenFile, Version
 
 log = logging.getLogger("livejoin.client")
+_MARK = re.compile(b'"(?:progress|error)"')  # of records that are no changes, and of some rows
 
 
 class AsyncFollow:
@@ -168,19 +170,27 @@ class AsyncVersions:
                 if self._is_lost:
                     self._is_lost = False
                     log.info("reconnected")
-                for line in lines.splitlines(keepends=True):
-                    record: dict[str, Any] = orjson.loads(line) if b'"progress"' in line or b'"error"' in line else {"op": None}
+                at = 0
+                for mark in _MARK.finditer(lines):
+                    if mark.start() < at:  # a second one in a line
+                        continue
+                    begin, end = lines.rfind(b"\n", at, mark.start()) + 1 or at, lines.index(b"\n", mark.end()) + 1
+                    record: dict[str, Any] = orjson.loads(lines[begin:end])
                     if record["op"] == "error":
                         if not snapshot:
                             self._since = record.get("token") or self._since
                         raise problem_from(record["problem"], self._http.url)
-                    if record["op"] != "progress":
-                        version.add(line)
-                    elif record["token"] is not None:  # within a snapshot it only says that the service is still there
-                        version.close(record, line)
+                    if record["op"] != "progress":  # a row has this text
+                        continue
+                    version.add(lines[at:begin])
+                    at = end
+                    if record["token"] is not None:  # within a snapshot it only says that the service is still there
+                        version.close(record, lines[begin:end])
                         version.snapshot, snapshot = snapshot, False
                         self._since = version.token
                         yield version
                         version = Version()
+                if at < len(lines):
+                    version.add(lines[at:])
         if version.size:
             raise Unreachable(f"the service at {self._http.url} ended the stream within a version", "the stream ended", sent=True)

@@ -170,13 +170,13 @@ class AsyncHttp:
 
     async def _patiently(self, once: Callable[[], Awaitable[T]], repeatable: bool, patience: float) -> T:
         until = monotonic() + patience
-        told = False
-        for pause in pauses():
+        waits, told = pauses(), False
+        while True:
             try:
                 return await once()
             except LivejoinError as error:
                 # Who waits without end has a token, so the address was right.
-                seconds = pause_after(error, pause, repeatable, self.was_there or patience == inf)
+                seconds = pause_after(error, next(waits), repeatable, self.was_there or patience == inf)
                 if seconds is None or monotonic() + seconds > until:
                     raise
                 if not told:
@@ -184,7 +184,6 @@ class AsyncHttp:
                     log.info("waiting: %s", said)
                     told = True
             await asyncio.sleep(seconds)
-        raise AssertionError("pauses do not end")
 
     @asynccontextmanager
     async def _reaching(self) -> AsyncIterator[None]:

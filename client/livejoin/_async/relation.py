@@ -201,7 +201,7 @@ class AsyncRelation(AsyncReadings):
 
     async def post(self, content: bytes, media_type: str, *, on_error: OnError = "reject") -> Receipt:
         """One body of changes that is encoded already."""
-        params = {"on_error": on_error}
+        params = {} if on_error == "reject" else {"on_error": on_error}
         return await self._http.post_changes(f"{self._path}/changes", content=content, media_type=media_type, params=params)
 
     async def _post(self, source: Source, op: Op | None, on_error: OnError, progress: bool | Progress) -> Receipt:
@@ -213,7 +213,7 @@ class AsyncRelation(AsyncReadings):
                 receipt = await self.post(body.content, body.media_type, on_error=on_error)
                 if lines:
                     _name_lines(receipt.skipped, lines)
-                total = total.and_then(receipt, first)
+                total = total.and_then(receipt, first) if total.version else receipt
                 tell(total.applied + total.ignored + total.skipped_count, body.done)
         except LivejoinError as error:  # of the source, too, when earlier bodies are applied
             error.receipt = total

@@ -171,13 +171,13 @@ class Http:
 
     def _patiently(self, once: Callable[[], T], repeatable: bool, patience: float) -> T:
         until = monotonic() + patience
-        told = False
-        for pause in pauses():
+        waits, told = pauses(), False
+        while True:
             try:
                 return once()
             except LivejoinError as error:
                 # Who waits without end has a token, so the address was right.
-                seconds = pause_after(error, pause, repeatable, self.was_there or patience == inf)
+                seconds = pause_after(error, next(waits), repeatable, self.was_there or patience == inf)
                 if seconds is None or monotonic() + seconds > until:
                     raise
                 if not told:
@@ -185,7 +185,6 @@ class Http:
                     log.info("waiting: %s", said)
                     told = True
             time.sleep(seconds)
-        raise AssertionError("pauses do not end")
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
