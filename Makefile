@@ -12,31 +12,44 @@ DONE := .venv/.done
 # Without bytecode files, each of the hundred services that the tests start would compile our sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup python java browser lint test demo kafka bench soak docs pictures lock client sbom audit
+.PHONY: setup python stream java browser lint test demo kafka bench soak docs pictures lock client sbom audit
 .DELETE_ON_ERROR:
 
-setup: $(DONE)/project $(DONE)/jars $(DONE)/kernels
+setup: $(DONE)/packages $(DONE)/jars $(DONE)/kernels
 
 python:
 	@command -v $(PYTHON) >/dev/null || { echo "livejoin needs Python 3.11 or newer: no $(PYTHON) in PATH (make PYTHON=/path/to/python3 …)" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("livejoin needs Python 3.11 or newer: $(PYTHON) is %d.%d (make PYTHON=/path/to/python3 …)" % v[:2])'
 
-$(DONE)/packages: requirements.lock | python
+# The service comes first, by the lock of its image, which is a part of the whole one: the demo waits for nothing else.
+INSTALL = $(BIN)/python -m pip install --no-compile --require-hashes --no-deps
+$(DONE)/service: deploy/docker/service.lock deploy/docker/build.lock | python
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --no-compile --require-hashes --no-deps -r requirements.lock
+	$(INSTALL) -r deploy/docker/service.lock -r deploy/docker/build.lock
 	@mkdir -p $(DONE) && touch $@
 
-$(DONE)/project: $(DONE)/packages pyproject.toml client/pyproject.toml
+$(DONE)/project: $(DONE)/service pyproject.toml client/pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable client --editable .
 	@touch $@
 
+$(DONE)/stream: $(DONE)/project deploy/docker/stream.lock
+	$(INSTALL) -r deploy/docker/stream.lock
+	@touch $@
+
+$(DONE)/packages: $(DONE)/project requirements.lock
+	$(INSTALL) -r requirements.lock
+	@touch $@
+
 # Only the Kafka parts need Java: without it, the setup prints a warning and continues.
-$(DONE)/jars: $(DONE)/project streaming/jars.lock
+$(DONE)/jars: $(DONE)/stream streaming/jars.lock
 	@if $(BIN)/python -m streaming.jars; then touch $@; else echo "livejoin: continuing without Kafka and Spark; everything else works" >&2; fi
 
 $(DONE)/kernels: $(DONE)/project $(shell find structures -name '*.py')
 	@$(BIN)/python -m service.warming
 	@touch $@
+
+# What Kafka and Spark need.
+stream: $(DONE)/jars
 
 java: $(DONE)/project
 	@$(BIN)/python -m streaming.java
@@ -46,7 +59,7 @@ client:
 	$(PYTHON) client/generate.py
 
 # For the tests of the dashboard.
-browser: $(DONE)/project
+browser: $(DONE)/packages
 	@$(BIN)/python -m tests.dashboard.chromium
 
 lint: setup
@@ -57,11 +70,12 @@ lint: setup
 test: setup java browser
 	$(BIN)/pytest -n 5 --dist loadfile $(ARGS)
 
-# The service compiles what the demo needs, and the rest meanwhile.
-demo: $(DONE)/project $(DONE)/jars
-	@$(BIN)/livejoin demo $(ARGS)
+# The service compiles what the demo needs, and the rest meanwhile; what Kafka and Spark need is installed beside it.
+PREPARE = $(MAKE) --no-print-directory stream
+demo: $(DONE)/project
+	@$(BIN)/livejoin demo --prepare "$(PREPARE)" $(ARGS)
 
-kafka: $(DONE)/project $(DONE)/jars java
+kafka: $(DONE)/jars java
 	@$(BIN)/python -m streaming.kafka_broker
 
 bench: setup
@@ -71,10 +85,10 @@ soak: setup java browser
 	$(BIN)/pytest -m soak $(ARGS)
 
 # Those of README.md, of the demo as it runs: look at them before you commit them.
-pictures: $(DONE)/project browser
+pictures: $(DONE)/jars browser
 	$(BIN)/python -m tests.pictures
 
-docs: $(DONE)/project
+docs: $(DONE)/packages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 # Updates the lock files to the newest versions that pyproject.toml allows; those of the images have a part of the first. They name no registry.

@@ -21,8 +21,17 @@ export class Axis {
     this.isTime = kind === "date" || kind === "timestamp" || kind.startsWith("timestamp in ");
     this.length = 1;
     this.flipped = false;
+    this.showWhole(lo, hi);
+  }
+
+  /** Show this, and again when everything is asked for. */
+  showWhole(lo, hi) {
     this.show(lo, hi);
     this.whole = [this.lo, this.hi];
+  }
+
+  get isWhole() {
+    return this.lo === this.whole[0] && this.hi === this.whole[1];
   }
 
   /** Show from lo to hi; never less than what can be told apart. */

@@ -50,13 +50,18 @@ export function map(view, { signal, failed }) {
     loading?.abort();
     const own = (loading = new AbortController());
     again = false;
-    const query = new URLSearchParams({ limit: LIMIT, ...(ready ? {} : { extent: true }) });
-    if (ready) axes.forEach((axis, at) => query.set(dimensions.length > 1 ? `overlaps.${names[at]}` : "overlaps", axis.window));
+    const whole = axes.every((axis) => axis.isWhole);
+    const ask = (options) => {
+      const query = new URLSearchParams({ limit: LIMIT, ...options });
+      if (ready) axes.forEach((axis, at) => query.set(dimensions.length > 1 ? `overlaps.${names[at]}` : "overlaps", axis.window));
+      return get(`/v1/views/${quoted(view.name)}/window?${query}`, AbortSignal.any([own.signal, signal]));
+    };
     try {
-      const answer = await get(`/v1/views/${quoted(view.name)}/window?${query}`, AbortSignal.any([own.signal, signal]));
+      let answer = await ask(whole ? { extent: true } : {});
+      const grown = whole && fit(answer.extent);
+      if (grown) answer = await ask({});
       const lane = answer.lanes[0];
-      if (!ready && answer.extent[0].start !== null) begin(answer.extent);
-      take(lane.rows);
+      take(lane.rows, grown && !lane.more);
       write(note, lane.more ? `The first ${number(lane.rows.length)} rows of this window; there are more. Zoom in to see all of them.` : `${plural(lane.rows.length, "row")} in view`);
       failed(null);
     } catch (error) {
@@ -69,21 +74,25 @@ export function map(view, { signal, failed }) {
     }
   }
 
-  function begin(extent) {
-    extent.slice(0, 2).forEach((one, at) => {
-      const [lo, hi] = [axes[at].number(one.start), axes[at].number(one.end)];
-      const room = 0.03 * (hi - lo || 1);
-      axes[at].show(lo - room, hi + room);
-      axes[at].whole = [axes[at].lo, axes[at].hi];
+  /** Show everything. Once it shows this, it grows only; whether it has. */
+  function fit(extent) {
+    const shown = extent.slice(0, 2);
+    if (shown.some((one) => one.start === null)) return false;
+    const ends = shown.map((one, at) => [axes[at].number(one.start), axes[at].number(one.end)]);
+    if (ready && ends.every(([lo, hi], at) => lo >= axes[at].lo && hi <= axes[at].hi)) return false;
+    ends.forEach(([lo, hi], at) => {
+      const [axis, room] = [axes[at], 0.03 * (hi - lo || 1)];
+      axis.showWhole(ready ? Math.min(lo - room, axis.lo) : lo - room, ready ? Math.max(hi + room, axis.hi) : hi + room);
     });
     ready = true;
     write(span, axes.map((axis) => `${axis.words(axis.lo)} – ${axis.words(axis.hi)}`).join(" × "));
+    return true;
   }
 
-  function take(rows) {
+  function take(rows, grown) {
     const now = performance.now();
     const where = axes.map((axis) => axis.window).join(" ");
-    const live = items.size > 0 && where === place;
+    const live = items.size > 0 && (grown || where === place);
     place = where;
     const next = new Map();
     for (const row of rows) {

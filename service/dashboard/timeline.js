@@ -170,14 +170,17 @@ class Timeline {
     const stop = AbortSignal.any([loading.signal, this.signal]);
     const slow = setTimeout(() => write(this.note, "The service is still looking …"), 1000);
     const begun = performance.now();
+    const options = { limit: this.keyed && !this.find ? KEYED_LIMIT : LIMIT };
+    const whole = this.axis.isWhole;
     try {
-      const answer = await get(this.#address(first ? null : this.axis.window, { limit: this.keyed && !this.find ? KEYED_LIMIT : LIMIT, ...(first ? { extent: true } : {}) }), stop);
-      if (first) this.#begin(answer.extent[0]);
+      let answer = await get(this.#address(first ? null : this.axis.window, first || whole ? { ...options, extent: true } : options), stop);
+      const grown = (first || whole) && this.#fit(answer.extent[0]) && !first;
+      if (grown) answer = await get(this.#address(this.axis.window, options), stop);
       let lanes = answer.lanes;
       const sampled = lanes.length === 1 && lanes[0].key === null && lanes[0].more;
       if (sampled) lanes = await this.#sample(lanes, stop);
       this.keys = answer.keys ?? this.keys;
-      this.#take(lanes, !first);
+      this.#take(lanes, !first, grown && !sampled);
       this.#pager();
       const shown = lanes.reduce((sum, lane) => sum + lane.rows.length, 0);
       const more = lanes.some((lane) => lane.more);
@@ -204,18 +207,19 @@ class Timeline {
     write(this.note, text);
   }
 
-  /** Where to begin: between what most ends lie, if some lie far out. */
-  #begin(extent) {
-    if (extent.start === null) return;
+  /** Show everything, or that between which most ends lie, if some lie far out. Once it shows this, it grows only; whether it has. */
+  #fit(extent) {
+    if (extent.start === null) return false;
     const [start, end] = [this.axis.number(extent.start), this.axis.number(extent.end)];
     const [low, high] = [this.axis.number(extent.most.start), this.axis.number(extent.most.end)];
     const far = end - start > 5 * Math.max(1, high - low);
     const [lo, hi] = far ? [low, high] : [start, end];
+    if (this.ready && lo >= this.axis.lo && hi <= this.axis.hi) return false;
     const room = 0.02 * (hi - lo || 1);
-    this.axis.show(lo - room, hi + room);
-    this.axis.whole = [this.axis.lo, this.axis.hi];
+    this.axis.showWhole(this.ready ? Math.min(lo - room, this.axis.lo) : lo - room, this.ready ? Math.max(hi + room, this.axis.hi) : hi + room);
     this.ready = true;
     this.#words();
+    return true;
   }
 
   /** More rows than are shown: some of each slice of the window, rather than all at its beginning. */
@@ -232,12 +236,12 @@ class Timeline {
 
   // rows as lanes
 
-  /** Take what the service has told; what was not there flashes if `live`, what is gone fades. */
-  #take(lanes, live) {
+  /** Take what the service has told; what was not there flashes if `live`, what is gone fades. `grown`: the window has what it had. */
+  #take(lanes, live, grown) {
     const now = performance.now();
     const seen = new Map();
     const before = this.items;
-    const same = this.windowOfItems === this.#where();
+    const same = grown || this.windowOfItems === this.#where();
     this.windowOfItems = this.#where();
     for (const lane of lanes) {
       for (const row of lane.rows) {

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
@@ -43,8 +43,8 @@ class Children:
         return self._folder / f"{name}.log"
 
     def last_words(self, name: str) -> str:
-        """The last line that a child has written."""
-        lines = [line for line in self.log(name).read_text(errors="replace").splitlines() if line.strip()]
+        """The last line that a child has written, but for what `make` says."""
+        lines = [line for line in self.log(name).read_text(errors="replace").splitlines() if line.strip() and not line.startswith("make")]
         return message_of(lines[-1].strip()).removeprefix("livejoin: ") if lines else "no output"
 
     def close(self) -> None:
@@ -112,25 +112,38 @@ class Records:
 
 
 class Kafka:
-    """A broker and `livejoin stream` as children; `step` brings them up without waiting, `send` needs `open`."""
+    """A broker and `livejoin stream` as children; `step` brings them up without waiting, `send` needs `open`.
+
+    prepare: a command that installs them first. It has the lowest priority: the service, which compiles kernels, is waited for meanwhile.
+    """
 
     name = "Kafka and Spark"
 
-    def __init__(self, children: Children, folder: Path, url: str) -> None:
+    def __init__(self, children: Children, folder: Path, url: str, prepare: Sequence[str] = ()) -> None:
         self._children, self._folder, self._url = children, folder, url
         self.address = f"{HOST}:{free_port()}"
-        self.stage = "Kafka is starting"
+        self.stage = "Kafka and Spark are being installed"
         self.open = False
-        self._records = Records(self.address)
-        self.send = self._records.send
-        settings = [f"KAFKA_PORT={self.address.rpartition(':')[2]}", f"KAFKA_DATA={folder / 'kafka'}"]
-        self._broker = children.start("kafka", ["env", *settings, sys.executable, "-m", "streaming.kafka_broker"])
+        self._preparing = children.start("packages", ["nice", "-n", "19", *prepare]) if prepare else None
+        self._records: Records | None = None
+        self._broker: subprocess.Popen[bytes] | None = None
         self._stream: subprocess.Popen[bytes] | None = None
 
+    def send(self, changes: Sequence[Change]) -> None:
+        """As `Records.send`."""
+        assert self._records is not None
+        self._records.send(changes)
+
+    def _start_broker(self) -> tuple[Records, subprocess.Popen[bytes]]:
+        settings = [f"KAFKA_PORT={self.address.rpartition(':')[2]}", f"KAFKA_DATA={self._folder / 'kafka'}"]
+        broker = self._children.start("kafka", ["env", *settings, sys.executable, "-m", "streaming.kafka_broker"])
+        self.stage = "Kafka is starting"
+        return Records(self.address), broker
+
     @staticmethod
-    def missing() -> str | None:
-        """Why Kafka cannot be used on this machine; None if it can."""
-        if lacking := not_installed("confluent_kafka", "pyspark"):
+    def missing(is_prepared: bool = False) -> str | None:
+        """Why Kafka cannot be used on this machine; None if it can. `is_prepared`: its packages will be installed."""
+        if not is_prepared and (lacking := not_installed("confluent_kafka", "pyspark")):
             return lacking
         try:
             import_module("streaming.java").find_java()
@@ -140,6 +153,15 @@ class Kafka:
 
     def step(self) -> None:
         """One step of the startup. Raises RoadClosed when a child has ended."""
+        if self._preparing is not None:
+            if (status := self._preparing.poll()) is None:
+                return
+            self._preparing = None
+            invalidate_caches()
+            if status or Kafka.missing():
+                raise RoadClosed(f"Kafka and Spark could not be installed: {self._children.last_words('packages')}")
+        if self._broker is None or self._records is None:
+            self._records, self._broker = self._start_broker()
         if self._broker.poll() is not None:
             raise RoadClosed(f"Kafka ended: {self._children.last_words('kafka')}")
         if self._stream is not None:

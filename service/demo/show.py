@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -58,15 +58,18 @@ class Ending:
             raise Ended
 
 
-def play(port: int, pace: float, kafka: bool) -> int:
-    """The whole demo; returns 0 after Ctrl-C or SIGTERM, with all children ended and the folder removed."""
+def play(port: int, pace: float, kafka: bool, prepare: Sequence[str] = ()) -> int:
+    """The whole demo; returns 0 after Ctrl-C or SIGTERM, with all children ended and the folder removed.
+
+    prepare: a command that installs what Kafka and Spark need.
+    """
     os.umask(0o077)  # what the children write, their logs and Kafka's records, is for nobody else
     ending = Ending()
     stop = threading.Event()
     with _folder() as folder:
         children = Children(folder)
         try:
-            _Play(folder, children, ending, stop, f"http://{HOST}:{port}", pace, kafka).run()
+            _Play(folder, children, ending, stop, f"http://{HOST}:{port}", pace, kafka, prepare).run()
         except Ended:
             print("\nStopping …", flush=True)
         except livejoin.LivejoinError as error:
@@ -78,7 +81,17 @@ def play(port: int, pace: float, kafka: bool) -> int:
 
 
 class _Play:
-    def __init__(self, folder: Path, children: Children, ending: Ending, stop: threading.Event, url: str, pace: float, kafka: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        children: Children,
+        ending: Ending,
+        stop: threading.Event,
+        url: str,
+        pace: float,
+        kafka: bool,
+        prepare: Sequence[str],
+    ) -> None:
         self._folder, self._children, self._stop, self._url, self._pace = folder, children, stop, url, pace
         self._pause = ending.pause
         self._changes = history()
@@ -87,13 +100,13 @@ class _Play:
         self._rest = Rest(self._client)
         self._kafka: Kafka | None = None
         self._kafka_from = 0  # the first change that was sent through Kafka
-        self._wanted = kafka
+        self._wanted, self._prepare = kafka, prepare
 
     def run(self) -> None:
-        missing = Kafka.missing() if self._wanted else "--no-kafka"
+        missing = Kafka.missing(bool(self._prepare)) if self._wanted else "--no-kafka"
         service = self._start_service()
         if missing is None:
-            self._kafka = Kafka(self._children, self._folder, self._url)
+            self._kafka = Kafka(self._children, self._folder, self._url, self._prepare)
         register(self._client, wait=False)
         for name in VIEWS:  # their kernels may have to be compiled
             while self._client.view(name).get()["state"] == "building":

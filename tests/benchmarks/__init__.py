@@ -50,9 +50,10 @@ SUBJECTS = (
     "service_stream",
     "client",
     "dashboard",
+    "newcomer",
     "stalls",
     "pipeline_decode",
     "pipeline_throughput",
     "pipeline_latency",
 )
-LARGE = ("service_stream",)  # run when named, or with --large
+LARGE = ("service_stream", "newcomer")  # run when named, or with --large; the latter fetches packages

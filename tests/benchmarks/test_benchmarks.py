@@ -34,6 +34,7 @@ from tests.benchmarks import (
     natural_sets,
     natural_star,
     natural_triangle,
+    newcomer,
     pipeline_decode,
     pipeline_latency,
     pipeline_throughput,
@@ -201,6 +202,13 @@ def test_the_dashboard() -> None:
     figures = dashboard.run(Scale(quick=True), lambda line: None)
     assert [(figure.unit, figure.aim) for figure in figures] == [("kB", 250), ("ms", 200), ("frames/s", 60), ("ms", None)]
     assert all(figure.value > 0 for figure in figures) and figures[2].parameters["changes_a_second"] > 0
+
+
+@pytest.mark.soak
+def test_a_newcomer() -> None:
+    """Of what is installed already; a full run fetches packages."""
+    first, *others = newcomer.run(Scale(quick=True), lambda line: None)
+    assert (first.unit, first.aim) == ("s", 120) and first.value > max(other.value for other in others) and len(others) == 2
 
 
 @compiled

@@ -14,7 +14,7 @@ from playwright.sync_api import Page
 
 from tests.dashboard.chromium import FRAMES
 from tests.dashboard.conftest import measured, picture, until
-from tests.dashboard.data import DELEGATION, PRESIDENTS, stay, upsert
+from tests.dashboard.data import DELEGATION, LAND, PRESIDENTS, box, stay, upsert
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 
@@ -136,6 +136,44 @@ def test_rows_that_come_flash_and_rows_that_go_fade(service: ServerProcess, visi
     talk.ok(talk.send(client, [{"relation": "stays", "op": "delete", "key": {"id": 60}}]))
     page.locator("tr.delete", has_text="guest 60").first.wait_for()
     until(lambda: rows.inner_text() == f"{before} rows in view", page)
+
+
+def test_what_shows_everything_grows_until_somebody_moves_it(service: ServerProcess, visitor: Visitor) -> None:
+    """Whoever opens the demo's timeline sees it before the first row is there."""
+    client = service.client()
+    for relation in ("early", "late"):
+        talk.define(client, relation, PLAIN)
+    talk.view(client, "meetings", {"sql": "SELECT a.id AS i, b.id AS j FROM early a JOIN late b ON overlaps(a.x, b.x)"})
+    talk.ok(talk.send(client, [upsert("early", {"id": 0, "lo": 0, "hi": 1})]))
+    page = visitor()
+    page.goto(f"{service.url}/#/views/meetings")
+    page.get_by_text("0 rows in view").wait_for()
+    pairs = [{"id": number, "lo": 100 * number, "hi": 100 * number + 50} for number in range(1, 12)]
+    for number, pair in enumerate(pairs[:5], 1):
+        talk.ok(talk.send(client, [upsert(relation, pair) for relation in ("early", "late")]))
+        page.get_by_text(re.compile(f"^{number} rows? in view$")).wait_for()
+    page.get_by_role("button", name="Zoom in").click()
+    closer = page.locator(".span").inner_text()
+    talk.ok(talk.send(client, [upsert(relation, pair) for relation in ("early", "late") for pair in pairs[5:]]))
+    page.locator("tr.insert td", has_text=re.compile("^11$")).first.wait_for()
+    page.wait_for_timeout(600)  # in which it would have grown
+    assert page.locator(".span").inner_text() == closer
+    page.get_by_role("button", name="Show everything").click()
+    page.get_by_text("11 rows in view").wait_for()
+
+
+def test_a_map_grows_with_its_view(service: ServerProcess, visitor: Visitor) -> None:
+    client = service.client()
+    for relation in ("plots", "ponds"):
+        talk.define(client, relation, LAND)
+    meet = [{"overlaps": ["f.across", "w.across"]}, {"overlaps": ["f.up", "w.up"]}]
+    talk.view(client, "wet", {"from": {"f": "plots", "w": "ponds"}, "join": meet})
+    page = visitor()
+    page.goto(f"{service.url}/#/views/wet")
+    page.get_by_text("0 rows in view").wait_for()
+    for number in range(1, 4):
+        talk.ok(talk.send(client, [upsert(relation, box(number, 50 * number, 90 * number, 5, 5)) for relation in ("plots", "ponds")]))
+        page.get_by_text(re.compile(f"^{number} rows? in view$")).wait_for()
 
 
 def test_a_keyed_view_shows_a_page_of_keys(service: ServerProcess, visitor: Visitor) -> None:
