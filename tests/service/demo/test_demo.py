@@ -185,11 +185,21 @@ kafka = pytest.mark.skipif(Kafka.missing() is not None, reason=f"no Kafka and Sp
 @kafka
 @pytest.mark.usefixtures("quick_java")
 def test_through_kafka_and_spark(tmp_path: Path) -> None:
-    with demo(tmp_path, "--pace", "50") as (process, output):
+    with demo(tmp_path, "--pace", "50", "--prepare", "true") as (process, output):
         text = read_until(output, "The service keeps running")
         assert ALL_RIGHT in text and "Running without Kafka" not in text and "by REST." not in text
         (folder,) = tmp_path.glob("livejoin-demo-*")
         assert (folder / "checkpoint" / "offsets").is_dir() and exposed(folder) == []
+        end(process, output, tmp_path)
+
+
+@kafka
+def test_goes_on_by_rest_when_kafka_cannot_be_installed(tmp_path: Path) -> None:
+    """What make says at its end is not the reason."""
+    failing = "sh -c 'echo no route to the packages; echo make: Error 1; exit 2'"
+    with demo(tmp_path, "--pace", "100", "--prepare", failing) as (process, output):
+        text = read_until(output, "The service keeps running")
+        assert "could not be installed: no route to the packages. The changes since 1989 are sent by REST" in text and ALL_RIGHT in text
         end(process, output, tmp_path)
 
 
