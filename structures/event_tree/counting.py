@@ -1,10 +1,12 @@
 """How many pairs of intervals of two sets meet, and what their weights add up to, under updates: by counting partners.
 
 Problem: intervals with an int32 key and weights come and go on both sides; tell of each change how many pairs come or go by it, and by how
-much sums over the pairs change: of weights of its own side, of the other side, and of the lengths that two intervals have in common.
+much sums over the pairs change: of weights of its own side, of the other side, and of the lengths that two intervals have in common, but
+for those beyond int64.
 
     first, second   an event tree of each side (`tree.py`), of a set with itself one: each pair of different intervals is there
                     once, or in both orders
+    overlong        the pairs whose lengths are left out (`overlong.py`), where lengths are added up or counted
 
 Invariants: those of the trees.
 Costs: a change O(log n) for each weight, whatever it meets; memory twice that of an event an interval.
@@ -22,11 +24,13 @@ from structures.core.control import STORE_WORDS
 from structures.core.encoding import POS_INF
 from structures.core.entries import NO_ENTRIES, Entries
 from structures.core.kernel import compiled
+from structures.event_tree.overlong import overlong_of
 from structures.event_tree.sums import (
     COMMON,
     DELETE,
     HOW,
     INSERT,
+    LENGTHS,
     MEASURE,
     MISSING,
     MOVE,
@@ -50,9 +54,9 @@ class Counting:
     def __init__(
         self, weights: tuple[int, int], recipes: tuple[Sequence[Recipe], Sequence[Recipe]], itself: int = 0, words: int = STORE_WORDS
     ) -> None:
-        """`weights`: how many an interval of each side has; with COMMON among the recipes the first one is the structure's own, and all
-        intervals have both ends. `recipes`: of each side, of the sums. `itself`: 0: two sets; else one, whose different intervals are
-        paired so many times, 1 or 2. `words`: address space of each tree in 8-byte words (not memory)."""
+        """`weights`: how many an interval of each side has; with COMMON or LENGTHS among the recipes the first one is the structure's
+        own, and all intervals have both ends. `recipes`: of each side, of the sums. `itself`: 0: two sets; else one, whose different
+        intervals are paired so many times, 1 or 2. `words`: address space of each tree in 8-byte words (not memory)."""
         self.weights, self.recipes = weights, recipes
         self._itself, self._sums = itself, len(recipes[0])
         self.trees = tuple(EventTree(words, many, False) for many in (weights[:1] if itself else weights))
@@ -60,12 +64,15 @@ class Counting:
         Z = np.zeros(_STATE_WORDS, np.int64)
         Z[TIMES] = max(1, itself)
         self._both = Both(self.trees[0].arrays, self.trees[-1].arrays, recipe, np.zeros(3 + 2 * max(weights), np.int64), Z)
+        self._overlong = overlong_of(recipe, itself, words)
 
     def load(self, first: Entries, second: Entries, weights: tuple[np.ndarray, np.ndarray]) -> None:
         """Fill both sides of two sets, with weights int64[n, w]. O(n log n). MemoryError: they cannot fit."""
         assert not self._itself
         for tree, entries, given in zip(self.trees, (first, second), weights, strict=True):
             tree.load(entries, NO_ENTRIES, weights_of(tree, entries, given, self._both.recipe))
+        for one in self._overlong:
+            one.load(first, second)
 
     def require(self, first: int, second: int) -> None:
         """Raise MemoryError unless so many intervals of each side surely fit. O(1)."""
@@ -80,6 +87,9 @@ class Counting:
         compiled(follow)(self._both, changes, measured)
         if missing := int(self._both.Z[MISSING]):
             raise KeyError(f"{missing} intervals that were to go are not there")
+        for one in self._overlong:
+            left_out = one.follow(changes)
+            measured.sums[left_out.which] -= left_out.sums
         return measured
 
     @property
@@ -94,12 +104,14 @@ class Counting:
 
     @property
     def bytes(self) -> int:
-        return sum(tree.bytes for tree in self.trees)
+        return sum(tree.bytes for tree in self.trees) + sum(one.bytes for one in self._overlong)
 
     def check(self) -> None:
         """Prove the invariants of the trees."""
         for tree in self.trees:
             tree.check()
+        for one in self._overlong:
+            one.check()
 
 
 def weights_of(tree: EventTree, entries: Entries, given: np.ndarray, recipe: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -112,4 +124,4 @@ def weights_of(tree: EventTree, entries: Entries, given: np.ndarray, recipe: np.
     return starts, ends
 
 
-__all__ = ["COMMON", "DELETE", "INSERT", "MEASURE", "MOVE", "OWN", "THEIRS", "Changes", "Counting", "Measured", "Recipe"]
+__all__ = ["COMMON", "DELETE", "INSERT", "LENGTHS", "MEASURE", "MOVE", "OWN", "THEIRS", "Changes", "Counting", "Measured", "Recipe"]

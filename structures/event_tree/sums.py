@@ -39,7 +39,7 @@ from structures.event_tree.layout import (
 )
 
 MOVE, DELETE, INSERT, MEASURE = range(4)  # kinds of changes; what is only measured changes nothing
-OWN, THEIRS, COMMON = 1, 2, 4  # what a sum changes by: bits of a recipe; of none it is the number of rows
+OWN, THEIRS, COMMON, LENGTHS = 1, 2, 4, 8  # what a sum changes by: bits of a recipe; of none, and of LENGTHS, it is the number of rows
 HOW, WEIGHT = range(2)  # words of a recipe
 TIMES, STEPS, MISSING, STATE_WORDS = range(4)
 AHEAD = 3  # changes between asking for a leaf and using it, and for the node above and the leaf
@@ -62,8 +62,8 @@ class Changes(NamedTuple):
 @arrays(Tree, Tree, "int64[:,:,::1]", "int64[::1]", "int64[::1]")
 class Both(NamedTuple):
     """The trees of both sides, of a set with itself twice the same. recipe, int64[2, s, 2]: of a change of each side, and each sum, what it
-    changes by (HOW), and of OWN and THEIRS the number of the weight, of COMMON what a length has besides its points. totals: scratch.
-    Z: how many rows a partner makes, steps so far, changes of what was not there."""
+    changes by (HOW), and of OWN and THEIRS the number of the weight, of lengths (COMMON their sum, LENGTHS their number) what one has
+    besides its points. totals: scratch. Z: how many rows a partner makes, steps so far, changes of what was not there."""
 
     first: Tree
     second: Tree
@@ -148,10 +148,10 @@ def measure(tree: Tree, both: Both, changes: Changes, i: int, measured: Measured
     for s in range(both.recipe.shape[1]):
         how, w = both.recipe[role, s, HOW], both.recipe[role, s, WEIGHT]
         low, high = wide(0), wide(0)
-        if how == 0:
+        if how == 0 or how == LENGTHS:
             low = Z[TIMES] * totals[0]
         elif how == COMMON:
-            low, high = common_low + w * totals[0], common_high
+            low, high = Z[TIMES] * (common_low + w * totals[0]), Z[TIMES] * common_high
         if how & OWN:
             value = changes.weights[i, w]
             low += (value & LOW32) * totals[0]

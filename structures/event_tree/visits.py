@@ -5,6 +5,7 @@ their weights add up to, and of each change of a partner which rows it meets.
 
     rows        a list (`lists.py`), which is searched for the rows that meet a partner
     partners    an event tree (`tree.py`)
+    overlong    of both the intervals whose lengths in common are left out (`overlong.py`), where lengths are added up or counted
 
 Costs: O(log n) a change, and O(log n) for the first row that a partner meets, O(1) for each one more.
 Source: docs/design/queries.md (*Groups*).
@@ -28,6 +29,7 @@ from structures.core.runs import AT, BEGUN, RUN_WORDS
 from structures.event_tree.changes import cut_ends, put_ends
 from structures.event_tree.counting import Recipe, weights_of
 from structures.event_tree.lists import RowList
+from structures.event_tree.overlong import overlong_of
 from structures.event_tree.sums import (
     DELETE,
     INSERT,
@@ -141,12 +143,15 @@ class Visits:
         both = Both(self.tree.arrays, self.tree.arrays, made, totals, state)
         arena = self.rows.arena
         self._sides = Sides(both, arena.nodes, arena.writing, np.zeros(RUN_WORDS, np.int64), np.zeros(SEARCH_WORDS, np.int64))
+        self._overlong = overlong_of(made, 0, words)
         self._sums = len(recipe)
 
     def load(self, version: int, rows: Entries, partners: Entries, weights: np.ndarray) -> None:
         """Fill both; they are empty. O(n log n). MemoryError: they cannot fit."""
         self.rows.load(version, rows)
         self.tree.load(partners, NO_ENTRIES, weights_of(self.tree, partners, weights, self._sides.both.recipe))
+        for one in self._overlong:
+            one.load(rows, partners)
 
     def require(self, rows: int, partners: int) -> None:
         """Raise MemoryError unless a version that has so many surely fits. O(1)."""
@@ -161,11 +166,16 @@ class Visits:
         n, sides = len(changes.kind), self._sides
         measured = Measured(np.zeros(n, np.int64), np.zeros((n, self._sums, 3), np.int64))
         sides.run[:] = 0
-        while sides.run[AT] < n:
+        left_out = np.zeros((n, self._sums, 3), np.int64)
+        for one in self._overlong:
+            which, sums = one.follow(changes)
+            left_out[which] += sums * (changes.role[which] == 0)[:, None, None]
+        while (done := int(sides.run[AT])) < n:
             hits = Hits(np.empty(HITS + B + 1, np.int64), np.empty(HITS + B + 1, np.int32), np.empty(0, np.int64))
             found = compiled(follow)(sides, changes, measured, hits)
             if missing := int(sides.both.Z[MISSING]):
                 raise KeyError(f"{missing} rows or partners that were to go are not there")
+            measured.sums[done : sides.run[AT]] -= left_out[done : sides.run[AT]]
             yield int(sides.run[AT]), measured, hits.changes[:found], hits.slots[:found]
         self.rows.compact(n)
 
@@ -185,16 +195,18 @@ class Visits:
 
     @property
     def bytes(self) -> int:
-        return self.tree.bytes + self.rows.live_bytes
+        return self.tree.bytes + self.rows.live_bytes + sum(one.bytes for one in self._overlong)
 
     @property
     def retired_bytes(self) -> int:
         return self.rows.retired_bytes
 
     def check(self) -> None:
-        """Prove the invariants of the list and of the tree."""
+        """Prove the invariants of the list and of the trees."""
         self.rows.check(self.rows.root)
         self.tree.check()
+        for one in self._overlong:
+            one.check()
 
 
 __all__ = ["DELETE", "INSERT", "MEASURE", "MOVE", "Changes", "Visits"]

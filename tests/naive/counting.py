@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from structures.event_tree.counting import COMMON, OWN, Recipe
+from structures.event_tree.counting import COMMON, LENGTHS, OWN, Recipe
 from tests.naive.interval_join import Interval, meet
 
 
@@ -26,6 +26,7 @@ def totals(sides: Sequence[Iterable[Weighted]], recipes: Sequence[Recipe], itsel
 def _of_pair(how: int, w: int, a: Weighted, b: Weighted) -> int:
     if how == 0:
         return 1
-    if how == COMMON:
-        return min(a.interval.right, b.interval.right) - max(a.interval.left, b.interval.left) + 1 + w
+    if how in (COMMON, LENGTHS):
+        length = min(a.interval.right, b.interval.right) - max(a.interval.left, b.interval.left) + 1 + w
+        return 0 if length >= 2**63 else 1 if how == LENGTHS else length
     return a.weights[w] if how & OWN else b.weights[w]

@@ -267,6 +267,7 @@ STRUCTURES = {
             Canary("structures.event_tree.changes", "add_above", "lambda tree, o, p, sign: was(tree, o, p, 1)"),
             Canary("structures.event_tree.summary", "count_leaf", "lambda tree, o, c: False"),
             Canary("structures.event_tree.sums", "give", "lambda tree, both, changes, i: None"),
+            Canary("structures.event_tree.counting", "overlong_of", "lambda recipes, itself, words: []"),
             Canary("structures.event_tree.sums", "cut_ends", "lambda tree, key, left, right, slot: True"),
             Canary("structures.event_tree.sums", "covered", "lambda tree, key, at, t, totals: was(tree, key, at, at, totals)"),
             Canary("structures.event_tree.sums", "put_digits", "lambda sums, i, step, low, high: was(sums, i, step, low, 0)"),
@@ -343,6 +344,7 @@ STRUCTURES = {
             Canary("structures.event_tree.visits", "measure", "lambda tree, both, changes, i, measured: None"),
             Canary("structures.event_tree.visits", "change_partner", "lambda sides, changes, i: None"),
             Canary("structures.event_tree.visits", "give", "lambda tree, both, changes, i: None"),
+            Canary("structures.event_tree.visits", "overlong_of", "lambda recipes, itself, words: []"),
         ),
     ),
     "validity": Structure(

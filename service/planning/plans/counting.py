@@ -21,7 +21,7 @@ WORDS = (
 _COUNTED = "the partners of a changed row are counted, not visited; a start reads no row of the join"
 _MULTIPLIED = "rows are counted as products of what each relation has of a key, not visited; a start reads no row of the join"
 _SUMS = ("sum", "avg")
-_BOUNDED = ("date",)  # types of endpoints between which no length is beyond 64 bits
+_COUNTED_ENDS = ("int64", "date", "timestamp")  # whose lengths are int64, and null where they are beyond it
 
 
 def make(query: Query, relations: Relations) -> Plan | str:
@@ -130,8 +130,8 @@ def _obstacle(query: Query, one: Aggregate, relations: Relations) -> str | None:
         return f"{name} of {of} goes by rows"
     if one.function in _SUMS and _kind_of(query, output, relations) == "float64":
         return f"{name} of {of}, a float64, goes by rows"
-    if len(output.intervals) > 1 and not _is_bounded(query, output, relations):
-        return f"{name} of {of}, whose length may be null (that of two intervals of dates that are never null may not), goes by rows"
+    if len(output.intervals) > 1 and (reason := _uncounted(query, output, relations)) is not None:
+        return f"{name} of {of}, {reason}, goes by rows"
     return None
 
 
@@ -145,12 +145,15 @@ def _kind_of(query: Query, output: Output, relations: Relations) -> str:
     return definition.column(definition.intervals[ref.interval].start_column).kind
 
 
-def _is_bounded(query: Query, output: Output, relations: Relations) -> bool:
-    """Whether the length in common is of the two that the join is on, and never null."""
+def _uncounted(query: Query, output: Output, relations: Relations) -> str | None:
+    """Why lengths in common are not added up by counting."""
     by_alias = dict(query.aliases)
-    columns = []
     for ref in output.intervals:
         definition = relations[by_alias[ref.alias]]
         interval = definition.intervals[ref.interval]
-        columns += [definition.column(interval.start_column), definition.column(interval.end_column)]
-    return len(output.intervals) == 2 and all(not column.nullable and column.kind in _BOUNDED for column in columns)
+        for column in (definition.column(interval.start_column), definition.column(interval.end_column)):
+            if column.kind not in _COUNTED_ENDS:
+                return f"whose ends are {column.kind} (not int64, date or timestamp)"
+            if column.nullable:
+                return f"whose end {ref.alias}.{column.name} may be null"
+    return None

@@ -31,7 +31,7 @@ from structures.aggregate import layout
 from structures.aggregate.amounts import Amounts
 from structures.aggregate.products import Members, Products
 from structures.core.entries import Entries
-from structures.event_tree.counting import COMMON, DELETE, INSERT, MEASURE, MOVE, OWN, THEIRS, Changes, Counting, Recipe
+from structures.event_tree.counting import COMMON, DELETE, INSERT, LENGTHS, MEASURE, MOVE, OWN, THEIRS, Changes, Counting, Recipe
 from structures.event_tree.visits import Visits
 
 _ITSELF = {"pair": 0, "self_less": 1, "self_not_equal": 2}  # how often a set with itself has each pair
@@ -139,7 +139,7 @@ class Counter(Defaults):
         found = list[Recipe]()
         for (kind, of), common, (owner, weight) in zip(self.outputs, self.common, self.sums, strict=True):
             if common:
-                found.append((0, 0) if kind == layout.COUNT else (COMMON, self.more[of]))
+                found.append((LENGTHS if kind == layout.COUNT else COMMON, self.more[of]))
             else:
                 found.append((OWN | THEIRS if self._is_one else OWN if owner == role else THEIRS, weight))
         return found
@@ -386,11 +386,11 @@ class VisitCounter(Counter):
         for number, ((kind, of), common, (owner, weight)) in enumerate(zip(self.outputs, self.common, self.sums, strict=True)):
             if not common:
                 value = (met if owner == self._grouped else partners).weights[:, weight]
-            elif kind == layout.COUNT:
-                value = np.ones(len(met.which), np.int64)
             else:
                 one, other = met.entries, partners.entries
                 value = np.minimum(one.right, other.right) - np.maximum(one.left, other.left) + 1 + self.more[of]
+                there = value >= 0  # a length beyond int64, which is null, wraps to a negative one
+                value = there.astype(np.int64) if kind == layout.COUNT else np.where(there, value, 0)
             amounts[:, number] = np.stack((value & layout.LOW32, (value >> 32) & layout.LOW32, value >> 63), axis=1)
         return amounts
 

@@ -1,6 +1,6 @@
 """A Hypothesis state machine that drives a `Counting` beside its naive twin: runs of changes of both sides, each of which tells what the
-number of pairs and the sums change by; two sets, and one with itself; weights at the edges of int64, lengths in common; `check()` after
-each step."""
+number of pairs and the sums change by; two sets, and one with itself; weights at the edges of int64, lengths in common, some of them beyond
+it; `check()` after each step."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from structures.event_tree.counting import COMMON, DELETE, INSERT, MEASURE, MOVE, OWN, THEIRS, Changes, Counting, Measured
+from structures.core.encoding import NEG_INF, POS_INF
+from structures.event_tree.counting import COMMON, DELETE, INSERT, LENGTHS, MEASURE, MOVE, OWN, THEIRS, Changes, Counting, Measured
 from tests.naive.counting import Weighted, totals
 from tests.naive.interval_join import Interval, entries
 from tests.structures.event_tree.machine import ENDS, WEIGHTS
 
 SHAPES = st.tuples(st.integers(0, 1), st.integers(0, 2), ENDS, ENDS, st.tuples(WEIGHTS, WEIGHTS))  # side, key, ends in any order, weights
-BOTH_ENDS = st.integers(-3, 12)
 W = 3  # weights: the first one stands for places, where lengths are added up
+OF_LENGTHS = [(COMMON, -1), (LENGTHS, -1), (COMMON, 1), (COMMON, 0), (LENGTHS, 1)]
 Shape = tuple[int, int, int, int, tuple[int, int]]
 Change = tuple[int, int, Weighted, int]  # kind, side, at its new slot, the former one
 
@@ -28,6 +29,10 @@ def packed(changes: list[Change]) -> Changes:
     return Changes(kind, role, columns.key, columns.left, columns.right, columns.slot, former, weights)
 
 
+def finite(*ends: int) -> list[int]:
+    return [max(NEG_INF + 1, min(end, POS_INF - 1)) for end in ends]
+
+
 def amounts(measured: Measured) -> list[list[int]]:
     """Of each change the number of rows, and the sums, as Python's numbers."""
     sums = [[low + (middle << 32) + (high << 64) for low, middle, high in one] for one in measured.sums.tolist()]
@@ -37,17 +42,17 @@ def amounts(measured: Measured) -> list[list[int]]:
 class CountingMachine(RuleBasedStateMachine):
     @initialize(itself=st.sampled_from((0, 0, 1, 2)), lengths=st.booleans(), shapes=st.lists(SHAPES, max_size=40))
     def begin(self, itself: int, lengths: bool, shapes: list[Shape]) -> None:
-        self.itself, self.lengths, self.slot = itself, lengths and not itself, 0
+        self.itself, self.lengths, self.slot = itself, lengths and itself != 1, 0
         self.sides: tuple[dict[int, Weighted], dict[int, Weighted]] = ({}, {})
         if itself:
             self.sides = (self.sides[0], self.sides[0])
-        more = [(COMMON, -1), (COMMON, 1)] if self.lengths else []
+        more = OF_LENGTHS if self.lengths else []
         first = [(0, 0), (OWN, 1), (THEIRS, 1), (OWN, 2), *more]
         second = [(0, 0), (THEIRS, 1), (OWN, 1), (THEIRS, 2), *more]
         if itself == 1:
             first = second = [(0, 0)]
         if itself == 2:
-            first = second = [(0, 0), (OWN | THEIRS, 1), (OWN | THEIRS, 1), (OWN | THEIRS, 2)]
+            first = second = [(0, 0), (OWN | THEIRS, 1), (OWN | THEIRS, 1), (OWN | THEIRS, 2), *more]
         self.recipes = first
         self.counting = Counting((W, W), (first, second), itself, 1 << 20)
         if itself:
@@ -64,8 +69,8 @@ class CountingMachine(RuleBasedStateMachine):
         made = []
         for side, key, left, right, weights in shapes:
             self.slot += 1
-            if self.lengths:  # of intervals with both ends
-                left, right = (max(-3, min(end, 12)) for end in (left, right))
+            if self.lengths:
+                left, right = finite(left, right)
             one = Interval(side, key, min(left, right), max(left, right), self.slot)
             made.append((0 if self.itself else side, Weighted(one, (0, *weights))))
         return made

@@ -15,7 +15,7 @@ from tests.naive.interval_join import Interval, entries, meet
 from tests.naive.matching import told
 from tests.structures.machines import Reading, ReadingMachine, empty_chunks
 
-EDGES = (NEG_INF, NEG_INF + 1, POS_INF - 1, POS_INF)
+EDGES = (NEG_INF, NEG_INF + 1, -2, -1, POS_INF - 1, POS_INF)  # from -2 and -1 to the last ones lengths are just beyond int64, or not
 ENDS = st.one_of(st.integers(0, 12), st.sampled_from(EDGES))
 SHAPES = st.tuples(st.booleans(), st.integers(0, 2), ENDS, ENDS)  # whether it is a row; key, ends in any order
 WEIGHTS = st.sampled_from((0, 1, -7, 2**62, -(2**63), 2**63 - 1))

@@ -7,11 +7,11 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from structures.event_tree.counting import COMMON, OWN, THEIRS
+from structures.event_tree.counting import OWN, THEIRS
 from structures.event_tree.visits import DELETE, INSERT, MEASURE, MOVE, Visits
 from tests.naive.counting import Weighted, totals
 from tests.naive.interval_join import Interval, entries, meet
-from tests.structures.event_tree.counting_machine import SHAPES, Change, Shape, W, amounts, packed
+from tests.structures.event_tree.counting_machine import OF_LENGTHS, SHAPES, Change, Shape, W, amounts, finite, packed
 from tests.structures.machines import empty_chunks
 
 
@@ -20,7 +20,7 @@ class VisitsMachine(RuleBasedStateMachine):
     def begin(self, lengths: bool, shapes: list[Shape]) -> None:
         self.lengths, self.slot, self.version = lengths, 0, 1
         self.sides: tuple[dict[int, Weighted], dict[int, Weighted]] = ({}, {})
-        self.recipe = [(0, 0), (OWN, 1), (THEIRS, 1), (THEIRS, 2), *([(COMMON, -1), (COMMON, 1)] if lengths else [])]
+        self.recipe = [(0, 0), (OWN, 1), (THEIRS, 1), (THEIRS, 2), *(OF_LENGTHS if lengths else [])]
         self.visits = Visits(W, self.recipe, 1 << 20)
         for side, one in self.new(shapes):
             self.sides[side][one.interval.slot] = one
@@ -34,8 +34,8 @@ class VisitsMachine(RuleBasedStateMachine):
         made = []
         for side, key, left, right, weights in shapes:
             self.slot += 1
-            if self.lengths:  # of intervals with both ends
-                left, right = (max(-3, min(end, 12)) for end in (left, right))
+            if self.lengths:
+                left, right = finite(left, right)
             made.append((side, Weighted(Interval(0, key, min(left, right), max(left, right), self.slot), (0, *weights))))
         return made
 

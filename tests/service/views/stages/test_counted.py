@@ -138,15 +138,26 @@ def _relation(bounds: str) -> RelationDefinition:
         "p": "timestamp",
         "q": "timestamp",
         "v": "int64",
+        "lo": "int64",
+        "hi": "int64",
+        "since": "timestamp",
+        "until": "timestamp",
     }
     columns: list[dict[str, Any]] = [{"name": name, "type": kind, "nullable": name in "kgqv"} for name, kind in names.items()]
     columns.append({"name": "price", "type": "decimal", "precision": 18, "scale": 2})
-    intervals = {"i": {"start": "s", "end": "e", "bounds": bounds}, "t": {"start": "p", "end": "q", "bounds": "[)"}}
+    intervals = {
+        "i": {"start": "s", "end": "e", "bounds": bounds},
+        "t": {"start": "p", "end": "q", "bounds": "[)"},
+        "n": {"start": "lo", "end": "hi", "bounds": bounds},
+        "f": {"at": "price"},
+        "z": {"start": "since", "end": "until", "bounds": "()"},
+    }
     return parse_relation({"columns": columns, "key": ["id"], "intervals": intervals})
 
 
 HALVES = {"l": _relation("[)"), "r": _relation("[]")}
 EDGES = (0, 1, -1, 2**62, -(2**62), 2**63 - 1, -(2**63), None)
+ENDS = (-(2**63) + 1, -(2**63) + 2, -(2**62), -2, -1, 0, 1, 7, 2**62, 2**63 - 5, 2**63 - 4)
 _JOIN = "FROM l a JOIN r b ON a.k = b.k AND a.g = b.g AND a.d = b.d AND overlaps(a.i, b.i)"
 _ALL = (
     "COUNT(*) AS n, SUM(a.v) AS av, SUM(b.v) AS bv, AVG(b.v) AS m, COUNT(a.v) AS c, SUM(a.price) AS ap, AVG(b.price) AS bp, "
@@ -164,6 +175,15 @@ OF_HALVES = {
     "rays": "SELECT a.k AS k, COUNT(*) AS n, SUM(b.v) AS v FROM l a JOIN r b ON a.k = b.k AND a.s < b.s GROUP BY a.k",
     "itself": "SELECT a.k AS k, COUNT(*) AS n, SUM(a.v) AS v, AVG(b.v) AS m FROM l a JOIN l b ON a.k = b.k AND overlaps(a.t, b.t) "
     "AND a.id <> b.id GROUP BY a.k HAVING COUNT(*) > 2",
+    "numbers": "SELECT a.k AS k, SUM(duration(a.n, b.n)) AS s, AVG(duration(b.n, a.n)) AS m, COUNT(duration(a.n, b.n)) AS c, COUNT(*) AS n "
+    "FROM l a JOIN r b ON a.k = b.k AND overlaps(a.n, b.n) GROUP BY a.k",
+    "numbers_by_row": "SELECT a.id AS id, SUM(duration(a.n, b.n)) AS s, AVG(duration(b.n, a.n)) AS m, COUNT(duration(b.n, a.n)) AS c "
+    "FROM l a JOIN r b ON overlaps(a.n, b.n) GROUP BY a.id",
+    "times": "SELECT SUM(duration(a.z, b.z)) AS s, COUNT(duration(a.z, b.z)) AS c FROM l a JOIN r b ON overlaps(a.z, b.z)",
+    "itself_in_common": "SELECT a.k AS k, SUM(duration(a.i, b.i)) AS d, AVG(duration(b.i, a.i)) AS m FROM r a JOIN r b ON a.k = b.k AND "
+    "overlaps(a.i, b.i) AND a.id <> b.id GROUP BY a.k",
+    "numbers_itself": "SELECT SUM(duration(a.n, b.n)) AS d, COUNT(duration(a.n, b.n)) AS c FROM r a JOIN r b ON overlaps(a.n, b.n) AND "
+    "a.id <> b.id",
     "pairs": "SELECT COUNT(*) AS n FROM l a JOIN l b ON overlaps(a.t, b.t) AND a.id < b.id",
     "star": f"SELECT b.k AS k, {_OF_STAR} FROM l a JOIN r b ON a.k = b.k JOIN l c ON b.k = c.k GROUP BY b.k",
     "two_keys": "SELECT a.d AS d, b.g AS g, COUNT(*) AS n, SUM(a.price) AS p, AVG(b.v) AS m FROM l a JOIN r b ON a.d = b.d "
@@ -184,11 +204,13 @@ def _batch(rng: np.random.Generator, count: int, keys: int) -> Batch:
         rows = []
         for _ in range(count):
             start, micros, end = int(rng.integers(0, 90)), int(rng.integers(0, 50)), int(rng.integers(1, 20))
+            lo, hi, since, until = (ENDS[at] for at in rng.integers(0, len(ENDS), 4))
+            lo, hi, since, until = min(lo, hi), max(lo, hi) + 1, min(since, until), max(since, until) + 2  # none is empty
             k, g = rng.choice([None, 0, 1, 1]), rng.choice(np.array([None, 0.0, -0.0, 1.5, 1.5], object))
             rows.append(
                 {"id": int(rng.integers(0, keys)), "k": k, "g": g, "d": int(rng.integers(0, 3)) * 20, "s": start, "e": start + end,
                  "p": micros, "q": None if rng.random() < 0.3 else micros + end, "v": EDGES[rng.integers(0, len(EDGES))],
-                 "price": int(rng.integers(-10**17, 10**17))}
+                 "lo": lo, "hi": hi, "since": since, "until": until, "price": int(rng.integers(-10**17, 10**17))}
             )  # fmt: skip
         schema = definition.arrow_schema()
         columns = [_column([row[field.name] for row in rows], field.type) for field in schema]
@@ -255,7 +277,11 @@ _ROWS = 'write "algorithm": "auto"'
         (f"SELECT a.k AS k, MIN(b.v) AS v {_AB} GROUP BY a.k", "MIN of b.v goes by rows; without it groups are counted"),
         (f"SELECT a.k AS k, COUNT(DISTINCT b.v) AS v {_AB} GROUP BY a.k", "COUNT(DISTINCT) of b.v goes by rows"),
         (f"SELECT a.k AS k, SUM(b.g) AS v {_AB} GROUP BY a.k", "SUM of b.g, a float64, goes by rows"),
-        (f"SELECT a.k AS k, SUM(duration(a.t, b.t)) AS v {_AT} GROUP BY a.k", "whose length may be null (that of two intervals of dates"),
+        (f"SELECT a.k AS k, SUM(duration(a.t, b.t)) AS v {_AT} GROUP BY a.k", "of duration(a.t, b.t), whose end a.q may be null, goes"),
+        (
+            f"SELECT a.k AS k, COUNT(duration(a.f, b.f)) AS v {_AB.replace('.i', '.f')} GROUP BY a.k",
+            "COUNT of duration(a.f, b.f), whose ends are decimal(18,2) (not int64, date or timestamp), goes by rows",
+        ),
         (f"SELECT a.v AS v, COUNT(*) AS n {_AB} GROUP BY a.v", "v is no column of the join key; groups by columns of that alone, by the"),
         ("SELECT SUM(a.v) AS v FROM l a JOIN l b ON overlaps(a.i, b.i) AND a.id < b.id", "each pair once is counted for COUNT(*) alone"),
     ],
@@ -329,6 +355,7 @@ def _days(name: str, ids: range, days: tuple[int, int], op: int = UPSERT) -> Bat
     """Rows of one key over the same days."""
     definition, n = HALVES[name], len(ids)
     values = {"id": list(ids), "d": [0] * n, "s": [days[0]] * n, "e": [days[1]] * n, "p": [0] * n, "v": [1] * n, "price": [0] * n}
+    values |= {"lo": [0] * n, "hi": [9] * n, "since": [0] * n, "until": [9] * n}
     schema = definition.arrow_schema()
     columns = [_column(values.get(field.name, [None] * n), field.type) for field in schema]
     block = RowBlock(pa.RecordBatch.from_arrays(columns, schema=schema))

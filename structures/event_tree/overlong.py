@@ -1,0 +1,95 @@
+"""Pairs whose length in common is beyond int64: which sums and counts of lengths leave out, as such a length is null.
+
+Problem: a length is the points that two intervals have in common, and `more` (-1, 0, or 1). Tell of each change how many of the pairs that
+come or go by it have one of 2**63 or more, and what these add up to.
+
+Two intervals have so much in common iff each right end is at least T = 2**63 - 1 - more beyond each left end, their own ones included: that
+is, iff both are so long, and meet when each is cut short by T at its right end. What they have in common then is the length less 2**63 - 1.
+So these pairs are counted and added up as all others are (`sums.py`), over the intervals alone that are so long: of most data, none.
+
+Costs: O(1) for a change of any other interval, O(log n) for one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from structures.aggregate.amounts import Measured
+from structures.core.entries import NO_ENTRIES, Entries
+from structures.core.kernel import compiled
+from structures.event_tree.sums import COMMON, HOW, LENGTHS, MISSING, STATE_WORDS, TIMES, WEIGHT, Both, Changes, follow
+from structures.event_tree.tree import EventTree
+
+_LEFT_OUT = 2**63 - 1  # what a length has besides the points that the cut intervals have in common
+
+
+class LeftOut(NamedTuple):
+    """Of changes with these numbers what the sums do not have: int64[m, s, 3], digits of either sign."""
+
+    which: np.ndarray
+    sums: np.ndarray
+
+
+class Overlong:
+    """See the module's head. One thread."""
+
+    def __init__(self, more: int, recipe: np.ndarray, itself: int, words: int) -> None:
+        """`recipe`: int64[s, 2], of the sums: those of lengths with so much `more` leave pairs out. `itself`, `words`: as of `Counting`."""
+        ours = recipe[:, WEIGHT] == more
+        self._sums, self._counts = (np.flatnonzero(ours & (recipe[:, HOW] == how)) for how in (COMMON, LENGTHS))
+        self._all = len(recipe)
+        self._least = np.uint64(_LEFT_OUT - more)
+        self.trees = tuple(EventTree(words, 1, False) for _ in range(1 if itself else 2))
+        state = np.zeros(STATE_WORDS, np.int64)
+        state[TIMES] = max(1, itself)
+        common = np.array([[[COMMON, 0]]] * 2, np.int64)
+        self._both = Both(self.trees[0].arrays, self.trees[-1].arrays, common, np.zeros(5, np.int64), state)
+
+    def load(self, first: Entries, second: Entries) -> None:
+        """Fill both sides of two sets. O(n), and O(m log m) for m of them that are so long."""
+        for tree, entries in zip(self.trees, (first, second), strict=True):
+            which = self._long(entries.left, entries.right)
+            part = entries.take(which)._replace(right=self._cut(entries.right[which]))
+            tree.load(part, NO_ENTRIES, (part.left.reshape(-1, 1), (part.right + 1).reshape(-1, 1)))
+
+    def follow(self, changes: Changes) -> LeftOut:
+        """Make those of these changes that are of such intervals. KeyError: what was to go is not there."""
+        which = self._long(changes.left, changes.right)
+        sums = np.zeros((len(which), self._all, 3), np.int64)
+        if len(which):
+            part = Changes(*(np.ascontiguousarray(column[which]) for column in changes))
+            part = part._replace(right=self._cut(part.right), weights=np.zeros((len(which), 1), np.int64))
+            found = Measured(np.empty(len(which), np.int64), np.zeros((len(which), 1, 3), np.int64))
+            compiled(follow)(self._both, part, found)
+            if missing := int(self._both.Z[MISSING]):
+                raise KeyError(f"{missing} intervals that were to go are not there")
+            sums[:, self._counts, 0] = found.rows[:, None]
+            sums[:, self._sums] = found.sums
+            sums[:, self._sums, 0] -= found.rows[:, None]  # 2**63 - 1 for each
+            sums[:, self._sums, 1] += found.rows[:, None] << 31
+        return LeftOut(which, sums)
+
+    def _long(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        return np.flatnonzero((right - left).view(np.uint64) >= self._least)
+
+    def _cut(self, right: np.ndarray) -> np.ndarray:
+        cut: np.ndarray = (right.view(np.uint64) - self._least).view(np.int64)
+        return cut
+
+    @property
+    def bytes(self) -> int:
+        return sum(tree.bytes for tree in self.trees)
+
+    def check(self) -> None:
+        """Prove the invariants of the trees."""
+        for tree in self.trees:
+            tree.check()
+
+
+def overlong_of(recipes: np.ndarray, itself: int, words: int) -> Sequence[Overlong]:
+    """What is needed for these recipes, int64[2, s, 2], in which both sides have the same lengths."""
+    lengths = np.isin(recipes[0, :, HOW], (COMMON, LENGTHS))
+    return [Overlong(more, recipes[0], itself, words) for more in np.unique(recipes[0, lengths, WEIGHT]).tolist()]
