@@ -443,7 +443,7 @@ class Engine(ABC):
         if self._housekeeping.is_due or self._log.checkpoint_due or self._snapshots.under_way or self._builds.hold_back:
             return False
         name = batch.changes[0].relation
-        return all(view.is_prompt for view in self._state.interest.using(name))
+        return all(view.is_prompt(name) for view in self._state.interest.using(name))
 
     def _parse_view(self, name: str, data: dict[str, Any], relations: Mapping[str, Relation], version: int, kept: bool = False) -> View:
         """Planned by the rows of a version that is held, or of the newest one by the writer."""

@@ -18,6 +18,8 @@ import numpy.typing as npt
 
 from service.errors import Problem
 from service.histogram import Histogram
+from service.planning.plans.plan import Plan
+from service.query.model import Query
 from service.tables.changes import NOTHING_MOVED, Moved, Runs, parted
 from service.tables.history import Step
 from service.tables.indexes import SharedIndexes
@@ -83,6 +85,7 @@ class LiveView:
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
         self.shown = shown_of(query, self.sides, self.definitions)
         self.width = STRETCH if query.stretches is not None else 1 if query.groups is not None else len(self.sides)  # arrays of a row
+        self._turning = _turning(query, view.plan)
         self._nets = any(edge.kind != "required" for edge in view.plan.tree) and query.groups is None  # `tree_join`
         self._indexes = indexes
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
@@ -149,14 +152,12 @@ class LiveView:
         """As `Defaults.is_outgrown`."""
         return self._join is not None and self._join.is_outgrown(version)
 
-    @property
-    def is_prompt(self) -> bool:
-        """Whether following one changed row is sure to take about as long as its delta is."""
+    def is_prompt(self, relation: str) -> bool:
+        """Whether following one changed row of this relation is sure to take about as long as its own rows of the delta are: no others come
+        and go by it."""
         plan = self.view.plan
-        if plan.guarantee != "strict" or plan.amortised or plan.outer is not None or plan.shape == "as_of":
-            return False
-        if plan.shape in ("coverage", "visits"):  # one follows runs for the price of a change, one changes many groups
-            return False
+        if plan.guarantee != "strict" or plan.amortised or plan.shape == "coverage" or relation in self._turning:
+            return False  # coverage follows runs for the price of a change
         return self.feed is None or self.feed.has_little_to_settle
 
     def fail(self, error: Exception) -> None:
@@ -246,7 +247,7 @@ class LiveView:
     def _read_delta(self, version: int, before: ViewRoot, after: ViewRoot, runs: Runs) -> Delta | None:
         """The delta of a single row that was changed, of two roots: the rows of the view that it takes part in, before and after."""
         retain = self.view.query.retain
-        assert retain is not None and not self.view.query.absent and not self.view.query.branches
+        assert retain is not None and not self.view.query.branches
         collector = Collector(most_candidates(retain[0]))
         ((name, run),) = runs.items()
         sides = [side for side in self.sides if side.relation.name == name]
@@ -330,6 +331,22 @@ class LiveView:
             "flips_per_update": flips / self.changed_rows if flips is not None and self.changed_rows else None,
             **self.read_counts.to_json(),
         }
+
+
+def _turning(query: Query, plan: Plan) -> frozenset[str]:
+    """The relations of which a changed row may turn any number of other rows: they gain or lose their partners, another row is in force at
+    them, or they are groups in which it is counted."""
+    if plan.shape == "as_of" and query.as_of is not None:
+        aliases = {query.as_of.of.alias}
+    elif plan.shape == "visits":
+        aliases = {plan.order[1]}
+    elif plan.outer is not None:
+        every = {alias for alias, _ in query.whole.aliases}
+        is_one_sided = plan.shape == "match" and all(part.kind != "full" for part in query.parts)
+        aliases = every - {alias for alias, _ in query.core.aliases} if is_one_sided else every
+    else:
+        return frozenset()
+    return frozenset(relation for alias, relation in query.whole.aliases if alias in aliases)
 
 
 def _moved(runs: Runs, offset: int | None, name: str) -> Moved:
