@@ -196,7 +196,7 @@ def deltas_of(
     first: int, gone: tuple[Indices, Combination], come: tuple[Indices, Combination], most: int, too_large: Collection[int]
 ) -> list[Delta]:
     """Those of the versions of which rows are told, in order, with the numbers of their versions, which ascend; `first`: version number 0.
-    `most`: rows of a version that are kept; `too_large`: versions of which none are here because they have more."""
+    `most`: rows of a version that are kept; `too_large`: versions of which some are not here because they have more."""
     offsets = np.unique(np.concatenate((gone[0], come[0])))
     told, rows = list[Iterator[Combination]](), np.zeros(len(offsets), np.int64)
     for at, side in (gone, come):
@@ -208,7 +208,8 @@ def deltas_of(
     for number in np.flatnonzero(rows > most).tolist():
         found[number] = Delta(found[number].version, (), (), True)
     if too_large:
-        found = sorted([*found, *(Delta(first + offset, (), (), True) for offset in too_large)], key=attrgetter("version"))
+        whole = [one for one in found if one.version - first not in too_large]
+        found = sorted([*whole, *(Delta(first + offset, (), (), True) for offset in too_large)], key=attrgetter("version"))
     return found
 
 
