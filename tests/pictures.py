@@ -1,6 +1,6 @@
 """The pictures of the README, made of the demo as it runs: `make pictures`, or `python -m tests.pictures FOLDER`.
 
-`terminal.svg` is a moment of `livejoin demo --no-kafka` on a terminal, `timeline.png` the dashboard's page of one of its views in Chromium.
+`terminal.svg` is a moment of the demo on a terminal, `timeline.png` the dashboard's page of one of its views in Chromium, with the last sixty years in view.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from tests.server_process import ROOT
 FOLDER = ROOT / "docs" / "pictures"
 COLUMNS = 112
 MOMENT = "2005-07-01"  # of history, which the terminal shows
+ROAD = "through Kafka and Spark"
 VIEW = "presidents_with_vices"
 _AGAIN = re.compile(rb"\r(?:\x1b\[1A)?\x1b\[2K(?:\x1b\[1A\x1b\[2K)*")  # rich goes back to the first line of the panel
 _DAY = re.compile(r"\x1b\[1m(\d{4}-\d\d-\d\d)")
-_PACE = 4  # years a second
+_PACE = 1  # years a second
+_CLOSER = 4  # turns of the wheel, towards today
 _ELSEWHERE = re.compile(r"@font-face \{.*?\}|<!--.*?-->", re.DOTALL)  # fonts would be fetched
 
 
@@ -43,7 +45,7 @@ class Demo:
         self._leader, follower = pty.openpty()
         fcntl.ioctl(self._leader, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
         environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "service.cli", "demo", "--no-kafka", "--pace", f"{_PACE}", "--port", f"{self.port}"]
+        command = [sys.executable, "-m", "service.cli", "demo", "--pace", f"{_PACE}", "--port", f"{self.port}"]
         self._process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=follower, stderr=follower)
         os.close(follower)
         self.shown = b""
@@ -65,24 +67,33 @@ class Demo:
         """The first panel from the moment on, with its colours."""
         for frame in _AGAIN.split(self.shown):
             text = frame.decode().replace("\r", "").strip("\n")
-            if (day := _DAY.search(text)) and day[1] >= MOMENT:
+            if (day := _DAY.search(text)) and day[1] >= MOMENT and ROAD in text:
                 return text
-        raise LookupError(MOMENT)
+        raise LookupError(f"{MOMENT}, {ROAD}")
 
 
 def terminal(frame: str, path: Path) -> None:
     console = Console(record=True, width=COLUMNS, file=StringIO())
-    console.print(Text("$ make demo ARGS=--no-kafka\n"), Text.from_ansi(frame), sep="\n")
+    console.print(Text("$ make demo\n"), Text.from_ansi(frame), sep="\n")
     path.write_text(_ELSEWHERE.sub("", console.export_svg(title="livejoin demo", unique_id="livejoin")))
 
 
 def timeline(port: int, path: Path) -> None:
     with sync_playwright() as playwright:
         program = launched(playwright, "UTC")
-        page = program.new_page(viewport={"width": 1200, "height": 720}, color_scheme="light", reduced_motion="reduce")
+        page = program.new_page(viewport={"width": 1200, "height": 840}, color_scheme="light", reduced_motion="reduce")
         page.goto(f"http://127.0.0.1:{port}/#/views/{VIEW}")
         page.locator(".timeline .note", has_text="rows in view").wait_for()
         page.locator("#link[data-state=live]").wait_for()
+        box = page.locator("canvas").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] - 2, box["y"] + box["height"] / 2)
+        page.keyboard.down("Control")
+        for _ in range(_CLOSER):
+            page.mouse.wheel(0, -100)
+        page.keyboard.up("Control")
+        page.mouse.move(0, 0)
+        page.locator(".timeline .note", has_text=re.compile(r"^1\d rows in view")).wait_for()
         page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         page.screenshot(path=path)
         program.close()

@@ -110,9 +110,11 @@ export function upload(path, file, kind, told, signal) {
     const request = new XMLHttpRequest();
     request.open("POST", path);
     for (const [name, value] of Object.entries(headers({ "Content-Type": kind, Accept: "application/json" }))) request.setRequestHeader(name, value);
+    let isSent = false;
     request.upload.onprogress = (event) => told(event.loaded, event.total);
+    request.upload.onload = () => (isSent = true);
     request.onerror = () => reject(new Failure("The connection broke while the file was sent. Whether it was applied is not known: sending it again is safe, as rows with the same key are replaced."));
-    request.onabort = () => reject(new Failure("Loading was cancelled; nothing was applied."));
+    request.onabort = () => reject(new Failure(isSent ? "Loading was cancelled after the file was sent, so it may have been applied." : "Loading was cancelled; nothing was applied."));
     request.onload = async () => {
       const answer = new Response(request.responseText, { status: request.status });
       if (request.status >= 400) reject(await failureOf(answer));

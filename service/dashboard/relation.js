@@ -1,7 +1,7 @@
 // A relation: its columns and intervals, its rows, and a place to drop a file on.
 
 import { get, name as quoted } from "./api.js";
-import { badge, empty, fill, h, panel, pending, trouble, write } from "./dom.js";
+import { badge, empty, fill, h, panel, pending, say, trouble, write } from "./dom.js";
 import { bytes, number } from "./format.js";
 import { loader } from "./load.js";
 import { to } from "./router.js";
@@ -13,7 +13,8 @@ const PAGE = 50;
 export function relation(main, { name, signal }) {
   const figures = h("span.figures");
   const body = h("div.view-body", {}, h("p.wait", "Loading …"));
-  fill(main, h("div.title", {}, h("h1", name), figures), body);
+  const messages = h("div");
+  fill(main, h("div.title", {}, h("h1", name), figures), messages, body);
   let rows = -1;
   let reader = null;
   const open = () => pending(body, get(`/v1/relations/${quoted(name)}`, signal)).then((found) => {
@@ -31,6 +32,13 @@ export function relation(main, { name, signal }) {
     const one = status.relations[name];
     write(figures, one ? `${number(one.rows)} rows · ${bytes(one.bytes)}` : "");
     if (one && rows >= 0 && one.rows !== rows) reader?.stale();
+    if (one && messages.firstChild) { // there is another one
+      fill(messages);
+      open();
+    } else if (!one && rows >= 0) {
+      say(`The relation ${name} has been dropped.`);
+      fill(messages, h("p.message", { role: "alert" }, `The relation ${name} has been dropped. What you see is how it was.`));
+    }
     rows = one ? one.rows : -1;
   }, signal);
 }

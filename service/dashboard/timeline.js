@@ -85,7 +85,7 @@ class Timeline {
       draw: (...given) => this.#draw(...given),
       moved: () => this.#moved(),
       pointed: (x, y) => this.#point(x, y),
-      left: () => (this.tip.hidden = true),
+      left: () => this.#point(-1, -Infinity),
       keys: { ArrowUp: lane(-1), ArrowDown: lane(1), PageUp: lane(-10), PageDown: lane(10) },
       label: `Timeline of the view ${this.view.name}`,
       signal: this.signal,

@@ -263,7 +263,7 @@ def test_changes_by_the_hundred_thousand_are_sampled_and_said_so(large: ServerPr
             break
     page.get_by_text("Too many to show: the list is a sample").wait_for()
     assert page.locator(".changes tbody tr").count() <= 40
-    picture(page, "sampled-1280-light", whole=False)
+    picture(page, "sampled-1280-light")
     times: list[float] = page.evaluate("() => window.frames_")
     measured("frames_under_100000_changes", **frames_of(times))
 

@@ -61,6 +61,41 @@ def test_a_view_that_is_dropped_while_it_is_shown(tmp_path: Path, visitor: Visit
         picture(page, "dropped-1280-light", whole=False)
 
 
+def test_a_relation_that_is_dropped_while_it_is_shown(tmp_path: Path, visitor: Visitor) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        client = server.client()
+        talk.define(client, "stays", STAYS)
+        page = visitor()
+        page.goto(f"{server.url}/#/relations/stays")
+        page.get_by_text("0 rows ·").wait_for()
+        assert client.delete("/v1/relations/stays").is_success
+        page.get_by_text("The relation stays has been dropped. What you see is how it was").wait_for()
+        talk.define(client, "stays", STAYS)
+        talk.ok(talk.send(client, [upsert("stays", stay(7))]))
+        page.get_by_role("cell", name="guest 7").wait_for()
+        assert not page.locator(".message", has_text="has been dropped").count()
+
+
+def test_a_token_that_is_revoked_while_a_page_is_shown(tmp_path: Path, visitor: Visitor) -> None:
+    """The page asks for another one, and goes on where it was."""
+    data = tmp_path / "data"
+    with ServerProcess(data) as server:
+        fill(server)
+        made = {name: finished(["token", "create", name, "--scope", name, "--data", str(data)])[1] for name in ("admin", "read")}
+        tokens = {name: re.findall(TEXT, said)[0] for name, said in made.items()}
+        page = visitor()
+        page.goto(f"{server.url}/#/views/clashes")
+        page.get_by_label("Token", exact=True).fill(tokens["read"])
+        page.keyboard.press("Enter")
+        page.get_by_text("Following: nothing has changed").wait_for()
+        headers = {"Authorization": f"Bearer {tokens['admin']}"}
+        assert server.client().delete("/v1/tokens/read", headers=headers).is_success
+        page.locator("#token-fault", has_text="it was revoked").wait_for()
+        page.get_by_label("Token", exact=True).fill(tokens["admin"])
+        page.keyboard.press("Enter")
+        page.get_by_text("18 rows in view").wait_for()
+
+
 def test_dropping_asks_first(tmp_path: Path, visitor: Visitor) -> None:
     with ServerProcess(tmp_path / "data") as server:
         fill(server)
