@@ -1,6 +1,7 @@
 """The pictures of the README, made of the demo as it runs: `make pictures`, or `python -m tests.pictures FOLDER`.
 
-`terminal.svg` is a moment of the demo on a terminal, `timeline.png` the dashboard's page of one of its views in Chromium, with the last sixty years in view.
+`terminal.svg` is a moment of the demo on a terminal, `timeline.png` the dashboard's page of one of its views in Chromium, with the last
+sixty years in view.
 """
 
 from __future__ import annotations
