@@ -14,6 +14,7 @@ from service.backups.making import Backups
 from service.engine.engine import Engine
 from service.following.feeds import Feed
 from service.reading.cursors import Readers, open_rows
+from service.reading.held import HeldReadings
 from service.reading.spools import Spools
 from service.reading.tokens import Signer, Tokens
 from service.settings import Settings
@@ -23,7 +24,7 @@ from service.views.live_view import LiveView
 
 
 class Instance(Engine):
-    """As `Engine`, with `readers`, `spools`, `backups`, and a feed for each view that may be followed."""
+    """As `Engine`, with `readers`, `held`, `spools`, `backups`, and a feed for each view that may be followed."""
 
     def __init__(self, data: Path, settings: Settings | None = None) -> None:
         super().__init__(data, settings)
@@ -31,6 +32,7 @@ class Instance(Engine):
         self._tokens = Tokens(signer, self.timelines)
         self.backups = Backups(data, self._log)
         self.readers = Readers(self, signer, self.settings.max_cursors, self.settings.max_client_cursors)
+        self.held = HeldReadings(self.readers)
         self.spools = Spools(data, self.settings.spool_bytes, self.settings.spool_idle)
 
     def feed_of(self, view: LiveView, retain: tuple[int, int]) -> Feed:
@@ -51,6 +53,7 @@ class Instance(Engine):
         return super().close() and ended
 
     def sweep(self) -> None:
+        self.held.sweep()
         self.readers.cursors.sweep()
         self.spools.sweep()
 

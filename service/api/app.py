@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from service.access import rights
 from service.access.access_token import EVERYONE, AccessToken
-from service.api import changes, followers, operations, pages, problems, relations, rewriting, rows, views
+from service.api import between, changes, followers, operations, pages, problems, readings, relations, rewriting, rows, views
 from service.api.adhoc import query
 from service.api.admin import backup, tokens
 from service.api.context import Context
@@ -36,9 +36,11 @@ ENDPOINTS = [
     *rewriting.ENDPOINTS,
     *views.ENDPOINTS,
     *rows.ENDPOINTS,
+    *readings.ENDPOINTS,
     *endpoints.ENDPOINTS,
     *query.ENDPOINTS,
     *followers.ENDPOINTS,
+    *between.ENDPOINTS,
     *tokens.ENDPOINTS,
     *backup.ENDPOINTS,
     *operations.ENDPOINTS,

@@ -8,27 +8,36 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.audience import Audience, Seat
+from service.api.between import feed_of, in_arrow
 from service.api.context import Context
 from service.api.http import formats, media, parameters
 from service.api.http.answers import existing
 from service.api.http.bodies import Receive, Scope, Send
 from service.api.http.parameters import Parameter
 from service.api.metrics import RECORDS_SENT
-from service.api.openapi import Endpoint, answer, failures, header_parameter, operation, path_parameter, query_parameters, text_content
-from service.api.planned import OPTIONS_OF_CHANGES
+from service.api.openapi import (
+    Endpoint,
+    answer,
+    binary_content,
+    failures,
+    header_parameter,
+    operation,
+    path_parameter,
+    query_parameters,
+    text_content,
+)
 from service.api.records import OFFERED, records
 from service.api.stream import client_gone
 from service.errors import Problem
 from service.following.chunks import CHUNK_ROWS, Chunk
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
-from service.views.live_view import LiveView
 
 log = logging.getLogger("livejoin.api")
 
@@ -38,6 +47,7 @@ PROGRESS_INTERVAL = 15.0  # seconds between two records at most
 PARAMETERS = (
     Parameter("since", parameters.plain, {"type": "string"}, "the token of the last applied `progress`; by default, only new changes"),
     Parameter("snapshot", parameters.boolean, {"type": "boolean", "default": False}, "first every row, as an insert", True),
+    Parameter("until", parameters.plain, {"type": "string"}, "with `since`: end at this token, from `/changes/end` or a later `progress`"),
     Parameter("limit", parameters.most(1), {"type": "integer", "minimum": 1}, "end after this number of `progress` records", 1),
     Parameter("wait", parameters.seconds, {"type": "number", "minimum": 0}, "end after this many seconds without changes", 0),
 )
@@ -70,7 +80,7 @@ class Follower:
             if chunk.kind == "error" or self._left == 0:
                 return self._taken(found, True)
         rows = sum([chunk.rows.num_rows for chunk in chunks if chunk.rows is not None])
-        return self._taken(found, False)._replace(news=bool(chunks), more=rows >= CHUNK_ROWS)
+        return self._taken(found, self._subscription.ended)._replace(news=bool(chunks), more=rows >= CHUNK_ROWS)
 
     def hear(self, audience: Audience) -> Taken | None:
         """The audience's records that this follower does not have yet; None: it must read by itself."""
@@ -179,37 +189,30 @@ async def _send(send: Send, body: bytes) -> None:
 async def changes(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
-    values = parameters.read(request.scope["query_string"], PARAMETERS, OPTIONS_OF_CHANGES)
-    kind = media.negotiate(request.headers.get("accept"), OFFERED)
-    since, snapshot = values.get("since"), values.get("snapshot", False)
+    values = parameters.read(request.scope["query_string"], PARAMETERS)
+    since, snapshot, until = values.get("since"), values.get("snapshot", False), values.get("until")
+    kind = media.negotiate(request.headers.get("accept"), OFFERED if until is None else (*OFFERED, media.ARROW))
     resumed = request.headers.get("last-event-id")
     if resumed:
         since, snapshot = resumed, False
     elif since is not None and snapshot:
         raise Problem("bad-parameter", "since and snapshot=true cannot be combined: resume from a token, or start with every row")
+    if until is not None and since is None:
+        raise Problem("bad-parameter", "until needs since: the token after which the changes begin", parameter="until")
     views = engine.views
-    feed = _feed(views[existing(views, request, "view")])
+    view = views[existing(views, request, "view")]
+    feed = feed_of(view)
+    if kind == media.ARROW:
+        return await in_arrow(context, view, feed, values | {"since": since})
     if context.following >= context.settings.max_followers:
         raise Problem("too-busy", f"there are {context.settings.max_followers} followers, as many as there may be (--max-followers)")
     context.following += 1
     try:
-        subscription = await context.loop.run_in_executor(context.followers, feed.subscribe, since, snapshot)
+        subscription = await context.loop.run_in_executor(context.followers, feed.subscribe, since, snapshot, until)
     except BaseException:
         context.following -= 1
         raise
     return Following(context, feed, Follower(subscription, kind, values.get("limit")), kind, values.get("wait"))
-
-
-def _feed(view: LiveView) -> Feed:
-    """The feed of a live view that keeps changes. Problems: `view-building`, `view-failed`, `not-followed`."""
-    name = view.name
-    if view.state == "building":
-        raise Problem("view-building", f"the view {name} is being built", progress=view.progress)
-    if view.state == "failed":
-        raise Problem("view-failed", f"the view {name} has failed; GET /v1/views/{name} shows the problem")
-    if view.feed is None:
-        raise Problem("not-followed", f'the view {name} was defined with "changes": false')
-    return cast(Feed, view.feed)  # `Instance` makes no other sink
 
 
 _INSERT = '{"version":43,"op":"insert","key":{"b":{"id":1},"m":{"id":7}},"row":{"booking":1,"job":7}}'
@@ -217,6 +220,7 @@ _PROGRESS = '{"version":43,"op":"progress","token":"eyJ2IjogNDN9"}'
 _CONTENT = {
     **text_content(media.JSONL, f"{_INSERT}\n{_PROGRESS}\n"),
     **text_content(media.SSE, f"event: insert\ndata: {_INSERT}\n\nevent: progress\nid: eyJ2IjogNDN9\ndata: {_PROGRESS}\n\n"),
+    **binary_content(media.ARROW, "with `until`: an Arrow IPC stream with the columns `_op`, `_version`, those of the key, and the row's"),
 }
 
 ENDPOINTS = [
@@ -229,7 +233,8 @@ ENDPOINTS = [
             "Follow the changes of a view",
             tag="followers",
             description="Within a version, deletes precede inserts. A `progress` record ends each version that changed the view, with "
-            "the token to resume from. `Last-Event-ID` takes precedence over `since` and `snapshot`.",
+            "the token to resume from. `Last-Event-ID` takes precedence over `since` and `snapshot`. With `until` the changes end at that "
+            "token; only then are they also sent as Arrow, without `progress` records.",
             parameters=[
                 path_parameter("name", "the view", "clashes"),
                 *query_parameters(PARAMETERS),
@@ -245,7 +250,6 @@ ENDPOINTS = [
                     "not-followed",
                     "token-expired",
                     "delta-too-large",
-                    "not-yet",
                     "too-busy",
                     "view-building",
                     "view-failed",

@@ -15,7 +15,6 @@ from service.api.dashboard.happenings import PROBLEM
 from service.api.http import media
 from service.api.http.bodies import ClientGone
 from service.api.openapi import Endpoint, answer, failures, operation, path_parameter
-from service.api.planned import is_planned
 from service.errors import CATALOGUE, Problem
 from service.wire.errors import BadDefinition, BadParameter, MalformedBody, TooLarge, UnknownRelation, UnsupportedMediaType, WireError
 from service.wire.log_lines import REQUEST_ID
@@ -77,9 +76,7 @@ async def handle(request: Request, error: Exception) -> Response:
     if isinstance(error, ClientGone):
         raise error
     problem = of_exception(error)
-    if isinstance(error, HTTPException) and is_planned(request.method, request.url.path):
-        problem = Problem("not-yet", f"{request.method} {request.url.path} is not implemented yet; what there is, is in /docs")
-    elif problem.type == "method-not-allowed":
+    if problem.type == "method-not-allowed":
         allowed = _methods(request)
         problem.headers["Allow"] = ", ".join(allowed)
         problem.detail = f"{request.url.path} does not support {request.method}; allowed: {', '.join(allowed)}"

@@ -241,6 +241,26 @@ _BODIES: dict[str, Schema] = {
     "Views": _object({"views": _list(_ref("View"))}),
     "Page": _object({"version": _COUNT, "rows": _list(_ROW), "next": {"type": ["string", "null"]}}),
     "Count": _object({"version": _COUNT, "count": _COUNT}),
+    "ReadingForm": _object(
+        {
+            "parts": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 8, "description": "at most"},
+            "hold": {"type": "integer", "minimum": 1, "maximum": 3600, "default": 600, "description": "seconds to keep the version"},
+            "version": _COUNT | {"description": "one that a cursor pins; else the newest"},
+        },
+        "parts",
+        "hold",
+        "version",
+    ),
+    "Reading": _object(
+        {
+            "id": {"type": "string"},
+            "version": _COUNT,
+            "token": {"type": ["string", "null"]},
+            "cursors": _TEXTS,
+            "expires": {"type": "string", "format": "date-time"},
+        }
+    ),
+    "ChangesEnd": _object({"version": _COUNT, "token": {"type": "string"}}),
     "Tokens": _object({"tokens": _list(_ref("Token"))}),
     "Token": _object(_TOKEN),
     "NewToken": _object(_TOKEN | {"token": {"type": "string", "description": "the text to send as `Authorization: Bearer …`"}}),
@@ -459,42 +479,4 @@ WINDOW = {
             "rows": [{"key": {"b": {"id": 1}, "m": {"id": 7}}, "ends": {"b": {"stay": _STAY}, "m": {"slot": _SLOT}}, "row": _CLASH}],
         }
     ],
-}
-STATUS = {
-    "state": "ready",
-    "time": "2026-01-01T12:00:00.250000Z",
-    "version": 42,
-    "timeline": 1,
-    "software": {"name": "livejoin", "version": "0.1.0"},
-    "uptime_seconds": 12.5,
-    "ready_after_seconds": 1.7,
-    "synchronous": "full",
-    "max_body": 268435456,
-    "token": {"needed": False, "name": "", "scope": "admin", "covers_all": True},
-    "relations": {"bookings": {"rows": 3, "bytes": 4096}},
-    "views": {
-        "clashes": {
-            "state": "live",
-            "progress": 1.0,
-            "class": "interval join, 1-D, 2 relations, keyed",
-            "algorithm": "interval-tree",
-            "guarantee": "strict",
-            "bytes": 14400000,
-            "update_p99_seconds": 0.0001,
-            "feed": {"changes": 7, "subscribers": 1, "lag": 0, "rows": 7, "bytes": 512},
-        }
-    },
-    "figures": {"pins": 0, "waiting_batches": 0, "subscribers": 0, "retired_bytes": 0},
-    "memory": {"resident": 314572800, "relations": 4096, "views": 14400000, "changes": 512, "old_versions": 0, "bodies": 0},
-    "disk": {
-        "log": 36864,
-        "snapshots": 0,
-        "other": 512,
-        "size": 10737418240,
-        "free": 5368709120,
-        "snapshot": {"version": 40, "time": "2026-01-01T11:00:00Z", "bytes": 8192},
-    },
-    "warnings": [{"text": "A follower of the view clashes is 1,200 versions behind: it reads too slowly.", "view": "clashes"}],
-    "pins": [{"version": 41, "behind": 1, "readers": 1, "reading": "view clashes", "idle_seconds": 2.5, "age_seconds": 4.0}],
-    "problems": [],
 }

@@ -195,10 +195,12 @@ class Feed:
 
     # followers
 
-    def subscribe(self, since: str | None = None, snapshot: bool = False) -> Subscription:
-        """Follow from a token, from a snapshot of the whole view (then `since` is ignored), or from now on.
+    def subscribe(self, since: str | None = None, snapshot: bool = False, until: str | None = None) -> Subscription:
+        """Follow from a token, from a snapshot of the whole view (then `since` is ignored), or from now on; up to another token, if one is
+        given beside `since`.
 
-        Problems: `bad-token`, `token-expired`; `view-building`; `not-found` once the view is dropped.
+        Problems: `bad-token`, `token-expired`; `bad-parameter` if `until` is before `since`; `view-building`; `not-found` once the view is
+        dropped.
         """
         if self._closed is not None:
             raise self._closed
@@ -207,7 +209,10 @@ class Feed:
             position = reader.version
         else:
             position = self.versions.published.number if since is None else self._position(since)
-        subscription = Subscription(self, position, reader)
+        end = None if until is None else self._position(until)
+        if end is not None and end < position:
+            raise Problem("bad-parameter", f"until: this token is of version {end}, before that of since, {position}")
+        subscription = Subscription(self, position, reader, end)
         with self._lock:
             self._subscriptions.add(subscription)
         return subscription
@@ -271,6 +276,34 @@ class Feed:
             chunks.append(Chunk("progress", version, token=self.token(version)))
         return chunks
 
+    def end(self, since: str, rows: int | None) -> int:
+        """The last version after a token up to which there are at most so many rows of changes, or the first version if that alone has
+        more; None: the newest. No row is read.
+
+        Problems: `bad-token`, `token-expired`, `not-found`.
+        """
+        if self._closed is not None:
+            raise self._closed
+        position = last = self._position(since)
+        with self._lock:
+            published = max(position, self.versions.published.number)
+            if rows is None:
+                return published
+            for segment, first in self._segments_after(position):
+                fits = bisect_right(segment.starts, segment.starts[first] + rows) - 1  # the first version that does not
+                if fits < len(segment.versions):
+                    return segment.versions[fits - 1] if fits > first else last if last > position else segment.versions[first]
+                rows -= segment.starts[-1] - segment.starts[first]
+                last = segment.versions[-1]
+            for delta in self._pending:
+                if delta.version > published or delta.version <= position:
+                    continue
+                if delta.rows > rows:
+                    return last if last > position else delta.version
+                rows -= delta.rows
+                last = delta.version
+            return published
+
     def quiet_until(self, position: int) -> int:
         """The newest published version, if nothing has changed the view since `position`; else `position`."""
         with self._lock:
@@ -320,18 +353,22 @@ class Feed:
 
     def _after(self, position: int) -> Iterator[tuple[int, pa.RecordBatch, pa.RecordBatch, int]]:
         """The settled changes after `position`, oldest first, some thousand rows."""
-        wanted: list[tuple[Segment, int]] = []
-        for segment in reversed(self._segments):
-            if segment.versions[-1] <= position:
-                break
-            wanted.append((segment, bisect_right(segment.versions, position)))
         rows = 0
-        for segment, first in reversed(wanted):
+        for segment, first in self._segments_after(position):
             for i in range(first, len(segment.versions)):
                 if rows >= CHUNK_ROWS:
                     return
                 rows += segment.starts[i + 1] - segment.starts[i]
                 yield segment.change(i)
+
+    def _segments_after(self, position: int) -> Iterator[tuple[Segment, int]]:
+        """Those that have changes after `position`, the oldest first, each with the first version of it that is wanted."""
+        wanted: list[tuple[Segment, int]] = []
+        for segment in reversed(self._segments):
+            if segment.versions[-1] <= position:
+                break
+            wanted.append((segment, bisect_right(segment.versions, position)))
+        return reversed(wanted)
 
     def _settle(self) -> None:
         with self._settling:

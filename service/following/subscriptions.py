@@ -23,15 +23,17 @@ class Followed(Protocol):
 
 
 class Subscription:
-    """Reads a feed from `position` (a version of which it has everything) on; with a snapshot the whole view first.
+    """Reads a feed from `position` (a version of which it has everything) on; with a snapshot the whole view first. `until`: a published
+    version, whose `progress` is the last chunk.
 
     Used by one thread at a time. An `error` chunk is the last one.
     """
 
-    def __init__(self, feed: Followed, position: int, snapshot: RowReader | None = None) -> None:
+    def __init__(self, feed: Followed, position: int, snapshot: RowReader | None = None, until: int | None = None) -> None:
         self._feed = feed
         self._position = position
         self._snapshot = snapshot
+        self._until = until
         self._backlog: deque[Chunk] = deque()
         self.ended = False
 
@@ -45,7 +47,7 @@ class Subscription:
         if self._snapshot is not None:
             return self._read_snapshot(self._snapshot)
         if not self._backlog:
-            self._backlog.extend(self._feed.changes(self._position, timeout))
+            self._backlog.extend(self._ahead(timeout))
             if not self._backlog:
                 self._position = self._feed.quiet_until(self._position)
         chunks: list[Chunk] = []
@@ -58,14 +60,18 @@ class Subscription:
                 bytes += chunk.rows.nbytes
             elif chunk.kind == "progress":
                 self._position = chunk.version
+                if chunk.version == self._until:
+                    self.close()
             else:
                 self.close()
         return chunks
 
     @property
     def position(self) -> int | None:
-        """The last version that was given completely; None within a snapshot, within a version, and after the end."""
-        return None if self.ended or self._snapshot is not None or self._backlog else self._position
+        """The last version that was given completely; None within a snapshot, within a version, after the end, and where an end is set:
+        nobody else may give what follows."""
+        is_within = self.ended or self._snapshot is not None or self._backlog or self._until is not None
+        return None if is_within else self._position
 
     @property
     def at(self) -> int:
@@ -93,6 +99,16 @@ class Subscription:
             self._snapshot.close()
             self._snapshot = None
         self._feed.forget(self)
+
+    def _ahead(self, timeout: float) -> list[Chunk]:
+        """The next changes, which end at the last version that is wanted."""
+        if self._until is None:
+            return self._feed.changes(self._position, timeout)
+        wanted: list[Chunk] = []
+        if self._position < self._until:
+            found = self._feed.changes(self._position, 0.0)
+            wanted = [chunk for chunk in found if chunk.kind == "error" or chunk.version <= self._until]
+        return wanted or [Chunk("progress", self._until, token=self._feed.token(self._until))]
 
     def _read_snapshot(self, reader: RowReader) -> list[Chunk]:
         try:

@@ -28,6 +28,7 @@ from service.reading.tokens import Forged, Signer
 from service.reading.windows import Window
 from service.tables.store import pieces
 from service.views.deltas import Combination
+from service.views.live_view import LiveView
 from service.views.shown import Parts
 
 _PEEK = 64
@@ -35,7 +36,7 @@ _LONGEST_STEP = 65_536  # rows that one call looks at, where rows are rare
 
 
 @dataclass(slots=True)
-class _Kept:
+class Kept:
     """What a cursor stands for. `owner` identifies the view or relation."""
 
     owner: str
@@ -47,6 +48,7 @@ class _Kept:
     passed: int  # rows before it
     client: str
     used: bool = False  # somebody has gone on from it
+    stays: bool = False  # it makes room for no other
 
     @property
     def place(self) -> tuple[Any, ...]:
@@ -62,7 +64,7 @@ class Cursors:
         self._signer = signer
         self._start = secrets.token_urlsafe(6)  # of the service: what its cursors refer to is in its memory
         self._most, self._most_of_client = most, most_of_client
-        self._kept: dict[int, _Kept] = {}
+        self._kept: dict[int, Kept] = {}
         self._of_clients: dict[str, dict[int, None]] = {}  # in the order in which they were issued
         self._places: dict[tuple[Any, ...], int] = {}
         self._numbers = itertools.count(1)
@@ -72,7 +74,7 @@ class Cursors:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, kept: _Kept) -> str:
+    def keep(self, kept: Kept) -> str:
         """A cursor for this state, whose pin it takes over. Problem `too-busy`."""
         place = kept.place
         with self._lock:
@@ -90,7 +92,7 @@ class Cursors:
                 self._places[place] = number
         return self._signer.seal("cursor", self._start, kept.owner, number)
 
-    def find(self, owner: str, text: str) -> tuple[_Kept, Pin]:
+    def find(self, owner: str, text: str) -> tuple[Kept, Pin]:
         """What a cursor stands for, and a pin on its version for who reads on. Problems `bad-cursor`, `snapshot-expired`."""
         try:
             start, whose, number = self._signer.open("cursor", text)
@@ -104,7 +106,7 @@ class Cursors:
             kept = self._kept.get(number)
             if kept is None or not self.versions.is_held(kept.pin):
                 raise Problem("snapshot-expired", "the cursor was idle for too long")
-            kept.used = True
+            kept.used = not kept.stays
             with self.versions.reading(kept.pin):  # it is young again
                 return kept, self.versions.again(kept.pin)
 
@@ -114,7 +116,7 @@ class Cursors:
             for number in [number for number, kept in self._kept.items() if not self.versions.is_held(kept.pin)]:
                 self._forget(number)
 
-    def _make_room(self, kept: _Kept) -> None:
+    def _make_room(self, kept: Kept) -> None:
         """For one more cursor of its client. Problem `too-busy`, and its pin is released."""
         own = self._of_clients.get(kept.client, {})
         if len(own) < self._most_of_client and len(self._kept) < self._most:
@@ -219,7 +221,7 @@ class RowReader:
         """A cursor to resume from here. Problem `too-busy`: there are too many."""
         pin = self._cursors.versions.again(self._pin)
         pin.reading = f"a cursor of the {_name(self._owner)}"
-        kept = _Kept(self._owner, pin, self._reading.clone(), self._held, self._empty, self._asked, self._passed, self.client)
+        kept = Kept(self._owner, pin, self._reading.clone(), self._held, self._empty, self._asked, self._passed, self.client)
         return self._cursors.keep(kept)
 
     def twin(self) -> RowReader:
@@ -284,15 +286,10 @@ def open_rows(
 
     Problems: `not-found`, `view-building`, `view-failed`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.
     """
-    view = readers.published.view(view_name)
-    owner = f"view {view.name} {view.id}"
     asked = (window, point)
     if cursor is not None:
-        return _resume(readers.cursors, owner, cursor, version, asked)
-    if view.state == "failed":
-        raise view.problem or Problem("view-failed", f"the view {view_name} has failed")
-    if view.state != "live":
-        raise Problem("view-building", f"the view {view_name} is being built", progress=view.progress)
+        return _resume(readers.cursors, owner_of(readers.published.view(view_name)), cursor, version, asked)
+    view = live_view(readers, view_name)
 
     def open_at(pin: Pin, search: bool) -> RowReader | None:
         if view.id not in pin.version.roots:
@@ -300,9 +297,24 @@ def open_rows(
         reading = look_up(view, pin.version, window, point, readers.delays, search)
         if reading is not None and columns is not None:
             reading.show(columns)
-        return None if reading is None else RowReader(readers.cursors, owner, pin, reading, asked)
+        return None if reading is None else RowReader(readers.cursors, owner_of(view), pin, reading, asked)
 
     return _opened(readers, version, open_at)
+
+
+def live_view(readers: Readers, name: str) -> LiveView:
+    """Problems: `not-found`, `view-building`, `view-failed`."""
+    view = readers.published.view(name)
+    if view.state == "failed":
+        raise view.problem or Problem("view-failed", f"the view {name} has failed")
+    if view.state != "live":
+        raise Problem("view-building", f"the view {name} is being built", progress=view.progress)
+    return view
+
+
+def owner_of(view: LiveView) -> str:
+    """Whose a cursor of the view is."""
+    return f"view {view.name} {view.id}"
 
 
 def open_relation_rows(

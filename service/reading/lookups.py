@@ -46,7 +46,7 @@ def look_up(
     `may_search`, else None is returned.
     """
     join, root, _ = version.roots[view.id]
-    root = _at(root, version.number)
+    root = at_version(root, version.number)
     if isinstance(view.shown, KeyStretches):
         return _of_groups(view, view.shown, root, join, window, point, delays)
     if isinstance(view.shown, GroupTable | Distinct):
@@ -116,7 +116,7 @@ def _chosen(
     def partners(slots: Slots) -> Enumeration:
         return join.partners(root, place, slots, bounds)
 
-    return Chosen(view.sides[place].relation, version, view.width, choose, partners)
+    return Chosen(view.sides[place].relation.table, version, view.width, choose, partners)
 
 
 def _of_groups(
@@ -178,12 +178,12 @@ def _having(relation: Relation, key: pa.RecordBatch, slots: Slots) -> Slots:
     return np.concatenate(pieces)
 
 
-def _at(root: Any, version: int) -> Any:
+def at_version(root: Any, version: int) -> Any:
     """A root that is still the newest at this version, to be read there: what it scans are the tables as they are pinned, not as they were
     when the view was last asked."""
     if hasattr(root, "version"):
         return root._replace(version=version)
-    return tuple(_at(one, version) for one in root) if type(root) is tuple else root  # of a product: its parts'
+    return tuple(at_version(one, version) for one in root) if type(root) is tuple else root  # of a product: its parts'
 
 
 def slot_of(relation: Relation, version: int, key: pa.RecordBatch, may_search: bool) -> Slots | None:

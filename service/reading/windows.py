@@ -17,7 +17,7 @@ from service.query.model import IntervalRef, Span
 from service.tables.endpoints import stored_endpoints
 from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Slots
-from service.tables.store import PIECE_ROWS
+from service.tables.store import PIECE_ROWS, Table
 from service.views.deltas import Combination
 from service.views.joins.protocol import Enumeration
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
@@ -26,6 +26,7 @@ Window = Mapping[str, tuple[str | None, str | None]]
 """By the interval's name, "" for all, or alias.interval: (lo, hi), texts in the endpoints' type, None for no bound."""
 Mask = npt.NDArray[np.bool_]
 _CALL = 0.002  # seconds that a call may take, about
+_LOOKED_UP = 256  # rows at once: some structures need 20 µs for each before they tell the first partner
 
 
 class Bound(NamedTuple):
@@ -82,17 +83,20 @@ def met(relation: Relation, bounds: Sequence[Bound], slots: Slots) -> Mask:
 
 
 class Chosen:
-    """The rows of a view in which some rows of one relation take part: all its rows are read, in pieces, and those that are chosen are
-    looked up one by one. `choose`: those of some slots; `partners`: the rows of the view in which one of them takes part."""
+    """The rows of a view in which some rows of a table take part: its rows are read, in pieces, and those that are chosen are looked up.
+    `choose`: those of some slots; `partners`: the rows of the view in which these take part; `within`: the slots from one to another
+    (excluded), None: all."""
 
     dead_ends: int | None = None
 
     def __init__(
-        self, relation: Relation, version: int, aliases: int, choose: Callable[[Slots], Slots], partners: Callable[[Slots], Enumeration]
-    ) -> None:
-        self._relation, self._version, self._aliases = relation, version, aliases
+        self, table: Table, version: int, aliases: int, choose: Callable[[Slots], Slots], partners: Callable[[Slots], Enumeration],
+        within: tuple[int, int] | None = None,
+    ) -> None:  # fmt: skip
+        self._table, self._version, self._aliases = table, version, aliases
         self._choose, self._partners = choose, partners
-        self._start, self._found = 0, NO_SLOTS
+        self._start, self._end = within or (0, table.used)  # slots used later are of later versions
+        self._found = NO_SLOTS
         self._cursor: Enumeration | None = None
         self._steps = self._since = 0  # in all but of the cursor; since the last row
         self.largest_gap = 0
@@ -122,9 +126,11 @@ class Chosen:
                     self._steps += self._cursor.steps
                     self._cursor = None
             elif len(self._found):
-                self._cursor, self._found = self._partners(self._found[:1]), self._found[1:]
+                self._cursor, self._found = self._partners(self._found[:_LOOKED_UP]), self._found[_LOOKED_UP:]
             else:
-                slots, self._start = self._relation.table.scan(self._version, self._start, PIECE_ROWS)
+                slots, following = self._table.scan(self._version, self._start, min(PIECE_ROWS, self._end - self._start))
+                slots = slots[: np.searchsorted(slots, self._end)]
+                self._start = following if following < self._end else -1
                 self._found = self._choose(slots)
                 self._steps += len(slots)
                 self._since += len(slots)

@@ -59,6 +59,15 @@ class Shape:
             return tuple(part[holds] for part in slots)
         return slots
 
+    def combine_given(self, place: int, given: Slots, partners: Slots) -> Combination:
+        """The rows of a self join in which each given row is alias number `place`, beside its partner."""
+        rows = (given, partners) if place == 0 else (partners, given)
+        if self._less is None:
+            return rows
+        low, high = (rows[self._places[ref.alias]] for ref in self._less)
+        ascending = self._is_less(self._less[0].column, low, high)
+        return tuple(part[ascending] for part in rows)
+
     @property
     def is_filtered(self) -> bool:
         """Whether comparisons are left that the structure does not know."""
@@ -99,13 +108,16 @@ class Shape:
 
     def _oriented(self, less: tuple[ColumnRef, ColumnRef], slots0: Slots, slots1: Slots) -> Combination:
         smaller = self._places[less[0].alias]
-        table, name = self._sides[0].relation.table, less[0].column
-        ascending, descending = np.empty(len(slots0), np.bool_), np.empty(len(slots0), np.bool_)
-        for part in pieces(table.text_bytes([name], slots0) + table.text_bytes([name], slots1)):
-            x, y = table.take([name], slots0[part]).column(0), table.take([name], slots1[part]).column(0)
-            ascending[part], descending[part] = compare("<", x, y), compare("<", y, x)
+        ascending, descending = self._is_less(less[0].column, slots0, slots1), self._is_less(less[0].column, slots1, slots0)
         low, high = np.where(ascending, slots0, slots1), np.where(ascending, slots1, slots0)
         kept = ascending | descending
         if not kept.all():
             low, high = low[kept], high[kept]
         return (low, high) if smaller == 0 else (high, low)
+
+    def _is_less(self, name: str, low: Slots, high: Slots) -> Mask:
+        """bool[n]: where the value of a column is less in the row at the first slot."""
+        table, less = self._sides[0].relation.table, np.empty(len(low), np.bool_)
+        for part in pieces(table.text_bytes([name], low) + table.text_bytes([name], high)):
+            less[part] = compare("<", table.take([name], low[part]).column(0), table.take([name], high[part]).column(0))
+        return less

@@ -184,7 +184,7 @@ def test_what_a_named_token_reads(house: House) -> None:
     client = house.client("read-named")
     assert talk.ok(client.get("/v1/views/v/count"))["count"] == 2
     talk.ok_status(client.get("/v1/relations/a/rows"))
-    for path in ("/v1/views/w", "/v1/views/w/rows", "/v1/views/w/count", "/v1/views/w/changes?wait=0", "/v1/relations/b/rows"):
+    for path in ("/v1/views/w", "/v1/views/w/rows", "/v1/views/w/count", "/v1/views/w/changes?wait=0", "/v1/views/w/changes/end?since=x", "/v1/relations/b/rows"):
         talk.problem(client.get(path), 403, "forbidden")
     # What follows from one view does not help with another, nor with one that the token is not for.
     every = house.client("read-all")
@@ -195,6 +195,9 @@ def test_what_a_named_token_reads(house: House) -> None:
     for path, params in (("rows", {"cursor": cursor}), ("changes", {"since": token, "wait": "0"})):
         talk.ok_status(client.get(f"/v1/views/v/{path}", params=params))
         talk.problem(house.client("read-other").get(f"/v1/views/v/{path}", params=params), 403, "forbidden")
+    reading = talk.ok(client.post("/v1/views/v/readings", json={}), 201)
+    talk.problem(house.client("read-other").delete(f"/v1/readings/{reading['id']}"), 403, "forbidden")
+    talk.ok(client.delete(f"/v1/readings/{reading['id']}"), 204)
 
 
 def test_batches_are_judged_relation_by_relation(house: House) -> None:

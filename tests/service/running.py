@@ -14,7 +14,7 @@ import pytest
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
-from service.reading.cursors import RowReader
+from service.reading.cursors import RowReader, open_rows
 from service.settings import Settings
 from service.wire.batch import DELETE, INSERT, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from service.wire.schema import RelationPatch, parse_relation
@@ -123,6 +123,16 @@ def ids(reader: RowReader) -> list[tuple[Any, ...]]:
         rows += [tuple(row.values()) for row in part.to_pylist()]
     reader.close()
     return sorted(rows)
+
+
+def in_parts(engine: Instance, view: str, most: int) -> list[RowReader]:
+    """Readers of the parts of a reading, which has ended by then."""
+    held = engine.held.begin(view, most, 60, None, "a test")
+    assert 1 <= len(held.cursors) <= most
+    readers = [open_rows(engine.readers, view, cursor=cursor) for cursor in held.cursors]
+    engine.held.end(held.id)
+    assert {reader.version for reader in readers} == {held.version}
+    return readers
 
 
 def is_empty(reader: RowReader) -> bool:

@@ -23,7 +23,6 @@ from service.api.http.answers import json_answer, no_parameters
 from service.api.http.bodies import Receive, Scope, Send
 from service.api.metrics import software_version
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, text_content
-from service.api.schemas import STATUS
 from service.api.stream import client_gone
 from service.durability.usage import Usage
 from service.engine.versions import Held
@@ -204,6 +203,45 @@ def _time(seconds: float) -> str:
     return timestamp_text(round(seconds * 1e6))
 
 
+_STATUS = {
+    "state": "ready",
+    "time": "2026-01-01T12:00:00.250000Z",
+    "version": 42,
+    "timeline": 1,
+    "software": {"name": "livejoin", "version": "0.1.0"},
+    "uptime_seconds": 12.5,
+    "ready_after_seconds": 1.7,
+    "synchronous": "full",
+    "max_body": 268435456,
+    "token": {"needed": False, "name": "", "scope": "admin", "covers_all": True},
+    "relations": {"bookings": {"rows": 3, "bytes": 4096}},
+    "views": {
+        "clashes": {
+            "state": "live",
+            "progress": 1.0,
+            "class": "interval join, 1-D, 2 relations, keyed",
+            "algorithm": "interval-tree",
+            "guarantee": "strict",
+            "bytes": 14400000,
+            "update_p99_seconds": 0.0001,
+            "feed": {"changes": 7, "subscribers": 1, "lag": 0, "rows": 7, "bytes": 512},
+        }
+    },
+    "figures": {"pins": 0, "waiting_batches": 0, "subscribers": 0, "retired_bytes": 0},
+    "memory": {"resident": 314572800, "relations": 4096, "views": 14400000, "changes": 512, "old_versions": 0, "bodies": 0},
+    "disk": {
+        "log": 36864,
+        "snapshots": 0,
+        "other": 512,
+        "size": 10737418240,
+        "free": 5368709120,
+        "snapshot": {"version": 40, "time": "2026-01-01T11:00:00Z", "bytes": 8192},
+    },
+    "warnings": [{"text": "A follower of the view clashes is 1,200 versions behind: it reads too slowly.", "view": "clashes"}],
+    "pins": [{"version": 41, "behind": 1, "readers": 1, "reading": "view clashes", "idle_seconds": 2.5, "age_seconds": 4.0}],
+    "problems": [],
+}
+
 ENDPOINTS = [
     Endpoint(
         "GET",
@@ -218,7 +256,7 @@ ENDPOINTS = [
                 **answer(
                     200,
                     "the state",
-                    {**json_content("Status", STATUS), **text_content(media.SSE, 'event: status\ndata: {"state":"ready",…}\n\n')},
+                    {**json_content("Status", _STATUS), **text_content(media.SSE, 'event: status\ndata: {"state":"ready",…}\n\n')},
                 ),
                 **failures("bad-parameter", "not-acceptable"),
             },

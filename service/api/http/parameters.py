@@ -37,19 +37,16 @@ def pairs_of(query: bytes) -> list[tuple[str, str]]:
         raise Problem("bad-parameter", "the query string is not percent-encoded UTF-8") from None
 
 
-def read(query: bytes, known: Sequence[Parameter], planned: Sequence[str] = ()) -> dict[str, Any]:
+def read(query: bytes, known: Sequence[Parameter]) -> dict[str, Any]:
     """The values of a query string by name; absent parameters are not in it.
 
-    Problem `bad-parameter`, naming the first parameter that is unknown, given twice, or out of its range; `not-yet` for one that a later
-    version takes (`planned`).
+    Problem `bad-parameter`, naming the first parameter that is unknown, given twice, or out of its range.
     """
     values: dict[str, Any] = {}
     if not query:
         return values
     for name, text in pairs_of(query):
         parameter = _find(name, known)
-        if parameter is None and name in planned:
-            raise Problem("not-yet", f"{name}: this parameter is not implemented yet; those that there are, are in /docs", parameter=name)
         if parameter is None:
             names = ", ".join(p.name for p in known) or "none"
             raise bad(name, f"unknown parameter (known: {names})")

@@ -35,7 +35,8 @@ _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list":
 
 
 class ShapedCursor(SlotsCursor):
-    """A reading whose slots are made rows by a shape; `of`: only those with one of these slots as alias number `place`."""
+    """A reading whose slots are made rows by a shape. `of`, where two or more aliases share a set: only those with one of these slots as
+    alias number `place`, of which a structure of pairs gives each beside its partner."""
 
     def __init__(self, cursor: Slotted, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
         super().__init__(cursor)
@@ -52,6 +53,10 @@ class ShapedCursor(SlotsCursor):
 
     def fill(self, limit: int) -> Combination:
         slots = self._cursor.fill(max(1, limit // self._shape.factor))
+        if self._of is not None and len(slots) == 2:
+            found = self._shape.combine_given(self._of[0], *slots)
+            self._dropped += len(slots[0]) - len(found[0])
+            return found
         found = self._shape.combine(*slots)
         self._dropped += self._shape.factor * len(slots[0]) - len(found[0])
         if self._of is None:

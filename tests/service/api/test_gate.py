@@ -126,23 +126,6 @@ def test_method_not_allowed(method: str, path: str, allow: str) -> None:
     assert response.headers["allow"] == allow
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", "/v1/views/a/readings"),
-        ("DELETE", "/v1/readings/1"),
-        ("GET", "/v1/views/a/changes/end"),
-        ("GET", "/v1/views/a/changes?until=x"),
-        ("GET", "/v1/views/a/changes?since=x&until=y"),
-    ],
-)
-def test_what_comes_later(method: str, path: str) -> None:
-    response = ask(method, path, ready())
-    assert response.status_code == 501
-    if method != "HEAD":
-        is_problem(response, "not-yet")
-
-
 def test_names_that_are_not_there() -> None:
     for method, path in (
         ("GET", "/v1/relations/a"),

@@ -20,7 +20,7 @@ from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
 from tests.service.grouped import GroupedView
-from tests.service.running import PAIR, HeldWriter, batch, check, counted, is_empty, opened, running
+from tests.service.running import PAIR, HeldWriter, batch, check, counted, in_parts, is_empty, opened, running
 from tests.service.stretched import CoveredView
 from tests.service.twin import DEFINITIONS, KEYS, MANY, VIEWS, Row, Source, Twin, TwinView, of_different_rows, plain, to_batch, values
 
@@ -107,23 +107,29 @@ class Follower:
 
 
 class Held:
-    """A reader that was opened at some version and reads a little at a time."""
+    """A reader that was opened at some version, perhaps in parts, and reads a little at a time."""
 
-    def __init__(self, engine: Instance, name: str, twin: Twin) -> None:
+    def __init__(self, engine: Instance, name: str, twin: Twin, parts: int) -> None:
         self.name, self.twin = name, twin
-        self.reader = open_rows(engine.readers, name)
+        self.readers = in_parts(engine, name, parts) if parts else [open_rows(engine.readers, name)]
         self.version = twin.version
         self.rows: Counter[tuple[Any, ...]] = Counter()
 
     def read(self, some: int) -> bool:
-        batch = self.reader.read(some)
+        batch = self.readers[-1].read(some)
         if batch is not None:
             self.rows.update(values(row) for row in plain(batch))
             return True
-        assert self.reader.version == self.version
+        assert self.readers[-1].version == self.version
+        self.readers.pop().close()
+        if self.readers:
+            return True
         assert self.rows == Counter(self.twin.history[self.version][self.name].values()), (self.name, self.version)
-        self.reader.close()
         return False
+
+    def close(self) -> None:
+        for reader in self.readers:
+            reader.close()
 
 
 def compare(engine: Instance, twin: Twin) -> None:
@@ -137,6 +143,7 @@ def compare(engine: Instance, twin: Twin) -> None:
         reader = open_rows(engine.readers, name)
         assert counted(reader) == sum(expected.values())
         reader.close()
+        assert sum((read_all(part) for part in in_parts(engine, name, 3)), Counter()) == expected, name
     for name, rows in twin.relations.items():
         reader = open_relation_rows(engine.readers, name)
         assert is_empty(reader) == (not rows)
@@ -266,7 +273,7 @@ def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], ke
         compare_lookups(engine, twin, source)
         held = [one for one in held if one.read(pick.randrange(1, 40))]
         if len(held) < 6:
-            held.append(Held(engine, pick.choice(list(views)), twin))
+            held.append(Held(engine, pick.choice(list(views)), twin, pick.choice((0, 0, 2))))
         for follower in followers:
             if pick.random() < 0.5:
                 follower.catch_up()
@@ -276,7 +283,7 @@ def run(folder: Path, seed: int, batches: int, size: Callable[[Source], int], ke
                 follower.follow(follower.token, False)
         if pick.random() < 0.08:
             for one in held:
-                one.reader.close()
+                one.close()
             held = []
             if pick.random() < 0.5:
                 engine.close()

@@ -22,7 +22,7 @@ from service.reading.cursors import open_rows
 from service.reading.lookups import Point
 from tests.service.engine.test_engine import as_field
 from tests.service.random_sql import DEFINITIONS, Rows, Statement, alike, asked, in_duckdb, to_batch
-from tests.service.running import check, opened
+from tests.service.running import check, in_parts, opened
 from tests.service.twin import Row, values
 
 REFUSED = ("unsupported-query", "bad-query")
@@ -76,6 +76,10 @@ def rows_of(engine: Instance, name: str, point: Point | None = None) -> list[Row
     return [row for part in iter(partial(reader.read, 1000), None) for row in part.to_pylist()]
 
 
+def rows_of_parts(engine: Instance, name: str) -> list[Row]:
+    return [row for reader in in_parts(engine, name, 3) for part in iter(partial(reader.read, 1000), None) for row in part.to_pylist()]
+
+
 def look_up(engine: Instance, one: Added, rng: random.Random) -> None:
     """A group that is there, by its columns."""
     if one.rows:
@@ -100,6 +104,7 @@ def compare(engine: Instance, rows: Rows, views: dict[str, Statement], added: li
     for one in added:
         text, ours = views[one.name].text, rows_of(engine, one.name)
         assert alike(ours, asked(other, text)), text
+        assert Counter(map(values, rows_of_parts(engine, one.name))) == Counter(map(values, ours)), text
         one.catch_up()
         assert Counter(one.rows.values()) == Counter(map(values, ours)), text
         look_up(engine, one, rows.random)

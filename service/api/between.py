@@ -1,0 +1,130 @@
+"""The changes of a view between two tokens: where a stretch of about so many rows ends, and the stretch as Arrow."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.context import Context
+from service.api.http import media, parameters
+from service.api.http.answers import existing, json_answer
+from service.api.http.parameters import Parameter, bad
+from service.api.metrics import RECORDS_SENT
+from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, query_parameters
+from service.api.stream import Stream
+from service.errors import Problem
+from service.following.chunks import Chunk
+from service.following.feeds import Feed
+from service.following.subscriptions import Subscription
+from service.tables.resolution import NO_SLOTS
+from service.views.live_view import LiveView
+from service.wire.rows import ArrowRows
+
+_OWN = [pa.field("_op", pa.string(), False), pa.field("_version", pa.int64(), False)]
+_SINCE = Parameter("since", parameters.plain, {"type": "string"}, "the token after which the changes begin")
+_ROWS = Parameter("rows", parameters.most(1), {"type": "integer", "minimum": 1}, "about how many rows of changes; by default, all", 100_000)
+_PARAMETERS = (_SINCE, _ROWS)
+
+
+def feed_of(view: LiveView) -> Feed:
+    """The feed of a live view that keeps changes. Problems: `view-building`, `view-failed`, `not-followed`."""
+    name = view.name
+    if view.state == "building":
+        raise Problem("view-building", f"the view {name} is being built", progress=view.progress)
+    if view.state == "failed":
+        raise Problem("view-failed", f"the view {name} has failed; GET /v1/views/{name} shows the problem")
+    if view.feed is None:
+        raise Problem("not-followed", f'the view {name} was defined with "changes": false')
+    return cast(Feed, view.feed)  # `Instance` makes no other sink
+
+
+class _Changed:
+    """A source of a `Stream`: the changes of a subscription that ends. A key's column that the row has too is there once."""
+
+    def __init__(self, view: LiveView, subscription: Subscription) -> None:
+        """Problem `not-acceptable`: a column of the view has a name that is taken."""
+        self._subscription = subscription
+        keys, rows = (batch.schema for batch in view.shown.with_keys((NO_SLOTS,) * view.width))
+        for field in _OWN:
+            if field.name in rows.names:
+                said = f"as Arrow, changes have a column {field.name} of their own, and so has the view {view.name}: ask for JSON lines"
+                raise Problem("not-acceptable", said)
+        self._keys = [name for name in keys.names if "." in name and name not in rows.names]  # one without a dot has no columns
+        fields = [*_OWN, *(keys.field(name).remove_metadata() for name in self._keys), *rows]
+        self._schema = pa.schema(fields)
+        self._made = ArrowRows(self._schema)
+
+    def step(self) -> tuple[bytes, bool]:
+        parts = []
+        for chunk in self._subscription.next():
+            if chunk.problem is not None:
+                raise chunk.problem
+            if chunk.rows is not None:
+                parts.append(self._made.chunk(self._batch(chunk)))
+        if self._subscription.ended:
+            parts.append(self._made.end())
+        return b"".join(parts), not self._subscription.ended
+
+    def _batch(self, chunk: Chunk) -> pa.RecordBatch:
+        assert chunk.keys is not None and chunk.rows is not None
+        count = chunk.rows.num_rows
+        RECORDS_SENT.inc(count)
+        own = [pa.repeat(pa.scalar(value, field.type), count) for value, field in zip((chunk.op, chunk.version), _OWN, strict=True)]
+        keys = [chunk.keys.column(name) for name in self._keys]
+        return pa.RecordBatch.from_arrays([*own, *keys, *chunk.rows.columns], schema=self._schema)
+
+    def close(self) -> None:
+        self._subscription.close()
+
+
+async def in_arrow(context: Context, view: LiveView, feed: Feed, values: dict[str, Any]) -> Response:
+    """The changes from `since` to `until`. Problems of `Feed.subscribe`; `bad-parameter`, `not-acceptable`."""
+    for name in ("limit", "wait"):
+        if name in values:
+            raise bad(name, "does not go with Arrow, which ends at until")
+
+    def begin() -> tuple[_Changed, tuple[bytes, bool]]:
+        subscription = feed.subscribe(values["since"], until=values["until"])
+        try:
+            changed = _Changed(view, subscription)
+            return changed, changed.step()
+        except BaseException:
+            subscription.close()
+            raise
+
+    changed, first = await context.loop.run_in_executor(context.followers, begin)
+    return Stream(context, context.followers, changed, first, media.ARROW, {"Cache-Control": "no-cache", "Vary": "Accept"})
+
+
+async def changes_end(request: Request) -> Response:
+    context: Context = request.app.state.context
+    values = parameters.read(request.scope["query_string"], _PARAMETERS)
+    if "since" not in values:
+        raise bad("since", "is missing: the token after which the changes begin")
+    views = context.engine.views
+    feed = feed_of(views[existing(views, request, "view")])
+    version = await context.loop.run_in_executor(context.followers, feed.end, values["since"], values.get("rows"))
+    return json_answer({"version": version, "token": feed.token(version)})
+
+
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/v1/views/{name}/changes/end",
+        changes_end,
+        operation(
+            "viewChangesEnd",
+            "Get the token of the last version within about so many rows of changes",
+            tag="followers",
+            description="At least one version, whatever its rows; nothing is read. What lies between is then read with `until`.",
+            parameters=[path_parameter("name", "the view", "clashes"), *query_parameters(_PARAMETERS)],
+            responses={
+                **answer(200, "the version and its token", json_content("ChangesEnd", {"version": 43, "token": "eyJ2IjogNDN9"})),
+                **failures("bad-parameter", "bad-token", "not-found", "not-followed", "token-expired", "view-building", "view-failed"),
+            },
+        ),
+    )
+]

@@ -1,0 +1,105 @@
+"""`POST /v1/views/{name}/readings`: a view at one version in parts, for readers beside each other."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.access.access_token import moment
+from service.access.rights import require_view
+from service.api.context import Context
+from service.api.http.admission import client_of
+from service.api.http.answers import existing, json_answer, no_parameters
+from service.api.http.bodies import definition
+from service.api.http.parameters import bad
+from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter
+from service.following.feeds import Feed
+
+PARTS, MOST_PARTS = 8, 1000
+HOLD, LONGEST_HOLD = 600, 3600  # seconds
+_BOUNDS = {"parts": (1, MOST_PARTS), "hold": (1, LONGEST_HOLD), "version": (0, 2**63 - 1)}
+
+
+async def begin(request: Request) -> Response:
+    context: Context = request.app.state.context
+    no_parameters(request)
+    views = context.engine.views
+    view = views[existing(views, request, "view")]
+    async with definition(request.scope, request.receive, context.bodies, context.work) as data:
+        asked = _asked(data)
+    hold, version = asked.get("hold", HOLD), asked.get("version")
+    arguments = view.name, asked.get("parts", PARTS), hold, version, client_of(request.scope)
+    expires = moment(time.time() + hold)
+    held = await context.loop.run_in_executor(context.readers, context.engine.held.begin, *arguments)
+    token = view.feed.token(held.version) if isinstance(view.feed, Feed) else None
+    told = {"id": held.id, "version": held.version, "token": token, "cursors": held.cursors, "expires": expires}
+    return json_answer(told, 201)
+
+
+def _asked(data: dict[str, Any]) -> dict[str, int]:
+    """The fields that are given. Problem `bad-parameter`."""
+    for name, value in data.items():
+        if name not in _BOUNDS:
+            raise bad(name[:40], f"is not a field of a reading: it has {', '.join(_BOUNDS)}")
+        low, high = _BOUNDS[name]
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise bad(name, f"must be an integer from {low} to {high}")
+    return data
+
+
+async def end(request: Request) -> Response:
+    context: Context = request.app.state.context
+    no_parameters(request)
+    id_, held = request.path_params["id"], context.engine.held
+    require_view(request.scope["token"], held.view_of(id_), "read")
+    held.end(id_)
+    return Response(status_code=204)
+
+
+_READING = {
+    "id": "b3BhcXVlLWlk",
+    "version": 42,
+    "token": "eyJ2IjogNDJ9",
+    "cursors": ["eyJ2IjogNDJ9", "eyJ2IjogNDN9"],
+    "expires": "2026-01-01T12:10:00Z",
+}
+_REFUSALS = (
+    "bad-parameter", "bad-definition", "malformed-body", "body-too-large", "unsupported-media-type", "not-found", "snapshot-expired",
+    "too-busy", "view-building", "view-failed",
+)  # fmt: skip
+
+ENDPOINTS = [
+    Endpoint(
+        "POST",
+        "/v1/views/{name}/readings",
+        begin,
+        operation(
+            "beginReading",
+            "Hold a version of a view, to be read in parts",
+            tag="rows",
+            description="The rows of all cursors together are the view at one version, each row once; each cursor is read by "
+            "`GET /v1/views/{name}/rows?cursor=`, any number of times, until `expires`. There may be fewer parts than asked for: a view "
+            "with UNION or EXCEPT, or with what groups cover, is one part. `token` follows from this version (null: the view keeps no "
+            "changes).",
+            parameters=[path_parameter("name", "the view", "clashes")],
+            body=json_content("ReadingForm", {"parts": PARTS, "hold": HOLD}),
+            responses={**answer(201, "the version is held", json_content("Reading", _READING)), **failures(*_REFUSALS)},
+        ),
+    ),
+    Endpoint(
+        "DELETE",
+        "/v1/readings/{id}",
+        end,
+        operation(
+            "endReading",
+            "Let go of the version of a reading",
+            tag="rows",
+            description="What is being read of it goes on; its cursors begin nothing more.",
+            parameters=[path_parameter("id", "the reading", "b3BhcXVlLWlk")],
+            responses={**answer(204, "the version is let go of"), **failures("bad-parameter", "not-found")},
+        ),
+    ),
+]

@@ -1,0 +1,77 @@
+"""A version of a view in parts that can be read beside each other, each row in one of them.
+
+    a range of the stored rows of one alias, and the rows of the view in which these take part. The alias: the first that no row of the view
+    lacks; if each may be missing (FULL JOIN), all aliases, of the later ones the rows that lack those before
+    a range of the groups, where rows are groups
+    everything, where a row of the view stands for no stored row: UNION, EXCEPT, and what groups cover
+
+Nothing is read or counted beforehand: the ranges have equally many slots, whatever number of rows takes part with them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from service.engine.versions import Version
+from service.reading.lookups import at_version
+from service.reading.readings import Delays, Matching, ViewReading
+from service.reading.windows import Chosen
+from service.tables.resolution import Slots
+from service.tables.store import Table
+from service.views.deltas import Combination
+from service.views.joins.outer_cursor import Chained
+from service.views.joins.protocol import Enumeration, Join
+from service.views.live_view import LiveView
+from service.views.stages.key_stretches import KeyStretches
+from service.views.stages.table import GroupTable
+
+
+def parts_of(view: LiveView, version: Version, most: int, delays: Delays) -> list[ViewReading]:
+    """From one to `most` readings of a live view at a pinned version, which together have each row once. Cost: O(1) each."""
+    join, root, _ = version.roots[view.id]
+    root = at_version(root, version.number)
+    empty = join.is_empty(root)
+    if empty or view.view.query.branches or isinstance(view.shown, KeyStretches):
+        return [ViewReading(view, empty, join.rows(root, None), True, delays)]
+    if isinstance(view.shown, GroupTable):
+        tables = [_Ranged(0, view.shown.table, view.shown.table.used)]
+    else:
+        always = [side for side in view.sides if side.alias not in view.view.query.optional]
+        tables = [_Ranged(side.place, side.relation.table, side.relation.table.used) for side in always[:1] or view.sides]
+    count = max(1, min(most, max(used for _, _, used in tables)))
+    return [ViewReading(view, empty, _part(view, version.number, join, root, tables, at, count), False, delays) for at in range(count)]
+
+
+class _Ranged(NamedTuple):
+    """The number of an alias, its table, and the slots of it that may have rows of the version: what is used later is of later ones."""
+
+    place: int
+    table: Table
+    used: int
+
+
+def _part(view: LiveView, version: int, join: Join, root: Any, tables: list[_Ranged], at: int, count: int) -> Enumeration:
+    """Number `at` of so many parts."""
+
+    def of_alias(number: int) -> Enumeration:
+        place, table, used = tables[number]
+        within = used * at // count, used * (at + 1) // count
+        chosen = Chosen(table, version, view.width, _all, lambda slots: join.partners(root, place, slots, None), within)
+        before = [other.place for other in tables[:number]]
+        return Matching(chosen, partial(_lacking, before)) if before else chosen
+
+    return of_alias(0) if len(tables) == 1 else Chained([partial(of_alias, number) for number in range(len(tables))], view.width)
+
+
+def _all(slots: Slots) -> Slots:
+    return slots
+
+
+def _lacking(places: list[int], rows: Combination) -> npt.NDArray[np.bool_]:
+    """bool[n]: the rows in which all of these aliases are missing."""
+    missing: npt.NDArray[np.bool_] = np.logical_and.reduce([rows[place] < 0 for place in places])
+    return missing

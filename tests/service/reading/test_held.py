@@ -1,0 +1,140 @@
+"""Readings in parts: how long they hold their version, what they count as, and which parts there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from service.errors import Problem
+from service.instance import Instance
+from service.reading.cursors import open_rows
+from service.reading.held import HeldReadings
+from tests.service.engine.test_engine import read_all
+from tests.service.running import DEFINITION, PAIR, batch, counted, ids, in_parts, look, of_ops, rows_of, running
+
+
+def filled(folder: Path, **settings: object) -> Instance:
+    engine = running(folder, **settings)
+    engine.apply(batch(("upsert", "a", rows_of(0, 500)), ("upsert", "b", rows_of(0, 4))))
+    return engine
+
+
+def reads(engine: Instance, cursor: str) -> int | str:
+    """How many rows follow, or the problem."""
+    try:
+        reader = open_rows(engine.readers, "v", cursor=cursor)
+    except Problem as problem:
+        return problem.type
+    found = counted(reader)
+    reader.close()
+    return found
+
+
+def test_a_reading_holds_its_version_though_nobody_reads(tmp_path: Path) -> None:
+    """Another cursor is forgotten meanwhile; a part can be read again."""
+    engine = filled(tmp_path, pin_idle=20)
+    now = 100.0
+    engine.versions._clock = lambda: now
+    engine.held = HeldReadings(engine.readers, lambda: now)
+    held = engine.held.begin("v", 4, 50, None, "somebody")
+    page = open_rows(engine.readers, "v")
+    page.read(1)
+    other = page.token()
+    engine.apply(batch(("delete", "a", rows_of(0, 300))))
+    now = 130.0
+    look(engine)
+    assert reads(engine, other) == "snapshot-expired"
+    for _ in range(2):
+        assert [reads(engine, cursor) for cursor in held.cursors] == [500] * 4
+    now = 149.0
+    look(engine)
+    assert len(engine.held) == 1 and reads(engine, held.cursors[3]) == 500
+    now = 150.0
+    look(engine)
+    assert len(engine.held) == 0 and {reads(engine, cursor) for cursor in held.cursors} == {"snapshot-expired"}
+    assert len(engine.versions) == 0
+    engine.close()
+
+
+def test_what_old_versions_may_take_ends_a_reading_too(tmp_path: Path) -> None:
+    engine = filled(tmp_path, pin_bytes=1)
+    held = engine.held.begin("v", 4, 3600, None, "somebody")
+    engine.apply(batch(("upsert", "a", rows_of(0, 500, start=3))))
+    look(engine)
+    assert {reads(engine, cursor) for cursor in held.cursors} == {"snapshot-expired"}
+    look(engine)
+    assert len(engine.held) == 0
+    engine.close()
+
+
+def test_the_parts_are_cursors_of_the_client_that_make_room_for_none(tmp_path: Path) -> None:
+    engine = filled(tmp_path, max_client_cursors=5)
+    held = engine.held.begin("v", 4, 3600, None, "somebody")
+    with pytest.raises(Problem, match="too-busy"):
+        engine.held.begin("v", 4, 3600, None, "somebody")
+    assert len(engine.versions) == 5, "nothing is left of what was refused"
+    cursor = held.cursors[0]
+    for _ in range(20):
+        reader = open_rows(engine.readers, "v", cursor=cursor)
+        reader.client = "somebody"
+        reader.read(7)
+        cursor = reader.token()
+        reader.close()
+    assert [reads(engine, cursor) for cursor in (*held.cursors, cursor)] == [500, 500, 500, 500, 360]
+    engine.held.begin("v", 4, 3600, None, "somebody else")
+    engine.held.end(held.id)
+    engine.held.end(held.id)
+    engine.held.begin("v", 4, 3600, None, "somebody")
+    with pytest.raises(Problem, match="not-found"):
+        engine.held.view_of(held.id)
+    engine.close()
+
+
+def test_an_earlier_version_is_read_if_somebody_holds_it(tmp_path: Path) -> None:
+    engine = filled(tmp_path)
+    first = engine.held.begin("v", 1, 3600, None, "somebody")
+    engine.apply(of_ops("b", ("delete", 0)))
+    second = engine.held.begin("v", 3, 3600, first.version, "somebody")
+    assert second.version == first.version and sum(reads(engine, cursor) for cursor in second.cursors) == 2000  # type: ignore[misc]
+    engine.put_view("later", PAIR, wait=60)
+    with pytest.raises(Problem, match="older than the view"):
+        engine.held.begin("later", 3, 3600, first.version, "somebody")
+    engine.held.end(first.id)
+    engine.held.end(second.id)
+    with pytest.raises(Problem, match="snapshot-expired"):
+        engine.held.begin("v", 3, 3600, first.version, "somebody")
+    engine.close()
+
+
+def test_many_rows_of_an_alias_in_a_part(tmp_path: Path) -> None:
+    """More than are looked up at once: pairs and groups of one relation, whose rows stand on both sides, come once."""
+    engine = running(tmp_path, {})
+    engine.apply(batch(("upsert", "a", rows_of(0, 700, length=1)), ("upsert", "b", rows_of(0, 300, length=1, tag="x"))))
+    engine.apply(batch(("upsert", "a", rows_of(700, 700, start=5, length=1))))
+    select = "SELECT x.id AS i, y.id AS j FROM a x, a y WHERE x.x OVERLAPS y.x AND x.s > 2"
+    views = {
+        "less": f"{select} AND x.id < y.id",
+        "other": f"{select} AND x.id <> y.id",
+        "both": "SELECT x.id AS i, y.id AS j FROM b x, b y WHERE x.x OVERLAPS y.x",
+        "full": "SELECT x.id AS i, y.id AS j FROM a x FULL JOIN b y ON x.id = y.id",
+        "groups": "SELECT x.id AS i, COUNT(*) AS n FROM a x, b y WHERE x.x OVERLAPS y.x GROUP BY x.id",
+        "union": "SELECT id FROM a UNION SELECT id FROM b",
+    }
+    for name, sql in views.items():
+        engine.put_view(name, {"sql": sql}, wait=60)
+        whole = read_all(open_rows(engine.readers, name))
+        parts = [read_all(part) for part in in_parts(engine, name, 3)]
+        assert sum(parts, Counter()) == whole and set(whole.values()) == {1}, name
+        assert len(parts) == (1 if name == "union" else 3), name
+    engine.close()
+
+
+def test_a_view_without_rows_and_one_of_few(tmp_path: Path) -> None:
+    engine = running(tmp_path, {"from": {"a": "a"}})
+    assert [ids(part) for part in in_parts(engine, "v", 8)] == [[]]
+    engine.apply(of_ops("a", ("upsert", 1), ("upsert", 2)))
+    assert sorted(row[0] for part in in_parts(engine, "v", 8) for row in ids(part)) == [1, 2]
+    assert engine.relations["a"].definition == DEFINITION
+    engine.close()
