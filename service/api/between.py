@@ -1,4 +1,4 @@
-"""The changes of a view between two tokens: where a stretch of about so many rows ends, and the stretch as Arrow."""
+"""Changes of a view that end: where a stretch of about so many rows does, the stretch as Arrow, and the rows of a part as inserts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from service.api.metrics import RECORDS_SENT
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, query_parameters
 from service.api.stream import Stream
 from service.errors import Problem
-from service.following.chunks import Chunk
+from service.following.chunks import CHUNK_ROWS
 from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
+from service.reading.cursors import RowReader, open_rows
 from service.tables.resolution import NO_SLOTS
 from service.views.live_view import LiveView
 from service.wire.rows import ArrowRows
@@ -27,6 +28,7 @@ _OWN = [pa.field("_op", pa.string(), False), pa.field("_version", pa.int64(), Fa
 _SINCE = Parameter("since", parameters.plain, {"type": "string"}, "the token after which the changes begin")
 _ROWS = Parameter("rows", parameters.most(1), {"type": "integer", "minimum": 1}, "about how many rows of changes; by default, all", 100_000)
 _PARAMETERS = (_SINCE, _ROWS)
+_HEADERS = {"Cache-Control": "no-cache", "Vary": "Accept"}
 
 
 def feed_of(view: LiveView) -> Feed:
@@ -41,12 +43,11 @@ def feed_of(view: LiveView) -> Feed:
     return cast(Feed, view.feed)  # `Instance` makes no other sink
 
 
-class _Changed:
-    """A source of a `Stream`: the changes of a subscription that ends. A key's column that the row has too is there once."""
+class _Made:
+    """The bytes of changes as Arrow. A key's column that the row has too is there once."""
 
-    def __init__(self, view: LiveView, subscription: Subscription) -> None:
+    def __init__(self, view: LiveView) -> None:
         """Problem `not-acceptable`: a column of the view has a name that is taken."""
-        self._subscription = subscription
         keys, rows = (batch.schema for batch in view.shown.with_keys((NO_SLOTS,) * view.width))
         for field in _OWN:
             if field.name in rows.names:
@@ -55,36 +56,58 @@ class _Changed:
         self._keys = [name for name in keys.names if "." in name and name not in rows.names]  # one without a dot has no columns
         fields = [*_OWN, *(keys.field(name).remove_metadata() for name in self._keys), *rows]
         self._schema = pa.schema(fields)
-        self._made = ArrowRows(self._schema)
+        self._stream = ArrowRows(self._schema)
+
+    def rows(self, op: str, version: int, keys: pa.RecordBatch, rows: pa.RecordBatch) -> bytes:
+        RECORDS_SENT.inc(rows.num_rows)
+        own = [pa.repeat(pa.scalar(value, field.type), rows.num_rows) for value, field in zip((op, version), _OWN, strict=True)]
+        columns = [*own, *(keys.column(name) for name in self._keys), *rows.columns]
+        return self._stream.chunk(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+    def end(self) -> bytes:
+        return self._stream.end()
+
+
+class _Changed:
+    """A source of a `Stream`: the changes of a subscription that ends."""
+
+    def __init__(self, view: LiveView, subscription: Subscription) -> None:
+        self._subscription, self._made = subscription, _Made(view)
 
     def step(self) -> tuple[bytes, bool]:
         parts = []
         for chunk in self._subscription.next():
             if chunk.problem is not None:
                 raise chunk.problem
-            if chunk.rows is not None:
-                parts.append(self._made.chunk(self._batch(chunk)))
+            if chunk.keys is not None and chunk.rows is not None:
+                parts.append(self._made.rows(chunk.op, chunk.version, chunk.keys, chunk.rows))
         if self._subscription.ended:
             parts.append(self._made.end())
         return b"".join(parts), not self._subscription.ended
-
-    def _batch(self, chunk: Chunk) -> pa.RecordBatch:
-        assert chunk.keys is not None and chunk.rows is not None
-        count = chunk.rows.num_rows
-        RECORDS_SENT.inc(count)
-        own = [pa.repeat(pa.scalar(value, field.type), count) for value, field in zip((chunk.op, chunk.version), _OWN, strict=True)]
-        keys = [chunk.keys.column(name) for name in self._keys]
-        return pa.RecordBatch.from_arrays([*own, *keys, *chunk.rows.columns], schema=self._schema)
 
     def close(self) -> None:
         self._subscription.close()
 
 
+class _Part:
+    """A source of a `Stream`: what is left of a view's rows after a cursor, as inserts."""
+
+    def __init__(self, view: LiveView, reader: RowReader) -> None:
+        self._reader, self._made = reader, _Made(view)
+
+    def step(self) -> tuple[bytes, bool]:
+        found = self._reader.read_with_keys(CHUNK_ROWS)
+        if found is None:
+            return self._made.end(), False
+        return self._made.rows("insert", self._reader.version, *found) if found[1].num_rows else b"", True
+
+    def close(self) -> None:
+        self._reader.close()
+
+
 async def in_arrow(context: Context, view: LiveView, feed: Feed, values: dict[str, Any]) -> Response:
     """The changes from `since` to `until`. Problems of `Feed.subscribe`; `bad-parameter`, `not-acceptable`."""
-    for name in ("limit", "wait"):
-        if name in values:
-            raise bad(name, "does not go with Arrow, which ends at until")
+    _require_none(values, "limit", "wait")
 
     def begin() -> tuple[_Changed, tuple[bytes, bool]]:
         subscription = feed.subscribe(values["since"], until=values["until"])
@@ -96,7 +119,30 @@ async def in_arrow(context: Context, view: LiveView, feed: Feed, values: dict[st
             raise
 
     changed, first = await context.loop.run_in_executor(context.followers, begin)
-    return Stream(context, context.followers, changed, first, media.ARROW, {"Cache-Control": "no-cache", "Vary": "Accept"})
+    return Stream(context, context.followers, changed, first, media.ARROW, _HEADERS)
+
+
+async def part_in_arrow(context: Context, view: LiveView, values: dict[str, Any]) -> Response:
+    """What is left of the rows after `cursor`, as inserts. Problems of `open_rows`; `bad-parameter`, `not-acceptable`."""
+    _require_none(values, "since", "until", "limit", "wait")
+
+    def begin() -> tuple[_Part, tuple[bytes, bool]]:
+        reader = open_rows(context.engine.readers, view.name, cursor=values["cursor"])
+        try:
+            part = _Part(view, reader)
+            return part, part.step()
+        except BaseException:
+            reader.close()
+            raise
+
+    part, first = await context.loop.run_in_executor(context.readers, begin)
+    return Stream(context, context.readers, part, first, media.ARROW, _HEADERS)
+
+
+def _require_none(values: dict[str, Any], *names: str) -> None:
+    for name in names:
+        if name in values:
+            raise bad(name, "does not go with this form of the changes, which ends by itself")
 
 
 async def changes_end(request: Request) -> Response:
@@ -106,8 +152,8 @@ async def changes_end(request: Request) -> Response:
         raise bad("since", "is missing: the token after which the changes begin")
     views = context.engine.views
     feed = feed_of(views[existing(views, request, "view")])
-    version = await context.loop.run_in_executor(context.followers, feed.end, values["since"], values.get("rows"))
-    return json_answer({"version": version, "token": feed.token(version)})
+    version, rows = await context.loop.run_in_executor(context.followers, feed.end, values["since"], values.get("rows"))
+    return json_answer({"version": version, "token": feed.token(version), "rows": rows})
 
 
 ENDPOINTS = [
@@ -119,10 +165,11 @@ ENDPOINTS = [
             "viewChangesEnd",
             "Get the token of the last version within about so many rows of changes",
             tag="followers",
-            description="At least one version, whatever its rows; nothing is read. What lies between is then read with `until`.",
+            description="At least one version, whatever its rows (`rows` tells how many there are up to it); nothing is read. What lies "
+            "between is then read with `until`.",
             parameters=[path_parameter("name", "the view", "clashes"), *query_parameters(_PARAMETERS)],
             responses={
-                **answer(200, "the version and its token", json_content("ChangesEnd", {"version": 43, "token": "eyJ2IjogNDN9"})),
+                **answer(200, "the version and its token", json_content("ChangesEnd", {"version": 43, "token": "eyJ2IjogNDN9", "rows": 2})),
                 **failures("bad-parameter", "bad-token", "not-found", "not-followed", "token-expired", "view-building", "view-failed"),
             },
         ),

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.audience import Audience, Seat
-from service.api.between import feed_of, in_arrow
+from service.api.between import feed_of, in_arrow, part_in_arrow
 from service.api.context import Context
 from service.api.http import formats, media, parameters
 from service.api.http.answers import existing
@@ -48,6 +48,9 @@ PARAMETERS = (
     Parameter("since", parameters.plain, {"type": "string"}, "the token of the last applied `progress`; by default, only new changes"),
     Parameter("snapshot", parameters.boolean, {"type": "boolean", "default": False}, "first every row, as an insert", True),
     Parameter("until", parameters.plain, {"type": "string"}, "with `since`: end at this token, from `/changes/end` or a later `progress`"),
+    Parameter(
+        "cursor", parameters.plain, {"type": "string"}, "with `snapshot=true`: only the rows after a cursor, such as that of a part, as Arrow"
+    ),
     Parameter("limit", parameters.most(1), {"type": "integer", "minimum": 1}, "end after this number of `progress` records", 1),
     Parameter("wait", parameters.seconds, {"type": "number", "minimum": 0}, "end after this many seconds without changes", 0),
 )
@@ -191,7 +194,9 @@ async def changes(request: Request) -> Response:
     engine = context.engine
     values = parameters.read(request.scope["query_string"], PARAMETERS)
     since, snapshot, until = values.get("since"), values.get("snapshot", False), values.get("until")
-    kind = media.negotiate(request.headers.get("accept"), OFFERED if until is None else (*OFFERED, media.ARROW))
+    cursor = values.get("cursor")
+    offered = (media.ARROW,) if cursor is not None else OFFERED if until is None else (*OFFERED, media.ARROW)
+    kind = media.negotiate(request.headers.get("accept"), offered)
     resumed = request.headers.get("last-event-id")
     if resumed:
         since, snapshot = resumed, False
@@ -202,6 +207,10 @@ async def changes(request: Request) -> Response:
     views = engine.views
     view = views[existing(views, request, "view")]
     feed = feed_of(view)
+    if cursor is not None:
+        if not snapshot:
+            raise Problem("bad-parameter", "cursor needs snapshot=true: what a part has are rows, told as inserts", parameter="cursor")
+        return await part_in_arrow(context, view, values)
     if kind == media.ARROW:
         return await in_arrow(context, view, feed, values | {"since": since})
     if context.following >= context.settings.max_followers:

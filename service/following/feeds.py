@@ -276,33 +276,30 @@ class Feed:
             chunks.append(Chunk("progress", version, token=self.token(version)))
         return chunks
 
-    def end(self, since: str, rows: int | None) -> int:
+    def end(self, since: str, most: int | None) -> tuple[int, int]:
         """The last version after a token up to which there are at most so many rows of changes, or the first version if that alone has
-        more; None: the newest. No row is read.
+        more; None: the newest. And how many rows there are up to it; none is read.
 
         Problems: `bad-token`, `token-expired`, `not-found`.
         """
         if self._closed is not None:
             raise self._closed
-        position = last = self._position(since)
+        position = self._position(since)
         with self._lock:
             published = max(position, self.versions.published.number)
-            if rows is None:
-                return published
-            for segment, first in self._segments_after(position):
-                fits = bisect_right(segment.starts, segment.starts[first] + rows) - 1  # the first version that does not
-                if fits < len(segment.versions):
-                    return segment.versions[fits - 1] if fits > first else last if last > position else segment.versions[first]
-                rows -= segment.starts[-1] - segment.starts[first]
-                last = segment.versions[-1]
-            for delta in self._pending:
-                if delta.version > published or delta.version <= position:
-                    continue
-                if delta.rows > rows:
-                    return last if last > position else delta.version
-                rows -= delta.rows
-                last = delta.version
-            return published
+            stretches = [(segment.versions[first:], segment.starts[first:]) for segment, first in self._segments_after(position)]
+            pending = [delta for delta in self._pending if position < delta.version <= published]
+            if pending:
+                stretches.append(([delta.version for delta in pending], starts_of(pending).tolist()))
+        last, rows = position, 0
+        for versions, starts in stretches:
+            fit = len(versions) if most is None else bisect_right(starts, starts[0] + most - rows) - 1
+            fit = max(fit, int(last == position))
+            if fit:
+                last, rows = versions[fit - 1], rows + starts[fit] - starts[0]
+            if fit < len(versions):
+                return last, rows
+        return published, rows
 
     def quiet_until(self, position: int) -> int:
         """The newest published version, if nothing has changed the view since `position`; else `position`."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
+from livejoin._sync.answers import Arrow
 from livejoin._sync.changes import Changes
 from livejoin._sync.follow import Follow
 from livejoin._sync.http import Http
@@ -107,3 +108,35 @@ class View(Readings):
     ) -> Changes:
         """One connection to its changes: records as the service sends them, not whole versions. For what `follow` does not do."""
         return Changes(self._http, f"{self._path}/changes", since, snapshot, wait, limit)
+
+    def changes_end(self, since: str, rows: int | None = None) -> dict[str, Any]:
+        """The last version up to which there are about so many rows of changes after the token `since`, of one version at least; without
+        `rows`, the newest: `version`, `token`, and `rows`, how many there are. Raises TokenExpired, BadToken, NotFollowed."""
+        params = {"since": since} if rows is None else {"since": since, "rows": f"{rows}"}
+        return self._http.json("GET", f"{self._path}/changes/end", params=params)
+
+    def changes_between(self, since: str, until: str) -> Arrow:
+        """The changes after one token up to another, as Arrow batches: `_op` (delete, insert), `_version`, the columns of the key as
+        `alias.column`, and those of the row. Within a version deletes come first. Raises TokenExpired, BadToken, NotFollowed."""
+        return Arrow(self._http, f"{self._path}/changes", {"since": since, "until": until})
+
+    def part_as_changes(self, cursor: str) -> Arrow:
+        """The rows of a part of a reading, as `changes_between` tells inserts: with the columns of the key. Raises SnapshotExpired."""
+        return Arrow(self._http, f"{self._path}/changes", {"snapshot": "true", "cursor": cursor})
+
+    def begin_reading(self, parts: int = 8, *, hold: int = 600, version: int | None = None) -> dict[str, Any]:
+        """Hold a version for `hold` seconds, to be read in at most so many parts, beside each other: `id`, `version`, `token` (its changes
+        follow; None if the view keeps none), `cursors` and `expires`.
+
+            reading = view.begin_reading()
+            tables = [view.to_arrow(cursor=cursor) for cursor in reading["cursors"]]  # every row once, in any process
+            view.end_reading(reading["id"])
+
+        Raises SnapshotExpired for a version that nobody holds.
+        """
+        form = {"parts": parts, "hold": hold} | ({} if version is None else {"version": version})
+        return self._http.json("POST", f"{self._path}/readings", form, repeatable=True)  # one too many ends by itself
+
+    def end_reading(self, id: str) -> None:
+        """Let go of a reading's version before its time. Raises NotFound."""
+        self._http.call("DELETE", f"/v1/readings/{quote(id, safe='')}")

@@ -142,6 +142,23 @@ def test_the_token_follows_from_the_rows(shared_server: ServerProcess) -> None:
     assert begin(view.client, view.view)["version"] == version
 
 
+def test_a_part_as_inserts(shared_server: ServerProcess) -> None:
+    view = Followed(shared_server.client())
+    view.change((view.left, 1, 0), (view.left, 2, 3), (view.right, 1, 5), (view.right, 2, 7))
+    reading = begin(view.client, view.view, parts=2)
+    view.change((view.right, 2, -1))
+    tables = [arrow(view, snapshot="true", cursor=cursor) for cursor in reading["cursors"]]
+    assert tables[0].schema == arrow(view, since=reading["token"], until=reading["token"]).schema
+    found = [row for table in tables for row in table.select(["_op", "_version", "a.id", "b.id"]).to_pylist()]
+    wanted = [{"_op": "insert", "_version": reading["version"], "a.id": x, "b.id": y} for x in (1, 2) for y in (1, 2)]
+    assert sorted(found, key=str) == sorted(wanted, key=str)
+    asked = {"snapshot": "true", "cursor": reading["cursors"][0]}
+    is_problem(view.client.get(view.at, params=asked, headers={"Accept": talk.JSONL}), "not-acceptable", 406)
+    for wrong in ({"snapshot": "false"}, {"limit": 1}, {"wait": 0}):
+        is_problem(view.client.get(view.at, params=asked | wrong, headers={"Accept": talk.ARROW}), "bad-parameter", 400)
+    is_problem(view.client.get(view.at, params=asked | {"cursor": "x"}, headers={"Accept": talk.ARROW}), "bad-cursor", 400)
+
+
 def test_a_reading_ends(shared_server: ServerProcess) -> None:
     view = Followed(shared_server.client())
     view.change((view.left, 1, 0), *((view.right, number, 5) for number in range(40)))
@@ -180,7 +197,7 @@ def followed(shared_server: ServerProcess) -> Followed:
 
 def end(view: Followed, since: str, **params: Any) -> dict[str, Any]:
     found: dict[str, Any] = talk.ok(view.client.get(f"{view.at}/end", params={"since": since, **params}))
-    assert set(found) == {"version", "token"}
+    assert set(found) == {"version", "token", "rows"}
     return found
 
 
@@ -196,14 +213,16 @@ def test_where_so_many_rows_end(followed: Followed) -> None:
     followed.change((followed.left, 1, 0))
     batches = [[(followed.right, 10 * number + one, 5) for one in range(count)] for number, count in enumerate((3, 2, 9))]
     versions = [followed.change(*batch) for batch in batches]
-    told = {rows: end(followed, start["token"], rows=rows)["version"] for rows in (1, 2, 3, 4, 5, 13, 14, 100)}
+    told = {most: end(followed, start["token"], rows=most) for most in (1, 3, 4, 5, 13, 14, 100)}
     first, second, third = versions
-    assert told == {1: first, 2: first, 3: first, 4: first, 5: second, 13: second, 14: third, 100: third}
+    wanted = {1: (first, 3), 3: (first, 3), 4: (first, 3), 5: (second, 5), 13: (second, 5), 14: (third, 14), 100: (third, 14)}
+    assert {most: (found["version"], found["rows"]) for most, found in told.items()} == wanted
     assert end(followed, start["token"])["version"] == third
     after = end(followed, start["token"], rows=3)["token"]
     assert end(followed, after, rows=1)["version"] == second, "one version at least"
     quiet = followed.change((followed.left, 2, 1000))
-    assert end(followed, end(followed, after)["token"], rows=1)["version"] == quiet
+    last = end(followed, end(followed, after)["token"], rows=1)
+    assert (last["version"], last["rows"]) == (quiet, 0)
 
 
 def test_changes_until_a_token(followed: Followed) -> None:
