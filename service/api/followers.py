@@ -49,7 +49,7 @@ PARAMETERS = (
     Parameter("snapshot", parameters.boolean, {"type": "boolean", "default": False}, "first every row, as an insert", True),
     Parameter("until", parameters.plain, {"type": "string"}, "with `since`: end at this token, from `/changes/end` or a later `progress`"),
     Parameter(
-        "cursor", parameters.plain, {"type": "string"}, "with `snapshot=true`: only the rows after a cursor, such as that of a part, as Arrow"
+        "cursor", parameters.plain, {"type": "string"}, "with `snapshot=true`: only the rows after a cursor, such as a part's, as Arrow"
     ),
     Parameter("limit", parameters.most(1), {"type": "integer", "minimum": 1}, "end after this number of `progress` records", 1),
     Parameter("wait", parameters.seconds, {"type": "number", "minimum": 0}, "end after this many seconds without changes", 0),
