@@ -115,10 +115,10 @@ def _as_text(value: object) -> str:
 
 def mappings(rows: Any) -> Iterator[Mapping[str, Any]]:
     """Rows one by one. Raises TypeError for what is not rows."""
-    if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
+    if not isinstance(rows, list) and (isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable)):
         raise TypeError(f"rows are an iterable of dictionaries, Arrow data or a path, not {type(rows).__name__}")
     for row in rows:
-        if not isinstance(row, Mapping):
+        if not isinstance(row, dict) and not isinstance(row, Mapping):  # the latter is slow
             raise TypeError(f"a row is a dictionary, not {type(row).__name__}")
         yield row
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 
 import httpcore
@@ -36,6 +37,9 @@ class Stream:
         self._stream = stream
         self._socket: socket.socket = stream.get_extra_info("socket")
         self._socket.settimeout(timeout)
+        self._poll = select.poll() if hasattr(select, "poll") else None
+        if self._poll is not None:
+            self._poll.register(self._socket, select.POLLIN)
 
     def read(self, most: int) -> bytes:
         try:
@@ -58,4 +62,4 @@ class Stream:
 
     @property
     def is_readable(self) -> bool:
-        return bool(self._stream.get_extra_info("is_readable"))
+        return bool(self._poll.poll(0) if self._poll else self._stream.get_extra_info("is_readable"))

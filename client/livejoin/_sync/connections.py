@@ -7,7 +7,6 @@ answers that are streamed. RFC 9112 has the rules: the length of an answer in se
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Mapping
 from time import monotonic
@@ -25,7 +24,6 @@ _PIECE = 256 << 10  # bytes that are written at once
 _BLOCK = 64 << 10  # bytes that are read at once
 _HEXADECIMAL = b"0123456789abcdefABCDEF"
 _HEAD = 64 << 10  # bytes of an answer's head, at most
-_FIELD = re.compile(r"([^\r\n:]+):?([^\r\n]*)")  # a line of it
 
 
 class Answer(NamedTuple):
@@ -183,9 +181,13 @@ class Connections:
 
 def _parsed(head: bytes) -> tuple[str, int, str, dict[str, str]]:
     """Protocol, status, reason and fields. Raises RemoteProtocolError for what is no head."""
-    first, _, rest = head.decode("latin-1").partition("\r\n")
-    protocol, _, line = first.partition(" ")
-    status, _, reason = line.partition(" ")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    protocol, _, rest = first.partition(" ")
+    status, _, reason = rest.partition(" ")
     if not protocol.startswith("HTTP/1.") or len(status) != 3 or not (status.isascii() and status.isdigit()):
         raise httpcore.RemoteProtocolError("the answer is not HTTP/1.1")
-    return protocol, int(status), reason, {name.lower(): value.strip() for name, value in _FIELD.findall(rest)}
+    fields = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        fields[name.lower()] = value.strip()
+    return protocol, int(status), reason, fields
