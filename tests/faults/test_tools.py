@@ -40,7 +40,7 @@ from tests.histories.seeds import NEW, seeds
 from tests.kept.archive import unpack
 from tests.server_process import ROOT, NotStarted
 
-assert begun and disk  # the fixtures: a folder of 120 versions and more, and a disk
+assert begun and disk  # the fixtures: a folder with two snapshots and a log, and a disk
 EACH, SOAK_EACH = 1, 40  # cases of each fault and each tool
 FLIPPED, SOAK_FLIPPED = 8, 400  # bits, in backups and in old folders
 Fault = Callable[[FaultyDisk, Random], None]
