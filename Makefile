@@ -68,7 +68,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: setup java browser
-	$(BIN)/pytest -n 5 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 7 --dist loadfile $(ARGS)
 
 # The service compiles what the demo needs, and the rest meanwhile; what Kafka and Spark need is installed beside it.
 PREPARE = $(MAKE) --no-print-directory stream

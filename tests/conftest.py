@@ -21,6 +21,7 @@ settings.load_profile("livejoin")
 
 _FEW = 3  # tests of a file of the pipeline that are long
 _LONGEST = ("tests/streaming/test_job.py", "tests/streaming/publishing/test_publisher.py")
+_LONG = ("tests/faults/", "tests/histories/")  # of the others: a minute a file or more, of few tests
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -29,7 +30,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     Tests of the pipeline wait for Kafka and Spark most of the time: the first three processes have them, while the others compute; each
     takes of the other kind when nothing is left of its own. Of the pipeline's files, those that take several minutes come
-    first, then those of few tests, as these tests take a minute each; then, as everywhere, those of many.
+    first, then those of few tests, as these tests take a minute each; then, as everywhere, those of many. Of the others too, long
+    files of few tests come first: begun last, they would be waited for.
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -40,9 +42,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _assign_work_unit(self, node: Any) -> None:
             waits = node in self.nodes[:3]
             own = [scope for scope in self.workqueue if scope.startswith("tests/streaming/") == waits]
-            scope = min(own, key=lambda scope: (scope not in _LONGEST, len(self.workqueue[scope]) > _FEW) if waits else (), default=None)
-            if scope is not None:
-                self.workqueue.move_to_end(scope, last=False)
+
+            def order(scope: str) -> tuple[bool, bool]:
+                long = scope in _LONGEST if waits else scope.startswith(_LONG)
+                return not long, waits and len(self.workqueue[scope]) > _FEW
+
+            if own:
+                self.workqueue.move_to_end(min(own, key=order), last=False)
             super()._assign_work_unit(node)
 
     return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
