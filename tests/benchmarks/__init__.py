@@ -55,5 +55,6 @@ SUBJECTS = (
     "pipeline_decode",
     "pipeline_throughput",
     "pipeline_latency",
+    "cluster_batch",
 )
 LARGE = ("service_stream", "newcomer")  # run when named, or with --large; the latter fetches packages

@@ -1,0 +1,13 @@
+"""livejoin for Spark: joins on a cluster. Spark imports all packages of such names to find data sources, so this one is light."""
+
+from typing import Any
+
+_JOINS = ("Table", "explain", "live_join", "overlap_join")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _JOINS:
+        from streaming.cluster import batch
+
+        return getattr(batch, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

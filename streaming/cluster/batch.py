@@ -1,0 +1,184 @@
+"""Joins of frames of Spark, in batch: the door to the other modules here. `pyspark_livejoin` gives users these names.
+
+    overlap_join(bookings, rooms, on=["room"])
+    live_join({"sql": "SELECT …"}, {"bookings": Table(frame, key=["id"], intervals={"stay": ("starts", "ends")}), …})
+    print(explain(…))          # the same arguments
+
+The plan is chosen by samples of 100,000 rows: each frame is counted, sampled, and read again by the join; cache what is costly to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from pyspark.errors import PySparkAttributeError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from service.views.parse import parse_view
+from service.wire.schema import RelationDefinition
+from streaming.cluster.buckets import Buckets, Side, best_buckets, is_whole, join_in_buckets
+from streaming.cluster.candidates import Chosen, NotDistributable, candidates, choose
+from streaming.cluster.cells_batch import VIEW, Judge, join_in_cells
+from streaming.cluster.frames import Table
+from streaming.cluster.layout import Coordinate, Given, Role
+from streaming.cluster.sampling import SAMPLED, Sample, Samples, pairs_of
+
+_ROW, _ROW_OUT, _TASK = 1.2e-6, 0.25e-6, 0.06  # seconds of processor time in cells
+_ROWS_OF_A_CELL, _FEWEST_OF_A_CELL = 1_000_000, 20_000
+_SEED = 1
+_NOTHING = np.empty(0, np.int64)
+
+Interval = Sequence[str]
+
+
+class Planned(NamedTuple):
+    """`pairs`: rows of the join, where they are estimated. `buckets`: what a pair costs in them, if it can be joined so."""
+
+    tables: Mapping[str, Table]
+    definitions: Mapping[str, RelationDefinition]
+    view: dict[str, Any]
+    chosen: Chosen
+    samples: Samples
+    pairs: float | None = None
+    buckets: Buckets | None = None
+    sides: tuple[Side, Side] | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Of processor time in cells."""
+        rows = sum(sample.rows for sample in self.samples.values())
+        return _ROW * rows * self.chosen.copies + _ROW_OUT * (self.pairs or 0.0) + _TASK * self.chosen.layout.cells
+
+    @property
+    def in_buckets(self) -> bool:
+        return self.buckets is not None and self.buckets.seconds < self.seconds
+
+    def describe(self) -> str:
+        lines = []
+        for one in self.chosen.layout.coordinates:
+            members = ", ".join(f"{alias}.{member.interval or '+'.join(member.columns) or 'row'}" for alias, member in one.members.items())
+            lines.append(f"coordinate  {one.kind} of {members}: {one.size}")
+        rows = sum(sample.rows for sample in self.samples.values())
+        chosen = self.chosen
+        lines.append(f"cells       {chosen.layout.cells}, {chosen.copies:.2f} copies a row; {chosen.largest:,.0f} of {rows:,} rows in one")
+        if self.pairs is not None:
+            lines.append(f"rows out    about {self.pairs:,.0f}")
+        lines.append(f"in cells    {self.seconds:.1f} s of processor time")
+        if self.buckets is not None:
+            lines.append(f"in buckets  {self.buckets.seconds:.1f} s, {1 << self.buckets.shift} wide")
+        return "\n".join([*lines, f"plan        {'buckets' if self.in_buckets else 'cells'}"])
+
+
+def overlap_join(
+    a: DataFrame, b: DataFrame, a_interval: Interval = ("starts", "ends"), b_interval: Interval = ("starts", "ends"),
+    on: Sequence[str] = (), bounds: str = "[)",
+) -> DataFrame:  # fmt: skip
+    """The pairs of rows whose intervals share a point, and that are equal in the columns `on`: the columns of `a`, then those of `b`
+    without `on`. `bounds` are those of both; a null end is unbounded, and a row with an empty interval meets nothing.
+
+    Raises ValueError (names that both have), TypeError (columns of types that cells do not keep), BadDefinition, Problem.
+    """
+    planned = _plan_overlap(a, b, a_interval, b_interval, on, bounds)
+    if planned.in_buckets and planned.buckets is not None and planned.sides is not None:
+        joined = join_in_buckets(*planned.sides, planned.buckets)
+    else:
+        joined = join_in_cells(planned.tables, planned.definitions, planned.view, planned.chosen.layout, strict=False)
+    fields = [(f"a{number}", one) for number, one in enumerate(a.schema.fields)]
+    fields += [(f"b{number}", one) for number, one in enumerate(b.schema.fields) if one.name not in on]
+    return joined.select(*(F.col(name).cast(one.dataType).alias(one.name) for name, one in fields))
+
+
+def live_join(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0) -> DataFrame:
+    """The rows of a view, which `definition` (SQL, or JSON as for a service) defines over these tables, by name.
+
+    Raises NotDistributable (rows that are to be together are not in one cell; or more than `max_copies` copies of a row), Problem (the
+    view), BadDefinition, TypeError (the tables). Bad rows (a null or a double key, an empty interval) fail the job.
+    """
+    planned = _plan_view(definition, tables)
+    if planned.chosen.copies > max_copies:
+        said = f"each row would go to {planned.chosen.copies:.1f} of {planned.chosen.layout.cells} cells on the average"
+        raise NotDistributable(f"{said}; to have it so, give max_copies={int(planned.chosen.copies) + 1}")
+    return join_in_cells(planned.tables, planned.definitions, planned.view, planned.chosen.layout, strict=True)
+
+
+def explain(*arguments: Any, **named: Any) -> str:
+    """How a join would be made, in lines: of the arguments of `overlap_join`, or of `live_join`. It counts and samples, no more."""
+    if arguments and isinstance(arguments[0], DataFrame):
+        return _plan_overlap(*arguments, **named).describe()
+    named.pop("max_copies", None)
+    return _plan_view(*arguments[:2], **named).describe()
+
+
+def _plan_overlap(
+    a: DataFrame, b: DataFrame, a_interval: Interval = ("starts", "ends"), b_interval: Interval = ("starts", "ends"),
+    on: Sequence[str] = (), bounds: str = "[)",
+) -> Planned:  # fmt: skip
+    if twice := set(a.columns) & (set(b.columns) - set(on)):
+        raise ValueError(f"both frames have the column {min(twice)}: rename it in one of them")
+    sides = []
+    for letter, frame, interval in (("a", a, a_interval), ("b", b, b_interval)):
+        names = {name: f"{letter}{number}" for number, name in enumerate(frame.columns)}
+        for name in (*on, *interval):
+            if name not in names:
+                raise ValueError(f"there is no column {name} in {letter}: it has {', '.join(frame.columns)}")
+        start, end = (names[name] for name in interval)
+        sides.append(Side(frame.toDF(*names.values()), [names[name] for name in on], start, end, bounds))
+    tables = {one: Table(side.frame, (), {"i": (side.start, side.end, side.bounds)}) for one, side in zip("ab", sides, strict=True)}
+    equal = [{"equal": [f"a.{x}", f"b.{y}"]} for x, y in zip(sides[0].on, sides[1].on, strict=True)]
+    select = [f"{one}.{name} as {name}" for one, side in zip("ab", sides, strict=True) for name in side.frame.columns]
+    view = {"from": {"a": "a", "b": "b"}, "join": [*equal, {"overlaps": ["a.i", "b.i"]}], "select": select, "changes": False}
+    planned = _plan_view(view, tables)
+    x, y = planned.samples["a"], planned.samples["b"]
+    (number,) = (number for number in x.given if x.given[number].starts is not None)
+    x, y = (one._replace(given={0: one.given[number]}) for one in (x, y))
+    whole = all(is_whole(side.frame.schema[name].dataType) for side in sides for name in (side.start, side.end))
+    buckets = best_buckets(x, y) if whole and a_interval[0] != a_interval[1] and b_interval[0] != b_interval[1] else None
+    return planned._replace(pairs=pairs_of(x, y, 0), buckets=buckets, sides=(sides[0], sides[1]))
+
+
+def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table]) -> Planned:
+    view = {"sql": definition} if isinstance(definition, str) else dict(definition)
+    definitions = {name: table.definition() for name, table in tables.items()}
+    query = parse_view(VIEW, view, definitions).query
+    aliases = query.whole.aliases
+    possible = candidates(query)
+    samples, counts = dict[str, Sample](), dict[str, int]()
+    for alias, relation in aliases:
+        if relation not in counts:
+            counts[relation] = tables[relation].frame.count()
+        samples[alias] = _sample(alias, relation, tables[relation], definitions[relation], possible, counts[relation])
+    rows = sum(counts[relation] for _, relation in aliases)
+    cells = _cells(_spark(tables), rows)
+    return Planned(tables, definitions, view, choose(aliases, possible, samples, cells), samples)
+
+
+def _sample(alias: str, relation: str, table: Table, definition: RelationDefinition, possible: Sequence[Coordinate], rows: int) -> Sample:
+    role = Role(relation, tuple(one.members.get(alias) for one in possible))
+    part = min(1.0, SAMPLED / max(1, rows))
+    frame = table.prepared(role.members)
+    drawn = (frame if part == 1.0 else frame.sample(fraction=part, seed=_SEED)).toArrow()
+    judged = list(Judge.of(role, definition, False).judged(drawn.to_batches(), 0))
+    if not judged:
+        ends = (_NOTHING, _NOTHING)
+        none = {number: Given(_NOTHING, *(ends if one.interval else ())) for number, one in enumerate(role.members) if one is not None}
+        return Sample(0, _NOTHING, none)
+    (one,) = judged
+    return Sample(rows, one.ties, {number: given for number, given in enumerate(one.given) if given is not None})
+
+
+def _cells(spark: SparkSession, rows: int) -> int:
+    """A power of two: at least one for each core, unless rows are few; none with more rows than a worker's memory should hold."""
+    cores: int
+    try:
+        cores = spark.sparkContext.defaultParallelism
+    except PySparkAttributeError:  # of Connect, which does not tell
+        cores = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    wanted = max(min(cores, rows // _FEWEST_OF_A_CELL), rows // _ROWS_OF_A_CELL, 1)
+    return 1 << (wanted - 1).bit_length()
+
+
+def _spark(tables: Mapping[str, Table]) -> SparkSession:
+    return next(iter(tables.values())).frame.sparkSession

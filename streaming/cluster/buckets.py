@@ -1,0 +1,131 @@
+"""A pair joined by buckets of time, all in the JVM: each row is repeated for the buckets that it meets, and rows of a bucket are equal.
+
+    home is the bucket of the later start, so that no pair is told twice and nothing has to be distinct
+
+Endpoints are whole numbers here (of int64, date and timestamp), closed; open ends lie far outside. The width is a power of two, and buckets
+are held between those of the least and the greatest start, so that an open end is no more than the buckets that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+from typing import NamedTuple
+
+import numpy as np
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from streaming.cluster.layout import Numbers
+from streaming.cluster.sampling import Sample
+
+COPY, CANDIDATE = 0.7e-6, 8e-9  # seconds of processor time
+_MOST_COPIES = 16.0  # a row: wider buckets are tried instead
+_FAR = 1 << 62
+_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+
+
+class Buckets(NamedTuple):
+    """`shift`: log2 of the width. `lowest`, `highest`: buckets. `seconds`: of processor time, estimated."""
+
+    shift: int
+    lowest: int
+    highest: int
+    seconds: float
+
+
+class Side(NamedTuple):
+    """`on`: the columns of equalities; `start`, `end`, `bounds`: of the interval."""
+
+    frame: DataFrame
+    on: Sequence[str]
+    start: str
+    end: str
+    bounds: str
+
+
+def is_whole(kind: T.DataType) -> bool:
+    return isinstance(kind, (*_WHOLE, T.DateType, T.TimestampType))
+
+
+def best_buckets(x: Sample, y: Sample) -> Buckets | None:
+    """The width of the least cost, by the samples of two sides with a key; None: each has rows of too many buckets."""
+    given = [x.given[0], y.given[0]]
+    starts = np.concatenate([one.starts for one in given if one.starts is not None])
+    finite = starts[(starts > -_FAR) & (starts < _FAR)]
+    if not len(finite):
+        return None
+    low, high = int(finite.min()), int(finite.max())
+    found = []
+    for shift in range(63):
+        lowest, highest = low >> shift, high >> shift
+        buckets = Buckets(shift, lowest, highest, 0.0)
+        copies = [_copies(one.starts, one.ends, buckets) for one in given if one.starts is not None and one.ends is not None]
+        rows = sum(sample.scale * float(counts.sum()) for sample, (_, counts) in zip((x, y), copies, strict=True))
+        if rows <= _MOST_COPIES * (x.rows + y.rows):
+            candidates = _candidates([(one.hashes, *own) for one, own in zip(given, copies, strict=True)]) * x.scale * y.scale
+            found.append(buckets._replace(seconds=COPY * rows + CANDIDATE * candidates))
+        if lowest == highest:
+            break
+    return min(found, key=lambda one: one.seconds, default=None)
+
+
+def _copies(starts: Numbers, ends: Numbers, buckets: Buckets) -> tuple[Numbers, Numbers]:
+    """The first bucket of each row, and how many it meets."""
+    first, last = (np.clip(points >> buckets.shift, buckets.lowest, buckets.highest) for points in (starts, ends))
+    return first, last - first + 1
+
+
+def _candidates(sides: Sequence[tuple[Numbers, Numbers, Numbers]]) -> float:
+    """How many pairs have a bucket and the hash of a key in common; `sides`: hashes, first buckets and numbers of buckets."""
+    found = []
+    for hashes, first, counts in sides:
+        of = np.repeat(np.arange(len(first)), counts)
+        found.append((hashes[of], first[of] + np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)))
+    hashes, buckets = (np.concatenate([one[part] for one in found]) for part in (0, 1))
+    order = np.lexsort((buckets, hashes))
+    is_new = np.concatenate(([True], (np.diff(hashes[order]) != 0) | (np.diff(buckets[order]) != 0)))[: len(order)]
+    group = np.empty(len(order), np.int64)
+    group[order] = np.cumsum(is_new) - 1
+    x, y = (np.bincount(part, minlength=int(is_new.sum())) for part in np.split(group, [len(found[0][0])]))
+    return float((x.astype(np.float64) * y).sum())
+
+
+def join_in_buckets(x: Side, y: Side, buckets: Buckets) -> DataFrame:
+    """All columns of both, which have different names."""
+    left, right = _repeated(x, "x", buckets), _repeated(y, "y", buckets)
+    meets = [F.col(f"_x_on{number}") == F.col(f"_y_on{number}") for number in range(len(x.on))]
+    meets += [F.col("_x_bucket") == F.col("_y_bucket"), F.col("_x_start") <= F.col("_y_end"), F.col("_y_start") <= F.col("_x_end")]
+    home = _bucket(F.greatest(F.col("_x_start"), F.col("_y_start")), buckets)
+    joined = left.join(right, reduce(and_, [*meets, home == F.col("_x_bucket")]))
+    return joined.select(*x.frame.columns, *y.frame.columns)
+
+
+def _repeated(side: Side, name: str, buckets: Buckets) -> DataFrame:
+    start, end = _ends(side)
+    keys = [F.col(column).alias(f"_{name}_on{number}") for number, column in enumerate(side.on)]
+    rows = side.frame.select("*", *keys, start.alias(f"_{name}_start"), end.alias(f"_{name}_end"))
+    rows = rows.where(F.col(f"_{name}_start") <= F.col(f"_{name}_end"))
+    of = F.explode(F.sequence(*(_bucket(F.col(f"_{name}_{end}"), buckets) for end in ("start", "end"))))
+    return rows.withColumn(f"_{name}_bucket", of)
+
+
+def _ends(side: Side) -> tuple[Column, Column]:
+    """The closed interval in whole numbers."""
+    start, end = _number(side, side.start), _number(side, side.end)
+    start = start + F.lit(1) if side.bounds[0] == "(" else start
+    end = end - F.lit(1) if side.bounds[1] == ")" else end
+    return F.coalesce(start, F.lit(-_FAR)), F.coalesce(end, F.lit(_FAR))
+
+
+def _number(side: Side, name: str) -> Column:
+    kind = side.frame.schema[name].dataType
+    if isinstance(kind, T.TimestampType):
+        return F.unix_micros(F.col(name))
+    return (F.unix_date(F.col(name)) if isinstance(kind, T.DateType) else F.col(name)).cast("long")
+
+
+def _bucket(point: Column, buckets: Buckets) -> Column:
+    return F.least(F.greatest(F.shiftright(point, buckets.shift), F.lit(buckets.lowest)), F.lit(buckets.highest))

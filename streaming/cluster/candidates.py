@@ -1,0 +1,167 @@
+"""The coordinates that a view may be laid out by, and the choice among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple, TypeVar
+
+from service.query.model import ColumnRef, IntervalRef, Query
+from streaming.cluster.layout import Coordinate, Layout, Member
+from streaming.cluster.sampling import Samples, bounds_of, copies_of, largest_share
+
+T = TypeVar("T")
+_MUCH_COPIED = 0.1  # of the cost of a row in the fullest cell: that of a copy, which is routed and shuffled beside others
+
+
+class NotDistributable(ValueError):
+    """No layout finds each row of the view in one cell; the text says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"not-distributable: {reason}")
+
+
+class Chosen(NamedTuple):
+    """`copies`: of a row, on the average. `largest`: rows of the fullest cell, about."""
+
+    layout: Layout
+    copies: float
+    largest: float
+
+
+def candidates(query: Query) -> list[Coordinate]:
+    """Of which any layout may be made, sizes and bounds still to be chosen. Raises NotDistributable."""
+    if query.branches:
+        raise NotDistributable("the rows of UNION and EXCEPT are values, which come from several cells; use Spark's own")
+    whole = query.whole
+    aliases = [alias for alias, _ in whole.aliases]
+    equal = _joined(whole.equal)
+    if (needed := _needed(query)) is not None:
+        if needed.columns is not None:
+            equal = [one for one in equal if not set(one).isdisjoint(needed.columns)]
+        if len(aliases) == 1:
+            equal = [[column] for column in dict.fromkeys(needed.columns or ())]
+        shared = [one for one in map(_columns_by_alias, equal) if len(one) == len(aliases)]
+        if not shared:
+            raise NotDistributable(needed.words)
+        return [Coordinate("hash", {alias: Member(tuple(one[alias] for one in shared)) for alias in aliases})]
+    classes = list(map(_columns_by_alias, equal))
+    found = [*_hashes(classes), *_slabs(query, classes)]
+    meeting = {alias for one in found for alias in one.members}
+    return found + [Coordinate("hash", {alias: Member(())}) for alias in aliases if alias not in meeting]
+
+
+class _Needed(NamedTuple):
+    """What the hash coordinate is to be among; None: any columns that all aliases have in common. `words`: why there may be none."""
+
+    columns: tuple[ColumnRef, ...] | None
+    words: str
+
+
+def _needed(query: Query) -> _Needed | None:
+    """None of an inner join, of which any layout will do."""
+    if query.groups is not None:
+        outputs = [query.outputs[column.of] for column in query.groups.columns if column.trunc is None]
+        columns = tuple(output.column for output in outputs if output.kind == "column" and output.column is not None)
+        return _Needed(columns, "the rows of a group are to be in one cell, but no column of its key joins all aliases")
+    if query.latest is not None:
+        return _Needed(query.latest.by, "the rows of a key are to be in one cell, but the view has no key")
+    if query.as_of is not None:
+        return _Needed(None, "the rows before a point are to be in its cell, but the as-of join has no equality")
+    if query.parts or query.absent or query.stretches is not None:
+        words = "all partners of a row are to be in its cell (LEFT JOIN, EXISTS, gaps), but no equality joins all aliases"
+        return _Needed(None, words)
+    return None
+
+
+def _joined(pairs: Iterable[tuple[T, T]]) -> list[list[T]]:
+    """The classes of what is joined, directly or not."""
+    found: list[list[T]] = []
+    for x, y in pairs:
+        mine = [one for one in found if x in one or y in one]
+        found = [one for one in found if one not in mine]
+        found.append(list(dict.fromkeys([*(ref for one in mine for ref in one), x, y])))
+    return found
+
+
+def _columns_by_alias(refs: Sequence[ColumnRef]) -> dict[str, str]:
+    """One column of each alias of a class."""
+    return {ref.alias: ref.column for ref in reversed(refs)}
+
+
+def _hashes(classes: Sequence[dict[str, str]]) -> Iterator[Coordinate]:
+    """Classes of the same aliases are one coordinate."""
+    by_aliases: dict[frozenset[str], list[dict[str, str]]] = {}
+    for one in classes:
+        by_aliases.setdefault(frozenset(one), []).append(one)
+    for own in by_aliases.values():
+        yield Coordinate("hash", {alias: Member(tuple(one[alias] for one in own)) for alias in own[0]})
+
+
+def _slabs(query: Query, classes: Sequence[dict[str, str]]) -> Iterator[Coordinate]:
+    """Of a clique of overlaps, else of each overlap."""
+    for component in _joined(query.overlaps):
+        edges = {frozenset(pair) for pair in query.overlaps if pair[0] in component}
+        is_clique = len(edges) == len(component) * (len(component) - 1) // 2 and len({ref.alias for ref in component}) == len(component)
+        groups: list[Sequence[IntervalRef]] = [component] if is_clique else [pair for pair in query.overlaps if pair[0] in component]
+        for group in groups:
+            keys = [one for one in classes if all(ref.alias in one for ref in group)]
+            yield Coordinate("slabs", {ref.alias: Member(tuple(one[ref.alias] for one in keys), ref.interval) for ref in group})
+
+
+def choose(aliases: tuple[tuple[str, str], ...], possible: Sequence[Coordinate], samples: Samples, cells: int) -> Chosen:
+    """The sizes, powers of two with the product `cells`, that leave the fewest rows to the fullest cell. Costs: the routing of the samples
+    for each size of each coordinate."""
+    exponents = cells.bit_length() - 1
+    sized = [[_sized(number, one, samples, 1 << power) for power in range(exponents + 1)] for number, one in enumerate(possible)]
+    shares = [[_shares(number, one, samples) for one in sizes] for number, sizes in enumerate(sized)]
+
+    def cost(powers: Sequence[int]) -> tuple[float, float, float]:
+        largest = total = 0.0
+        for alias, _ in aliases:
+            share, copies = 1.0, 1.0
+            for number, power in enumerate(powers):
+                own = shares[number][power].get(alias)
+                share *= 1.0 if own is None else own[0]
+                copies *= (1 << power) if own is None else own[1]
+            largest += share * samples[alias].rows
+            total += copies * samples[alias].rows
+        return largest + _MUCH_COPIED * total / cells, total, largest
+
+    best = min((one for one in _compositions(exponents, len(possible)) if _is_sound(one, possible)), key=lambda powers: cost(powers)[0])
+    _, total, largest = cost(best)
+    layout = Layout(aliases, tuple(sized[number][power] for number, power in enumerate(best) if power))
+    return Chosen(layout, total / max(1, sum(samples[alias].rows for alias, _ in aliases)), largest)
+
+
+def _is_sound(powers: Sequence[int], possible: Sequence[Coordinate]) -> bool:
+    """Whether no column is hashed in two coordinates: the second would divide nothing."""
+    chosen = [one for one, power in zip(possible, powers, strict=True) if power]
+    used = [(alias, column) for one in chosen for alias, member in one.members.items() for column in member.columns]
+    return len(used) == len(set(used))
+
+
+def _sized(number: int, coordinate: Coordinate, samples: Samples, size: int) -> Coordinate:
+    bounds = bounds_of(number, coordinate, samples, size) if coordinate.kind == "slabs" and size > 1 else ()
+    return coordinate._replace(size=len(bounds) + 1 if coordinate.kind == "slabs" else size, bounds=bounds)
+
+
+def _shares(number: int, coordinate: Coordinate, samples: Samples) -> dict[str, tuple[float, float]]:
+    """By member: the part of its rows that the fullest value gets, and how many values a row has."""
+    found = {}
+    for alias in coordinate.members:
+        sample = samples[alias]
+        if coordinate.kind == "hash":
+            found[alias] = largest_share(coordinate, sample, number, alias), 1.0
+        else:
+            alone = Layout(((alias, ""),), (coordinate,))
+            copies = copies_of(alone, alone.roles[0], sample, [sample.given[number]])
+            found[alias] = copies / coordinate.size, copies
+    return found
+
+
+def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """All ways to write `total` as an ordered sum of so many numbers from 0 on."""
+    for cuts in combinations(range(total + parts - 1), parts - 1):
+        edges = (-1, *cuts, total + parts - 1)
+        yield tuple(right - left - 1 for left, right in zip(edges, edges[1:], strict=False))

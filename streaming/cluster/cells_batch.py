@@ -1,0 +1,158 @@
+"""A join in cells, in batch: rows are judged and routed, go to the partition of their cell as blobs, and each cell streams its rows out.
+
+Two stages of Python; nothing is sorted, and of the output no more is held than a chunk. Costs, measured on two shared cores: 1.2 µs of
+processor time a row and 0.25 µs a row out; 60 ms a task. Memory: one cell's rows, and its structures, in each Python worker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from service.engine.headless import Cell, over
+from service.query.model import ColumnRef, Filter
+from service.tables.endpoints import endpoints
+from service.views.parse import parse_view
+from service.wire.arrow import judge_record_batch
+from service.wire.room import UNBOUNDED
+from service.wire.schema import RelationDefinition, parse_relation
+from streaming.cluster.frames import ROW, TIE, Table, hashed
+from streaming.cluster.layout import Given, Layout, Member, Role
+from streaming.cluster.packing import SCHEMA, here, packed, unpacked
+
+VIEW = "v"
+_TOGETHER = 1 << 17  # rows that are routed at once
+_ROWS_OF_A_PARTITION = 40  # bits
+
+
+class BadRows(ValueError):
+    """Rows of a frame that no relation can have; the text names the first."""
+
+
+class Judge(NamedTuple):
+    """Of a role, the rows that cells can have. Picklable. `strict`: one that none can have is an error; else it meets nothing."""
+
+    relation: str
+    definition: str
+    members: tuple[Member | None, ...]
+    strict: bool
+
+    @classmethod
+    def of(cls, role: Role, definition: RelationDefinition, strict: bool) -> Judge:
+        return cls(role.relation, json.dumps(definition.to_json()), role.members, strict)
+
+    def judged(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[Judged]:
+        """Some ten thousand rows at a time. Raises BadRows."""
+        definition = parse_relation(json.loads(self.definition))
+        numbered, waiting, rows = 0, list[pa.RecordBatch](), 0
+        for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= _TOGETHER:
+                yield self._some(definition, waiting, (partition << _ROWS_OF_A_PARTITION) + numbered)
+                numbered, waiting, rows = numbered + rows, [], 0
+        if rows:
+            yield self._some(definition, waiting, (partition << _ROWS_OF_A_PARTITION) + numbered)
+
+    def _some(self, definition: RelationDefinition, batches: Sequence[pa.RecordBatch], first: int) -> Judged:
+        (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        if definition.key == [ROW]:
+            batch = batch.append_column(ROW, pa.array(np.arange(first, first + batch.num_rows)))
+        judged = judge_record_batch(definition.rules, self.relation, batch.select(definition.rules.names), 0, UNBOUNDED)
+        if judged.error_count and self.strict:
+            error = judged.errors[0]
+            raise BadRows(f"{judged.error_count} rows of {self.relation} are bad, the first in {error.column}: {error.reason}")
+        if judged.error_count:
+            batch = batch.take(pa.array(judged.changes.index))
+        rows, given = judged.changes.rows.arrow, list[Given | None]()
+        for number, member in enumerate(self.members):
+            if member is None:
+                given.append(None)
+            elif member.interval is None:
+                given.append(Given(_numbers(batch, hashed(number))))
+            else:
+                given.append(Given(_numbers(batch, hashed(number)), *endpoints(rows, definition.intervals[member.interval])))
+        return Judged(rows, _numbers(batch, TIE), given)
+
+
+class Judged(NamedTuple):
+    rows: pa.RecordBatch
+    ties: np.ndarray[Any, np.dtype[np.int64]]
+    given: list[Given | None]
+
+
+def _numbers(batch: pa.RecordBatch, name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+    found: np.ndarray[Any, np.dtype[np.int64]] = batch.column(name).to_numpy()
+    return found
+
+
+class CellPlan(NamedTuple):
+    """What executors are told: plain data."""
+
+    layout: str
+    relations: Mapping[str, str]  # by name, the definition
+    view: str  # its definition
+
+    def cell(self) -> tuple[Cell, list[str], list[pa.Schema]]:
+        """An empty one; the names of its views, which have its rows together; what blobs of each role look like."""
+        layout = Layout.of_json(self.layout)
+        relations = {name: parse_relation(json.loads(text)) for name, text in self.relations.items()}
+        own = {f"r{number}": _with_flags(relations[role.relation], role, layout) for number, role in enumerate(layout.roles)}
+        view, names = parse_view(VIEW, json.loads(self.view), relations), layout.names()
+        views = []
+        for number, tests in enumerate(layout.home_tests()):
+            filters = [Filter(ColumnRef(alias, here(coordinate)), "=", is_here) for alias, coordinate, is_here in tests]
+            views.append(over(view, own, names, filters)._replace(name=f"{VIEW}{number}"))
+        return Cell(own, views), [one.name for one in views], [one.arrow_schema() for one in own.values()]
+
+
+def _with_flags(definition: RelationDefinition, role: Role, layout: Layout) -> RelationDefinition:
+    flags = [
+        {"name": here(number), "type": "bool"}
+        for number, (one, member) in enumerate(zip(layout.coordinates, role.members, strict=True))
+        if one.kind == "slabs" and member is not None
+    ]
+    plain = definition.to_json()
+    return parse_relation(plain | {"columns": [*plain["columns"], *flags]})
+
+
+def join_in_cells(tables: Mapping[str, Table], definitions: Mapping[str, RelationDefinition], view: Mapping[str, Any], layout: Layout,
+                  strict: bool) -> DataFrame:  # fmt: skip
+    """The rows of the view. `tables`, `definitions`: by relation."""
+    plan = CellPlan(layout.to_json(), {name: json.dumps(one.to_json()) for name, one in definitions.items()}, json.dumps(view))
+    cell, names, _ = plan.cell()
+    schema = cell.schema(names[0])
+    blobs = []
+    for number, role in enumerate(layout.roles):
+        judge = Judge.of(role, definitions[role.relation], strict)
+        prepared = tables[role.relation].prepared(role.members)
+        blobs.append(prepared.mapInArrow(partial(_routed, layout.to_json(), number, judge), from_arrow_schema(SCHEMA)))
+    together = reduce(DataFrame.unionAll, blobs).repartitionById(layout.cells, "cell")
+    return together.mapInArrow(partial(_joined, plan), from_arrow_schema(schema))
+
+
+def _routed(layout_text: str, number: int, judge: Judge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    layout = Layout.of_json(layout_text)
+    context = TaskContext.get()
+    for judged in judge.judged(batches, context.partitionId() if context is not None else 0):
+        yield packed(number, judged.rows, layout.route(layout.roles[number], judged.ties, judged.given))
+
+
+def _joined(plan: CellPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    cell, names, schemas = plan.cell()
+    one: int | None = None
+    for number, role, rows in unpacked(batches, schemas):
+        assert one in (None, number), "a partition has one cell"
+        one = number
+        cell.load(f"r{role}", rows)
+    if one is not None:
+        for name in names:
+            yield from cell.rows(name)

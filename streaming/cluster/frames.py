@@ -1,0 +1,98 @@
+"""A frame of Spark as a relation of cells: its definition, and what Spark hashes of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from service.wire.schema import RelationDefinition, parse_relation
+from streaming.cluster.layout import Member
+
+ROW, TIE = "_row", "_tie"
+_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_PLAIN: Sequence[tuple[tuple[type, ...], str, T.DataType]] = (
+    (_WHOLE, "int64", T.LongType()),
+    ((T.FloatType, T.DoubleType), "float64", T.DoubleType()),
+    ((T.TimestampType,), "timestamp", T.TimestampType()),
+    ((T.DateType,), "date", T.DateType()),
+    ((T.StringType,), "string", T.StringType()),
+    ((T.BooleanType,), "bool", T.BooleanType()),
+    ((T.BinaryType,), "bytes", T.BinaryType()),
+)
+_MOST_DIGITS = 18
+
+
+@dataclass(frozen=True)
+class Table:
+    """A frame as a relation. `key`: columns that identify a row; without, each row is one, and views cannot name a key of it.
+    `intervals`: by name the columns of start and end, perhaps bounds behind them: "[)" (the default), "[]", "(]" or "()"; a null end is
+    unbounded."""
+
+    frame: DataFrame
+    key: Sequence[str] = ()
+    intervals: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def definition(self) -> RelationDefinition:
+        """Raises BadDefinition, TypeError (a column of a type that cells do not keep)."""
+        columns: list[dict[str, Any]] = [
+            {"name": one.name, "nullable": one.nullable and one.name not in self.key} | _kind(one) for one in self.frame.schema.fields
+        ]
+        if not self.key:
+            columns.append({"name": ROW, "type": "int64"})
+        intervals = {name: _interval(*columns) for name, columns in self.intervals.items()}
+        return parse_relation({"columns": columns, "key": list(self.key) or [ROW], "intervals": intervals})
+
+    def prepared(self, members: Sequence[Member | None]) -> DataFrame:
+        """The rows as cells take them, behind them `hashed(i)` of the columns of member i, where there is one, and TIE."""
+        rows = [F.col(_quoted(one.name)).cast(_type(one)).alias(one.name) for one in self.frame.schema.fields]
+        hashes = [self._hash(member.columns).alias(hashed(number)) for number, member in enumerate(members) if member is not None]
+        return self.frame.select(*rows, *hashes, self._hash(self.key or self.frame.columns).alias(TIE))
+
+    def _hash(self, names: Sequence[str]) -> Column:
+        return F.xxhash64(*map(self._comparable, names)) if names else F.lit(0).cast("long")
+
+    def _comparable(self, name: str) -> Column:
+        """What equal values have in common, whatever the type of the column."""
+        one = self.frame.schema[name]
+        kind = _type(one)
+        if isinstance(kind, T.DecimalType):
+            kind = T.DecimalType(_MOST_DIGITS, kind.scale)
+        column = F.col(_quoted(name)).cast(kind)
+        return column + F.lit(0.0) if isinstance(kind, T.DoubleType) else column  # -0.0 is 0.0
+
+
+def hashed(number: int) -> str:
+    """The column with the hash for a coordinate."""
+    return f"_hash{number}"
+
+
+def _interval(start: str, end: str, bounds: str = "[)") -> dict[str, str]:
+    return {"at": start} if start == end else {"start": start, "end": end, "bounds": bounds}
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _type(one: T.StructField) -> T.DataType:
+    """The type that its values get. Raises TypeError."""
+    if isinstance(one.dataType, T.DecimalType):
+        return one.dataType
+    found = next((wide for kinds, _, wide in _PLAIN if isinstance(one.dataType, kinds)), None)
+    if found is None:
+        raise TypeError(f"the column {one.name} is {one.dataType.simpleString()}, which cells do not keep: leave it out, or cast it")
+    return found
+
+
+def _kind(one: T.StructField) -> dict[str, Any]:
+    kind = _type(one)
+    if isinstance(kind, T.DecimalType):
+        if kind.precision > _MOST_DIGITS:
+            raise TypeError(f"the column {one.name} is {kind.simpleString()}; cells keep up to {_MOST_DIGITS} digits: cast it")
+        return {"type": "decimal", "precision": kind.precision, "scale": kind.scale}
+    return {"type": next(name for kinds, name, _ in _PLAIN if isinstance(one.dataType, kinds))}

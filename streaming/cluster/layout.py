@@ -1,0 +1,158 @@
+"""Which cells a row goes to, and which cell reports a row of the join.
+
+A layout has coordinates; cells are the points of their product. In each coordinate a row gets some values: if its alias takes part, by a
+hash the one of its columns, in slabs those of all points of its interval from its own place on; every value if its alias does not take
+part. It goes to all cells of these values.
+
+    hash    home is the hash of what the members have in common; they meet there alone
+    slabs   the members overlap. A place is that of (hash of the key, start, tie) among quantiles; home is the place of the member that
+            starts last, a point that lies in the intervals of all. It is the highest place of the members, so a cell is home iff one
+            member starts there (`here`). t filtered views find each row once: in view i, member i is here, and those before it are not
+
+So a row of the join is found in exactly one cell, whatever collides. Ties divide equal starts: any number will do that depends on the row
+alone. Plain data, kept as JSON; routing is pure NumPy, about 0.2 µs a copy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Point = tuple[int, int, int]
+"""In slabs: the hash of a key, a start, a tie."""
+
+_LAST_TIE = np.iinfo(np.int64).max
+
+
+class Member(NamedTuple):
+    """What an alias takes part by. `columns`: those that are equal to the other members'; of none the row itself counts, by its tie.
+    `interval`: in slabs."""
+
+    columns: tuple[str, ...]
+    interval: str | None = None
+
+
+class Coordinate(NamedTuple):
+    """`members`: by alias. `bounds`: of slabs, size - 1 of them, ascending: a slab begins at each."""
+
+    kind: Literal["hash", "slabs"]
+    members: Mapping[str, Member]
+    size: int = 1
+    bounds: tuple[Point, ...] = ()
+
+
+class Role(NamedTuple):
+    """Aliases of one relation that take part by the same go to the same cells. `members`: of each coordinate, None where they do not."""
+
+    relation: str
+    members: tuple[Member | None, ...]
+
+
+class Given(NamedTuple):
+    """What of rows decides about a coordinate, int64[n]: the hash of the member's columns; of slabs the ends of the closed interval."""
+
+    hashes: Numbers
+    starts: Numbers | None = None
+    ends: Numbers | None = None
+
+
+class Routed(NamedTuple):
+    """Copies: the cell of each, the row that it is of, and in each coordinate whether it starts there (None: no slabs, or no member)."""
+
+    cells: Numbers
+    rows: Numbers
+    here: list[Mask | None]
+
+
+class Layout(NamedTuple):
+    """`aliases`: (alias, relation)."""
+
+    aliases: tuple[tuple[str, str], ...]
+    coordinates: tuple[Coordinate, ...]
+
+    @property
+    def cells(self) -> int:
+        return prod(one.size for one in self.coordinates)
+
+    @property
+    def roles(self) -> list[Role]:
+        return list(dict.fromkeys(map(self._role, self.aliases)))
+
+    def names(self) -> dict[str, str]:
+        """By alias, the name of its role: the relation that a cell has for it."""
+        roles = self.roles
+        return {one[0]: f"r{roles.index(self._role(one))}" for one in self.aliases}
+
+    def _role(self, alias: tuple[str, str]) -> Role:
+        return Role(alias[1], tuple(one.members.get(alias[0]) for one in self.coordinates))
+
+    def home_tests(self) -> Iterator[list[tuple[str, int, bool]]]:
+        """The views that a cell keeps, which have all rows whose home it is, each once: of each (alias, coordinate, whether its rows are
+        here)."""
+        slabs = [(number, list(one.members)) for number, one in enumerate(self.coordinates) if one.kind == "slabs" and one.size > 1]
+        for chosen in product(*(range(len(members)) for _, members in slabs)):
+            yield [
+                (alias, number, place == first)
+                for (number, members), first in zip(slabs, chosen, strict=True)
+                for place, alias in enumerate(members[: first + 1])
+            ]
+
+    def route(self, role: Role, ties: Numbers, given: Sequence[Given | None]) -> Routed:
+        """`given`: of each coordinate, None where the role is no member."""
+        rows = len(ties)
+        lowest, counts = np.zeros((len(self.coordinates), rows), np.int64), np.ones((len(self.coordinates), rows), np.int64)
+        for number, (coordinate, member, own) in enumerate(zip(self.coordinates, role.members, given, strict=True)):
+            if member is None or own is None:
+                counts[number] = coordinate.size
+            elif own.starts is None or own.ends is None:
+                lowest[number] = (own.hashes if member.columns else ties) % coordinate.size
+            else:
+                lowest[number] = places(coordinate.bounds, own.hashes, own.starts, ties)
+                counts[number] = 1 + places(coordinate.bounds, own.hashes, own.ends, np.full(rows, _LAST_TIE)) - lowest[number]
+        copies = counts.prod(axis=0)
+        of = np.repeat(np.arange(rows), copies)
+        left = np.arange(len(of)) - np.repeat(np.cumsum(copies) - copies, copies)
+        cells, here = np.zeros(len(of), np.int64), list[Mask | None]()
+        for number, (coordinate, own) in enumerate(zip(self.coordinates, given, strict=True)):
+            width = counts[number][of]
+            offset, left = left % width, left // width
+            cells = cells * coordinate.size + lowest[number][of] + offset
+            here.append(offset == 0 if own is not None and own.starts is not None else None)
+        return Routed(cells, of, here)
+
+    def to_json(self) -> str:
+        return json.dumps([self.aliases, [(one.kind, one.members, one.size, one.bounds) for one in self.coordinates]])
+
+    @classmethod
+    def of_json(cls, text: str) -> Layout:
+        aliases, coordinates = json.loads(text)
+        return cls(tuple(map(tuple, aliases)), tuple(_coordinate(*one) for one in coordinates))
+
+
+def _coordinate(kind: Literal["hash", "slabs"], members: dict[str, Any], size: int, bounds: list[list[int]]) -> Coordinate:
+    found = {alias: Member(tuple(columns), interval) for alias, (columns, interval) in members.items()}
+    return Coordinate(kind, found, size, tuple((one[0], one[1], one[2]) for one in bounds))
+
+
+def places(bounds: Sequence[Point], hashes: Numbers, points: Numbers, ties: Numbers) -> Numbers:
+    """int64[n]: how many bounds are not above each (hash, point, tie): by binary search, in log steps over all."""
+    if not bounds:
+        return np.zeros(len(ties), np.int64)
+    first, second, third = np.array(bounds, np.int64).T
+    low, high = np.zeros(len(ties), np.int64), np.full(len(ties), len(bounds))
+    for _ in range(len(bounds).bit_length()):
+        middle = np.minimum((low + high) // 2, len(bounds) - 1)
+        h, p, t = first[middle], second[middle], third[middle]
+        is_not_above = (h < hashes) | ((h == hashes) & ((p < points) | ((p == points) & (t <= ties))))
+        going = low < high
+        low = np.where(going & is_not_above, middle + 1, low)
+        high = np.where(going & ~is_not_above, middle, high)
+    return low

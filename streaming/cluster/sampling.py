@@ -1,0 +1,99 @@
+"""What samples tell: bounds of slabs, copies, how much of the rows a cell gets at worst, how many pairs overlap.
+
+A sample of a role has some of its rows, drawn evenly, and how many there are in all. Sums over samples are scaled up; a pair of rows is in
+two samples with the product of their parts, whatever it has in common, so sums over pairs are unbiased as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streaming.cluster.layout import Coordinate, Given, Layout, Numbers, Point, Role
+
+SAMPLED = 100_000  # rows of a relation
+_DEPTH = 8  # so many partners weigh as much as a row
+
+
+class Sample(NamedTuple):
+    """`rows`: in all. `given`: by the number of each candidate coordinate in which the alias takes part."""
+
+    rows: int
+    ties: Numbers
+    given: Mapping[int, Given]
+
+    @property
+    def scale(self) -> float:
+        return self.rows / max(1, len(self.ties))
+
+
+Samples = Mapping[str, Sample]
+"""By alias."""
+
+
+def bounds_of(number: int, coordinate: Coordinate, samples: Samples, size: int) -> tuple[Point, ...]:
+    """The quantiles of all members' starts, each of which weighs what it costs: itself, and the partners that are there."""
+    members = [samples[alias] for alias in coordinate.members]
+    starts, ends = [_with_hash(one, number, True) for one in members], [_with_hash(one, number, False) for one in members]
+    order = _Order([*starts, *ends])
+    weights = []
+    for mine, one in enumerate(members):
+        own, depth = order.ranks[mine], np.zeros(len(one.ties))
+        for other, sample in enumerate(members):
+            if other != mine:
+                begun = np.searchsorted(np.sort(order.ranks[other]), own, "right")
+                ended = np.searchsorted(np.sort(order.ranks[len(members) + other]), own, "left")
+                depth += sample.scale * (begun - ended)
+        weights.append(one.scale * (1 + depth / _DEPTH))
+    hashes, points = (np.concatenate([pair[part] for pair in starts]) for part in (0, 1))
+    ties, weight = np.concatenate([one.ties for one in members]), np.concatenate(weights)
+    if not len(ties):
+        return ()
+    ordered = np.lexsort((ties, points, hashes))
+    total = np.cumsum(weight[ordered])
+    at = ordered[np.searchsorted(total, total[-1] * np.arange(1, size) / size)]
+    return tuple(zip(hashes[at].tolist(), points[at].tolist(), ties[at].tolist(), strict=True))
+
+
+def copies_of(layout: Layout, role: Role, sample: Sample, given: Sequence[Given | None]) -> float:
+    """How many copies there are of a row, on the average."""
+    return len(layout.route(role, sample.ties, given).rows) / max(1, len(sample.ties))
+
+
+def largest_share(coordinate: Coordinate, sample: Sample, number: int, alias: str) -> float:
+    """The part of the rows that the fullest value of a hash coordinate gets."""
+    hashes = sample.given[number].hashes if coordinate.members[alias].columns else sample.ties
+    if not len(hashes):
+        return 0.0
+    return float(np.bincount(hashes % coordinate.size).max()) / len(hashes)
+
+
+def pairs_of(x: Sample, y: Sample, number: int) -> float:
+    """About how many pairs overlap whose keys have one hash."""
+    order = _Order([_with_hash(x, number, True), _with_hash(y, number, True), _with_hash(x, number, False), _with_hash(y, number, False)])
+    x_starts, y_starts, x_ends, y_ends = order.ranks
+    begun = np.searchsorted(np.sort(y_starts), x_ends, "right")
+    ended = np.searchsorted(np.sort(y_ends), x_starts, "left")
+    return float((begun - ended).sum()) * x.scale * y.scale
+
+
+class _Order:
+    """The dense ranks of pairs (hash, point) among those of all lists."""
+
+    def __init__(self, lists: Sequence[tuple[Numbers, Numbers]]) -> None:
+        hashes, points = (np.concatenate([pair[part] for pair in lists]) for part in (0, 1))
+        order = np.lexsort((points, hashes))
+        differs = (np.diff(hashes[order]) != 0) | (np.diff(points[order]) != 0)
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.concatenate(([0], np.cumsum(differs)))[: len(order)]
+        self.ranks: list[npt.NDArray[np.int64]] = np.split(ranks, np.cumsum([len(pair[0]) for pair in lists])[:-1])
+
+
+def _with_hash(sample: Sample, number: int, start: bool) -> tuple[Numbers, Numbers]:
+    given = sample.given[number]
+    points = given.starts if start else given.ends
+    assert points is not None
+    return given.hashes, points

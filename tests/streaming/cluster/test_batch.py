@@ -1,0 +1,249 @@
+"""Joins of frames in a Spark with two threads, against DuckDB; some dozen rows a cell, so that there are several cells."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame, SparkSession
+
+from streaming.cluster import batch
+from streaming.cluster.batch import Planned, explain, live_join, overlap_join
+from streaming.cluster.candidates import NotDistributable
+from streaming.cluster.cells_batch import join_in_cells
+from streaming.cluster.frames import Table
+from streaming.spark import prepare_own
+
+
+@pytest.fixture(scope="module")
+def spark(quick_java: None) -> Iterator[SparkSession]:
+    builder = SparkSession.builder.appName("cells")
+    for key, value in prepare_own().items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(autouse=True)
+def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "_ROWS_OF_A_CELL", 80)
+
+
+def some(rng: random.Random, number: int, first: str, names: tuple[str, str, str, str], rooms: list[str | None]) -> pa.Table:
+    """Rows with rooms and floors that collide, and starts and ends that are sometimes open."""
+    starts = [None if rng.random() < 0.05 else rng.randrange(200) for _ in range(number)]
+    ends = [None if rng.random() < 0.05 else (start or 0) + rng.randrange(12) for start in starts]
+    low = [rng.randrange(10) for _ in range(number)]
+    columns: dict[str, Any] = {
+        first: pa.array(rng.sample(range(10 * number), number), pa.int64()),
+        "room": pa.array([rng.choice(rooms) for _ in range(number)]),
+        "floor": pa.array([rng.choice([1, 2, 3, None]) for _ in range(number)], pa.int32()),
+        names[0]: pa.array(starts, pa.int64()),
+        names[1]: pa.array(ends, pa.int64()),
+        names[2]: pa.array(low, pa.int64()),
+        names[3]: pa.array([one + rng.randrange(3) for one in low], pa.int64()),
+    }
+    return pa.table(columns)
+
+
+RNG = random.Random(4)
+ROOMS = ["A", "A", "A", "A", "A", "B", "C", "D", None]  # one is hot
+TABLES = {
+    "a": some(RNG, 170, "id", ("starts", "ends", "low", "high"), ROOMS),
+    "b": some(RNG, 150, "nr", ("s", "e", "least", "most"), ROOMS),
+    "e": pa.table({"p": pa.array([RNG.randrange(9) for _ in range(60)]), "q": pa.array([RNG.randrange(9) for _ in range(60)])}),
+}
+KEYS = {"a": ["id"], "b": ["nr"], "e": []}
+SPANS: dict[str, dict[str, tuple[str, str, str]]] = {
+    "a": {"stay": ("starts", "ends", "[]"), "levels": ("low", "high", "[]")},
+    "b": {"slot": ("s", "e", "[]"), "levels": ("least", "most", "[]")},
+    "e": {},
+}
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession) -> dict[str, Table]:
+    return {name: Table(spark.createDataFrame(rows), KEYS[name], SPANS[name]) for name, rows in TABLES.items()}
+
+
+def in_duckdb(sql: str, **others: pa.Table) -> Counter[tuple[Any, ...]]:
+    """`overlaps` written out; open ends are unbounded."""
+    of = {alias: name for name, alias in re.findall(r"\b([abe]) ([xyz])\b", sql)}
+
+    def ends(ref: str) -> tuple[str, str]:
+        alias, interval = ref.split(".")
+        start, end, _ = SPANS[of[alias]][interval]
+        return f"coalesce({alias}.{start}, -1000000)", f"coalesce({alias}.{end}, 1000000)"
+
+    def written(match: re.Match[str]) -> str:
+        (p, q), (r, s) = ends(match[1]), ends(match[2])
+        return f"({p} <= {s} AND {r} <= {q})"
+
+    con = duckdb.connect()
+    for name, rows in (TABLES | others).items():
+        con.register(name, rows)
+    text = re.sub(r"overlaps\((\w\.\w+), (\w\.\w+)\)", written, sql)
+    return Counter(con.sql(text).fetchall())
+
+
+def rows_of(frame: DataFrame) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row.values()) for row in frame.toArrow().to_pylist())
+
+
+VIEWS = {
+    "pair": "SELECT x.id, y.nr FROM a x JOIN b y ON overlaps(x.stay, y.slot)",
+    "keyed pair with a hot key": "SELECT x.id, y.nr FROM a x JOIN b y ON x.room = y.room AND overlaps(x.stay, y.slot)",
+    "self-join": "SELECT x.id AS i, y.id AS j FROM a x JOIN a y ON overlaps(x.stay, y.stay) WHERE x.id < y.id",
+    "clique": "SELECT x.id AS i, y.nr, z.id AS j FROM a x, b y, a z "
+    "WHERE overlaps(x.stay, y.slot) AND overlaps(y.slot, z.stay) AND overlaps(x.stay, z.stay) AND x.floor = 1",
+    "path": "SELECT x.id AS i, y.nr, z.id AS j FROM a x, b y, a z "
+    "WHERE overlaps(x.stay, y.slot) AND overlaps(y.slot, z.stay) AND x.floor = 1",
+    "boxes": "SELECT x.id, y.nr FROM a x JOIN b y ON overlaps(x.stay, y.slot) AND overlaps(x.levels, y.levels)",
+    "triangle": "SELECT x.p, y.p AS q, z.p AS r FROM e x, e y, e z WHERE x.q = y.p AND y.q = z.p AND z.q = x.p",
+    "path of equalities": "SELECT x.id, y.nr, z.id AS j FROM a x, b y, a z WHERE x.low = y.least AND y.most = z.high AND x.floor = 1",
+    "star": "SELECT x.id, y.nr FROM a x, b y, a z WHERE x.low = y.least AND x.low = z.low AND z.floor = 2",
+    "equality and overlap": "SELECT x.id, y.nr, z.id AS j FROM a x, b y, a z "
+    "WHERE x.low = y.least AND overlaps(y.slot, z.stay) AND z.floor = 1",
+    "comparison": "SELECT x.id, y.nr FROM a x JOIN b y ON x.low < y.least WHERE x.room = 'C'",
+    "product": "SELECT x.id, y.nr FROM a x CROSS JOIN b y WHERE x.room = 'B' AND y.floor = 3",
+    "list": "SELECT x.id, x.room FROM a x WHERE x.floor <> 2",
+    "groups": "SELECT x.room, count(*) AS n, sum(y.nr) AS s FROM a x JOIN b y "
+    "ON x.room = y.room AND overlaps(x.stay, y.slot) GROUP BY x.room",
+    "groups of one": "SELECT x.room, x.floor, count(*) AS n, max(x.low) AS m FROM a x GROUP BY x.room, x.floor",
+    "distinct": "SELECT DISTINCT x.room FROM a x JOIN b y ON x.room = y.room AND overlaps(x.stay, y.slot)",
+    "left join": "SELECT x.id, y.nr FROM a x LEFT JOIN b y ON x.room = y.room AND overlaps(x.stay, y.slot)",
+    "full join": "SELECT x.id, y.nr FROM a x FULL JOIN b y ON x.low = y.least AND x.high = y.most",
+    "exists": "SELECT x.id FROM a x WHERE EXISTS (SELECT 1 FROM b y WHERE x.room = y.room AND overlaps(x.stay, y.slot))",
+    "not exists": "SELECT x.id FROM a x WHERE NOT EXISTS (SELECT 1 FROM b y WHERE y.room = x.room AND y.least = x.low)",
+    "latest": "SELECT DISTINCT ON (x.room) x.room, x.id FROM a x ORDER BY x.room, x.id DESC",
+    "as of": "SELECT x.id, y.nr FROM a x ASOF JOIN b y ON x.room = y.room AND x.id >= y.nr",
+}
+
+
+@pytest.mark.parametrize("name", list(VIEWS))
+def test_each_class_of_views_has_the_rows_that_duckdb_finds(name: str, tables: dict[str, Table]) -> None:
+    sql = VIEWS[name]
+    named = {one: tables[one] for one in dict.fromkeys(re.findall(r"(?:FROM|JOIN|,) ([abe])\b", sql))}
+    planned = batch._plan_view(sql, named)
+    assert planned.chosen.layout.cells > 1, "one cell proves nothing"
+    found = rows_of(join_in_cells(planned.tables, planned.definitions, planned.view, planned.chosen.layout, strict=True))
+    expected = in_duckdb(sql)
+    assert expected and found == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT x.id FROM a x UNION SELECT y.nr FROM b y", "UNION"),
+        ("SELECT count(*) AS n FROM a x", "no column of its key joins all aliases"),
+        ("SELECT x.floor, count(*) AS n FROM a x JOIN b y ON x.room = y.room GROUP BY x.floor", "no column of its key joins all aliases"),
+        ("SELECT x.id, y.nr FROM a x LEFT JOIN b y ON overlaps(x.stay, y.slot)", "no equality joins all aliases"),
+        ("SELECT x.id, y.nr FROM a x ASOF JOIN b y ON x.low >= y.nr", "the as-of join has no equality"),
+        ("SELECT x.id, y.nr FROM a x JOIN b y ON x.low < y.least", "each row would go to 2.* give max_copies=3"),
+    ],
+)
+def test_what_needs_rows_of_several_cells_is_refused(sql: str, reason: str, tables: dict[str, Table]) -> None:
+    with pytest.raises(NotDistributable, match=f"^not-distributable: .*{reason}"):
+        live_join(sql, tables, max_copies=1.5)
+
+
+PLANS = [pytest.param(False, id="cells"), pytest.param(True, id="buckets")]
+
+
+def renamed(name: str) -> pa.Table:
+    rows = TABLES[name]
+    return rows.rename_columns([one if one == "room" else f"{name}_{one}" for one in rows.column_names])
+
+
+@pytest.mark.parametrize("in_buckets", PLANS)
+@pytest.mark.parametrize("bounds", ["[)", "()"])
+@pytest.mark.parametrize("on", [[], ["room"]], ids=["no key", "key"])
+def test_an_overlap_join_has_the_same_pairs_by_either_plan(
+    in_buckets: bool, bounds: str, on: list[str], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Empty intervals, nulls in keys and open ends are among the rows; columns keep their types."""
+    monkeypatch.setattr(Planned, "in_buckets", in_buckets)
+    a, b = renamed("a"), renamed("b")
+    if not on:
+        b = b.rename_columns([f"b_{one}" if one == "room" else one for one in b.column_names])
+    x, y = spark.createDataFrame(a), spark.createDataFrame(b)
+    joined = overlap_join(x, y, ("a_starts", "a_ends"), ("b_s", "b_e"), on, bounds)
+    names = [*a.column_names, *(name for name in b.column_names if name not in on)]
+    assert joined.columns == names and joined.schema["a_floor"].dataType == x.schema["a_floor"].dataType
+    more, less = (1 if bounds[0] == "(" else 0), 1
+    sql = f"""
+        WITH p AS (SELECT *, coalesce(a_starts + {more}, -1000000) AS ps, coalesce(a_ends - {less}, 1000000) AS pe FROM a),
+             q AS (SELECT *, coalesce(b_s + {more}, -1000000) AS qs, coalesce(b_e - {less}, 1000000) AS qe FROM b)
+        SELECT {", ".join(f"p.{name}" if name in a.column_names else f"q.{name}" for name in names)} FROM p, q
+        WHERE ps <= pe AND qs <= qe AND ps <= qe AND qs <= pe {"AND p.room = q.room" if on else ""}
+    """
+    expected = in_duckdb(sql, a=a, b=b)
+    assert expected and rows_of(joined) == expected
+
+
+def test_times_dates_decimals_and_floats_keep_their_types(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Planned, "in_buckets", False)
+    frame = spark.sql(
+        "SELECT id, CAST(id AS FLOAT) AS f, CAST(id / 10 AS DECIMAL(9,1)) AS d, date_add(DATE'2024-01-01', id) AS day, "
+        "timestamp_seconds(id) AS t, timestamp_seconds(id + 3) AS u, CAST(id AS SMALLINT) AS small "
+        "FROM (SELECT CAST(id AS INT) AS id FROM range(100))"
+    )
+    other = frame.toDF(*(f"o_{name}" for name in frame.columns))
+    joined = overlap_join(frame, other, ("t", "u"), ("o_t", "o_u"))
+    assert [one.dataType for one in joined.schema.fields] == [one.dataType for one in [*frame.schema.fields, *other.schema.fields]]
+    found = joined.toArrow().to_pylist()
+    assert len(found) == sum(abs(i - j) < 3 for i in range(100) for j in range(100))
+    rows = {row["id"]: row for row in frame.toArrow().to_pylist()}
+    assert all({name: row[name] for name in frame.columns} == rows[row["id"]] for row in found)
+    floats = overlap_join(frame, other, ("f", "f"), ("o_f", "o_f"), bounds="[]")
+    assert floats.count() == 100 and "in buckets" not in explain(frame, other, ("f", "f"), ("o_f", "o_f"), bounds="[]")
+
+
+def test_explain_shows_the_plan_and_skew(spark: SparkSession) -> None:
+    """Starts that are spread evenly are for buckets. A hot key is divided into slabs, and stays whole where it cannot be."""
+    rng = np.random.default_rng(1)
+    evenly, together = rng.integers(0, 10**7, 3000), rng.integers(0, 30, 3000)
+    even, burst = (
+        spark.createDataFrame(pa.table({"k": np.where(rng.random(3000) < 0.8, 1, starts % 1000), "s": starts, "e": starts + 5}))
+        for starts in (evenly, np.where(rng.random(3000) < 0.5, together, evenly))
+    )
+    again, later = (frame.toDF("k2", "s2", "e2") for frame in (even, burst))
+    assert explain(even, again, ("s", "e"), ("s2", "e2")).endswith("plan        buckets")
+    assert "in buckets" in explain(burst, later, ("s", "e"), ("s2", "e2"))
+    tables = {"p": Table(even, intervals={"i": ("s", "e")}), "q": Table(burst, intervals={"i": ("s", "e")})}
+    told = explain("SELECT p.s, q.s AS t FROM p JOIN q ON p.k = q.k AND overlaps(p.i, q.i)", tables)
+    assert "slabs of p.i, q.i" in told and "hash of" not in told
+    told = explain("SELECT p.s, q.s AS t FROM p LEFT JOIN q ON p.k = q.k AND overlaps(p.i, q.i)", tables)
+    assert "hash of p.k, q.k" in told
+    largest = int(told.split("copies a row; ")[1].split(" of ")[0].replace(",", ""))
+    assert largest > 0.7 * 6000, "the hot key stays in one cell"
+
+
+def test_bad_rows_and_frames_are_refused(spark: SparkSession) -> None:
+    sql = "SELECT p.id FROM p"
+    twice = spark.createDataFrame(pa.table({"id": [1, 1], "s": [1, 2], "e": [2, 3]}))
+    with pytest.raises(PythonException, match=r"two rows of r0 have the same key|two rows of p have the same key"):
+        live_join(sql, {"p": Table(twice, ["id"])}).count()
+    with pytest.raises(PythonException, match="bad"):
+        live_join(sql, {"p": Table(twice, ["s"], {"i": ("e", "s")})}).count()
+    with pytest.raises(TypeError, match="the column l is array<int>, which cells do not keep"):
+        live_join(sql, {"p": Table(spark.sql("SELECT 1 AS id, array(1) AS l"), ["id"])})
+    with pytest.raises(ValueError, match="both frames have the column e: rename it"):
+        overlap_join(twice, twice, ("s", "e"), ("s", "e"))
+    with pytest.raises(ValueError, match="there is no column t in a"):
+        overlap_join(twice, twice.toDF("i", "f", "g"), ("t", "e"), ("f", "g"))
+
+
+def test_frames_without_rows_join_to_none(spark: SparkSession, tables: dict[str, Table]) -> None:
+    empty = {"a": tables["a"], "b": Table(tables["b"].frame.limit(0), KEYS["b"], SPANS["b"])}
+    assert live_join(VIEWS["pair"], empty).count() == 0
+    assert live_join(VIEWS["left join"], empty).count() == TABLES["a"].num_rows

@@ -1,0 +1,253 @@
+"""Each row of a join is found in one cell, whatever the layout; and cells are about equally full. Pure NumPy, without Spark."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from streaming.cluster import layout as layouts
+from streaming.cluster.buckets import best_buckets
+from streaming.cluster.candidates import choose
+from streaming.cluster.layout import Coordinate, Given, Layout, Member, Role, Routed
+from streaming.cluster.sampling import Sample, bounds_of, pairs_of
+
+LOW, HIGH = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+class Row(NamedTuple):
+    key: int
+    start: int
+    end: int
+    tie: int
+
+
+Join = dict[str, list[Row]]
+
+
+def rows(most: int = 6) -> st.SearchStrategy[list[Row]]:
+    """Few values, so that starts, keys and ties are equal, intervals touch, and some are open."""
+    start = st.sampled_from([LOW, 0, 1, 2, 3])
+    length = st.sampled_from([0, 0, 1, 2, 9, HIGH])
+    key, tie = st.sampled_from([0, 0, 0, 1]), st.integers(-1, 1)
+    row = st.builds(lambda key, start, length, tie: Row(key, start, min(HIGH, max(start, 0) + length), tie), key, start, length, tie)
+    return st.lists(row, max_size=most)
+
+
+@st.composite
+def clique(draw: st.DrawFn) -> tuple[Layout, Join]:
+    """Two or three members that all overlap, with a key."""
+    aliases = [f"t{number}" for number in range(draw(st.integers(2, 3)))]
+    relations = {alias: draw(rows()) for alias in aliases}
+    point = st.tuples(st.integers(-1, 1), st.integers(-1, 6), st.integers(-1, 1))
+    starts = [(row.key, row.start, row.tie) for own in relations.values() for row in own]  # of which quantiles are made
+    bounds = tuple(sorted(draw(st.lists(st.one_of(st.sampled_from(starts), point) if starts else point, max_size=6))))
+    slabs = Coordinate("slabs", {alias: Member(("key",), "i") for alias in aliases}, len(bounds) + 1, bounds)
+    return Layout(tuple((alias, alias) for alias in aliases), (slabs,)), relations
+
+
+def arrays(some: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    keys, starts, ends, ties = np.array(some, np.int64).reshape(-1, 4).T
+    return keys, starts, ends, ties
+
+
+def found(layout: Layout, relations: Join, meets: Callable[[tuple[Row, ...]], bool]) -> Counter[tuple[int, ...]]:
+    """What all cells report: combinations of places of rows, each as often as it is reported."""
+    held: list[dict[str, list[tuple[int, list[Any]]]]] = [{alias: [] for alias, _ in layout.aliases} for _ in range(layout.cells)]
+    for number, (alias, relation) in enumerate(layout.aliases):
+        role = layout._role(layout.aliases[number])
+        keys, starts, ends, ties = arrays(relations[relation])
+        own = [None if one is None else Given(keys, starts, ends) if one.interval else Given(keys) for one in role.members]
+        routed = layout.route(role, ties, own)
+        for copy, (cell, row) in enumerate(zip(routed.cells.tolist(), routed.rows.tolist(), strict=True)):
+            held[cell][alias].append((row, [None if one is None else bool(one[copy]) for one in routed.here]))
+    reported: Counter[tuple[int, ...]] = Counter()
+    aliases = [alias for alias, _ in layout.aliases]
+    for cell, tests in product(held, layout.home_tests()):
+        for chosen in product(*(cell[alias] for alias in aliases)):
+            flags = dict(zip(aliases, (one[1] for one in chosen), strict=True))
+            if all(flags[alias][number] == wanted for alias, number, wanted in tests):
+                combination = tuple(one[0] for one in chosen)
+                if meets(tuple(relations[name][row] for (_, name), row in zip(layout.aliases, combination, strict=True))):
+                    reported[combination] += 1
+    return reported
+
+
+def expected(layout: Layout, relations: Join, meets: Callable[[tuple[Row, ...]], bool]) -> Counter[tuple[int, ...]]:
+    parts = [list(enumerate(relations[name])) for _, name in layout.aliases]
+    return Counter(tuple(place for place, _ in some) for some in product(*parts) if meets(tuple(row for _, row in some)))
+
+
+def all_overlap(some: tuple[Row, ...]) -> bool:
+    return len({row.key for row in some}) == 1 and max(row.start for row in some) <= min(row.end for row in some)
+
+
+def check_clique(drawn: tuple[Layout, Join]) -> None:
+    layout, relations = drawn
+    assert Layout.of_json(layout.to_json()) == layout
+    assert found(layout, relations, all_overlap) == expected(layout, relations, all_overlap)
+
+
+@settings(max_examples=200)
+@given(clique())
+def test_a_clique_is_reported_once(drawn: tuple[Layout, Join]) -> None:
+    check_clique(drawn)
+
+
+def _first_alias_at_home(layout: Layout) -> Iterator[list[tuple[str, int, bool]]]:
+    yield [(next(iter(one.members)), number, True) for number, one in enumerate(layout.coordinates)]
+
+
+_ROUTE = Layout.route
+
+
+def _not_to_the_end(layout: Layout, role: Role, ties: Any, given: Sequence[Given | None]) -> Routed:
+    """`<` for `<=`."""
+    shorter = [one and one._replace(ends=np.maximum(one.starts, one.ends - (one.ends > LOW))) for one in given]
+    return _ROUTE(layout, role, ties, shorter)
+
+
+@pytest.mark.parametrize(("name", "planted"), [("route", _not_to_the_end), ("home_tests", _first_alias_at_home)])
+def test_a_planted_bug_is_noticed(monkeypatch: pytest.MonkeyPatch, name: str, planted: Any) -> None:
+    monkeypatch.setattr(Layout, name, planted)
+    with pytest.raises(AssertionError):
+        settings(max_examples=200, database=None, phases=[Phase.generate])(given(clique())(check_clique))()
+
+
+@st.composite
+def path(draw: st.DrawFn) -> tuple[Layout, Join]:
+    """x - y - z by two overlaps, of which none has to be of x with z; x and z may be of one relation, which takes part in both."""
+    coordinates = []
+    for members in (("x", "y"), ("y", "z")):
+        starts = sorted(draw(st.lists(st.integers(-1, 6), max_size=2)))
+        bounds = tuple((0, start, 0) for start in starts)
+        coordinates.append(Coordinate("slabs", {alias: Member((), "i") for alias in members}, len(bounds) + 1, bounds))
+    names = draw(st.sampled_from([("a", "b", "c"), ("a", "b", "a"), ("a", "a", "a")]))
+    relations = {name: [row._replace(key=0) for row in draw(rows(5))] for name in sorted(set(names))}
+    return Layout(tuple(zip("xyz", names, strict=True)), tuple(coordinates)), relations
+
+
+@settings(max_examples=100)
+@given(path())
+def test_a_path_is_reported_once(drawn: tuple[Layout, Join]) -> None:
+    layout, relations = drawn
+
+    def meets(some: tuple[Row, ...]) -> bool:
+        x, y, z = some
+        return all(max(one.start, y.start) <= min(one.end, y.end) for one in (x, z))
+
+    assert found(layout, relations, meets) == expected(layout, relations, meets)
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 3), st.integers(1, 3), st.lists(st.tuples(st.integers(-2, 2), st.integers(-2, 2)), max_size=8))
+def test_a_triangle_over_one_relation_is_reported_once(p: int, q: int, edges: list[tuple[int, int]]) -> None:
+    """Its aliases have different roles: start and end stand for the columns."""
+    aliases = (("x", "e"), ("y", "e"), ("z", "e"))
+    coordinates = (
+        Coordinate("hash", {"x": Member(("to",)), "y": Member(("from",))}, p),
+        Coordinate("hash", {"y": Member(("to",)), "z": Member(("from",))}, q),
+        Coordinate("hash", {"z": Member(("to",)), "x": Member(("from",))}, 2),
+    )
+    layout = Layout(aliases, coordinates)
+    assert len(layout.roles) == 3 and len(set(layout.names().values())) == 3
+    columns = {"from": np.array([edge[0] for edge in edges], np.int64), "to": np.array([edge[1] for edge in edges], np.int64)}
+    reported: Counter[tuple[int, ...]] = Counter()
+    held: dict[int, list[list[int]]] = {}
+    for place, role in enumerate(layout.roles):
+        own = [None if one is None else Given(columns[one.columns[0]]) for one in role.members]
+        routed = layout.route(role, np.zeros(len(edges), np.int64), own)
+        for cell, row in zip(routed.cells.tolist(), routed.rows.tolist(), strict=True):
+            held.setdefault(cell, [[], [], []])[place].append(row)
+    for cell in held.values():
+        for x, y, z in product(*cell):
+            if edges[x][1] == edges[y][0] and edges[y][1] == edges[z][0] and edges[z][1] == edges[x][0]:
+                reported[x, y, z] += 1
+    every = [
+        (x, y, z)
+        for x, y, z in product(range(len(edges)), repeat=3)
+        if edges[x][1] == edges[y][0] and edges[y][1] == edges[z][0] and edges[z][1] == edges[x][0]
+    ]
+    assert reported == Counter(every)
+
+
+def sample(name: str, number: int = 4000) -> Sample:
+    """Rows that are not spread evenly: see the names."""
+    rng = np.random.default_rng(7)
+    starts, lengths, keys = rng.integers(0, 10**6, number), rng.integers(1, 50, number), rng.integers(0, 50, number)
+    if name == "hot key":
+        keys = np.where(rng.random(number) < 0.8, 7, keys)
+    if name == "equal starts":
+        starts, keys = np.where(rng.random(number) < 0.7, 5, starts), np.zeros(number, np.int64)
+    if name == "open ends":
+        lengths = np.where(rng.random(number) < 0.2, 2**62, lengths)
+    if name == "burst":
+        starts = np.where(rng.random(number) < 0.5, rng.integers(0, 1000, number), starts)
+    return Sample(number, rng.integers(LOW, HIGH, number), {0: Given(keys, starts, starts + lengths), 1: Given(keys)})
+
+
+KEYED = [
+    Coordinate("slabs", {"x": Member(("k",), "i"), "y": Member(("k",), "i")}),
+    Coordinate("hash", {"x": Member(("k",)), "y": Member(("k",))}),
+]
+ALIASES = (("x", "a"), ("y", "b"))
+
+
+@pytest.mark.parametrize("name", ["uniform", "hot key", "equal starts", "open ends", "burst"])
+def test_cells_have_about_equally_much_to_do(name: str) -> None:
+    """A row, and eight partners that are there when it starts, count alike."""
+    samples = {"x": sample(name), "y": sample(name)}
+    chosen = choose(ALIASES, KEYED, samples, 16)
+    (coordinate,) = chosen.layout.coordinates
+    assert coordinate.kind == "slabs" or name not in ("hot key", "equal starts")
+    number = 0 if coordinate.kind == "slabs" else 1
+    routed = chosen.layout.route(chosen.layout.roles[0], samples["x"].ties, [samples["x"].given[number]])
+    mine = slice(None) if routed.here[0] is None else routed.here[0]
+    keys, starts, ends = samples["x"].given[0]
+    assert starts is not None and ends is not None
+    depth = np.count_nonzero((keys[:, None] == keys) & (starts <= starts[:, None]) & (starts[:, None] <= ends), axis=1)
+    work = np.bincount(routed.cells[mine], (1 + depth / 8)[routed.rows[mine]], minlength=16)
+    assert work.max() <= 1.5 * work.mean()
+
+
+def test_without_ties_equal_starts_stay_in_one_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The canary of the last."""
+    places = layouts.places
+    monkeypatch.setattr(layouts, "places", lambda bounds, hashes, points, ties: places(bounds, hashes, points, 0 * ties))
+    with pytest.raises(AssertionError):
+        test_cells_have_about_equally_much_to_do("equal starts")
+
+
+def test_slabs_have_no_more_copies_than_intervals_are_long() -> None:
+    one = {"x": sample("uniform"), "y": sample("uniform")}
+    unkeyed = Coordinate("slabs", {"x": Member((), "i"), "y": Member((), "i")})
+    without = {alias: each._replace(given={0: each.given[0]._replace(hashes=0 * each.ties)}) for alias, each in one.items()}
+    bounds = bounds_of(0, unkeyed, without, 64)
+    assert len(bounds) == 63 and list(bounds) == sorted(bounds)
+    chosen = choose(ALIASES, [unkeyed], without, 64)
+    assert 1.0 <= chosen.copies < 1.05
+
+
+def test_pairs_and_candidates_are_estimated() -> None:
+    x, y = sample("uniform"), sample("burst")
+    keys, starts, ends = x.given[0].hashes, x.given[0].starts, x.given[0].ends
+    other = y.given[0]
+    assert starts is not None and ends is not None and other.starts is not None and other.ends is not None
+    meet = (keys[:, None] == other.hashes) & (starts[:, None] <= other.ends) & (other.starts <= ends[:, None])
+    assert pairs_of(x, y, 0) == meet.sum()
+    rng = random.Random(3)
+    half = [np.array(sorted(rng.sample(range(4000), 2000))) for _ in range(2)]
+    part = [
+        Sample(4000, one.ties[some], {0: Given(*(column[some] for column in one.given[0] if column is not None))})
+        for one, some in zip((x, y), half, strict=True)
+    ]
+    assert 0.8 * meet.sum() < pairs_of(part[0], part[1], 0) < 1.2 * meet.sum()
+    best = best_buckets(x, y)
+    assert best is not None and 2 <= best.shift <= 16
