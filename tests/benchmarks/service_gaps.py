@@ -1,5 +1,6 @@
 """Views with gaps and coverage, in the engine but without HTTP and log: what a view does for its changes, deltas included, and how fast its
-stretches are read; as rival DuckDB, which finds them anew by window functions. Then one interval over gaps that hold no row, on and off."""
+stretches are read; as rival DuckDB, which finds them anew by window functions. Then one interval over gaps that hold no row, on and off.
+PostgreSQL's range_agg is not among the rivals: it is no dependency of the tests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Views with groups: the accumulators alone, with DuckDB that groups anew as the rival; and single changes over HTTP beside ten such views,
-with the service without them as the rival."""
+"""Views with groups: the accumulators alone, with DuckDB and Polars that group anew as rivals; and single changes over HTTP beside ten such
+views, with the service without them as the rival."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def kernels(scale: Scale, note: Note) -> list[Figure]:
                 rows = [_rows(codes[part], values[part], sign) for part in pieces]
                 rates.append(n / seconds(partial(_add, kernel, rows)))
             assert kernel.groups == 0
-        rival = regrouped(sql, codes, prices)
-        note(f"{name}: {middle(rates) / 1e6:.2f} M rows/s; DuckDB groups all anew in {rival:.3f} s")
-        rivals = [Rival("DuckDB anew", n / rival, "all rows once; a change costs as much")]
+        again = {"DuckDB anew": regrouped(sql, codes, prices), "Polars anew": by_polars(sql, codes, prices)}
+        note(f"{name}: {middle(rates) / 1e6:.2f} M rows/s; {', '.join(f'{one} in {spent:.3f} s' for one, spent in again.items())}")
+        rivals = [Rival(one, n / spent, "all rows once; a change costs as much") for one, spent in again.items()]
         figure = f"{name} by {groups:,} groups: rows that come and go, in the kernel"
         found.append(sampled(figure, rates, "rows/s", aim=3e6, rivals=rivals, parameters={"rows": n}))
     return found
@@ -93,6 +93,15 @@ def regrouped(sql: str, codes: np.ndarray, prices: np.ndarray) -> float:
         other.execute("CREATE TABLE r AS SELECT * FROM given")
         query = f"SELECT count(*) FROM (SELECT room, {sql} FROM r GROUP BY room)"
         return min(seconds(lambda: other.execute(query).fetchall()) for _ in range(3))
+
+
+def by_polars(sql: str, codes: np.ndarray, prices: np.ndarray) -> float:
+    """Seconds in which Polars does."""
+    import polars
+
+    given = polars.DataFrame({"room": codes, "price": prices})
+    aggregate = polars.sql_expr(sql)
+    return min(seconds(lambda: given.group_by("room").agg(aggregate)) for _ in range(3))
 
 
 def singles(scale: Scale, note: Note) -> list[Figure]:

@@ -1,6 +1,7 @@
 """Views with parts, in the engine but without HTTP and log: LEFT JOIN and NOT EXISTS over pairs of intervals beside their inner join, the
 same changes for each; as rivals counts of partners, and DuckDB anew. Then one interval over all rows, on and off, beside counts of partners
-and a join tree, which visit them. What is timed is what a view does for its changes, deltas included."""
+and a join tree, which visit them. What is timed is what a view does for its changes, deltas included. PostgreSQL is not
+among the rivals: it is no dependency of the tests."""
 
 from __future__ import annotations
 

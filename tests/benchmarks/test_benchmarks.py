@@ -415,7 +415,7 @@ def test_groups() -> None:
 @compiled
 def test_counted_groups() -> None:
     figures = structure_counted.run(Scale(quick=True), lambda line: None)
-    assert [figure.unit for figure in figures] == ["changes/s", "µs", "changes/s", "changes/s"]
+    assert [figure.unit for figure in figures] == ["changes/s", "changes/s", "µs", "changes/s", "changes/s"]
     assert all(figure.value > 0 and all(rival.value > 0 for rival in figure.rivals) for figure in figures)
 
 

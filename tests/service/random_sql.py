@@ -1,7 +1,7 @@
 """SQL statements at random, the same text for livejoin and for DuckDB, over relations with nulls, NaN, decimals and equal values.
 
 What DuckDB has no words for, it is given: an interval is a column with both ends, null where an outer join has no row, `duration` a macro,
-`overlaps`, a keyword there, another.
+`overlaps`, a keyword there, another. `random_forms.py` has the statements that it is asked in other words.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow as pa
 from service.wire.batch import DELETE, TRUNCATE, UPSERT, Batch, Changes, RowBlock
 from service.wire.kinds import SENT_TYPES
 from service.wire.schema import parse_relation
+from tests.service.random_forms import Form, coverage, set_operation, stretches
 from tests.service.random_terms import JSON, Terms
 from tests.service.twin import Row
 
@@ -60,9 +61,11 @@ _MACROS = """
 SET TimeZone = 'UTC';
 SET integer_division = true;
 SET error_on_division_by_zero = false;
+SET nested_loop_join_threshold = 1000000; -- its join by sorting (IEJoin) gives values that no row has
 CREATE MACRO meet(x, y) AS
     x IS NOT NULL AND y IS NOT NULL AND (x.s IS NULL OR y.e IS NULL OR x.s < y.e) AND (y.s IS NULL OR x.e IS NULL OR y.s < x.e);
-CREATE MACRO duration(x) AS x.e - x.s;
+CREATE MACRO duration(x) AS x.e - x.s, (x, y) AS
+    CASE WHEN x IS NOT NULL AND y IS NOT NULL THEN least(x.e, y.e) - greatest(x.s, y.s) END;
 """
 
 
@@ -191,12 +194,25 @@ def _is_alike(mine: Any, its: Any) -> bool:
 
 
 class Statement:
-    """One SELECT; `group` says how its rows are looked up, by the names of their columns: None where they are no groups."""
+    """`text`, which DuckDB is asked as `theirs`; `kinds`: what it has."""
 
     def __init__(self, rng: random.Random) -> None:
         self.random = rng
         self.aliases: list[tuple[str, str]] = []
         self.kinds: set[str] = set()
+        self.in_common: list[str] = []  # intervals of x and y that overlap
+        self.text, self.theirs = self._form() if rng.random() < 0.2 else self._select()
+
+    def _form(self) -> Form:
+        rng, of = self.random, self.random.choice("lr")
+        kind = rng.choice(("set operation", "stretches", "coverage"))
+        self.kinds.add(kind)
+        if kind == "set operation":
+            return set_operation(rng, self._filter)
+        return stretches(rng, self._filter, KEYS[of][0], of) if kind == "stretches" else coverage(rng, self._filter, of)
+
+    def _select(self) -> Form:
+        rng = self.random
         source, where = self._from(), self._where()
         shape = rng.choice(("rows", "rows", "distinct", "groups", "groups", "groups", "one"))
         if self.kinds == {"alone"} and rng.random() < 0.4:
@@ -210,7 +226,10 @@ class Statement:
         else:
             select, rest = self._groups(shape)
         self.kinds.add(shape)
-        self.text = f"SELECT {select} FROM {source}{where}{rest}"
+        if shape == "rows" and rng.random() < 0.2:
+            return self._excluding(f"{source}{where}")
+        text = f"SELECT {select} FROM {source}{where}{rest}"
+        return Form(text, text)
 
     def _from(self) -> str:
         rng = self.random
@@ -226,7 +245,9 @@ class Statement:
         second = first if kind == "self" else rng.choice("lr")
         word = {"left": "LEFT ", "right": "RIGHT ", "full": "FULL ", "semi": "SEMI ", "anti": "ANTI "}.get(kind, "")
         text = f"{first} x {word}JOIN {second} y ON {self._on('x', 'y', first if first == second else None)}"
-        if kind not in ("semi", "anti"):
+        if kind in ("semi", "anti"):
+            self.in_common = []
+        else:
             self.aliases.append(("y", second))
         if kind == "three":
             third, word = rng.choice("lr"), rng.choice(("", "LEFT "))
@@ -254,6 +275,8 @@ class Statement:
             ],
             rng.choice((1, 2, 2, 3)),
         )  # fmt: skip
+        names = next((chosen[at][9:-1] for at, one in enumerate(chosen) if one.startswith("overlaps(")), "")
+        self.in_common = names.split(", ") if names and (x, y) == ("x", "y") else self.in_common
         if of_one is not None:
             key = KEYS[of_one][0]
             chosen += rng.choice(([], [f"{x}.{key} <> {y}.{key}"], [f"{x}.{key} < {y}.{key}"]))
@@ -318,6 +341,15 @@ class Statement:
         rng, terms = self.random, Terms(self.random, [alias for alias, _ in self.aliases])
         found = [terms.term() if rng.random() < 0.5 else column for column in self._columns(rng.randrange(1, 5))]
         return ", ".join(f"{one} AS c{at}" for at, one in enumerate(found))
+
+    def _excluding(self, source: str) -> Form:
+        """All columns of an alias but some, and one of an expression. DuckDB has the intervals among them."""
+        rng, (alias, of) = self.random, self.random.choice(self.aliases)
+        left_out = rng.sample([column["name"] for column in _COLUMNS] + KEYS[of], rng.choice((1, 1, 3)))
+        self.kinds.add("exclude")
+        shown = Terms(rng, [alias for alias, _ in self.aliases]).term()
+        ours, theirs = (", ".join(names) for names in (left_out, [*left_out, "i", "j"]))
+        return Form(*(f"SELECT {alias}.* EXCLUDE ({names}), {shown} AS shown FROM {source}" for names in (ours, theirs)))
 
     def _columns(self, count: int, json: bool = True) -> list[str]:
         names = [one["name"] for one in _COLUMNS if json or one["type"] != "json"]
@@ -390,6 +422,7 @@ class Statement:
                 (f"MIN({alias}.{column})", constant), (f"MAX({alias}.{column})", constant), (f"MIN({alias}.w)", "'2026-01-30 03:00:00+00'"),
                 (f"MAX({alias}.d)", "'2026-02-01'"), (f"MIN({alias}.v)", "TRUE"),
                 (f"{rng.choice(('MIN', 'MAX'))}({alias}.h)", "'06:00'"), (f"SUM(duration({alias}.j))", "7"),
+                *([(f"SUM(duration({', '.join(rng.sample(self.in_common, 2))}))", "5")] * 2 if self.in_common else []),
                 (f"MAX(duration({alias}.i))", "2"), (f"AVG(duration({alias}.i))", "2.2"),
             )
         )  # fmt: skip

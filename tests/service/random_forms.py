@@ -1,0 +1,86 @@
+"""Statements of other forms at random: UNION and EXCEPT, and stretches, with the same in DuckDB's words.
+
+Of stretches DuckDB is asked for the single numbers that rows cover or leave, and then for runs of these: an open end is beyond all others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+_LEAST, _MOST = -9, 99  # of intervals that are unbounded
+_ENDS = {"i": f"coalesce({{0}}.s, {_LEAST}) AS lo, coalesce({{0}}.e, {_MOST}) AS hi", "j": "{0}.p AS lo, {0}.q AS hi"}
+_EQUAL = "ktfvdwmuhy"
+
+
+class Form(NamedTuple):
+    """The statement, and as it is put to DuckDB."""
+
+    text: str
+    theirs: str
+
+
+def set_operation(rng: random.Random, filter_of: Callable[[str], str]) -> Form:
+    columns = rng.sample("ktvdwuhf", rng.choice((1, 1, 2, 3)))
+    text = _select(rng, filter_of, columns, True)
+    for _ in range(rng.choice((1, 1, 2))):
+        word, right = rng.choice(("UNION", "EXCEPT")), _select(rng, filter_of, columns, False)
+        if rng.random() < 0.2:
+            right = f"({right} UNION {_select(rng, filter_of, columns, False)})"
+        text = f"{text} {word} {right}"
+    return Form(text, text)
+
+
+def _select(rng: random.Random, filter_of: Callable[[str], str], columns: list[str], first: bool) -> str:
+    shown = ", ".join(f"x.{column} AS c{at}" for at, column in enumerate(columns))
+    source, where = f"{rng.choice('lr')} x", [filter_of("x") for _ in range(rng.choice((0, 0, 1)))]
+    if rng.random() < 0.4:
+        joined = rng.sample(columns, rng.randrange(1, len(columns) + 1))
+        source += f" JOIN {rng.choice('lr')} y ON " + " AND ".join(f"x.{column} = y.{column}" for column in joined)
+    if first and rng.random() < 0.3:
+        column = rng.choice(columns)
+        where.append(f"NOT EXISTS (SELECT 1 FROM {rng.choice('lr')} z WHERE z.{column} = x.{column})")
+    return f"SELECT {shown} FROM {source}" + (" WHERE " + " AND ".join(where) if where else "")
+
+
+def stretches(rng: random.Random, filter_of: Callable[[str], str], key: str, of: str) -> Form:
+    """Of rows of the relation `of`, whose key has the column `key`."""
+    function, mine, its, other = rng.choice(("gaps", "coverage")), rng.choice("ij"), rng.choice("ij"), rng.choice("lr")
+    shown = ", ".join(f"x.{column} AS c{at}" for at, column in enumerate((key, *rng.sample("ktfd", 2))))
+    on = [f"x.{column} = y.{column}" for column in rng.sample(_EQUAL, rng.choice((0, 1, 1, 2)))]
+    on += [filter_of("y") for _ in range(rng.choice((0, 0, 1)))]
+    where = [filter_of("x") for _ in range(rng.choice((0, 0, 1)))]
+    condition, chosen = " AND ".join([*on, f"overlaps(x.{mine}, y.{its})"]), " WHERE " + " AND ".join(where) if where else ""
+    join = "LEFT JOIN" if function == "gaps" else "JOIN"
+    text = f"SELECT {shown}, {function}(x.{mine}, y.{its}) AS free FROM {of} x {join} {other} y ON {condition}{chosen}"
+    met = " AND ".join([*on, "y.lo <= x.cell", "x.cell < y.hi"])
+    cells = (
+        f"WITH m AS (SELECT x.*, row_number() OVER () AS number, {_ENDS[mine].format('x')} FROM {of} x{chosen}), "
+        "c AS (SELECT m.*, unnest(range(lo, hi)) AS cell FROM m), "
+        f"other AS (SELECT y.*, {_ENDS[its].format('y')} FROM {other} y), "
+        f"k AS (SELECT number, cell FROM c x WHERE {'NOT ' if function == 'gaps' else ''}EXISTS (SELECT 1 FROM other y WHERE {met})), "
+    )
+    return Form(text, f"{cells}{_runs('number')} SELECT {shown}, {_SHOWN} FROM m x JOIN runs USING (number)")
+
+
+def coverage(rng: random.Random, filter_of: Callable[[str], str], of: str) -> Form:
+    """Of groups of one relation."""
+    mine, columns = rng.choice("ij"), rng.sample(_EQUAL, rng.choice((1, 1, 2)))
+    where = f" WHERE {filter_of('x')}" if rng.random() < 0.4 else ""
+    shown, by = ", ".join(f"x.{column} AS {column}" for column in columns), ", ".join(columns)
+    text = f"SELECT {shown}, coverage(x.{mine}) AS free FROM {of} x{where} GROUP BY {', '.join(f'x.{column}' for column in columns)}"
+    cells = (
+        f"WITH m AS (SELECT x.*, {_ENDS[mine].format('x')} FROM {of} x{where}), "
+        f"k AS (SELECT DISTINCT {by}, cell FROM (SELECT {by}, unnest(range(lo, hi)) AS cell FROM m)), "
+    )
+    return Form(text, f"{cells}{_runs(by)} SELECT {by}, {_SHOWN} FROM runs")
+
+
+_SHOWN = f"nullif(first, {_LEAST}) AS free_start, nullif(last, {_MOST}) AS free_end"
+
+
+def _runs(by: str) -> str:
+    """Of the numbers in k."""
+    numbered = f"SELECT {by}, cell, cell - row_number() OVER (PARTITION BY {by} ORDER BY cell) AS island FROM k"
+    return f"runs AS (SELECT {by}, min(cell) AS first, max(cell) + 1 AS last FROM ({numbered}) GROUP BY {by}, island)"
