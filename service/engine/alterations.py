@@ -22,10 +22,10 @@ from service.engine.state import State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem
-from service.query.model import ColumnRef, Query
 from service.tables.relations import Relation
 from service.tables.resolution import Slots
 from service.tables.store import PIECE_ROWS
+from service.views.nulls import compared_columns
 from service.wire.batch import UPSERT
 from service.wire.judge import Findings, judge
 from service.wire.schema import RelationDefinition, RelationPatch, parse_relation
@@ -89,15 +89,19 @@ class Alterations:
             raise Problem("no-room", f"there is not enough memory or address space for the columns: {error}; nothing was changed") from None
 
     def _require_free(self, relation: Relation, definition: RelationDefinition) -> None:
-        """Problem `relation-in-use` if a view joins or groups by a column that is to have nulls, computes of it, or chooses by it."""
+        """Problem `relation-in-use` if a view compares by a column that is to have nulls."""
         fresh = {column.name for column in definition.columns[: len(relation.definition.columns)] if column.nullable}
         fresh -= {column.name for column in relation.definition.columns if column.nullable}
-        users = {view.name: fresh & joined_columns(view.view.query, relation) for view in self._state.views.values()} if fresh else {}
+        users = {
+            view.name: fresh & compared_columns(view.view.query, relation.name, relation.definition)
+            for view in (self._state.views.values() if fresh else ())
+        }
         found = {name: columns for name, columns in sorted(users.items()) if columns}
         if found:
             column = sorted(next(iter(found.values())))[0]
-            said = f"nullable: {column!r} is a column by which {', '.join(found)} joins, groups or orders, or that its groups show or "
-            said += "aggregate: drop the view first, and register it again"
+            names = ", ".join(found)
+            said = f"nullable: {column!r} is a column by which {names} joins, or that UNION or EXCEPT compares: drop the view first, "
+            said += "and register it again"
             raise Problem("relation-in-use", said, views=list(found))
 
     def _conclude(self, held: Held, definition: RelationDefinition, check: _Check) -> None:
@@ -154,22 +158,3 @@ def _all_slots(held: Held) -> Iterator[Slots]:
     while start >= 0:
         slots, start = held.relation.table.scan(held.version, start, PIECE_ROWS)
         yield slots
-
-
-def joined_columns(query: Query, relation: Relation) -> set[str]:
-    """The columns of a relation by which a view combines, groups or chooses rows, or that its groups read: not those that it only shows or
-    filters by."""
-    whole = query.whole
-    aliases = {alias for alias, name in whole.aliases if name == relation.name}
-    pairs: list[tuple[ColumnRef, ColumnRef]] = [*whole.equal, *whole.less, *whole.at_most, *whole.not_equal]
-    pairs += [(one.left, one.right) for one in whole.within]
-    refs = [ref for pair in pairs for ref in pair] + [*query.values, *query.choosing]
-    if query.groups is not None or query.distinct:  # whose columns are made for nulls, or for none
-        refs += [output.column for output in query.outputs if output.column is not None]
-    found = {ref.column for ref in refs if ref.alias in aliases}
-    for pair in whole.overlaps:
-        for ref in pair:
-            if ref.alias in aliases:
-                interval = relation.definition.intervals[ref.interval]
-                found |= {interval.start_column, interval.end_column}
-    return found

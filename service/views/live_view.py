@@ -43,8 +43,10 @@ from service.views.parse import View
 from service.views.read_counts import ReadCounts
 from service.views.shown import STRETCH
 from service.views.stages.groups import GroupsStage
+from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.making import core_by, kept_by, shown_of
 from service.views.stages.stretches import StretchCollector
+from service.views.stages.table import GroupTable
 from service.warming import Unusable
 
 log = logging.getLogger("livejoin.views")
@@ -100,7 +102,9 @@ class LiveView:
     def follow_definition(self, relation: Relation) -> None:
         """A relation of it has more columns, or may have nulls in some that it does not join by. The writer's."""
         self.definitions = {**self.definitions, relation.name: relation.definition}
-        if self.view.query.groups is None:  # a group table has its own cells
+        if isinstance(self.shown, GroupTable | KeyStretches):  # they have cells of their own
+            self.shown.follow(self.definitions)
+        else:
             self.shown = shown_of(self.view.query, self.sides, self.definitions)
 
     def make_room(self, alone: bool = False) -> None:

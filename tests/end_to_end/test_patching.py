@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import pyarrow as pa
@@ -103,22 +105,85 @@ def test_bodies_without_the_column(client: httpx.Client) -> None:
     assert notes == dict.fromkeys(range(30, 33)) | dict.fromkeys(range(40, 43), "x") | {50: "cdc"}
 
 
-def test_nulls_in_what_groups_read(client: httpx.Client) -> None:
-    """They are stored in a form made for nulls or for none, and the reason says what the view does with the column."""
-    columns = [{"name": name, "type": "int64"} for name in ("id", "g", "v", "x")]
-    define(client, "amounts", {"columns": columns, "key": ["id"]})
-    sums = {"sql": "SELECT g AS g, SUM(v) AS s FROM amounts WHERE x <> 7 GROUP BY g"}
-    view(client, "sums", sums)
-    for column in ("g", "v"):
-        refused = problem(client.patch("/v1/relations/amounts", json={"nullable": [column]}), 409, "relation-in-use")
-        assert refused["views"] == ["sums"] and "groups or orders, or that its groups show or aggregate: drop the view" in refused["detail"]
-    ok(client.patch("/v1/relations/amounts", json={"nullable": ["x"]}))
-    ok(client.delete("/v1/views/sums"), 204)
-    ok(client.patch("/v1/relations/amounts", json={"nullable": ["g", "v"]}))
-    view(client, "sums", sums)
-    rows = [{"id": 1, "g": None, "v": 3, "x": 1}, {"id": 2, "g": 1, "v": None, "x": 1}, {"id": 3, "g": 1, "v": 5, "x": None}]
-    ok(client.post("/v1/relations/amounts/changes", content=lines(rows), headers={"Content-Type": JSONL}))
-    assert sorted((row["g"] or 0, row["s"]) for row in rows_of(client, "/v1/views/sums/rows")) == [(0, 3), (1, None)]
+COLUMNS = {"id": "int64", "g": "int64", "t": "string", "f": "float64", "v": "int64", "n": "int64", "d": "date", "s": "timestamp", "m": "timestamp"}
+OF_NULLS = {  # views of {r} that have to take nulls in every column but the key and those that {r} is joined by, j and the interval
+    "sums": "SELECT g AS g, SUM(v) AS s, AVG(f) AS a, COUNT(n) AS c, MIN(v) AS l, MAX(d) AS h, COUNT(DISTINCT t) AS k FROM {r} GROUP BY g",
+    "texts": "SELECT t AS t, g AS g, SUM(f) AS s, COUNT(*) AS n FROM {r} GROUP BY t, g HAVING SUM(v) > 3",
+    "months": "SELECT date_trunc('month', d) AS m, SUM(n) AS s FROM {r} GROUP BY date_trunc('month', d)",
+    "having": "SELECT g AS g, MAX(v) AS h FROM {r} GROUP BY g HAVING g > 0",
+    "all": "SELECT SUM(v) AS s, AVG(n) AS a, MIN(f) AS l FROM {r}",
+    "distinct": "SELECT DISTINCT t, g FROM {r}",
+    "counted": "SELECT a.j AS j, SUM(a.v) AS s, SUM(b.n) AS x FROM {r} a JOIN {r} b ON a.j = b.j AND overlaps(a.x, b.x) GROUP BY a.j",
+    "multiplied": "SELECT a.j AS j, AVG(a.v) AS s, COUNT(b.n) AS x FROM {r} a JOIN {r} b ON a.j = b.j GROUP BY a.j",
+    "visited": "SELECT a.id AS i, a.g AS g, SUM(b.v) AS s FROM {r} a JOIN {r} b ON overlaps(a.x, b.x) GROUP BY a.id, a.g",
+    "of_rows": "SELECT a.t AS t, MAX(b.v) AS h FROM {r} a JOIN {r} b ON a.j = b.j GROUP BY a.t",
+    "outer": "SELECT a.g AS g, SUM(b.v) AS s, COUNT(*) AS n FROM {r} a LEFT JOIN {r} b ON a.j = b.id GROUP BY a.g",
+    "covered": "SELECT g, t, coverage(x) AS c FROM {r} GROUP BY g, t",
+}
+for _name, _column in (("numbers", "v"), ("floats", "f"), ("dates", "d"), ("times", "m")):
+    for _way in ("ASC", "DESC"):
+        _order = f"ORDER BY g, {_column} {_way} NULLS LAST"
+        OF_NULLS[f"{_name}_{_way.lower()}"] = f"SELECT DISTINCT ON (g) g AS g, id AS i, {_column} AS o FROM {{r}} {_order}"
+EXTREME = (-(2**63), 2**63 - 1)  # beside which null has to be last
+
+
+def _amount(random: Random, id_: int, nulls: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": id_, "j": random.randrange(3), "b": id_ % 7, "e": id_ % 7 + random.randrange(4), "g": random.randrange(-1, 2),
+        "t": random.choice(["", "x", "y"]), "f": random.choice([0.5, -1.0, "NaN", 1e300]), "v": random.choice([0, 7, *EXTREME]),
+        "n": random.randrange(5), "d": f"2020-0{1 + random.randrange(3)}-01", "m": random.choice([0, *EXTREME]), "s": id_,
+    }  # fmt: skip
+    return row | ({name: None for name in COLUMNS if name != "id" and random.random() < 0.5} if nulls else {})
+
+
+def test_nulls_in_what_views_group_and_order_by(server: ServerProcess) -> None:
+    """A relation that gets them under live views that are followed, beside one that may have had them from the start."""
+    client, random = server.client(), Random(1)
+    kept = [{"name": name, "type": "int64"} for name in ("j", "b", "e")]
+    for name, nulls in (("late", False), ("early", True)):
+        columns = [{"name": column, "type": kind, "nullable": nulls and column != "id"} for column, kind in COLUMNS.items()]
+        definition = {"columns": [*columns, *kept], "key": ["id"], "intervals": {"x": {"start": "b", "end": "e", "bounds": "[]"}}}
+        define(client, name, definition)
+        for one, sql in OF_NULLS.items():
+            view(client, f"{name}_{one}", sql.format(r=name))
+    tokens = {f"{name}_{one}": token_of(client, f"{name}_{one}") for name in ("late", "early") for one in OF_NULLS}
+
+    def post_both(rows: list[dict[str, Any]]) -> None:
+        for name in ("late", "early"):
+            ok(client.post(f"/v1/relations/{name}/changes", content=lines(rows), headers={"Content-Type": JSONL}))
+
+    def compare() -> None:
+        for one in OF_NULLS:
+            late, early = (sorted(map(repr, rows_of(client, f"/v1/views/{name}_{one}/rows"))) for name in ("late", "early"))
+            assert late == early, one
+            told = [changes_since(client, tokens[f"{name}_{one}"], f"{name}_{one}") for name in ("late", "early")]
+            late, early = (sorted(repr({part: line.get(part) for part in ("op", "key", "row")}) for line in some[:-1]) for some in told)
+            assert late == early, one
+
+    def draw(nulls: bool) -> list[dict[str, Any]]:
+        rows = [_amount(random, random.randrange(30), nulls) for _ in range(12)]
+        return [{"_op": "delete", "id": row["id"]} if random.random() < 0.2 else row for row in rows]
+
+    for _ in range(4):
+        post_both(draw(False))
+    compare()
+    names = [name for name in COLUMNS if name != "id"]
+    made = ok(client.patch("/v1/relations/late", json={"nullable": names}))
+    assert {column["name"] for column in made["columns"] if column["nullable"]} == set(names)
+    for column in ("j", "b", "e"):
+        refused = problem(client.patch("/v1/relations/late", json={"nullable": [column]}), 409, "relation-in-use")
+        assert "late_counted" in refused["views"] and f"{column!r} is a column by which" in refused["detail"]
+    for _ in range(6):
+        post_both(draw(True))
+        compare()
+    client = again(server, True)
+    compare()
+    post_both(draw(True))
+    compare()
+    found = {"where.group.g": "", "where.group.t": ""}
+    for one in ("texts", "distinct"):
+        late, early = (rows_of(client, f"/v1/views/{name}_{one}/rows?{urlencode(found)}") for name in ("late", "early"))
+        assert late == early, one
 
 
 def test_nulls(server: ServerProcess, client: httpx.Client) -> None:

@@ -59,17 +59,17 @@ def ids(client: httpx.Client) -> set[int]:
     return {row["id"] for row in rows_of(client)}
 
 
-def changes_since(client: httpx.Client, token: str) -> list[dict[str, Any]]:
-    answer = client.get("/v1/views/pairs/changes", params={"since": token, "wait": 0})
+def changes_since(client: httpx.Client, token: str, name: str = "pairs") -> list[dict[str, Any]]:
+    answer = client.get(f"/v1/views/{name}/changes", params={"since": token, "wait": 0})
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
-def token_of(client: httpx.Client) -> str:
-    return str(changes_since_now(client)[-1]["token"])
+def token_of(client: httpx.Client, name: str = "pairs") -> str:
+    return str(changes_since_now(client, name)[-1]["token"])
 
 
-def changes_since_now(client: httpx.Client) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in client.get("/v1/views/pairs/changes", params={"wait": 0}).text.splitlines()]
+def changes_since_now(client: httpx.Client, name: str = "pairs") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in client.get(f"/v1/views/{name}/changes", params={"wait": 0}).text.splitlines()]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """What groups read of a join's rows: the codes of their groups, and the values for the aggregates.
 
-A group's code is that of its columns in a domain; a bool stands before each one that may be null, true for null, which is a value here.
+A group's code is that of its columns in a domain; a bool stands before each one that may ever be null (`views/nulls.py`), true for null,
+which is a value here.
 Floats: -0.0 is 0.0, and every NaN the same. Where all columns are numbers, the rows of tables are read without a detour by Arrow.
 """
 
@@ -16,11 +17,13 @@ import pyarrow.compute as pc
 
 from service.query.model import Query
 from service.tables.arrow import is_text, null_mask, reader
+from service.tables.projection import Projection
 from service.tables.resolution import Slots
 from service.tables.sides import Side
 from service.tables.store import Domain, pieces
 from service.tables.truncation import trunc_dates, trunc_timestamps
 from service.views.deltas import Combination
+from service.views.nulls import loosened
 from service.views.shown import Definitions, Parts
 from service.views.stages.aggregates import CODED, ORDERED
 from service.wire.kinds import KEPT_TYPES, decimal_kind, digits_of, kept, sent
@@ -57,9 +60,10 @@ class Columns:
 
     def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
         assert query.groups is not None
-        self._parts = Parts(query, sides, definitions)
-        self._sides = sides
-        self.schema = self._parts.schema  # of what is read
+        self._parts = Parts(query, sides, loosened(query, definitions))
+        self._query, self._sides = query, sides
+        self.schema = self._parts.schema  # of what is read, with the nulls that there may ever be
+        self.follow(definitions)
         self._columns = query.groups.columns
         fields = [self.schema.field(column.of) for column in self._columns]
         self._sent = [field.type for field in fields]
@@ -80,11 +84,15 @@ class Columns:
         plain = all(output.column is not None for output in query.outputs)
         self._of_tables = plain and not any(is_text(field.type) for field in self.schema) and not query.optional
 
+    def follow(self, definitions: Definitions) -> None:
+        """The relations have these definitions by now."""
+        self.now = Projection(self._query, definitions).schema
+
     @property
     def fields(self) -> list[tuple[str, str, bool]]:
         """Of each column by which rows are grouped its name, its kind (`wire.kinds`), and whether it may be null."""
-        names = [column.name for column in self._columns]
-        return list(zip(names, self.kinds, self.nullable, strict=True))
+        now = self.now
+        return [(column.name, kind, now.field(column.of).nullable) for column, kind in zip(self._columns, self.kinds, strict=True)]
 
     def operand(self, output: int, form: int) -> int:
         """The number of the operand that is this."""

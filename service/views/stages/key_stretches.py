@@ -36,10 +36,15 @@ class KeyStretches:
         fields = []
         for output in self._groups.outputs:
             if output.kind == GROUP:
-                fields.append(self.columns.schema.field(self._groups.columns[output.number].of).with_name(output.name))
+                fields.append(self.columns.now.field(self._groups.columns[output.number].of).with_name(output.name))
             else:
                 fields.append(self._ends.schema.field(output.number).with_name(output.name))
         return pa.schema(fields)
+
+    def follow(self, definitions: Definitions) -> None:
+        """The relations have these definitions by now."""
+        self.columns.follow(definitions)
+        self.schema = self._schema()
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         """The view's rows. Cost: a gather for each column."""

@@ -1,7 +1,7 @@
 """The latest rows of each key of one relation: all of its rows in their order, the first of each key in a list (`structures.ranked`).
 
-Keys are coded as those of groups (`columns`), so that null is one. An entry has the key's code, whether its order is null, the order, and
-the columns of the primary key that are numbers: the greatest first. If these are not all of it, rows that tie are read.
+Keys are coded as those of groups (`columns`), so that null is one. An entry has the key's code, the order, which null is behind, and the
+columns of the primary key that are numbers: the greatest first. If these are not all of it, rows that tie are read.
 
 Costs: O(log n + rows of a key that are listed) a changed row, and what ties with it.
 """
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from service.planning.plans.plan import Plan
+from service.planning.plans.stages.latest import has_null_apart
 from service.query.assembly import column_output
 from service.query.model import ColumnRef, GroupColumn, Grouping, Query
 from service.tables.changes import Runs, parted
@@ -33,6 +34,7 @@ from structures.ranked.entries import Changes
 from structures.ranked.tops import Tops
 
 _CHUNK = 1 << 16  # rows of the relation in a step of building
+_LAST = 2**63 - 1
 _NO_ROWS = np.empty((1, 0), np.int32)
 
 
@@ -54,8 +56,8 @@ class LatestStage(Defaults):
         for at in range(len(latest.by), len(outputs)):
             self._columns.operand(at, ORDERED)
         self._columns.open()
-        self._nullable = definition.column(latest.order.column).nullable
-        self._tops = Tops(1 + self._nullable + len(numbers), latest.rows, None if plan.ties is not None else side.ranks)
+        self._null_apart = has_null_apart(definition, latest.order.column)
+        self._tops = Tops(1 + self._null_apart + len(numbers), latest.rows, None if plan.ties is not None else side.ranks)
 
     @property
     def root(self) -> Root:
@@ -68,12 +70,10 @@ class LatestStage(Defaults):
     def _entries(self, read: Read, slots: Slots) -> Entries:
         """The first come first."""
         order, *keys = read.values
-        columns = [read.codes.astype(np.int64)]
-        if self._nullable:
-            null = read.nulls[0].astype(np.int64)
-            columns.append(null)
-            order = np.where(null, 0, order)
-        columns.append(~order if self._descending else order)
+        columns, null = [read.codes.astype(np.int64)], read.nulls[0]
+        if self._null_apart:
+            columns.append(null.astype(np.int64))
+        columns.append(np.where(null, 0 if self._null_apart else _LAST, ~order if self._descending else order))
         return Entries(np.stack([*columns, *(~key for key in keys)], axis=1), np.ascontiguousarray(slots, np.int32))
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:

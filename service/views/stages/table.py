@@ -37,9 +37,7 @@ class GroupTable:
         self.columns = Columns(query, sides, definitions)
         self.steps, self.results = Step(), list[tuple[int, int, int, int, int]]()
         self._fields = [pa.field(_CODE, pa.int64(), False)]
-        self._places: list[int] = []  # of each aggregate the number of its first field
         for number, one in enumerate(self._groups.aggregates):
-            self._places.append(len(self._fields))
             self._fields += self._fields_of(number)
             self.results.append((layout.OF_ROWS, 0, 0, 0, 1) if one.of is None else self._result(number))
         self._names = [f"group.{column.name}" for column in self._groups.columns]
@@ -51,10 +49,13 @@ class GroupTable:
     def _fields_of(self, number: int) -> list[pa.Field]:
         """Of an aggregate's columns, named by its number: one, but of a sum of decimals two, the high word and the low one."""
         one = self._groups.aggregates[number]
-        of_null = one.of is not None and self.columns.schema.field(one.of).nullable
-        nullable = not never_null(one, of_null, bool(self._groups.columns))
+        nullable = self._may_be_null(one, self.columns.schema)
         names = [str(number), f"{number} low"] if _is_wide(one) else [str(number)]
         return [pa.field(name, KEPT_TYPES[one.type], nullable) for name in names]
+
+    def _may_be_null(self, one: Aggregate, read: pa.Schema) -> bool:
+        of_null = one.of is not None and read.field(one.of).nullable
+        return not never_null(one, of_null, bool(self._groups.columns))
 
     def _result(self, number: int) -> tuple[int, int, int, int, int]:
         """What keeps and tells an aggregate of values."""
@@ -72,12 +73,17 @@ class GroupTable:
         fields = []
         for output in self._groups.outputs:
             if output.kind == AGGREGATE:
-                field = self._fields[self._places[output.number]]
-                fields.append(pa.field(output.name, SENT_TYPES[self._groups.aggregates[output.number].type], field.nullable))
+                one = self._groups.aggregates[output.number]
+                fields.append(pa.field(output.name, SENT_TYPES[one.type], self._may_be_null(one, self.columns.now)))
             else:
                 column = self._groups.columns[output.number]
-                fields.append(self.columns.schema.field(column.of).with_name(output.name))
+                fields.append(self.columns.now.field(column.of).with_name(output.name))
         return pa.schema(fields)
+
+    def follow(self, definitions: Definitions) -> None:
+        """The relations have these definitions by now."""
+        self.columns.follow(definitions)
+        self.schema = self._schema()
 
     def open(self) -> None:
         """Reserve address space. OSError, MemoryError: there is none."""

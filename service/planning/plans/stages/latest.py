@@ -15,6 +15,7 @@ from service.query.model import Latest, Query
 from service.wire.schema import RelationDefinition
 
 TIES = "rows that tie in the order are read, to compare their primary keys"
+_ANY_BITS = ("int64", "float64", "timestamp")
 _MOST_COORDINATES = 8  # of an entry of an ordered index
 
 
@@ -23,10 +24,10 @@ def make(query: Query, relations: Relations) -> Plan:
     assert latest is not None
     ((_, relation),) = query.aliases
     definition = relations[relation]
-    nullable = definition.column(latest.order.column).nullable
-    ties = ties_of(definition, {ref.column for ref in latest.columns}, 2 + nullable)
+    order = latest.order.column
+    ties = ties_of(definition, {ref.column for ref in latest.columns}, 2 + has_null_apart(definition, order))
     notes = [*first_notes(query, relations), "all rows that meet the filters are kept in order, and those that come first in a list"]
-    if nullable:
+    if definition.column(order).nullable:
         notes.append(f"rows whose {latest.order} is null come last")
     if ties is None:
         notes.append(why_ties(definition))
@@ -34,6 +35,13 @@ def make(query: Query, relations: Relations) -> Plan:
         f"{_words(latest)}, 1 relation", "interval-tree", None, "delay" if ties is None else "strict", _bounds(latest, ties is not None),
         tuple(notes), "latest", names(query), ties=ties,
     )  # fmt: skip
+
+
+def has_null_apart(definition: RelationDefinition, order: str) -> bool:
+    """Whether a coordinate before the order says that it is null: of values that may be any 64 bits. Others, and ends of intervals, leave
+    room for null behind the last of them, whether the column has nulls by now or not."""
+    bounded = {*definition.key} | {end for one in definition.intervals.values() for end in (one.start_column, one.end_column)}
+    return order not in bounded and definition.column(order).kind in _ANY_BITS
 
 
 def ties_of(definition: RelationDefinition, known: Collection[str], coordinates: int) -> tuple[str, ...] | None:

@@ -13,7 +13,7 @@ from service.reading.cursors import open_rows
 from service.views.parse import parse_view
 from tests.service.engine.test_engine import prepared, read_all, run
 from tests.service.latest import LatestView
-from tests.service.running import check, refuses_nulls
+from tests.service.running import check
 from tests.service.twin import DEFINITIONS, Source, Twin, to_batch, values
 from tests.service.views.stages.test_groups import compare_with_brute_force
 
@@ -88,10 +88,4 @@ def test_named_windows(tmp_path: Path) -> None:
     met = [row for (row,) in view.combinations(twin.relations) if row["starts"] <= 40 and (row["ends"] is None or row["ends"] > 20)]
     window: Any = {"x.stay": ("1970-01-01T00:00:00.000020Z", "1970-01-01T00:00:00.000040Z")}
     assert met and read_all(open_rows(engine.readers, "newest", window=window)) == Counter(values(view.select(row)) for row in met)
-    engine.close()
-
-
-def test_a_column_that_chooses_stays_as_it_is(tmp_path: Path) -> None:
-    engine = prepared(tmp_path, {"highest": LATEST["highest"]})
-    refuses_nulls(engine, "tag", "'tag' is a column by which highest joins, groups or orders")
     engine.close()
