@@ -247,13 +247,7 @@ class Engine(ABC):
         Problems `source-reset`, `bad-parameter`.
         """
         check_source(batch)
-        if batch.source is None:
-            return None
-
-        def look() -> Receipt | None:
-            return self._state.repeated(batch, self.published.number)
-
-        return self._writer.call(look).result()
+        return None if batch.source is None else self._writer.call(lambda: self._state.repeated(batch, self.published.number)).result()
 
     def replace(self, name: str, batch: Batch) -> Receipt:
         """Give a relation the rows of a batch of upserts, and no others; waits. As `Rewrites.replace`, and a repetition is answered."""
@@ -267,6 +261,9 @@ class Engine(ABC):
 
     def commit_stage(self, name: str, stage: str, batch: Batch) -> Receipt:
         """The same with the rows that were staged, which are forgotten; `batch`: whose they are. Problems `not-found`, `bad-rows`."""
+        if (repeated := self.repeated(batch)) is not None:  # it waits for no other rewriting
+            self.stages.drop(self.relation(name), stage)
+            return repeated
         with self._rewrites.held(name) as held:
             if (repeated := self.repeated(batch)) is not None:
                 self.stages.drop(held.relation, stage)

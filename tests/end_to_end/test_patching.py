@@ -105,20 +105,20 @@ def test_bodies_without_the_column(client: httpx.Client) -> None:
     assert notes == dict.fromkeys(range(30, 33)) | dict.fromkeys(range(40, 43), "x") | {50: "cdc"}
 
 
-COLUMNS = {"id": "int64", "g": "int64", "t": "string", "f": "float64", "v": "int64", "n": "int64", "d": "date", "s": "timestamp", "m": "timestamp"}
+COLUMNS = {"id": "int64", "g": "int64", "t": "string", "f": "float64", "v": "int64", "n": "int64", "d": "date", "m": "timestamp"}
 OF_NULLS = {  # views of {r} that have to take nulls in every column but the key and those that {r} is joined by, j and the interval
     "sums": "SELECT g AS g, SUM(v) AS s, AVG(f) AS a, COUNT(n) AS c, MIN(v) AS l, MAX(d) AS h, COUNT(DISTINCT t) AS k FROM {r} GROUP BY g",
     "texts": "SELECT t AS t, g AS g, SUM(f) AS s, COUNT(*) AS n FROM {r} GROUP BY t, g HAVING SUM(v) > 3",
     "months": "SELECT date_trunc('month', d) AS m, SUM(n) AS s FROM {r} GROUP BY date_trunc('month', d)",
     "having": "SELECT g AS g, MAX(v) AS h FROM {r} GROUP BY g HAVING g > 0",
     "all": "SELECT SUM(v) AS s, AVG(n) AS a, MIN(f) AS l FROM {r}",
-    "distinct": "SELECT DISTINCT t, g FROM {r}",
+    "distinct": "SELECT DISTINCT t AS t, g AS g FROM {r}",
     "counted": "SELECT a.j AS j, SUM(a.v) AS s, SUM(b.n) AS x FROM {r} a JOIN {r} b ON a.j = b.j AND overlaps(a.x, b.x) GROUP BY a.j",
     "multiplied": "SELECT a.j AS j, AVG(a.v) AS s, COUNT(b.n) AS x FROM {r} a JOIN {r} b ON a.j = b.j GROUP BY a.j",
     "visited": "SELECT a.id AS i, a.g AS g, SUM(b.v) AS s FROM {r} a JOIN {r} b ON overlaps(a.x, b.x) GROUP BY a.id, a.g",
     "of_rows": "SELECT a.t AS t, MAX(b.v) AS h FROM {r} a JOIN {r} b ON a.j = b.j GROUP BY a.t",
     "outer": "SELECT a.g AS g, SUM(b.v) AS s, COUNT(*) AS n FROM {r} a LEFT JOIN {r} b ON a.j = b.id GROUP BY a.g",
-    "covered": "SELECT g, t, coverage(x) AS c FROM {r} GROUP BY g, t",
+    "covered": "SELECT g AS g, t AS t, coverage(x) AS c FROM {r} GROUP BY g, t",
 }
 for _name, _column in (("numbers", "v"), ("floats", "f"), ("dates", "d"), ("times", "m")):
     for _way in ("ASC", "DESC"):
@@ -131,7 +131,7 @@ def _amount(random: Random, id_: int, nulls: bool) -> dict[str, Any]:
     row: dict[str, Any] = {
         "id": id_, "j": random.randrange(3), "b": id_ % 7, "e": id_ % 7 + random.randrange(4), "g": random.randrange(-1, 2),
         "t": random.choice(["", "x", "y"]), "f": random.choice([0.5, -1.0, "NaN", 1e300]), "v": random.choice([0, 7, *EXTREME]),
-        "n": random.randrange(5), "d": f"2020-0{1 + random.randrange(3)}-01", "m": random.choice([0, *EXTREME]), "s": id_,
+        "n": random.randrange(5), "d": f"2020-0{1 + random.randrange(3)}-01", "m": random.choice([0, *EXTREME]),
     }  # fmt: skip
     return row | ({name: None for name in COLUMNS if name != "id" and random.random() < 0.5} if nulls else {})
 
@@ -158,7 +158,7 @@ def test_nulls_in_what_views_group_and_order_by(server: ServerProcess) -> None:
             assert late == early, one
             told = [changes_since(client, tokens[f"{name}_{one}"], f"{name}_{one}") for name in ("late", "early")]
             late, early = (sorted(repr({part: line.get(part) for part in ("op", "key", "row")}) for line in some[:-1]) for some in told)
-            assert late == early, one
+            assert [line.replace("late", "early") for line in late] == early, one
 
     def draw(nulls: bool) -> list[dict[str, Any]]:
         rows = [_amount(random, random.randrange(30), nulls) for _ in range(12)]

@@ -127,6 +127,9 @@ def test_two_commits_of_a_stage_at_once(tmp_path: Path) -> None:
             assert isinstance(done, Receipt) and not done.duplicate and done.applied == 5
             if source is not None:
                 assert isinstance(other, Receipt) and other.duplicate and other.first is not None and other.version == done.version
+                with engine._rewrites.held("a"):
+                    again = pool.submit(engine.commit_stage, "a", "night", Batch([], 0, 0, [], 0, **owner)).result(60)
+                assert again.duplicate and again.version == done.version, "a repetition waits for nobody"
             else:
                 assert isinstance(other, Problem) and other.type == "not-found"
     engine.close()
