@@ -192,3 +192,21 @@ def test_a_change_of_many_views_is_left_to_the_thread(engine: Instance, monkeypa
     before = engine.published.number
     assert engine.apply_at_once(single(2, tag="yes")) is None and engine.published.number == before
     assert in_turn(engine, single(2, tag="yes")).version == before + 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "prompt"),
+    [
+        ("SELECT p.id AS id, COUNT(*) AS n FROM a p JOIN b q ON overlaps(p.x, q.x) GROUP BY p.id", "a"),
+        ("SELECT COUNT(*) AS n FROM a p JOIN b q ON overlaps(p.x, q.x)", "ab"),
+        ("SELECT p.id, q.id FROM a p FULL JOIN b q ON overlaps(p.x, q.x)", ""),
+        ("SELECT p.id, q.id FROM a p LEFT JOIN a q ON p.e = q.s", "b"),
+        ("SELECT p.id, q.id FROM a p ASOF JOIN a q ON q.s <= p.e", "b"),
+        ("SELECT p.id, gaps(p.x, q.x) AS free FROM a p LEFT JOIN b q ON overlaps(p.x, q.x)", ""),
+        ("SELECT p.id FROM a p LEFT JOIN b q ON overlaps(p.x, q.x) AND p.s < q.e", ""),
+    ],
+)
+def test_who_turns_others_is_left_to_the_thread(tmp_path: Path, sql: str, prompt: str) -> None:
+    engine = running(tmp_path, {"sql": sql}, synchronous="normal")
+    assert [relation for relation in "ab" if engine.view("v").is_prompt(relation)] == list(prompt)
+    engine.close()
