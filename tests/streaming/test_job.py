@@ -17,6 +17,7 @@ from streaming.kafka_broker import Broker
 from tests.end_to_end import talk
 from tests.modes_of_files import exposed
 from tests.server_process import ServerProcess
+from tests.streaming.shared_spark import SharedSpark
 from tests.streaming.stream_job import LIMIT, Jobs, StreamJob, Topics
 
 STAYS = {
@@ -199,14 +200,14 @@ def test_the_service_goes_and_comes_back(mortal_stays: ServerProcess, topics: To
     assert ids(mortal_stays) == [1, 2, 3]
 
 
-def test_the_broker_goes_and_comes_back(stays: ServerProcess, tmp_path: Path) -> None:
+def test_the_broker_goes_and_comes_back(stays: ServerProcess, shared_spark: SharedSpark, tmp_path: Path) -> None:
     """For a moment, for longer than Spark bears (made short here), under a stop, and at the start."""
     impatient = {"request.timeout.ms": 1000, "default.api.timeout.ms": 1000}
     with Broker() as broker:
         topics = Topics(broker)
         topics.make("stays")
         topics.put("stays", [create(1)])
-        with StreamJob(tmp_path, stays.url, broker.address, [("stays", "stays")], java=impatient) as job:
+        with StreamJob(tmp_path, stays.url, broker.address, [("stays", "stays")], java=impatient, spark=shared_spark) as job:
             job.wait_for_records(1)
             broker.kill()
             broker.start()
