@@ -1,7 +1,11 @@
-"""livejoin for Spark: joins on a cluster. Spark imports all packages of such names to find data sources, so this one is light."""
+"""livejoin for Spark: its data source, and joins on a cluster. Spark imports all packages of such names to find data sources, so this one is
+light."""
 
 from typing import Any
 
+from streaming.datasource.source import LivejoinSource as DefaultSource
+
+__all__ = ["DefaultSource"]
 _JOINS = ("Table", "explain", "live_join", "overlap_join")
 
 

@@ -1,0 +1,37 @@
+"""What the service refuses, as one sentence with what to do in Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from livejoin import BadToken, BodyTooLarge, LivejoinError, NotFollowed, Problem, SnapshotExpired, SourceReset, TokenExpired
+from streaming.errors import StreamError
+
+LOAD_AGAIN = "load the DataFrame again; the option 'hold' has the seconds for which all tasks together find its version, 3600 at most"
+NEW_CHECKPOINT = (
+    "this query cannot go on: start it with a new checkpoint, and with the option 'snapshot' to begin with every row; a view keeps more "
+    'changes if it is defined with larger bounds, "changes": {"retain_rows": n, "retain_bytes": n}'
+)
+_OTHER_SOURCE = "give the query another 'source', or the option 'reset' if it takes this one over"
+LESS_AT_ONCE = (
+    "let the source of the query read less at once (maxOffsetsPerTrigger of Kafka, maxFilesPerTrigger of files, maxRows of livejoin), with "
+    "a new checkpoint if the batch is planned already"
+)
+_REMEDIES: dict[type[LivejoinError], str] = {
+    SourceReset: _OTHER_SOURCE,
+    BodyTooLarge: LESS_AT_ONCE,
+    NotFollowed: 'its changes can be read if it is defined without "changes": false',
+}
+
+
+@contextmanager
+def told(what: str, gone: str) -> Iterator[None]:
+    """StreamError in place of errors of the client. `what` they concern; `gone`: what to do where a version or a token is not kept."""
+    try:
+        yield
+    except LivejoinError as error:
+        said = error.detail or error.title if isinstance(error, Problem) else str(error)
+        remedy = gone if isinstance(error, (SnapshotExpired, TokenExpired, BadToken)) else _REMEDIES.get(type(error))
+        bad = [f"{one.get('column') or 'row'} of row {one.get('index')}: {one.get('reason')}" for one in getattr(error, "errors", [])[:3]]
+        raise StreamError(f"{what}: {'; '.join([said, *bad, *([remedy] if remedy else [])])}") from error

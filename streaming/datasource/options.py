@@ -1,0 +1,71 @@
+"""What `option(…)` says, checked, and the service that it names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import livejoin
+from streaming.errors import StreamError
+
+_CONNECTION = ("url", "token", "ca")
+_OF_SPARK = ("checkpointlocation", "queryname")  # options that Spark passes on, and uses itself
+MOST_PARTS, LONGEST_HOLD = 1000, 3600
+
+
+class Service(NamedTuple):
+    """Where the service is, with what of the driver's environment the executors need."""
+
+    url: str | None
+    token: str | None
+    ca: str | None
+
+    def connect(self) -> livejoin.Client:
+        return livejoin.connect(self.url, token=self.token, ca=self.ca)
+
+
+class Options:
+    """The options of one read or write. StreamError: one that there is not."""
+
+    def __init__(self, given: Mapping[str, str], what: str, known: tuple[str, ...]) -> None:
+        """`what` is done, in words, with the options `known` beside those of the connection."""
+        self._given, self._what = {name.lower(): value for name, value in given.items()}, what
+        names = {name.lower() for name in (*_CONNECTION, *known, *_OF_SPARK)}
+        for name in self._given:
+            if name not in names:
+                raise StreamError(f"there is no option {name!r} {what}: the options are {', '.join((*_CONNECTION, *known))}")
+
+    @property
+    def service(self) -> Service:
+        """`url`, `token`, `ca`, or what the environment of the driver names (LIVEJOIN_URL, …)."""
+        return Service(*(self._given.get(name) or os.environ.get(f"LIVEJOIN_{name.upper()}") for name in _CONNECTION))
+
+    def text(self, name: str) -> str:
+        """One that has to be given."""
+        value = self._given.get(name.lower())
+        if not value:
+            raise StreamError(f"the option {name!r} is missing, which is needed {self._what}")
+        return value
+
+    def one_of(self, name: str, *values: str) -> str:
+        """The first where nothing is given."""
+        value = self._given.get(name.lower(), values[0]).lower()
+        if value not in values:
+            raise StreamError(f"the option {name!r} is {' or '.join(values)}, not {value!r}")
+        return value
+
+    def is_on(self, name: str) -> bool:
+        return self.one_of(name, "false", "true") == "true"
+
+    def whole(self, name: str, low: int, high: int = 2**63 - 1) -> int | None:
+        """A whole number from low to high; None where nothing is given."""
+        value = self._given.get(name.lower())
+        if value is None:
+            return None
+        if not value.isdecimal() or not low <= int(value) <= high:
+            raise StreamError(f"the option {name!r} is a whole number from {low:,} to {high:,}, not {value!r}")
+        return int(value)
+
+    def optional(self, name: str) -> str | None:
+        return self._given.get(name.lower())

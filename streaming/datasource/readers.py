@@ -1,0 +1,162 @@
+"""Views read by Spark.
+
+    batch    a version that is held, and cursors, one a task: a task that fails is run again on the same rows
+    stream   an offset is a version's token. A batch is what lies between two of them, so it is the same whenever it is run
+
+    offset   {"token", "version"}: up to where everything is read; "since": the token from which its batch began. Spark asks for a new
+             first offset when a query is restarted before the end of its first batch, and that must not move the beginning: so the first
+             batch comes at once, empty perhaps, and what Spark has logged of it counts
+    the rows before the changes ("snapshot") are the first batch: token "" before it, and behind it the token that follows from them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from livejoin import Arrow, LivejoinError, View
+from streaming.datasource.failures import LOAD_AGAIN, NEW_CHECKPOINT, told
+from streaming.datasource.options import LONGEST_HOLD, MOST_PARTS, Options
+
+_PARTS, _HOLD = 8, 600
+Offset = dict[str, Any]
+
+
+def schema_of(options: Options) -> StructType:
+    """Of the rows of the view that the options name, or of its changes."""
+    name = options.text("view")
+    with options.service.connect() as lj, told(f"the view {name}", NEW_CHECKPOINT):
+        view = lj.view(name)
+        if options.is_on("changes"):
+            token = _now(view)["token"]
+            return from_arrow_schema(view.changes_between(token, token).to_table().schema)
+        return from_arrow_schema(view.to_arrow(limit=0).schema)
+
+
+class Part(InputPartition):
+    """The rows after a cursor."""
+
+    def __init__(self, cursor: str) -> None:
+        self.cursor = cursor
+
+
+class Stretch(InputPartition):
+    """The changes between two tokens."""
+
+    def __init__(self, since: str, until: str) -> None:
+        self.since, self.until = since, until
+
+
+class BatchReader(DataSourceReader):
+    """One version of a view."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._service, self._view, self._schema = options.service, options.text("view"), schema
+        self._version = options.whole("version", 0)
+        self._parts = options.whole("parts", 1, MOST_PARTS) or _PARTS
+        self._hold = options.whole("hold", 1, LONGEST_HOLD) or _HOLD
+
+    def partitions(self) -> list[InputPartition]:
+        with self._service.connect() as lj, told(f"the view {self._view}", LOAD_AGAIN):
+            reading = lj.view(self._view).begin_reading(self._parts, hold=self._hold, version=self._version)
+        return [Part(cursor) for cursor in reading["cursors"]]
+
+    def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
+        with self._service.connect() as lj, told(f"the view {self._view}", LOAD_AGAIN):
+            yield from _as_spark(lj.view(self._view).arrow(cursor=partition.cursor), self._schema)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The changes of a view."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._service, self._view, self._schema = options.service, options.text("view"), schema
+        self._most, self._snapshot = options.whole("maxRows", 1), options.is_on("snapshot")
+        self._target: Offset | None = None
+        self._reading: dict[str, Any] | None = None  # of the first batch, while it is under way
+
+    def initialOffset(self) -> Offset:
+        if self._snapshot:
+            return {"token": "", "version": 0}
+        with self._service.connect() as lj, told(f"the view {self._view}", NEW_CHECKPOINT):
+            return _now(lj.view(self._view))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        with self._service.connect() as lj, told(f"the view {self._view}", NEW_CHECKPOINT):
+            self._target = _now(lj.view(self._view))
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        with self._service.connect() as lj, told(f"the view {self._view}", NEW_CHECKPOINT):
+            view = lj.view(self._view)
+            if not start["token"]:
+                self._reading = reading = self._begin(view, None)
+                return {"token": reading["token"], "version": reading["version"], "since": ""}
+            target = self._target
+            if target is not None and start["version"] >= target["version"]:
+                end = {**start, "rows": 0}
+            else:
+                end = view.changes_end(start["token"], limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        if not end["rows"] and "since" in start:
+            return start
+        if target is not None and end["version"] > target["version"]:
+            end = target
+        return {"token": end["token"], "version": end["version"], "since": start["token"]}
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        since = end.get("since", start["token"])
+        if since:
+            return [Stretch(since, end["token"])]
+        reading = self._reading
+        if reading is None or reading["version"] != end["version"]:  # the query was restarted within its first batch
+            with self._service.connect() as lj, told(f"the view {self._view}", NEW_CHECKPOINT):
+                self._reading = reading = self._begin(lj.view(self._view), end["version"])
+        return [Part(cursor) for cursor in reading["cursors"]]
+
+    def read(self, partition: Part | Stretch) -> Iterator[pa.RecordBatch]:
+        with self._service.connect() as lj, told(f"the view {self._view}", NEW_CHECKPOINT):
+            view = lj.view(self._view)
+            if isinstance(partition, Part):
+                found = view.part_as_changes(partition.cursor)
+            else:
+                found = view.changes_between(partition.since, partition.until)
+            yield from _as_spark(found, self._schema)
+
+    def commit(self, end: Offset) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Let go of the version of the first batch."""
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            with self._service.connect() as lj, suppress(LivejoinError):  # it ends by itself
+                lj.view(self._view).end_reading(reading["id"])
+
+    @staticmethod
+    def _begin(view: View, version: int | None) -> dict[str, Any]:
+        return view.begin_reading(_PARTS, hold=LONGEST_HOLD, version=version)
+
+
+def _now(view: View) -> Offset:
+    """Where the changes to come begin."""
+    with view.changes(wait=0, limit=1) as changes:
+        (line,) = b"".join(changes.lines()).splitlines()
+    progress = orjson.loads(line)
+    return {"token": progress["token"], "version": progress["version"]}
+
+
+def _as_spark(batches: Arrow, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """In the columns and types that Spark has asked for, to the letter."""
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    for batch in batches:
+        yield batch.select(wanted.names).cast(wanted)

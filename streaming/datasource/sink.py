@@ -1,0 +1,114 @@
+"""Relations written by Spark.
+
+    stream   a task gives its rows as Arrow in its commit message; `commit` sends one batch, whose source, epoch (the batch's id) and run
+             (the query's id) the service remembers: a batch that is run again, or was perhaps applied already, is applied once
+    batch    each task sends its rows as it reads them, in requests of some megabytes: upserts and deletes, so a task may be run again
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Literal, cast
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from livejoin.arrow import ARROW, stream_of
+from streaming.datasource.failures import LESS_AT_ONCE, told
+from streaming.datasource.options import Options
+from streaming.errors import StreamError
+
+BATCH = ("relation", "on_error")
+STREAM = ("relation", "source", "on_error", "reset", "run")
+LARGEST = 128 << 20  # bytes of a batch of a stream: they are in the driver's memory several times
+_QUERY = "sql.streaming.queryId"  # the property by which Spark tells tasks whose they are
+OnError = Literal["reject", "skip"]
+
+log = logging.getLogger("livejoin.spark")
+
+
+class Written(WriterCommitMessage):
+    """What a task has: of a stream its rows as an Arrow stream, and the run; of a batch how many rows the service passed over."""
+
+    def __init__(self, content: bytes, run: str, skipped: int = 0) -> None:
+        self.content, self.run, self.skipped = content, run, skipped
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Changes of a relation, exactly once."""
+
+    def __init__(self, options: Options, overwrite: bool) -> None:
+        if overwrite:
+            raise StreamError('outputMode("complete") is not offered: write by outputMode("update") or ("append"), each row is an upsert')
+        self._service, self._relation, self._source = options.service, options.text("relation"), options.text("source")
+        self._on_error = cast(OnError, options.one_of("on_error", "reject", "skip"))
+        self._reset, self._run = options.is_on("reset"), options.optional("run")
+        self._what = f"the relation {self._relation}, source {self._source}"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        batches, size = [], 0
+        for batch in iterator:
+            size += batch.nbytes
+            self._require_small(size)
+            if batch.num_rows:
+                batches.append(batch)
+        context = TaskContext.get()
+        run = self._run or (context and context.getLocalProperty(_QUERY))
+        if not run:
+            raise StreamError("Spark does not tell the id of the query: give it a name by the option 'run', another for each checkpoint")
+        content = stream_of(batches, {b"livejoin.relation": self._relation.encode()}) if batches else b""
+        return Written(content, run)
+
+    def commit(self, messages: list[Written | None], batchId: int) -> None:
+        written = [message for message in messages if message is not None and message.content]
+        if not written:
+            return
+        content = b"".join(message.content for message in written)
+        self._require_small(len(content))
+        with self._service.connect() as lj, told(f"{self._what}, batch {batchId}", ""):
+            receipt = lj.post_changes(
+                content, ARROW, self._source, batchId, run=written[0].run, reset=self._reset, on_error=self._on_error
+            )
+        _report(self._relation, receipt.skipped_count)
+
+    def abort(self, messages: list[Written | None], batchId: int) -> None:
+        """Nothing was sent."""
+
+    def _require_small(self, size: int) -> None:
+        if size > LARGEST:
+            raise StreamError(f"{self._what}: a batch may have {LARGEST >> 20} MiB, and this one has more: {LESS_AT_ONCE}")
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Upserts, and what a column `_op` says, a chunk a request."""
+
+    def __init__(self, options: Options, overwrite: bool) -> None:
+        if overwrite:
+            raise StreamError(
+                'mode("overwrite") is not offered: mode("append") writes upserts; `livejoin load --replace`, and `Relation.replace` of the '
+                "client, replace all rows"
+            )
+        self._service, self._relation = options.service, options.text("relation")
+        self._on_error = cast(OnError, options.one_of("on_error", "reject", "skip"))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        skipped = 0
+        with self._service.connect() as lj, told(f"the relation {self._relation}", ""):
+            relation = lj.relation(self._relation)
+            for batch in iterator:
+                if batch.num_rows:
+                    skipped += relation.load(pa.table(batch), on_error=self._on_error).skipped_count
+        return Written(b"", "", skipped)
+
+    def commit(self, messages: list[Written | None]) -> None:
+        _report(self._relation, sum(message.skipped for message in messages if message is not None))
+
+    def abort(self, messages: list[Written | None]) -> None:
+        """What was sent stays: it is written once more when the job is run again."""
+
+
+def _report(relation: str, skipped: int) -> None:
+    if skipped:
+        log.warning("the relation %s: %d bad rows were skipped (on_error)", relation, skipped)

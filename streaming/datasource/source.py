@@ -1,0 +1,66 @@
+"""The data source `livejoin`: what Spark asks it for, and who does that.
+
+Nothing of the client is imported before it is needed: Spark imports this wherever it looks for data sources.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from streaming.errors import StreamError
+
+if TYPE_CHECKING:
+    from streaming.datasource.options import Options
+    from streaming.datasource.readers import BatchReader, StreamReader
+    from streaming.datasource.sink import BatchWriter, StreamWriter
+
+_BATCH = ("view", "version", "parts", "hold", "changes")
+_STREAM = ("view", "changes", "maxRows", "snapshot")
+
+
+class LivejoinSource(DataSource):
+    """What `format("livejoin")` names; the options are in docs/spark.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "livejoin"
+
+    def schema(self) -> StructType:
+        """Of the view's rows; with the option `changes`, of its changes."""
+        from streaming.datasource.readers import schema_of
+
+        return schema_of(self._options("for reading", *dict.fromkeys((*_BATCH, *_STREAM))))
+
+    def reader(self, schema: StructType) -> BatchReader:
+        from streaming.datasource.readers import BatchReader
+
+        options = self._options("for reading rows", *_BATCH)
+        if options.is_on("changes"):
+            raise StreamError("changes are read as a stream, by spark.readStream; without the option 'changes' the rows are read")
+        return BatchReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        from streaming.datasource.readers import StreamReader
+
+        options = self._options("for reading a stream", *_STREAM)
+        if not options.is_on("changes"):
+            raise StreamError("a stream has changes: give it the option 'changes', true, which adds the columns that tell them")
+        return StreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        from streaming.datasource.sink import BATCH, BatchWriter
+
+        return BatchWriter(self._options("for writing", *BATCH), overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        from streaming.datasource.sink import STREAM, StreamWriter
+
+        return StreamWriter(self._options("for writing a stream", *STREAM), overwrite)
+
+    def _options(self, what: str, *known: str) -> Options:
+        from streaming.datasource.options import Options
+
+        return Options(self.options, what, known)
