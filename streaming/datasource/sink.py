@@ -68,6 +68,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         content = b"".join(message.content for message in written)
         self._require_small(len(content))
         with self._service.connect() as lj, told(f"{self._what}, batch {batchId}", ""):
+            lj.readiness()  # a service that has answered is waited for, and the batch sent again, if the connection breaks
             receipt = lj.post_changes(
                 content, ARROW, self._source, batchId, run=written[0].run, reset=self._reset, on_error=self._on_error
             )
