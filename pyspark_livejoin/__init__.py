@@ -1,5 +1,5 @@
-"""livejoin for Spark: its data source, and joins on a cluster. Spark imports all packages of such names to find data sources, so this one is
-light."""
+"""livejoin for Spark: its data source, and joins on a cluster. Spark imports all packages of such names to find data sources, so this one
+is light."""
 
 from typing import Any
 
