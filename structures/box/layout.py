@@ -239,13 +239,14 @@ class BoxArena(EntryBlocks):
         super().__init__((LEAF_WORDS, INNER_WORDS, NODE_WORDS, *records), UNEVEN + 1 - KEPT, words)
         self.C[KIND], self.C[DIMENSIONS], self.C[SELF_] = PAIR, dimensions, single
         self._dimensions = dimensions
+        self.sampled = 0  # words that a box is expected to take in a tree that is still empty; 0: not known
 
     def require(self, changes: int, times: int = 1) -> int:
         """As `EntryBlocks.require`, as far as can be told.
 
         At worst each change copies a path in every tree that it touches, or all is written anew. What a box takes then can only be
-        estimated: three times what one takes now, and of an empty tree the ends, and 9 words (a leaf's three in leaves a third full) for
-        each tree that has it: a point of one and a spanner of two nodes a level, at up to two levels. Data may go beyond that (a rebuilding
+        estimated: three times what one takes now, and of an empty tree `sampled`, or the ends, and 9 words (a leaf's three in leaves a third
+        full) for each tree that has it: a point of one and a spanner of two nodes a level, at up to two levels. Data may go beyond that (a rebuilding
         that needs trees that were not needed before): then a change is given up, and the version that is being written undone.
         """
         if self.has_room(times * changes * self._change_words(32)):
@@ -255,6 +256,8 @@ class BoxArena(EntryBlocks):
         box = 64 + 9 * (3 * levels) ** min(2, self._dimensions - 1)
         if n:
             box = min(box, 3 * self.live_bytes // (8 * n) + 64)
+        elif self.sampled:
+            box = min(box, self.sampled)
         anew = (n + changes) * box + (1 << 15)
         words = times * min(changes * self._change_words(levels), anew)
         self.require_words(words)

@@ -64,6 +64,7 @@ __all__ = ["BoxTree", "Cursor", "Entries", "Root"]
 
 _FEWEST_SLOTS, _GROWTH = 1 << 24, 4  # of the table of boxes: slots at first (1 GiB of address space in 2-D), and how much longer it gets
 _PIECE = 1 << 18  # slots that are copied at once
+_SAMPLE = 1 << 16  # boxes
 _UNEVEN = 4  # entries for each change below an unbalanced node that is tolerated
 Window = tuple[np.ndarray, np.ndarray]
 
@@ -108,6 +109,21 @@ class BoxTree(EntryTree[BoxArena]):
         return bool(self.arena.C.item(UNEVEN) > sum(self.root.counts) // _UNEVEN)
 
     # --- writing
+
+    def bulk_load(self, version: int, entries: Entries) -> Root:
+        """As `EntryTree.bulk_load`. What so many boxes take at worst may be many times what they take: if only that does not fit, a tree of
+        a sample tells."""
+        n = len(entries.key)
+        try:
+            self.arena.require(n)
+        except MemoryError:
+            if n < _SAMPLE:
+                raise
+            sample = BoxTree(self.dimensions, "self" if self._single else "pair")
+            some = Entries(*(column[np.random.default_rng(n).choice(n, _SAMPLE, replace=False)] for column in entries))
+            sample.bulk_load(1, some._replace(slot=np.arange(_SAMPLE, dtype=np.int32)))
+            self.arena.sampled = 2 * sample.arena.live_bytes // (8 * _SAMPLE)  # twice: a larger tree has more levels
+        return super().bulk_load(version, entries)
 
     def _reach(self, slot: int) -> None:
         """Make the table of boxes several times as long, in a copy, so that it has the slot: amortised, O(1) is copied a slot.

