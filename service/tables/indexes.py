@@ -95,22 +95,29 @@ class SharedIndexes:
         return None if self.key(side, order) in self._kept else Loading(SharedIndex(side, order, self._texts))
 
     def take(self, owner: object, version: int, side: Side, order: Order, made: Loading | None) -> SharedIndex | None:
-        """The index of the rows of a side, at the newest `version`; if nobody has it the one that was `made`, with all changes noted, O(n);
-        None: there is none."""
+        """The index of the rows of a side, at the newest `version`; if nobody has it the one that was `made`, with all changes noted, of
+        which a piece more is put into the store; None: there is none, or not all of it."""
         key, self._newest = self.key(side, order), version
         one = self._kept.get(key)
         if one is not None:
             one.users = [*one.users, (owner, side)]
             if made is not None:
-                made.abandon(version)
+                self.give_up(made, version)
             return one
         if made is None:
             return None
         self.structure.begin(version)
-        made.put(self.structure, version)
+        if not made.put(self.structure, version):
+            return None
         made.index.users = [(owner, side)]
         self._kept, self._known = {**self._kept, key: made.index}, None
         return made.index
+
+    def give_up(self, made: Loading, version: int) -> None:
+        """Nobody wants it; `version` is the newest."""
+        self._newest = version
+        if made.abandon(self._structure, version):
+            self._leaving.append(_Leaving(version, made.index))
 
     def plant(self, owner: object, tree: Planted) -> None:
         """It is over indexes that its owner has taken, and keeps trees beside them."""

@@ -1,10 +1,11 @@
 """A shared index that is made beside the writer, of the rows of a version that is held.
 
     load, settle    beside the writer: read the rows, follow what was noted, sort the entries
-    put             in the writer's turn: the entries go into the store in their order, without a search, then the changes noted since, few
+    put             in the writer's turn: a piece of the entries goes into the store in their order, without a search; once all are there, a
+                    piece of what was noted since
 
-Its texts have codes of the indexes' dictionary from the moment that they are read. Nobody calls two methods at once: it is its builder's,
-or the writer's while the builder waits for it or has ended.
+Its texts have codes of the indexes' dictionary from the moment that they are read or noted. Nobody calls two methods at once: it is its
+builder's, or the writer's while the builder waits for it or has ended.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import numpy as np
 from service.tables.changes import Run
 from service.tables.resolution import Slots
 from service.tables.shared_index import SharedIndex, joined
-from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes, index_order
+from structures.index.indexes import Changes, Entries, Growth, OrderedIndexes, index_order
 
 _CHUNK = 1 << 14  # rows that are read at once: the writer may wait for their codes
+_PUT = 1 << 18  # entries that are put into the store at once: some ten milliseconds
+_FOLLOWED = 1 << 10  # and changed ones that are followed
 
 
 class Loading:
@@ -27,9 +30,10 @@ class Loading:
     def __init__(self, index: SharedIndex) -> None:
         self.index = index
         self._parts: list[Entries] = []  # each row's entry once, in one of them; in the order of the index if there is only one
-        self._gone: list[Slots] = []  # noted, and not settled yet
-        self._come: list[Slots] = []
+        self._noted: list[Changes] = []  # one after another, and not followed yet
+        self._fresh = 0  # entries of them that were noted since `put`
         self._released: list[Slots] = []  # codes of texts, once for each entry that was there
+        self._growth: Growth | None = None
 
     def load(self, version: int, progress: Callable[[float], None]) -> None:
         """Read the rows of a version, which is held. `progress` may raise. O(n log n)."""
@@ -41,49 +45,69 @@ class Loading:
         self._sort()
 
     def note(self, run: Run) -> None:
-        """These rows have changed since."""
-        self._gone.append(run.old[run.old >= 0])
-        self._come.append(run.new[run.new >= 0])
+        """These rows have changed since: the old ones can still be read."""
+        gone, come = self.index.entries(run.old[run.old >= 0], False)[0], self.index.entries(run.new[run.new >= 0], True)[0]
+        if len(gone.slot) or len(come.slot):
+            self._noted.append(Changes(gone, come))
+            self._fresh += len(gone.slot) + len(come.slot)
 
     def settle(self) -> None:
         """Follow what was noted. O(n)."""
-        if not self._gone:
+        if not self._noted or self._growth is not None:
             return
-        changes = self._changes()
-        stays = ~np.isin(self._entries.slot, changes.deletes.slot)
-        self._parts = [self._entries.take(np.flatnonzero(stays)), changes.inserts]
-        self._released.append(self.index.text_codes(changes.deletes))
+        noted, self._noted = self._noted, []
+        gone, come = joined([changes.deletes for changes in noted]), joined([changes.inserts for changes in noted])
+        when_gone = np.repeat(np.arange(len(noted)), [len(changes.deletes.slot) for changes in noted])
+        when_come = np.repeat(np.arange(len(noted)), [len(changes.inserts.slot) for changes in noted])
+        slots, backwards = np.unique(gone.slot[::-1], return_index=True)
+        last = np.append(when_gone[::-1][backwards], -1)  # a slot may go, and come again with another row
+        place = np.searchsorted(slots, come.slot)
+        stays = (np.append(slots, -1)[place] != come.slot) | (last[place] <= when_come)
+        self._parts = [self._entries.take(np.flatnonzero(~np.isin(self._entries.slot, slots))), come.take(np.flatnonzero(stays))]
+        self._released.append(self.index.text_codes(gone))
         self._sort()
 
-    def put(self, structure: OrderedIndexes, version: int) -> None:
-        """Let it be an index of the store, of the newest version, which was begun. MemoryError: there is no room."""
-        entries, changes = self._entries, self._changes()
-        structure.require(len(entries.slot) + len(changes.deletes.slot) + len(changes.inserts.slot), 1)
-        self.index.number = structure.add(len(self.index.order.columns))
-        if len(entries.slot):
-            structure.build(self.index.number, entries)
-        if len(changes.deletes.slot) or len(changes.inserts.slot):
+    def put(self, structure: OrderedIndexes, version: int) -> bool:
+        """Let a piece more be in the store, of the newest version, which was begun; whether that is all. MemoryError: there is no room."""
+        most, self._fresh = max(_FOLLOWED, 2 * self._fresh), 0
+        if self._growth is None:
+            self._growth = structure.growth(structure.add(len(self.index.order.columns)), self._entries)
+            self.index.number = self._growth.index
+        if self._parts:
+            structure.require(len(self._growth.entries.slot), 1)
+            if not structure.grow(self._growth, _PUT):
+                return False
+            self._parts = []
+        while self._noted and most > 0:
+            changes = self._noted.pop(0)
+            count = len(changes.deletes.slot) + len(changes.inserts.slot)
+            structure.require(count, 1)
             structure.apply({self.index.number: changes})
-        self._parts, released = [], [*self._released, self.index.text_codes(changes.deletes)]
-        self._release(released, version)
+            self._released.append(self.index.text_codes(changes.deletes))
+            most -= count
+        if self._noted:
+            return False
+        self._release(self._released, version)
+        return True
 
-    def abandon(self, version: int) -> None:
-        """Nobody wants it; `version` is the newest."""
-        held, self._parts = [self.index.text_codes(part) for part in self._parts], []
+    def abandon(self, structure: OrderedIndexes | None, version: int) -> bool:
+        """Nobody wants it; `version` is the newest. Whether it is in the store, with what was put there: it is to be taken out."""
+        is_there, rest = self._growth is not None, self._parts
+        if self._growth is not None and self._parts:
+            assert structure is not None
+            structure.begin(version)
+            there = structure.end_growth(self._growth)
+            rest = [self._growth.entries.take(np.arange(there, len(self._growth.entries.slot)))]
+        held = [self.index.text_codes(part) for part in (*rest, *(changes.inserts for changes in self._noted))]
+        self._parts, self._noted, self._growth = [], [], None
         self._release([*held, *self._released], version)
+        return is_there
 
     @property
     def _entries(self) -> Entries:
         """All, in the order of the index."""
         assert len(self._parts) == 1, "its rows are being read"
         return self._parts[0]
-
-    def _changes(self) -> Changes:
-        """What was noted, which is over with this."""
-        gone, come = (np.concatenate(parts) if parts else NO_ENTRIES.slot for parts in (self._gone, self._come))
-        self._gone, self._come = [], []
-        deletes = self._entries.take(np.flatnonzero(np.isin(self._entries.slot, gone)))
-        return Changes(deletes, self.index.entries(come, True)[0] if len(come) else NO_ENTRIES)
 
     def _sort(self) -> None:
         entries = joined(self._parts)

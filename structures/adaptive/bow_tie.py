@@ -87,6 +87,7 @@ class BowTie(Elimination, Planted):
 
     def close(self) -> None:
         """The newest version has this join no more."""
+        super().close()
         for index in self._levels:
             self.indexes.remove(index)
 
@@ -125,7 +126,8 @@ class BowTie(Elimination, Planted):
             self._is_outgrown = True
             return
         while (level := self._next_tree()) is not None:
-            self._plant(level)
+            self.indexes.prepare(len(level.slot), 1)
+            self.indexes.build(self._place(), level)
 
     @property
     def is_outgrown(self) -> bool:
@@ -157,11 +159,12 @@ class BowTie(Elimination, Planted):
         order = np.argsort(blocks, kind="stable")  # O(n) where most points lie in one block
         return Entries(np.column_stack((blocks, points))[order], np.zeros(len(points), np.int32))
 
-    def _plant(self, entries: Entries) -> None:
-        self.indexes.prepare(len(entries.slot), 1)
-        level = self.indexes.add(3)
-        self.indexes.build(level, entries)
-        self._levels.append(level)
+    def _place(self) -> int:
+        self._levels.append(self.indexes.add(3))
+        return self._levels[-1]
+
+    def _grown(self) -> None:
+        """It is among the levels from the beginning."""
 
     def _recheck(self, atom: int, entries: Entries) -> None:
         if atom != self._s:

@@ -245,9 +245,10 @@ class BoxArena(EntryBlocks):
         """As `EntryBlocks.require`, as far as can be told.
 
         At worst each change copies a path in every tree that it touches, or all is written anew. What a box takes then can only be
-        estimated: three times what one takes now, and of an empty tree `sampled`, or the ends, and 9 words (a leaf's three in leaves a third
-        full) for each tree that has it: a point of one and a spanner of two nodes a level, at up to two levels. Data may go beyond that (a rebuilding
-        that needs trees that were not needed before): then a change is given up, and the version that is being written undone.
+        estimated: three times what one takes now, and of an empty tree `sampled`, or the ends, and 9 words (a leaf's three in leaves a
+        third full) for each tree that has it: a point of one and a spanner of two nodes a level, at up to two levels. Data may go beyond
+        that (a rebuilding that needs trees that were not needed before): then a change is given up, and the version that is being written
+        undone.
         """
         if self.has_room(times * changes * self._change_words(32)):
             return times * changes * self._change_words(32)

@@ -265,15 +265,13 @@ def cut(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot: int) -> in
 # --- from Python
 
 
-@kernel("void(Nodes, Writing, int64, Items)", allocates=True)
-def build(nodes: Nodes, writing: Writing, h: int, items: Items) -> None:
-    """Fill the empty tree at holder h with entries that ascend, at least one."""
+@kernel("void(Nodes, Writing, int64, Items, int64[::1], int64, int64)")
+def build_leaves(nodes: Nodes, writing: Writing, h: int, items: Items, leaves: Any, first: int, last: int) -> None:
+    """Make the leaves from `first` to before `last` of those that entries, which ascend, are divided among: leaves[first:last]."""
     M, W, C = nodes.M, nodes.W, writing.C
     X, width, slots = items
-    k, n = C[h + layout.ARITY], len(slots)
-    blocks = -(-n // LEAF_FILL[k])
-    level = np.empty(blocks, np.int64)
-    for b in range(blocks):
+    k, n, blocks = C[h + layout.ARITY], len(slots), len(leaves)
+    for b in range(first, last):
         low, high = n * b // blocks, n * (b + 1) // blocks
         o = new_block(nodes, C, h, 0)
         for j in range(k):
@@ -284,7 +282,15 @@ def build(nodes: Nodes, writing: Writing, h: int, items: Items) -> None:
         for i in range(low, high):
             W[a + i] = slots[i]
         W[2 * o + layout.COUNT] = high - low
-        level[b] = o
+        leaves[b] = o
+
+
+@kernel("void(Nodes, Writing, int64, int64[::1])", allocates=True)
+def build_inner(nodes: Nodes, writing: Writing, h: int, leaves: Any) -> None:
+    """Let these leaves, at least one, be those of the empty tree at holder h."""
+    W, C = nodes.W, writing.C
+    k = C[h + layout.ARITY]
+    level = leaves
     fill = layout.INNER_ROOM[k] - 1 if layout.INNER_ROOM[k] > 3 else 3
     while len(level) > 1:
         blocks = -(-len(level) // fill)

@@ -32,7 +32,7 @@ from structures.core.kernel import compiled, contiguous
 from structures.core.ticks import Ticks
 from structures.core.versioned import Versioned
 from structures.index import layout
-from structures.index.changes import build, drop_all
+from structures.index.changes import LEAF_FILL, build_inner, build_leaves, drop_all
 from structures.index.check import check_indexes
 from structures.index.compaction import STEP_BLOCKS
 from structures.index.layout import IndexArena, size_of
@@ -96,6 +96,16 @@ class Run(NamedTuple):
     entries: Entries
     common: np.ndarray
     after: np.ndarray
+
+
+class Growth:
+    """An empty index that is being filled in pieces with entries in its order. Its blocks are in no tree before the last piece."""
+
+    def __init__(self, index: int, arity: int, entries: Entries) -> None:
+        self.index, self.entries = index, entries
+        self.fill = LEAF_FILL.item(arity)
+        self.leaves = np.empty(-(-len(entries.slot) // self.fill), np.int64)
+        self.made = 0  # of them
 
 
 class Cursor(Resumable):
@@ -209,8 +219,28 @@ class OrderedIndexes(Versioned[IndexArena]):
             self.build(index, entries.take(index_order(entries, self.arity(index))))
 
     def build(self, index: int, entries: Entries) -> None:
-        """Fill an empty index with entries in its order, at least one."""
-        build(*self._arrays, self.holder(index), items_of(entries))
+        """Fill an empty index with entries in its order."""
+        self.grow(self.growth(index, entries), len(entries.slot))
+
+    def growth(self, index: int, entries: Entries) -> Growth:
+        """Of an empty index that is to be filled with entries in its order; nothing is done yet."""
+        return Growth(index, self.arity(index), entries)
+
+    def grow(self, growth: Growth, most: int) -> bool:
+        """Make blocks of some `most` entries more, of the version that was begun; whether the index, empty until then, has all."""
+        first, growth.made = growth.made, min(len(growth.leaves), growth.made + -(-most // growth.fill))
+        h = self.holder(growth.index)
+        build_leaves(*self._arrays, h, items_of(growth.entries), growth.leaves, first, growth.made)
+        if growth.made < len(growth.leaves):
+            return False
+        self.end_growth(growth)
+        return True
+
+    def end_growth(self, growth: Growth) -> int:
+        """The index has what was made of it, and gets no more; how many of the entries that is."""
+        if growth.made:
+            build_inner(*self._arrays, self.holder(growth.index), growth.leaves[: growth.made])
+        return len(growth.entries.slot) * growth.made // max(1, len(growth.leaves))
 
     def require(self, changes: int, ticks: int) -> None:
         """Raise MemoryError unless so many entries put or cut, in so many ticks, surely fit. O(1).

@@ -3,13 +3,13 @@
     hold        in the writer's turn: the version of the indexes that is to be read; it stays pinned until the next `hold`
     gather      beside the writer: what the next tree has at that version
     note        entries of the indexes that have changed since the first `hold`
-    advance     in the writer's turn: put in what was gathered; once all trees are there, follow a piece of what was noted
+    advance     in the writer's turn: put in a piece of what was gathered; once all trees are there, follow a piece of what was noted
 
 Trees that were gathered at different versions agree in the end, because an entry that was noted is not applied as a change: what it may
 concern is looked up in the indexes as they are by then, and put or cut accordingly. So the order of what was noted is of no importance, and
 noting too much does no harm.
 
-Costs: `advance` puts n entries in O(n), without a search, or follows `PIECE` entries, or twice as many as were noted since, if these are
+Costs: `advance` puts in `PLANTED` entries without a search, or follows `PIECE` entries, or twice as many as were noted since, if these are
 more: so it comes to an end whatever is written meanwhile.
 """
 
@@ -21,9 +21,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from structures.index.following import Atom, IndexReader
-from structures.index.indexes import Entries, OrderedIndexes
+from structures.index.indexes import Entries, Growth, OrderedIndexes
 
 PIECE = 1 << 10
+PLANTED = 1 << 18  # some ten milliseconds
 
 
 class Planted(IndexReader):
@@ -32,6 +33,7 @@ class Planted(IndexReader):
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
         super().__init__(indexes, atoms)
         self._gathered: Entries | None = None
+        self._growth: Growth | None = None  # of the tree that was gathered last
         self._has_all = False  # trees
         self._noted: list[tuple[int, Entries]] = []
         self._fresh = 0  # entries noted since `advance`
@@ -50,7 +52,7 @@ class Planted(IndexReader):
 
     def gather(self) -> None:
         """Find what the next tree has. O(n log n)."""
-        if self._gathered is None and not self._has_all:
+        if self._gathered is None and self._growth is None and not self._has_all:
             self._gathered = self._next_tree()
             self._has_all = self._gathered is None
 
@@ -61,15 +63,21 @@ class Planted(IndexReader):
             self._fresh += len(entries.slot)
 
     def advance(self) -> bool:
-        """Put a tree in, or follow some of what was noted; whether all that was noted is followed, and all trees are there. MemoryError:
-        there is no room."""
+        """Put in a piece of a tree, or follow some of what was noted; whether all that was noted is followed, and all trees are there.
+        MemoryError: there is no room."""
         self.look()
+        most, self._fresh = max(PIECE, 2 * self._fresh), 0
         gathered, self._gathered = self._gathered, None
         if gathered is not None:
-            self._plant(gathered)
+            self._growth = self.indexes.growth(self._place(), gathered)
+        if self._growth is not None:
+            self.indexes.require(len(self._growth.entries.slot), 1)
+            if not self.indexes.grow(self._growth, PLANTED):
+                return False
+            self._growth = None
+            self._grown()
         if not self._has_all:
             return False
-        most, self._fresh = max(PIECE, 2 * self._fresh), 0
         while self._noted and most > 0:
             atom, entries = self._noted.pop()
             if len(entries.slot) > most:
@@ -84,16 +92,21 @@ class Planted(IndexReader):
         """The entries of the next tree, in its order, at the version held; None: there is no further one."""
 
     @abstractmethod
-    def _plant(self, entries: Entries) -> None:
-        """These are the next tree."""
+    def _place(self) -> int:
+        """The empty index that is to be the next tree."""
+
+    @abstractmethod
+    def _grown(self) -> None:
+        """The next tree is there."""
 
     @abstractmethod
     def _recheck(self, atom: int, entries: Entries) -> None:
         """Let the trees have of these changed entries what they should, as the indexes are."""
 
-    @abstractmethod
     def close(self) -> None:
         """The newest version has this reader no more."""
+        if self._growth is not None:
+            self.indexes.end_growth(self._growth)
 
     @abstractmethod
     def flips(self, counts: Mapping[int, int]) -> int:

@@ -120,12 +120,11 @@ class ViewTree(Planted):
         n = live_prefixes(self._arrays[0], T, R, v, np.zeros(2 * len(sizes), np.int64), found)
         return Entries(found[: n * node.prefix].reshape(n, node.prefix), np.zeros(n, np.int32))
 
-    def _plant(self, entries: Entries) -> None:
-        index = self._live[self._next - self.shape.t]
-        self.indexes.require(len(entries.slot), 1)
-        if len(entries.slot):
-            self.indexes.build(index, entries)
-        self._roots[self._next] = self.indexes.root(index)
+    def _place(self) -> int:
+        return self._live[self._next - self.shape.t]
+
+    def _grown(self) -> None:
+        self._roots[self._next] = self.indexes.root(self._live[self._next - self.shape.t])
         self._next -= 1
 
     def _recheck(self, atom: int, entries: Entries) -> None:
@@ -139,6 +138,7 @@ class ViewTree(Planted):
 
     def close(self) -> None:
         """The newest version has this view no more."""
+        super().close()
         for index in self._live:
             self.indexes.remove(index)
 

@@ -136,7 +136,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
             self._planted.gather()
 
     def conclude(self, version: int) -> bool:
-        """Take the indexes, of those that were loaded one a step; then do the steps of a structure that has trees of its own."""
+        """Take the indexes, of those that were loaded a piece a step; then do the steps of a structure that has trees of its own."""
         if self._reader is not None or self.never:
             return True
         if self._planted is None:
@@ -159,10 +159,12 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         wanted, put = self._wanted, False
         while len(self._taken) < len(wanted) and not put:
             side, order = wanted[len(self._taken)]
-            made = self._loading.pop(self.indexes.key(side, order), None)
+            key = self.indexes.key(side, order)
+            made = self._loading.get(key)
             one = self.indexes.take(self._owner, version, side, order, made)
             if one is None:
                 return False
+            self._loading.pop(key, None)
             self._taken.append(one)
             put = made is not None
         return len(self._taken) == len(wanted)
@@ -179,7 +181,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
 
     def abandon(self, version: int) -> None:
         for loading in self._loading.values():
-            loading.abandon(version)
+            self.indexes.give_up(loading, version)
         self._loading, self._planted = {}, None
         self.indexes.forget(self._owner)
 

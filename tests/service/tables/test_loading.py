@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from service.tables import loading
 from service.tables.backlog import Backlog, pieces
 from service.tables.loading import Loading
-from service.tables.shared_index import Order
+from service.tables.shared_index import Order, SharedIndex
 from service.wire.batch import DELETE, UPSERT
+from structures.index import indexes
 from tests.service.tables.test_indexes import Case, order, side
 
 ORDERS = [order("n"), order("t", "n"), order("t", same=((0, "u"),)), order("x"), order("u", "t", "n")]
@@ -45,9 +47,27 @@ class Making(Case):
         assert parts[0] == 0.0 and parts == sorted(parts) and parts[-1] < 1.0
         return made
 
+    def take(self, view: str, by: Order, made: Loading) -> SharedIndex | None:
+        return self.indexes.take(view, self.state.newest, side(self.state), by, made)
+
+    def taken(self, view: str, by: Order, made: Loading) -> SharedIndex:
+        """Put into the store piece by piece, while rows change, and texts come and go."""
+        while (one := self.take(view, by, made)) is None:
+            self.some_changes()
+            self.follow(made)
+            made.settle()
+        return one
+
     def follow(self, made: Loading) -> None:
         for piece in pieces(self.backlog.take(self.state.newest)):
             made.note(piece.runs["r"])
+
+
+@pytest.fixture(autouse=True)
+def little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_PUT", 1)
+    monkeypatch.setattr(loading, "_FOLLOWED", 1)
+    monkeypatch.setattr(indexes, "LEAF_FILL", np.minimum(indexes.LEAF_FILL, 8))
 
 
 @pytest.mark.parametrize("by", ORDERS, ids=str)
@@ -59,9 +79,10 @@ def test_it_follows(by: Order, seed: int) -> None:
         case.some_changes()
         case.follow(made)
         made.settle()
-    case.some_changes()
-    case.follow(made)
-    one = case.indexes.take("v", case.state.newest, side(case.state), by, made)
+    for _ in range(case.rng.randrange(1, 4)):  # as a view does that takes several indexes, one a turn
+        case.some_changes()
+        case.follow(made)
+    one = case.taken("v", by, made)
     assert one is made.index and case.indexes.loading(side(case.state), by) is None
     for _ in range(3):
         case.compare(one)
@@ -75,7 +96,9 @@ def test_it_follows(by: Order, seed: int) -> None:
     assert case.indexes._texts.keys == 0 and case.indexes.structure.live_bytes == 0
 
 
-def test_another_view_was_first() -> None:
+@pytest.mark.parametrize("begun", [False, True])
+def test_another_view_was_first(begun: bool) -> None:
+    """Perhaps while this one had put some of the same index into the store."""
     case = Making(1)
     by = order("t", "n")
     first, second = case.loading(by), case.loading(by)
@@ -84,8 +107,10 @@ def test_another_view_was_first() -> None:
     for made in (first, second):
         for piece in changed:
             made.note(piece.runs["r"])
-    one = case.indexes.take("v", case.state.newest, side(case.state), by, first)
-    assert case.indexes.take("w", case.state.newest, side(case.state), by, second) is one
+    if begun:
+        assert case.take("w", by, second) is None
+    one = case.taken("v", by, first)
+    assert case.take("w", by, second) is one
     case.compare(one)
     case.indexes.forget("v")
     case.indexes.forget("w")
@@ -95,8 +120,8 @@ def test_another_view_was_first() -> None:
     assert case.indexes._texts.keys == 0
 
 
-@pytest.mark.parametrize("settled", [False, True])
-def test_nobody_wants_it(settled: bool) -> None:
+@pytest.mark.parametrize("then", ["noted", "settled", "put in part", "put"])
+def test_nobody_wants_it(then: str) -> None:
     """Also when it was given up in the midst of reading."""
     case = Making(2)
     half = case.indexes.loading(side(case.state), order("t"))
@@ -112,11 +137,20 @@ def test_nobody_wants_it(settled: bool) -> None:
     made = case.loading(order("t"))
     case.some_changes()
     case.follow(made)
-    if settled:
+    if then != "noted":
         made.settle()
+    if then == "put in part":
+        assert case.take("v", order("t"), made) is None
+        case.some_changes()
+        case.follow(made)
+    if then == "put":
+        while made._parts:
+            case.apply(*(("r", UPSERT, number, case.row(number) | {"t": case.rng.choice("abc")}) for number in range(9)))
+            case.follow(made)
+            assert case.take("v", order("t"), made) is None
     assert case.indexes._texts.keys > 0
     for one in (half, made):
-        one.abandon(case.state.newest)
+        case.indexes.give_up(one, case.state.newest)
     case.apply(("s", UPSERT, 1, {}))
     case.reclaim()
     case.reclaim()
