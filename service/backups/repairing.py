@@ -44,6 +44,7 @@ class Plan:
     tables: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)  # rows of the new database, without the log
     timelines: database.Timelines = field(default_factory=list)
     tokens: bool = False  # they are left out
+    rows: bool = False  # batches are dropped, or relations, so that something is to be sent again
 
 
 def plan(folder: Path) -> Plan:
@@ -136,6 +137,7 @@ def _entries(found: Plan, db: sqlite3.Connection, table: str, columns: str) -> N
                 name = values["source" if table == "sources" else "name"]
                 lost = {"relation": " and all of its rows", "view": "", "source": ": its epoch is not known any more"}[kind]
                 found.dropped.append(f"the {kind} {name!r}{lost}")
+                found.rows |= kind == "relation"
     except sqlite3.DatabaseError as error:
         raise Damaged(f"the catalogue cannot be read ({error})", found.folder / DATABASE, _RESTORE) from error
 
@@ -157,6 +159,7 @@ def _log(found: Plan, db: sqlite3.Connection, path: Path, forgotten: int, bases:
         first = found.version + 1
         what = f"versions {first} to {committed}, the last {committed - first + 1} batches" if first < committed else f"version {first}"
         found.dropped.append(f"{what}: {reason}")
+        found.rows = True
         _set_back(found, rows)
 
 

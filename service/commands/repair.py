@@ -60,5 +60,6 @@ def _repaired(folder: Path, yes: bool) -> int:
     aside, timelines = repair(found)
     print(f"repaired   {folder}, version {found.version}, timeline {timelines[-1][0]}")
     print(f"dropped    {aside} has what was dropped; remove it when it is no longer needed")
-    print("next       each source has to send again what was dropped; the streaming job notices this before its first post")
+    if found.rows:
+        print("next       each source has to send again what was dropped; the streaming job notices this before its first post")
     return 0
