@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,30 @@ def test_both_generations_stay(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert engine.published.number == 5 and len(ids(open_relation_rows(engine.readers, "a"))) == 3 * 4 + 4
     assert "Nothing is lost: that of version 2" in caplog.text
     engine.close()
+
+
+def test_snapshots_in_the_place_of_others(tmp_path: Path) -> None:
+    """A copy of the older one in the place of the newer one is left out; two that have changed places are named, and nothing is touched."""
+    for case in ("copied", "swapped"):
+        folder = tmp_path / case
+        rows = with_two(folder)
+        older, newer = (folder / "snapshots" / name for name in ("2", "4"))
+        if case == "copied":
+            shutil.rmtree(newer)
+            shutil.copytree(older, newer)
+            assert repaired(folder) == ["the snapshot of version 4: the manifest is of version 2 in manifest.json"]
+            engine = opened(folder)
+            assert engine.published.number == 6 and ids(open_relation_rows(engine.readers, "a")) == rows
+            engine.close()
+        else:
+            older.rename(folder / "older")
+            newer.rename(older)
+            (folder / "older").rename(newer)
+            assert "the manifest is of version" in str(inspect(folder).problems + inspect(folder).spared)
+            with pytest.raises(Damaged, match="neither in the log nor in a whole snapshot"):
+                plan(folder)
+            with pytest.raises(Damaged, match="the manifest is of version"):
+                opened(folder)
 
 
 def test_damage_that_only_the_older_snapshot_stands_on(tmp_path: Path) -> None:
