@@ -15,7 +15,7 @@ from pathlib import Path
 from deploy.checks.files import ROOT
 
 EPOCH = "1767225600"  # SOURCE_DATE_EPOCH of the files in a wheel: 2026-01-01
-SOURCES = ("structures", "service", "streaming", "client", "pyproject.toml", "LICENSE")
+SOURCES = ("structures", "service", "streaming", "pyspark_livejoin", "client", "pyproject.toml", "LICENSE")
 _BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
 
 

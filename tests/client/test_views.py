@@ -218,3 +218,22 @@ def test_the_same_with_asyncio(shared_server: ServerProcess) -> None:
                 await (await lj.view("nowhere")).get()
 
     asyncio.run(run())
+
+
+def test_parts_of_a_version_and_the_changes_after_it(hotel: Hotel) -> None:
+    hotel.bookings.upsert([row(1), row(2)])
+    hotel.jobs.upsert([row(7)])
+    clashes = hotel.clashes
+    reading = clashes.begin_reading(2)
+    hotel.bookings.delete([{"id": 1}])
+    tables = [clashes.to_arrow(cursor=cursor) for cursor in reading["cursors"]]
+    assert pairs(line for table in tables for line in table.to_pylist()) == {(1, 7), (2, 7)}
+    keys = [line["b.id"] for cursor in reading["cursors"] for line in clashes.part_as_changes(cursor).to_table().to_pylist()]
+    assert sorted(keys) == [1, 2]
+    clashes.end_reading(reading["id"])
+    with pytest.raises(livejoin.SnapshotExpired):
+        clashes.to_arrow(cursor=reading["cursors"][0])
+    end = clashes.changes_end(reading["token"], rows=10)
+    assert end["rows"] == 1
+    (change,) = clashes.changes_between(reading["token"], end["token"]).to_table().to_pylist()
+    assert change == {"_op": "delete", "_version": end["version"], "b.id": 1, "m.id": 7, "booking": 1, "job": 7}

@@ -74,7 +74,7 @@ def test_what_is_copied_is_what_the_build_needs() -> None:
     let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert let_in == {
         *("client/livejoin", "client/pyproject.toml", "client/README.md", "deploy/docker/*.lock", "pyproject.toml"),
-        *("service", "streaming", "structures"),
+        *("pyspark_livejoin", "service", "streaming", "structures"),
     }
     assert all((ROOT / path).exists() or list(ROOT.glob(path)) for path in let_in)
 
