@@ -25,16 +25,6 @@ _NO_INDICES: Indices = np.empty(0, np.int64)
 _FIRST: Indices = np.zeros(1, np.int64)  # not written to
 
 
-class Moved(NamedTuple):
-    """Replaced rows, as pairs of the old and the new slot."""
-
-    old: Slots
-    new: Slots
-
-
-NOTHING_MOVED = Moved(NO_SLOTS, NO_SLOTS)
-
-
 class Run:
     """Changed rows of a relation, in its table by now, over `versions` consecutive versions.
 
@@ -48,16 +38,13 @@ class Run:
         """`rows`: how many are removed and added."""
         self.versions, self.offsets, self.old, self.new, self.rows = versions, offsets, old, new, rows
 
-    def moved(self, offset: int | None) -> Moved:
-        """The rows that version number `offset` replaces; None: all versions."""
-        old, new = self.old, self.new
-        if self.versions > 1 and offset is not None:
-            first, end = np.searchsorted(self.offsets, (offset, offset + 1)).tolist()
-            old, new = old[first:end], new[first:end]
-        if len(old) == 1:
-            return Moved(old, new) if old[0] >= 0 and new[0] >= 0 else NOTHING_MOVED
-        both = (old >= 0) & (new >= 0)
-        return Moved(old[both], new[both])
+    @property
+    def replaced(self) -> Part:
+        """The rows that others replace, and those that do."""
+        if len(self.old) == 1:
+            return Part(self.offsets, self.old, self.new) if self.old[0] >= 0 and self.new[0] >= 0 else NOTHING
+        both = (self.old >= 0) & (self.new >= 0)
+        return Part(self.offsets[both], self.old[both], self.new[both])
 
 
 def batch_run(previous: Slots, deletes: Slots, come: Slots) -> Run:
@@ -146,14 +133,14 @@ class Parted(NamedTuple):
     moved: Part
 
 
-_NOTHING = Part(_NO_INDICES, NO_SLOTS, NO_SLOTS)
+NOTHING = Part(_NO_INDICES, NO_SLOTS, NO_SLOTS)
 
 
 def parted(side: Watched, run: Run, followed: bool) -> Parted:
     """`followed`: rows replaced by one that is equal in all that the view uses are told apart; else they go and come like others."""
     if isinstance(run, Half):
         both = _parted(side, run, run.followed)
-        return Parted(_NOTHING, both.come, _NOTHING) if run.come else both._replace(come=_NOTHING)
+        return Parted(NOTHING, both.come, NOTHING) if run.come else both._replace(come=NOTHING)
     return _parted(side, run, followed)
 
 
@@ -162,14 +149,14 @@ def _parted(side: Watched, run: Run, followed: bool) -> Parted:
     if len(run.old) == 1:
         had, came = run.old[0] >= 0, run.new[0] >= 0
         if had and came and followed and side.relation.table.same(side.varying, run.old, run.new)[0]:
-            return Parted(_NOTHING, _NOTHING, whole)
-        return Parted(whole if had else _NOTHING, whole if came else _NOTHING, _NOTHING)
+            return Parted(NOTHING, NOTHING, whole)
+        return Parted(whole if had else NOTHING, whole if came else NOTHING, NOTHING)
     had, came = run.old >= 0, run.new >= 0
     moved = np.flatnonzero(had & came) if followed else _NO_INDICES
     if len(moved):
         moved = moved[side.relation.table.same(side.varying, run.old[moved], run.new[moved])]
         had[moved] = came[moved] = False
-    return Parted(_part(whole, had), _part(whole, came), _part(whole, moved) if len(moved) else _NOTHING)
+    return Parted(_part(whole, had), _part(whole, came), _part(whole, moved) if len(moved) else NOTHING)
 
 
 def _part(whole: Part, chosen: npt.NDArray[np.bool_] | Indices) -> Part:

@@ -10,7 +10,6 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -20,24 +19,14 @@ from service.errors import Problem
 from service.histogram import Histogram
 from service.planning.plans.plan import Plan
 from service.query.model import Query
-from service.tables.changes import NOTHING_MOVED, Moved, Runs, parted
+from service.tables.changes import NOTHING, Part, Runs, parted
 from service.tables.history import Step
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
-from service.views.deltas import (
-    Collected,
-    Collector,
-    Combination,
-    Delta,
-    DeltaSink,
-    RowCollector,
-    Sink,
-    cancel,
-    most_candidates,
-    net,
-)
+from service.views.collecting import Collector, Retained, RowCollector, StretchCollector
+from service.views.deltas import Combination, Delta, DeltaSink, Sink, most_candidates
 from service.views.joins.protocol import Join
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
@@ -45,7 +34,6 @@ from service.views.shown import STRETCH
 from service.views.stages.groups import GroupsStage
 from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.making import core_by, kept_by, shown_of
-from service.views.stages.stretches import StretchCollector
 from service.views.stages.table import GroupTable
 from service.warming import Unusable
 
@@ -88,7 +76,6 @@ class LiveView:
         self.shown = shown_of(query, self.sides, self.definitions)
         self.width = STRETCH if query.stretches is not None else 1 if query.groups is not None else len(self.sides)  # arrays of a row
         self._turning = _turning(query, view.plan)
-        self._nets = any(edge.kind != "required" for edge in view.plan.tree) and query.groups is None  # `tree_join`
         self._indexes = indexes
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
         self._former: list[weakref.ref[Join]] = []  # those that were replaced, while a version is read in them
@@ -223,36 +210,33 @@ class LiveView:
             most = None  # rows come and go that have not changed: they are not read from two roots
         elif query.groups is not None:
             rows = None if retain is None else RowCollector(retain[0])
-            self.join.apply(first + versions - 1, mine, rows)
+            self.join.apply(first + versions - 1, mine, cast(Sink | None, rows))
             return [] if rows is None else rows.deltas(first)
-        collector = None if retain is None or most == 0 else Collector(most or most_candidates(retain[0]))
+        collector = None if retain is None or most == 0 else Collector(most or most_candidates(retain[0]), versions)
         before = self.root
         before.join.apply(first + versions - 1, mine, collector)
-        deltas = []
         if most is not None and retain is not None and (collector is None or collector.is_exceeded):
-            deltas.append(Delta(first, (), (), rest=partial(self._read_delta, first, before, self.root, mine)))
-        elif collector is not None:
-            for offset, collected in sorted(collector.collected.items(), key=itemgetter(0)):  # a join may tell versions out of order
-                delta = self._delta(first + offset, collected, partial(_moved, mine, offset))
-                if delta is not None:
-                    deltas.append(delta)
-        return deltas
+            return [Delta(first, (), (), rest=partial(self._read_delta, first, before, self.root, mine))]
+        return [] if collector is None else collector.deltas(first, self._retained(mine))
 
     def _follow_stretches(self, first: int, versions: int, mine: Runs) -> list[Delta]:
         retain = self.view.query.retain
         stretches = None if retain is None else StretchCollector(most_candidates(retain[0]))
         self.join.apply(first + versions - 1, mine, cast(Sink | None, stretches))
-        if stretches is None or retain is None:
-            return []
-        is_whole = self.view.query.groups is not None  # what goes there has gone
-        moved = NOTHING_MOVED if is_whole else _moved(mine, None, self.sides[0].relation.name)
-        return stretches.deltas(first, moved, self.shown, retain[0])
+        return [] if stretches is None else stretches.deltas(first, self._retained(mine))
+
+    def _retained(self, runs: Runs) -> Retained:
+        query = self.view.query
+        assert query.retain is not None
+        if query.groups is not None or query.branches:  # rows are no rows of the aliases
+            return Retained((NOTHING,) * len(self.sides), None, query.retain[0])
+        return Retained([_replaced(runs, side) for side in self.sides], self.shown, query.retain[0])
 
     def _read_delta(self, version: int, before: ViewRoot, after: ViewRoot, runs: Runs) -> Delta | None:
         """The delta of a single row that was changed, of two roots: the rows of the view that it takes part in, before and after."""
         retain = self.view.query.retain
         assert retain is not None and not self.view.query.branches
-        collector = Collector(most_candidates(retain[0]))
+        collector = Collector(most_candidates(retain[0]), 1)
         ((name, run),) = runs.items()
         sides = [side for side in self.sides if side.relation.name == name]
         parts = [parted(side, run, True) for side in sides]
@@ -261,7 +245,7 @@ class LiveView:
                 slots = part.come.new if inserted else part.gone.old
                 if len(slots):
                     self._read_partners(root, side, slots, sides[:number], partial(collector, 0, inserted))
-        return self._delta(version, collector.collected.get(0, Collected()), partial(_moved, runs, 0))
+        return next(iter(collector.deltas(version, self._retained(runs))), None)
 
     def _read_partners(self, at: ViewRoot, side: Side, slots: Slots, others: Sequence[Side], take: Callable[[Combination], bool]) -> None:
         """The rows of a root in which this row is the alias `side`, and none of the `others`: those have been read."""
@@ -273,25 +257,6 @@ class LiveView:
                 rows = tuple(part[new] for part in rows)
             if not take(rows):
                 return
-
-    def _delta(self, version: int, collected: Collected, moved: Callable[[str], Moved]) -> Delta | None:
-        """These rows without what cancels; None if that is all. `moved`: the replaced rows of a relation."""
-        if collected.too_large:
-            return Delta(version, (), (), True)
-        gone, come = collected.rows(False, self.width), collected.rows(True, self.width)
-        if self._nets:
-            gone, come = net(gone, come)
-        is_whole = self.view.query.groups is not None or bool(self.view.query.branches)  # what goes there has gone
-        if len(gone[0]) and len(come[0]) and not is_whole:
-            back = any(len(group.aliases) > 1 for group in self.view.query.absent)
-            pairs = [moved(side.relation.name) for side in self.sides]
-            gone, come = cancel(gone, come, pairs, self.shown.rows, self.shown.text_bytes, back)
-        delta = Delta(version, gone, come)
-        retain = self.view.query.retain
-        assert retain is not None
-        if delta.rows > retain[0]:
-            return Delta(version, (), (), True)
-        return delta if delta.rows else None
 
     def reclaim(self, oldest_needed: int, pins: npt.NDArray[np.int64]) -> bool:
         """As `Join.reclaim`."""
@@ -353,5 +318,6 @@ def _turning(query: Query, plan: Plan) -> frozenset[str]:
     return frozenset(relation for alias, relation in query.whole.aliases if alias in aliases)
 
 
-def _moved(runs: Runs, offset: int | None, name: str) -> Moved:
-    return runs[name].moved(offset) if name in runs else NOTHING_MOVED
+def _replaced(runs: Runs, side: Side) -> Part:
+    run = runs.get(side.relation.name)
+    return NOTHING if run is None else run.replaced

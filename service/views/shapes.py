@@ -21,7 +21,7 @@ from service.planning.plans.clique import in_order
 from service.planning.plans.plan import Plan
 from service.query.model import ColumnRef, Query
 from service.tables.masks import Mask, compare, residual_columns, residual_mask
-from service.tables.resolution import Slots
+from service.tables.resolution import Indices, Slots
 from service.tables.sides import Side
 from service.tables.store import pieces
 from service.views.deltas import Combination
@@ -44,20 +44,26 @@ class Shape:
 
     def combine(self, *slots: Slots) -> Combination:
         """The view's rows among what was enumerated, an array an alias (of a list the first alone)."""
+        return self.told(*slots)[0]
+
+    def told(self, *slots: Slots) -> tuple[Combination, Indices | None]:
+        """As `combine`; and of each row which of what was enumerated it is, None: each is one."""
+        n = len(slots[0])
         if self.kind == "list":
-            return slots[:1]
-        if self.kind == "self_not_equal":
-            return np.concatenate(slots), np.concatenate(slots[::-1])
-        if self.kind == "clique_not_equal":
-            return tuple(np.concatenate(part) for part in zip(*permutations(slots), strict=True))
-        if self._order is not None and len(slots[0]):
-            return self._ascending(self._order, slots)
-        if self._less is not None and len(slots[0]):
-            return self._oriented(self._less, *slots)
-        if self._residual and len(slots[0]):
-            holds = self.holds(slots)
-            return tuple(part[holds] for part in slots)
-        return slots
+            return slots[:1], None
+        if self.factor > 1:
+            orders = permutations(slots)
+            return tuple(np.concatenate(part) for part in zip(*orders, strict=True)), np.tile(np.arange(n), self.factor)
+        kept: Mask | None = None
+        if n and self._order is not None:
+            slots, kept = self._ascending(self._order, slots)
+        elif n and self._less is not None:
+            slots, kept = self._oriented(self._less, *slots)
+        elif n and self._residual:
+            kept = self.holds(slots)
+        if kept is None or kept.all():
+            return slots, None
+        return tuple(part[kept] for part in slots), np.flatnonzero(kept)
 
     def combine_given(self, place: int, given: Slots, partners: Slots) -> Combination:
         """The rows of a self join in which each given row is alias number `place`, beside its partner."""
@@ -89,8 +95,8 @@ class Shape:
             holds[part] = residual_mask(self._residual, taken)
         return holds
 
-    def _ascending(self, order: Sequence[int], slots: Combination) -> Combination:
-        """Each combination's slots, to alias order[0] the one with the least value, and so on."""
+    def _ascending(self, order: Sequence[int], slots: Combination) -> tuple[Combination, Mask]:
+        """Each combination's slots, to alias order[0] the one with the least value, and so on; which have no equal values."""
         table, count = self._sides[0].relation.table, len(slots[0])
         texts = np.sum([table.text_bytes([self._column], part) for part in slots], axis=0)
         found = [np.empty(count, np.int32) for _ in slots]
@@ -104,16 +110,14 @@ class Shape:
             kept[part] = (ranks[:, 1:] > ranks[:, :-1]).all(axis=1)
             for alias, ascending in zip(order, both.T, strict=True):
                 found[alias][part] = ascending & 0xFFFFFFFF
-        return tuple(found) if kept.all() else tuple(each[kept] for each in found)
+        return tuple(found), kept
 
-    def _oriented(self, less: tuple[ColumnRef, ColumnRef], slots0: Slots, slots1: Slots) -> Combination:
+    def _oriented(self, less: tuple[ColumnRef, ColumnRef], slots0: Slots, slots1: Slots) -> tuple[Combination, Mask]:
+        """Each pair's slots, the smaller value's to its alias; which have no equal values."""
         smaller = self._places[less[0].alias]
         ascending, descending = self._is_less(less[0].column, slots0, slots1), self._is_less(less[0].column, slots1, slots0)
         low, high = np.where(ascending, slots0, slots1), np.where(ascending, slots1, slots0)
-        kept = ascending | descending
-        if not kept.all():
-            low, high = low[kept], high[kept]
-        return (low, high) if smaller == 0 else (high, low)
+        return ((low, high) if smaller == 0 else (high, low)), ascending | descending
 
     def _is_less(self, name: str, low: Slots, high: Slots) -> Mask:
         """bool[n]: where the value of a column is less in the row at the first slot."""

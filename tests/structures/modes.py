@@ -315,11 +315,13 @@ STRUCTURES = {
                 "take_in",
                 "lambda trees, of_rows, one: was(trees, of_rows, one if of_rows else one._replace(right=one.left))",
             ),
-            # What comes and goes within a version is told; what comes back at another slot is not known for it.
-            Canary("structures.cover.netting", "place_of", "lambda told, table, slot, start, last: was(told, table, slot, start, start)"),
-            Canary("structures.cover.netting", "moved_to", "lambda told, slot: -1"),
         ),
     ),
+    "netting": Structure(  # other rows count as the same; what comes back in the place of another is not known for it
+        "netting.machine.NettingMachine", ("tests/structures/netting/test_net.py",), "not thousands", (
+            Canary("structures.netting.net", "looks_so", "lambda told, wanted, r: told.columns[0, r] == wanted[0]"),
+            Canary("structures.netting.net", "find_move", "lambda moves, low, end, version, old: -1")),
+    ),  # fmt: skip
     "ranked": Structure(
         "ranked.machine.TopsMachine",
         ("tests/structures/ranked/test_tops.py",),

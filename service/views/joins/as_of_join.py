@@ -29,7 +29,7 @@ from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, InOrder,
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import Codes, Side, ends_of, joined
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
-from service.views.deltas import Combination, Sink, tell
+from service.views.deltas import Combination, Sink, told_rows
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained
 from service.views.joins.protocol import Bounds, Defaults, Enumeration
@@ -244,7 +244,8 @@ class AsOfJoin(Defaults):
         found = InOrder(np.array([one.kind for one in steps])[phases[order]], offsets[order], order)
         deltas = self.tree.apply_in_order(version, SIGNS[found.kinds], entries.take(order), None if sink is None else sink.limit)
         if sink is not None:
-            tell(sink, found, deltas, lambda part: shown(tuple(deltas.rows[:, part]), self._point.place))
+            at, rows = told_rows(sink, found.offsets, deltas)
+            sink.several(found.offsets[at], found.kinds[at] == INSERT, shown(tuple(rows), self._point.place))
         if self.domain is not None:
             self.domain.release(np.concatenate(gone), version)
 

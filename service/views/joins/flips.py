@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.tables.changes import Run
+from service.tables.masks import Mask
 from service.tables.relations import Relation
 from service.tables.resolution import Indices, Slots
 
@@ -22,13 +23,16 @@ class Events:
     """What a count gains and loses in a run: slots, offsets of versions, signs."""
 
     def __init__(self) -> None:
-        self._offsets: list[int] = []
-        self._signs: list[int] = []
+        self._offsets: list[Indices] = []
+        self._come: list[Mask] = []
         self._slots: list[Slots] = []
 
     def note(self, offset: int, come: bool, slots: Slots) -> None:
-        self._offsets.append(offset)
-        self._signs.append(1 if come else -1)
+        self.note_several(np.full(len(slots), offset), np.full(len(slots), come), slots)
+
+    def note_several(self, offsets: Indices, come: Mask, slots: Slots) -> None:
+        self._offsets.append(offsets)
+        self._come.append(come)
         self._slots.append(slots)
 
     def arrays(self, run: Run | None, used: int) -> tuple[Indices, Indices, Indices]:
@@ -36,13 +40,12 @@ class Events:
         `used`: slots that there are."""
         if not self._slots:
             return _NOTHING, _NOTHING, _NOTHING
-        lengths = [len(slots) for slots in self._slots]
         slots = np.concatenate(self._slots)
         if run is not None and len(slots):
             at = _places(run.old, slots, used)
             new = run.new[at]
             slots = np.where((at >= 0) & (new >= 0), new, slots)
-        return slots.astype(np.int64), np.repeat(self._offsets, lengths), np.repeat(self._signs, lengths)
+        return slots.astype(np.int64), np.concatenate(self._offsets), np.where(np.concatenate(self._come), 1, -1)
 
 
 def _places(of: Slots, wanted: npt.NDArray[np.integer], used: int) -> Indices:

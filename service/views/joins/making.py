@@ -57,19 +57,24 @@ assert {*_ROOMS} == {*ALGORITHMS}
 
 
 def rooms_of(plan: Plan) -> set[str]:
-    """The rooms of `structures` that `join_of` takes for the plan; further ones only as these import them."""
+    """The rooms of `structures` that a view with this plan takes, and its deltas; further ones only as these import them."""
+    return _rooms_of(plan) | ({"netting"} if plan.core is None else set())
+
+
+def _rooms_of(plan: Plan) -> set[str]:
+    """Those that `join_of` takes for the plan."""
     if plan.shape in ("latest", "as_of"):
         return {"ranked"} | ({"interval"} if plan.shape == "as_of" else set())
     if plan.core is not None:
-        return {"aggregate", "interval"} | ({*_ROOMS[plan.algorithm]} if plan.algorithm == "event-tree" else rooms_of(plan.core))
+        return {"aggregate", "interval"} | ({*_ROOMS[plan.algorithm]} if plan.algorithm == "event-tree" else _rooms_of(plan.core))
     if plan.shape in ("gaps", "coverage"):
         return {"cover"}
     if plan.outer is not None:
         kept = [one for one in plan.outer.joins if plan.shape == "outer" or len(one.places) > 1]
         own = {"event_tree"} if plan.shape == "match" else set[str]()
-        return own.union(*(rooms_of(one.plan) for one in kept if one.plan is not None))
+        return own.union(*(_rooms_of(one.plan) for one in kept if one.plan is not None))
     if plan.parts:
-        return set().union(*(rooms_of(part.plan) for part in plan.parts))
+        return set().union(*(_rooms_of(part.plan) for part in plan.parts))
     if plan.shape == "elimination":
         return {"adaptive"}
     return {"clique"} if plan.shape.startswith("clique") else {*_ROOMS[plan.algorithm]}

@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from service.planning.plans.plan import Counted, Kept, Outer
 from service.tables.changes import Runs
-from service.tables.resolution import Resolved, Slots
+from service.tables.masks import Mask
+from service.tables.resolution import Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import FREED_AT_ONCE, Numbers
-from service.views.deltas import Combination, Sink, tell_slots
+from service.views.deltas import Combination, Sink, tell_slots, told_rows
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained, Looked, Scanned, Shown
 from service.views.joins.outer_join import widened
@@ -66,11 +67,8 @@ class Matched(TwoSides):
         offsets, moves = changed
         deltas = self.matching.apply(version, moves, None if sink is None else sink.limit)
         if sink is not None:
-            for at in np.unique(offsets[deltas.too_large]).tolist():
-                sink.exceeded(at)
-            lengths = deltas.ends - deltas.starts
-            places = np.repeat(deltas.starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
-            tell_slots(sink, np.repeat(offsets, lengths), deltas.rows[0, places])
+            at, rows = told_rows(sink, offsets, deltas)
+            tell_slots(sink, offsets[at], rows[0])
         self.release(moves, version)
 
     def check(self) -> None:
@@ -92,6 +90,9 @@ class _Widened:
 
     def __call__(self, offset: int, come: bool, rows: Combination) -> bool:
         return self._sink(offset, come, widened(rows, (self._place,), self._aliases))
+
+    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
+        self._sink.several(offsets, come, widened(rows, (self._place,), self._aliases))
 
     def exceeded(self, offset: int) -> None:
         self._sink.exceeded(offset)

@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from service.planning.plans.plan import Kept, Outer
 from service.tables.changes import Run, Runs, versions_of
+from service.tables.masks import Mask
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, Resolved, Slots
+from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.sides import NEWEST, Side
 from service.tables.store import Numbers
 from service.views.deltas import Combination, Sink
@@ -343,6 +344,9 @@ class _Widened:
     def __call__(self, offset: int, come: bool, rows: Combination) -> bool:
         return self._sink(self._first + offset, come, widened(rows, self._places, self._aliases))
 
+    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
+        self._sink.several(self._first + offsets, come, widened(rows, self._places, self._aliases))
+
     def exceeded(self, offset: int) -> None:
         self._sink.exceeded(self._first + offset)
 
@@ -370,6 +374,12 @@ class _Counting:
         if self._shown is not None and offset not in self._enough and not self._shown(offset, come, rows):
             self._enough.add(offset)
         return True
+
+    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
+        for place, events in self._events:
+            events.note_several(offsets, come, rows[place])
+        if self._shown is not None:
+            self._shown.several(offsets, come, rows)
 
     def exceeded(self, offset: int) -> None:
         raise AssertionError("a delta without a limit exceeds it")

@@ -17,7 +17,7 @@ from service.tables.estimates import shares_of
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import BoxSource, Side, Source, joined
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
-from service.views.deltas import Combination, Sink, tell
+from service.views.deltas import Combination, Sink, told_rows
 from service.views.joins.protocol import Bounds, Defaults
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
 from service.views.shapes import Shape
@@ -157,7 +157,10 @@ class OverlapJoin(Defaults):
         deltas = self.tree.apply_in_order(version, SIGNS[found.kinds], entries, limit, keep)
         self.root = self.tree.root
         if sink is not None:
-            tell(sink, found, deltas, lambda part: self.shape.combine(*deltas.rows[:, part]))
+            at, slots = told_rows(sink, found.offsets, deltas)
+            rows, which = self.shape.told(*slots)
+            at = at if which is None else at[which]
+            sink.several(found.offsets[at], found.kinds[at] == INSERT, rows)
         gone: npt.NDArray[np.int32] = entries.key[found.kinds == DELETE]
         return gone
 

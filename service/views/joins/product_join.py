@@ -24,7 +24,8 @@ import numpy as np
 import pyarrow as pa
 
 from service.tables.changes import Half, Runs, by_version
-from service.tables.resolution import NO_SLOTS, Resolved, Slots
+from service.tables.masks import Mask
+from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
 from service.views.deltas import Combination, Sink
@@ -313,6 +314,12 @@ class _Multiplied:
             if len(found[0]) and not self.sink(self._offset, come, found):
                 self.sink = None
         return self.sink is not None
+
+    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
+        """All of one version, too."""
+        for comes in (False, True):
+            if (come == comes).any():
+                self(0, comes, tuple(slots[come == comes] for slots in rows))
 
     def exceeded(self, offset: int) -> None:
         if self.sink is not None:

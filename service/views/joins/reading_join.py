@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from service.planning.plans.plan import Plan
 from service.query.model import Query
-from service.tables.changes import Runs, versions_of
+from service.tables.changes import INSERT, Runs, versions_of
 from service.tables.indexes import Key, SharedIndexes
 from service.tables.interest import Touched
 from service.tables.loading import Loading
@@ -19,7 +19,7 @@ from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.shared_index import Order, SharedIndex
 from service.tables.sides import Side
 from service.tables.store import Numbers
-from service.views.deltas import Sink, tell
+from service.views.deltas import Sink, told_rows
 from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Defaults, Enumeration
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
@@ -220,7 +220,8 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
             offsets, limit = applied.order.offsets, None if sink is None else sink.limit
             deltas = self._reader.follow_in_order(applied.run, offsets, limit, np.isin(offsets, self._unchanged(runs)))
             if sink is not None:
-                tell(sink, applied.order, deltas, lambda part: tuple(deltas.rows[:, part]))
+                at, rows = told_rows(sink, offsets, deltas)
+                sink.several(offsets[at], applied.order.kinds[at] == INSERT, tuple(rows))
 
     def _unchanged(self, runs: Runs) -> Indices:
         """The offsets of the versions that leave all that the view uses as it was."""

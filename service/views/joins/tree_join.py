@@ -16,16 +16,16 @@ import pyarrow as pa
 
 from service.planning.binding import Index
 from service.planning.tree_shape import Edge, behind, outward
-from service.tables.changes import DELETE, ENTER, INSERT, SIGNS, InOrder, Part, Parted, Runs, in_order, parted, versions_of
+from service.tables.changes import DELETE, ENTER, INSERT, SIGNS, Part, Parted, Runs, in_order, parted, versions_of
+from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import NEWEST, Side, ends_of
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
-from service.views.deltas import Sink, tell
+from service.views.deltas import Sink, told_rows
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.protocol import Bounds, Defaults
 from service.views.joins.slots_cursor import SlotsCursor
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.runs import Deltas
 from structures.join_tree import layout
 from structures.join_tree.changes import MOVE
 from structures.join_tree.cursors import Given, Start
@@ -204,22 +204,21 @@ class TreeJoin(Defaults):
         old, new = np.concatenate([some.old for _, _, some in work]), np.concatenate([some.new for _, _, some in work])
         order, limit = found.order, None if sink is None else sink.limit
         deltas = self.tree.apply_in_order(version, _SIGNS[found.kinds], places[order], old[order], new[order], limit)
-        if sink is not None and self.has_parts:
-            self._tell(sink, found, deltas, places[order])
-        elif sink is not None:
-            tell(sink, found, deltas, lambda part: tuple(deltas.rows[:, part]))
+        if sink is not None:
+            at, rows = told_rows(sink, found.offsets, deltas)
+            come = found.kinds[at] == INSERT
+            if self.has_parts:
+                come = self._comes(places[order[at]], come, rows)
+            sink.several(found.offsets[at], come, tuple(rows))
 
-    def _tell(self, sink: Sink, found: InOrder, deltas: Deltas, places: npt.NDArray[np.int64]) -> None:
-        """As `tell`, where a change may have rows come and go."""
-        for i in np.flatnonzero((deltas.ends > deltas.starts) | deltas.too_large).tolist():
-            if deltas.too_large[i]:
-                sink.exceeded(int(found.offsets[i]))
-                continue
-            rows = deltas.rows[:, deltas.starts[i] : deltas.ends[i]]
-            comes = self.tree.comes(int(places[i]), bool(found.kinds[i] == INSERT), rows)
-            for come in (False, True):
-                if (comes == come).any():
-                    sink(int(found.offsets[i]), come, tuple(rows[:, comes == come]))
+    def _comes(self, places: npt.NDArray[np.int64], inserted: Mask, rows: npt.NDArray[np.int32]) -> Mask:
+        """bool[n]: which of these rows come; of each the alias of the change that tells it, and whether that is an insert."""
+        come = np.empty(len(inserted), np.bool_)
+        for place in np.unique(places).tolist():
+            for kind in (False, True):
+                some = np.flatnonzero((places == place) & (inserted == kind))
+                come[some] = self.tree.comes(place, kind, rows[:, some])
+        return come
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         if self.tree.reclaim(oldest_needed, pins, FREED_AT_ONCE):

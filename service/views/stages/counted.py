@@ -19,7 +19,7 @@ from service.tables.changes import Runs
 from service.tables.resolution import NO_SLOTS, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
-from service.views.deltas import RowCollector
+from service.views.collecting import RowCollector
 from service.views.joins.protocol import Join
 from service.views.stages.counting import Counter, PartnerCounter, ProductCounter, VisitCounter
 from service.views.stages.groups import GroupsStage, pieces_of

@@ -19,12 +19,12 @@ from service.tables.changes import Runs, parted
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import NEWEST, Side, ends_of, joined
 from service.tables.store import FREED_AT_ONCE, Numbers
+from service.views.collecting import StretchCollector
 from service.views.deltas import Sink
 from service.views.joins.protocol import Bounds, Defaults, Enumeration
 from service.views.stages.gaps import StretchesCursor
 from service.views.stages.groups import require_few
 from service.views.stages.key_stretches import KeyStretches
-from service.views.stages.stretches import StretchCollector
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import NO_ENTRIES, Entries
 from structures.cover.tree import Cover, CoverRoot, Moves

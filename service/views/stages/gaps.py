@@ -19,6 +19,7 @@ from service.tables.changes import Runs
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import FREED_AT_ONCE, Numbers
+from service.views.collecting import StretchCollector
 from service.views.deltas import Combination, Sink
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Scanned
@@ -26,7 +27,6 @@ from service.views.joins.protocol import Bounds, Defaults, Enumeration
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.joins.two_sides import TwoSides
 from service.views.shown import STRETCH
-from service.views.stages.stretches import StretchCollector
 from structures.cover.tree import Cover, CoverRoot
 
 

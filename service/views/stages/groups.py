@@ -24,13 +24,14 @@ from service.errors import Problem
 from service.query.model import Query
 from service.tables.changes import Run, Runs, versions_of
 from service.tables.masks import Mask
-from service.tables.resolution import NO_SLOTS, Resolved, Slots
+from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.store import FREED_AT_ONCE, PIECE_ROWS, Numbers
-from service.views.deltas import Combination, RowCollector, Sink
+from service.views.collecting import Changed, RowCollector, joined
+from service.views.deltas import Combination, Sink
 from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
 from service.views.joins.slots_cursor import SlotsCursor
-from service.views.stages.selection import Changed, Selection
+from service.views.stages.selection import Selection
 from service.views.stages.table import GroupTable
 from structures.aggregate.groups import Groups
 from structures.aggregate.layout import Rows
@@ -80,7 +81,8 @@ class GroupsStage(Defaults):
         codes: list[Slots] = []
         cursor = self.core.rows(self.core.root, None)
         while not cursor.done:
-            codes += self._take_all(version, True, cursor.fill(PIECE_ROWS))
+            rows = cursor.fill(PIECE_ROWS)
+            codes += self._take_all(version, np.ones(len(rows[0]), np.bool_), rows)
             progress(0.5)
         self._begin_with(version, codes)
         progress(1.0)
@@ -134,7 +136,7 @@ class GroupsStage(Defaults):
             return self._apply_run(version, runs, first, sink)
         self._groups.begin()
         codes: list[Slots] = []
-        taking = _Taking(lambda offset, inserted, rows: codes.extend(self._take_all(version, inserted, rows)))
+        taking = _Taking(lambda offsets, come, rows: codes.extend(self._take_all(version, come, rows)))
         self.core.apply(version, runs, taking)
         for part in pieces_of(codes):
             self._write(version, part, np.zeros(len(part), np.int64), self._groups.tell(part), first, sink)
@@ -151,26 +153,16 @@ class GroupsStage(Defaults):
 
     def _changed(self, version: int, runs: Runs) -> Changed | None:
         """The join's delta, as of `Selection.follow`."""
-        parts: list[tuple[int, bool, Combination]] = []
-        self.core.apply(version, runs, _Taking(lambda offset, inserted, rows: parts.append((offset, inserted, rows))))
-        if not parts:
-            return None
-        lengths = [len(rows[0]) for _, _, rows in parts]
-        offsets = np.repeat(np.array([offset for offset, _, _ in parts]), lengths)
-        come = np.repeat(np.array([inserted for _, inserted, _ in parts]), lengths)
-        rows = tuple(np.concatenate(slots) for slots in zip(*(rows for _, _, rows in parts), strict=True))
-        if (np.diff(offsets) < 0).any():
-            order = np.argsort(offsets, kind="stable")
-            return Changed(offsets[order], come[order], tuple(slots[order] for slots in rows))
-        return Changed(offsets, come, rows)
+        parts: list[Changed] = []
+        self.core.apply(version, runs, _Taking(lambda offsets, come, rows: parts.append(Changed(offsets, come, rows))))
+        return joined(parts, 1) if parts else None
 
-    def _take_all(self, version: int, inserted: bool, rows: Combination) -> list[Slots]:
+    def _take_all(self, version: int, come: Mask, rows: Combination) -> list[Slots]:
         """Take some rows into their groups, or out of them; the codes of those that are touched for the first time."""
         found = []
         for first in range(0, len(rows[0]), PIECE_ROWS):
             some = tuple(slots[first : first + PIECE_ROWS] for slots in rows)
-            come = np.full(len(some[0]), inserted)
-            found.append(self._take(version, some, come, None)[0])
+            found.append(self._take(version, some, come[first : first + PIECE_ROWS], None)[0])
         return found
 
     def _take(self, version: int, rows: Combination, come: Mask, numbers: Numbers | None) -> tuple[Slots, Numbers, Cells]:
@@ -216,8 +208,8 @@ class GroupsStage(Defaults):
         moves = Moves(*(np.empty(n, kind) for kind in (np.int32, np.int64, np.int32, np.int64, np.int32)))
         old, new, come = compiled(settle)(told, known, fates, slots, moves)
         if sink is not None:
-            sink.several(False, first + moves.old_versions[:old], moves.old[:old])
-            sink.several(True, first + moves.new_versions[:new], moves.new[:new])
+            sink.told(False, first + moves.old_versions[:old], moves.old[:old])
+            sink.told(True, first + moves.new_versions[:new], moves.new[:new])
         return gone, moves.come[:come]
 
     def _there(self, codes: Slots, cells: Cells) -> Mask:
@@ -292,14 +284,18 @@ class _Taking:
 
     limit = _UNBOUNDED
 
-    def __init__(self, take: Callable[[int, bool, Combination], object]) -> None:
+    def __init__(self, take: Callable[[Indices, Mask, Combination], object]) -> None:
         self._take, self.rows = take, 0
 
     def __call__(self, offset: int, inserted: bool, rows: Combination) -> bool:
-        if len(rows[0]):
-            self.rows += len(rows[0])
-            self._take(offset, inserted, rows)
+        n = len(rows[0])
+        self.several(np.full(n, offset), np.full(n, inserted), rows)
         return True
+
+    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
+        if len(come):
+            self.rows += len(come)
+            self._take(offsets, come, rows)
 
     def exceeded(self, offset: int) -> None:
         raise AssertionError("a delta without a bound has exceeded it")

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from service.tables.changes import Part, Runs, parted
-from service.tables.masks import Mask
-from service.tables.resolution import Indices, Resolved, Slots
+from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
+from service.views.collecting import Changed
 from service.views.deltas import Combination, Sink
 from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Defaults, Enumeration
-
-
-class Changed(NamedTuple):
-    """n rows, version by version, of each those that go before those that come: the numbers of their versions, which come, the rows."""
-
-    offsets: Indices
-    come: Mask
-    rows: Combination
 
 
 class _Scan:
@@ -69,15 +60,10 @@ class Selection(Defaults):
         found = self.follow(version, runs)
         if sink is None or found is None:
             return
-        offsets, come, (slots,) = found
-        ends = [*(np.flatnonzero((np.diff(offsets) != 0) | (np.diff(come) != 0)) + 1).tolist(), len(slots)]
-        start = 0
-        for end in ends:
-            sink(int(offsets[start]), bool(come[start]), (slots[start:end],))
-            start = end
+        sink.several(*found)
 
     def follow(self, version: int, runs: Runs) -> Changed | None:
-        """As `apply`, of all versions at once: the rows that go and come; None if there are none. Cost: O(changed rows)."""
+        """As `apply`: the rows that go and come, of each version those that go first; None if there are none. Cost: O(changed rows)."""
         self.root = version
         run = runs.get(self._side.relation.name)
         if run is None or self._never:

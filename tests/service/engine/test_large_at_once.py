@@ -19,8 +19,8 @@ from service.errors import Problem
 from service.following.feeds import Feed
 from service.instance import Instance
 from service.reading.cursors import open_rows
+from service.views.collecting import Collector
 from service.views.deltas import Delta
-from service.views.live_view import LiveView
 from service.wire.batch import Batch
 from tests.service.engine.test_at_once import in_turn, ready, single, starts
 from tests.service.running import PAIR, batch, check, ids, of_ops, opened, rows_of, running
@@ -47,15 +47,15 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gathered: list[tuple[str, int, int]] = []
-        delta = LiveView._delta
+        deltas = Collector.deltas
 
-        def noted(view: LiveView, *given: Any) -> Delta | None:
-            made = delta(view, *given)
-            rows = (0, 0) if made is None else (len(made.deletes[0]), len(made.inserts[0]))
-            self.gathered.append((threading.current_thread().name, *rows))
+        def noted(collector: Collector, *given: Any) -> list[Delta]:
+            made = deltas(collector, *given)
+            rows = [(len(one.deletes[0]), len(one.inserts[0])) for one in made] or [(0, 0)]
+            self.gathered += [(threading.current_thread().name, *counts) for counts in rows]
             return made
 
-        monkeypatch.setattr(LiveView, "_delta", noted)
+        monkeypatch.setattr(Collector, "deltas", noted)
 
     def take(self) -> list[tuple[str, int, int]]:
         taken, self.gathered = self.gathered, []

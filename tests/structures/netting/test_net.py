@@ -1,0 +1,34 @@
+"""`netted` against its naive twin; and many rows of one version."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from structures.core.kernel import JIT
+from structures.netting.net import Moves, Told, netted
+from tests.structures.netting.machine import NettingMachine
+
+
+def test_against_the_twin() -> None:
+    checks = settings(
+        max_examples=60 if JIT else 25, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    )
+    run_state_machine_as_test(NettingMachine, settings=checks)
+
+
+def test_nothing() -> None:
+    none = np.empty(0, np.int64)
+    found = netted(Told(none, np.empty(0, np.bool_), np.empty((2, 0), np.int64)), Moves(none, none, none, np.zeros(2, np.int64)))
+    assert [part.size for part in found] == [0, 0, 0]
+
+
+def test_thousands_of_rows() -> None:
+    """All come and go but the last, which goes and comes at another place: one table, which is full of what is no change."""
+    n = 3000
+    rows = np.stack((np.concatenate((np.arange(n), np.arange(n - 1), [n])), np.zeros(2 * n, np.int64)))
+    told = Told(np.zeros(2 * n, np.int64), np.arange(2 * n) >= n, rows)
+    moves = Moves(np.zeros(1, np.int64), np.array([n - 1]), np.array([n]), np.ones(2, np.int64))
+    goes, comes, pairs = netted(told, moves)
+    assert (goes.tolist(), comes.tolist(), pairs.tolist()) == ([n - 1], [2 * n - 1], [[0], [0]])
