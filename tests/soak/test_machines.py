@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from tests.structures.modes import STRUCTURES, TINY_MODES, run
+from tests.structures.modes import STRUCTURES
+from tests.structures.processes import TINY_MODES, run
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 

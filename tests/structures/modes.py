@@ -1,23 +1,9 @@
-"""What the structures' tests are run with once more: a table of each structure's suites, its state machine and its planted bugs (canaries),
-and the modes in which `test_modes.py` and the soak run them, each in a process of its own."""
+"""What the structures' tests are run with once more: a table of each structure's suites, its state machine and its planted bugs (canaries).
+The modes are those of `processes.py`; `test_modes.py` and the soak run them."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import NamedTuple
-
-ROOT = Path(__file__).parents[2]
-# Without the JIT and with tiny blocks, so that every edge is met; compiled with bounds checks.
-MODES = {
-    "bounds-checks-4": {"NUMBA_BOUNDSCHECK": "1", "LIVEJOIN_LEAF": "4", "LIVEJOIN_FANOUT": "4"},
-    "jit-off-2-3": {"LIVEJOIN_JIT": "off", "LIVEJOIN_LEAF": "2", "LIVEJOIN_FANOUT": "3"},
-    "jit-off-3-4": {"LIVEJOIN_JIT": "off", "LIVEJOIN_LEAF": "3", "LIVEJOIN_FANOUT": "4"},
-}
-TINY_MODES = ("jit-off-2-3", "jit-off-3-4")
-CANARY_MODE = "jit-off-3-4"
 
 
 class Canary(NamedTuple):
@@ -317,11 +303,16 @@ STRUCTURES = {
             ),
         ),
     ),
-    "netting": Structure(  # other rows count as the same; what comes back in the place of another is not known for it
-        "netting.machine.NettingMachine", ("tests/structures/netting/test_net.py",), "not thousands", (
+    "netting": Structure(
+        "netting.machine.NettingMachine",
+        ("tests/structures/netting/test_net.py",),
+        "not thousands",
+        (
+            # Other rows count as the same; what comes back in the place of another is not known for it.
             Canary("structures.netting.net", "looks_so", "lambda told, wanted, r: told.columns[0, r] == wanted[0]"),
-            Canary("structures.netting.net", "find_move", "lambda moves, low, end, version, old: -1")),
-    ),  # fmt: skip
+            Canary("structures.netting.net", "find_move", "lambda moves, low, end, version, old: -1"),
+        ),
+    ),
     "ranked": Structure(
         "ranked.machine.TopsMachine",
         ("tests/structures/ranked/test_tops.py",),
@@ -493,10 +484,3 @@ STRUCTURES = {
         ),
     ),
 }
-
-
-def run(arguments: list[str], mode: str) -> subprocess.CompletedProcess[str]:
-    """Python with these arguments, in a mode."""
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env={**os.environ, **MODES[mode]}, capture_output=True, text=True, timeout=600, check=False
-    )
