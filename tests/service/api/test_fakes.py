@@ -31,7 +31,7 @@ class Subscription:
 
     def __init__(self, *said: Chunk) -> None:
         self.said = list(said)
-        self.closed = False
+        self.closed = self.ended = False
 
     def next(self, timeout: float) -> list[Chunk]:
         said, self.said = self.said, []
@@ -53,7 +53,7 @@ class Feed:
         self.subscription = subscription
         self.listeners = 0
 
-    def subscribe(self, since: str | None, snapshot: bool) -> Subscription:
+    def subscribe(self, since: str | None, snapshot: bool, until: str | None) -> Subscription:
         return self.subscription
 
     def changes(self, position: int, timeout: float) -> list[Chunk]:

@@ -330,7 +330,7 @@ def test_load_registers_a_new_relation(tmp_path: Path, capsys: pytest.CaptureFix
             "at": {"at": "s"},
         },
     }
-    assert (asked[2].method, asked[2].path, asked[2].params) == ("POST", "/v1/relations/r/changes", {"on_error": "reject"})
+    assert (asked[2].method, asked[2].path, asked[2].params) == ("POST", "/v1/relations/r/changes", {})
     told = capsys.readouterr()
     said = "livejoin: registered r (id int64, s date, e date or null, p decimal(12,2), n string)\n"
     assert (told.out, told.err) == ("r: 1 row loaded, version 4\n", said)
