@@ -21,8 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from service.durability.files import free_bytes
-from service.durability.folder import FOLDER_MODE, private
-from service.engine.queued import problem_of
+from service.durability.folder import FOLDER_MODE, private, reason
 from service.engine.state import refuse_bad
 from service.errors import Problem
 from service.tables.evolution import judged_again
@@ -88,10 +87,10 @@ class Stages:
                 stage = self._stages.setdefault((relation.id, name), Stage())
                 former, stage.parts[number], stage.used = stage.parts.get(number), part, self._clock()
         except Problem:
-            path.unlink()
+            _delete(path)
             raise
         if former is not None:
-            former.path.unlink()
+            _delete(former.path)
         return number, stage
 
     @contextlib.contextmanager
@@ -156,16 +155,17 @@ class Stages:
         if free_bytes(self._data) < batch.bytes + _ROOM:
             raise Problem("disk-full", "the disk of the data folder has no room for this part; it was not kept")
         path = self._folder / f"{next(self._numbers)}.arrow"
-        self._folder.mkdir(FOLDER_MODE, exist_ok=True)
         try:
+            self._folder.mkdir(FOLDER_MODE, exist_ok=True)
             with open(path, "wb", opener=private) as file:
                 for batches in ([changes.rows.arrow for changes in batch.changes], batch.bad_keys):
                     with pa.ipc.new_stream(file, batches[0].schema if batches else pa.schema([])) as stream:
                         for rows in batches:
                             stream.write_batch(rows)
         except OSError as error:
-            path.unlink(missing_ok=True)
-            raise problem_of(error) from error
+            _delete(path)
+            said = f"the disk of the data folder does not take this part ({reason(error)}); it was not kept"
+            raise Problem("disk-full", said) from error
         return path
 
     def _forget(self) -> None:
@@ -179,7 +179,13 @@ class Stages:
 
 def _remove(stage: Stage) -> None:
     for part in stage.parts.values():
-        part.path.unlink(missing_ok=True)
+        _delete(part.path)
+
+
+def _delete(path: Path) -> None:
+    """What a broken disk does not let go is deleted at the next start."""
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def _gather(relation: Relation, parts: Iterable[Part], batch: Batch) -> None:

@@ -84,3 +84,15 @@ def test_bounds(tmp_path: Path, relation: Relation) -> None:
     assert caught.value.type == "too-many" and files(tmp_path) == 64
     stages.close()
     assert files(tmp_path) == 0
+
+
+def test_a_disk_that_takes_no_part(tmp_path: Path, relation: Relation) -> None:
+    """It answered `internal`, with status 500, where even the folder could not be made."""
+    stages = Stages(tmp_path, 100)
+    (tmp_path / FOLDER).write_bytes(b"in the way")
+    with pytest.raises(Problem, match="does not take this part .*; it was not kept") as caught:
+        stages.put(relation, "night", None, part(0))
+    assert caught.value.type == "disk-full"
+    (tmp_path / FOLDER).unlink()
+    stages.put(relation, "night", None, part(0))
+    assert taken(stages, relation, "night") == [0, 1]
