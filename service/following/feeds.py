@@ -433,8 +433,10 @@ class Feed:
 
     def _merge_small(self) -> None:
         """Make one of the last, small ones: a segment costs kilobytes besides its rows, and a follower at the head makes one a version."""
-        small = [self._segments.pop() for _ in range(_SMALL_SEGMENTS)][::-1]
-        self._segments.append(merged(small))
+        one = merged([*self._segments][-_SMALL_SEGMENTS:])
+        for _ in range(_SMALL_SEGMENTS):
+            self._segments.pop()
+        self._segments.append(one)
         self._small = 0
 
     def _trim(self) -> None:

@@ -48,15 +48,24 @@ def merged(segments: list[Segment]) -> Segment:
         deletes += segment.deletes
         versions += segment.versions
     row_bytes = sum(segment.row_bytes * segment.starts[-1] for segment in segments) / starts[-1]
-    keys = pa.concat_batches([segment.keys for segment in segments])
-    return Segment(versions, starts, deletes, keys, pa.concat_batches([segment.rows for segment in segments]), row_bytes)
+    keys, rows = (_concatenated(batches) for batches in ([segment.keys for segment in segments], [segment.rows for segment in segments]))
+    return Segment(versions, starts, deletes, keys, rows, row_bytes)
+
+
+def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Columns that could not be null before may have come to be so."""
+    schema = _schema(batches)
+    return pa.concat_batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches])
+
+
+def _schema(batches: list[pa.RecordBatch]) -> pa.Schema:
+    return pa.unify_schemas([batch.schema for batch in batches])
 
 
 def stored(lost: int, cut: int, parts: list[tuple[Segment, int, int]]) -> Stored:
     """Of each segment the versions number first to end (excluded), as they are written."""
-    some = [segment for segment, _, _ in parts[:1]]
-    keys = [field for segment in some for field in segment.keys.schema]
-    rows = [field for segment in some for field in segment.rows.schema]
+    some = [segment for segment, _, _ in parts]
+    keys, rows = ([*_schema(batches)] if batches else [] for batches in ([one.keys for one in some], [one.rows for one in some]))
     schema = pa.schema([*_OWN, *keys, *rows], {_KEYS: str(len(keys)), _LOST: str(lost), _CUT: str(cut)})
 
     def batches() -> Iterator[pa.RecordBatch]:

@@ -207,7 +207,7 @@ class RowCollector:
     def _exceeded(self, offset: int) -> None:
         self._too_large.add(offset)
         for parts in self._parts:
-            parts[:] = [part for part in parts if part[0][0] != offset]
+            parts[:] = [(offsets[kept], slots[kept]) for offsets, slots in parts if (kept := offsets != offset).any()]
 
     def deltas(self, first: int) -> list[Delta]:
         """Of the versions that change something, in order; `first`: version number 0."""

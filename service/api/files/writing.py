@@ -85,13 +85,15 @@ class _Groups:
     """Collects rows until the next one would be too many. A row that is larger than a group is one by itself."""
 
     def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
         self._texts = [number for number, field in enumerate(schema) if _is_text(field.type)]
         self._width = sum(1 + field.type.bit_width // 8 for field in schema if not _is_text(field.type))  # about
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
     def add(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The groups that are complete with these rows."""
+        """The groups that are complete with these rows: columns that may have come to be null since have no null in this version."""
+        rows = pa.RecordBatch.from_arrays(rows.columns, schema=self._schema)
         ends = np.cumsum(self._sizes(rows))
         start = begun = 0
         while start < rows.num_rows:
