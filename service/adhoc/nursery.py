@@ -43,12 +43,14 @@ def main() -> None:
                 is_asked = False
                 continue
             told = socket.socket(fileno=sockets[1])
-            with suppress(OSError):  # no process can be had: the socket ends without a word
+            try:
                 pid = _fork(sockets[0])
                 pidfd = os.pidfd_open(pid)
                 _tell(told, pid, pidfd)
                 running[pidfd] = pid, told
                 poll.register(pidfd, select.POLLIN)
+            except OSError:  # no process can be had: the socket ends without a word
+                told.close()
             os.close(sockets[0])
     os._exit(0)
 

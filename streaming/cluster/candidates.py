@@ -35,7 +35,7 @@ def candidates(query: Query) -> list[Coordinate]:
         raise NotDistributable("the rows of UNION and EXCEPT are values, which come from several cells; use Spark's own")
     whole = query.whole
     aliases = [alias for alias, _ in whole.aliases]
-    equal = _joined(whole.equal)
+    equal = [one for one in _joined(whole.equal) if _is_true_of_rows(one, query)]
     if (needed := _needed(query)) is not None:
         if needed.columns is not None:
             equal = [one for one in equal if not set(one).isdisjoint(needed.columns)]
@@ -51,6 +51,20 @@ def candidates(query: Query) -> list[Coordinate]:
     return found + [Coordinate("hash", {alias: Member(())}) for alias in aliases if alias not in meeting]
 
 
+def _of_parts(query: Query) -> set[str]:
+    """The aliases of parts, which a row of the view may be without."""
+    parts = [group.aliases for group in query.absent] + [part.own for part in query.parts]
+    return {alias for aliases in parts for alias, _ in aliases}
+
+
+def _is_true_of_rows(equal: Sequence[ColumnRef], query: Query) -> bool:
+    """Whether the columns of the aliases that are no part's are equal by themselves: what a part's conditions make equal is so only where
+    there is one."""
+    parts = _of_parts(query)
+    own = {one for one in equal if one.alias not in parts}
+    return len({one.alias for one in own}) < 2 or any(own <= set(one) for one in _joined(query.equal))
+
+
 class _Needed(NamedTuple):
     """What the hash coordinate is to be among; None: any columns that all aliases have in common. `words`: why there may be none."""
 
@@ -62,7 +76,9 @@ def _needed(query: Query) -> _Needed | None:
     """None of an inner join, of which any layout will do."""
     if query.groups is not None:
         outputs = [query.outputs[column.of] for column in query.groups.columns if column.trunc is None]
-        columns = tuple(output.column for output in outputs if output.kind == "column" and output.column is not None)
+        missing = {alias for alias, _ in query.aliases} if any(part.kind == "full" for part in query.parts) else _of_parts(query)
+        found = [output.column for output in outputs if output.kind == "column" and output.column is not None]
+        columns = tuple(column for column in found if column.alias not in missing)  # those are null together, in whatever cell
         return _Needed(columns, "the rows of a group are to be in one cell, but no column of its key joins all aliases")
     if query.latest is not None:
         return _Needed(query.latest.by, "the rows of a key are to be in one cell, but the view has no key")

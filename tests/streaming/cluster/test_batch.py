@@ -122,6 +122,7 @@ VIEWS = {
     "distinct": "SELECT DISTINCT x.room FROM a x JOIN b y ON x.room = y.room AND overlaps(x.stay, y.slot)",
     "left join": "SELECT x.id, y.nr FROM a x LEFT JOIN b y ON x.room = y.room AND overlaps(x.stay, y.slot)",
     "full join": "SELECT x.id, y.nr FROM a x FULL JOIN b y ON x.low = y.least AND x.high = y.most",
+    "groups of a left join": "SELECT x.room, count(*) AS n FROM a x LEFT JOIN b y ON x.room = y.room AND x.low = y.least GROUP BY x.room",
     "exists": "SELECT x.id FROM a x WHERE EXISTS (SELECT 1 FROM b y WHERE x.room = y.room AND overlaps(x.stay, y.slot))",
     "not exists": "SELECT x.id FROM a x WHERE NOT EXISTS (SELECT 1 FROM b y WHERE y.room = x.room AND y.least = x.low)",
     "latest": "SELECT DISTINCT ON (x.room) x.room, x.id FROM a x ORDER BY x.room, x.id DESC",
@@ -147,6 +148,13 @@ def test_each_class_of_views_has_the_rows_that_duckdb_finds(name: str, tables: d
         ("SELECT count(*) AS n FROM a x", "no column of its key joins all aliases"),
         ("SELECT x.floor, count(*) AS n FROM a x JOIN b y ON x.room = y.room GROUP BY x.floor", "no column of its key joins all aliases"),
         ("SELECT x.id, y.nr FROM a x LEFT JOIN b y ON overlaps(x.stay, y.slot)", "no equality joins all aliases"),
+        ("SELECT y.room, count(*) AS n FROM a x LEFT JOIN b y ON x.room = y.room GROUP BY y.room", "no column of its key"),
+        ("SELECT x.room, count(*) AS n FROM a x FULL JOIN b y ON x.room = y.room GROUP BY x.room", "no column of its key"),
+        (
+            "SELECT x.id, w.nr FROM a x JOIN b w ON x.low = w.least WHERE NOT EXISTS "
+            "(SELECT 1 FROM b y WHERE y.least = x.high AND y.least = w.most)",
+            "no equality joins all aliases",
+        ),
         ("SELECT x.id, y.nr FROM a x ASOF JOIN b y ON x.low >= y.nr", "the as-of join has no equality"),
         ("SELECT x.id, y.nr FROM a x JOIN b y ON x.low < y.least", "each row would go to 2.* give max_copies=3"),
     ],
