@@ -14,6 +14,7 @@ NEW_CHECKPOINT = (
     'changes if it is defined with larger bounds, "changes": {"retain_rows": n, "retain_bytes": n}'
 )
 _OTHER_SOURCE = "give the query another 'source', or the option 'reset' if it takes this one over"
+NEW_RUN = "a query with a new checkpoint, or with an older copy of one, needs another value of the option 'run', and the option 'reset'"
 LESS_AT_ONCE = (
     "let the source of the query read less at once (maxOffsetsPerTrigger of Kafka, maxFilesPerTrigger of files, maxRows of livejoin), with "
     "a new checkpoint if the batch is planned already"

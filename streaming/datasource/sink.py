@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from livejoin.arrow import ARROW, stream_of
-from streaming.datasource.failures import LESS_AT_ONCE, told
+from streaming.datasource.failures import LESS_AT_ONCE, NEW_RUN, told
 from streaming.datasource.options import Options
 from streaming.errors import StreamError
 
@@ -72,6 +72,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
             receipt = lj.post_changes(
                 content, ARROW, self._source, batchId, run=written[0].run, reset=self._reset, on_error=self._on_error
             )
+        if receipt.duplicate and receipt.first is None:  # not this batch once more, which would be the last of the run
+            said = f"{self._what}, batch {batchId}: the run {written[0].run!r} has written later batches, so this one was not written: "
+            raise StreamError(said + NEW_RUN)
         _report(self._relation, receipt.skipped_count)
 
     def abort(self, messages: list[Written | None], batchId: int) -> None:

@@ -22,7 +22,7 @@ _STREAM = ("view", "changes", "maxRows", "snapshot")
 
 
 class LivejoinSource(DataSource):
-    """What `format("livejoin")` names; the options are in docs/spark.md."""
+    """What `format("livejoin")` names; the options are in docs/how-to/spark.md."""
 
     @classmethod
     def name(cls) -> str:

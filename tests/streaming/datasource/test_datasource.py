@@ -323,6 +323,21 @@ def test_nobody_knows_whether_a_batch_was_applied(hotel: Made, end: str) -> None
     assert source["epoch"] == 0 and source["run"]
 
 
+def test_a_new_checkpoint_needs_another_run(hotel: Made) -> None:
+    """Its batches have numbers that the service knows: they were passed over as duplicates, without a word."""
+    h = hotel()
+    for number in (1, 2):
+        h.put(str(number), number, op="upsert")
+        h.write(run="nightly", reset=True)
+    shutil.rmtree(h.folder / "write")
+    h.put("3", 3, op="upsert")
+    with pytest.raises(StreamingQueryException) as error:
+        h.write(run="nightly")
+    assert "another value of the option 'run'" in failed(error) and h.booked == [1, 2]
+    h.write(run="weekly", reset=True)
+    assert h.booked == [1, 2, 3]
+
+
 def test_another_query_has_to_say_that_it_takes_over(hotel: Made) -> None:
     h = hotel()
     h.put("1", 1)
