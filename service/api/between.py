@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 from starlette.requests import Request
@@ -14,7 +17,7 @@ from service.api.http.answers import existing, json_answer
 from service.api.http.parameters import Parameter, bad
 from service.api.metrics import RECORDS_SENT
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, query_parameters
-from service.api.stream import Stream
+from service.api.stream import Closable, Source, Stream
 from service.errors import Problem
 from service.following.chunks import CHUNK_ROWS
 from service.following.feeds import Feed
@@ -24,6 +27,7 @@ from service.tables.resolution import NO_SLOTS
 from service.views.live_view import LiveView
 from service.wire.rows import ArrowRows
 
+H = TypeVar("H", bound=Closable)
 _OWN = [pa.field("_op", pa.string(), False), pa.field("_version", pa.int64(), False)]
 _SINCE = Parameter("since", parameters.plain, {"type": "string"}, "the token after which the changes begin")
 _ROWS = Parameter("rows", parameters.most(1), {"type": "integer", "minimum": 1}, "about how many rows of changes; by default, all", 100_000)
@@ -109,34 +113,32 @@ async def in_arrow(context: Context, view: LiveView, feed: Feed, values: dict[st
     """The changes from `since` to `until`. Problems of `Feed.subscribe`; `bad-parameter`, `not-acceptable`."""
     _require_none(values, "limit", "wait")
 
-    def begin() -> tuple[_Changed, tuple[bytes, bool]]:
-        subscription = feed.subscribe(values["since"], until=values["until"])
-        try:
-            changed = _Changed(view, subscription)
-            return changed, changed.step()
-        except BaseException:
-            subscription.close()
-            raise
-
-    changed, first = await context.loop.run_in_executor(context.followers, begin)
-    return Stream(context, context.followers, changed, first, media.ARROW, _HEADERS)
+    opened = partial(feed.subscribe, values["since"], until=values["until"])
+    return await _streamed(context, context.followers, opened, partial(_Changed, view))
 
 
 async def part_in_arrow(context: Context, view: LiveView, values: dict[str, Any]) -> Response:
     """What is left of the rows after `cursor`, as inserts. Problems of `open_rows`; `bad-parameter`, `not-acceptable`."""
     _require_none(values, "since", "until", "limit", "wait")
 
-    def begin() -> tuple[_Part, tuple[bytes, bool]]:
-        reader = open_rows(context.engine.readers, view.name, cursor=values["cursor"])
+    opened = partial(open_rows, context.engine.readers, view.name, cursor=values["cursor"])
+    return await _streamed(context, context.readers, opened, partial(_Part, view))
+
+
+async def _streamed(context: Context, pool: Executor, opened: Callable[[], H], source_of: Callable[[H], Source]) -> Response:
+    """What is opened in a thread, closed with its source, or if that cannot begin."""
+
+    def begin() -> tuple[Source, tuple[bytes, bool]]:
+        held = opened()
         try:
-            part = _Part(view, reader)
-            return part, part.step()
+            source = source_of(held)
+            return source, source.step()
         except BaseException:
-            reader.close()
+            held.close()
             raise
 
-    part, first = await context.loop.run_in_executor(context.readers, begin)
-    return Stream(context, context.readers, part, first, media.ARROW, _HEADERS)
+    source, first = await context.loop.run_in_executor(pool, begin)
+    return Stream(context, pool, source, first, media.ARROW, _HEADERS)
 
 
 def _require_none(values: dict[str, Any], *names: str) -> None:

@@ -8,9 +8,10 @@ what it consists of and comes with what replaces that, and looks alike. All vers
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from service.tables.changes import Part
 from service.tables.masks import Mask
@@ -23,6 +24,7 @@ from structures.netting.net import Moves, Told, netted
 _NO_INDICES: Indices = np.empty(0, np.int64)
 _NO_MASK: Mask = np.empty(0, np.bool_)
 _Rows = tuple[Indices, Slots]
+_Arrays = tuple[npt.NDArray[Any], ...]
 
 
 class Changed(NamedTuple):
@@ -44,13 +46,9 @@ class Retained(NamedTuple):
 
 def joined(parts: Sequence[Changed], width: int) -> Changed:
     """Of all versions in order; what is told of one stays as it is. `width`: arrays of a row."""
-    if len(parts) == 1:
-        told = parts[0]
-    elif not parts:
-        return Changed(_NO_INDICES, _NO_MASK, (NO_SLOTS,) * width)
-    else:
-        offsets, come = np.concatenate([part.offsets for part in parts]), np.concatenate([part.come for part in parts])
-        told = Changed(offsets, come, tuple(np.concatenate(slots) for slots in zip(*(part.rows for part in parts), strict=True)))
+    nothing = (_NO_INDICES, _NO_MASK, *(NO_SLOTS,) * width)
+    offsets, come, *rows = _concatenated([(part.offsets, part.come, *part.rows) for part in parts], nothing)
+    told = Changed(offsets, come, tuple(rows))
     if (told.offsets[1:] >= told.offsets[:-1]).all():
         return told
     order = np.argsort(told.offsets, kind="stable")
@@ -134,7 +132,7 @@ class Collector:
             return deltas_left(first, joined(self._parts, len(view.moved)), view, self._too_large)
         if self._too_large:
             return [Delta(first, (), (), True)]
-        gone, come = (_concatenated(parts, len(view.moved)) for parts in self._of_one)
+        gone, come = (_concatenated(parts, (NO_SLOTS,) * len(view.moved)) for parts in self._of_one)
         lost, new = len(gone[0]), len(come[0])
         if lost and new:
             both = tuple(np.concatenate(slots) for slots in zip(gone, come, strict=True))
@@ -147,10 +145,11 @@ class Collector:
         return [delta] if delta.rows else []
 
 
-def _concatenated(parts: Sequence[Combination], width: int) -> Combination:
+def _concatenated(parts: Sequence[_Arrays], nothing: _Arrays) -> _Arrays:
+    """Each array behind the same one of the part before; `nothing`: if there is no part."""
     if len(parts) == 1:
         return parts[0]
-    return tuple(np.concatenate(slots) for slots in zip(*parts, strict=True)) if parts else (NO_SLOTS,) * width
+    return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True)) if parts else nothing
 
 
 def _without(part: Changed, offset: int) -> Changed:
@@ -211,7 +210,7 @@ class RowCollector:
 
     def deltas(self, first: int) -> list[Delta]:
         """Of the versions that change something, in order; `first`: version number 0."""
-        (old_at, old), (new_at, new) = map(_joined, self._parts)
+        (old_at, old), (new_at, new) = (_concatenated(parts, (_NO_INDICES, NO_SLOTS)) for parts in self._parts)
         if not self._too_large and len(old) + len(new) <= self.limit and _is_one(old_at, new_at):
             return [Delta(first + int((old_at if len(old) else new_at)[0]), (old,), (new,))]
         return deltas_of(first, (old_at, (old,)), (new_at, (new,)), self.limit, self._too_large)
@@ -221,9 +220,3 @@ def _is_one(old_at: Indices, new_at: Indices) -> bool:
     """Whether these rows, some at least, are of one version."""
     offsets = [int(at[end]) for at in (old_at, new_at) if len(at) for end in (0, -1)]
     return len(set(offsets)) == 1
-
-
-def _joined(parts: Sequence[_Rows]) -> _Rows:
-    if len(parts) == 1:
-        return parts[0]
-    return np.concatenate([_NO_INDICES, *(offsets for offsets, _ in parts)]), np.concatenate([NO_SLOTS, *(slots for _, slots in parts)])

@@ -18,13 +18,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from streaming.cluster.frames import WHOLE
 from streaming.cluster.layout import Numbers
 from streaming.cluster.sampling import Sample
 
 COPY, CANDIDATE = 0.7e-6, 8e-9  # seconds of processor time
 _MOST_COPIES = 16.0  # a row: wider buckets are tried instead
 _FAR = 1 << 62
-_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 
 
 class Buckets(NamedTuple):
@@ -47,7 +47,7 @@ class Side(NamedTuple):
 
 
 def is_whole(kind: T.DataType) -> bool:
-    return isinstance(kind, (*_WHOLE, T.DateType, T.TimestampType))
+    return isinstance(kind, (*WHOLE, T.DateType, T.TimestampType))
 
 
 def best_buckets(x: Sample, y: Sample) -> Buckets | None:

@@ -14,9 +14,9 @@ from service.wire.schema import RelationDefinition, parse_relation
 from streaming.cluster.layout import Member
 
 ROW, TIE = "_row", "_tie"
-_WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _PLAIN: Sequence[tuple[tuple[type, ...], str, T.DataType]] = (
-    (_WHOLE, "int64", T.LongType()),
+    (WHOLE, "int64", T.LongType()),
     ((T.FloatType, T.DoubleType), "float64", T.DoubleType()),
     ((T.TimestampType,), "timestamp", T.TimestampType()),
     ((T.DateType,), "date", T.DateType()),

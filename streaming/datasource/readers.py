@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import orjson
@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from livejoin import Arrow, LivejoinError, View
 from streaming.datasource.failures import LOAD_AGAIN, NEW_CHECKPOINT, told
-from streaming.datasource.options import LONGEST_HOLD, MOST_PARTS, Options
+from streaming.datasource.options import LONGEST_HOLD, MOST_PARTS, Options, Service
 
 _PARTS, _HOLD = 8, 600
 Offset = dict[str, Any]
@@ -33,8 +33,7 @@ Offset = dict[str, Any]
 def schema_of(options: Options) -> StructType:
     """Of the rows of the view that the options name, or of its changes."""
     name = options.text("view")
-    with options.service.connect() as lj, told(f"the view {name}", NEW_CHECKPOINT):
-        view = lj.view(name)
+    with _opened(options.service, name, NEW_CHECKPOINT) as view:
         if options.is_on("changes"):
             token = _now(view)["token"]
             return from_arrow_schema(view.changes_between(token, token).to_table().schema)
@@ -65,13 +64,13 @@ class BatchReader(DataSourceReader):
         self._hold = options.whole("hold", 1, LONGEST_HOLD) or _HOLD
 
     def partitions(self) -> list[InputPartition]:
-        with self._service.connect() as lj, told(f"the view {self._view}", LOAD_AGAIN):
-            reading = lj.view(self._view).begin_reading(self._parts, hold=self._hold, version=self._version)
+        with _opened(self._service, self._view, LOAD_AGAIN) as view:
+            reading = view.begin_reading(self._parts, hold=self._hold, version=self._version)
         return [Part(cursor) for cursor in reading["cursors"]]
 
     def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
-        with self._service.connect() as lj, told(f"the view {self._view}", LOAD_AGAIN):
-            yield from _as_spark(lj.view(self._view).arrow(cursor=partition.cursor), self._schema)
+        with _opened(self._service, self._view, LOAD_AGAIN) as view:
+            yield from _as_spark(view.arrow(cursor=partition.cursor), self._schema)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -86,19 +85,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:
         if self._snapshot:
             return {"token": "", "version": 0}
-        with self._service.connect() as lj, told(f"the view {self._view}", NEW_CHECKPOINT):
-            return _now(lj.view(self._view))
+        with _opened(self._service, self._view, NEW_CHECKPOINT) as view:
+            return _now(view)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        with self._service.connect() as lj, told(f"the view {self._view}", NEW_CHECKPOINT):
-            self._target = _now(lj.view(self._view))
+        with _opened(self._service, self._view, NEW_CHECKPOINT) as view:
+            self._target = _now(view)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        with self._service.connect() as lj, told(f"the view {self._view}", NEW_CHECKPOINT):
-            view = lj.view(self._view)
+        with _opened(self._service, self._view, NEW_CHECKPOINT) as view:
             if not start["token"]:
                 self._reading = reading = self._begin(view, None)
                 return {"token": reading["token"], "version": reading["version"], "since": ""}
@@ -119,13 +117,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [Stretch(since, end["token"])]
         reading = self._reading
         if reading is None or reading["version"] != end["version"]:  # the query was restarted within its first batch
-            with self._service.connect() as lj, told(f"the view {self._view}", NEW_CHECKPOINT):
-                self._reading = reading = self._begin(lj.view(self._view), end["version"])
+            with _opened(self._service, self._view, NEW_CHECKPOINT) as view:
+                self._reading = reading = self._begin(view, end["version"])
         return [Part(cursor) for cursor in reading["cursors"]]
 
     def read(self, partition: Part | Stretch) -> Iterator[pa.RecordBatch]:
-        with self._service.connect() as lj, told(f"the view {self._view}", NEW_CHECKPOINT):
-            view = lj.view(self._view)
+        with _opened(self._service, self._view, NEW_CHECKPOINT) as view:
             if isinstance(partition, Part):
                 found = view.part_as_changes(partition.cursor)
             else:
@@ -145,6 +142,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @staticmethod
     def _begin(view: View, version: int | None) -> dict[str, Any]:
         return view.begin_reading(_PARTS, hold=LONGEST_HOLD, version=version)
+
+
+@contextmanager
+def _opened(service: Service, name: str, gone: str) -> Iterator[View]:
+    """The view, with errors of the client as `told` has them."""
+    with service.connect() as lj, told(f"the view {name}", gone):
+        yield lj.view(name)
 
 
 def _now(view: View) -> Offset:

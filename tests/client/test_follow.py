@@ -20,6 +20,7 @@ import pytest
 import livejoin
 from livejoin import versions as versions_module
 from tests.client.hotel import Copy, Hotel, pairs, restarted, row
+from tests.listener import Listener
 from tests.server_process import ServerProcess
 from tests.service.scripted import Answer, problem, scripted
 
@@ -195,31 +196,18 @@ def pool_of(lj: livejoin.Client) -> list[Any]:
 # -- the real service
 
 
-class Cutter:
+class Cutter(Listener):
     """Between client and service: passes bytes on, and cuts each connection after some of them."""
 
     def __init__(self, port: int, seed: int) -> None:
+        super().__init__()
         self._to, self._chance = port, random.Random(seed)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.cuts = 0
 
-    def __enter__(self) -> Cutter:
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            service = socket.create_connection(("127.0.0.1", self._to))
-            threading.Thread(target=self._pass, args=(client, service, 1 << 60), daemon=True).start()
-            threading.Thread(target=self._pass, args=(service, client, self._chance.randrange(1500, 5000)), daemon=True).start()
+    def _take(self, client: socket.socket) -> None:
+        service = socket.create_connection(("127.0.0.1", self._to))
+        threading.Thread(target=self._pass, args=(client, service, 1 << 60), daemon=True).start()
+        threading.Thread(target=self._pass, args=(service, client, self._chance.randrange(1500, 5000)), daemon=True).start()
 
     def _pass(self, source: socket.socket, sink: socket.socket, left: int) -> None:
         try:

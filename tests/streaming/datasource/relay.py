@@ -6,36 +6,24 @@ import os
 import signal
 import socket
 import threading
-from types import TracebackType
 
 import psutil
 
+from tests.listener import Listener
 
-class Relay:
+
+class Relay(Listener):
     """`with Relay(port) as relay:`. The connection over which the first POST came is closed in place of its answer; with `kill`, whoever
     has sent it is killed first. `passed`: requests that were passed on; `lost`: answers that were not."""
 
     def __init__(self, port: int, kill: bool) -> None:
+        super().__init__()
         self.kill, self.passed, self.lost = kill, 0, 0
         self._port = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._lock = threading.Lock()
 
-    def __enter__(self) -> Relay:
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+    def _take(self, client: socket.socket) -> None:
+        threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
         """Requests one after another: each is passed on as it comes, and its answer comes back when it has begun."""
