@@ -19,10 +19,9 @@ FROM base AS base-arm64
 ENV NUMBA_CPU_NAME=generic \
     NUMBA_CPU_FEATURES=+neon
 
-# LIVEJOIN_CACHE is in the image and only read: Numba's own locators refuse a folder that cannot be written.
+# LIVEJOIN_CACHE is in the image and only read.
 FROM base-${TARGETARCH} AS python
 ENV LIVEJOIN_CACHE=/opt/livejoin/cache \
-    NUMBA_CACHE_LOCATOR_CLASSES=service.kernel_cache.Locator \
     PATH=/opt/livejoin/bin:$PATH
 
 FROM python AS build

@@ -9,12 +9,15 @@ compiled at import.
 Environment
     LIVEJOIN_JIT=off      kernels run as plain Python (coverage, tiny tests)
     LIVEJOIN_LEAF, LIVEJOIN_FANOUT   capacities of the trees' blocks (`arena.py`); tests shrink them
-    LIVEJOIN_CACHE        folder of compiled code; default: `.cache` in the virtual environment
+    LIVEJOIN_CACHE        folder of compiled code; default: `.cache` in the virtual environment. It need not be writable for what is in
+                          it; what is not is then compiled into the user's cache, `~/.cache/livejoin`
     NUMBA_BOUNDSCHECK=1   Numba's own switch for checked indexing
 
 Each room (`sources.py`) has a cache folder of its own, named by a hash of these settings, of its sources, and of those of all rooms
 that it imports: an edited helper never leaves a stale caller behind, and rooms that do not use it are not compiled again. Kernels
-defined elsewhere (in tests) depend on all of `structures`.
+defined elsewhere (in tests) depend on all of `structures`. In it a module has a folder by its name (`Locator`), so that an environment
+that is copied or moved finds what was compiled in it. Numba tells processors apart: for more than one kind of them, fix NUMBA_CPU_NAME
+and NUMBA_CPU_FEATURES.
 """
 
 from __future__ import annotations
@@ -57,10 +60,34 @@ def cache_folder(file: str) -> Path:
 if JIT:
     import numba
     from numba.core import types
+    from numba.core.caching import UserProvidedCacheLocator
 
     from structures.core.helpers import HelperCompiler, KernelCompiler, compile_divided, only_for_kernels
 
-    _placing = Lock()  # Numba's setting is the whole process's
+    _placing = Lock()  # Numba's settings are the whole process's
+
+    class Locator(UserProvidedCacheLocator):
+        """Where Numba keeps what it compiles of a function. Its own locators name a folder by the path of the sources, and refuse one that
+        cannot be written."""
+
+        def __init__(self, function: Callable[..., Any], file: str) -> None:
+            super().__init__(function, file)
+            if function.__module__.startswith("structures."):
+                self._cache_path = os.path.join(numba.config.CACHE_DIR, function.__module__)
+
+        def ensure_cache_path(self) -> None:
+            if not Path(self.get_cache_path()).is_dir():
+                super().ensure_cache_path()
+
+    class UserLocator(Locator):
+        """For what has no place in a folder that cannot be written."""
+
+        def __init__(self, function: Callable[..., Any], file: str) -> None:
+            super().__init__(function, file)
+            folder = Path(numba.config.CACHE_DIR)
+            self._cache_path = str(Path.home() / ".cache" / "livejoin" / folder.name / Path(self._cache_path).name)
+
+    _LOCATORS = f"{__name__}.Locator,{__name__}.UserLocator"
 
 
 def arrays(*kinds: str | type) -> Callable[[type[T]], type[T]]:
@@ -99,11 +126,12 @@ def kernel(signature: str | Callable[..., Any] | None = None, *, allocates: bool
         helper = {"pipeline_class": HelperCompiler, "no_cpython_wrapper": True}
         kept = helper if signature is None and not inlined else {"pipeline_class": KernelCompiler, "cache": True}
         with _placing:
-            before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(cache_folder(function.__code__.co_filename))
+            before = numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES
             try:  # a kernel keeps the folder that is set where it is decorated
+                numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES = str(cache_folder(function.__code__.co_filename)), _LOCATORS
                 dispatcher = numba.njit(nogil=True, _nrt=allocates, no_cfunc_wrapper=True, **kept, **options)(function)
             finally:
-                numba.config.CACHE_DIR = before
+                numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES = before
         _compile_once(dispatcher)
         if signature is not None:
             named = {name: _tuples[value] for name, value in function.__globals__.items() if isinstance(value, type) and value in _tuples}

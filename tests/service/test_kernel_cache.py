@@ -77,14 +77,24 @@ def close(folder: Path) -> None:
 
 
 def test_what_is_in_it_is_used_and_what_is_missing_is_an_error(cache: Path) -> None:
-    locator = {"NUMBA_CACHE_LOCATOR_CLASSES": "service.kernel_cache.Locator"}
-    assert warm(cache, **locator).stdout == "False\ncompiled 1 of 3\ncompiled 2 of 3\ncompiled 3 of 3\n"
+    assert warm(cache).stdout == "False\ncompiled 1 of 3\ncompiled 2 of 3\ncompiled 3 of 3\n"
     close(cache)
-    found = warm(cache, **locator)
+    found = warm(cache)
     assert (found.stdout, found.returncode) == ("True\n", 0), found.stderr
-    missing = warm(cache, "float64(float64)", **locator)
+    missing = warm(cache, "float64(float64)")
     assert missing.stdout == "False\n" and missing.returncode == 1
     assert "compiled kernels cannot be stored" in missing.stderr and "set LIVEJOIN_CACHE to a folder that can be written" in missing.stderr
+
+
+def test_a_cache_without_a_place_for_them_leaves_them_to_that_of_the_user(cache: Path) -> None:
+    """Numba's own locator did, by the path of a source alone: of a helper that had changed, it kept stale callers."""
+    cache.mkdir()
+    close(cache)
+    home = {"HOME": str(cache.with_name("home"))}
+    assert warm(cache, **home).stdout.splitlines()[-1] == "compiled 3 of 3"
+    assert warm(cache, **home).stdout == "True\n" and not list(cache.iterdir())
+    (room,) = (cache.with_name("home") / ".cache" / "livejoin").iterdir()
+    assert room.name.startswith("outside-")
 
 
 @pytest.mark.parametrize("killed", ["once", "twice", "thrice"])
