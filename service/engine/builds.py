@@ -284,7 +284,7 @@ class Builds:
         assert view.feed is not None
         for step in passage.take(self._versions.published.number):
             build.require()
-            for delta in view.replay(step):
+            if (delta := view.replay(step)) is not None:
                 view.feed.append(delta)
             reach("in-replay")
         passage.passed()

@@ -95,13 +95,15 @@ class Cell:
         """
         self._build()
         batch = Batch(list(changes), sum(len(part.ops) for part in changes), 0, [], 0)
-        (applied,) = self._state.apply(self._state.judge(batch))
+        applied = self._state.apply(self._state.judge(batch))
         self._require_sound()
         deltas = {}
         for view, delta in applied.deltas:
-            if delta.too_large:
+            if delta.cut >= 0:
                 raise Problem("delta-too-large", f"a step has changed more than {_ALL[0]} rows of the view {view.name}")
-            deltas[view.name] = Changed(_shown(view, delta.deletes), _shown(view, delta.inserts))
+            (deletes,) = delta.deletes
+            gone, come = (tuple(slots[part] for slots in delta.slots) for part in (slice(deletes), slice(deletes, None)))
+            deltas[view.name] = Changed(_shown(view, gone), _shown(view, come))
         self._tidy()
         return Stepped(applied.payload, deltas)
 

@@ -63,9 +63,9 @@ class Receipt(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """A batch that became a version: what to log, and what to tell the followers."""
+    """Batches that became a version each: the answers, what to log for all of them with the last one, and what to tell the followers."""
 
-    receipt: Receipt
+    receipts: list[Receipt]
     payload: bytes
     deltas: list[tuple[LiveView, Delta]]
 
@@ -284,10 +284,10 @@ class State:
         """How many views it concerns."""
         return len(self.interest.concerned(judged.touched))
 
-    def apply(self, judged: Outcome, most: int | None = None) -> list[Applied]:
-        """Make a version of each judged batch. The last one's payload is that of all, as they are on disk together or not at all. If it
-        raises, the state is broken; a view that can't follow has failed, alone. `most`: of a single change, about so many rows of deltas
-        are gathered, and what is more is left to `gathered`."""
+    def apply(self, judged: Outcome, most: int | None = None) -> Applied:
+        """Make a version of each judged batch; they are on disk together or not at all. If it raises, the state is broken; a view that
+        can't follow has failed, alone. `most`: of a single change, about so many rows of deltas are gathered, and what is more is left to
+        `gathered`."""
         batches, first = judged.batches, self.newest + 1
         last = first + len(batches) - 1
         runs: dict[str, Run] = {}
@@ -302,29 +302,28 @@ class State:
             self.history.note(first, runs)
         self.indexes.apply(last, runs, judged.touched)
         self._changed.update(runs)
-        deltas: dict[int, list[tuple[LiveView, Delta]]] = {}
+        deltas: list[tuple[LiveView, Delta]] = []
         for view in self.interest.concerned(judged.touched):
             if view.state == "live":
                 self._asked.add(view)
                 try:
-                    of_view = view.apply(first, len(batches), runs, most)
+                    delta = view.apply(first, len(batches), runs, most)
                 except Exception as error:
                     self.fail(view, error)
                     continue
-                for delta in of_view:
-                    deltas.setdefault(delta.version, []).append((view, delta))
+                if delta is not None:
+                    deltas.append((view, delta))
                     if most is not None:
                         most = 0 if delta.rest is not None else max(0, most - delta.rows)
-        payload = _payload(judged, parted)
         ignored = sum(one.ignored for one, _ in judged.resolved)  # of a batch that stands alone
-        applied = []
+        receipts = []
         for version, batch in enumerate(batches, first):
             passed_over = batch.ignored + ignored
             taken = batch.sent - passed_over - judged.error_count
             receipt = Receipt(version, taken, passed_over, judged.error_count, judged.errors, False, self.timeline)
             self._count(version, batch, receipt)
-            applied.append(Applied(receipt, payload if version == last else b"", deltas.get(version, [])))
-        return applied
+            receipts.append(receipt)
+        return Applied(receipts, _payload(judged, parted), deltas)
 
     def gathered(self, view: LiveView, delta: Delta) -> Delta | None:
         """The delta, whole; None if there is none, or the view fails by it, alone."""

@@ -371,9 +371,8 @@ class Writer:
             log.critical(what, len(batches), first.sent, first.source, first.epoch)
             raise
         self._append(batches, applied, time.perf_counter() - started)
-        for one in applied:
-            deltas += one.deltas
-        return [one.receipt for one in applied]
+        deltas += applied.deltas
+        return [*applied.receipts]
 
     def _judge_together(self, batches: list[Batch]) -> Outcome | None:
         """None: each is to be judged for itself."""
@@ -400,12 +399,14 @@ class Writer:
             log.exception("a batch could not be validated; nothing of it was applied")
             return Problem("internal", "the batch could not be applied")
 
-    def _append(self, batches: list[Batch], applied: list[Applied], seconds: float) -> None:
+    def _append(self, batches: list[Batch], applied: Applied, seconds: float) -> None:
         """Log these, applied together in so many seconds."""
         rows, changes, count = [], 0, len(batches)
-        for batch, one in zip(batches, applied, strict=True):
+        last = applied.receipts[-1].version
+        for batch, (version, *_) in zip(batches, applied.receipts, strict=True):
             receipt = None if batch.source is None else self._state.receipts[batch.source]
-            rows.append(LogRow(one.receipt.version, batch.source, batch.run, batch.epoch, one.payload, receipt))
+            payload = applied.payload if version == last else b""
+            rows.append(LogRow(version, batch.source, batch.run, batch.epoch, payload, receipt))
             changes += batch.sent
         self._log.append(rows)
         self.update_seconds.observe(seconds / count, count)

@@ -1,6 +1,6 @@
 """A view's feed: its recent changes, and the followers who read them.
 
-A delta is two sets of slots until it is settled: turned into Arrow, many versions by one gather. Unsettled deltas keep their
+A delta is slots until it is settled: turned into Arrow, many versions by one gather. Unsettled deltas keep their
 slots (`floor`); settled ones keep themselves, in segments, up to the view's bound in rows and bytes. What is dropped
 moves `lost`: a token of an older version has expired. A quiet view loses nothing, so its tokens stay good. Snapshots store what is settled
 (`stored`), and a start takes it back (`restore`); the later versions come again by replaying the log.
@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NoReturn
@@ -30,12 +30,12 @@ from service.durability.folder import Damaged
 from service.engine.versions import Pins
 from service.errors import Problem
 from service.following.chunks import CHUNK_ROWS, Chunk, cut_up
-from service.following.segments import Segment, joined, merged, segment_of, starts_of, stored, taken_back
+from service.following.segments import Segment, merged, segment_of, stored, taken_back
 from service.following.subscriptions import Subscription
 from service.reading.cursors import RowReader
 from service.reading.tokens import Forged, Tokens
 from service.tables.store import pieces
-from service.views.deltas import Combination, Delta, Stored
+from service.views.deltas import Combination, Delta, Stored, joined
 
 log = logging.getLogger("livejoin.feeds")
 
@@ -66,7 +66,7 @@ class Feed:
         self._changed = threading.Condition(self._lock)
         self._settling = threading.Lock()  # its holder settles; taken before `_lock`
         self._in_hand: int | None = None  # the first of the versions that are being settled
-        self._pending: list[Delta] = []
+        self._pending: deque[Delta] = deque()  # each published as a whole, or not yet
         self._pending_rows = 0
         self._segments: deque[Segment] = deque()
         self._small = 0  # segments at the end that are small
@@ -82,18 +82,17 @@ class Feed:
     # the writer
 
     def append(self, delta: Delta) -> None:
-        """Take the changes of a version that is about to be published."""
+        """Take the changes of versions that are about to be published, all at once, or are already."""
         with self._lock:
             if self._closed is not None:  # the view has failed in the same group of batches
                 return
-            if delta.too_large:
-                self._cut_at(delta.version)
-                return
-            rows = delta.rows
-            self.told += rows
-            self._pending.append(delta)
-            self._pending_rows += rows
-            self._trim()
+            if delta.cut >= 0:
+                self._cut_at(delta.cut)
+            if rows := delta.rows:
+                self.told += rows
+                self._pending.append(delta)
+                self._pending_rows += rows
+                self._trim()
 
     def wake(self) -> None:
         """Tell the followers that there is something."""
@@ -113,8 +112,8 @@ class Feed:
             if not self._pending or self._closed is not None:
                 return False
             grown = everything or self._pending_rows > _PENDING_ROWS
-            old = published - self._pending[0].version >= _PENDING_VERSIONS
-            long = self._pending[0].rows > _LONG_ROWS
+            old = published - self._pending[0].versions[0] >= _PENDING_VERSIONS
+            long = self._pending[0].starts[1] > _LONG_ROWS
         if not (grown or old) or not self._settling.acquire(blocking=False):  # a thread is at it, or a follower
             return False
         try:
@@ -136,7 +135,7 @@ class Feed:
     def floor(self) -> int | None:
         """The oldest version whose rows unsettled deltas still read; None if there are none."""
         with self._lock:
-            first = self._in_hand if self._in_hand is not None else self._pending[0].version if self._pending else None
+            first = self._in_hand if self._in_hand is not None else self._pending[0].versions[0] if self._pending else None
             return None if first is None else first - 1
 
     def restart(self, version: int) -> None:
@@ -288,9 +287,10 @@ class Feed:
         with self._lock:
             published = max(position, self.versions.published.number)
             stretches = [(segment.versions[first:], segment.starts[first:]) for segment, first in self._segments_after(position)]
-            pending = [delta for delta in self._pending if position < delta.version <= published]
-            if pending:
-                stretches.append(([delta.version for delta in pending], starts_of(pending).tolist()))
+            for delta in self._pending:
+                if position < delta.versions[-1] <= published:
+                    first = bisect_right(delta.versions, position)
+                    stretches.append((delta.versions[first:], delta.starts[first:]))
         last, rows = position, 0
         for versions, starts in stretches:
             fit = len(versions) if most is None else bisect_right(starts, starts[0] + most - rows) - 1
@@ -344,8 +344,8 @@ class Feed:
             return True
         published = self.versions.published.number
         for delta in reversed(self._pending):
-            if delta.version <= published:
-                return delta.version > position
+            if delta.versions[-1] <= published:
+                return delta.versions[-1] > position
         return False
 
     def _after(self, position: int) -> Iterator[tuple[int, pa.RecordBatch, pa.RecordBatch, int]]:
@@ -376,32 +376,25 @@ class Feed:
         What is beyond the bound by its text alone is dropped without a copy of it."""
         with self._lock:
             published = self.versions.published.number
-            settled = [delta for delta in self._pending if delta.version <= published]
-            if most is not None:
-                rows = 0
-                for count, delta in enumerate(settled):
-                    rows += delta.rows
-                    if rows > most:
-                        del settled[max(1, count) :]
-                        break
-            if not settled or self._closed is not None:
+            pending = [delta for delta in self._pending if delta.versions[-1] <= published]
+            if not pending or self._closed is not None:
                 return
-            self._in_hand = settled[0].version
+            self._in_hand = pending[0].versions[0]
             gather, text_bytes = self._gather, self._text_bytes
         try:
-            slots = joined(settled)
-            texts = np.add.reduceat(text_bytes(slots), starts_of(settled)[:-1])
+            settled = joined(pending if most is None else _first_rows(pending, most))
+            texts = np.add.reduceat(text_bytes(settled.slots), settled.starts[:-1])
             too_large = np.flatnonzero(texts > min(self._retain_bytes, _LARGEST_TEXT))
-            behind = np.cumsum(texts[::-1])[::-1]  # of each delta and all later ones
+            behind = np.cumsum(texts[::-1])[::-1]  # of each version and all later ones
             first = max(int(np.count_nonzero(behind > self._retain_bytes)), int(too_large[-1]) + 1 if len(too_large) else 0)
             with self._lock:
                 if len(too_large):
-                    self._cut_at(settled[too_large[-1]].version)
+                    self._cut_at(settled.versions[too_large[-1]])
                 if first:
-                    self._drop_up_to(settled[first - 1].version)
+                    self._drop_up_to(settled.versions[first - 1])
             for part in pieces(texts[first:]):
-                some = settled[first:][part]
-                segment = segment_of(some, *gather(slots if len(some) == len(settled) else joined(some)))
+                some = settled.part(first + part.start, first + part.stop)
+                segment = segment_of(some, *gather(some.slots))
                 with self._lock:
                     self._take_in(segment)
         finally:
@@ -409,7 +402,7 @@ class Feed:
                 self._in_hand = None
 
     def _take_in(self, segment: Segment) -> None:
-        """The segment stands for the oldest pending deltas, but for those that were dropped meanwhile."""
+        """The segment stands for the oldest pending versions, but for those that were dropped meanwhile."""
         gone = bisect_right(segment.versions, self._lost)
         if gone == len(segment.versions) or self._closed is not None:
             return
@@ -422,8 +415,7 @@ class Feed:
         self._small = self._small + 1 if size <= _SMALL_BYTES else 0
         if self._small >= _SMALL_SEGMENTS and len(self._segments) > _SMALL_SEGMENTS:  # the first may be half dropped
             self._merge_small()
-        self._pending = self._pending[len(segment.versions) - gone :]
-        self._pending_rows -= rows
+        self._leave_out(segment.versions[-1])
         self._rows += rows
         self._bytes += rows * segment.row_bytes
         too_large = np.flatnonzero(np.diff(segment.starts) * segment.row_bytes > self._retain_bytes)
@@ -441,8 +433,11 @@ class Feed:
 
     def _trim(self) -> None:
         """Drop the oldest versions until the rest is within the bounds."""
-        while self._rows + self._pending_rows > self._retain_rows or self._bytes > self._retain_bytes:
+        while self._segments and (self._rows + self._pending_rows > self._retain_rows or self._bytes > self._retain_bytes):
             self._drop_oldest()
+        while (excess := self._rows + self._pending_rows - self._retain_rows) > 0:
+            oldest = self._pending[0]
+            self._lost = self._leave_out(oldest.versions[min(bisect_left(oldest.starts, excess), len(oldest.versions)) - 1])
 
     def _cut_at(self, version: int) -> None:
         """Keep nothing up to this version, which can't be followed."""
@@ -450,20 +445,25 @@ class Feed:
         self._lost, self._cut = max(self._lost, version), max(self._cut, version)
 
     def _drop_up_to(self, version: int) -> None:
-        while (oldest := self._oldest()) is not None and oldest <= version:
+        while self._segments and self._segments[0].versions[self._first] <= version:
             self._drop_oldest()
+        if not self._segments and self._pending and self._pending[0].versions[0] <= version:
+            self._lost = self._leave_out(version)
 
-    def _oldest(self) -> int | None:
-        if self._segments:
-            return self._segments[0].versions[self._first]
-        return self._pending[0].version if self._pending else None
+    def _leave_out(self, version: int) -> int:
+        """Pending versions up to this one, some at least, are not pending any more; the last of them."""
+        last = -1
+        while self._pending and self._pending[0].versions[0] <= version:
+            delta = self._pending.popleft()
+            count = bisect_right(delta.versions, version)
+            last = delta.versions[count - 1]
+            self._pending_rows -= delta.starts[count]
+            if count < len(delta.versions):
+                self._pending.appendleft(delta.part(count, len(delta.versions)))
+        return last
 
     def _drop_oldest(self) -> None:
-        if not self._segments:
-            delta = self._pending.pop(0)
-            self._pending_rows -= delta.rows
-            self._lost = delta.version
-            return
+        """The oldest version of the segments."""
         segment = self._segments[0]
         rows = segment.starts[self._first + 1] - segment.starts[self._first]
         self._rows -= rows
@@ -475,3 +475,17 @@ class Feed:
             self._first = 0
             if not self._segments:
                 self._bytes = 0.0  # no dust of subtractions
+
+
+def _first_rows(deltas: list[Delta], most: int) -> list[Delta]:
+    """Their first versions, which have so many rows together; one at least."""
+    found, rows = list[Delta](), 0
+    for delta in deltas:
+        count = bisect_right(delta.starts, most - rows) - 1
+        if count < len(delta.versions):
+            if count > 0 or not found:
+                found.append(delta.part(0, max(1, count)))
+            break
+        found.append(delta)
+        rows += delta.rows
+    return found

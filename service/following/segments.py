@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from service.views.deltas import Combination, Delta, Stored
+from service.views.deltas import Delta, Stored
 
 _KEYS, _LOST, _CUT = b"livejoin.keys", b"livejoin.lost", b"livejoin.cut"
 _OWN = [pa.field("_version", pa.int64()), pa.field("_deleted", pa.bool_())]
@@ -35,10 +34,9 @@ class Segment:
         return self.versions[i], self.keys.slice(start, end - start), self.rows.slice(start, end - start), self.deletes[i]
 
 
-def segment_of(settled: list[Delta], keys: pa.RecordBatch, rows: pa.RecordBatch) -> Segment:
+def segment_of(settled: Delta, keys: pa.RecordBatch, rows: pa.RecordBatch) -> Segment:
     row_bytes = (keys.nbytes + rows.nbytes) / keys.num_rows
-    versions, deletes = [delta.version for delta in settled], [len(delta.deletes[0]) for delta in settled]
-    return Segment(versions, starts_of(settled).tolist(), deletes, keys, rows, row_bytes)
+    return Segment(settled.versions, settled.starts, settled.deletes, keys, rows, row_bytes)
 
 
 def merged(segments: list[Segment]) -> Segment:
@@ -102,16 +100,3 @@ def taken_back(found: Stored, keys: pa.Schema, rows: pa.Schema, version: int) ->
         row_bytes = (its_keys.nbytes + its_rows.nbytes) / batch.num_rows
         segments.append(Segment(versions.tolist(), [*starts.tolist(), batch.num_rows], deletes.tolist(), its_keys, its_rows, row_bytes))
     return lost, cut, segments
-
-
-def joined(deltas: list[Delta]) -> Combination:
-    """Their rows, one after another, of each the deletes first."""
-    parts = [part for delta in deltas for part in (delta.deletes, delta.inserts)]
-    return tuple(np.concatenate(slots) for slots in zip(*parts, strict=True))
-
-
-def starts_of(deltas: list[Delta]) -> npt.NDArray[np.int64]:
-    """int64[n + 1]: where each begins among the joined rows, and their number."""
-    starts = np.zeros(len(deltas) + 1, np.int64)
-    np.cumsum([delta.rows for delta in deltas], out=starts[1:])
-    return starts

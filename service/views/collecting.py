@@ -16,7 +16,7 @@ import numpy.typing as npt
 from service.tables.changes import Part
 from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Indices, Slots
-from service.views.deltas import Combination, Delta, deltas_of, look_alike, told_by
+from service.views.deltas import Combination, Delta, delta_of, look_alike, told_by, too_large
 from service.views.shown import STRETCH, Shown
 from structures.core.runs import Deltas
 from structures.netting.net import Moves, Told, netted
@@ -55,12 +55,12 @@ def joined(parts: Sequence[Changed], width: int) -> Changed:
     return Changed(told.offsets[order], told.come[order], tuple(slots[order] for slots in told.rows))
 
 
-def deltas_left(first: int, told: Changed, view: Retained, too_large: Collection[int]) -> list[Delta]:
-    """Of the versions that change something, in order; `first`: version number 0. `told`: in the order of the versions; `too_large`: the
-    versions of which none are here because they have more. Cost: O(1) a row told, and a gather of what moved."""
+def delta_left(first: int, told: Changed, view: Retained, too_many: Collection[int]) -> Delta | None:
+    """Of the versions that change something; `first`: version number 0. `told`: in the order of the versions; `too_many`: the versions of
+    which none are here because they have more. Cost: O(1) a row told, and a gather of what moved."""
     goes, comes = _left(told, view)
     gone, come = ((told.offsets[side], tuple(slots[side] for slots in told.rows)) for side in (goes, comes))
-    return deltas_of(first, gone, come, view.most, too_large)
+    return delta_of(first, gone, come, view.most, too_many)
 
 
 def _left(told: Changed, view: Retained) -> tuple[Indices, Indices]:
@@ -126,23 +126,29 @@ class Collector:
         self._too_large.add(offset)
         self._parts, self._of_one = [_without(part, offset) for part in self._parts], ([], [])
 
-    def deltas(self, first: int, view: Retained) -> list[Delta]:
-        """As `deltas_left`."""
+    def delta(self, first: int, view: Retained) -> Delta | None:
+        """As `delta_left`."""
         if len(self._counts) > 2:
-            return deltas_left(first, joined(self._parts, len(view.moved)), view, self._too_large)
+            return delta_left(first, joined(self._parts, len(view.moved)), view, self._too_large)
         if self._too_large:
-            return [Delta(first, (), (), True)]
+            return too_large(first)
         gone, come = (_concatenated(parts, (NO_SLOTS,) * len(view.moved)) for parts in self._of_one)
         lost, new = len(gone[0]), len(come[0])
+        both = tuple(np.concatenate(slots) for slots in zip(gone, come, strict=True))
         if lost and new:
-            both = tuple(np.concatenate(slots) for slots in zip(gone, come, strict=True))
             goes, comes = _left(Changed(np.zeros(lost + new, np.int64), np.arange(lost + new) >= lost, both), view)
             if len(goes) < lost or len(comes) < new:
-                gone, come = (tuple(slots[side] for slots in both) for side in (goes, comes))
-        delta = Delta(first, gone, come)
-        if delta.rows > view.most:
-            return [Delta(first, (), (), True)]
-        return [delta] if delta.rows else []
+                left = np.concatenate((goes, comes))
+                both, lost, new = tuple(slots[left] for slots in both), len(goes), len(comes)
+        return _of_one(first, lost, both, view.most)
+
+
+def _of_one(version: int, deletes: int, slots: Combination, most: int) -> Delta | None:
+    """`slots`: of the rows that go, and behind them those that come."""
+    rows = len(slots[0])
+    if rows > most:
+        return too_large(version)
+    return Delta([version], [0, rows], [deletes], slots) if rows else None
 
 
 def _concatenated(parts: Sequence[_Arrays], nothing: _Arrays) -> _Arrays:
@@ -176,9 +182,9 @@ class StretchCollector:
             told = _without(told, offset)
         self._told = told
 
-    def deltas(self, first: int, view: Retained) -> list[Delta]:
-        """As `deltas_left`."""
-        return deltas_left(first, self._told, view, self._too_large)
+    def delta(self, first: int, view: Retained) -> Delta | None:
+        """As `delta_left`."""
+        return delta_left(first, self._told, view, self._too_large)
 
 
 class RowCollector:
@@ -208,12 +214,12 @@ class RowCollector:
         for parts in self._parts:
             parts[:] = [(offsets[kept], slots[kept]) for offsets, slots in parts if (kept := offsets != offset).any()]
 
-    def deltas(self, first: int) -> list[Delta]:
-        """Of the versions that change something, in order; `first`: version number 0."""
+    def delta(self, first: int) -> Delta | None:
+        """Of the versions that change something; `first`: version number 0."""
         (old_at, old), (new_at, new) = (_concatenated(parts, (_NO_INDICES, NO_SLOTS)) for parts in self._parts)
-        if not self._too_large and len(old) + len(new) <= self.limit and _is_one(old_at, new_at):
-            return [Delta(first + int((old_at if len(old) else new_at)[0]), (old,), (new,))]
-        return deltas_of(first, (old_at, (old,)), (new_at, (new,)), self.limit, self._too_large)
+        if not self._too_large and _is_one(old_at, new_at):
+            return _of_one(first + int((old_at if len(old) else new_at)[0]), len(old), (np.concatenate((old, new)),), self.limit)
+        return delta_of(first, (old_at, (old,)), (new_at, (new,)), self.limit, self._too_large)
 
 
 def _is_one(old_at: Indices, new_at: Indices) -> bool:

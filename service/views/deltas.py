@@ -1,9 +1,10 @@
-"""The difference of a view between two versions, as slots; who takes deltas, and the rows that they are made of."""
+"""The difference of a view between one version and the next, as slots; who takes deltas, and the rows that they are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from operator import attrgetter
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple, Protocol, cast
 
 import numpy as np
@@ -17,6 +18,7 @@ from service.tables.masks import Mask
 from service.tables.resolution import Indices, Slots
 from service.tables.store import pieces
 from structures.core.runs import Deltas
+from structures.netting.merging import merged
 
 Combination = tuple[Slots, ...]
 """Rows of a view as slots: one array an alias, equally long; of gaps and coverage two more behind it, int64 (`shown.Stretches`)."""
@@ -25,19 +27,35 @@ _FLOOR = 100_000
 
 
 class Delta(NamedTuple):
-    """Deleted rows by the slots that version - 1 sees, inserted ones by those that `version` sees (a row whose change the view
-    does not use stands by its new slot in both). `too_large`: there is more than the feed may keep, and nothing is here. `rest`:
-    nothing is here yet; it reads the delta, which may take long (None: there is none)."""
+    """What some versions change in a view, one after another: `slots` has the rows of each, from where it starts on, the deleted ones
+    first, by the slots that the version before sees, then the inserted ones, by those that it sees itself (a row whose change the view does
+    not use stands by its new slot in both). starts: also how many rows there are. deletes: how many are deleted. cut: the last version that
+    changes more than the feed may keep, of which nothing is here, nor of those before it; -1: there is none. rest: nothing is here yet; it
+    reads the delta, which may take long (None: there is none)."""
 
-    version: int
-    deletes: Combination
-    inserts: Combination
-    too_large: bool = False
+    versions: list[int]
+    starts: list[int]
+    deletes: list[int]
+    slots: Combination
+    cut: int = -1
     rest: Callable[[], Delta | None] | None = None
 
     @property
     def rows(self) -> int:
-        return len(self.deletes[0]) + len(self.inserts[0])
+        return self.starts[-1]
+
+    def part(self, first: int, end: int) -> Delta:
+        """Of the versions number first to end (excluded)."""
+        if first == 0 and end == len(self.versions):
+            return self
+        low, high = self.starts[first], self.starts[end]
+        starts = [start - low for start in self.starts[first : end + 1]]
+        return Delta(self.versions[first:end], starts, self.deletes[first:end], tuple(slots[low:high] for slots in self.slots))
+
+
+def too_large(version: int) -> Delta:
+    """Of a version that changes more than the feed may keep."""
+    return Delta([], [0], [], (), version)
 
 
 class Stored(NamedTuple):
@@ -51,7 +69,7 @@ class DeltaSink(Protocol):
     """Where a view's deltas go: its feed, as the writer knows it."""
 
     def append(self, delta: Delta) -> None:
-        """Take the changes of a version that is about to be published."""
+        """Take the changes of versions that are about to be published, all at once, or are already."""
 
     def wake(self) -> None:
         """It is published: tell the followers."""
@@ -102,25 +120,31 @@ def most_candidates(retain_rows: int) -> int:
     return max(2 * retain_rows, _FLOOR)
 
 
-def deltas_of(
-    first: int, gone: tuple[Indices, Combination], come: tuple[Indices, Combination], most: int, too_large: Collection[int]
-) -> list[Delta]:
-    """Those of the versions of which rows are told, in order, with the numbers of their versions, which ascend; `first`: version number 0.
-    `most`: rows of a version that are kept; `too_large`: versions of which some are not here because they have more."""
-    offsets = np.unique(np.concatenate((gone[0], come[0])))
-    told, rows = list[Iterator[Combination]](), np.zeros(len(offsets), np.int64)
-    for at, side in (gone, come):
-        ends = np.searchsorted(at, offsets, "right")
-        rows += np.diff(ends, prepend=0)
-        parts = list(map(slice, [0, *ends[:-1].tolist()], ends.tolist()))
-        told.append(zip(*(map(slots.__getitem__, parts) for slots in side), strict=True))
-    found = list(map(Delta, (first + offsets).tolist(), *told))
-    for number in np.flatnonzero(rows > most).tolist():
-        found[number] = Delta(found[number].version, (), (), True)
-    if too_large:
-        whole = [one for one in found if one.version - first not in too_large]
-        found = sorted([*whole, *(Delta(first + offset, (), (), True) for offset in too_large)], key=attrgetter("version"))
-    return found
+def delta_of(
+    first: int, gone: tuple[Indices, Combination], come: tuple[Indices, Combination], most: int, too_many: Collection[int]
+) -> Delta | None:
+    """Of rows with the numbers of their versions, which ascend; `first`: version number 0. `most`: rows of a version that are kept;
+    `too_many`: versions of which some are not here because they have more. None: there is nothing."""
+    every = merged(gone[0], come[0])
+    slots = tuple(np.concatenate(both)[every.order] for both in zip(gone[1], come[1], strict=True))
+    if len(every.order) > most:
+        too_many = {*too_many, *every.versions[np.diff(every.starts) > most].tolist()}
+    delta = Delta((first + every.versions).tolist(), every.starts.tolist(), every.deletes.tolist(), slots)
+    if too_many:
+        cut = first + max(too_many)
+        return delta.part(bisect_right(delta.versions, cut), len(delta.versions))._replace(cut=cut)
+    return delta if delta.rows else None
+
+
+def joined(deltas: Sequence[Delta]) -> Delta:
+    """Of all their versions, which ascend."""
+    if len(deltas) == 1:
+        return deltas[0]
+    starts = [0]
+    for delta in deltas:
+        starts += [starts[-1] + start for start in delta.starts[1:]]
+    versions, deletes = ([*chain.from_iterable(of)] for of in zip(*((delta.versions, delta.deletes) for delta in deltas), strict=True))
+    return Delta(versions, starts, deletes, tuple(map(np.concatenate, zip(*(delta.slots for delta in deltas), strict=True))))
 
 
 def stretches_of(rows: Combination) -> tuple[Indices, Indices]:

@@ -183,23 +183,23 @@ class LiveView:
         """Raise MemoryError, before anything is touched, unless `apply` surely has room for these changes."""
         self.join.require(resolved)
 
-    def apply(self, first: int, versions: int, runs: Runs, most: int | None = None) -> list[Delta]:
-        """Follow the changed relations over so many versions from `first` on; the deltas, if somebody may follow. No version but the last
+    def apply(self, first: int, versions: int, runs: Runs, most: int | None = None) -> Delta | None:
+        """Follow the changed relations over so many versions from `first` on; what changes, if somebody may follow. No version but the last
         can be read, so the structures come to the last one at once. `most`: of a single row that is changed, a delta of more rows of a sign
         is not gathered now but left to `Delta.rest`, which is to be called before the next version. Cost: as the plan says."""
         started = time.perf_counter()
         mine = {name: run for name, run in runs.items() if name in self.relations}
-        deltas = self._follow(first, versions, mine, most)
+        delta = self._follow(first, versions, mine, most)
         changes = 1 if versions == 1 else sum(len(run.offsets) for run in mine.values())
         self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
-        return deltas
+        return delta
 
-    def replay(self, step: Step) -> list[Delta]:
+    def replay(self, step: Step) -> Delta | None:
         """Follow changes that were applied before, as `apply`, before it is live. Raises what `require` raises."""
         self.require(step.resolved)
         return self._follow(step.first, step.versions, step.runs, None)
 
-    def _follow(self, first: int, versions: int, mine: Runs, most: int | None) -> list[Delta]:
+    def _follow(self, first: int, versions: int, mine: Runs, most: int | None) -> Delta | None:
         for run in mine.values():
             self.changed_rows += run.rows
         retain = self.view.query.retain
@@ -211,19 +211,19 @@ class LiveView:
         elif query.groups is not None:
             rows = None if retain is None else RowCollector(retain[0])
             self.join.apply(first + versions - 1, mine, cast(Sink | None, rows))
-            return [] if rows is None else rows.deltas(first)
+            return None if rows is None else rows.delta(first)
         collector = None if retain is None or most == 0 else Collector(most or most_candidates(retain[0]), versions)
         before = self.root
         before.join.apply(first + versions - 1, mine, collector)
         if most is not None and retain is not None and (collector is None or collector.is_exceeded):
-            return [Delta(first, (), (), rest=partial(self._read_delta, first, before, self.root, mine))]
-        return [] if collector is None else collector.deltas(first, self._retained(mine))
+            return Delta([], [0], [], (), rest=partial(self._read_delta, first, before, self.root, mine))
+        return None if collector is None else collector.delta(first, self._retained(mine))
 
-    def _follow_stretches(self, first: int, versions: int, mine: Runs) -> list[Delta]:
+    def _follow_stretches(self, first: int, versions: int, mine: Runs) -> Delta | None:
         retain = self.view.query.retain
         stretches = None if retain is None else StretchCollector(most_candidates(retain[0]))
         self.join.apply(first + versions - 1, mine, cast(Sink | None, stretches))
-        return [] if stretches is None else stretches.deltas(first, self._retained(mine))
+        return None if stretches is None else stretches.delta(first, self._retained(mine))
 
     def _retained(self, runs: Runs) -> Retained:
         query = self.view.query
@@ -245,7 +245,7 @@ class LiveView:
                 slots = part.come.new if inserted else part.gone.old
                 if len(slots):
                     self._read_partners(root, side, slots, sides[:number], partial(collector, 0, inserted))
-        return next(iter(collector.deltas(version, self._retained(runs))), None)
+        return collector.delta(version, self._retained(runs))
 
     def _read_partners(self, at: ViewRoot, side: Side, slots: Slots, others: Sequence[Side], take: Callable[[Combination], bool]) -> None:
         """The rows of a root in which this row is the alias `side`, and none of the `others`: those have been read."""

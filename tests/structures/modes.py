@@ -311,6 +311,8 @@ STRUCTURES = {
             # Other rows count as the same; what comes back in the place of another is not known for it.
             Canary("structures.netting.net", "looks_so", "lambda told, wanted, r: told.columns[0, r] == wanted[0]"),
             Canary("structures.netting.net", "find_move", "lambda moves, low, end, version, old: -1"),
+            # What comes is told before what goes.
+            Canary("structures.netting.merging", "merge", "lambda goes, comes, found: was(comes, goes, found)"),
         ),
     ),
     "ranked": Structure(

@@ -58,7 +58,7 @@ assert {*_ROOMS} == {*ALGORITHMS}
 
 def rooms_of(plan: Plan) -> set[str]:
     """The rooms of `structures` that a view with this plan takes, and its deltas; further ones only as these import them."""
-    return _rooms_of(plan) | ({"netting"} if plan.core is None else set())
+    return _rooms_of(plan) | {"netting"}
 
 
 def _rooms_of(plan: Plan) -> set[str]:

@@ -47,15 +47,15 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gathered: list[tuple[str, int, int]] = []
-        deltas = Collector.deltas
+        delta = Collector.delta
 
-        def noted(collector: Collector, *given: Any) -> list[Delta]:
-            made = deltas(collector, *given)
-            rows = [(len(one.deletes[0]), len(one.inserts[0])) for one in made] or [(0, 0)]
-            self.gathered += [(threading.current_thread().name, *counts) for counts in rows]
+        def noted(collector: Collector, *given: Any) -> Delta | None:
+            made = delta(collector, *given)
+            deletes = sum(made.deletes) if made is not None else 0
+            self.gathered.append((threading.current_thread().name, deletes, made.rows - deletes if made is not None else 0))
             return made
 
-        monkeypatch.setattr(Collector, "deltas", noted)
+        monkeypatch.setattr(Collector, "delta", noted)
 
     def take(self) -> list[tuple[str, int, int]]:
         taken, self.gathered = self.gathered, []

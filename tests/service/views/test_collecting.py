@@ -12,6 +12,6 @@ def test_a_version_that_is_too_large_takes_no_other_with_it() -> None:
     collector = RowCollector(3)
     collector.told(False, np.array([0, 0, 1]), np.array([4, 5, 6], np.int32))
     collector.told(True, np.zeros(4, np.int64), np.arange(7, 11, dtype=np.int32))
-    large, small = collector.deltas(10)
-    assert (large.version, large.too_large) == (10, True)
-    assert (small.version, small.too_large, small.deletes[0].tolist()) == (11, False, [6])
+    left = collector.delta(10)
+    assert left is not None
+    assert (left.cut, left.versions, left.starts, left.deletes, left.slots[0].tolist()) == (10, [11], [0, 1], [1], [6])

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from structures.netting.merging import merged
 from structures.netting.net import Moves, Told, netted
 
 Row = tuple[int, ...]
@@ -69,6 +70,17 @@ class NettingMachine(RuleBasedStateMachine):
             self.judge([names[at] for at in found.tolist()], those)
         self.judge([names[at] for at in goes[pairs[0]].tolist()], wanted[2])
         assert [names[at] for at in comes[pairs[1]].tolist()] == [wanted[3][wanted[2].index(names[at])] for at in goes[pairs[0]].tolist()]
+
+    @rule(goes=st.lists(NUMBERS, max_size=9).map(sorted), comes=st.lists(NUMBERS, max_size=9).map(sorted))
+    def merge(self, goes: list[int], comes: list[int]) -> None:
+        found = merged(np.array(goes, np.int64), np.array(comes, np.int64))
+        rows = [(version, False, at) for at, version in enumerate(goes)]
+        rows = sorted([*rows, *((version, True, len(goes) + at) for at, version in enumerate(comes))])
+        assert found.order.tolist() == [row for _, _, row in rows], "the order of the rows"
+        versions = sorted({*goes, *comes})
+        assert found.versions.tolist() == versions, "which versions change something"
+        assert found.starts.tolist() == [sum(row[0] < version for row in rows) for version in [*versions, 9]], "where a version starts"
+        assert found.deletes.tolist() == [goes.count(version) for version in versions], "how many rows go"
 
     @staticmethod
     def judge(found: list[tuple[int, Row]], wanted: list[tuple[int, Row]]) -> None:
