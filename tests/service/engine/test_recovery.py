@@ -279,13 +279,12 @@ class Written:
         run = self.state.judge_together(batches) if len(batches) > 1 else None
         if run is not None:
             self.runs += 1
-            applied = self.state.apply(run)
+            applied = [self.state.apply(run)]
         else:
-            applied = []
-            for batch in batches:
-                applied += self.state.apply(self.state.judge(batch))
-        for batch, one in zip(batches, applied, strict=True):
-            self.folder.log.append([LogRow(one.receipt.version, batch.source, batch.run, batch.epoch, one.payload)])
+            applied = [self.state.apply(self.state.judge(batch)) for batch in batches]
+        logged = [(one.version, b"" if one is not made.receipts[-1] else made.payload) for made in applied for one in made.receipts]
+        for batch, (version, payload) in zip(batches, logged, strict=True):
+            self.folder.log.append([LogRow(version, batch.source, batch.run, batch.epoch, payload)])
         self.folder.log.commit()
 
     def rows(self) -> dict[str, list[Row]]:
