@@ -28,6 +28,7 @@ from service.wire.kinds import SENT_TYPES
 from service.wire.room import Room, take_arrow_stream
 
 _FIRST, _LARGEST = 2048, 65_536  # rows of a chunk
+_PAUSE = 0.002  # seconds that a thread waits for the child: giving it away and having it back for each chunk costs more
 _MOST_SCANS = 256  # that a query has open
 
 
@@ -113,7 +114,8 @@ class Session:
             self.waits = self._wanted is None
             if found is not None:
                 return found
-            if time.perf_counter() >= until or (self.waits and not frames.is_readable(self._child.socket)):
+            left = until - time.perf_counter()
+            if left <= 0 or (self.waits and not frames.is_readable(self._child.socket, min(left, _PAUSE))):
                 return None
 
     def stop(self) -> None:
