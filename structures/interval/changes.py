@@ -21,6 +21,7 @@ from structures.ordered.search import DEPTH, NOTHING_BEFORE, Bounds, search_fill
 from structures.ordered.summary import LIST, PAIR, SELF
 from structures.ordered.tree import cut, expect, put
 
+TOLD = 0  # beside the signs of `core/entries`: tell the partners of an interval, which may be in the tree or not, and change nothing
 AHEAD = 2  # changes between asking for a leaf and using it, and between asking for the path to it and using that
 
 
@@ -48,7 +49,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes:
                 expect(nodes, C, keys[a], lefts[a], 2 * slots[a] + sets[a], 1)
             a = order[min(state[AT] + AHEAD, len(order) - 1)]  # a change that stands alone asks for its own
             expect(nodes, C, keys[a], lefts[a], 2 * slots[a] + sets[a], 0)
-        if deltas and has_delta(signs[e]):
+        if deltas and (has_delta(signs[e]) or signs[e] == TOLD):
             if kind == LIST:
                 if n == told.stride:
                     return n
@@ -68,10 +69,10 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes:
                 n = m
                 if Z[DEPTH] > 0:
                     return n
+        missing = False
         if signs[e] > 0:
             put(nodes, writing, s, key, left, right, slot)
-            missing = False
-        else:
+        elif signs[e] < 0:
             missing = not cut(nodes, writing, s, key, left, slot)
         end_change(state, done, n, missing)
     return n

@@ -17,7 +17,7 @@ from structures.core.entries import Entries
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.changes import cut, put
 from structures.index.layout import ARITY, HEAD, LEAF_ROOM, ROOT, slot_at
-from structures.index.search import BEFORE, BEHIND, Items, Place, next_entry, same, seek, seek_last
+from structures.index.search import BEFORE, BEHIND, Items, Place, is_before, next_entry, same, seek, seek_last, seek_near
 from structures.ordered.tree import cut as take_out
 from structures.ordered.tree import put as take_in
 
@@ -49,6 +49,15 @@ class Places(NamedTuple):
     after: np.ndarray
 
 
+@arrays(Place, "int64", "int64")
+class At(NamedTuple):
+    """A place, and an entry there or the first one behind it; leaf 0: there is none."""
+
+    place: Place
+    leaf: int
+    i: int
+
+
 @arrays("int64[::1]", "int64[::1]", Places)
 class Visit(NamedTuple):
     """The state, room for a place, and the places that are found: two of each change at most."""
@@ -65,19 +74,19 @@ def is_full(count: int, most: int, tied: int) -> bool:
 
 
 @kernel
-def list_first(nodes: Nodes, root: int, k: int, begin: Place, Z: Any, listed: Listed, n: int, of: int) -> int:
-    """List the rows that stand first of those that begin as this place does, from number n on; how many, or FULL."""
+def list_first(nodes: Nodes, root: int, k: int, begin: At, Z: Any, listed: Listed, n: int, of: int) -> tuple[int, int, int]:
+    """List the rows that stand first of those that begin as this place does, from number n on; how many, or FULL, and where it ended."""
     M, W = nodes.M, nodes.W
+    place, leaf, i = begin
     room, most, tied = LEAF_ROOM[k], Z[MOST], Z[TIED]
     count, first, before, b = wide(0), wide(0), wide(0), wide(0)
-    leaf, i = seek(nodes, root, k, begin)
-    while leaf != 0 and not is_full(count, most, tied) and same(M, leaf, room, i, begin.X, begin.x, 1, begin.p):
+    while leaf != 0 and not is_full(count, most, tied) and same(M, leaf, room, i, place.X, place.x, 1, place.p):
         if count > 0 and not same(M, leaf, room, i, M, before + HEAD + b, room, k):
             if count >= most:
                 break
             first = count
         if n + count == len(listed.slot):
-            return FULL
+            return FULL, leaf, i
         listed.slot[n + count] = W[slot_at(leaf, k, room) + i]
         count += 1
         before, b = leaf, i
@@ -85,7 +94,7 @@ def list_first(nodes: Nodes, root: int, k: int, begin: Place, Z: Any, listed: Li
     sure = count if count <= most else first
     for j in range(count):
         listed.of[n + j], listed.after[n + j], listed.sure[n + j] = of, Z[CHANGED], j < sure
-    return count
+    return count, leaf, i
 
 
 @kernel
@@ -109,7 +118,9 @@ def change_groups(nodes: Nodes, writing: Writing, h: int, items: Items, signs: A
         g = Z[GROUP]
         first = ends[g - 1] if g > 0 else wide(0)
         while True:
-            count = list_first(nodes, C[h + ROOT], k, Place(items.X, first * items.width, 1, 1, BEFORE), Z, listed, n, g)
+            place = Place(items.X, first * items.width, 1, 1, BEFORE)
+            leaf, i = seek(nodes, C[h + ROOT], k, place)
+            count, _, _ = list_first(nodes, C[h + ROOT], k, At(place, leaf, i), Z, listed, n, g)
             if count == FULL:
                 return n
             n += count
@@ -123,10 +134,26 @@ def change_groups(nodes: Nodes, writing: Writing, h: int, items: Items, signs: A
 
 
 @kernel
-def end_of(nodes: Nodes, root: int, k: int, X: Any) -> int:
-    """The last number before the place behind (key X[0], X[1])."""
-    leaf, i = seek(nodes, root, k, Place(X, 0, 1, 2, BEHIND))
-    if leaf == 0 or nodes.M[leaf + HEAD + i] != X[0]:
+def seek_on(nodes: Nodes, root: int, k: int, behind: At, place: Place) -> tuple[int, int]:
+    """As `seek`; `behind`: the first entry behind a place before this one."""
+    if behind.leaf == 0 or not is_before(nodes, behind.leaf, k, LEAF_ROOM[k], behind.i, place):
+        return behind.leaf, behind.i
+    return seek_near(nodes, root, k, behind.leaf, behind.i, place)
+
+
+@kernel
+def go_behind(nodes: Nodes, root: int, k: int, at: At) -> tuple[int, int]:
+    """The first entry behind the place, from one that is there or is that entry."""
+    X, leaf, i = at.place.X, at.leaf, at.i
+    if leaf == 0 or not same(nodes.M, leaf, LEAF_ROOM[k], i, X, 0, 1, 2):
+        return leaf, i
+    return seek_near(nodes, root, k, leaf, i, Place(X, 0, 1, 2, BEHIND))
+
+
+@kernel
+def last_before(nodes: Nodes, k: int, leaf: int, i: int, key: int) -> int:
+    """The last number of the key before this entry, the first one behind a place of it."""
+    if leaf == 0 or nodes.M[leaf + HEAD + i] != key:
         return wide(POS_INF)
     return nodes.M[leaf + HEAD + LEAF_ROOM[k] + i] - 1
 
@@ -165,14 +192,22 @@ def change_places(nodes: Nodes, writing: Writing, h: int, items: Items, signs: A
             find_places(nodes, C[h + ROOT], k, items, first, ends[g], Z, places)
         while True:
             until = places.after if Z[CHANGED] != 0 else places.before
+            place = Place(X, 0, 1, 2, BEFORE)
+            leaf, i, is_known = wide(0), wide(0), False
             while Z[LISTING] < Z[PLACES]:
                 j = Z[LISTING]
                 X[1] = places.at[j]
-                count = list_first(nodes, C[h + ROOT], k, Place(X, 0, 1, 2, BEFORE), Z, listed, n, j)
+                if is_known:
+                    leaf, i = seek_on(nodes, C[h + ROOT], k, At(place, leaf, i), place)
+                else:
+                    leaf, i = seek(nodes, C[h + ROOT], k, place)
+                count, leaf, i = list_first(nodes, C[h + ROOT], k, At(place, leaf, i), Z, listed, n, j)
                 if count == FULL:
                     return n
                 n += count
-                until[j] = end_of(nodes, C[h + ROOT], k, X)
+                leaf, i = go_behind(nodes, C[h + ROOT], k, At(place, leaf, i))
+                is_known = True
+                until[j] = last_before(nodes, k, leaf, i, X[0])
                 Z[LISTING] = j + 1
             if Z[CHANGED] != 0:
                 break

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from service.planning.plans.plan import Plan
 from service.query.model import Query
-from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, InOrder, Runs, parted
+from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Runs, parted
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import Codes, Side, ends_of, joined
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
@@ -41,6 +41,7 @@ from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS
 from structures.index.indexes import Entries as Rows
+from structures.interval.changes import TOLD
 from structures.interval.cursors import GivenCursor
 from structures.interval.tree import IntervalTree
 from structures.ordered.whole import read_all
@@ -52,12 +53,14 @@ _CHUNK = 1 << 16  # rows of a relation in a step of building
 _LONELY = KEY_MAX - 1  # the key of points that nothing meets
 _NOBODY = SLOTS - 1  # the slot of what lies before the first row of a key
 _POINT, _OTHER = 0, 1  # sets
+_LOST, _GAINED = 4, 5  # beside the kinds of `tables.changes`: a part of an entry, whose rows are deleted or inserted
+_SIGNS = np.append(SIGNS, np.array([TOLD, TOLD], np.int8))
 _NO_ROWS = np.empty((2, 0), np.int32)
 Ints = npt.NDArray[np.int64]
 
 
 class _Step(NamedTuple):
-    """Entries of one kind (`tables.changes`), and the offsets of their versions."""
+    """Entries of one kind, and the offsets of their versions."""
 
     kind: int
     offsets: Ints
@@ -234,18 +237,23 @@ class AsOfJoin(Defaults):
         moved, deleted, inserted = self._follow_points(runs, sink is not None, gone)
         shifted, changed = self._follow_others(runs, sink is not None, gone)
         filled = [_Step(ENTER, np.zeros(len(entries.slot), np.int64), entries) for entries in ([self._fill()] if self._optional else [])]
-        steps = [*filled, *moved, *shifted, deleted, *changed, inserted]
+        rounds = [filled, [*moved, *shifted], [deleted], changed, [inserted]]
+        steps = [step for some in rounds for step in some]
         lengths = [len(one.offsets) for one in steps]
         if not any(lengths):
             return
         entries = joined([one.entries for one in steps])
-        offsets, phases = np.concatenate([one.offsets for one in steps]), np.repeat(np.arange(len(steps)), lengths)
-        order = np.lexsort((entries.left, entries.key, phases, offsets))
-        found = InOrder(np.array([one.kind for one in steps])[phases[order]], offsets[order], order)
-        deltas = self.tree.apply_in_order(version, SIGNS[found.kinds], entries.take(order), None if sink is None else sink.limit)
+        offsets, kinds = np.concatenate([one.offsets for one in steps]), np.repeat([one.kind for one in steps], lengths)
+        turns = np.repeat(np.repeat(np.arange(len(rounds)), [len(some) for some in rounds]), lengths)
+        # Within a round the order is the tree's, whose leaves are then visited once: only what is at one place is in that of its steps.
+        order = np.lexsort((entries.left, entries.key, turns, offsets))
+        offsets, kinds = offsets[order], kinds[order]
+        deltas = self.tree.apply_in_order(version, _SIGNS[kinds], entries.take(order), None if sink is None else sink.limit)
         if sink is not None:
-            at, rows = told_rows(sink, found.offsets, deltas)
-            sink.several(found.offsets[at], found.kinds[at] == INSERT, shown(tuple(rows), self._point.place))
+            at, rows = told_rows(sink, offsets, deltas)
+            come = np.isin(kinds[at], (INSERT, _GAINED))
+            told = np.lexsort((come, offsets[at]))
+            sink.several(offsets[at][told], come[told], shown(tuple(rows[:, told]), self._point.place))
         if self.domain is not None:
             self.domain.release(np.concatenate(gone), version)
 
@@ -309,13 +317,11 @@ class AsOfJoin(Defaults):
         moved = moves & there & ~same
         lost, gained = ~moves & there & same & (new < old), ~moves & there & same & (new > old)
         gone, come = ~moves & there & ~same, ~moves & here & ~same
-        # Of one that goes or comes the part is the whole.
-        from_, to = np.where(lost, new + lost, at), np.where(gained, old + gained, at)
         shifted = [step(LEAVE, moved, at, old, before), step(ENTER, moved, at, new, after)]
         return shifted, [
-            step(LEAVE, lost, at, old, before), step(ENTER, lost, from_, old, before), step(DELETE, lost | gone, from_, old, before),
-            step(ENTER, lost, at, new, after), step(LEAVE, gained, at, old, before), step(INSERT, gained | come, to, new, after),
-            step(LEAVE, gained, to, new, after), step(ENTER, gained, at, new, after),
+            step(_LOST, lost, new + lost, old, before), step(DELETE, gone, at, old, before),
+            step(_GAINED, gained, old + gained, new, after), step(INSERT, come, at, new, after),
+            step(LEAVE, lost | gained, at, old, before), step(ENTER, lost | gained, at, new, after),
         ]  # fmt: skip
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:

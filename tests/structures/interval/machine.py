@@ -11,6 +11,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from structures.core.arena import B
 from structures.core.encoding import NEG_INF, POS_INF
+from structures.interval.changes import TOLD
 from structures.interval.tree import IntervalTree
 from tests.naive.interval_join import Interval, Pair, entries, in_window, pairs
 from tests.structures.machines import BatchMachine, Reading, transposed
@@ -46,6 +47,17 @@ class IntervalMachine(BatchMachine):
     @rule(shapes=st.lists(SHAPES, max_size=12), data=st.data())
     def batch(self, shapes: list[tuple[int, int, int, int]], data: st.DataObject) -> None:
         self.change(self.doomed(data), self._new(shapes))
+
+    @rule(shape=SHAPES)
+    def tell(self, shape: tuple[int, int, int, int]) -> None:
+        """The partners of an interval that is not in the tree, between changes."""
+        (one,) = self._new([shape])
+        others = list(self.now.values())
+        wanted = self.wanted([*others, one]) - self.wanted(others)
+        told = self.tree.apply_in_order(self.version, np.array([TOLD], np.int8), self.packed([one]), len(wanted))
+        assert sorted(self.rows_of(told.rows)) == sorted(wanted)
+        assert not told.too_large.any()
+        self.tree.check(self.tree.root)
 
     @precondition(lambda self: self.pins)
     @rule(data=st.data(), points=st.tuples(POINTS, POINTS), how=st.integers(0, 4), key=st.integers(0, 2))
