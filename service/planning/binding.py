@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple, Protocol
 
+from service.planning.classes import joined
 from service.planning.meets import Relations, meets_of, residual_of
 from service.query.model import ColumnRef, Comparison, Meet, Query, Span
 
@@ -80,12 +81,8 @@ def bind(query: Query, relations: Relations, counts: Counts | None) -> Binding:
 
 def equal_classes(query: Query) -> list[list[ColumnRef]]:
     """The classes of two or more columns that are equal in every row, each in the order of the aliases."""
-    classes: list[set[ColumnRef]] = []
-    for pair in query.equal:
-        touched = [one for one in classes if not one.isdisjoint(pair)]
-        classes = [one for one in classes if one not in touched] + [set(pair).union(*touched)]
     places = {alias: place for place, (alias, _) in enumerate(query.aliases)}
-    return sorted(sorted(one, key=lambda ref: (places[ref.alias], ref.column)) for one in classes)
+    return sorted(sorted(one, key=lambda ref: (places[ref.alias], ref.column)) for one in joined(query.equal))
 
 
 class _Binder:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
+from service.planning.classes import joined
 from service.query.model import ColumnRef, IntervalRef, Query
 from streaming.cluster.layout import Coordinate, Layout, Member
 from streaming.cluster.sampling import Samples, bounds_of, copies_of, largest_share
 
-T = TypeVar("T")
 _MUCH_COPIED = 0.1  # of the cost of a row in the fullest cell: that of a copy, which is routed and shuffled beside others
 
 
@@ -35,7 +35,7 @@ def candidates(query: Query) -> list[Coordinate]:
         raise NotDistributable("the rows of UNION and EXCEPT are values, which come from several cells; use Spark's own")
     whole = query.whole
     aliases = [alias for alias, _ in whole.aliases]
-    equal = [one for one in _joined(whole.equal) if _is_true_of_rows(one, query)]
+    equal = [one for one in joined(whole.equal) if _is_true_of_rows(one, query)]
     if (needed := _needed(query)) is not None:
         if needed.columns is not None:
             equal = [one for one in equal if not set(one).isdisjoint(needed.columns)]
@@ -62,7 +62,7 @@ def _is_true_of_rows(equal: Sequence[ColumnRef], query: Query) -> bool:
     there is one."""
     parts = _of_parts(query)
     own = {one for one in equal if one.alias not in parts}
-    return len({one.alias for one in own}) < 2 or any(own <= set(one) for one in _joined(query.equal))
+    return len({one.alias for one in own}) < 2 or any(own <= set(one) for one in joined(query.equal))
 
 
 class _Needed(NamedTuple):
@@ -90,16 +90,6 @@ def _needed(query: Query) -> _Needed | None:
     return None
 
 
-def _joined(pairs: Iterable[tuple[T, T]]) -> list[list[T]]:
-    """The classes of what is joined, directly or not."""
-    found: list[list[T]] = []
-    for x, y in pairs:
-        mine = [one for one in found if x in one or y in one]
-        found = [one for one in found if one not in mine]
-        found.append(list(dict.fromkeys([*(ref for one in mine for ref in one), x, y])))
-    return found
-
-
 def _columns_by_alias(refs: Sequence[ColumnRef]) -> dict[str, str]:
     """One column of each alias of a class."""
     return {ref.alias: ref.column for ref in reversed(refs)}
@@ -116,7 +106,7 @@ def _hashes(classes: Sequence[dict[str, str]]) -> Iterator[Coordinate]:
 
 def _slabs(query: Query, classes: Sequence[dict[str, str]]) -> Iterator[Coordinate]:
     """Of a clique of overlaps, else of each overlap."""
-    for component in _joined(query.overlaps):
+    for component in joined(query.overlaps):
         edges = {frozenset(pair) for pair in query.overlaps if pair[0] in component}
         is_clique = len(edges) == len(component) * (len(component) - 1) // 2 and len({ref.alias for ref in component}) == len(component)
         groups: list[Sequence[IntervalRef]] = [component] if is_clique else [pair for pair in query.overlaps if pair[0] in component]

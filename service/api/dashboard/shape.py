@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from service.planning.classes import joined
 from service.query.model import Output
 from service.tables.sides import Side
 from service.views.live_view import LiveView
@@ -15,13 +16,9 @@ def dimensions_of(view: LiveView) -> list[list[tuple[Side, str]]]:
     query = view.view.query
     if query.groups is not None or query.branches:
         return []
-    joined: list[set[tuple[str, str]]] = []
-    for pair in query.whole.overlaps:
-        met = [one for one in joined if not one.isdisjoint(pair)]
-        joined = [one for one in joined if one not in met] + [set(pair).union(*met)]
     sides = {side.alias: side for side in view.sides}
-    order = list(sides)
-    found = [sorted((ref for ref in one if ref[0] in sides), key=lambda ref: (order.index(ref[0]), ref[1])) for one in joined]
+    order, classes = list(sides), joined(query.whole.overlaps)
+    found = [sorted((ref for ref in one if ref[0] in sides), key=lambda ref: (order.index(ref[0]), ref[1])) for one in classes]
     return [[(sides[alias], interval) for alias, interval in one] for one in found if one]
 
 
