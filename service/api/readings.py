@@ -81,9 +81,9 @@ ENDPOINTS = [
             "Hold a version of a view, to be read in parts",
             tag="rows",
             description="The rows of all cursors together are the view at one version, each row once; each cursor is read by "
-            "`GET /v1/views/{name}/rows?cursor=`, any number of times, until `expires`. There may be fewer parts than asked for: a view "
-            "with UNION or EXCEPT, or with what groups cover, is one part. `token` follows from this version (null: the view keeps no "
-            "changes).",
+            "`GET /v1/views/{name}/rows?cursor=`, any number of times, until `expires`; if its client has as many cursors as it may, those "
+            "that were read to their ends make room. There may be fewer parts than asked for: a view with UNION or EXCEPT, or with what "
+            "groups cover, is one part. `token` follows from this version (null: the view keeps no changes).",
             parameters=[path_parameter("name", "the view", "clashes")],
             body=json_content("ReadingForm", {"parts": PARTS, "hold": HOLD}),
             responses={**answer(201, "the version is held", json_content("Reading", _READING)), **failures(*_REFUSALS)},

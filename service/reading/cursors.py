@@ -4,7 +4,7 @@ A cursor is an opaque text. What it refers to (the enumeration's state and a pin
 as long as the pin is young. It can be used more than once: each use gets a copy of the state. The interface promises a version for a time
 after its page, whether or not anybody goes on: so the number of cursors is bounded, in all and for each client. A client that asks
 for the same page of the same version again gets the same cursor; when it has as many as it may, the oldest from which it has gone on
-makes room for the next.
+makes room for the next; a part of a reading does once it has been read to its end.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Kept:
     asked: Any
     passed: int  # rows before it
     client: str
-    used: bool = False  # somebody has gone on from it
-    stays: bool = False  # it makes room for no other
+    used: bool = False  # somebody has gone on from it; if it stays, to the end
+    stays: bool = False  # it makes room for no other before that
 
     @property
     def place(self) -> tuple[Any, ...]:
@@ -125,10 +125,10 @@ class Cursors:
         if oldest is None:
             self.versions.release(kept.pin)
             if len(own) >= self._most_of_client:
-                whose = f"this client has gone on from none of its {len(own)} cursors (--max-client-cursors)"
+                whose = f"this client has gone on from none of its {len(own)} cursors, nor read a part to its end (--max-client-cursors)"
             else:
                 whose = f"there are already {len(self._kept)} cursors (--max-cursors)"
-            raise Problem("too-busy", f"{whose}; each expires by itself some time after its page")
+            raise Problem("too-busy", f"{whose}; a cursor expires some time after its page, those of parts when their reading ends")
         self.versions.release(self._kept[oldest].pin)
         self._forget(oldest)
 
@@ -154,6 +154,7 @@ class RowReader:
         self._held = held  # slots that were enumerated and not read yet
         self._empty: bool | None = None
         self._passed = 0  # rows
+        self._begun: Kept | None = None  # the cursor that it goes on from
         self.client = ""  # whose cursors its cursors are
         self._stride = 1  # rows to look at when the last look has found none
         self.version = pin.version.number
@@ -237,6 +238,8 @@ class RowReader:
 
     def _next(self, limit: int) -> Combination | None:
         if not self._look(limit):
+            if self._begun is not None:
+                self._begun.used = True
             return None
         slots, self._held = self._held, None
         if slots is not None and len(slots[0]):
@@ -369,7 +372,7 @@ def _with_pin(versions: Pins, number: int | None, open_at: Callable[[Pin], RowRe
 def _resume(cursors: Cursors, owner: str, text: str, version: int | None, asked: Any) -> RowReader:
     kept, pin = cursors.find(owner, text)
     reader = RowReader(cursors, owner, pin, kept.reading.clone(), kept.asked, kept.held)
-    reader._empty, reader._passed = kept.empty, kept.passed
+    reader._empty, reader._passed, reader._begun = kept.empty, kept.passed, kept
     try:
         if version not in (None, pin.version.number):
             raise Problem("bad-parameter", f"version: the cursor belongs to version {pin.version.number}")

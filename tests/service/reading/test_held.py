@@ -92,6 +92,24 @@ def test_the_parts_are_cursors_of_the_client_that_make_room_for_none(tmp_path: P
     engine.close()
 
 
+def test_parts_that_were_read_to_their_ends_make_room(tmp_path: Path) -> None:
+    """Spark tells nobody when it is done with what it reads: 125 loads within ten minutes took all cursors of a client."""
+    engine = filled(tmp_path, max_client_cursors=8)
+    first = engine.held.begin("v", 8, 3600, None, "somebody")
+    for _ in range(3):
+        assert sum(map(reads, [engine] * 8, first.cursors)) == 2000, "as long as nobody needs the room"  # type: ignore[arg-type]
+    for _ in range(3):
+        held = engine.held.begin("v", 8, 3600, None, "somebody")
+        assert sum(map(reads, [engine] * 8, held.cursors)) == 2000  # type: ignore[arg-type]
+    assert {reads(engine, cursor) for cursor in first.cursors} == {"snapshot-expired"}
+    open_rows(engine.readers, "v", cursor=held.cursors[7]).close()
+    with pytest.raises(Problem, match="nor read a part to its end"):
+        engine.held.begin("v", 8, 3600, None, "somebody")
+    assert 0 < int(reads(engine, held.cursors[7])) < 2000, "one that is read again stays until it is read"
+    assert engine.held.begin("v", 1, 3600, first.version, "somebody").version == first.version, "the version is held all the same"
+    engine.close()
+
+
 def test_an_earlier_version_is_read_if_somebody_holds_it(tmp_path: Path) -> None:
     engine = filled(tmp_path)
     first = engine.held.begin("v", 1, 3600, None, "somebody")
