@@ -13,6 +13,10 @@ NEW_CHECKPOINT = (
     "this query cannot go on: start it with a new checkpoint, and with the option 'snapshot' to begin with every row; a view keeps more "
     'changes if it is defined with larger bounds, "changes": {"retain_rows": n, "retain_bytes": n}'
 )
+FIRST_BATCH_GONE = (
+    "this query cannot go on: start it with a new checkpoint; the rows of its first batch (option 'snapshot') are to be read within an "
+    "hour, for which the service holds their version, and before it is restarted: give the query more cores, or begin without 'snapshot'"
+)
 _OTHER_SOURCE = "give the query another 'source', or the option 'reset' if it takes this one over"
 NEW_RUN = "a query with a new checkpoint, or with an older copy of one, needs another value of the option 'run', and the option 'reset'"
 LESS_AT_ONCE = (

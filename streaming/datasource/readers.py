@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from livejoin import Arrow, LivejoinError, View
-from streaming.datasource.failures import LOAD_AGAIN, NEW_CHECKPOINT, told
+from streaming.datasource.failures import FIRST_BATCH_GONE, LOAD_AGAIN, NEW_CHECKPOINT, told
 from streaming.datasource.options import LONGEST_HOLD, MOST_PARTS, Options, Service
 
 _PARTS, _HOLD = 8, 600
@@ -117,12 +117,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [Stretch(since, end["token"])]
         reading = self._reading
         if reading is None or reading["version"] != end["version"]:  # the query was restarted within its first batch
-            with _opened(self._service, self._view, NEW_CHECKPOINT) as view:
+            with _opened(self._service, self._view, FIRST_BATCH_GONE) as view:
                 self._reading = reading = self._begin(view, end["version"])
         return [Part(cursor) for cursor in reading["cursors"]]
 
     def read(self, partition: Part | Stretch) -> Iterator[pa.RecordBatch]:
-        with _opened(self._service, self._view, NEW_CHECKPOINT) as view:
+        with _opened(self._service, self._view, FIRST_BATCH_GONE if isinstance(partition, Part) else NEW_CHECKPOINT) as view:
             if isinstance(partition, Part):
                 found = view.part_as_changes(partition.cursor)
             else:

@@ -258,6 +258,23 @@ def test_a_first_batch_that_failed_is_read_again_as_it_was(hotel: Made, snapshot
     assert h.batches == [sum(before.values()), 1] and +h.found == h.clashes
 
 
+def test_a_first_batch_whose_version_is_gone_needs_a_new_checkpoint(hotel: Made) -> None:
+    """More kept changes would not help: it is rows that are gone."""
+    h = hotel()
+    h.book(1)
+    h.work(1)
+    h.failing = True
+    with pytest.raises(StreamingQueryException):
+        h.follow(snapshot=True)
+    h.failing = False
+    h.work(2)
+    assert h.service.stop() == 0
+    h.service.start()
+    with pytest.raises(StreamingQueryException) as error:
+        h.follow(snapshot=True)
+    assert "the rows of its first batch" in failed(error) and "retain_rows" not in failed(error)
+
+
 def test_changes_that_are_no_longer_kept_end_the_query(hotel: Made) -> None:
     h = hotel(changes={"retain_rows": 5})
     h.book(1)
