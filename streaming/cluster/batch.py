@@ -22,7 +22,7 @@ from service.wire.schema import RelationDefinition
 from streaming.cluster.buckets import Buckets, Side, best_buckets, is_whole, join_in_buckets
 from streaming.cluster.candidates import Chosen, NotDistributable, candidates, choose
 from streaming.cluster.cells_batch import VIEW, Judge, join_in_cells
-from streaming.cluster.frames import Table
+from streaming.cluster.frames import Table, with_values
 from streaming.cluster.layout import Coordinate, Given, Role
 from streaming.cluster.sampling import SAMPLED, Sample, Samples, pairs_of
 
@@ -77,7 +77,8 @@ def overlap_join(
     on: Sequence[str] = (), bounds: str = "[)",
 ) -> DataFrame:  # fmt: skip
     """The pairs of rows whose intervals share a point, and that are equal in the columns `on`: the columns of `a`, then those of `b`
-    without `on`. `bounds` are those of both; a null end is unbounded, and a row with an empty interval meets nothing.
+    without `on`. `bounds` are those of both; a null end is unbounded, and a row with an empty interval meets nothing. An end that is NaN,
+    infinite, or next to the limits of int64 fails the job.
 
     Raises ValueError (names that both have), TypeError (columns of types that cells do not keep), BadDefinition, Problem.
     """
@@ -95,7 +96,8 @@ def live_join(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], 
     """The rows of a view, which `definition` (SQL, or JSON as for a service) defines over these tables, by name.
 
     Raises NotDistributable (rows that are to be together are not in one cell; or more than `max_copies` copies of a row), Problem (the
-    view), BadDefinition, TypeError (the tables). Bad rows (a null or a double key, an empty interval) fail the job.
+    view), BadDefinition, TypeError (the tables). Bad rows (a null in a key, an empty interval) fail the job, as do two rows with the same
+    key in one cell. In different cells they are two rows: keys are not compared beyond that, which would cost a shuffle.
     """
     planned = _plan_view(definition, tables)
     if planned.chosen.copies > max_copies:
@@ -106,10 +108,9 @@ def live_join(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], 
 
 def explain(*arguments: Any, **named: Any) -> str:
     """How a join would be made, in lines: of the arguments of `overlap_join`, or of `live_join`. It counts and samples, no more."""
-    if arguments and isinstance(arguments[0], DataFrame):
-        return _plan_overlap(*arguments, **named).describe()
-    named.pop("max_copies", None)
-    return _plan_view(*arguments[:2], **named).describe()
+    first = arguments[0] if arguments else named.get("a")
+    planned = _plan_overlap if isinstance(first, DataFrame) else _plan_view
+    return planned(*arguments, **named).describe()
 
 
 def _plan_overlap(
@@ -125,7 +126,11 @@ def _plan_overlap(
             if name not in names:
                 raise ValueError(f"there is no column {name} in {letter}: it has {', '.join(frame.columns)}")
         start, end = (names[name] for name in interval)
-        sides.append(Side(frame.toDF(*names.values()), [names[name] for name in on], start, end, bounds))
+        renamed = frame.toDF(*names.values())
+        Table(renamed, (), {"i": (start, end, bounds)}).definition()  # types and bounds that intervals may have
+        if start != end:
+            renamed = with_values(renamed, start, end, bounds, (f"{letter}.{interval[0]}", f"{letter}.{interval[1]}"))
+        sides.append(Side(renamed, [names[name] for name in on], start, end, bounds))
     tables = {one: Table(side.frame, (), {"i": (side.start, side.end, side.bounds)}) for one, side in zip("ab", sides, strict=True)}
     equal = [{"equal": [f"a.{x}", f"b.{y}"]} for x, y in zip(sides[0].on, sides[1].on, strict=True)]
     select = [f"{one}.{name} as {name}" for one, side in zip("ab", sides, strict=True) for name in side.frame.columns]
@@ -139,7 +144,8 @@ def _plan_overlap(
     return planned._replace(pairs=pairs_of(x, y, 0), buckets=buckets, sides=(sides[0], sides[1]))
 
 
-def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table]) -> Planned:
+def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0) -> Planned:
+    """`max_copies` is judged by who joins."""
     view = {"sql": definition} if isinstance(definition, str) else dict(definition)
     definitions = {name: table.definition() for name, table in tables.items()}
     query = parse_view(VIEW, view, definitions).query

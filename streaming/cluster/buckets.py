@@ -2,8 +2,8 @@
 
     home is the bucket of the later start, so that no pair is told twice and nothing has to be distinct
 
-Endpoints are whole numbers here (of int64, date and timestamp), closed; open ends lie far outside. The width is a power of two, and buckets
-are held between those of the least and the greatest start, so that an open end is no more than the buckets that there are.
+Endpoints are whole numbers here (of int64, date and timestamp), closed; open ends are the extremes of int64. The width is a power of two,
+and buckets are held between those of the least and the greatest start, so that an open end is no more than the buckets that there are.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from streaming.cluster.frames import WHOLE
+from streaming.cluster.frames import WHOLE, whole
 from streaming.cluster.layout import Numbers
 from streaming.cluster.sampling import Sample
 
 COPY, CANDIDATE = 0.7e-6, 8e-9  # seconds of processor time
 _MOST_COPIES = 16.0  # a row: wider buckets are tried instead
-_FAR = 1 << 62
+_FAR = 1 << 62  # so that buckets can be counted; what lies beyond is in the first or the last
+_EVER = -(1 << 63), (1 << 63) - 1
 
 
 class Buckets(NamedTuple):
@@ -37,7 +38,7 @@ class Buckets(NamedTuple):
 
 
 class Side(NamedTuple):
-    """`on`: the columns of equalities; `start`, `end`, `bounds`: of the interval."""
+    """`on`: the columns of equalities; `start`, `end`, `bounds`: of the interval, which has a value in every row (`with_values`)."""
 
     frame: DataFrame
     on: Sequence[str]
@@ -107,24 +108,16 @@ def _repeated(side: Side, name: str, buckets: Buckets) -> DataFrame:
     start, end = _ends(side)
     keys = [F.col(column).alias(f"_{name}_on{number}") for number, column in enumerate(side.on)]
     rows = side.frame.select("*", *keys, start.alias(f"_{name}_start"), end.alias(f"_{name}_end"))
-    rows = rows.where(F.col(f"_{name}_start") <= F.col(f"_{name}_end"))
     of = F.explode(F.sequence(*(_bucket(F.col(f"_{name}_{end}"), buckets) for end in ("start", "end"))))
     return rows.withColumn(f"_{name}_bucket", of)
 
 
 def _ends(side: Side) -> tuple[Column, Column]:
     """The closed interval in whole numbers."""
-    start, end = _number(side, side.start), _number(side, side.end)
+    start, end = whole(side.frame, side.start), whole(side.frame, side.end)
     start = start + F.lit(1) if side.bounds[0] == "(" else start
     end = end - F.lit(1) if side.bounds[1] == ")" else end
-    return F.coalesce(start, F.lit(-_FAR)), F.coalesce(end, F.lit(_FAR))
-
-
-def _number(side: Side, name: str) -> Column:
-    kind = side.frame.schema[name].dataType
-    if isinstance(kind, T.TimestampType):
-        return F.unix_micros(F.col(name))
-    return (F.unix_date(F.col(name)) if isinstance(kind, T.DateType) else F.col(name)).cast("long")
+    return F.coalesce(start, F.lit(_EVER[0])), F.coalesce(end, F.lit(_EVER[1]))
 
 
 def _bucket(point: Column, buckets: Buckets) -> Column:

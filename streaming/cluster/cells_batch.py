@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from service.engine.headless import Cell, over
+from service.errors import Problem
 from service.query.model import ColumnRef, Filter
 from service.tables.endpoints import endpoints
 from service.views.parse import parse_view
@@ -148,11 +149,17 @@ def _routed(layout_text: str, number: int, judge: Judge, batches: Iterable[pa.Re
 
 def _joined(plan: CellPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     cell, names, schemas = plan.cell()
+    roles = Layout.of_json(plan.layout).roles
     one: int | None = None
     for number, role, rows in unpacked(batches, schemas):
         assert one in (None, number), "a partition has one cell"
         one = number
-        cell.load(f"r{role}", rows)
+        try:
+            cell.load(f"r{role}", rows)
+        except Problem:  # its only one
+            relation = roles[role].relation
+            key = ", ".join(parse_relation(json.loads(plan.relations[relation])).key)
+            raise BadRows(f"two rows of {relation} have the same key ({key})") from None
     if one is not None:
         for name in names:
             yield from cell.rows(name)

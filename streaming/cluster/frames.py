@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -25,6 +26,7 @@ _PLAIN: Sequence[tuple[tuple[type, ...], str, T.DataType]] = (
     ((T.BinaryType,), "bytes", T.BinaryType()),
 )
 _MOST_DIGITS = 18
+_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,37 @@ class Table:
             kind = T.DecimalType(_MOST_DIGITS, kind.scale)
         column = F.col(_quoted(name)).cast(kind)
         return column + F.lit(0.0) if isinstance(kind, T.DoubleType) else column  # -0.0 is 0.0
+
+
+def whole(frame: DataFrame, name: str) -> Column:
+    """The values of a column of integers, dates or timestamps as int64."""
+    kind = frame.schema[name].dataType
+    if isinstance(kind, T.TimestampType):
+        return F.unix_micros(F.col(name))
+    return (F.unix_date(F.col(name)) if isinstance(kind, T.DateType) else F.col(name)).cast("long")
+
+
+def with_values(frame: DataFrame, start: str, end: str, bounds: str, said: tuple[str, str]) -> DataFrame:
+    """The rows whose interval has a value. One that cells do not keep as an endpoint (NaN, an infinity, next to the limits of int64) is an
+    error of the job, which calls the columns as in `said`."""
+    kind, ends, opens = frame.schema[start].dataType, (start, end), (bounds[0] == "(", bounds[1] == ")")
+    if isinstance(kind, (T.FloatType, T.DoubleType)):
+        bad = [F.isnan(F.col(name)) | (F.abs(F.col(name)) == F.lit(float("inf"))) for name in ends]
+        has_value = F.col(start) < F.col(end) if any(opens) else F.col(start) <= F.col(end)
+    elif isinstance(kind, T.DecimalType):
+        bad = []
+        has_value = F.col(end) - F.col(start) >= F.lit(Decimal(sum(opens)).scaleb(-kind.scale))
+    else:
+        first, last = numbers = [whole(frame, name) for name in ends]
+        low = _LOWEST + (not opens[0]), _LOWEST + 1 + opens[1]
+        high = _HIGHEST - 1 - opens[0], _HIGHEST - (not opens[1])
+        bad = [~number.between(*between) for number, between in zip(numbers, zip(low, high, strict=True), strict=True)]
+        distance = F.coalesce(F.try_subtract(last, first) >= F.lit(sum(opens)), F.lit(True))  # null: beyond int64
+        has_value = (first <= last) & distance
+    for name, is_bad, called in zip(ends, bad, said, strict=False):
+        reason = F.format_string(f"{called.replace('%', '%%')}: %s cannot be an endpoint (write null for an unbounded side)", F.col(name))
+        frame = frame.withColumn(name, F.when(is_bad, F.raise_error(reason)).otherwise(F.col(name)))
+    return frame.where(F.coalesce(has_value, F.lit(True)))
 
 
 def hashed(number: int) -> str:
