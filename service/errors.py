@@ -291,7 +291,8 @@ _KINDS = (
         "not-yet",
         501,
         "Not implemented yet",
-        "The path, option or algorithm belongs to a later version of livejoin.",
+        "The path, option or algorithm belongs to a later version of livejoin. This version has all that its interface names, so it does "
+        "not return this.",
         "Do without it, or upgrade to a version that has it.",
     ),
     Kind(

@@ -352,7 +352,6 @@ _VIEW_FAILURES = failures(
     "not-acceptable",
     "snapshot-expired",
     "too-busy",
-    "not-yet",
     "view-building",
     "view-failed",
 )
@@ -394,7 +393,7 @@ ENDPOINTS = [
             parameters=[_VIEW, *query_parameters(_FILTERS)],
             responses={
                 **answer(200, "the count", json_content("Count", {"version": 42, "count": 1200})),
-                **failures("bad-parameter", "not-found", "snapshot-expired", "not-yet", "view-building", "view-failed"),
+                **failures("bad-parameter", "not-found", "snapshot-expired", "view-building", "view-failed"),
             },
         ),
     ),

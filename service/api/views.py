@@ -187,7 +187,6 @@ _REFUSALS = (
     "unsupported-query",
     "bad-query",
     "infeasible-view",
-    "not-yet",
 )
 _BODY = json_content("ViewDefinition", VIEW_SQL, VIEW_JSON)
 _VIEW = json_content("View", VIEW)

@@ -244,7 +244,7 @@ _CONDITIONS = [
     header_parameter("Range", "one range of bytes", "bytes=0-1023"),
 ]
 _FAILURES = ("bad-parameter", "not-found", "snapshot-expired", "range-changed", "disk-full")
-_OF = {"view": ("not-yet", "view-building", "view-failed"), "relation": ()}
+_OF = {"view": ("view-building", "view-failed"), "relation": ()}
 
 
 def _endpoints(noun: str, suffix: str, handler: Handler, parameters: Sequence[dict[str, Any]]) -> list[Endpoint]:
