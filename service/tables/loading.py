@@ -41,12 +41,12 @@ class Loading:
         while start >= 0:
             progress(start / max(1, table.used))
             slots, start = table.scan(version, start, _CHUNK)
-            self._parts.append(self.index.entries(slots, True)[0])
+            self._parts.append(self._come(slots))
         self._sort()
 
     def note(self, run: Run) -> None:
-        """These rows have changed since: the old ones can still be read."""
-        gone, come = self.index.entries(run.old[run.old >= 0], False)[0], self.index.entries(run.new[run.new >= 0], True)[0]
+        """These rows have changed since: the old ones can still be read. MemoryError, with nothing counted: the texts have no room."""
+        gone, come = self.index.entries(run.old[run.old >= 0], False)[0], self._come(run.new[run.new >= 0])
         if len(gone.slot) or len(come.slot):
             self._noted.append(Changes(gone, come))
             self._fresh += len(gone.slot) + len(come.slot)
@@ -79,10 +79,11 @@ class Loading:
                 return False
             self._parts = []
         while self._noted and most > 0:
-            changes = self._noted.pop(0)
+            changes = self._noted[0]
             count = len(changes.deletes.slot) + len(changes.inserts.slot)
             structure.require(count, 1)
             structure.apply({self.index.number: changes})
+            del self._noted[0]  # what it inserts is the index's from now on
             self._released.append(self.index.text_codes(changes.deletes))
             most -= count
         if self._noted:
@@ -102,6 +103,11 @@ class Loading:
         self._parts, self._noted, self._growth = [], [], None
         self._release([*held, *self._released], version)
         return is_there
+
+    def _come(self, slots: Slots) -> Entries:
+        """The entries of rows, whose texts are counted."""
+        self.index.require_texts(slots)
+        return self.index.entries(slots, True)[0]
 
     @property
     def _entries(self) -> Entries:

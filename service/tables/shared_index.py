@@ -59,6 +59,12 @@ class SharedIndex:
             return parts[0], kept[0]
         return joined(parts), np.concatenate(kept)
 
+    def require_texts(self, slots: Slots) -> None:
+        """MemoryError, before any text is counted, unless `entries` of these slots, which come, surely has room."""
+        names = [self.order.columns[j] for j in self.text_columns]
+        if names and len(slots):
+            self.texts.require(len(names) * len(slots), int(self.relation.table.text_bytes(names, slots).sum()))
+
     def _coordinates(self, rows: pa.RecordBatch, come: bool) -> tuple[npt.NDArray[np.int64], Indices]:
         """int64[n, k] of the rows that take part, and which these are."""
         takes_part = np.ones(len(rows), np.bool_)

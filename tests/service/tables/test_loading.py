@@ -149,9 +149,56 @@ def test_nobody_wants_it(then: str) -> None:
             case.follow(made)
             assert case.take("v", order("t"), made) is None
     assert case.indexes._texts.keys > 0
-    for one in (half, made):
+    all_go(case, half, made)
+
+
+def all_go(case: Making, *made: Loading) -> None:
+    for one in made:
         case.indexes.give_up(one, case.state.newest)
     case.apply(("s", UPSERT, 1, {}))
     case.reclaim()
     case.reclaim()
-    assert case.indexes._texts.keys == 0
+    assert case.indexes._texts.keys == 0 and case.indexes.structure.live_bytes == 0
+
+
+def test_no_room_for_texts() -> None:
+    """Nothing is counted of a piece whose second column finds none, read or noted."""
+    case, by = Making(3), order("t", "u")
+    case.put(*(case.row(number) | {"t": f"t{number}", "u": f"u{number}"} for number in range(40)))
+    case.backlog.take(case.state.newest)
+    texts = case.indexes._texts._rows
+    room, texts.most = texts.most, 35
+    half = case.indexes.loading(side(case.state), by)
+    assert half is not None
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(loading, "_CHUNK", 10)
+        half.load(case.state.newest, lambda part: None)
+    assert case.indexes._texts.keys == 20, "of the first piece"
+    texts.most = room
+    made = case.loading(by)
+    case.apply(*(("r", UPSERT, number, case.row(number) | {"t": f"x{number}", "u": f"y{number}"}) for number in range(9)))
+    texts.most = texts.used + 9
+    with pytest.raises(MemoryError):
+        case.follow(made)
+    texts.most = room
+    all_go(case, half, made)
+
+
+def test_no_room_for_what_was_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index has all that was read, and a part of what has changed since."""
+    case, by = Making(4), order("t")
+    made = case.loading(by)
+    for number in range(3):
+        case.apply(("r", UPSERT, number, case.row(number) | {"t": f"t{number}"}))
+        case.follow(made)
+    while made._parts:
+        assert case.take("v", by, made) is None
+    assert len(made._noted[0].inserts.slot)
+
+    def no_room(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(case.indexes.structure, "require", no_room)
+        case.take("v", by, made)
+    all_go(case, made)
