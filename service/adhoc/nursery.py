@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import select
+import signal
 import socket
 import sys
 from contextlib import suppress
@@ -44,8 +45,7 @@ def main() -> None:
                 continue
             told = socket.socket(fileno=sockets[1])
             try:
-                pid = _fork(sockets[0])
-                pidfd = os.pidfd_open(pid)
+                pid, pidfd = _begin(sockets[0])
                 _tell(told, pid, pidfd)
                 running[pidfd] = pid, told
                 poll.register(pidfd, select.POLLIN)
@@ -53,6 +53,17 @@ def main() -> None:
                 told.close()
             os.close(sockets[0])
     os._exit(0)
+
+
+def _begin(connected: int) -> tuple[int, int]:
+    """A child: its process id, and a pidfd. OSError: there can be no other."""
+    pid = _fork(connected)
+    try:
+        return pid, os.pidfd_open(pid)
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
 
 
 def _fork(connected: int) -> int:

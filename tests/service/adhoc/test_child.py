@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -131,6 +133,26 @@ def test_with_goes_before_the_tables(nursery: Nursery) -> None:
 def test_positions_count_characters_behind_comments(nursery: Nursery) -> None:
     found = Talk(nursery, "-- é\nSELECT 'é', nope FROM mine").run()
     assert isinstance(found, dict) and found["error"] == "COLUMN_NOT_FOUND" and found["position"] == 17
+
+
+def test_a_child_that_cannot_be_watched_is_ended() -> None:
+    """The nursery may have as many files as it has and the two sockets that come with a question: there is no pidfd."""
+    nursery = Nursery()
+    nursery.child().end()
+    pid = nursery._process.pid
+    files = Path(f"/proc/{pid}/fd")
+    while any("pidfd" in os.readlink(path) for path in files.iterdir()):  # it closes the first child's last of all
+        pass
+    there = {int(path.name) for path in files.iterdir()}
+    free = [number for number in range(len(there) + 3) if number not in there]
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free[2], limits[1]))
+    with pytest.raises(ChildProcessError):
+        nursery.child()
+    assert psutil.Process(pid).children() == [], "nor is one left that has ended"
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    nursery.child().end()
+    nursery.close()
 
 
 def test_the_last_line(nursery: Nursery) -> None:
