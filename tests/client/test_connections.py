@@ -28,6 +28,8 @@ class Asked:
         self.heads: list[bytes] = []
         self.bodies: list[bytes] = []
         self.connections: list[int] = []
+        self.gate = threading.Event()  # answers wait for it
+        self.gate.set()
 
 
 @contextmanager
@@ -48,6 +50,7 @@ def answering(*answers: bytes, piece: int = 1 << 20, closes: bool = False) -> It
                 length = [int(line.partition(b":")[2]) for line in lines if line.lower().startswith(b"content-length")]
                 asked.bodies.append(file.read(length[0]) if length else b"")
                 answer = next(left)
+                asked.gate.wait()
                 for at in range(0, len(answer), piece):
                     connection.sendall(answer[at : at + piece])
                 if closes:
@@ -209,6 +212,33 @@ def test_threads_and_tasks_share_connections(hotel: Hotel) -> None:
             assert (await bookings.get())["rows"] == 200, "what was given up leaves no answer behind"
 
     asyncio.run(with_tasks())
+
+
+def test_a_client_that_is_closed_keeps_no_connection_of_a_request_under_way() -> None:
+    """By another thread, or by another task."""
+    with answering(WHOLE) as (url, asked):
+        for number in range(2):
+            lj = livejoin.connect(url)
+            asked.gate.clear()
+            with ThreadPoolExecutor(1) as pool:
+                answer = pool.submit(lj.status)
+                while len(asked.heads) == number:
+                    pass
+                lj.close()
+                asked.gate.set()
+                assert answer.result() == {"a": 1} and lj._http._whole._idle == []
+
+        async def with_tasks() -> None:
+            lj = livejoin.connect_async(url)
+            asked.gate.clear()
+            answer = asyncio.create_task(lj.status())
+            while len(asked.heads) == 2:
+                await asyncio.sleep(0)
+            await lj.aclose()
+            asked.gate.set()
+            assert await answer == {"a": 1} and lj._http._whole._idle == []
+
+        asyncio.run(with_tasks())
 
 
 def test_large_bodies_and_answers(hotel: Hotel) -> None:

@@ -54,10 +54,19 @@ class AsyncConnections:
         self._timeout, self._connect_timeout = timeout, connect_timeout
         self._backend = httpcore.AnyIOBackend()
         self._idle: list[tuple[AsyncStream, float]] = []  # and since when; the last one is used first
+        self._most = _KEPT
 
     async def aclose(self) -> None:
-        while self._idle:
-            await self._idle.pop()[0].aclose()
+        """Those of requests that are under way close with their answers."""
+        self._most = 0
+        while (kept := self._taken()) is not None:
+            await kept[0].aclose()
+
+    def _taken(self) -> tuple[AsyncStream, float] | None:
+        try:
+            return self._idle.pop()
+        except IndexError:  # there is none, perhaps because another thread has taken it
+            return None
 
     async def exchange(self, method: str, path: str, content: bytes | None, media_type: str | None) -> Answer:
         """The answer to a request for `path`, which is encoded already, with its query."""
@@ -76,19 +85,18 @@ class AsyncConnections:
         except BaseException:
             await stream.aclose()
             raise
-        if is_kept and len(self._idle) < _KEPT:
+        if is_kept and len(self._idle) < self._most:
             self._idle.append((stream, monotonic()))
         else:
             await stream.aclose()
+        if not self._most:  # it may have been closed meanwhile, by another thread
+            await self.aclose()
         return answer
 
     async def _stream(self) -> AsyncStream:
         oldest = monotonic() - _IDLE
-        while self._idle:
-            try:
-                stream, since = self._idle.pop()
-            except IndexError:  # another thread has taken it
-                break
+        while (kept := self._taken()) is not None:
+            stream, since = kept
             if since > oldest and not stream.is_readable:  # the service has not closed it, nor sent what nobody asked for
                 return stream
             await stream.aclose()

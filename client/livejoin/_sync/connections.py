@@ -55,10 +55,19 @@ class Connections:
         self._timeout, self._connect_timeout = timeout, connect_timeout
         self._backend = httpcore.SyncBackend()
         self._idle: list[tuple[Stream, float]] = []  # and since when; the last one is used first
+        self._most = _KEPT
 
     def close(self) -> None:
-        while self._idle:
-            self._idle.pop()[0].close()
+        """Those of requests that are under way close with their answers."""
+        self._most = 0
+        while (kept := self._taken()) is not None:
+            kept[0].close()
+
+    def _taken(self) -> tuple[Stream, float] | None:
+        try:
+            return self._idle.pop()
+        except IndexError:  # there is none, perhaps because another thread has taken it
+            return None
 
     def exchange(self, method: str, path: str, content: bytes | None, media_type: str | None) -> Answer:
         """The answer to a request for `path`, which is encoded already, with its query."""
@@ -77,19 +86,18 @@ class Connections:
         except BaseException:
             stream.close()
             raise
-        if is_kept and len(self._idle) < _KEPT:
+        if is_kept and len(self._idle) < self._most:
             self._idle.append((stream, monotonic()))
         else:
             stream.close()
+        if not self._most:  # it may have been closed meanwhile, by another thread
+            self.close()
         return answer
 
     def _stream(self) -> Stream:
         oldest = monotonic() - _IDLE
-        while self._idle:
-            try:
-                stream, since = self._idle.pop()
-            except IndexError:  # another thread has taken it
-                break
+        while (kept := self._taken()) is not None:
+            stream, since = kept
             if since > oldest and not stream.is_readable:  # the service has not closed it, nor sent what nobody asked for
                 return stream
             stream.close()
