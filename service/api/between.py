@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
@@ -114,7 +115,13 @@ async def in_arrow(context: Context, view: LiveView, feed: Feed, values: dict[st
     _require_none(values, "limit", "wait")
 
     opened = partial(feed.subscribe, values["since"], until=values["until"])
-    return await _streamed(context, context.followers, opened, partial(_Changed, view))
+    context.follow()
+    try:
+        begun = await _begun(context, context.followers, opened, partial(_Changed, view))
+    except BaseException:
+        context.following -= 1
+        raise
+    return _Followed(context, context.followers, *begun, media.ARROW, _HEADERS)
 
 
 async def part_in_arrow(context: Context, view: LiveView, values: dict[str, Any]) -> Response:
@@ -122,13 +129,25 @@ async def part_in_arrow(context: Context, view: LiveView, values: dict[str, Any]
     _require_none(values, "since", "until", "limit", "wait")
 
     opened = partial(open_rows, context.engine.readers, view.name, cursor=values["cursor"])
-    return await _streamed(context, context.readers, opened, partial(_Part, view))
+    begun = await _begun(context, context.readers, opened, partial(_Part, view))
+    return Stream(context, context.readers, *begun, media.ARROW, _HEADERS)
 
 
-async def _streamed(context: Context, pool: Executor, opened: Callable[[], H], source_of: Callable[[H], Source]) -> Response:
-    """What is opened in a thread, closed with its source, or if that cannot begin."""
+class _Followed(Stream):
+    """One of the followers."""
 
-    def begin() -> tuple[Source, tuple[bytes, bool]]:
+    def _release(self, job: asyncio.Future[tuple[bytes, bool]]) -> None:
+        super()._release(job)
+        self._context.following -= 1
+
+
+_Begun = tuple[Source, tuple[bytes, bool]]
+
+
+async def _begun(context: Context, pool: Executor, opened: Callable[[], H], source_of: Callable[[H], Source]) -> _Begun:
+    """The source of what is opened in a thread, which it closes, and its first bytes. If it cannot begin, that is closed."""
+
+    def begin() -> _Begun:
         held = opened()
         try:
             source = source_of(held)
@@ -137,8 +156,7 @@ async def _streamed(context: Context, pool: Executor, opened: Callable[[], H], s
             held.close()
             raise
 
-    source, first = await context.loop.run_in_executor(pool, begin)
-    return Stream(context, pool, source, first, media.ARROW, _HEADERS)
+    return await context.loop.run_in_executor(pool, begin)
 
 
 def _require_none(values: dict[str, Any], *names: str) -> None:

@@ -132,6 +132,12 @@ class Context:
         """Whether no other request except streams is being processed: several requests are better served by a shared commit."""
         return len(self._requests) - len(self._streams) <= 1
 
+    def follow(self) -> None:
+        """One more stream of changes is open; `following` is to be counted down at its end. Problem `too-busy`."""
+        if self.following >= self.settings.max_followers:
+            raise Problem("too-busy", f"there are {self.settings.max_followers} followers, as many as there may be (--max-followers)")
+        self.following += 1
+
     async def work(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run something that takes milliseconds in a worker thread."""
         return await self.loop.run_in_executor(self.workers, function, *arguments)

@@ -213,9 +213,7 @@ async def changes(request: Request) -> Response:
         return await part_in_arrow(context, view, values)
     if kind == media.ARROW:
         return await in_arrow(context, view, feed, values | {"since": since})
-    if context.following >= context.settings.max_followers:
-        raise Problem("too-busy", f"there are {context.settings.max_followers} followers, as many as there may be (--max-followers)")
-    context.following += 1
+    context.follow()
     try:
         subscription = await context.loop.run_in_executor(context.followers, feed.subscribe, since, snapshot, until)
     except BaseException:

@@ -6,9 +6,12 @@ import io
 import itertools
 import json
 import random
+import socket
 import threading
 from collections import Counter
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import pyarrow as pa
@@ -265,6 +268,28 @@ def test_a_long_stretch(followed: Followed) -> None:
     assert Counter(table["_op"].to_pylist()) == {"insert": 22_500, "delete": 22_500}
     records = followed.poll(since=start["token"], until=last)
     assert len(records) == 45_002 and records[-1]["token"] == last
+
+
+def test_changes_as_arrow_are_a_follower_s(tmp_path: Path) -> None:
+    """While they are sent; of a request that is refused nobody is one."""
+    with ServerProcess(tmp_path / "data", arguments=["--max-followers", "1"]) as server:
+        view = Followed(server.client())
+        (start,) = view.poll()
+        view.change(*((relation, number, 0) for relation in (view.left, view.right) for number in range(700)))
+        last = end(view, start["token"])["token"]
+        tokens = {"since": start["token"], "until": last}
+        asked = f"GET {view.at}?{urlencode(tokens)} HTTP/1.1\r\nHost: localhost\r\nAccept: {talk.ARROW}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.port)) as reader:
+            reader.sendall(asked.encode())
+            assert reader.recv(100).startswith(b"HTTP/1.1 200")  # and takes no more of some 30 MB
+            for accept in (talk.ARROW, talk.JSONL):
+                is_problem(view.client.get(view.at, params=tokens, headers={"Accept": accept}), "too-busy", 429)
+        nothing = {"since": last, "until": last}
+        while view.client.get(view.at, params=nothing, headers={"Accept": talk.ARROW}).status_code == 429:
+            pass  # the test's time limit ends this if the one that has gone is not forgotten
+        for _ in range(2):
+            is_problem(view.client.get(view.at, params=nothing | {"since": "x"}, headers={"Accept": talk.ARROW}), "bad-token", 400)
+            assert arrow(view, **nothing).num_rows == 0
 
 
 def test_columns_that_the_key_and_the_row_share(shared_server: ServerProcess) -> None:
