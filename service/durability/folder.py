@@ -212,6 +212,12 @@ def reason(error: OSError | sqlite3.Error) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
+def discard(path: Path) -> None:
+    """Delete a file of a kind of which a start deletes all: what a broken disk does not let go is deleted then."""
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
 def is_full(error: BaseException) -> bool:
     """Whether it says that the disk is full, or a quota, or a limit on files."""
     if isinstance(error, sqlite3.Error):

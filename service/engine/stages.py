@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from service.durability.files import free_bytes
-from service.durability.folder import FOLDER_MODE, private, reason
+from service.durability.folder import FOLDER_MODE, discard, private, reason
 from service.engine.state import refuse_bad
 from service.errors import Problem
 from service.tables.evolution import judged_again
@@ -87,10 +87,10 @@ class Stages:
                 stage = self._stages.setdefault((relation.id, name), Stage())
                 former, stage.parts[number], stage.used = stage.parts.get(number), part, self._clock()
         except Problem:
-            _delete(path)
+            discard(path)
             raise
         if former is not None:
-            _delete(former.path)
+            discard(former.path)
         return number, stage
 
     @contextlib.contextmanager
@@ -163,7 +163,7 @@ class Stages:
                         for rows in batches:
                             stream.write_batch(rows)
         except OSError as error:
-            _delete(path)
+            discard(path)
             said = f"the disk of the data folder does not take this part ({reason(error)}); it was not kept"
             raise Problem("disk-full", said) from error
         return path
@@ -179,13 +179,7 @@ class Stages:
 
 def _remove(stage: Stage) -> None:
     for part in stage.parts.values():
-        _delete(part.path)
-
-
-def _delete(path: Path) -> None:
-    """What a broken disk does not let go is deleted at the next start."""
-    with contextlib.suppress(OSError):
-        path.unlink()
+        discard(part.path)
 
 
 def _gather(relation: Relation, parts: Iterable[Part], batch: Batch) -> None:

@@ -14,13 +14,14 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from service.durability.files import free_bytes
-from service.durability.folder import FOLDER_MODE, is_full, private
+from service.durability.folder import FOLDER_MODE, discard, private, reason
 from service.engine.versions import expired
 from service.errors import Problem
 
@@ -88,13 +89,14 @@ class Spools:
             return os.pread(file.fileno(), size, start)
 
     def draft(self, what: str, tag: str, version: int, empty: bool) -> Draft:
-        """A spool to be written, for use in a `with`. Problem `too-busy`."""
+        """A spool to be written, for use in a `with`. Problems `too-busy`, `disk-full`."""
         with self._lock:
             self._forget()
             if len(self._kept) >= _MOST:
                 raise self._busy(f"there are already {_MOST} files of rows of which parts are read")
-        self._folder.mkdir(FOLDER_MODE, exist_ok=True)
-        return Draft(self, Spool(self._folder / f"{next(self._numbers)}", what, tag, version, empty))
+        with _disk():
+            self._folder.mkdir(FOLDER_MODE, exist_ok=True)
+            return Draft(self, Spool(self._folder / f"{next(self._numbers)}", what, tag, version, empty))
 
     def sweep(self) -> None:
         """Remove what nobody has read of for long."""
@@ -126,7 +128,7 @@ class Spools:
             if self.bytes + more > self._most:
                 raise self._busy(f"the files of rows of which parts are read take the {self._most} bytes that they may (--spool-bytes)")
             if free_bytes(self._data) < more + _ROOM:
-                raise _disk_full()
+                raise _refused("has no room for the file")
             self.bytes += more
 
     def _release(self, size: int) -> None:
@@ -162,7 +164,7 @@ class Spools:
                 for reader in spool.readers:
                     del self._last[spool.what, reader]
                 if spool.path is not None:
-                    spool.path.unlink(missing_ok=True)
+                    discard(spool.path)
                 self.bytes -= spool.size or 0
 
 
@@ -182,13 +184,9 @@ class Draft:
         self._spools._reserve(self._size, len(data))
         self._size += len(data)
         view = memoryview(data)
-        try:
+        with _disk():
             while view:
                 view = view[self._file.write(view) :]
-        except OSError as error:
-            if is_full(error):
-                raise _disk_full() from error
-            raise
 
     def keep(self, readers: Sequence[str]) -> Spool:
         """It is whole. Gives the spool that is kept: this one, or one like it that was there before."""
@@ -212,9 +210,18 @@ class Draft:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._file.close()
         if not self._is_kept:
-            self._path.unlink(missing_ok=True)
+            discard(self._path)
             self._spools._release(self._size)
 
 
-def _disk_full() -> Problem:
-    return Problem("disk-full", "the disk of the data folder has no room for the file: read it whole, without a range")
+@contextmanager
+def _disk() -> Iterator[None]:
+    """Problem `disk-full` for what the disk does not take."""
+    try:
+        yield
+    except OSError as error:
+        raise _refused(f"does not take the file ({reason(error)})") from error
+
+
+def _refused(said: str) -> Problem:
+    return Problem("disk-full", f"the disk of the data folder {said}: read it whole, without a range")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from typing import IO
 
@@ -135,19 +136,40 @@ def test_a_start_removes_what_was_left(tmp_path: Path, spools: Spools) -> None:
     assert not (tmp_path / FOLDER).exists()
 
 
-class _Full:
-    """A file on a disk that has just become full."""
+class _Broken:
+    """A file on a disk that has just become full, or read-only."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self.close = file.close
+    def __init__(self, file: IO[bytes], error: int) -> None:
+        self.close, self._error = file.close, error
 
     def write(self, data: object) -> int:
-        raise OSError(errno.ENOSPC, "full")
+        raise OSError(self._error, os.strerror(self._error))
 
 
-def test_a_full_disk(spools: Spools, tmp_path: Path) -> None:
-    said = "disk-full: the disk of the data folder has no room for the file"
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EIO])
+def test_a_disk_that_breaks(spools: Spools, tmp_path: Path, error: int) -> None:
+    said = f"disk-full: the disk of the data folder does not take the file \\({os.strerror(error)}\\): read it whole"
     with pytest.raises(Problem, match=said), spools.draft("a", "1", 7, False) as draft:
-        draft._file = _Full(draft._file)
+        draft._file = _Broken(draft._file, error)
         draft.write(b"x")
     assert files(tmp_path) == [] and spools.bytes == 0
+
+
+def test_a_disk_that_takes_no_file(spools: Spools, tmp_path: Path) -> None:
+    """It was an internal error."""
+    (tmp_path / FOLDER).write_bytes(b"in the way")
+    with pytest.raises(Problem, match="disk-full: the disk of the data folder does not take the file"):
+        spools.draft("a", "1", 7, False)
+    (tmp_path / FOLDER).unlink()
+    assert spools.read(written(spools, "a", "1", b"abc"), 1, 9) == b"bc"
+
+
+def test_a_file_that_a_broken_disk_does_not_let_go(spools: Spools, clock: Clock, tmp_path: Path) -> None:
+    """It is forgotten all the same, and what it took counted: others take its place."""
+    path = written(spools, "a", "1", b"x" * 600).path
+    assert path is not None
+    path.unlink()
+    path.mkdir()  # which is deleted in another way
+    clock.now += 61
+    written(spools, "b", "1", b"x" * 600)
+    assert spools.find("a", ("1",)) is None and spools.bytes == 600
