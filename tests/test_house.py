@@ -43,6 +43,7 @@ class Source(NamedTuple):
 
     imports: list[ast.Import | ast.ImportFrom]
     functions: list[Function]
+    classes: dict[str, set[str]]  # the words of each, but for comments
     is_documentation: bool  # and nothing else
 
 
@@ -54,14 +55,17 @@ def source(path: Path) -> Source:
 def read(text: str) -> Source:
     tree = ast.parse(text)
     imports: list[ast.Import | ast.ImportFrom] = []
-    functions = []
+    functions, classes = [], {}
+    lines = [line.partition("#")[0] for line in text.splitlines()]
     for node in statements(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             imports.append(node)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             functions.append(Function(node.name, node.end_lineno - node.lineno + 1, parameters(node.args)))
-    return Source(imports, functions, all(isinstance(node, ast.Expr) for node in tree.body))
+        elif isinstance(node, ast.ClassDef):
+            classes[node.name] = set(re.findall(r"[a-z_]+", "\n".join(lines[node.lineno - 1 : node.end_lineno])))
+    return Source(imports, functions, classes, all(isinstance(node, ast.Expr) for node in tree.body))
 
 
 def statements(tree: ast.Module) -> Iterator[ast.AST]:
@@ -225,9 +229,8 @@ def test_the_map_names_classes_and_what_they_have() -> None:
     """`Class.name`, or `Class`, of ours in ARCHITECTURE.md and CONTRIBUTING.md."""
     known: dict[str, set[str]] = {}
     for path in sources(*PACKAGES).values():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                known.setdefault(node.name, set()).update(re.findall(r"[a-z_]+", ast.unparse(node)))
+        for name, words in source(path).classes.items():
+            known.setdefault(name, set()).update(words)
     for page in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
         named = re.findall(r"`([A-Z][a-z][A-Za-z]*)\.([a-z_]+)(?:\([a-z, ]*\))?`", (ROOT / page).read_text())
         assert page != "ARCHITECTURE.md" or len(named) > 20
