@@ -6,7 +6,7 @@ refused there, and tells nothing that it may not.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 from sqlglot import exp
@@ -17,9 +17,10 @@ from service.access.access_token import AccessToken
 from service.access.rights import require_relation, require_view
 from service.errors import Problem
 from service.query.assembly import unsupported
-from service.query.sql_names import Names, bad_query, fold
-from service.query.sql_text import Bounded, check_length, parse
+from service.query.sql_names import bad_query, fold, placed, position
+from service.query.sql_text import Bounded, check_length, no_select, parse
 from service.wire.errors import cut
+from service.wire.wording import instead
 
 Kind = Literal["relation", "view"]
 RELATION: Kind = "relation"
@@ -48,8 +49,8 @@ class Table(NamedTuple):
 class Known(NamedTuple):
     """What there is, and who asks."""
 
-    relations: Container[str]
-    views: Container[str]
+    relations: Collection[str]
+    views: Collection[str]
     token: AccessToken
 
 
@@ -59,7 +60,7 @@ def read(text: str, known: Known, longest: int) -> list[Table]:
         check_length(text, longest)
         tree = parse(text, Dialect, "one is run at a time")
         if not isinstance(tree, exp.Query | exp.Values | exp.Pivot):
-            raise bad_query("this is not a SELECT", 1, 1)
+            raise no_select(text, Dialect)
         return _tables(tree, text, known)
     except RecursionError:
         raise refused(bad_query("the query is nested too deeply", 1, 1)) from None
@@ -78,7 +79,7 @@ def _tables(tree: exp.Expr, text: str, known: Known) -> list[Table]:
     found: dict[tuple[Kind, str], Table] = {}
     for node in tree.find_all(exp.Table, exp.Unnest, exp.Into):
         if isinstance(node, exp.Into):
-            raise bad_query("SELECT INTO would write: omit INTO", *Names.position(node.parent or node, text))
+            raise bad_query("SELECT INTO would write: omit INTO", *position(node.parent or node, text))
         if not isinstance(node, exp.Table):
             if isinstance(node.parent, exp.From | exp.Join | exp.Lateral):
                 raise no_functions()
@@ -116,7 +117,7 @@ def _is_local(table: exp.Table) -> bool:
 def _resolve(table: exp.Table, text: str, known: Known) -> tuple[Kind, str]:
     """Which relation or view it is. A token learns nothing of what it is not for, whether that exists or not."""
     if not isinstance(table.this, exp.Identifier) or table.catalog:
-        raise _unknown(table, "relations and views are in no database: write relation.name or view.name")
+        raise _unknown(table, text, ": relations and views are in no database: write relation.name or view.name")
     name, token = fold(table.this), known.token
     if table.db:
         kind = fold(table.args["db"])
@@ -128,7 +129,7 @@ def _resolve(table: exp.Table, text: str, known: Known) -> tuple[Kind, str]:
             require_view(token, name, "read")
             if name in known.views:
                 return VIEW, name
-        raise _unknown(table, "write relation.name for a relation, view.name for a view")
+        raise _unknown(table, text, ": write relation.name for a relation, view.name for a view")
     if not token.covers_view(name):
         require_relation(token, name, "read")
     kinds: list[Kind] = []
@@ -137,12 +138,13 @@ def _resolve(table: exp.Table, text: str, known: Known) -> tuple[Kind, str]:
     if name in known.views and token.covers_view(name):
         kinds.append(VIEW)
     if len(kinds) == 2:
-        raise bad_query(f"{name} is a relation and a view: write relation.{name} or view.{name}", *Names.position(table, text))
+        raise bad_query(f"{name} is a relation and a view: write relation.{name} or view.{name}", *position(table, text))
     if not kinds:
-        raise _unknown(table, "GET /v1/relations and GET /v1/views list what there is")
+        seen = [*filter(token.covers_relation, known.relations), *filter(token.covers_view, known.views)]
+        raise _unknown(table, text, instead(cut(name), seen) or ": there are none yet")
     return kinds[0], name
 
 
-def _unknown(table: exp.Table, hint: str) -> Problem:
+def _unknown(table: exp.Table, text: str, hint: str) -> Problem:
     name = cut(".".join(part.name for part in table.parts))
-    return Problem("unknown-relation", f"there is no relation or view {name!r}: {hint}")
+    return placed(Problem("unknown-relation", f"there is no relation or view {name!r}{hint}"), table, text)

@@ -170,8 +170,8 @@ async def changes_end(request: Request) -> Response:
     values = parameters.read(request.scope["query_string"], _PARAMETERS)
     if "since" not in values:
         raise bad("since", "is missing: the token after which the changes begin")
-    views = context.engine.views
-    feed = feed_of(views[existing(views, request, "view")])
+    engine = context.engine
+    feed = feed_of(engine.views[existing(engine, request, "view")])
     version, rows = await context.loop.run_in_executor(context.followers, feed.end, values["since"], values.get("rows"))
     return json_answer({"version": version, "token": feed.token(version), "rows": rows})
 

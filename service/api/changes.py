@@ -18,7 +18,7 @@ from service.access.rights import require_relation
 from service.api.context import Answer, Context
 from service.api.http import media, parameters
 from service.api.http.admission import Place
-from service.api.http.answers import WHOLE
+from service.api.http.answers import WHOLE, missing
 from service.api.http.bodies import Receive, Scope, Send, read_body
 from service.api.http.parameters import INT64_MIN, TEXT_LIMIT, Parameter, bad
 from service.api.metrics import UNCLEAR_TIMES
@@ -39,9 +39,9 @@ from service.errors import Problem
 from service.instance import Instance
 from service.wire.batch import Batch
 from service.wire.decode import CHANGES_TYPES, RELATION_CHANGES_TYPES, decode_changes, decode_relation_changes
-from service.wire.errors import UnknownRelation
-from service.wire.json import Definitions
+from service.wire.errors import UnknownRelation, cut
 from service.wire.schema import RelationDefinition
+from service.wire.wording import instead
 
 # Up to here a text is decoded in the loop: a hop to a thread and back costs about as much as 4 KiB, and 24 KiB take 0.7 ms.
 # What is compressed may be much larger than it looks.
@@ -99,7 +99,7 @@ def definition_of(engine: Instance, token: AccessToken, name: str) -> RelationDe
     require_relation(token, name, "write")
     relation = engine.relations.get(name)
     if relation is None:
-        raise UnknownRelation(name)
+        raise UnknownRelation(name, instead(cut(name), filter(token.covers_relation, engine.relations)))
     return relation.definition
 
 
@@ -109,7 +109,7 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
     query = scope["query_string"]
     given = parameters.read(query, PARAMETERS) if query else None
     if relation is not None and relation not in engine.relations and not (given and "source" in given):
-        raise _not_found(relation)
+        raise missing(engine, scope["token"], "relation", relation)
     kind = media.content_type(scope["fields"], CHANGES_TYPES if relation is None else RELATION_CHANGES_TYPES)
     try:
         engine.admit()
@@ -119,7 +119,7 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
     place = Place(context.bodies, context.settings.max_body)
     try:
         body = await read_body(scope, receive, place)
-        receipt, turn = await _apply(context, relation, given, kind, body, place, partial(definition_of, engine, scope["token"]))
+        receipt, turn = await _apply(context, scope["token"], relation, given, kind, body, place)
     finally:
         place.free()
     answer = receipt.encoded()
@@ -127,10 +127,10 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
 
 
 async def _apply(
-    context: Context, relation: str | None, given: dict[str, Any] | None, kind: str, body: bytes, place: Place, definitions: Definitions
+    context: Context, token: AccessToken, relation: str | None, given: dict[str, Any] | None, kind: str, body: bytes, place: Place
 ) -> tuple[Receipt, float | None]:
     """The answer to a batch that has been read, and how many seconds the writer took for it; None: it was applied before."""
-    engine = context.engine
+    engine, definitions = context.engine, partial(definition_of, context.engine, token)
     if relation is None:
         decode = partial(decode_changes, kind, body, definitions, place)
     else:
@@ -141,7 +141,7 @@ async def _apply(
     except UnknownRelation as error:
         known = await _repeated(context, error, given)
         if known is None:
-            raise error if relation is None else _not_found(relation) from None
+            raise error if relation is None else missing(engine, token, "relation", relation) from None
         return known, None
     settle(batch, given)
     # Published one turn of the loop later, which is the next: after the answer has left, before any other request is looked at.
@@ -177,10 +177,6 @@ async def _repeated(context: Context, error: UnknownRelation, given: dict[str, A
     batch = Batch([], 0, 0, [], 0, **error.fields)
     settle(batch, given)
     return None if batch.source is None else await context.wait(context.engine.repeated, batch)
-
-
-def _not_found(relation: str) -> Problem:
-    return Problem("not-found", f"there is no relation {relation!r}")
 
 
 def _head(receipt: Receipt, length: int, turn: float | None) -> bytes:

@@ -204,8 +204,7 @@ async def changes(request: Request) -> Response:
         raise Problem("bad-parameter", "since and snapshot=true cannot be combined: resume from a token, or start with every row")
     if until is not None and since is None:
         raise Problem("bad-parameter", "until needs since: the token after which the changes begin", parameter="until")
-    views = engine.views
-    view = views[existing(views, request, "view")]
+    view = engine.views[existing(engine, request, "view")]
     feed = feed_of(view)
     if cursor is not None:
         if not snapshot:

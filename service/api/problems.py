@@ -33,7 +33,7 @@ def problem_of(error: WireError) -> Problem:
         case TooLarge():
             return Problem("body-too-large", error.detail, limit=error.limit)
         case UnknownRelation():
-            return Problem("unknown-relation", f"there is no relation {error.name!r}", relation=error.name)
+            return Problem("unknown-relation", error.detail, relation=error.name)
         case UnsupportedMediaType():
             return Problem("unsupported-media-type", error.detail)
         case BadParameter():

@@ -26,8 +26,8 @@ _BOUNDS = {"parts": (1, MOST_PARTS), "hold": (1, LONGEST_HOLD), "version": (0, 2
 async def begin(request: Request) -> Response:
     context: Context = request.app.state.context
     no_parameters(request)
-    views = context.engine.views
-    view = views[existing(views, request, "view")]
+    engine = context.engine
+    view = engine.views[existing(engine, request, "view")]
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
         asked = _asked(data)
     hold, version = asked.get("hold", HOLD), asked.get("version")

@@ -59,7 +59,7 @@ async def patch_relation(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
     no_parameters(request)
-    name = existing(engine.relations, request, "relation")
+    name = existing(engine, request, "relation")
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
         for part in ("add_columns", "add_intervals", "nullable"):
             _require_few(data, part, context.settings.max_columns)
@@ -72,7 +72,7 @@ async def get_relation(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
     no_parameters(request)
-    return json_answer(relation_json(engine, existing(engine.relations, request, "relation")))
+    return json_answer(relation_json(engine, existing(engine, request, "relation")))
 
 
 async def list_relations(request: Request) -> Response:
@@ -87,7 +87,7 @@ async def delete_relation(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
     no_parameters(request)
-    name = existing(engine.relations, request, "relation")
+    name = existing(engine, request, "relation")
     try:
         await context.wait(engine.drop_relation, name)
     except Problem as problem:

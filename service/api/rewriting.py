@@ -67,7 +67,7 @@ async def replace(request: Request) -> Response:
     engine = context.engine
     given = parameters.read(request.scope["query_string"], PARAMETERS)
     stage, part, commit = given.pop("stage", None), given.pop("part", None), given.pop("commit", False)
-    name = existing(engine.relations, request, "relation")
+    name = existing(engine, request, "relation")
     _check_stage(stage, part, commit, given)
     engine.admit()
     place = Place.of_replacement(context.bodies)
@@ -124,7 +124,7 @@ async def delete(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
     given = parameters.read(request.scope["query_string"], changes.PARAMETERS)
-    name = existing(engine.relations, request, "relation")
+    name = existing(engine, request, "relation")
     engine.admit()
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
         form = checked(Deletion, data)

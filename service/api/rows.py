@@ -253,7 +253,7 @@ def of_view(request: Request, known: Sequence[Parameter]) -> Asked:
     context: Context = request.app.state.context
     engine = context.engine
     values = parameters.read(request.scope["query_string"], known)
-    name = existing(engine.views, request, "view")
+    name = existing(engine, request, "view")
     asked = filters(values) | {"cursor": values.get("cursor")}
     return Asked(name, values, partial(open_rows, engine.readers, name, **asked), _pool(context, asked))
 
@@ -262,7 +262,7 @@ def of_relation(request: Request, known: Sequence[Parameter]) -> Asked:
     context: Context = request.app.state.context
     engine = context.engine
     values = parameters.read(request.scope["query_string"], known)
-    name = existing(engine.relations, request, "relation")
+    name = existing(engine, request, "relation")
     asked = relation_filters(values) | {"cursor": values.get("cursor")}
     return Asked(name, values, partial(open_relation_rows, engine.readers, name, **asked), _pool(context, asked))
 

@@ -105,8 +105,7 @@ async def get_view(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
     no_parameters(request)
-    views = engine.views
-    view = views[existing(views, request, "view")]
+    view = engine.views[existing(engine, request, "view")]
     return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view)))
 
 
@@ -122,7 +121,7 @@ async def delete_view(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
     no_parameters(request)
-    name = existing(engine.views, request, "view")
+    name = existing(engine, request, "view")
     await context.wait(engine.drop_view, name)
     return Response(status_code=204)
 

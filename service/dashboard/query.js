@@ -7,7 +7,7 @@ import { number } from "./format.js";
 import { hypergraph } from "./graph.js";
 import { planCard, planTable } from "./plan.js";
 import { to } from "./router.js";
-import { offsetOf, placeOf } from "./sql.js";
+import { offsetOf } from "./sql.js";
 import { state } from "./store.js";
 import { rowsTable } from "./table.js";
 
@@ -47,10 +47,8 @@ export function query(main, { options, signal }) {
   /** A refusal stands at its place in the text, in words. */
   function refuse(error) {
     const position = error.problem?.position;
-    const unknown = /^unknown-/.test(error.type) && /no (?:column|interval|relation(?: or view)?) '?([^\s';]+)/.exec(error.message)?.[1];
-    const found = position ? offsetOf(sql.text, position) : unknown ? placeOf(sql.text, unknown) : -1;
-    if (found >= 0) {
-      sql.mark(found);
+    if (position) {
+      sql.mark(offsetOf(sql.text, position));
       sql.focus();
     }
     fill(fault, trouble(error));

@@ -70,12 +70,6 @@ function starting(part, options) {
   }).slice(0, 12);
 }
 
-/** Where a name stands in a text, as a word of its own; -1 if it does not. */
-export function placeOf(text, name) {
-  const found = tokens(text).find((token) => (token.kind === "word" || token.kind === "name") && token.text.replaceAll('"', "").toLowerCase() === name.toLowerCase());
-  return found ? found.at : -1;
-}
-
 /** The place of a line and column, both from 1. */
 export function offsetOf(text, { line, column }) {
   const lines = text.split("\n");

@@ -22,6 +22,7 @@ from service.query.model import (
     Guarantee,
     TruncUnit,
 )
+from service.wire.errors import cut
 from service.wire.schema import NAME
 from service.wire.wording import wording
 
@@ -54,7 +55,7 @@ class Form(BaseModel):
         known = [field.alias or name for name, field in cls.model_fields.items()]
         unknown = [field for field in data if field not in known] if isinstance(data, dict) else []
         if unknown:
-            text = f"{cls.what} has no field {', '.join(unknown)}; its fields are {', '.join(known)}"
+            text = f"{cls.what} has no field {cut(', '.join(unknown))}; its fields are {', '.join(known)}"
             raise PydanticCustomError("fields", "{text}", {"text": text})
         return data
 
@@ -418,6 +419,9 @@ def check_form(data: dict[str, Any]) -> SqlView | JsonForm:
     """The definition in its form. Problem `bad-definition`, for the first fault: where it is, what is wrong, what stands there."""
     forms: dict[str, type[SqlView | JsonForm]] = {"sql": SqlView, "union": UnionView, "except": ExceptView}
     form = next((form for field, form in forms.items() if field in data), JsonView)
+    if form is JsonView and "from" not in data:
+        has = f"this one has {cut(', '.join(data))}" if data else "this one is empty"
+        raise bad(f'a view\'s definition has sql, a SELECT, or from, an object of aliases and relations, as {{"b": "bookings"}}; {has}')
     return checked(form, data)
 
 

@@ -5,13 +5,13 @@ Every look-up raises `unknown-column` (or `unknown-relation`), naming what exist
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
 from service.errors import Problem
 from service.query.model import ColumnRef, IntervalRef
 from service.wire.schema import Bounds, Column, Interval, RelationDefinition
+from service.wire.wording import instead
 
 
 class Scope:
@@ -34,7 +34,9 @@ class Scope:
 
     def definition(self, alias: str) -> RelationDefinition:
         if alias not in self._definitions:
-            raise Problem("unknown-column", f"there is no alias {alias}; the aliases are {', '.join(self._visible)}")
+            called = [one for one, relation in self._visible.items() if relation == alias]
+            there = f"here {alias} is called {' or '.join(called)}" if called else f"the aliases are {', '.join(self._visible)}"
+            raise Problem("unknown-column", f"there is no alias {alias}; {there}")
         return self._definitions[alias]
 
     def column(self, alias: str, name: str) -> ColumnRef:
@@ -45,7 +47,7 @@ class Scope:
             )
         names = [column.name for column in definition.columns]
         if name not in names:
-            raise Problem("unknown-column", f"{self._visible[alias]} has no column {name}{_instead(name, names)}")
+            raise Problem("unknown-column", f"{self._visible[alias]} has no column {name}{_instead(name, names, definition.intervals)}")
         return ColumnRef(alias, name)
 
     def interval(self, alias: str, name: str) -> IntervalRef:
@@ -67,7 +69,8 @@ class Scope:
                     raise Problem("unsupported-query", f"{hidden}: rename one of the two")
         if not found:
             names = [c.name for d in self._definitions.values() for c in d.columns]
-            raise Problem("unknown-column", f"no relation of the view has a column {name}{_instead(name, names)}")
+            intervals = [interval for d in self._definitions.values() for interval in d.intervals]
+            raise Problem("unknown-column", f"no relation of the view has a column {name}{_instead(name, names, intervals)}")
         return found
 
     def find_interval(self, name: str) -> list[IntervalRef]:
@@ -132,13 +135,10 @@ def check_relation(name: str, relations: Mapping[str, RelationDefinition]) -> No
         raise Problem("unknown-relation", f"there is no relation {name}{_instead(name, relations)} (views join relations, not views)")
 
 
-def _instead(name: str, names: Iterable[str]) -> str:
+def _instead(name: str, names: Iterable[str], others: Iterable[str] = ()) -> str:
     names = list(dict.fromkeys(names))
     if name.lower() != name or any(other.lower() == name for other in names):
         same = [other for other in names if other.lower() == name.lower()]
         if same:
             return f', but {same[0]}: in SQL write "{same[0]}" in double quotes'
-    close = difflib.get_close_matches(name, names, 1)
-    if close:
-        return f"; did you mean {close[0]}?"
-    return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(names[:20])}" if names else ""
+    return instead(name, names, others)

@@ -22,7 +22,7 @@ from service.query.scope import Scope, check_relation
 from service.query.set_operations import Expression, SetOperation
 from service.query.sql_conditions import Conditions
 from service.query.sql_groups import is_grouped, read_groups
-from service.query.sql_names import Names, bad_query, fold
+from service.query.sql_names import Names, bad_query, fold, placed, position
 from service.query.sql_terms import read_term
 from service.query.sql_text import Bounded, parse
 from service.wire.schema import NAME, RelationDefinition
@@ -68,7 +68,7 @@ def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Expressi
         tree = parse(text, Dialect, "a view is defined by one")
         if not isinstance(tree, exp.Query):
             raise unsupported(f"{tree.key.upper()}", "a view is defined by one SELECT … FROM … WHERE …")
-        _check_relations(tree, relations)
+        _check_relations(tree, text, relations)
         for branch in _branches(tree):
             _check_names(branch, text, relations)
         return _read_query(tree, text, relations)
@@ -76,11 +76,14 @@ def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Expressi
         raise bad_query("the query is nested too deeply", 1, 1) from None
 
 
-def _check_relations(tree: exp.Expr, relations: Mapping[str, RelationDefinition]) -> None:
+def _check_relations(tree: exp.Expr, text: str, relations: Mapping[str, RelationDefinition]) -> None:
     local = {fold(cte.args["alias"].this) for cte in tree.find_all(exp.CTE)}
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and not isinstance(table.parent, exp.Into) and fold(table.this) not in local:
-            check_relation(fold(table.this), relations)
+            try:
+                check_relation(fold(table.this), relations)
+            except Problem as problem:
+                raise placed(problem, table, text) from None
 
 
 def _branches(tree: exp.Expr) -> Iterator[exp.Select]:
@@ -135,9 +138,9 @@ def _check_names(select: exp.Select, text: str, relations: Mapping[str, Relation
         given = table.args.get("alias")
         alias = fold(given.this) if given and given.this else fold(table.this)
         if not NAME.fullmatch(alias):
-            raise bad_query(f"the alias {alias!r} does not match {NAME.pattern}", *Names.position(table, text))
+            raise bad_query(f"the alias {alias!r} does not match {NAME.pattern}", *position(table, text))
         if alias in aliases:
-            raise bad_query(f"the alias {alias} is used twice: rename one of them", *Names.position(table, text))
+            raise bad_query(f"the alias {alias} is used twice: rename one of them", *position(table, text))
         aliases[alias] = fold(table.this)
     names = Names(Scope(aliases, relations, outer), text)
     for part in (*select.expressions, *(select.args.get("joins") or []), *filter(None, [select.args.get("where")])):
@@ -250,13 +253,14 @@ def _refuse_clauses(select: exp.Select, names: Names | None, words: str) -> None
             part, instead = _CLAUSES.get(name, (name.strip("_").upper(), "a view is SELECT … FROM … JOIN … ON … WHERE …"))
             if words:
                 part, instead = f"{part} in {words}", f"write {words} (SELECT … FROM … WHERE …)"
-            raise unsupported(part, instead)
+            problem = unsupported(part, instead)
+            raise names.placed(problem, value) if names is not None and isinstance(value, exp.Expr) else problem
     for place, join in enumerate(select.args.get("joins") or [], 1):
         if join.method == "NATURAL" and names is not None:
             _refuse_natural(names.scope, place)
         _refuse_join(join)
     for part in select.expressions:
-        _refuse_expression(part)
+        _refuse_expression(part, names)
         if words and (aggregate := part.find(exp.AggFunc)) is not None:
             raise unsupported(f"{aggregate.sql(Dialect)} in {words}", "write SELECT 1")
 
@@ -295,13 +299,16 @@ def _refuse_table(table: exp.Expr) -> None:
             raise unsupported(f"{table.sql(Dialect)} in FROM", f"write {table.name} alone, or with an alias")
 
 
-def _refuse_expression(part: exp.Expr) -> None:
+def _refuse_expression(part: exp.Expr, names: Names | None) -> None:
     for node in part.walk():
+        problem = None
         if isinstance(node, exp.Window):
             instead = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n for the first rows of each key, and compute others"
-            raise unsupported("a window function in SELECT", f"{instead} where the rows are read")
-        if isinstance(node, exp.Query):
-            raise unsupported("a subquery in SELECT", "put its relation into FROM")
+            problem = unsupported("a window function in SELECT", f"{instead} where the rows are read")
+        elif isinstance(node, exp.Query):
+            problem = unsupported("a subquery in SELECT", "put its relation into FROM")
+        if problem is not None:
+            raise names.placed(problem, node) if names is not None else problem
 
 
 def _read_using(join: exp.Join, before: list[str], alias: str, draft: Draft, names: Names) -> None:
@@ -319,6 +326,13 @@ def _read_using(join: exp.Join, before: list[str], alias: str, draft: Draft, nam
 
 
 def _read_output(expression: exp.Expr, names: Names) -> list[Output]:
+    try:
+        return _outputs_of(expression, names)
+    except Problem as problem:
+        raise names.placed(problem, expression) from None
+
+
+def _outputs_of(expression: exp.Expr, names: Names) -> list[Output]:
     if isinstance(expression, exp.Star) or (isinstance(expression, exp.Column) and isinstance(expression.this, exp.Star)):
         return [column_output(ref) for ref in _read_star(expression, names)]
     name = None
@@ -368,7 +382,7 @@ def read_expression(text: str, name: str, scope: Scope) -> Output:
         others = [part for part, value in tree.args.items() if value and part != "expressions"]
         if not isinstance(tree, exp.Select) or others or len(tree.expressions) != 1 or isinstance(tree.expressions[0], exp.Alias):
             raise Problem("bad-definition", f"select, {name}: {text[:200]!r} is not one expression")
-        _refuse_expression(tree.expressions[0])
+        _refuse_expression(tree.expressions[0], None)
         return Output(name, "term", None, (), read_term(tree.expressions[0], names))
     except RecursionError:
         raise Problem("bad-definition", f"select, {name}: the expression is nested too deeply") from None

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from service.errors import Problem
 from service.query.assembly import Draft, Inequality, PartDraft, unsupported
 from service.query.filters import OPPOSITE, pattern
 from service.query.literals import BadLiteral, Physical, convert, distance_from_text, from_number, from_text
 from service.query.model import ColumnRef, Filter, Within
-from service.query.sql_names import Names
+from service.query.sql_names import Names, meant
 from service.wire.kinds import digits_of
 
 _OPS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
@@ -67,10 +68,13 @@ class Conditions:
     def add(self, node: exp.Expr, negated: bool = False) -> None:
         """Adds a condition that must hold, or (`negated`) must be false."""
         for part, negative in operands(node, negated, exp.And):
-            if isinstance(part, exp.Connector):
-                self._either(part, negative)
-            else:
-                self._one(part, negative)
+            try:
+                if isinstance(part, exp.Connector):
+                    self._either(part, negative)
+                else:
+                    self._one(part, negative)
+            except Problem as problem:
+                raise self._names.placed(problem, part) from None
 
     def _one(self, node: exp.Expr, negated: bool) -> None:
         draft = self._draft
@@ -103,7 +107,7 @@ class Conditions:
         else:
             part = ("NOT " if negated else "") + _sql(node)
             instead = "write overlaps(x, y), comparisons, IN, LIKE, IS NULL and BETWEEN, joined by AND"
-            raise unsupported(part, _NOT_MAINTAINED.get(type(node), instead))
+            raise unsupported(part, meant(node) or _NOT_MAINTAINED.get(type(node), instead))
 
     def _branch(self) -> Conditions:
         """Conditions of their own, for a case of OR."""

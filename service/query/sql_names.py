@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 from sqlglot import exp
 
 from service.errors import Problem
 from service.query.assembly import unsupported
-from service.query.model import ColumnRef, IntervalRef
+from service.query.model import STRETCHES, ColumnRef, IntervalRef
 from service.query.scope import Scope
+
+_FUNCTIONS = (
+    *("overlaps", "intersection", "duration", *STRETCHES, "latest", "exists", "coalesce", "lower", "upper", "abs", "date_trunc"),
+    *("count", "sum", "avg", "min", "max"),
+)
 
 
 def bad_query(detail: str, line: int, column: int) -> Problem:
@@ -29,6 +35,28 @@ def fold(identifier: exp.Expr) -> str:
     return name if identifier.args.get("quoted") else name.lower()
 
 
+def position(node: exp.Expr, text: str) -> tuple[int, int]:
+    """Line and column of the first word of a node; of the beginning if the parser kept none."""
+    starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+    return line_and_column(text, min(starts, default=0))
+
+
+def placed(problem: Problem, node: exp.Expr, text: str) -> Problem:
+    """The problem, with the position of the node that it is about, if it has none and the parser kept that."""
+    if any("start" in part.meta for part in node.walk()):
+        line, column = position(node, text)
+        problem.extensions.setdefault("position", {"line": line, "column": column})
+    return problem
+
+
+def meant(node: exp.Expr) -> str | None:
+    """What to write in place of a function that is unknown, if its name is nearly one that is known."""
+    if not isinstance(node, exp.Anonymous):
+        return None
+    close = get_close_matches(node.name.lower(), _FUNCTIONS, 1)
+    return f"did you mean {close[0]}(…)?" if close else None
+
+
 class Names:
     """Resolves names within one SELECT."""
 
@@ -46,23 +74,25 @@ class Names:
         found = {ColumnRef(alias, name) for alias in aliases}
         return len(found) > 1 and not found <= self._merged.get(name, set())
 
-    @staticmethod
-    def position(node: exp.Expr, text: str) -> tuple[int, int]:
-        """Line and column of the first word of a node; of the beginning if the parser kept none."""
-        starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
-        return line_and_column(text, min(starts, default=0))
+    def placed(self, problem: Problem, node: exp.Expr) -> Problem:
+        return placed(problem, node, self._text)
 
     def bad(self, node: exp.Expr, detail: str) -> Problem:
-        return bad_query(detail, *self.position(node, self._text))
+        return bad_query(detail, *position(node, self._text))
 
     def check(self, column: exp.Column) -> None:
-        """Checks that a column or an interval of that name exists."""
+        """Checks that a column or an interval of that name exists. Problem `unknown-column`, with its position."""
         alias, name = self._parts(column)
-        if alias is None:
-            if not any(name in self.scope.definition(a).intervals for a in self.scope.aliases):
-                self.scope.find_column(name)
-        elif name not in self.scope.definition(alias).intervals:
-            self.scope.column(alias, name)
+        try:
+            if alias is None:
+                if not any(name in self.scope.definition(a).intervals for a in self.scope.aliases):
+                    self.scope.find_column(name)
+            elif name not in self.scope.definition(alias).intervals:
+                self.scope.column(alias, name)
+        except Problem as problem:
+            if alias is None and column.this.args.get("quoted"):
+                problem.detail += " (a text stands in single quotes)"
+            raise self.placed(problem, column.this if alias in self.scope.aliases else column) from None
 
     def column(self, node: exp.Column) -> ColumnRef:
         alias, name = self._parts(node)

@@ -13,7 +13,7 @@ from service.query.filters import pattern
 from service.query.literals import BadLiteral, distance_from_text, from_text
 from service.query.model import Term
 from service.query.sql_conditions import CASTS, is_clock, text_of
-from service.query.sql_names import Names
+from service.query.sql_names import Names, meant
 from service.wire.grammar import INT64_MAX, INT64_MIN
 from service.wire.kinds import decimal_kind, digits_of
 
@@ -55,7 +55,7 @@ class _Reader:
             raise unsupported(_sql(node), "a view changes only when its relations do: compare with the time where the rows are read")
         if isinstance(node, exp.Anonymous) and node.name.lower() in ("duration", "intersection"):
             raise unsupported(f"{node.name.lower()}(…) within an expression", "select it alone, or compute with the columns of its ends")
-        raise unsupported(f"the expression {_sql(node)} in SELECT", _INSTEAD)
+        raise unsupported(f"the expression {_sql(node)} in SELECT", meant(node) or _INSTEAD)
 
     def _constant(self, node: exp.Expr, wanted: str | None) -> Term:
         if isinstance(node, exp.Null):

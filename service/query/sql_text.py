@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
+from service.errors import Problem
 from service.query.sql_names import bad_query, line_and_column
 
 if TYPE_CHECKING:
@@ -22,6 +25,21 @@ else:
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote the query; what it cannot read is refused here
 
 _TOKEN = re.compile(r",? but got <Token.*>", re.DOTALL)  # the parser's description of its position
+_KEYWORDS = (
+    "SELECT DISTINCT AS FROM JOIN LEFT RIGHT FULL INNER OUTER CROSS SEMI ANTI ASOF ON USING OVERLAPS WHERE AND OR NOT IN IS NULL LIKE "
+    "BETWEEN EXISTS CASE WHEN THEN ELSE END GROUP BY HAVING QUALIFY UNION EXCEPT ORDER LIMIT OFFSET WITH"
+).split()
+_SECOND = {**dict.fromkeys(("GROUP", "ORDER", "PARTITION"), "BY"), **dict.fromkeys(("LEFT", "RIGHT", "FULL", "INNER", "CROSS"), "JOIN")}
+_MISSING = {
+    **dict.fromkeys((TokenType.SELECT, TokenType.DISTINCT), "a comma, an operator or FROM"),
+    **dict.fromkeys((TokenType.FROM, TokenType.USING), "a comma, JOIN, WHERE or GROUP BY"),
+    TokenType.JOIN: "ON or USING",
+    **dict.fromkeys((TokenType.ON, TokenType.WHERE, TokenType.HAVING, TokenType.QUALIFY), "an operator such as AND"),
+    **dict.fromkeys((TokenType.GROUP_BY, TokenType.ORDER_BY), "a comma"),
+}
+"""By the clause's keyword, what belongs before a word that is not expected in it."""
+_NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+_OPERANDS = (*_NAMES, TokenType.STRING, TokenType.NUMBER)
 
 
 class _Endless(Exception):
@@ -57,11 +75,7 @@ def parse(text: str, dialect: type[Dialect], rule: str) -> exp.Expr:
     except _Endless:
         raise bad_query("the query cannot be read in reasonable time: write ON or USING after each JOIN", 1, 1) from None
     except ParseError as error:
-        first = error.errors[0]
-        column = first["col"] - len(first["highlight"] or "") + 1
-        said = _TOKEN.sub("", first["description"]).rstrip(".")
-        what = "incomplete" if said.startswith("Required keyword") else said
-        raise bad_query(f"{what} at {first['highlight'] or 'the end'!r}", first["line"], column) from None
+        raise _mistake(text, dialect, error.errors[0]) from None
     except TokenError as error:
         found = re.match(r"Missing (.+) from \d+:(\d+)", str(error.__context__))  # the second number counts from the text's beginning
         what, offset = (f"a {found[1]} is not closed", int(found[2])) if found else ("unexpected end of the text", len(text))
@@ -71,5 +85,75 @@ def parse(text: str, dialect: type[Dialect], rule: str) -> exp.Expr:
     if len(statements) > 1:
         raise bad_query(f"{len(statements)} statements: {rule}", 1, 1)
     if isinstance(statements[0], exp.Command | exp.Condition | exp.Alias):  # sqlglot also parses expressions and unknown commands
-        raise bad_query("this is not a SELECT", 1, 1)
+        raise no_select(text, dialect)
     return statements[0]
+
+
+def no_select(text: str, dialect: type[Dialect]) -> Problem:
+    """`bad-query` for a statement that is none."""
+    first = dialect().tokenize(text)[0]
+    return bad_query(f"a query begins with SELECT, not with {_written(first, text)!r}", *line_and_column(text, first.start))
+
+
+def _mistake(text: str, dialect: type[Dialect], error: dict[str, Any]) -> Problem:
+    """`bad-query` for what the parser found: what is wrong, at the word where it begins to be."""
+    tokens = dialect().tokenize(text)
+    if tokens[0].token_type in _NAMES:
+        return no_select(text, dialect)
+    last = len(tokens) - 1
+    at = next((at for at, token in enumerate(tokens) if (token.line, token.col) == (error["line"], error["col"])), last)
+    said = _TOKEN.sub("", error["description"]).rstrip(".")
+    if said.startswith("Invalid expression"):
+        return _unexpected(tokens, at, text)
+    if (found := _misspelt(tokens, at, text)) is not None:
+        return found
+    what, is_behind = f"{said[0].lower()}{said[1:]}", at == last
+    if said.startswith("Required keyword"):
+        what = "a name, a value or a condition is missing"
+        if tokens[at].token_type in _OPERANDS:  # what lacks something is the operator before it
+            at, is_behind = at - 1, False
+    elif said == "Expecting )":
+        what = "a ) is missing" if is_behind else "a ), a comma or an operator is missing"
+    return _bad_at(tokens[at], text, f"{what} {'after' if is_behind else 'before'} %s")
+
+
+def _unexpected(tokens: list[Token], at: int, text: str) -> Problem:
+    """For a token at which the parser could not go on."""
+    token, before = tokens[at], tokens[at - 1]
+    depths = accumulate((one.token_type == TokenType.L_PAREN) - (one.token_type == TokenType.R_PAREN) for one in tokens[: at + 1])
+    if min(depths) < 0:
+        return _bad_at(token, text, "%s closes nothing: a ( is missing before it, or it is one too many")
+    if (second := _SECOND.get(before.text.upper())) is not None:
+        return _bad_at(before, text, f"{second} is missing after %s")
+    if (found := _misspelt(tokens, at, text)) is not None:
+        return found
+    if (second := _SECOND.get(token.text.upper())) is not None:
+        return _bad_at(token, text, f"{second} is missing after %s")
+    if token.token_type == TokenType.DOT and before.token_type in _NAMES:
+        token, at = before, at - 1
+    clause = next((one.token_type for one in reversed(tokens[:at]) if one.token_type in _MISSING), None)
+    if clause is not None and token.token_type in _OPERANDS:
+        return _bad_at(token, text, f"{_MISSING[clause]} is missing before %s")
+    return _bad_at(token, text, "%s is not expected here")
+
+
+def _misspelt(tokens: list[Token], at: int, text: str) -> Problem | None:
+    """For a word at or beside a place that is nearly a keyword; names with an alias are not."""
+    for near in (at, at - 1, at + 1, at - 2):
+        if not 0 <= near < len(tokens) or tokens[near].token_type != TokenType.VAR:
+            continue
+        if any(one.token_type == TokenType.DOT for one in tokens[max(near - 1, 0) : near + 2]):
+            continue
+        word = tokens[near].text.upper()
+        meant = get_close_matches(word, [one for one in _KEYWORDS if one[0] == word[0] and one != word], 1, 0.74)
+        if meant:
+            return _bad_at(tokens[near], text, f"%s is not expected here: did you mean {meant[0]}?")
+    return None
+
+
+def _bad_at(token: Token, text: str, detail: str) -> Problem:
+    return bad_query(detail % repr(_written(token, text)), *line_and_column(text, token.start))
+
+
+def _written(token: Token, text: str) -> str:
+    return text[token.start : token.end + 1][:100]

@@ -49,11 +49,12 @@ class TooLarge(WireError):
 
 
 class UnknownRelation(WireError):
-    """A change names a relation that is not registered. `fields` are those beside the changes of a JSON body."""
+    """A change names a relation that is not registered; `instead` is put behind that. `fields` are those beside the changes of a JSON
+    body."""
 
-    def __init__(self, name: str, fields: dict[str, Any] | None = None) -> None:
-        self.name = cut(name)
-        super().__init__(f"there is no relation {self.name!r}")
+    def __init__(self, name: str, instead: str = "", fields: dict[str, Any] | None = None) -> None:
+        self.name, self.instead = cut(name), instead
+        super().__init__(f"there is no relation {self.name!r}{instead}")
         self.fields = fields or {}
 
 

@@ -197,7 +197,7 @@ def decode_json(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -
         for index, change in enumerate(data["changes"]):
             changes.add(index, change)
     except UnknownRelation as error:
-        raise UnknownRelation(error.name, fields) from None
+        raise UnknownRelation(error.name, error.instead, fields) from None
     return changes.batch(len(data["changes"]), room, **fields)
 
 

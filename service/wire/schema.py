@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cached_property
 from typing import Any, Literal
@@ -9,12 +10,12 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from service.wire.errors import BadDefinition
+from service.wire.errors import BadDefinition, cut
 from service.wire.grammar import INT64_MAX, parse_duration
 from service.wire.kinds import KEPT_TYPES, MOST_DIGITS, SENT_TYPES, decimal_kind, zoned_kind
 from service.wire.values.local_times import LONGEST_ZONE, ZONE, is_zone
 from service.wire.values.open_ends import open_words
-from service.wire.wording import wording
+from service.wire.wording import instead, wording
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 OP_COLUMN = "_op"
@@ -229,7 +230,7 @@ class RelationDefinition(BaseModel):
     def _check_key(self) -> None:
         for name in self.key:
             _require(self.key.count(name) == 1, f"the key contains {name!r} twice")
-            _require(name in self._by_name, f"the key contains {name!r}, which is not a column")
+            _require(name in self._by_name, f"the key contains {name!r}, which is not a column{instead(name, self._by_name)}")
             _require(not self._by_name[name].nullable, f"the key column {name!r} cannot be nullable")
             _require(self._by_name[name].type != "json", f"the key column {name!r} is json, which cannot be compared: use another column")
 
@@ -237,7 +238,8 @@ class RelationDefinition(BaseModel):
         _require(NAME.fullmatch(name) is not None, f"the interval's name {name!r} does not match {NAME.pattern}")
         _require(name not in self._by_name, f"the interval {name!r} has the name of a column")
         for column in (interval.start_column, interval.end_column):
-            _require(column in self._by_name, f"the interval {name!r} names {column!r}, which is not a column")
+            said = f"the interval {name!r} names {column!r}, which is not a column{instead(column, self._by_name)}"
+            _require(column in self._by_name, said)
         start, end = self._by_name[interval.start_column], self._by_name[interval.end_column]
         _require(
             start.type in ENDPOINT_TYPES,
@@ -350,7 +352,7 @@ def parse_relation(data: Any) -> RelationDefinition:
     try:
         return RelationDefinition.model_validate(data)
     except ValidationError as error:
-        raise BadDefinition(_first_fault(error)) from None
+        raise BadDefinition(_first_fault(error, RelationDefinition)) from None
 
 
 def parse_patch(data: Any) -> RelationPatch:
@@ -358,10 +360,37 @@ def parse_patch(data: Any) -> RelationPatch:
     try:
         return RelationPatch.model_validate(data)
     except ValidationError as error:
-        raise BadDefinition(_first_fault(error)) from None
+        raise BadDefinition(_first_fault(error, RelationPatch)) from None
 
 
-def _first_fault(error: ValidationError) -> str:
-    fault = error.errors(include_url=False)[0]
-    path = ".".join(str(part) for part in fault["loc"])
-    return f"{path}: {wording(fault)}" if path else wording(fault)
+_PARTS: dict[int | str, type[BaseModel]] = {
+    **dict.fromkeys(("columns", "add_columns"), Column),
+    **dict.fromkeys(("intervals", "add_intervals"), Interval),
+    "retain": Retention,
+}
+_TYPES = {
+    **dict.fromkeys(("int", "integer", "bigint", "smallint", "int32", "long", "serial"), "int64"),
+    **dict.fromkeys(("float", "double", "real", "float32"), "float64"),
+    **dict.fromkeys(("text", "varchar", "char", "str"), "string"),
+    **dict.fromkeys(("datetime", "timestamptz", "timestamp with time zone"), "timestamp"),
+    **dict.fromkeys(("blob", "bytea", "binary"), "bytes"),
+    **{"numeric": "decimal", "boolean": "bool", "jsonb": "json"},
+}
+"""What other systems call the types."""
+
+
+def _first_fault(error: ValidationError, whole: type[BaseModel]) -> str:
+    """A field that is unknown comes before one that is missing: it may be that one, misspelt."""
+    faults = error.errors(include_url=False)
+    fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
+    place, given = fault["loc"], fault["input"]
+    words = wording(fault)
+    if fault["type"] == "extra_forbidden":
+        form = whole if len(place) == 1 else _PARTS[place[0]]
+        words += instead(str(place[-1]), [field.alias or name for name, field in form.model_fields.items()])
+    elif isinstance(given, str | int | float | None) and fault["type"] != "value_error":
+        words += f", not {cut(json.dumps(given))}"
+        if place[-1] == "type" and str(given).lower() in _TYPES:
+            words += f"; did you mean {_TYPES[str(given).lower()]}?"
+    path = ".".join(map(str, place))
+    return f"{path}: {words}" if path else words

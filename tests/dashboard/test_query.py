@@ -52,6 +52,9 @@ def test_names_are_completed_and_words_coloured(editor: Page) -> None:
     [
         ("SELECT *\nFROM stays a\nJOIN stays b ON overlaps(a.sty, b.stay)", "sty", "sty"),
         ("SELECT *\nFROM nowhere a", "nowhere", "nowhere"),
+        ("SELEC *\nFROM stays a", "SELEC", "begins with SELECT"),
+        ("SELECT *\nFROM stays a\nJION stays b ON a.id = b.id", "JION", "did you mean JOIN?"),
+        ("SELECT *\nFROM stays a\nWHERE overlap(a.stay, a.stay)", "overlap", "did you mean overlaps(…)?"),
         ("SELECT * FROM stays a WHERE (a.id = 1", None, "line 1"),
         ("SELECT a.id FROM stays a JOIN stays a ON overlaps(a.stay, a.stay)", None, "used twice"),
     ],

@@ -344,6 +344,28 @@ def test_a_body_does_not_outlive_its_token(house: House, path: str, body: dict[s
     assert "heir" not in [token["name"] for token in house.client("ops").get("/v1/tokens").json()["tokens"]]
 
 
+@pytest.mark.parametrize(
+    ("token", "method", "path", "body", "says"),
+    [
+        ("admin-all", "GET", "/v1/relations/nix/rows", None, "there is no relation 'nix'; there are a, b"),
+        ("admin-all", "GET", "/v1/views/a/count", None, "there is no view 'a', but a relation"),
+        ("admin-all", "GET", "/v1/relations/v", None, "there is no relation 'v', but a view"),
+        ("admin-all", "POST", "/v1/changes", {"changes": [change("nix", 1)]}, "there is no relation 'nix'; there are a, b"),
+        ("admin-all", "POST", "/v1/query", {"sql": "SELECT 1 FROM nix"}, "there is no relation or view 'nix'; there are a, b, v, w"),
+        ("admin-named", "GET", "/v1/relations/gone", None, "there is no relation 'gone'; there is a"),
+        ("admin-named", "POST", "/v1/relations/gone/changes", "", "there is no relation 'gone'; there is a"),
+        ("admin-named", "POST", "/v1/changes", {"changes": [change("gone", 1)]}, "there is no relation 'gone'; there is a"),
+        ("admin-named", "POST", "/v1/query", {"sql": "SELECT 1 FROM gone"}, "there is no relation or view 'gone'; there are a, v"),
+        ("admin-relations", "GET", "/v1/relations/gone", None, "there is no relation 'gone'"),
+    ],
+)
+def test_what_is_told_instead_of_a_name_is_what_the_token_is_for(
+    house: House, token: str, method: str, path: str, body: Any, says: str
+) -> None:
+    answer = house.client(token).request(method, path, **({"content": body} if body == "" else {"json": body}))
+    assert answer.status_code in (404, 422) and answer.json()["detail"] == says, answer.text
+
+
 def test_a_relation_in_use_does_not_name_views_of_others(house: House) -> None:
     client = house.client("", house.create("of-a", "admin", relations=["a"], views=["w"]))
     problem = talk.problem(client.delete("/v1/relations/a"), 409, "relation-in-use")

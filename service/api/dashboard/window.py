@@ -63,7 +63,7 @@ async def window(request: Request) -> Response:
     context: Context = request.app.state.context
     engine = context.engine
     values = parameters.read(request.scope["query_string"], PARAMETERS)
-    view = engine.views[existing(engine.views, request, "view")]
+    view = engine.views[existing(engine, request, "view")]
     token: AccessToken = request.scope["token"]
     for name in sorted(view.relations):  # ends and keys are the relations', whether the view shows them or not
         require_relation(token, name, "read")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.access.access_token import AccessToken
 from service.api.http import media, parameters
 from service.errors import Problem
+from service.instance import Instance
+from service.wire.errors import cut
+from service.wire.wording import instead
 
 # The type of an ASGI message of our own, in place of the two of an answer that has no further parts: "status", "head" (its fields as
 # they go over the wire, names in lower case, each with its line end, Content-Length among them), "body". It takes the server a third of
@@ -22,12 +25,21 @@ def json_answer(value: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(value), status, media_type=media.JSON)
 
 
-def existing(names: Container[str], request: Request, what: str) -> str:
+def existing(engine: Instance, request: Request, kind: Literal["relation", "view"]) -> str:
     """The name in the path if it exists, else Problem `not-found`."""
     name: str = request.path_params["name"]
-    if name not in names:
-        raise Problem("not-found", f"there is no {what} {name!r}")
+    if name not in (engine.views if kind == "view" else engine.relations):
+        raise missing(engine, request.scope["token"], kind, name)
     return name
+
+
+def missing(engine: Instance, token: AccessToken, kind: Literal["relation", "view"], name: str) -> Problem:
+    """`not-found`, with the name that was probably meant: of those that the token is for."""
+    relations, views = filter(token.covers_relation, engine.relations), filter(token.covers_view, engine.views)
+    same, others, other = (views, relations, "relation") if kind == "view" else (relations, views, "view")
+    name = cut(name)
+    there = f", but a {other}" if name in others else instead(name, same)
+    return Problem("not-found", f"there is no {kind} {name!r}{there}")
 
 
 def no_parameters(request: Request) -> None:

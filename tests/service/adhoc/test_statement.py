@@ -55,7 +55,7 @@ def test_names(sql: str, found: list[str]) -> None:
         ("SELECT * FROM read_csv('x')", "unsupported-query", "in FROM"),
         ("SELECT * FROM a, unnest([1])", "unsupported-query", "unnest in SELECT"),
         ("WITH c AS (SELECT * FROM d), d AS (SELECT 1) SELECT * FROM c", "unknown-relation", "'d'"),
-        ("DELETE FROM a", "bad-query", "not a SELECT"),
+        ("DELETE FROM a", "bad-query", "a query begins with SELECT, not with 'DELETE'"),
         ("SELECT * FROM a; DROP VIEW a", "bad-query", "one is run at a time"),
         ("SELECT " + "(" * 5000 + "1" + ")" * 5000, "bad-query", "nested too deeply"),
         ("SELECT * FROM a" + " JOIN a" * 3000, "bad-query", ""),
