@@ -12,6 +12,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
 from service.terminal import Failure, say
+from service.wire.wording import instead
 
 COMMANDS = {
     "serve": "run the service",
@@ -67,7 +68,7 @@ def _run(argv: list[str]) -> int:
         print(f"livejoin {_version()}")
         return 0
     if name not in COMMANDS:
-        raise Failure(f"unknown command {name!r}: use one of {', '.join(COMMANDS)} (see `livejoin --help`)", 2)
+        raise Failure(f"unknown command {name!r}{instead(name, COMMANDS)} (see `livejoin --help`)", 2)
     status: int = import_module(f"service.commands.{name}").main(argv[1:])
     return status
 

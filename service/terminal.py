@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, NoReturn, TextIO
 
 WIDEST = 48  # characters of one cell; longer text is cut with an ellipsis
@@ -27,6 +29,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog=f"livejoin {command}", description=description, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
+        unknown = re.match(r"unrecognized arguments: (--[^ =]+)", message)
+        if unknown and (near := get_close_matches(unknown[1], self._option_string_actions, 1)):
+            message += f"; did you mean {near[0]}?"
         raise Failure(f"{message} (see `{self.prog} --help`)", 2)
 
 

@@ -141,7 +141,7 @@ def _resolve(table: exp.Table, text: str, known: Known) -> tuple[Kind, str]:
         raise bad_query(f"{name} is a relation and a view: write relation.{name} or view.{name}", *position(table, text))
     if not kinds:
         seen = [*filter(token.covers_relation, known.relations), *filter(token.covers_view, known.views)]
-        raise _unknown(table, text, instead(cut(name), seen) or ": there are none yet")
+        raise _unknown(table, text, instead(name, seen) or ": there are none yet")
     return kinds[0], name
 
 

@@ -39,7 +39,7 @@ from service.errors import Problem
 from service.instance import Instance
 from service.wire.batch import Batch
 from service.wire.decode import CHANGES_TYPES, RELATION_CHANGES_TYPES, decode_changes, decode_relation_changes
-from service.wire.errors import UnknownRelation, cut
+from service.wire.errors import UnknownRelation
 from service.wire.schema import RelationDefinition
 from service.wire.wording import instead
 
@@ -99,7 +99,7 @@ def definition_of(engine: Instance, token: AccessToken, name: str) -> RelationDe
     require_relation(token, name, "write")
     relation = engine.relations.get(name)
     if relation is None:
-        raise UnknownRelation(name, instead(cut(name), filter(token.covers_relation, engine.relations)))
+        raise UnknownRelation(name, instead(name, filter(token.covers_relation, engine.relations)))
     return relation.definition
 
 

@@ -16,7 +16,7 @@ export function changes(view, { signal, news, note }) {
   const body = h("tbody");
   const columns = view.shape.columns.map((column) => column.name);
   const table = h("table.rows", {}, h("caption.hidden", "The newest changes"), h("thead", {}, h("tr", {}, [h("th.number", { scope: "col" }, "version"), h("th", { scope: "col" }, h("span.hidden", "change")), columns.map((name) => h("th", { scope: "col" }, name))].flat())), body);
-  const list = h("div", {}, h("p.empty.small", "No change since this page is open. The next one shows here at once."));
+  const list = h("div", {}, h("p.empty.small", "The next change shows here at once."));
   const element = h("div.changes", {}, heading, list);
   const counted = { inserts: 0, deletes: 0, since: performance.now(), recent: [] };
   let waiting = []; // texts of events, the newest last
@@ -57,7 +57,7 @@ export function changes(view, { signal, news, note }) {
     if (!token) return;
     const total = counted.inserts + counted.deletes;
     const sampled = perSecond > READABLE ? ` Too many to show: the list is a sample of ${SHOWN} of them.` : "";
-    write(heading, total ? `${rate(perSecond)} changes a second; since the page is open ${number(counted.inserts)} rows came, ${number(counted.deletes)} went.${sampled}` : "Following: nothing has changed since the page is open.");
+    write(heading, total ? `${rate(perSecond)} changes a second; since this page was opened ${number(counted.inserts)} rows came, ${number(counted.deletes)} went.${sampled}` : "Following: nothing has changed since this page was opened.");
     if (!dirty) return;
     dirty = false;
     const records = newest(waiting);

@@ -45,7 +45,7 @@ export function operations(main, { signal }) {
   const restricted = h("div");
   const tokens = tokenPanel(signal);
   fill(main, h("div.title", {}, h("h1", "Operations")), restricted, panel("Service", figures), panel("Recent problems", problems.element),
-    h("div.columns", {}, h("div.wide", {}, panel("Feeds and followers", feeds.element), panel("Sources", sources.element)), h("div.narrow", {}, panel("Pinned versions", pins.element), tokens.element)));
+    h("div.columns", {}, h("div.wide", {}, panel("Feeds and followers", feeds.element), panel("Sources", sources.element), panel("Pinned versions", pins.element)), h("div.narrow", {}, tokens.element)));
   watch(({ status }) => {
     if (!status) return;
     pins.update(status.pins ?? []);
@@ -66,7 +66,7 @@ export function operations(main, { signal }) {
 function show(place, status) {
   const { figures, memory, disk } = status;
   const told = [
-    ["State", status.state], ["Version", number(status.version)], ["Timeline", number(status.timeline)], ["Up", duration(Math.floor(status.uptime_seconds))], ["On disk", status.synchronous],
+    ["State", status.state], ["Version", number(status.version)], ["Timeline", number(status.timeline)], ["Up", duration(Math.floor(status.uptime_seconds))], ["Synchronous", status.synchronous],
     ["Batches waiting", number(figures.waiting_batches)], ["Cursors", number(figures.cursors)], ["Resident memory", bytes(memory.resident)], ["Old versions", bytes(memory.old_versions)], ["Bodies", bytes(memory.bodies)],
     ["Log", bytes(disk.log)], ["Snapshots", bytes(disk.snapshots)], ["Last snapshot", disk.snapshot ? ago(disk.snapshot.time) : "none yet"], ["Disk free", `${bytes(disk.free)} of ${bytes(disk.size)}`],
   ];

@@ -42,6 +42,7 @@ class Timeline {
     this.lanes = [];
     this.keyLanes = [];
     this.chosen = -1;
+    this.steered = false; // somebody has scrolled or moved it
     this.ready = false;
     this.loading = null;
     this.again = false;
@@ -63,6 +64,7 @@ class Timeline {
     this.stage = h("div.stage");
     this.spacer = h("div.spacer");
     this.scroller = h("div.lanes", { onscroll: () => this.surface.draw() }, this.stage, this.spacer);
+    for (const by of ["wheel", "pointerdown", "touchstart", "keydown"]) this.scroller.addEventListener(by, () => (this.steered = true), { signal: this.signal, passive: true });
     this.pager = h("span.pager");
     const legend = h("ul.legend", { "aria-label": "Colours" });
     this.aliases.forEach((alias, at) => {
@@ -236,7 +238,8 @@ class Timeline {
 
   // rows as lanes
 
-  /** Take what the service has told; what was not there flashes if `live`, what is gone fades. `grown`: the window has what it had. */
+  /** Take what the service has told; what was not there flashes if `live`, what is gone fades. `grown`: the window has what it had. While
+   * nobody has moved it, a new last row comes into view, as in a timeline that grows with the present. */
   #take(lanes, live, grown) {
     const now = performance.now();
     const seen = new Map();
@@ -261,6 +264,8 @@ class Timeline {
     this.items = seen;
     this.keyLanes = lanes.map((lane) => ({ key: lane.key, more: lane.more }));
     this.#layout();
+    const isLast = this.mode === "rows" && this.lanes.at(-1)?.items[0].born === now;
+    if (isLast && !this.steered) this.scroller.scrollTo({ top: this.scroller.scrollHeight, behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "instant" : "smooth" });
   }
 
   #where() {

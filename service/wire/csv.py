@@ -15,7 +15,7 @@ from pyarrow import csv
 
 from service.wire.batch import Batch
 from service.wire.columns import from_texts
-from service.wire.errors import MalformedBody, check_utf8
+from service.wire.errors import MalformedBody, check_utf8, cut
 from service.wire.json import Definitions
 from service.wire.judge import Findings, assemble
 from service.wire.room import CSV_WEIGHTS, UNBOUNDED, Room, take_text
@@ -51,6 +51,8 @@ def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
     names = _header(body)
     refuse_twice(names, 1)
     known = [name for name in names if name in rules.name_set or name == OP_COLUMN]
+    if len(names) == 1 and not known and (other := next((mark for mark in ";\t|" if mark in names[0]), None)):
+        raise MalformedBody(f"the header row is one field, {cut(names[0])!r}: separate fields by commas, not by {other!r}", 1)
     try:
         table = csv.read_csv(
             pa.BufferReader(body),

@@ -20,6 +20,7 @@ from service.wire.judge import Findings, Judged, assemble, judge, plainly_good
 from service.wire.kinds import ByKind
 from service.wire.room import JSON_WEIGHTS, UNBOUNDED, Room, take_text
 from service.wire.schema import OP_COLUMN, RelationDefinition, RowRules
+from service.wire.wording import instead
 
 Definitions = Callable[[str], RelationDefinition]
 
@@ -86,7 +87,9 @@ class Rows:
             return next(name for name in self.rows[row] if name not in names)
 
         if rows:
-            findings.add(-1, mask_of(rows, len(self.rows)), stranger, lambda row: f"{self.relation} has no such column")
+            first, reason = stranger(rows[0]), f"{self.relation} has no such column"
+            meant = instead(first, self.rules.names)  # of this one only: it takes time
+            findings.add(-1, mask_of(rows, len(self.rows)), stranger, lambda row: reason + (meant if stranger(row) == first else ""))
 
 
 def judge_rows(

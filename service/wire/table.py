@@ -17,6 +17,7 @@ from service.wire.json import NO_OPS
 from service.wire.judge import Checked, Findings, Judged, Mask, judge
 from service.wire.room import Room, is_view, repeated
 from service.wire.schema import OP_COLUMN, RowRules
+from service.wire.wording import instead
 
 # (ordinal, the column as sent with null where it is not read, findings) → the canonical column
 Convert = Callable[[int, pa.Array, Findings], pa.Array]
@@ -42,7 +43,8 @@ def judge_table(
     stranger = next((name for name in names if name not in rules.name_set and name != OP_COLUMN), None)
     if stranger is not None and table.num_rows:
         keyed = np.ones(len(ops), np.bool_) if checked.keyed is None else checked.keyed
-        findings.add(-1, keyed, stranger, lambda row: f"{relation} has no such column")
+        reason = f"{relation} has no such column{instead(stranger, rules.names)}"
+        findings.add(-1, keyed, stranger, lambda row: reason)
     columns = []
     for ordinal, name in enumerate(rules.names):
         if name in names:

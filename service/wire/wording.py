@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
-from pydantic_core import ErrorDetails
+from service.wire.errors import cut
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _COMPARED = 200  # names, each of which takes up to 0.1 ms
 _LISTED = 20
@@ -39,7 +43,7 @@ def instead(name: str, names: Iterable[str], others: Iterable[str] = ()) -> str:
     """What to write in place of a name that is unknown: the one that is nearly it, else what there is; to be put behind the message.
     `others` may be meant too, and are not listed."""
     known = list(dict.fromkeys(names))
-    close = get_close_matches(name, [*known, *others][:_COMPARED], 1)
+    close = get_close_matches(cut(name), [*known, *others][:_COMPARED], 1)
     if close:
         return f"; did you mean {close[0]}?"
     if not known:

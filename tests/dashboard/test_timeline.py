@@ -162,6 +162,37 @@ def test_what_shows_everything_grows_until_somebody_moves_it(service: ServerProc
     page.get_by_text("11 rows in view").wait_for()
 
 
+def test_a_new_last_row_comes_into_view_until_somebody_scrolls(service: ServerProcess, visitor: Visitor) -> None:
+    client = service.client()
+    for relation in ("hosts", "guests"):
+        talk.define(client, relation, PLAIN)
+    talk.view(client, "visits", {"sql": "SELECT a.id AS i, b.id AS j FROM hosts a JOIN guests b ON overlaps(a.x, b.x)"})
+
+    def meet(*numbers: int) -> None:
+        pairs = [{"id": number, "lo": 100 * number, "hi": 100 * number + 50} for number in numbers]
+        talk.ok(talk.send(client, [upsert(relation, pair) for relation in ("hosts", "guests") for pair in pairs]))
+
+    meet(*range(10, 60))
+    page = visitor()
+    page.goto(f"{service.url}/#/views/visits")
+    page.get_by_text("50 rows in view").wait_for()
+    lanes = page.locator(".lanes")
+    rest = "(lanes) => lanes.scrollHeight - lanes.clientHeight - lanes.scrollTop"  # pixels below what is seen
+    assert lanes.evaluate("(lanes) => lanes.scrollTop") == 0 and lanes.evaluate(rest) > 300
+    meet(5)
+    page.get_by_text("51 rows in view").wait_for()
+    assert lanes.evaluate("(lanes) => lanes.scrollTop") == 0, "a row before the last one moves nothing"
+    meet(61)
+    until(lambda: lanes.evaluate(rest) < 2, page)
+    lanes.hover()
+    page.mouse.wheel(0, -400)
+    until(lambda: lanes.evaluate(rest) > 300, page)
+    meet(62)
+    page.get_by_text("53 rows in view").wait_for()
+    page.wait_for_timeout(400)  # in which it would have moved
+    assert lanes.evaluate(rest) > 300
+
+
 def test_a_map_grows_with_its_view(service: ServerProcess, visitor: Visitor) -> None:
     client = service.client()
     for relation in ("plots", "ponds"):

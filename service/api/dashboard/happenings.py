@@ -36,9 +36,9 @@ class Problems:
         self._found: OrderedDict[tuple[str, str, str], Happened] = OrderedDict()
 
     def note(self, method: str, path: str, status: int, request_id: str) -> None:
-        """A response with a status of 400 or more. Nothing is noted of one that none of our problems made."""
+        """A response with a status of 400 or more. Nothing is noted of one that none of our problems made, nor of what a probe is told."""
         problem = PROBLEM.get()
-        if problem is None:
+        if problem is None or path == "/readyz":
             return
         kind, path = problem.type, path[:_LONGEST]
         before = self._found.pop((kind, method, path), None)

@@ -37,9 +37,8 @@ def missing(engine: Instance, token: AccessToken, kind: Literal["relation", "vie
     """`not-found`, with the name that was probably meant: of those that the token is for."""
     relations, views = filter(token.covers_relation, engine.relations), filter(token.covers_view, engine.views)
     same, others, other = (views, relations, "relation") if kind == "view" else (relations, views, "view")
-    name = cut(name)
     there = f", but a {other}" if name in others else instead(name, same)
-    return Problem("not-found", f"there is no {kind} {name!r}{there}")
+    return Problem("not-found", f"there is no {kind} {cut(name)!r}{there}")
 
 
 def no_parameters(request: Request) -> None:

@@ -85,13 +85,13 @@ def content_type(fields: Fields, supported: Sequence[str]) -> str:
     if encoding is not None and encoding.strip().lower() != b"identity":
         raise _unsupported(f"Content-Encoding {encoding.decode('latin-1')!r} is not supported; send the body without it", supported)
     if given is None:
-        raise _unsupported("the request has no Content-Type", supported)
+        raise _unsupported(f"the request has no Content-Type: set it to {' or '.join(supported)}", supported)
     media = given.decode("latin-1")
     if media in supported:
         return media
     kind, *parameters = (piece.strip().lower() for piece in media.split(";"))
     if kind not in supported:
-        raise _unsupported(f"Content-Type {kind!r} is not supported", supported)
+        raise _unsupported(f"Content-Type {kind!r} is not supported here: set it to {' or '.join(supported)}", supported)
     for parameter in parameters:
         name_, _, value_ = parameter.partition("=")
         if name_.strip() == "charset" and value_.strip().strip('"') not in ("utf-8", "utf8", "us-ascii"):

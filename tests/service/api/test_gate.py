@@ -51,6 +51,13 @@ def test_every_problem_has_its_page(kind: str) -> None:
     assert page.headers["content-type"].startswith("text/html") and CATALOGUE[kind].title.split("'")[0] in page.text
 
 
+def test_what_a_probe_is_told_is_no_problem() -> None:
+    context = Context(Settings())  # recovering
+    for path in ("/readyz", "/v1/views"):
+        is_problem(ask("GET", path, context), "recovering")
+    assert [one.path for one in context.problems.newest()] == ["/v1/views"]
+
+
 def test_statuses_are_those_of_the_interface() -> None:
     table = {
         400: "malformed-body bad-parameter bad-cursor bad-token",

@@ -171,7 +171,7 @@ def test_each_media_type_of_a_batch(client: httpx.Client, name: str, kind: str) 
 def test_media_types_that_are_not_read(client: httpx.Client, name: str) -> None:
     for at, kind in (("/v1/changes", "text/csv"), (f"/v1/relations/{name}/changes", "text/plain"), ("/v1/changes", "")):
         body = is_problem(client.post(at, content=b"x", headers={"Content-Type": kind}), "unsupported-media-type", 415)
-        assert "application/jsonl" in body["supported"]
+        assert "application/jsonl" in body["supported"] and "set it to application/json" in body["detail"]
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     is_problem(client.post("/v1/changes", content=b"x", headers=headers), "unsupported-media-type", 415)
 

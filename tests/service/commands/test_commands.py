@@ -67,7 +67,9 @@ def on_terminal(*arguments: str, url: str) -> str:
     ("arguments", "words"),
     [
         ([], "livejoin --help"),
-        (["fly"], "unknown command 'fly'"),
+        (["fly"], "unknown command 'fly'; there are serve, demo"),
+        (["laod"], "unknown command 'laod'; did you mean load?"),
+        (["rows", "v", "--limti", "3"], "--limti 3; did you mean --limit?"),
         (["rows"], "VIEW"),
         (["rows", "v", "--limit", "many"], "--limit"),
         (["rows", "v", "--limit", "-1"], "--limit"),

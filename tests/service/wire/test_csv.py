@@ -103,6 +103,15 @@ def test_a_long_number_that_is_none() -> None:
     assert faults(batch) == [(0, "x")]
 
 
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_fields_that_no_comma_separates(mark: str) -> None:
+    """As some spreadsheets export them."""
+    body = mark.join(["id", "room", "starts"]) + "\n" + mark.join(["7", "A", "0"]) + "\n"
+    with pytest.raises(MalformedBody, match="separate fields by commas, not by"):
+        relation_changes("text/csv", body.encode())
+    assert faults(relation_changes("text/csv", body.replace(mark, ".").encode())) == [(0, "id.room.starts")]
+
+
 def test_many_columns() -> None:
     names = [b"c%d" % number for number in range(20_000)]
     batch = relation_changes("text/csv", b",".join([b"id", *names]) + b"\n" + b"1" + b"," * len(names) + b"\n")
