@@ -271,7 +271,7 @@ def _is_counted(query: Query, relations: Relations) -> bool:
 
 def _in_the_way(query: Query, relations: Relations) -> str:
     """The reason why the requested guarantee is impossible; for a product, that of the part with the weakest guarantee."""
-    if query.latest is not None or query.as_of is not None:
+    if query.latest is not None:
         return latest.TIES
     if query.parts or (query.absent and _is_counted(query, relations)):
         return f"no algorithm is implemented that keeps {_operations(query)} of this form in polylogarithmic time per change"

@@ -20,11 +20,13 @@ from structures.index.layout import ARITY, HEAD, LEAF_ROOM, ROOT, slot_at
 from structures.index.search import BEFORE, BEHIND, Items, Place, is_before, next_entry, same, seek, seek_last, seek_near
 from structures.ordered.tree import cut as take_out
 from structures.ordered.tree import put as take_in
+from structures.ranked.tries import ARITY as WORDED_ARITY
+from structures.ranked.tries import Words, cut_row, first_row, put_row
 
 # Words of the state: the group that is next, whether it is changed; rows that are listed of each, whether entries may tie; entries that
 # could not be changed; places that were found, the group's first one and the next one to be listed, whether something stands before all
-# of a key.
-GROUP, CHANGED, MOST, TIED, MISSING, PLACES, FIRST, LISTING, FILLED, STATE_WORDS = range(10)
+# of a key, whether words tell rows apart.
+GROUP, CHANGED, MOST, TIED, MISSING, PLACES, FIRST, LISTING, FILLED, WORDED, STATE_WORDS = range(11)
 FULL = -1  # in place of rows: they do not fit
 
 
@@ -58,13 +60,14 @@ class At(NamedTuple):
     i: int
 
 
-@arrays("int64[::1]", "int64[::1]", Places)
+@arrays("int64[::1]", "int64[::1]", Places, Words)
 class Visit(NamedTuple):
-    """The state, room for a place, and the places that are found: two of each change at most."""
+    """The state, room for a place, and the places that are found: two of each change at most; the words of rows, if they have some."""
 
     Z: np.ndarray
     X: np.ndarray
     places: Places
+    words: Words
 
 
 @kernel
@@ -106,6 +109,31 @@ def change_some(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any
         done = put(nodes, writing, h, items.X, x, slot) if signs[e] > 0 else cut(nodes, writing, h, items.X, x, slot)
         missing += done < 0
     return missing
+
+
+@kernel
+def change_rows(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, first: int, end: int, words: Words) -> int:
+    """As `change_some`, of rows that words tell apart."""
+    missing = 0
+    for e in range(first, end):
+        key, at, slot = items.X[e * items.width], items.X[e * items.width + 1], wide(items.slots[e])
+        if signs[e] > 0:
+            missing += not put_row(nodes, writing, h, key, at, slot, words)
+        else:
+            missing += not cut_row(nodes, writing, h, key, at, slot, words)
+    return missing
+
+
+@kernel
+def list_row(nodes: Nodes, root: int, at: At, words: Words, after: int, listed: Listed, n: int, of: int) -> int:
+    """List the row that stands first at a place at number n; how many, or FULL."""
+    place, leaf, i = at
+    if leaf == 0 or not same(nodes.M, leaf, LEAF_ROOM[WORDED_ARITY], i, place.X, place.x, 1, place.p):
+        return 0
+    if n == len(listed.slot):
+        return FULL
+    listed.slot[n], listed.of[n], listed.after[n], listed.sure[n] = first_row(nodes, root, leaf, i, words), of, after, 1
+    return 1
 
 
 @kernel("int64(Nodes, Writing, int64, Items, int8[::1], int64[::1], int64[::1], Listed)")
@@ -181,7 +209,7 @@ def find_places(nodes: Nodes, root: int, k: int, items: Items, first: int, end: 
 def change_places(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, ends: Any, visit: Visit, listed: Listed) -> int:
     """As `change_groups`; the changes of a group ascend by their places, and listed is who is first at each place that they concern, and
     until where."""
-    C, Z, X, places = writing.C, visit.Z, visit.X, visit.places
+    C, Z, X, places, words = writing.C, visit.Z, visit.X, visit.places, visit.words
     k, n = C[h + ARITY], 0
     while Z[GROUP] < len(ends):
         g = Z[GROUP]
@@ -201,7 +229,10 @@ def change_places(nodes: Nodes, writing: Writing, h: int, items: Items, signs: A
                     leaf, i = seek_on(nodes, C[h + ROOT], k, At(place, leaf, i), place)
                 else:
                     leaf, i = seek(nodes, C[h + ROOT], k, place)
-                count, leaf, i = list_first(nodes, C[h + ROOT], k, At(place, leaf, i), Z, listed, n, j)
+                if Z[WORDED] != 0:
+                    count = list_row(nodes, C[h + ROOT], At(place, leaf, i), words, Z[CHANGED], listed, n, j)
+                else:
+                    count, leaf, i = list_first(nodes, C[h + ROOT], k, At(place, leaf, i), Z, listed, n, j)
                 if count == FULL:
                     return n
                 n += count
@@ -211,7 +242,10 @@ def change_places(nodes: Nodes, writing: Writing, h: int, items: Items, signs: A
                 Z[LISTING] = j + 1
             if Z[CHANGED] != 0:
                 break
-            Z[MISSING] += change_some(nodes, writing, h, items, signs, first, ends[g])
+            if Z[WORDED] != 0:
+                Z[MISSING] += change_rows(nodes, writing, h, items, signs, first, ends[g], words)
+            else:
+                Z[MISSING] += change_some(nodes, writing, h, items, signs, first, ends[g])
             Z[CHANGED], Z[LISTING] = 1, Z[FIRST]
         Z[CHANGED] = 0
         Z[GROUP] = g + 1

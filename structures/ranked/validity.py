@@ -7,27 +7,34 @@ at one place the first. Tell, for each group of changes, at which places that di
               before p1 nothing, or what fills the gap
 
 All rows are in an ordered index of (key, place …), written in place (`entries.py`). Nothing else is kept: whoever asks has the intervals in
-a tree of its own.
+a tree of its own. What tells the rows of a place apart are further coordinates, or words (`tries.py`).
 
-Invariants: those of the index.
-Costs (n rows): a change O(log n), and as much as rows tie at a place; memory 8 bytes a coordinate and 4 a row, full to a quarter at least.
+Invariants: those of the index, and of the words.
+Costs (n rows): a change O(log n), of a row of w words O(w log n); memory 8 bytes a coordinate and 4 a row, full to a quarter at least.
 Source: docs/design/queries.md (*As-of joins*).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from structures.core.control import STORE_WORDS
 from structures.core.encoding import POS_INF
 from structures.core.kernel import compiled
-from structures.index.indexes import Entries
-from structures.ranked.changes import FILLED, PLACES, Places, Visit, change_places
-from structures.ranked.entries import Changes, Rank, Ranked
+from structures.index.indexes import Entries, items_of
+from structures.ranked import tries
+from structures.ranked.changes import FILLED, PLACES, WORDED, Places, Visit, change_places
+from structures.ranked.entries import Changes, Ranked
+from structures.ranked.tries import Words, words_with
 
 NOBODY = -1
+
+WordsOf = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Of rows at n slots where their words begin, int64[n + 1], and all of these, int64: a row's begin no other's of its place, and of two rows
+that with the lesser words stands first."""
 
 
 class Spans(NamedTuple):
@@ -53,19 +60,30 @@ class Turns(NamedTuple):
 class Validity(Ranked):
     """See the module's head. The writer's alone."""
 
-    def __init__(self, arity: int, rank: Rank | None, filled: bool, words: int = STORE_WORDS) -> None:
-        """As `Ranked`. `filled`: what lies before the first place of a key counts as a place too, at NEG_INF, where nobody is valid."""
-        super().__init__(arity, 1, rank, words)
+    def __init__(self, told_by: int | WordsOf, filled: bool, words: int = STORE_WORDS) -> None:
+        """`told_by`: how many further coordinates tell the rows of a place apart, or their words. `filled`: what lies before the first
+        place of a key counts as a place too, at NEG_INF, where nobody is valid. `words`: as `Ranked`."""
+        super().__init__(2 + told_by if isinstance(told_by, int) else tries.ARITY, 1, None, words)
+        self._words_of = None if isinstance(told_by, int) else told_by
         self._filled = filled
+        self._nodes = np.zeros(tries.WORDS_STATE, np.int64)
+        self._no_words = tries.no_words(self._nodes)
 
     def load(self, entries: Entries) -> None:
         """Fill it; it is empty. O(n log n). MemoryError: it cannot fit."""
+        if self._words_of is not None:
+            entries, self._nodes[tries.LAST] = tries.expanded(entries, *self._words_of(entries.slot))
         self.load_index(entries)
 
     def spans(self) -> Spans:
-        """Of all rows that are valid, in order. O(n)."""
+        """Of all rows that are valid, in order. O(n), with words O(log n) a place where several are."""
         entries = self.all_entries()
+        if self._words_of is not None:
+            entries = entries.take(entries.coordinates[:, 0] >= 0)
         entries = entries.take(self.firsts(entries, 2))
+        if self._words_of is not None:
+            several = np.flatnonzero(entries.coordinates[:, tries.BELOW])
+            entries.slot[several] = self._find(tries.find_firsts, entries.take(several), self._no_words)
         keys, left = entries.coordinates[:, 0], entries.coordinates[:, 1]
         right = np.full(len(keys), POS_INF)
         followed = keys[1:] == keys[:-1]
@@ -75,10 +93,10 @@ class Validity(Ranked):
     def apply(self, changes: Changes) -> Turns:
         """Make these changes; those of a group ascend by their places. KeyError: as `Tops.apply`."""
         state = self.state()
-        state[FILLED] = self._filled
+        state[FILLED], state[WORDED] = self._filled, self._words_of is not None
         most = 2 * len(changes.signs)
         places = Places(*(np.empty(most, np.int64) for _ in range(4)))
-        visit = Visit(state, np.empty(2, np.int64), places)
+        visit = Visit(state, np.empty(2, np.int64), places, self._words(changes.entries))
         slots, of, after = self.change(changes, state, compiled(change_places), (visit,))
         n = state.item(PLACES)
         found = np.full((2, n), NOBODY, np.int32)
@@ -86,6 +104,30 @@ class Validity(Ranked):
         group, at, until_before, until_after = (column[:n] for column in places)
         return Turns(group, at, found[0], until_before, found[1], until_after)
 
+    def _words(self, entries: Entries) -> Words:
+        """Of the rows that change, and of those that may have to be told from them."""
+        if self._words_of is None:
+            return self._no_words
+        slots = np.unique(entries.slot)
+        words = words_with(slots, *self._words_of(slots), self._nodes)
+        neighbours = np.unique(self._find(tries.find_neighbours, entries, words))
+        if len(others := np.setdiff1d(neighbours[neighbours >= 0], slots, assume_unique=True)):
+            slots = np.union1d(slots, others)
+            words = words_with(slots, *self._words_of(slots), self._nodes)
+        return words
+
+    def _find(self, kernel: Any, entries: Entries, words: Words) -> np.ndarray:
+        found = np.empty(len(entries.slot), np.int32)
+        compiled(kernel)(self._indexes.arena.nodes, self._indexes.root(self._index), items_of(entries), words, found)
+        return found
+
+    @property
+    def looked_at(self) -> int:
+        """Rows, and nodes of words, looked at so far for what is told."""
+        return self.steps + self._nodes.item(tries.LOOKED)
+
     def check(self) -> None:
         """Prove the invariants."""
         self.check_index()
+        if self._words_of is not None:
+            tries.check_nodes(self.all_entries())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any
 
@@ -381,16 +381,16 @@ def of_different_rows(changes: list[tuple[str, int, Row]], known: dict[str, dict
     return list(first.values())
 
 
-def to_batch(changes: list[tuple[str, int, Row]], **fields: Any) -> Batch:
+def to_batch(changes: list[tuple[str, int, Row]], definitions: Mapping[str, RelationDefinition] = DEFINITIONS, **fields: Any) -> Batch:
     """As a decoder would give it."""
     parts = []
     for name in dict.fromkeys(name for name, _, _ in changes):
         index = [i for i, (relation, _, _) in enumerate(changes) if relation == name]
-        schema = DEFINITIONS[name].arrow_schema()
+        schema = definitions[name].arrow_schema()
         rows = [{field.name: changes[i][2].get(field.name) for field in schema} for i in index]
         batch = pa.RecordBatch.from_pylist(rows, schema=schema)
         ops = np.array([changes[i][1] for i in index], np.uint8)
-        parts.append(Changes(name, DEFINITIONS[name], ops, RowBlock(batch), np.array(index, np.int64)))
+        parts.append(Changes(name, definitions[name], ops, RowBlock(batch), np.array(index, np.int64)))
     return Batch(parts, len(changes), 0, [], 0, **fields)
 
 

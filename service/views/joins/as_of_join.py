@@ -29,6 +29,7 @@ from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Runs, pa
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import Codes, Side, ends_of, joined
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
+from service.tables.words import BYTES, words_of
 from service.views.deltas import Combination, Sink, told_rows
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained
@@ -110,8 +111,9 @@ class AsOfJoin(Defaults):
         self.domain = Domain(types) if types else None
         self._acquire = self.domain.acquire_of if self.domain is not None else None
         self._look_up = self.domain.look_up_of if self.domain is not None else None
-        rank = self._other.ranks if plan.ties is None else None
-        self._validity = Validity(2 + len(plan.ties or ()), rank, self._optional)
+        known = {*self._columns[self._other.place], as_of.of.column}
+        self._telling = [name for name in self._other.relation.key if name not in known]
+        self._validity = Validity(self._words if plan.ties is None else len(plan.ties), self._optional)
         self.tree = IntervalTree("pair")
         self._filled = 0  # keys, by code, before whose first row nobody stands in the tree
 
@@ -121,7 +123,7 @@ class AsOfJoin(Defaults):
 
     @property
     def update_steps(self) -> int:
-        return int(self.tree.update_steps) + self._validity.steps
+        return int(self.tree.update_steps) + self._validity.looked_at
 
     # --- rows as entries
 
@@ -165,6 +167,11 @@ class AsOfJoin(Defaults):
                 is_float = pa.types.is_floating(table.type_of(name))
                 columns.append(~(encode_floats(words.view(np.float64), 0) if is_float else words))
         return Rows(np.stack(columns, axis=1), np.ascontiguousarray(slots[indices], np.int32)), indices
+
+    def _words(self, slots: Slots) -> tuple[Ints, Ints]:
+        """Of rows of the other alias, those of the greatest primary key first."""
+        starts, words = words_of(self._other.relation.table, self._telling, slots)
+        return starts, ~words
 
     def _shown(self, slots: Slots) -> Slots:
         """Those of these slots of the other alias that meet WHERE; NOBODY in place of others."""
@@ -226,9 +233,15 @@ class AsOfJoin(Defaults):
         changes = [0 if one is None else one.inserts.num_rows + len(one.deletes) for one in (points, others)]
         inserts = [one.inserts for one in (points, others) if one is not None]
         self.tree.require(changes[0] + 8 * changes[1] + sum(one.num_rows for one in inserts), 1)
-        self._validity.require_index(changes[1])
+        self._validity.require_index(changes[1] if self._ties is not None else changes[1] + self._nodes_of(others))
         if self.domain is not None:
             self.domain.require(sum(one.num_rows for one in inserts), sum(one.bytes for one in inserts))
+
+    def _nodes_of(self, resolved: Resolved | None) -> int:
+        """The most entries of nodes that may come and go with these rows: three with each word."""
+        if resolved is None:
+            return 0
+        return 3 * (resolved.inserts.bytes // BYTES + len(self._telling) * resolved.inserts.num_rows)
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         if self._never:

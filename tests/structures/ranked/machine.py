@@ -139,6 +139,12 @@ class TopsMachine(ReadingMachine):
         self.readings.append(Reading(self.tops.of(root, key), {(one.slot,) for one in rows.values() if key in (None, one.key)}, version))
 
 
+def worded(rank: int) -> list[int]:
+    """In the order of the numbers; none begins another, and many begin alike."""
+    digits = np.base_repr(rank % 1000, 2)
+    return [rank // 1000, len(digits), *map(int, digits)]
+
+
 class ValidityMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -146,11 +152,15 @@ class ValidityMachine(RuleBasedStateMachine):
         self.rows: dict[int, Ranked] = {}
         self.ranks: dict[int, int] = {}
 
+    def words_of(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        words = [worded(self.ranks[slot]) for slot in slots.tolist()]
+        return np.cumsum([0, *map(len, words)], dtype=np.int64), np.array([word for some in words for word in some], np.int64)
+
     @initialize(exact=st.booleans(), filled=st.booleans(), shapes=SHAPES)
     def begin(self, exact: bool, filled: bool, shapes: list[tuple[int, int, int]]) -> None:
-        rank = None if exact else lambda slots: np.array([self.ranks[slot] for slot in slots.tolist()], np.int64)
+        """`exact`: ranks are coordinates, not words."""
         self.filled = filled
-        self.validity = Validity(3 if exact else 2, rank, filled, 1 << 20)
+        self.validity = Validity(1 if exact else self.words_of, filled, 1 << 20)
         self.validity._listed = room(3)
         self.rows = {one.slot: one for one in self.new(shapes)}
         self.validity.load(packed(self.rows.values()))
@@ -160,7 +170,7 @@ class ValidityMachine(RuleBasedStateMachine):
         made = []
         for key, order, rank in shapes:
             self.slot += 1
-            made.append(Ranked(key, order, 100 * rank + self.slot, self.slot))
+            made.append(Ranked(key, order, 1000 * rank + self.slot, self.slot))
             self.ranks[self.slot] = made[-1].rank
         return made
 
@@ -185,8 +195,10 @@ class ValidityMachine(RuleBasedStateMachine):
         slots = st.sampled_from(sorted(self.rows))
         doomed = [self.rows[slot] for slot in data.draw(st.lists(slots, unique=True, max_size=8))] if self.rows else []
         drawn = [*((DELETE, one) for one in doomed), *((INSERT, one) for one in self.new(shapes))]
-        found = [(at if alone else 0, sign, one) for at, (sign, one) in enumerate(drawn)]
-        found.sort(key=lambda one: (one[0], one[2].key, one[2].order))
+        self.follow([(at if alone else 0, sign, one) for at, (sign, one) in enumerate(drawn)])
+
+    def follow(self, found: list[Change]) -> None:
+        found.sort(key=lambda one: (one[0], one[2].key, one[2].order, one[1]))
         groups = [list(some) for _, some in groupby(found, lambda one: (one[0], one[2].key))]
         ends = np.cumsum([len(some) for some in groups], dtype=np.int64)
         self.validity.require_index(len(found))
@@ -209,3 +221,16 @@ class ValidityMachine(RuleBasedStateMachine):
             differ = {place for place in before.keys() | after.keys() if before.get(place) != after.get(place)}
             assert differ <= set(places), "a place that changes is not told"
         self.judge()
+
+    @rule(data=st.data())
+    def move(self, data: st.DataObject) -> None:
+        """Rows give up their slots for others, as they are."""
+        if not self.rows:
+            return
+        doomed = [self.rows[slot] for slot in data.draw(st.lists(st.sampled_from(sorted(self.rows)), unique=True, max_size=8))]
+        moved = []
+        for one in doomed:
+            self.slot += 1
+            self.ranks[self.slot] = one.rank
+            moved.append(one._replace(slot=self.slot))
+        self.follow([*((0, DELETE, one) for one in doomed), *((0, INSERT, one) for one in moved)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from service.planning.meets import Relations, can_be_endpoint
 from service.planning.plans.plan import THEOREM_1, Plan, first_notes, keys_of_two, names
-from service.planning.plans.stages.latest import ties_of, why_ties
+from service.planning.plans.stages.latest import ties_of
 from service.query.assembly import unsupported
 from service.query.model import Query, Span
 
@@ -27,13 +27,10 @@ def make(query: Query, relations: Relations) -> Plan:
     ties = ties_of(definition, own | {as_of.of.column}, 2)
     nulls = "null compares with nothing: such a row has no partner" + (", and stands beside null" if as_of.optional else "")
     notes = [*first_notes(query, relations), nulls]
-    if ties is None:
-        notes.append(why_ties(definition))
-    more = "" if ties is not None else ", and a step for each row that ties"
-    bounds = {"space": "O(n)", "update": f"O(log n){more}", "delay": "O(log n)"}
+    bounds = {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"}
     kind = f"{'left outer ' if as_of.optional else ''}as-of join, 1-D, 2 relations{', keyed' if query.equal else ''}"
     return Plan(
-        kind, "interval-tree", THEOREM_1, "delay" if ties is None else "strict", bounds, tuple(notes), "as_of", names(query),
+        kind, "interval-tree", THEOREM_1, "strict", bounds, tuple(notes), "as_of", names(query),
         keys=keys_of_two(query), ties=ties,
         spans=tuple(Span(alias, ref.column, ref.column, declared=False) for alias in names(query)
                     for ref in (as_of.of, as_of.point) if ref.alias == alias),

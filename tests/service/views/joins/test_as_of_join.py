@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from service.errors import Problem
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
 from service.wire.batch import DELETE, UPSERT
+from service.wire.schema import parse_relation
 from tests.service.engine.test_engine import Follower, compare, prepared, read_all, run
 from tests.service.latest import AsOfView
-from tests.service.running import check, refuses_nulls
+from tests.service.running import check, opened, refuses_nulls
 from tests.service.twin import DEFINITIONS, Source, Twin, TwinView, to_batch, values
 from tests.service.views.stages.test_groups import compare_with_brute_force
 
@@ -40,14 +42,10 @@ LEFT: dict[str, TwinView] = {
 
 def test_what_is_promised() -> None:
     plans = {name: parse_view("v", view.definition, DEFINITIONS).plan for name, view in INNER.items()}
-    assert {name: plan.guarantee for name, plan in plans.items()} == {
-        "latest": "strict", "earlier": "strict", "next": "delay", "behind": "delay", "tagged": "strict", "few": "delay",
-    }  # fmt: skip
+    assert {plan.guarantee for plan in plans.values()} == {"strict"}
     assert plans["latest"].algorithm == "interval-tree" and plans["latest"].cls == "as-of join, 1-D, 2 relations, keyed"
     left = parse_view("v", LEFT["last"].definition, DEFINITIONS).plan
     assert left.cls == "left outer as-of join, 1-D, 2 relations" and any("stands beside null" in note for note in left.notes)
-    with pytest.raises(Problem, match='only "delay".*the primary key .site, nr. is not made of a few numbers'):
-        parse_view("v", INNER["next"].definition | {"guarantee": "strict"}, DEFINITIONS)
     with pytest.raises(Problem, match='joins two relations as of x.starts; write "algorithm": "interval-tree"'):
         parse_view("v", INNER["next"].definition | {"algorithm": "nested-loop"}, DEFINITIONS)
     by_weight = {"from": {"x": "a", "y": "a"}, "join": [{"as_of": ["y.weight", "<=", "x.weight"]}], "select": ["x.id as i"]}
@@ -122,6 +120,68 @@ def test_one_row_takes_the_points_of_many_and_gives_them_back(tmp_path: Path) ->
     assert applied(("a", DELETE, {"id": 3}), ("a", DELETE, {"id": 2}), price(6, 25)) == 20 + 10
     assert applied(*(("a", DELETE, {"id": number}) for number in (0, 1, 5, 6))) == 60
     follower.catch_up()
+    check(engine)
+    engine.close()
+
+
+_OF_TEXTS = {
+    "quotes": parse_relation(
+        {
+            "columns": [
+                {"name": name, "type": type_} for name, type_ in (("name", "string"), ("no", "bytes"), ("at", "int64"), ("price", "int64"))
+            ],
+            "key": ["name", "no"],
+        }
+    ),
+    "trades": parse_relation({"columns": [{"name": "id", "type": "int64"}, {"name": "at", "type": "int64"}], "key": ["id"]}),
+}
+
+
+def test_of_rows_at_one_time_the_greatest_text_is_found_without_reading_them(tmp_path: Path) -> None:
+    """Names that begin alike for long, in batches, runs and single changes; a change looks at no more of them as they grow."""
+    engine = opened(tmp_path / "data")
+    for name, definition in _OF_TEXTS.items():
+        engine.put_relation(name, definition)
+    join = "FROM trades t ASOF LEFT JOIN quotes q ON q.at <= t.at"
+    assert engine.put_view("v", {"sql": f"SELECT t.id AS id, q.name AS name, q.no AS no {join}"}, wait=60)[1] == "created"
+
+    def apply(changes: list[tuple[str, int, dict[str, Any]]]) -> None:
+        engine.apply(to_batch(changes, _OF_TEXTS))
+
+    apply([("trades", UPSERT, {"id": at, "at": at}) for at in range(4)])
+    rng, there = random.Random(5), dict[tuple[str, bytes], int]()
+    names = ["", *("longer than a word" * n + end for n in range(3) for end in ("", "a", "b", "é"))]
+    view = engine.views["v"]
+
+    def judge() -> None:
+        best = [max(((at, *key) for key, at in there.items() if at <= time), default=(0, None, None)) for time in range(4)]
+        assert read_all(open_rows(engine.readers, "v")) == Counter((time, name, no) for time, (_, name, no) in enumerate(best))
+        check(engine)
+
+    for _ in range(40):
+        changes = []
+        for _ in range(rng.choice((1, 1, 2, 9, 30))):
+            key = rng.choice(names), rng.choice((b"", b"\0", b"0123456", b"01234567"))
+            if key in there and rng.random() < 0.5:
+                del there[key]
+                changes.append(("quotes", DELETE, {"name": key[0], "no": key[1]}))
+            else:
+                there[key] = rng.randrange(3)
+                changes.append(("quotes", UPSERT, {"name": key[0], "no": key[1], "at": there[key], "price": rng.randrange(2)}))
+        apply(changes)
+        judge()
+    steps = list[int]()
+    for many in (100, 10_000):
+        apply([("quotes", UPSERT, {"name": f"quote number {at:06}", "no": b"", "at": 3, "price": 1}) for at in range(many)])
+        before = view.statistics()["steps_per_update"] * view.changed_rows
+        for kind in (UPSERT, DELETE):
+            row = {"name": "quote number 000050 and more", "no": b"", "at": 3, "price": 1}
+            apply([("quotes", kind, row if kind == UPSERT else {"name": row["name"], "no": b""})])
+        steps.append(view.statistics()["steps_per_update"] * view.changed_rows - before)
+    assert steps[1] <= steps[0] + 4, "it reads those at its time"
+    engine.close()
+    engine = opened(tmp_path / "data")
+    assert read_all(open_rows(engine.readers, "v"))[(3, "quote number 009999", b"")] == 1
     check(engine)
     engine.close()
 

@@ -1,0 +1,230 @@
+"""Which of the rows at a place comes first by words, under change: where what tells them apart is no number, but a text.
+
+Problem: rows (key, place) are told apart by sequences of int64, none of which begins another. Find the row at a place whose words come
+first.
+
+    (key, place, word, 0)    the only row there whose words begin so, with its slot
+    (key, place, word, n)    several: node n tells them apart, by the word that follows
+    (-1, m, word, 0 or n)    likewise below node m
+
+All of these are entries of one ordered index, written in place (`entries.py`). A row is only as deep as others ask for: a node is made when
+a second row comes whose words begin alike, and goes with the last row below it.
+
+Invariants, by which `check_nodes` names what broke:
+    W1  each node is named by one entry
+    W2  each node has an entry
+
+Costs (w words, n rows): O(w log n) a row that comes or goes; O(log n) a node down to the first row of a place. Memory 36 bytes a row, and
+as much for each node. Source: tries.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.blocks import Nodes, Writing
+from structures.core.kernel import arrays, kernel, wide
+from structures.index.changes import cut, put
+from structures.index.indexes import Entries
+from structures.index.layout import HEAD, LEAF_ROOM, ROOT, slot_at
+from structures.index.search import BEFORE, Items, Place, has_prefix, same, seek
+
+ARITY = 4
+BELOW = 3  # the coordinate that names a node
+LAST, LOOKED, WORDS_STATE = range(3)  # the node that was made last, nodes looked at so far
+_ENTRY, _LEVEL = 4, 3  # words of an entry, of a level of the path
+
+
+@arrays("int32[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
+class Words(NamedTuple):
+    """The row at slots[i], which ascend, has words[starts[i]:starts[i + 1]]. The state, WORDS_STATE; room for an entry and for a path."""
+
+    slots: np.ndarray
+    starts: np.ndarray
+    words: np.ndarray
+    Z: np.ndarray
+    X: np.ndarray
+    path: np.ndarray
+
+
+def words_with(slots: np.ndarray, starts: np.ndarray, words: np.ndarray, state: np.ndarray) -> Words:
+    """With room of its own."""
+    longest = int(np.diff(starts).max(initial=0))
+    return Words(slots, starts, words, state, np.empty(_ENTRY, np.int64), np.empty(_LEVEL * longest, np.int64))
+
+
+def no_words(state: np.ndarray) -> Words:
+    return words_with(np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, np.int64), state)
+
+
+@kernel
+def words_of(words: Words, slot: int) -> tuple[int, int]:
+    """From where to where the words of a row are; none: it is not known."""
+    slots, low, high = words.slots, 0, len(words.slots)
+    while low < high:
+        middle = (low + high) >> 1
+        if slots[middle] < slot:
+            low = middle + 1
+        else:
+            high = middle
+    if low == len(slots) or slots[low] != slot:
+        return wide(0), wide(0)
+    return words.starts[low], words.starts[low + 1]
+
+
+@kernel
+def find_word(nodes: Nodes, root: int, X: Any) -> tuple[int, int]:
+    """The entry that begins with X[:3]; leaf 0: there is none."""
+    leaf, i = seek(nodes, root, ARITY, Place(X, 0, 1, 3, BEFORE))
+    if leaf != 0 and same(nodes.M, leaf, LEAF_ROOM[ARITY], i, X, 0, 1, 3):
+        return leaf, i
+    return wide(0), wide(0)
+
+
+@kernel
+def below(nodes: Nodes, leaf: int, i: int) -> int:
+    """The node that an entry names; 0: it is a row's."""
+    return nodes.M[leaf + HEAD + BELOW * LEAF_ROOM[ARITY] + i]
+
+
+@kernel
+def row_at(nodes: Nodes, leaf: int, i: int) -> int:
+    """The slot of an entry."""
+    return wide(nodes.W[slot_at(leaf, ARITY, LEAF_ROOM[ARITY]) + i])
+
+
+@kernel
+def first_row(nodes: Nodes, root: int, leaf: int, i: int, words: Words) -> int:
+    """The slot of the row that comes first of an entry and those below it."""
+    X, Z = words.X, words.Z
+    node = below(nodes, leaf, i)
+    while node != 0:
+        X[0], X[1] = -1, node
+        leaf, i = seek(nodes, root, ARITY, Place(X, 0, 1, 2, BEFORE))
+        node = below(nodes, leaf, i)
+        Z[LOOKED] += 1
+    return row_at(nodes, leaf, i)
+
+
+@kernel
+def put_row(nodes: Nodes, writing: Writing, h: int, key: int, at: int, slot: int, words: Words) -> bool:
+    """A row comes. False, and nothing else: one with the same words is there, or words that are needed are not known."""
+    C, X, Z = writing.C, words.X, words.Z
+    begin, end = words_of(words, slot)
+    X[0], X[1] = key, at
+    for w in range(begin, end):
+        X[2] = words.words[w]
+        leaf, i = find_word(nodes, C[h + ROOT], X)
+        if leaf == 0:
+            X[3] = 0
+            put(nodes, writing, h, X, 0, slot)
+            return True
+        node = below(nodes, leaf, i)
+        if node == 0:
+            other = row_at(nodes, leaf, i)
+            first, last = words_of(words, other)
+            next_ = first + w - begin + 1
+            if w + 1 == end or next_ >= last:
+                return False
+            Z[LAST] += 1
+            node = Z[LAST]
+            X[3] = 0
+            cut(nodes, writing, h, X, 0, other)
+            X[3] = node
+            put(nodes, writing, h, X, 0, 0)
+            X[0], X[1], X[2], X[3] = -1, node, words.words[next_], 0
+            put(nodes, writing, h, X, 0, other)
+        X[0], X[1] = -1, node
+        Z[LOOKED] += 1
+    return False
+
+
+@kernel
+def cut_row(nodes: Nodes, writing: Writing, h: int, key: int, at: int, slot: int, words: Words) -> bool:
+    """A row goes, with the nodes that have no other. False, and nothing else: it is not there."""
+    C, X, Z, path = writing.C, words.X, words.Z, words.path
+    begin, end = words_of(words, slot)
+    X[0], X[1] = key, at
+    node, w = wide(-1), begin
+    while node != 0:
+        if w == end:
+            return False
+        X[2] = words.words[w]
+        leaf, i = find_word(nodes, C[h + ROOT], X)
+        if leaf == 0:
+            return False
+        node = below(nodes, leaf, i)
+        if node != 0:
+            level = _LEVEL * (w - begin)
+            path[level], path[level + 1], path[level + 2] = X[0], X[1], X[2]
+            X[0], X[1] = -1, node
+            Z[LOOKED] += 1
+            w += 1
+    X[3] = 0
+    if cut(nodes, writing, h, X, 0, slot) < 0:
+        return False
+    while w > begin and not has_prefix(nodes, C[h + ROOT], ARITY, X, 0, 1, 2):
+        w -= 1
+        level = _LEVEL * (w - begin)
+        X[3] = X[1]
+        X[0], X[1], X[2] = path[level], path[level + 1], path[level + 2]
+        cut(nodes, writing, h, X, 0, 0)
+    return True
+
+
+@kernel("void(Nodes, int64, Items, Words, int32[::1])")
+def find_neighbours(nodes: Nodes, root: int, items: Items, words: Words, found: Any) -> None:
+    """Of each of these rows (key, place) the row down to which its own words lead; -1: there is none."""
+    X = words.X
+    for e in range(len(found)):
+        found[e] = -1
+        begin, end = words_of(words, wide(items.slots[e]))
+        X[0], X[1] = items.X[e * items.width], items.X[e * items.width + 1]
+        for w in range(begin, end):
+            X[2] = words.words[w]
+            leaf, i = find_word(nodes, root, X)
+            if leaf == 0:
+                break
+            node = below(nodes, leaf, i)
+            if node == 0:
+                found[e] = row_at(nodes, leaf, i)
+                break
+            X[0], X[1] = -1, node
+
+
+@kernel("void(Nodes, int64, Items, Words, int32[::1])")
+def find_firsts(nodes: Nodes, root: int, items: Items, words: Words, found: Any) -> None:
+    """Of each of these places, which have rows, that which comes first."""
+    for e in range(len(found)):
+        leaf, i = seek(nodes, root, ARITY, Place(items.X, e * items.width, 1, 2, BEFORE))
+        found[e] = first_row(nodes, root, leaf, i, words)
+
+
+def expanded(entries: Entries, starts: np.ndarray, words: np.ndarray) -> tuple[Entries, int]:
+    """The entries of all rows at once, in no order, and how many nodes these name; `entries`: key and place of each row, whose words are
+    words[starts[i]:starts[i + 1]]. Cost: a sort for each word that rows have in common."""
+    rows, names = np.arange(len(entries.slot)), entries.coordinates[:, :2]
+    parts, slots, depth, made = [np.empty((0, ARITY), np.int64)], [np.empty(0, np.int32)], 0, 0
+    while len(rows):
+        mine = np.column_stack((names, words[starts[rows] + depth]))
+        order = np.lexsort((mine[:, 2], mine[:, 1], mine[:, 0]))
+        mine, rows = mine[order], rows[order]
+        begins = np.flatnonzero(np.append(True, (mine[1:] != mine[:-1]).any(axis=1)))
+        counts = np.diff(begins, append=len(rows))
+        numbers = np.where(counts > 1, made + np.cumsum(counts > 1), 0)
+        parts.append(np.column_stack((mine[begins], numbers)))
+        slots.append(np.where(counts > 1, 0, entries.slot[rows[begins]]).astype(np.int32))
+        several = np.repeat(counts > 1, counts)
+        made, depth, rows = made + int(np.count_nonzero(counts > 1)), depth + 1, rows[several]
+        names = np.column_stack((np.full(len(rows), -1), np.repeat(numbers, counts)[several]))
+    return Entries(np.concatenate(parts), np.concatenate(slots)), made
+
+
+def check_nodes(entries: Entries) -> None:
+    """Prove the invariants, of all entries."""
+    named = np.sort(entries.coordinates[entries.coordinates[:, BELOW] != 0, BELOW])
+    assert (np.diff(named) > 0).all(), "W1: two entries name one node"
+    there = np.unique(entries.coordinates[entries.coordinates[:, 0] == -1, 1])
+    assert np.array_equal(named, there), "W1, W2: a node has no entry, or no entry names it"

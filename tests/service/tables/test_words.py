@@ -1,0 +1,80 @@
+"""Words of rows against Python's order of their values: texts that begin alike, of all lengths about those of words, bytes, numbers."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from service.tables.store import Table
+from service.tables.words import words_of
+from service.wire.batch import RowBlock
+
+
+def table_of(**columns: pa.Array) -> tuple[Table, np.ndarray]:
+    rows = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    schema = pa.schema([field.with_nullable(False) for field in rows.schema])
+    table = Table(schema, schema.names)
+    return table, table.insert(1, RowBlock(rows.cast(schema)))
+
+
+def sequences(table: Table, names: list[str], slots: np.ndarray) -> list[tuple[int, ...]]:
+    starts, words = words_of(table, names, slots)
+    return [tuple(words[first:last].tolist()) for first, last in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
+
+
+TEXTS = [
+    *("a" * n for n in range(23)),
+    *("a" * n + "b" for n in (0, 5, 6, 7, 13)),
+    "a\0",
+    "a\0\0",
+    "\0",
+    "é" * 7,
+    "ü",
+    "日本語の長い名前",
+    "𝄞",
+    "z",
+]
+
+
+@pytest.mark.parametrize("kind", ["texts", "bytes"])
+def test_order_of_texts(kind: str) -> None:
+    random.Random(3).shuffle(texts := [text.encode() for text in TEXTS])
+    column = pa.array(texts, pa.binary())
+    table, slots = table_of(name=column.cast(pa.utf8()) if kind == "texts" else column)
+    found = dict(zip(texts, sequences(table, ["name"], slots), strict=True))
+    assert sorted(texts) == sorted(texts, key=found.__getitem__)
+    for text, words in found.items():
+        assert len(words) == max(1, -(-len(text) // 7))
+        assert not any(other != text and more[: len(words)] == words for other, more in found.items()), "one begins another"
+
+
+def test_columns_one_after_another() -> None:
+    rng = random.Random(4)
+    made: list[tuple[Any, ...]] = [
+        (
+            rng.choice(("", "a", "aaaaaaa", "aaaaaaab")),
+            rng.randrange(-2, 3),
+            rng.choice((-1.5, 0.0, 2.25, float("inf"))),
+            rng.random() < 0.5,
+        )
+        for _ in range(200)
+    ]
+    rows = sorted(set(made), key=lambda _: rng.random())
+    types = (pa.utf8(), pa.int64(), pa.float64(), pa.bool_())
+    table, slots = table_of(
+        **{name: pa.array(column, type_) for name, column, type_ in zip("tnfb", zip(*rows, strict=True), types, strict=True)}
+    )
+    found = dict(zip(rows, sequences(table, list("tnfb"), slots), strict=True))
+    assert sorted(rows) == sorted(rows, key=found.__getitem__)
+    turned = sequences(table, list("nt"), slots[::-1])
+    assert [words[1:] for words in turned] == [words[: len(words) - 3] for words in reversed(found.values())]
+
+
+def test_no_rows() -> None:
+    table, slots = table_of(name=pa.array(["x"]))
+    starts, words = words_of(table, ["name"], slots[:0])
+    assert starts.tolist() == [0] and not len(words)
