@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from service.errors import Problem
 from service.histogram import Histogram
-from service.planning.plans.plan import Plan
-from service.query.model import Query
 from service.tables.changes import NOTHING, Part, Runs, parted
 from service.tables.history import Step
 from service.tables.indexes import SharedIndexes
@@ -27,7 +25,7 @@ from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.views.collecting import Collector, Retained, RowCollector, StretchCollector
 from service.views.deltas import Combination, Delta, DeltaSink, Sink, most_candidates
-from service.views.joins.protocol import Join
+from service.views.joins.protocol import Enumeration, Join
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
 from service.views.shown import STRETCH
@@ -35,6 +33,7 @@ from service.views.stages.groups import GroupsStage
 from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.making import core_by, kept_by, shown_of
 from service.views.stages.table import GroupTable
+from service.views.turning import FEW, Turning, read_turns, reads_turns
 from service.warming import Unusable
 
 log = logging.getLogger("livejoin.views")
@@ -75,7 +74,7 @@ class LiveView:
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
         self.shown = shown_of(query, self.sides, self.definitions)
         self.width = STRETCH if query.stretches is not None else 1 if query.groups is not None else len(self.sides)  # arrays of a row
-        self._turning = _turning(query, view.plan)
+        self._turning = Turning(query, view.plan, self.relations)
         self._indexes = indexes
         self._join: Join | None = None  # there is none before there is room, nor of a view that failed
         self._former: list[weakref.ref[Join]] = []  # those that were replaced, while a version is read in them
@@ -144,10 +143,10 @@ class LiveView:
         return self._join is not None and self._join.is_outgrown(version)
 
     def is_prompt(self, relation: str) -> bool:
-        """Whether following one changed row of this relation is sure to take about as long as its own rows of the delta are: no others come
-        and go by it."""
+        """Whether following one changed row of this relation is sure to take about as long as its own rows of the delta are: few others
+        come and go by it."""
         plan = self.view.plan
-        if plan.guarantee != "strict" or plan.amortised or plan.shape == "coverage" or relation in self._turning:
+        if plan.guarantee != "strict" or plan.amortised or plan.shape == "coverage" or self._turning.most(relation) > FEW:
             return False  # coverage follows runs for the price of a change
         return self.feed is None or self.feed.has_little_to_settle
 
@@ -206,7 +205,7 @@ class LiveView:
         query = self.view.query
         if query.stretches is not None:
             return self._follow_stretches(first, versions, mine)
-        if query.latest is not None or (query.as_of is not None and query.groups is None):
+        if query.latest is not None or (query.as_of is not None and query.groups is None and not reads_turns(query)):
             most = None  # rows come and go that have not changed: they are not read from two roots
         elif query.groups is not None:
             rows = None if retain is None else RowCollector(retain[0])
@@ -238,6 +237,10 @@ class LiveView:
         assert retain is not None and not self.view.query.branches
         collector = Collector(most_candidates(retain[0]), 1)
         ((name, run),) = runs.items()
+        if self.view.query.as_of is not None:
+            versions = partial(self._partners, before), partial(self._partners, after)
+            read_turns(self.view.query, self.sides, name, run, versions, collector)
+            return next(iter(collector.deltas(version, self._retained(runs))), None)
         sides = [side for side in self.sides if side.relation.name == name]
         parts = [parted(side, run, True) for side in sides]
         for inserted, root in ((False, before), (True, after)):
@@ -247,9 +250,13 @@ class LiveView:
                     self._read_partners(root, side, slots, sides[:number], partial(collector, 0, inserted))
         return collector.delta(version, self._retained(runs))
 
+    @staticmethod
+    def _partners(at: ViewRoot, side: Side, slots: Slots) -> Enumeration:
+        return at.join.partners(at.root, side.place, slots, None)
+
     def _read_partners(self, at: ViewRoot, side: Side, slots: Slots, others: Sequence[Side], take: Callable[[Combination], bool]) -> None:
         """The rows of a root in which this row is the alias `side`, and none of the `others`: those have been read."""
-        cursor = at.join.partners(at.root, side.place, slots, None)
+        cursor = self._partners(at, side, slots)
         while not cursor.done:
             rows = cursor.fill(_PIECE)
             for other in others:
@@ -300,22 +307,6 @@ class LiveView:
             "flips_per_update": flips / self.changed_rows if flips is not None and self.changed_rows else None,
             **self.read_counts.to_json(),
         }
-
-
-def _turning(query: Query, plan: Plan) -> frozenset[str]:
-    """The relations of which a changed row may turn any number of other rows: they gain or lose their partners, another row is in force at
-    them, or they are groups in which it is counted."""
-    if plan.shape == "as_of" and query.as_of is not None:
-        aliases = {query.as_of.of.alias}
-    elif plan.shape == "visits":
-        aliases = {plan.order[1]}
-    elif plan.outer is not None:
-        every = {alias for alias, _ in query.whole.aliases}
-        is_one_sided = plan.shape == "match" and all(part.kind != "full" for part in query.parts)
-        aliases = every - {alias for alias, _ in query.core.aliases} if is_one_sided else every
-    else:
-        return frozenset()
-    return frozenset(relation for alias, relation in query.whole.aliases if alias in aliases)
 
 
 def _replaced(runs: Runs, side: Side) -> Part:

@@ -351,10 +351,8 @@ STRUCTURES = {
             Canary("structures.ranked.changes", "seek_last", "lambda nodes, o, k, place: (0, 0)"),
             Canary("structures.ranked.changes", "end_of", "lambda nodes, root, k, X: X[1]"),
             Canary("structures.ranked.changes", "change_some", "lambda nodes, writing, h, items, signs, first, end: 0"),
-            # The row of a node that happens to be first in its parent; nodes that stay when their last row has gone; neighbours unknown.
+            # Of rows that words tell apart the entry that comes first, whatever is below it.
             Canary("structures.ranked.tries", "below", "lambda nodes, leaf, i: 0"),
-            Canary("structures.ranked.tries", "has_prefix", "lambda nodes, root, k, X, x, step, p: True"),
-            Canary("structures.ranked.tries", "find_neighbours", "lambda nodes, root, items, words, found: found.fill(-1)"),
         ),
     ),
     "ij": Structure(

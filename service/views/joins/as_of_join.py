@@ -241,7 +241,7 @@ class AsOfJoin(Defaults):
         """The most entries of nodes that may come and go with these rows: three with each word."""
         if resolved is None:
             return 0
-        return 3 * (resolved.inserts.bytes // BYTES + len(self._telling) * resolved.inserts.num_rows)
+        return 3 * int(resolved.inserts.bytes // BYTES + len(self._telling) * resolved.inserts.num_rows)
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         if self._never:

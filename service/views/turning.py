@@ -1,0 +1,97 @@
+"""Rows that a changed one turns: they gain their first partner by it or lose their last one, another row is in force at them, or they are
+groups in which it is counted. The view's rows of these come and go without having changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from service.planning.plans.outer import parts_of
+from service.planning.plans.plan import Plan
+from service.query.model import ColumnRef, Query
+from service.tables.changes import Run, parted
+from service.tables.relations import Relation
+from service.tables.resolution import NO_SLOTS, Slots
+from service.tables.sides import Side
+from service.views.collecting import Collector
+from service.views.joins.protocol import Enumeration
+
+Partners = Callable[[Side, Slots], Enumeration]
+"""The rows of a version in which rows of an alias, at these slots, take part."""
+
+FEW = 100  # rows that may be turned while a request waits: some microseconds each
+_PIECE = 1 << 16  # rows of the view that are read at once
+
+
+class Turning:
+    """How many rows a changed one may turn."""
+
+    def __init__(self, query: Query, plan: Plan, relations: Mapping[str, Relation]) -> None:
+        self._by_alias = dict(query.whole.aliases)
+        self._relations = relations
+        self._unbounded: set[str] = set()
+        self._turned: dict[str, list[str]] = {}  # by relation those whose rows its own turn
+        if plan.shape == "as_of" and query.as_of is not None:
+            if not reads_turns(query):
+                self._add(query.as_of.of.alias, query.as_of.point.alias, query.equal)
+        elif plan.shape == "visits":
+            self._add(plan.order[1], plan.order[0], query.equal)
+        elif plan.shape == "match":
+            parts = parts_of(query)
+            assert not isinstance(parts, str)
+            for part in parts:
+                ((own, _),) = part.own
+                self._add(own, part.on, part.join.equal)
+                if part.kind == "full":
+                    self._add(part.on, own, part.join.equal)
+        elif plan.outer is not None:  # partners are visited, whatever they are
+            self._unbounded.update(self._by_alias.values())
+
+    def _add(self, by: str, turned: str, equal: tuple[tuple[ColumnRef, ...], ...]) -> None:
+        """Rows of one alias turn those of another, of which there is one at most if its whole key is joined."""
+        relation = self._relations[self._by_alias[turned]]
+        joined = {ref.column for pair in equal for ref in pair if ref.alias == turned}
+        if not joined.issuperset(relation.key):
+            self._turned.setdefault(self._by_alias[by], []).append(relation.name)
+
+    def most(self, relation: str) -> float:
+        """By one changed row of this relation, for each alias that it is. O(1)."""
+        if relation in self._unbounded:
+            return math.inf
+        return sum(self._relations[name].table.rows for name in self._turned.get(relation, ()))
+
+
+def reads_turns(query: Query) -> bool:
+    """Whether the rows that a changed one turns are found by reading (`read_turns`): an as-of join has intervals of all rows that are
+    searched."""
+    as_of = query.as_of
+    return as_of is not None and query.groups is None and not any(one.alias == as_of.of.alias for one in query.filters)
+
+
+def read_turns(query: Query, sides: Sequence[Side], name: str, run: Run, versions: tuple[Partners, Partners], tell: Collector) -> None:
+    """Tell what one changed row of the relation `name` does to an as-of join, by the versions before and after: of each row at which it was
+    or is in force, and of itself, what the view had and has."""
+    assert query.as_of is not None
+    (point,) = (side for side in sides if side.alias == query.as_of.point.alias)
+    (other,) = (side for side in sides if side.alias == query.as_of.of.alias)
+    gone, come, _ = parted(point if point.relation.name == name else other, run, True)
+    own, found = (gone.old, come.new), [NO_SLOTS]
+    if other.relation.name == name:
+        for partners, slots in zip(versions, own, strict=True):
+            cursor = partners(other, slots)
+            while not cursor.done:
+                found.append(cursor.fill(_PIECE)[point.place])
+                if sum(map(len, found)) > 2 * tell.limit:
+                    tell.exceeded(0)
+                    return
+    points = np.unique(np.concatenate(found))
+    if point.relation.name == name:
+        points = np.setdiff1d(points, np.concatenate(own), assume_unique=True)
+    else:
+        own = NO_SLOTS, NO_SLOTS
+    for inserted, partners, slots in zip((False, True), versions, own, strict=True):
+        cursor = partners(point, np.concatenate((points, slots)))
+        while not cursor.done and tell(0, inserted, cursor.fill(_PIECE)):
+            pass
