@@ -240,7 +240,7 @@ class LiveView:
         if self.view.query.as_of is not None:
             versions = partial(self._partners, before), partial(self._partners, after)
             read_turns(self.view.query, self.sides, name, run, versions, collector)
-            return next(iter(collector.deltas(version, self._retained(runs))), None)
+            return collector.delta(version, self._retained(runs))
         sides = [side for side in self.sides if side.relation.name == name]
         parts = [parted(side, run, True) for side in sides]
         for inserted, root in ((False, before), (True, after)):

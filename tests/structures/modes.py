@@ -347,9 +347,9 @@ STRUCTURES = {
         ("tests/structures/ranked/test_tops.py",),
         "validity",
         (
-            # The place before is forgotten; an end that is that of the place itself; the next key's first place as an end.
+            # The place before is forgotten; an end that is one too early.
             Canary("structures.ranked.changes", "seek_last", "lambda nodes, o, k, place: (0, 0)"),
-            Canary("structures.ranked.changes", "end_of", "lambda nodes, root, k, X: X[1]"),
+            Canary("structures.ranked.changes", "last_before", "lambda nodes, k, leaf, i, key: was(nodes, k, leaf, i, key) - 1"),
             Canary("structures.ranked.changes", "change_some", "lambda nodes, writing, h, items, signs, first, end: 0"),
             # Of rows that words tell apart the entry that comes first, whatever is below it.
             Canary("structures.ranked.tries", "below", "lambda nodes, leaf, i: 0"),
