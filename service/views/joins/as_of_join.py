@@ -29,12 +29,12 @@ from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Runs, pa
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import Codes, Side, ends_of, joined
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
-from service.tables.words import BYTES, words_of
 from service.views.deltas import Combination, Sink, told_rows
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained
 from service.views.joins.protocol import Bounds, Defaults, Enumeration
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
+from service.views.words import BYTES, words_of
 from structures.core.arena import KEY_MAX
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
 from structures.core.entries import NO_ENTRIES, Entries, room_for

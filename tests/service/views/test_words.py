@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from service.tables.store import Table
-from service.tables.words import words_of
+from service.views.words import words_of
 from service.wire.batch import RowBlock
 
 
