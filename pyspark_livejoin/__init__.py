@@ -6,7 +6,7 @@ from typing import Any
 from streaming.datasource.source import LivejoinSource as DefaultSource
 
 __all__ = ["DefaultSource"]
-_JOINS = ("Table", "explain", "live_join", "overlap_join")
+_JOINS = ("NotDistributable", "Table", "explain", "live_join", "overlap_join")
 
 
 def __getattr__(name: str) -> Any:

@@ -128,8 +128,8 @@ def _plan_overlap(
         start, end = (names[name] for name in interval)
         renamed = frame.toDF(*names.values())
         Table(renamed, (), {"i": (start, end, bounds)}).definition()  # types and bounds that intervals may have
-        if start != end:
-            renamed = with_values(renamed, start, end, bounds, (f"{letter}.{interval[0]}", f"{letter}.{interval[1]}"))
+        said = f"{letter}.{interval[0]}", f"{letter}.{interval[1]}"
+        renamed = with_values(renamed, start, end, bounds if start != end else "[]", said)
         sides.append(Side(renamed, [names[name] for name in on], start, end, bounds))
     tables = {one: Table(side.frame, (), {"i": (side.start, side.end, side.bounds)}) for one, side in zip("ab", sides, strict=True)}
     equal = [{"equal": [f"a.{x}", f"b.{y}"]} for x, y in zip(sides[0].on, sides[1].on, strict=True)]

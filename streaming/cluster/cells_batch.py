@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from service.engine.headless import Cell, over
@@ -32,6 +32,16 @@ from streaming.cluster.packing import SCHEMA, here, packed, unpacked
 VIEW = "v"
 _TOGETHER = 1 << 17  # rows that are routed at once
 _ROWS_OF_A_PARTITION = 40  # bits
+
+
+def require_address_space(spark: SparkSession) -> None:
+    """Raises ValueError where workers may not reserve what cells do."""
+    limit = spark.conf.get("spark.executor.pyspark.memory", None)
+    if limit is not None:
+        raise ValueError(
+            f"spark.executor.pyspark.memory is {limit}, which limits the address space of Python: cells reserve much of it and use little. "
+            "Unset it, and give Python its memory by spark.executor.memoryOverhead"
+        )
 
 
 class BadRows(ValueError):
@@ -127,7 +137,8 @@ def _with_flags(definition: RelationDefinition, role: Role, layout: Layout) -> R
 
 def join_in_cells(tables: Mapping[str, Table], definitions: Mapping[str, RelationDefinition], view: Mapping[str, Any], layout: Layout,
                   strict: bool) -> DataFrame:  # fmt: skip
-    """The rows of the view. `tables`, `definitions`: by relation."""
+    """The rows of the view. `tables`, `definitions`: by relation. Raises ValueError (`require_address_space`)."""
+    require_address_space(next(iter(tables.values())).frame.sparkSession)
     plan = CellPlan(layout.to_json(), {name: json.dumps(one.to_json()) for name, one in definitions.items()}, json.dumps(view))
     cell, names, _ = plan.cell()
     schema = cell.schema(names[0])

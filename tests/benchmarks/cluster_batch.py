@@ -1,28 +1,47 @@
-"""Overlap joins of frames in a local Spark, in cells and in buckets, beside Spark's own plan, DuckDB and the structures in one process."""
+"""Overlap joins of frames in a local Spark, in cells and in buckets, beside Spark's own plan, DuckDB, one service, and the structures in
+one process; what a row costs as rows, cells and cores grow; and what a cluster would take, from that.
+
+Seconds are those of a clock; of the processor, those of the JVM and all workers (`processor`). Each join has run before, but for buckets
+of a burst and Spark's own plan, which take long.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import patch
 
 import duckdb
 import numpy as np
+import psutil
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
+import livejoin
 from service.engine.headless import Cell
 from service.views.parse import parse_view
 from service.wire.kinds import kept
 from service.wire.schema import parse_relation
+from streaming.cluster import batch
 from streaming.cluster.batch import Planned, overlap_join
+from streaming.cluster.layout import Routed
+from streaming.cluster.packing import packed
 from streaming.spark import prepare_own
 from tests.benchmarks.figures import Figure, Rival, Scale, seconds
 from tests.benchmarks.measured_tree import Note
+from tests.server_process import ServerProcess
 
 TITLE = "A cluster: overlap joins of frames in batch, in a Spark with two threads"
 LINE = 10**9
-OWN = 10  # Spark's own plan gets one row in so many: it compares all pairs
+OWN = 10  # Spark's own plan, and DuckDB where a key is hot, get one row in so many: they compare all pairs
+CELLS = (4, 16, 64)
+PAGE = "docs/scale-out.md"
+BEGIN, END = "<!-- table:begin (from `make bench`) -->", "<!-- table:end -->"
+MODEL_ROWS, MODEL_CORES, MODEL_TASKS = 10**9, 100, 800
+MODEL_NETWORK, MODEL_TAILS = 9e9, 1.5  # bytes a second that all hosts shuffle together; the slowest tasks beside the mean: assumed
 
 
 def uniform(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
@@ -62,48 +81,168 @@ def table(made: dict[str, np.ndarray]) -> pa.Table:
     return pa.table({"id": np.arange(rows), "k": made["keys"], "s": made["starts"], "e": made["starts"] + made["lengths"]})
 
 
+class Took(NamedTuple):
+    """Seconds by the clock, and of the processor."""
+
+    clock: float
+    processor: float
+
+    def __str__(self) -> str:
+        return f"{self.clock:.1f} ({self.processor:.1f})"
+
+
+class Pair(NamedTuple):
+    """Both sides of a join, cached in Spark, under names that a join may have."""
+
+    x: DataFrame
+    y: DataFrame
+
+    def joined(self) -> DataFrame:
+        return overlap_join(self.x, self.y, ("s", "e"), ("s2", "e2"), on=["k"])
+
+
 def run(scale: Scale, note: Note) -> list[Figure]:
     rows = scale.size(500_000, 2_000)
+    largest = 4 * rows
+    with session("local[2]") as spark:
+        figures = [figure for name in SETS for figure in measured(spark, name, rows, note)]
+        sizes = {size: cells_of(pair_of(spark, uniform, size)) for size in (rows // 2, rows, largest)}
+        pair = pair_of(spark, uniform, largest)
+        divided = {cells: cells_of(pair, cells) for cells in CELLS}
+    shuffled = bytes_of_a_row(rows)
+    with session("local[1]") as spark:
+        alone = {size: cells_of(pair_of(spark, uniform, size)) for size in (rows, largest)}
+    with session("local-cluster[2,1,1024]") as spark:
+        apart = cells_of(pair_of(spark, uniform, rows))
+    note("rows a side: " + ", ".join(f"{size:,} {took}" for size, took in sizes.items()))
+    note("cells: " + ", ".join(f"{cells} {took}" for cells, took in divided.items()))
+    note("local[1]: " + ", ".join(f"{size:,} {took}" for size, took in alone.items()) + f"; local-cluster[2,1,1024]: {apart}")
+    many = tables_of(uniform, largest)
+    rivals = [Rival("DuckDB, 2 threads", seconds(lambda: of_duckdb(*many))), Rival("cells in local[1]", alone[largest].clock)]
+    figures.append(Figure("uniform, cells", sizes[largest].clock, "s", less=True, rivals=rivals, parameters={"rows a side": largest}))
+    beside = [Rival("cells in local[1]", alone[rows].clock), Rival("cells in local-cluster[2,1,1024]", apart.clock)]
+    figures.append(Figure("uniform, cells", sizes[rows].clock, "s", less=True, rivals=beside, parameters={"rows a side": rows}))
+    return [*figures, *linear(sizes, alone, divided), model(sizes, divided, shuffled, note)]
+
+
+@contextmanager
+def session(master: str) -> Iterator[SparkSession]:
     builder = SparkSession.builder.appName("cluster_batch")
     for key, value in (prepare_own() | {"spark.driver.memory": "3g"}).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = builder.master(master).getOrCreate()
     try:
-        return [figure for name in SETS for figure in measured(spark, name, rows, note)]
+        yield spark
     finally:
         spark.stop()
 
 
-def measured(spark: SparkSession, name: str, rows: int, note: Note) -> list[Figure]:
+def processor() -> float:
+    """Seconds that the JVMs and all Python workers have taken, those that have ended too."""
+    total = 0.0
+    for process in psutil.Process().children(recursive=True):
+        try:
+            total += sum(process.cpu_times()[:4])
+        except psutil.Error:
+            continue
+    return total
+
+
+def timed(work: Callable[[], object]) -> Took:
+    before = processor()
+    clock = seconds(work)
+    return Took(clock, processor() - before)
+
+
+def tables_of(make: Callable[[np.random.Generator, int], dict[str, np.ndarray]], rows: int) -> tuple[pa.Table, pa.Table]:
     rng = np.random.default_rng(5)
-    a, b = (table(SETS[name](rng, rows)) for _ in range(2))
-    x, y = (spark.createDataFrame(one).cache() for one in (a, b))
+    return table(make(rng, rows)), table(make(rng, rows))
+
+
+def pair_of(spark: SparkSession, make: Callable[[np.random.Generator, int], dict[str, np.ndarray]], rows: int) -> Pair:
+    spark.catalog.clearCache()
+    x, y = (spark.createDataFrame(one).cache() for one in tables_of(make, rows))
     x.count(), y.count()
-    other = y.withColumnsRenamed({"id": "id2", "s": "s2", "e": "e2"})
+    return Pair(x, y.withColumnsRenamed({"id": "id2", "s": "s2", "e": "e2"}))
 
-    def joined() -> DataFrame:
-        return overlap_join(x, other, ("s", "e"), ("s2", "e2"), on=["k"])
 
-    timed, found = {}, {}
+def cells_of(pair: Pair, cells: int | None = None) -> Took:
+    """In cells, of which there are as many as the plan has or so many."""
+    counted = batch._cells if cells is None else lambda spark, rows: cells
+    with patch.object(Planned, "in_buckets", False), patch.object(batch, "_cells", counted):
+        pair.joined().count()
+        joined = pair.joined()
+        return timed(joined.count)
+
+
+def measured(spark: SparkSession, name: str, rows: int, note: Note) -> list[Figure]:
+    """The join of a set by either plan and by the one that is chosen, and by all rivals."""
+    pair, (a, b) = pair_of(spark, SETS[name], rows), tables_of(SETS[name], rows)
+    found: dict[str, int] = {}
+    took: dict[str, Took] = {}
     for plan, in_buckets in (("cells", False), ("buckets", True)):
         with patch.object(Planned, "in_buckets", in_buckets):
-            joined().count()  # warm: kernels, workers
-            timed[plan] = seconds(lambda plan=plan: found.update({plan: joined().count()}))
-    chosen = seconds(lambda: found.update(chosen=joined().count()))
-    timed["DuckDB"] = seconds(lambda: found.update(duckdb=of_duckdb(a, b)))
-    timed["one process"] = seconds(lambda: found.update(process=of_one_process(a, b)))
+            if name != "burst" or not in_buckets:
+                pair.joined().count()
+            joined = pair.joined()
+            took[plan] = timed(lambda plan=plan, joined=joined: found.update({plan: joined.count()}))
+    chosen = seconds(lambda: found.update(chosen=pair.joined().count()))
+    is_hot = name == "80 % of one key"
+    few = rows // OWN
+    alone = [Rival(plan, one.clock, f"{one.processor:.1f} s of the processor") for plan, one in took.items()]
+    if is_hot:
+        alone.append(Rival("DuckDB, 2 threads", seconds(lambda: of_duckdb(a[:few], b[:few])), f"of {few:,} rows a side"))
+    else:
+        alone.append(Rival("DuckDB, 2 threads", seconds(lambda: found.update(duckdb=of_duckdb(a, b)))))
+    alone.append(Rival("one process", seconds(lambda: found.update(process=of_one_process(a, b)))))
+    load, count = of_one_service(a, b, found)
+    alone.append(Rival("one service", load + count, f"{load:.1f} s to load and build, {count:.1f} to count"))
     assert len(set(found.values())) == 1, found
-    few = [one.limit(rows // OWN).cache() for one in (x, other)]
-    meets = (F.col("s") < F.col("e2")) & (F.col("s2") < F.col("e")) & (few[0]["k"] == few[1]["k"])
-    own = seconds(lambda: few[0].join(few[1], meets).count())
-    told = ", ".join(f"{plan} {took:.1f}" for plan, took in timed.items())
-    note(f"{name}: {found['cells']:,} rows; {told}, chosen {chosen:.1f}, Spark {own:.1f}")
-    rivals = [
-        *(Rival(plan, took) for plan, took in timed.items()),
-        Rival("Spark's own plan", own, f"of {rows // OWN:,} rows a side"),
-    ]
+    own = [one.limit(few).cache() for one in pair]
+    meets = (own[0]["s"] < own[1]["e2"]) & (own[1]["s2"] < own[0]["e"]) & (own[0]["k"] == own[1]["k"])
+    alone.append(Rival("Spark's own plan", seconds(lambda: own[0].join(own[1], meets).count()), f"of {few:,} rows a side"))
+    note(f"{name}: {found['cells']:,} rows; chosen {chosen:.1f}; " + ", ".join(f"{one.name} {one.value:.1f} ({one.note})" for one in alone))
     about = {"rows a side": rows, "rows out": found["cells"]}
-    return [Figure(f"{name}, by the plan that the sample tells", chosen, "s", less=True, rivals=rivals, parameters=about)]
+    return [Figure(f"{name}, by the plan that the sample tells", chosen, "s", less=True, rivals=alone, parameters=about)]
+
+
+def linear(sizes: Mapping[int, Took], alone: Mapping[int, Took], divided: Mapping[int, Took]) -> list[Figure]:
+    """How much more of the processor a row takes where there are more cores, cells or rows."""
+    largest = max(alone)
+    each = {size: took.processor / size for size, took in sizes.items()}
+    both, few, many = sizes[largest].processor, divided[CELLS[0]].processor, divided[CELLS[-1]].processor
+    about = {"rows a side": largest}
+    return [
+        Figure("processor time a row, two cores beside one", both / alone[largest].processor, "×", 1.1, True, [], about),
+        Figure(f"processor time a row, {CELLS[-1]} cells beside {CELLS[0]}", many / few, "×", 1.2, True, [], about),
+        Figure(f"processor time a row, of {largest:,} a side beside {min(sizes):,}", each[largest] / each[min(sizes)], "×", 1.2, True),
+    ]
+
+
+def model(sizes: Mapping[int, Took], divided: Mapping[int, Took], shuffled: float, note: Note) -> Figure:
+    """Seconds for a large join on a cluster, if it goes on as it has begun. The network and the tails are assumed, no host was but one."""
+    largest = max(sizes)
+    a_task = max(0.0, divided[CELLS[-1]].processor - divided[CELLS[0]].processor) / (CELLS[-1] - CELLS[0])
+    a_row = (divided[CELLS[0]].processor - CELLS[0] * a_task) / (2 * largest)
+    parts = {
+        "rows": a_row * MODEL_ROWS / MODEL_CORES,
+        "tasks": a_task * MODEL_TASKS / MODEL_CORES,
+        "shuffle": shuffled * MODEL_ROWS / MODEL_NETWORK,
+    }
+    whole = MODEL_TAILS * sum(parts.values())
+    said = ", ".join(f"{name} {took:.1f}" for name, took in parts.items())
+    words = f"{a_row * 1e6:.2f} µs a row, {a_task * 1e3:.0f} ms a task, {shuffled:.0f} bytes a row: {said} s, times {MODEL_TAILS} for tails"
+    note(f"model, {MODEL_ROWS:,} intervals and {MODEL_CORES} cores: {whole:.0f} s ({words})")
+    return Figure(f"model: {MODEL_ROWS:,} intervals on {MODEL_CORES} cores", whole, "s", less=True, note=words)
+
+
+def bytes_of_a_row(rows: int) -> float:
+    """Of what is shuffled, in blobs of as many rows as are packed at once."""
+    (one,) = table(uniform(np.random.default_rng(5), rows)).combine_chunks().to_batches()
+    some = one.slice(0, 1 << 17)
+    cells = np.random.default_rng(5).integers(0, MODEL_TASKS, some.num_rows)
+    blobs = packed(0, some, Routed(cells, np.arange(some.num_rows), []))
+    return blobs.nbytes / some.num_rows
 
 
 def of_duckdb(a: pa.Table, b: pa.Table) -> int:
@@ -120,3 +259,48 @@ def of_one_process(a: pa.Table, b: pa.Table) -> int:
         (batch,) = rows.combine_chunks().to_batches()
         cell.load(name, pa.RecordBatch.from_arrays([kept(column) for column in batch.columns], schema=definition.arrow_schema()))
     return sum(part.num_rows for part in cell.rows("v"))
+
+
+def of_one_service(a: pa.Table, b: pa.Table, found: dict[str, int]) -> tuple[float, float]:
+    """Seconds to load the relations and build the view, and to count it."""
+    with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder) / "data") as server, livejoin.connect(server.url) as lj:
+
+        def load() -> None:
+            for name, rows in (("a", a), ("b", b)):
+                relation = lj.relation(name)
+                relation.create(dict.fromkeys(rows.column_names, "int64"), "id", {"i": ("s", "e")})
+                relation.upsert(rows)
+            lj.view("v", VIEW)
+
+        loaded = seconds(load)
+        return loaded, seconds(lambda: found.update(service=lj.view("v").count()))
+
+
+def page(figures: list[Figure], text: str) -> str:
+    """The page `PAGE` with its tables made of these figures."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert begin and end, f"{PAGE} has lost the marks of its table"
+    return f"{before}{begin}\n{tables(figures)}{end}{after}"
+
+
+def tables(figures: list[Figure]) -> str:
+    names = ["cells", "buckets", "one service", "one process", "DuckDB, 2 threads", "Spark's own plan"]
+    lines = [f"| | rows a side | rows out | by the sample | {' | '.join(names)} |", "|---|" + "---|" * (len(names) + 3)]
+    for figure in figures:
+        if "rows out" in figure.parameters:
+            by_name = {rival.name: rival for rival in figure.rivals}
+            cells = [f"{by_name[name].value:.1f}{_bracket(by_name[name].note)}" for name in names]
+            sizes = [f"{figure.parameters[size]:,}" for size in ("rows a side", "rows out")]
+            lines.append(f"| {' | '.join([figure.name.partition(', by')[0], *sizes, f'{figure.value:.1f}', *cells])} |")
+    lines += ["", "| | rows a side | here | beside |", "|---|---|---|---|"]
+    for figure in figures:
+        if "rows out" not in figure.parameters:
+            beside = ", ".join(f"{rival.name} {rival.value:.1f}" for rival in figure.rivals) or figure.note
+            size = figure.parameters.get("rows a side")
+            lines.append(f"| {figure.name} | {f'{size:,}' if size else ''} | {figure.value:.1f} {figure.unit} | {beside} |")
+    return "\n".join(lines) + "\n"
+
+
+def _bracket(note: str) -> str:
+    return f" ({note.removesuffix(' s of the processor')})" if note else ""

@@ -6,6 +6,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -21,6 +22,8 @@ from streaming.cluster.candidates import NotDistributable
 from streaming.cluster.cells_batch import join_in_cells
 from streaming.cluster.frames import Table
 from streaming.spark import prepare_own
+from tests.docs.pages import Reader
+from tests.server_process import ROOT, ServerProcess
 
 
 @pytest.fixture(scope="module")
@@ -288,3 +291,20 @@ def test_frames_without_rows_join_to_none(spark: SparkSession, tables: dict[str,
     empty = {"a": tables["a"], "b": Table(tables["b"].frame.limit(0), KEYS["b"], SPANS["b"])}
     assert live_join(VIEWS["pair"], empty).count() == 0
     assert live_join(VIEWS["left join"], empty).count() == TABLES["a"].num_rows
+
+
+def test_a_limit_of_address_space_is_refused(spark: SparkSession, tables: dict[str, Table]) -> None:
+    spark.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
+    spark.conf.set("spark.executor.pyspark.memory", "1g")
+    try:
+        with pytest.raises(ValueError, match="spark.executor.pyspark.memory is 1g, .* spark.executor.memoryOverhead"):
+            live_join(VIEWS["pair"], tables)
+    finally:
+        spark.conf.unset("spark.executor.pyspark.memory")
+
+
+def test_the_tutorial(spark: SparkSession, server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/tutorials/genome-spark.md is true, in this Spark."""
+    monkeypatch.setattr(batch, "_ROWS_OF_A_CELL", 1_000_000)
+    monkeypatch.chdir(tmp_path)
+    assert Reader(server, tmp_path).read(ROOT / "docs" / "tutorials" / "genome-spark.md") == 6
