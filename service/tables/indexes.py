@@ -244,11 +244,7 @@ class SharedIndexes:
                 self._texts.release(one.text_codes(leaving.texts.fill(_FEW)), version)
                 return False
         self.structure.begin(version)
-        if isinstance(one, SharedIndex):
-            self.structure.remove(one.number)
-        else:
-            one.close()
-        return True
+        return self.structure.remove(one.number, FREED_AT_ONCE) if isinstance(one, SharedIndex) else one.close(FREED_AT_ONCE)
 
     # figures
 

@@ -85,11 +85,9 @@ class BowTie(Elimination, Planted):
     def _points_index(self) -> int:
         return self.members[self.first[self._s]].index
 
-    def close(self) -> None:
-        """The newest version has this join no more."""
-        super().close()
-        for index in self._levels:
-            self.indexes.remove(index)
+    @property
+    def _own_indexes(self) -> Sequence[int]:
+        return self._levels
 
     def flips(self, counts: Mapping[int, int]) -> int:
         """The most entries of the levels that so many changes of these indexes put or cut."""

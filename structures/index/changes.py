@@ -305,19 +305,38 @@ def build_inner(nodes: Nodes, writing: Writing, h: int, leaves: Any) -> None:
     C[h + layout.ROOT] = level[0]
 
 
-@kernel("void(Nodes, Writing, int64)")
-def drop_all(nodes: Nodes, writing: Writing, h: int) -> None:
-    """Drop every block of the tree at holder h: it is empty then. The path serves as the stack."""
+@kernel
+def drop_on(nodes: Nodes, writing: Writing, h: int, S: Any, at: int, most: int) -> int:
+    """Go on dropping the blocks of a tree that was the one of holder h, until none is left or so many are; how many are left to be dropped.
+    S[at]: levels of the way; behind it block and next child of each."""
     W, C = nodes.W, writing.C
-    k, o, d = C[h + layout.ARITY], C[h + layout.ROOT], 0
-    C[layout.PATH], C[layout.PATH + 1] = o, 0
-    while d >= 0 and o != 0:
-        o, c = C[layout.PATH + 2 * d], C[layout.PATH + 2 * d + 1]
+    k, d = C[h + layout.ARITY], S[at] - 1
+    while d >= 0 and most > 0:
+        p = at + 1 + 2 * d
+        o, c = S[p], S[p + 1]
         if level_of(W, o) > 0 and c < count_of(W, o):
-            C[layout.PATH + 2 * d + 1] = c + 1
+            S[p + 1] = c + 1
+            S[p + 2], S[p + 3] = child_of(W, k, o, c), 0
             d += 1
-            C[layout.PATH + 2 * d], C[layout.PATH + 2 * d + 1] = child_of(W, k, o, c), 0
         else:
             drop_block(nodes, writing, h, o)
             d -= 1
+            most -= 1
+    S[at] = d + 1
+    return most
+
+
+@kernel("void(Nodes, Writing, int64)")
+def drop_all(nodes: Nodes, writing: Writing, h: int) -> None:
+    """Drop every block of the tree at holder h: it is empty then."""
+    C = writing.C
+    root = C[h + layout.ROOT]
+    C[layout.DEPTH], C[layout.PATH], C[layout.PATH + 1] = 1 if root != 0 else 0, root, 0
+    drop_on(nodes, writing, h, C, layout.DEPTH, wide(1) << 62)
     C[h + layout.ROOT] = 0
+
+
+@kernel("int64(Nodes, Writing, int64, int64[::1], int64)")
+def drop_some(nodes: Nodes, writing: Writing, h: int, way: Any, most: int) -> int:
+    """As `drop_on`, of a way of its own."""
+    return drop_on(nodes, writing, h, way, 0, most)

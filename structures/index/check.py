@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from structures.core.arena import LEAF
 from structures.core.check import check_blocks
 from structures.index.layout import BLOCK, COUNT, HEAD, INNER_ROOM, LEAF_ROOM, LEVEL, IndexArena
@@ -43,9 +45,16 @@ def entries_of(arena: IndexArena, k: int, o: int, top: bool, seen: dict[int, int
     return found
 
 
-def check_indexes(arena: IndexArena, trees: Sequence[tuple[int, int]]) -> None:
-    """Prove X1 to X3 of these trees (arity, root), and I3 when all in use are given."""
+def check_indexes(arena: IndexArena, trees: Sequence[tuple[int, int]], leaving: Sequence[tuple[int, np.ndarray]] = ()) -> None:
+    """Prove X1 to X3 of these trees (arity, root), and I3 when all in use are given. `leaving`: arities and ways of those of which some
+    blocks are dropped (`changes.drop_on`)."""
     seen: dict[int, int] = {}
+    for k, way in leaving:
+        for o, c in way[1 : 1 + 2 * int(way[0])].reshape(-1, 2).tolist():
+            level, items = _items(arena, o, k)
+            for item in items[c:] if level else ():
+                entries_of(arena, k, BLOCK * item[k + 1], False, seen)
+            seen[o] = LEAF
     for k, root in trees:
         entries = entries_of(arena, k, root, True, seen) if root else []
         assert all(one < other for one, other in zip(entries, entries[1:], strict=False)), "X1: entries do not ascend"

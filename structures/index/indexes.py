@@ -32,7 +32,7 @@ from structures.core.kernel import compiled, contiguous
 from structures.core.ticks import Ticks
 from structures.core.versioned import Versioned
 from structures.index import layout
-from structures.index.changes import LEAF_FILL, build_inner, build_leaves, drop_all
+from structures.index.changes import LEAF_FILL, build_inner, build_leaves, drop_all, drop_some
 from structures.index.check import check_indexes
 from structures.index.compaction import STEP_BLOCKS
 from structures.index.layout import IndexArena, size_of
@@ -166,6 +166,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         self._many = _MANY
         self._promised = 0  # changes, by those that room was asked for last
         self._removed: dict[int, list[int]] = {}  # by arity: a root of a pinned version is read by the arity of its index's number
+        self._leaving: dict[int, np.ndarray] = {}  # indexes whose blocks are being dropped, and how far that has come (`drop_on`)
         self._version, self._ticks = 0, Ticks()
 
     # --- indexes
@@ -185,10 +186,21 @@ class OrderedIndexes(Versioned[IndexArena]):
         self.arena.C[h + layout.ROOT], self.arena.C[h + layout.ARITY], self.arena.C[h + layout.BLOCKS] = 0, arity, 0
         return index
 
-    def remove(self, index: int) -> None:
-        """The newest version has this index no more; pinned versions still see it. O(its blocks)."""
-        drop_all(*self._arrays, self.holder(index))
+    def remove(self, index: int, most: int = ALL_BLOCKS) -> bool:
+        """The newest version has this index no more; pinned versions still see it. So many of its blocks are dropped; whether that is all:
+        if not, go on, in this version or a later one."""
+        h = self.holder(index)
+        way = self._leaving.get(index)
+        if way is None:
+            root = self.root(index)
+            way = self._leaving[index] = np.array([1 if root else 0, root, *[0] * (2 * layout.MOST_LEVELS - 1)], np.int64)
+            self.arena.C[h + layout.ROOT] = 0
+        drop_some(*self._arrays, h, way, most)
+        if way[0]:
+            return False
+        del self._leaving[index]
         self._removed.setdefault(self.arity(index), []).append(index)
+        return True
 
     def holder(self, index: int) -> int:
         """Where the index's tree is described in C."""
@@ -368,7 +380,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         AssertionError names the invariant."""
         removed = {index for indexes in self._removed.values() for index in indexes}
         made = [(self.arity(index), self.root(index)) for index in range(self._made) if index not in removed]
-        check_indexes(self.arena, [*made, *others])
+        check_indexes(self.arena, [*made, *others], [(self.arity(index), way) for index, way in self._leaving.items()])
 
 
 def _array(values: Sequence[int]) -> np.ndarray:

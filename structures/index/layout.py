@@ -36,8 +36,9 @@ LEAF_ROOM = np.array([0] + [min(B, _ROOM // (2 * k + 1)) for k in range(1, MOST_
 INNER_ROOM = np.array([0] + [min(max(3, B), _ROOM // (2 * k + 3)) for k in range(1, MOST_ARITY + 1)])
 
 # Words of C.
-DEPTH, MISSING, PATH = KEPT, KEPT + 1, KEPT + 2  # levels of the path at PATH (2 words a level); changes that could not be made
-ROOMY = PATH + 2 * 64  # whether there is room to compact beside changes
+MISSING, DEPTH, PATH = KEPT, KEPT + 1, KEPT + 2  # changes that could not be made; levels of the path behind it (2 words a level)
+MOST_LEVELS = 64
+ROOMY = PATH + 2 * MOST_LEVELS  # whether there is room to compact beside changes
 OLD, NEW = ROOMY + 1, ROOMY + 1 + BLOCK  # leaves of an inner node that are written anew
 TREES = NEW + BLOCK  # the first holder
 ROOT, ARITY, BLOCKS, TREE_WORDS = 0, 1, 2, 3

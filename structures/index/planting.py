@@ -24,7 +24,7 @@ from structures.index.following import Atom, IndexReader
 from structures.index.indexes import Entries, Growth, OrderedIndexes
 
 PIECE = 1 << 10
-PLANTED = 1 << 18  # some ten milliseconds
+PLANTED = 1 << 15  # two or three milliseconds
 
 
 class Planted(IndexReader):
@@ -37,6 +37,7 @@ class Planted(IndexReader):
         self._has_all = False  # trees
         self._noted: list[tuple[int, Entries]] = []
         self._fresh = 0  # entries noted since `advance`
+        self._closed = 0  # trees that are gone
 
     def load(self) -> None:
         """Make all trees of the indexes as they are: nobody writes meanwhile. MemoryError: they cannot fit."""
@@ -103,10 +104,21 @@ class Planted(IndexReader):
     def _recheck(self, atom: int, entries: Entries) -> None:
         """Let the trees have of these changed entries what they should, as the indexes are."""
 
-    def close(self) -> None:
-        """The newest version has this reader no more."""
+    def close(self, most: int) -> bool:
+        """The newest version has this reader no more: let so many blocks of its trees go, as `OrderedIndexes.remove`; whether that is
+        all."""
         if self._growth is not None:
             self.indexes.end_growth(self._growth)
+            self._growth = None
+        own = self._own_indexes
+        if self._closed < len(own) and self.indexes.remove(own[self._closed], most):
+            self._closed += 1
+        return self._closed == len(own)
+
+    @property
+    @abstractmethod
+    def _own_indexes(self) -> Sequence[int]:
+        """Its trees."""
 
     @abstractmethod
     def flips(self, counts: Mapping[int, int]) -> int:

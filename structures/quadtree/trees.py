@@ -118,29 +118,33 @@ class QuadTrees(Versioned[QuadArena]):
         """The newest one that was written."""
         return self.arena.C.item(VERSION)
 
-    def require(self, changes: int, times: int) -> None:
-        """Raise MemoryError unless so many inserts and deletes, in so many versions or in a run of singles, surely fit. O(1).
+    def require(self, changes: int, times: int) -> int:
+        """Raise MemoryError unless so many inserts and deletes, in so many versions or in a run of singles, surely fit. -> the words that
+        this takes at most, besides compact forms. O(1).
 
-        At worst each change copies a path and divides a leaf at every level, or all trees are written anew.
+        At worst each change copies a path, at whose end a leaf is divided at every level or leaves become one; or each version writes all
+        trees anew. A merge replays what has changed of its tree in the last of the versions.
         """
         arena = self.arena
         inner, leaf = self._largest
-        counts = arena.C[layout.TREE + layout.COUNT : layout.PATH : layout.TREE_WORDS][: len(self.shapes)]
-        entries = int(counts.sum()) + changes
-        path = layout.LEVELS * (inner + leaf)
-        most = times * min(changes * path, self._anew(entries)) + min(changes, _RUN * len(self.shapes)) * path
-        arena.require_words(most + self._anew(min(entries, self._least * len(self.shapes))))
+        trees = len(self.shapes)
+        counts = arena.C[layout.TREE + layout.COUNT : layout.PATH : layout.TREE_WORDS][:trees].tolist()
+        path = layout.LEVELS * inner + (layout.LEAF + 2) * leaf
+        entries = sum(counts) + changes
+        most = min(changes * path, times * self._anew(entries, trees) + min(changes, _RUN * trees) * path)
+        most += self._anew(min(entries, self._least * trees), trees)
         if self._merge is not None:
-            arena.require_words(most + min((changes + self._merge.changed) * path, self._anew(entries)))
+            most += min((changes + self._merge.changed) * path, self._anew(counts[self._merge.tree] + changes, 1))
+        arena.require_words(most)
         self.forms.require(
-            times
-            * sum(most_words(n + changes, k) for n, (k, _) in zip(counts.tolist(), self.shapes, strict=True) if n + changes >= self._least)
+            times * sum(most_words(n + changes, k) for n, (k, _) in zip(counts, self.shapes, strict=True) if n + changes >= self._least)
         )
+        return most
 
-    def _anew(self, entries: int) -> int:
-        """Words of so many entries in all trees, at most."""
+    def _anew(self, entries: int, trees: int) -> int:
+        """Words of so many entries in so many trees, at most."""
         inner, leaf = self._largest
-        return layout.LEVELS * (entries // (layout.LOW + 1) + len(self.shapes)) * inner + entries * leaf
+        return layout.LEVELS * (entries // (layout.LOW + 1) + trees) * inner + entries * leaf
 
     def bulk_load(self, version: int, tree: int, entries: np.ndarray, reach: int = 0) -> None:
         """Fill an empty tree; codes up to `reach` will come. ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""

@@ -136,11 +136,9 @@ class ViewTree(Planted):
         t = self.shape.t
         return self.members[member].index if member < t else self._live[member - t], int(self._roots[member])
 
-    def close(self) -> None:
-        """The newest version has this view no more."""
-        super().close()
-        for index in self._live:
-            self.indexes.remove(index)
+    @property
+    def _own_indexes(self) -> Sequence[int]:
+        return self._live
 
     def flips(self, counts: Mapping[int, int]) -> int:
         """The most live prefixes that so many changes of these indexes can flip."""

@@ -13,15 +13,15 @@ from typing import Any
 
 from structures.core import kernel
 from tests.benchmarks import LARGE, SUBJECTS
-from tests.benchmarks.figures import Figure, Scale
+from tests.benchmarks.figures import Figure, Scale, Unfinished
 from tests.benchmarks.machine import machine, revision, versions
 from tests.benchmarks.table import read_results, render
 
 HERE = Path(__file__).resolve().parent
 
 
-def run_subject(name: str, scale: Scale) -> dict[str, Any]:
-    """Run one subject, with progress on standard error; its result, as it is kept."""
+def run_subject(name: str, scale: Scale) -> tuple[dict[str, Any], bool]:
+    """Run one subject, with progress on standard error; its result, as it is kept, and whether it is whole."""
     started = time.perf_counter()
 
     def note(line: str) -> None:
@@ -31,7 +31,12 @@ def run_subject(name: str, scale: Scale) -> dict[str, Any]:
     kernel.warm()
     note(subject.TITLE)
     about = machine()
-    figures = subject.run(scale, note)
+    whole = True
+    try:
+        figures = subject.run(scale, note)
+    except Unfinished as error:
+        figures, whole = error.figures, False
+        note(str(error))
     return {
         "subject": name,
         "title": subject.TITLE,
@@ -43,7 +48,7 @@ def run_subject(name: str, scale: Scale) -> dict[str, Any]:
         "seconds": round(time.perf_counter() - started, 1),
         "plot": f"{name}.svg" if hasattr(subject, "plot") else None,
         "figures": [figure.to_json() for figure in figures],
-    }
+    }, whole
 
 
 def put_on_page(name: str, result: dict[str, Any]) -> None:
@@ -78,11 +83,11 @@ def main(arguments: list[str]) -> int:
         print(f"livejoin bench: {error}", file=sys.stderr)
         return 2
     folder = given.results or (None if given.quick else HERE / "results")
-    fresh = []
+    status = 0
     for name in names:
-        result = run_subject(name, scale)
+        result, whole = run_subject(name, scale)
         print(render([result]).partition("\n## ")[2], flush=True)
-        fresh.append(result)
+        status = status if whole else 1
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             if result["plot"] is not None:
@@ -92,7 +97,7 @@ def main(arguments: list[str]) -> int:
             (folder.parent / "RESULTS.md").write_text(render(read_results(folder)))
             if given.results is None:
                 put_on_page(name, result)
-    return 0
+    return status
 
 
 if __name__ == "__main__":

@@ -57,6 +57,14 @@ class Figure:
         return cls(**values | {"rivals": [Rival(**rival) for rival in data["rivals"]]})
 
 
+class Unfinished(Exception):
+    """Some of a subject failed; the figures of the rest are to be kept."""
+
+    def __init__(self, figures: list[Figure], failed: list[str]) -> None:
+        super().__init__("failed: " + "; ".join(failed))
+        self.figures = figures
+
+
 def seconds(work: Callable[[], Any]) -> float:
     start = time.perf_counter()
     work()

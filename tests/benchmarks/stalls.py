@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.benchmarks.data import LINE
-from tests.benchmarks.figures import Figure, Rival, Scale
+from tests.benchmarks.figures import Figure, Rival, Scale, Unfinished
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.raw_client import ARROW, open_stream
 from tests.benchmarks.served import LOAD, gauge, serving
@@ -213,23 +214,34 @@ SCENARIOS = [
 def run(scale: Scale, note: Note) -> list[Figure]:
     sizes = [scale.size(1_000_000, 4_000), *([10_000_000] if scale.large and not scale.quick else [])]
     before = {} if scale.quick else _before()
-    return [figure for n in sizes for figure in measure(n, SCENARIOS, scale, note, before)]
+    figures: list[Figure] = []
+    failed = [words for n in sizes for words in measure(n, SCENARIOS, scale, note, before, figures)]
+    if failed:
+        raise Unfinished(figures, failed)
+    return figures
 
 
-def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, before: dict[str, Rival]) -> list[Figure]:
-    """The scenarios one behind the other in one service of n rows."""
-    figures = []
+def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, before: dict[str, Rival], figures: list[Figure]) -> list[str]:
+    """The scenarios one behind the other in one service of n rows: adds the figures of each, and names those that failed."""
+    failed = []
     with serving(scale, _ENVIRONMENT) as server:
         stage = Stage(server, n, scale.size(3, 0))
         stage.fill()
         note(f"{n:,} rows are loaded")
         for scenario in scenarios:
-            waits, seconds = _watched(stage, scenario.prepare(stage))
-            stage.clear()
+            try:
+                waits, seconds = _watched(stage, scenario.prepare(stage))
+                stage.clear()
+            except Exception as error:
+                failed.append(f"{n:,} rows, {scenario.words}")
+                note(f"{scenario.words}: failed: {error!r}")
+                with suppress(Exception):
+                    stage.clear()
+                continue
             figures += figures_of(n, scenario, waits, seconds, before)
             p999, most = (figure.value for figure in figures[-2:])
             note(f"{scenario.words}: {seconds:.1f} s, p99.9 {p999:.1f} ms, at most {most:.1f} ms")
-    return figures
+    return failed
 
 
 def figures_of(n: int, scenario: Scenario, waits: np.ndarray, seconds: float, before: dict[str, Rival]) -> list[Figure]:

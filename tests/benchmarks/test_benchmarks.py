@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
@@ -227,6 +228,16 @@ def test_stalls() -> None:
     assert len(figures) == 2 * len(stalls.SCENARIOS) and {figure.unit for figure in figures} == {"ms"}
     assert all(0 < p999.value <= longest.value for p999, longest in zip(figures[::2], figures[1::2], strict=True))
     assert [figure.aim for figure in figures] == [None if one.is_turn else aim for one in stalls.SCENARIOS for aim in (10.0, 50.0)]
+
+
+@compiled
+def test_a_scenario_that_fails_ends_with_an_error_and_the_others_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = stalls.INTERVALS._replace(sql="SELECT a.id FROM a JOIN nothing ON a.id = nothing.id")
+    scenarios = [stalls.Scenario("broken", partial(stalls.registered, broken)), stalls.Scenario("nothing", stalls.nothing)]
+    monkeypatch.setattr(stalls, "SCENARIOS", scenarios)
+    assert main(["stalls", "--quick", "--results", str(tmp_path / "results")]) == 1
+    kept = json.loads((tmp_path / "results" / "stalls.json").read_text())
+    assert [figure["name"] for figure in kept["figures"]] == ["4,000 rows, nothing: p99.9", "4,000 rows, nothing: the longest"]
 
 
 @pytest.mark.soak

@@ -55,6 +55,7 @@ class IndexMachine(ReadingMachine):
         self.indexes._many = 1
         self.indexes.begin(1)
         self.now: dict[int, frozenset[Entry]] = {}
+        self.leaving: dict[int, int] = {}  # blocks at a time
         for place, arity in enumerate(arities):
             self._make(arity, given, place)
         self._settle()
@@ -143,14 +144,24 @@ class IndexMachine(ReadingMachine):
             assert run.common[i] == common
         self._settle()
 
-    @rule(arity=st.sampled_from(ARITIES), given=st.lists(ENTRIES, max_size=20), data=st.data())
-    def replace(self, arity: int, given: list[tuple[int, Entry, int]], data: st.DataObject) -> None:
-        """An index is removed, another made."""
+    @rule(arity=st.sampled_from(ARITIES), given=st.lists(ENTRIES, max_size=20), piece=st.sampled_from([1, 2, 100]), data=st.data())
+    def replace(self, arity: int, given: list[tuple[int, Entry, int]], piece: int, data: st.DataObject) -> None:
+        """An index is removed, a piece at once, another made."""
         self._next()
         gone = data.draw(st.sampled_from(sorted(self.now)))
-        self.indexes.remove(gone)
         del self.now[gone]
+        if not self.indexes.remove(gone, piece):
+            self.leaving[gone] = piece
         self._make(arity, given, 0)
+        self._settle()
+
+    @precondition(lambda self: self.leaving)
+    @rule(data=st.data())
+    def go_on_removing(self, data: st.DataObject) -> None:
+        self._next()
+        gone = data.draw(st.sampled_from(sorted(self.leaving)))
+        if self.indexes.remove(gone, self.leaving[gone]):
+            del self.leaving[gone]
         self._settle()
 
     def rows_of(self, coordinates: np.ndarray, slots: np.ndarray) -> list[Entry]:

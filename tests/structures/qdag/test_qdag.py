@@ -15,7 +15,8 @@ from structures.qdag.qdag import And, Atom, extend
 from structures.qdag.run import STEP_DELETE, STEP_INSERT
 from structures.quadtree.check import entries_of
 from structures.quadtree.compact import HEADER
-from structures.quadtree.layout import LEAF
+from structures.quadtree.layout import CODE_BITS, COUNT, LEAF, TREE, TREE_WORDS
+from structures.quadtree.merging import Merge
 from structures.quadtree.trees import _SHARE, QuadTrees, in_order
 from tests.naive.natural_join import Entry, entries
 from tests.structures.machines import Row, read_all, transposed
@@ -392,6 +393,45 @@ def test_room_and_what_is_missing() -> None:
     with pytest.raises(KeyError, match="2 entries"):
         trees.delete(2, 0, entries([(1, 2, 4), (9, 9, 3)], 2))
     trees.check(trees.roots)
+
+
+def taken(trees: QuadTrees) -> int:
+    return (trees.live_bytes + trees.retired_bytes) // 8
+
+
+@pytest.mark.parametrize("arity", [1, 2, 4])
+def test_a_change_takes_no_more_room_than_was_required(arity: int) -> None:
+    """The deepest split there is, and the delete that takes it back: rows of one tuple that differ in the last bits of their slots."""
+    for shape in [(arity, first) for first in range(arity)]:
+        trees = QuadTrees([shape], 1 << 16)
+        ones = (*[(1 << CODE_BITS) - 1] * arity,)
+        given = entries([(*ones, slot) for slot in range(LEAF + 1)], arity)
+        trees.expect(0, given, np.ones(len(given), np.bool_))
+        trees.insert(trees.version + 1, 0, given[:LEAF])
+        for come in (True, False, True):
+            before, most = taken(trees), trees.require(1, 1)
+            (trees.insert if come else trees.delete)(trees.version + 1, 0, given[LEAF:])
+            assert taken(trees) - before <= most
+            if not come:  # one by one, until all is a leaf again
+                for entry in given[: LEAF - 1]:
+                    before, most = taken(trees), trees.require(1, 1)
+                    trees.delete(trees.version + 1, 0, entry[None, :])
+                    assert taken(trees) - before <= most
+                trees.insert(trees.version + 1, 0, given[: LEAF - 1])
+        trees.check(trees.roots)
+
+
+@pytest.mark.parametrize("is_merging", [False, True])
+def test_a_batch_for_trees_of_millions_has_room(is_merging: bool) -> None:
+    """100,000 moves of rows whose relation has three trees, beside as many trees of another one; also late in a merge of a tree."""
+    trees = QuadTrees([(2, 0), (2, 1), (2, 1)] * 2)
+    given = entries([(i, i, i) for i in range(LEAF)], 2)
+    trees.insert(1, 0, given)
+    trees.arena.C[TREE + COUNT : TREE + COUNT + 6 * TREE_WORDS : TREE_WORDS] = 5_000_000
+    if is_merging:
+        trees._merge = Merge(trees.arena, trees.forms, 0, trees.shapes[0], 23)
+        trees._merge.changed = 2_500_000
+    trees.require(3 * 200_000, 3)
 
 
 @pytest.mark.skipif(not JIT, reason="tens of thousands need compiled kernels; the run with the JIT on has them")

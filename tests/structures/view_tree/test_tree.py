@@ -11,6 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.kernel import JIT
 from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes
+from structures.index.layout import BLOCK
 from structures.view_tree.shape import nodes_of
 from structures.view_tree.tree import Member, ViewTree, path_orders
 from tests.structures.index.machine import packed
@@ -146,8 +147,11 @@ def test_closing_gives_back_what_was_taken() -> None:
     own = sum(indexes.bytes(one.index) for one in view.members)
     assert indexes.live_bytes == own + view.own_bytes
     assert view.flips({view.members[0].index: 3, view.members[1].index: 2}) == 3 + 2 * 2
-    indexes.begin(2)
-    view.close()
+    for _ in range(view.own_bytes // (8 * BLOCK) - 1):
+        indexes.begin(2)
+        assert not view.close(1)
+        indexes.check()
+    assert view.close(1)
     indexes.reclaim(2, NO_PINS)
     assert indexes.live_bytes == own and indexes.retired_bytes == 0
     indexes.check()
