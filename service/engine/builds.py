@@ -7,7 +7,8 @@
                                     what other views have too; after the last step publish the root, and the view is live
 
 A round is what has accumulated during the one before, so rounds get shorter as long as following is faster than writing. Where it is
-not, the writer pauses after each group for as long as the build takes for its changes, twice over, so that the next round is half as long.
+not, the writer pauses after each group for as long as the build takes for its changes, twice over, so that the next round is half as long;
+of two builds for the slower one. How long it takes for them the load tells before the first round.
 
 After a start, a view that may be followed is replayed instead: it is built at the version of the snapshot, and then passes through all
 that has changed since (`tables/history.py`), version by version, so that its feed has again what it had before, and misses nothing of what
@@ -56,6 +57,7 @@ _MOST_CHANGES = 4_000_000  # changes, of 24 bytes, before the writer waits for t
 _MOST_UNBEGUN = 16_000_000  # of 32 bytes, before a view that waits for its turn gives up what its feed has had before
 _LONGEST_PAUSE = 1.0  # seconds, after a group
 _FEW_GROUPS = 1 << 17  # changes
+_LOADED_A_CHANGE = 2  # rows that are loaded while one is followed that has changed, which goes and comes
 _SOON = 1e-3  # seconds in which what is applied is published
 _NO_PINS = np.empty(0, np.int64)  # nobody reads a view before it is live
 _LOADED = 0.9  # of the progress: the rest is for the rounds
@@ -166,11 +168,16 @@ class Builds:
         """Let builds catch up that fall behind, once for what a group has changed. The writer's thread."""
         if not self._builds:
             return
-        for build in self._running():
+        building = self._running()
+        slowest, longest = None, 0.0
+        for build in building:
             noted = build.behind.noted
             fresh, build.seen = noted - build.seen, noted
-            if build.pause > 0.0 and fresh:
-                build.over.wait(min(_LONGEST_PAUSE, build.pause * fresh))
+            if build.pause * fresh > longest:
+                slowest, longest = build, build.pause * fresh
+        if slowest is not None:
+            slowest.over.wait(min(_LONGEST_PAUSE, longest))
+        for build in building:
             if not build.begun and build.behind.changes > _MOST_UNBEGUN:
                 self._give_up_passage(build)
             while build.begun and build.behind.changes > _MOST_CHANGES and not build.waits and not build.over.wait(0.01):
@@ -227,7 +234,9 @@ class Builds:
         former = build.view.core  # if it is replaced, its memory is freed here, not in the writer's turn
         try:
             version = self._in_turn(build, partial(self._begin, build, join, held))
+            started, rows = time.perf_counter(), sum(relation.table.rows for relation in build.view.relations.values())
             self._load(build, join, version)
+            self._pace(build, -(-rows // _LOADED_A_CHANGE), time.perf_counter() - started, build.backlog.changes)
             reach("in-build")
             newest: int | None = version
             while newest is not None:
@@ -275,8 +284,7 @@ class Builds:
                 time.sleep(_SOON)
                 break
             build.report(_LOADED + (1.0 - _LOADED) * (passage.at / (passage.at + passage.left)))
-        if rows:
-            self._pace(build, rows, time.perf_counter() - started, passage.left)
+        self._pace(build, rows, time.perf_counter() - started, passage.left)
 
     def _pass(self, build: _Build, passage: Passage) -> None:
         """Follow some thousand changes that are published, and give the feed what they come to."""
@@ -317,14 +325,14 @@ class Builds:
         join.settle()
         while join.reclaim(version, _NO_PINS):
             pass
-        rows = sum(len(net.gone) + len(net.come) for net in nets)
-        if rows:
-            self._pace(build, rows, time.perf_counter() - started, build.backlog.changes)
+        self._pace(build, sum(max(len(net.gone), len(net.come)) for net in nets), time.perf_counter() - started, build.backlog.changes)
         build.report(1.0 - (1.0 - build.view.progress) / 2)
 
     @staticmethod
     def _pace(build: _Build, rows: int, seconds: float, left: int) -> None:
-        """A round of so many changes has left so many: how long may the last one be, and is the writer too fast?"""
+        """A round of so many changed rows has left so many: how long may the last one be, and is the writer too fast?"""
+        if not rows:
+            return
         is_no_shorter, build.rows = rows >= build.rows, rows
         each = seconds / rows
         build.last = max(build.last, min(_MOST_LAST, int(_LAST_SECONDS / each)))

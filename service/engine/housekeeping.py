@@ -25,7 +25,7 @@ from service.views.deltas import DeltaSink
 
 _RATE = 1.0  # seconds between two looks at pins
 _WORTH_RECLAIMING = 512  # changed rows
-_SLICE = 1 << 15  # steps of what changes have put off, at a time: less than a millisecond
+_SLICE = 1 << 13  # steps of what changes have put off, at a time: two milliseconds where they wait for memory
 
 
 class Housekeeping:

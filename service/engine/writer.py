@@ -46,6 +46,7 @@ _ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
 _TICK = 1.0  # seconds between two looks at what has grown old
 _PIECE = 2e-3  # seconds of housekeeping in a turn
 _SHARE = 1.0  # of the time of a group, if that is more: what is freed at once is still in the caches when the next group takes it
+_MOST_OWED = 0.1  # seconds of this that may be put off while somebody waits
 _SHORT = 1e-3  # seconds that a change may take in a caller's thread, as far as the last ones tell
 _MOST_ROWS, _MOST_VIEWS = 1_000, 50  # that a caller's thread changes; a structure tells the rows by the piece, so there may be one more
 _STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a part of a build takes
@@ -95,6 +96,7 @@ class Writer:
         self._ended = False
         self._unfinished = 0  # items in the queue or at work
         self._untidy = False  # whether there is more housekeeping
+        self._owed = 0.0  # seconds of it for which nothing was left between groups
         self._last = 0.0  # seconds that the last change took
         self._pace = 0.0  # as many: the slowest of late, fading, without those that were slow alone: the scheduler's doing, not the views'
         self.failure: BaseException | None = None
@@ -264,19 +266,24 @@ class Writer:
                         do(item)
                         self._finished(1)
                     if (idle and self._untidy) or time.monotonic() - ticked > _TICK:
-                        self._tidy(_PIECE)
+                        self._tidy()
                         ticked = time.monotonic()
                 except BaseException as error:
                     self._fail(error)
                     return
             self._beat = None
 
-    def _tidy(self, seconds: float) -> None:
-        """A piece of housekeeping, which may wait for builds that fall behind, and more for so long and as much longer as a piece takes."""
+    def _tidy(self, share: float = 0.0) -> None:
+        """A piece of housekeeping, which may wait for builds that fall behind, and more for as long as is owed, `share` seconds more by now,
+        and as much longer as a piece takes. While somebody waits, some of it is put off."""
+        self._owed += share
         more = self._housekeep()
-        end = time.monotonic() + seconds
-        while more and time.monotonic() < end:
+        started = time.monotonic()
+        spent = 0.0
+        while more and (spent < _PIECE or spent < self._owed - (0.0 if self._queue.empty() else _MOST_OWED)):
             more = self._housekeep()
+            spent = time.monotonic() - started
+        self._owed = max(0.0, self._owed - spent) if more else 0.0
         self._untidy = more
 
     def _finished(self, count: int) -> None:
@@ -307,7 +314,7 @@ class Writer:
             started = time.monotonic()
             self._room = self._log.free_bytes
             self._commit(group)
-            self._tidy(max(_PIECE, _SHARE * (time.monotonic() - started)))
+            self._tidy(_SHARE * (time.monotonic() - started))
         except BaseException as error:
             refuse(following, error)  # it is in no queue any more
             raise

@@ -3,7 +3,7 @@ its points when the first spanner arrives.
 
 A subtree with more endpoints than `most_at_once` would take too long for a change: it stays unbalanced, and these are counted (UNEVEN),
 so that whoever keeps the structure can build another one beside it in time. If nobody does, the ways from the root become too long at
-last, and it is rebuilt after all.
+last; then the lower end of such a way is rebuilt after all, some times as many endpoints, so that it has nodes to spare again.
 
 Costs: O(w log w) for w endpoints below with the last dimension next, times O(log w) for each dimension more; each amortised over as
 many changes below that node. Source: Tao and Yi, section 4.2 and partial rebuilding (section 2.3.2).
@@ -149,24 +149,30 @@ def unbalanced(W: Any, o: int) -> bool:
 
 
 @kernel
-def most_on_way(nodes: Nodes, C: Any, level: int, o: int, key: int, value: int, tie: int) -> int:
-    """Endpoints below a node that is to be rebuilt now, if it is unbalanced, on the way from o to a place. Tells UNEVEN of unbalanced nodes
-    with more."""
+def most_on_way(nodes: Nodes, C: Any, level: int, top: int, key: int, value: int, tie: int) -> int:
+    """Endpoints below a node that is to be rebuilt now, if it is unbalanced, on the way from `top` to a place. Tells UNEVEN of unbalanced
+    nodes with more."""
     M, W = nodes.M, nodes.W
-    most, large, uneven = layout.most_at_once(C, level), 0, wide(0)
+    most, large, uneven, o = layout.most_at_once(C, level), 0, wide(0), top
     while W[2 * o + layout.WEIGHT] > most:
         large += 1
         uneven |= unbalanced(W, o)
         o = child_of(W, o, 1 if goes_right(M, o, key, value, tie) else 0)
     if uneven != 0:
         C[layout.UNEVEN] = C[layout.UNEVEN] + 1 if large <= layout.LARGE_DEEP else layout.TOO_UNEVEN
-    return most if large <= layout.LARGE_DEEPEST else wide(2**62)
+    if large > layout.LARGE_DEEPEST:
+        o = top
+        for _ in range(large - layout.LARGE_REBUILT):
+            if unbalanced(W, o):
+                most = W[2 * o + layout.WEIGHT]
+            o = child_of(W, o, 1 if goes_right(M, o, key, value, tie) else 0)
+    return most
 
 
 @kernel(allocates=True)
 def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: int, tie: int) -> None:
     """Rebuild below the topmost unbalanced node (N2) on the way to a place in the tree of holder h, of those that may be rebuilt within a
-    change; below the topmost of all where the way is too long."""
+    change; where the way is too long, below the lowest one that makes it shorter by several nodes."""
     M, W, C = nodes.M, nodes.W, writing.C
     if C[layout.FULL] != 0:
         return

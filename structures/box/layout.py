@@ -61,6 +61,7 @@ DEEPEST = 224  # of all nodes on a way: LARGE_DEEPEST, and log 2**13 to the base
 # Nodes above `most_at_once` on a way, some unbalanced: so many that the structure is too uneven, whatever its size, and the most. In a
 # balanced one there are log 2**33 to the base 4/3 at most, 80.
 LARGE_DEEP, LARGE_DEEPEST = 128, 200
+LARGE_REBUILT = 12  # the lowest of them, with which an unbalanced one above is rebuilt where there are more
 TOO_UNEVEN = 2**40  # of UNEVEN
 MOST_DIMENSIONS = 8
 

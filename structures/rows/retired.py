@@ -6,10 +6,11 @@ born <= p < died. ("No pin older than died" would let one old pin hold everythin
     added ──> waiting ──> reusable
                  └──────> held, under the oldest pin in its life ──(that pin gone)──> due, to be examined again
 
-A pin that stays is never the reason to look at its slots twice: a batch costs what it deletes, not what is held.
+A pin that stays is never the reason to look at its slots twice: a batch costs what it deletes, not what is held. What one pin holds lies
+in few arrays, each longer than the one behind it, however many small changes it comes from.
 A slot that came to life again after it was added (a counted key) has another `died` by then: it is passed over.
 
-Costs: add O(1); reclaim O(what became due + what the pins that went away held), in pieces of as many slots as the caller says.
+Costs: add O(1); reclaim O(log n) what became due and is held, O(1) all else of that, and what pins that went away held, in pieces of as many slots as the caller says.
 """
 
 from __future__ import annotations
@@ -44,6 +45,14 @@ def _sift(slots: Any, deaths: Any, pins: Any, born: Any, died: Any, reusable: An
             reusable[freed] = slot
             freed += 1
     return freed
+
+
+def _add(parts: list[tuple[np.ndarray, np.ndarray]], slots: np.ndarray, deaths: np.ndarray) -> None:
+    """Add these slots. A slot is copied O(log n) times."""
+    while parts and len(parts[-1][0]) <= len(slots):
+        more, before = parts.pop()
+        slots, deaths = np.concatenate((more, slots)), np.concatenate((before, deaths))
+    parts.append((slots, deaths))
 
 
 class Retired:
@@ -90,7 +99,7 @@ class Retired:
             for pin in np.unique(holders).tolist():
                 if pin >= 0:
                     under = holders == pin
-                    self._held.setdefault(pin, []).append((slots[under], deaths[under]))
+                    _add(self._held.setdefault(pin, []), slots[under], deaths[under])
         return reusable[:freed]
 
     def is_due(self, oldest_needed: int) -> bool:

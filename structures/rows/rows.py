@@ -49,7 +49,7 @@ LIFE_BYTES = 8 + 8 + 4  # of a slot: when it was born and died, and its place am
 NULLS_A_CELL = 32
 HEAP_WORTH_REWRITING = 1 << 20  # bytes
 SLOT_BYTES = 16  # what to look at a slot costs, in bytes copied
-_REWRITTEN_AT_ONCE = 2 << 20  # bytes
+_REWRITTEN_AT_ONCE = 256 << 10  # bytes: two milliseconds
 
 
 @arrays("int64[::1]", "int64[::1]", "int32[::1]", "int64", "int64")
@@ -358,7 +358,7 @@ class Rows:
                 self._rewrite = _Rewrite(self._new_texts())
 
     def tidy(self) -> bool:
-        """Go on with a rewrite of the texts, some megabytes; whether there is more of it."""
+        """Go on with a rewrite of the texts, a part of a megabyte; whether there is more of it."""
         new = self._rewrite
         if new is None:
             return False

@@ -177,7 +177,9 @@ def truncated(stage: Stage) -> Act:
 
 
 def relation_dropped(stage: Stage) -> Act:
+    """The turn of the batch that has filled it is over, with the checkpoint behind it."""
     large_batch(stage)()
+    stage.post([body("bulk", _narrow(np.arange(1)))])
     return partial(talk.drop, stage.client, relations=["bulk"])
 
 

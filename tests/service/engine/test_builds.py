@@ -295,6 +295,44 @@ def test_a_writer_that_is_faster_waits(engine: Instance, monkeypatch: pytest.Mon
     assert len(answers) == 2 and state(engine, "v") == "live"
 
 
+@pytest.mark.parametrize(("changed", "waits"), [(20, False), (200, True)])
+def test_a_writer_that_is_faster_than_a_load_pauses_from_its_end_on(
+    engine: Instance, monkeypatch: pytest.MonkeyPatch, changed: int, waits: bool
+) -> None:
+    """Not only once a round has shown that it falls behind: the first one follows all that was written meanwhile."""
+    engine.apply(batch(("upsert", "a", rows_of(0, 100))))
+    held, rounds = Held(monkeypatch), []
+
+    def follow(build: Any, join: Any, version: int, piece: Any) -> None:
+        rounds.append(build.pause > 0.0)
+        catch_up(build, join, version, piece)
+
+    catch_up = Builds._catch_up
+    monkeypatch.setattr(Builds, "_catch_up", staticmethod(follow))
+    held.put(engine, "v")
+    engine.apply(of_ops("a", *(("upsert", n) for n in range(changed))))
+    held.go.set()
+    assert state(engine, "v") == "live" and rounds[0] == waits
+
+
+def test_the_writer_pauses_for_the_slower_of_two_builds(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not for both, one after the other; for what is new to them alone."""
+    held, waited = Held(monkeypatch), []
+    for name in ("v", "w"):
+        held.put(engine, name)
+    for build, pause in zip(engine._builds._running(), (0.25, 0.5), strict=True):
+        build.pause = pause
+        monkeypatch.setattr(build.over, "wait", lambda seconds, pause=pause: waited.append((pause, seconds)))
+    engine.apply(of_ops("a", ("upsert", 1)))
+    engine.at_rest(lambda: None)
+    assert waited == [(0.5, 0.5)]
+    for build in engine._builds._running():
+        build.pause = 0.0
+    monkeypatch.undo()
+    held.go.set()
+    assert state(engine, "v") == "live"
+
+
 def test_drops(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are being built, further ones wait; any of them may be dropped, and registered again."""
     held = Held(monkeypatch)

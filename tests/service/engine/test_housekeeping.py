@@ -42,6 +42,32 @@ def test_what_comes_is_not_behind_all_pieces(engine: Instance, monkeypatch: pyte
     assert happened == ["piece"] * 3 + ["change"] + ["piece"] * 6
 
 
+@pytest.mark.parametrize(("most", "before"), [(float("inf"), 1), (0.0, 5)])
+def test_what_a_group_owes_is_put_off_while_somebody_waits(
+    engine: Instance, monkeypatch: pytest.MonkeyPatch, most: float, before: int
+) -> None:
+    """Not more than so many seconds of it: under changes that never pause it is done in between all the same."""
+    monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
+    monkeypatch.setattr("service.engine.writer._SHARE", 1e9)
+    monkeypatch.setattr("service.engine.writer._MOST_OWED", most)
+    happened: list[str] = []
+    ended = threading.Event()
+
+    def piece() -> bool:
+        happened.append("piece")
+        if len(happened) == 1:
+            engine.submit(of_ops("a", ("upsert", 2)), lambda answer: happened.append("change"))
+        if happened.count("piece") == 5:
+            ended.set()
+        return not ended.is_set()
+
+    monkeypatch.setattr(engine._writer, "_housekeep", piece)
+    engine.apply(of_ops("a", ("upsert", 1)))
+    assert ended.wait(60)
+    engine.at_rest(lambda: None)
+    assert happened.index("change") == before
+
+
 def test_the_slots_of_a_truncate_are_freed_in_pieces(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.tables.store._LOOKED_AT", 50)
     monkeypatch.setattr("service.engine.writer._PIECE", 0.0)

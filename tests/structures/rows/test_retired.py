@@ -56,6 +56,19 @@ def test_an_old_pin_does_not_make_every_call_look_at_what_it_holds(monkeypatch):
     assert len(kept.reclaim(50, NO_PINS, ALL)) == n
 
 
+def test_what_many_small_changes_leave_to_a_pin_is_found_in_few_arrays():
+    n = 1000
+    born, died = np.zeros(n, np.int64), np.arange(5, n + 5)
+    kept = Retired(born, died)
+    pins = np.array([3], np.int64)
+    for slot in range(n):
+        kept.add(slot + 5, np.array([slot], np.int32))
+        assert len(kept.reclaim(slot + 5, pins, ALL)) == 0
+    assert len(kept._held[3]) <= n.bit_length()
+    freed = [kept.reclaim(n + 5, NO_PINS, 100).tolist() for _ in range(n // 100)]
+    assert [len(part) for part in freed] == [100] * (n // 100) and sorted(sum(freed, [])) == list(range(n))
+
+
 def test_what_came_to_life_again_is_passed_over():
     born, died = np.array([1, 1]), np.array([2, LIVING])
     kept = Retired(born, died)
