@@ -274,8 +274,8 @@ class Writer:
             self._beat = None
 
     def _tidy(self, share: float = 0.0) -> None:
-        """A piece of housekeeping, which may wait for builds that fall behind, and more for as long as is owed, `share` seconds more by now,
-        and as much longer as a piece takes. While somebody waits, some of it is put off."""
+        """A piece of housekeeping, which may wait for builds that fall behind, and more for as long as is owed, which is `share` seconds
+        more by now, and as much longer as a piece takes. While somebody waits, some of it is put off."""
         self._owed += share
         more = self._housekeep()
         started = time.monotonic()

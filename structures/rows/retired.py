@@ -10,7 +10,8 @@ A pin that stays is never the reason to look at its slots twice: a batch costs w
 in few arrays, each longer than the one behind it, however many small changes it comes from.
 A slot that came to life again after it was added (a counted key) has another `died` by then: it is passed over.
 
-Costs: add O(1); reclaim O(log n) what became due and is held, O(1) all else of that, and what pins that went away held, in pieces of as many slots as the caller says.
+Costs: add O(1); reclaim O(log n) a slot that is held, O(1) any other that became due or that a pin held which went away, in pieces of as
+many slots as the caller says.
 """
 
 from __future__ import annotations
