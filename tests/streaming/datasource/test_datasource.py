@@ -148,6 +148,15 @@ def test_rows_are_read_in_parts_at_one_version(hotel: Made) -> None:
     assert "load the DataFrame again" in failed(error)
 
 
+def test_reads_that_are_done_with_make_room_for_others(spark: SparkSession, tmp_path: Path) -> None:
+    """Each takes a cursor for a part, and Spark tells nobody when it is done with them."""
+    with ServerProcess(tmp_path / "data", arguments=["--max-client-cursors", "10"]) as process, livejoin.connect(process.url) as lj:
+        lj.relation("w").create({"id": "int64"}, "id").upsert([{"id": number} for number in range(100)])
+        lj.view("w_v", "SELECT id FROM w")
+        frames = [spark.read.format("livejoin").options(url=process.url, view="w_v").load() for _ in range(3)]
+        assert [frame.count() for frame in frames] == [100] * 3
+
+
 def test_all_types(spark: SparkSession, service: ServerProcess) -> None:
     """Out and in again: what is written by Spark is what it has read."""
     kinds = ["int64", "float64", "timestamp", "date", "string", "bool", "bytes", "uuid", "json"]
