@@ -22,6 +22,7 @@ from tests.benchmarks import (
     SUBJECTS,
     boxes,
     client,
+    cluster_batch,
     dashboard,
     growth,
     heap_growth,
@@ -472,3 +473,20 @@ def test_dangling_rows() -> None:
     assert all(figure.met is not False for figure in figures if figure.aim is not None) and len(figures) == 17
     assert {rival.name for figure in figures for rival in figure.rivals} == {"join-tree", "nested-loop", "DuckDB", "Arrow"}
     assert natural_dangling.plot(figures).count("<circle") == 2 * 2 * 5
+
+
+def test_the_page_about_clusters_is_made_of_figures() -> None:
+    """And the model of what is measured: 0.1 s a task, 1.8 µs a row."""
+    notes: list[str] = []
+    took = {cells: cluster_batch.Took(1.0, 3.6 + 0.1 * cells) for cells in cluster_batch.CELLS}
+    model = cluster_batch.model({1_000_000: took[4]}, took, 90.0, notes.append)
+    assert model.value == pytest.approx(1.5 * (18.0 + 0.8 + 10.0)) and "1.80 µs a row, 100 ms a task" in notes[0]
+    rivals = [Rival("cells", 2.5, "4.0 s of the processor"), Rival("buckets", 1.25, "1.5 s of the processor"), Rival("one process", 0.5)]
+    rivals += [Rival("one service", 5.0, "4.5 s to load and build, 0.5 to count"), Rival("DuckDB, 2 threads", 0.75)]
+    rivals += [Rival("Spark's own plan", 9.0, "of 50,000 rows a side")]
+    about = {"rows a side": 500_000, "rows out": 1_000_000}
+    figure = Figure("uniform, by the plan that the sample tells", 1.5, "s", rivals=rivals, parameters=about)
+    page = cluster_batch.page([figure, model], (Path(__file__).parents[2] / cluster_batch.PAGE).read_text())
+    row = "| uniform | 500,000 | 1,000,000 | 1.5 | 2.5 (4.0) | 1.2 (1.5) | 5.0 (4.5 s to load and build, 0.5 to count) | 0.5 | 0.8 | 9.0 "
+    assert f"{row}(of 50,000 rows a side) |" in page and "| model: 1,000,000,000 intervals on 100 cores |  | 43.2 s |" in page
+    assert cluster_batch.page([figure, model], page) == page
