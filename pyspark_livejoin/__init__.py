@@ -1,17 +1,25 @@
 """livejoin for Spark: its data source, and joins on a cluster. Spark imports all packages of such names to find data sources, so this one
 is light."""
 
+from importlib import import_module
 from typing import Any
 
 from streaming.datasource.source import LivejoinSource as DefaultSource
 
 __all__ = ["DefaultSource"]
-_JOINS = ("NotDistributable", "Table", "explain", "live_join", "overlap_join")
+_JOINS = {
+    "NotDistributable": "batch",
+    "Table": "batch",
+    "explain": "batch",
+    "live_join": "streams",
+    "overlap_join": "batch",
+    "snapshot": "snapshot",
+    "status": "snapshot",
+    "stream_layout": "stream_layout",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _JOINS:
-        from streaming.cluster import batch
-
-        return getattr(batch, name)
+        return getattr(import_module(f"streaming.cluster.{_JOINS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

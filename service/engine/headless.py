@@ -6,6 +6,8 @@
 Rows come first: `load` and `replay` fill the tables, and the first `step` or `rows` builds the views over them. Whoever has a cell keeps
 the effects of its steps, and so can make it again. Errors of a view are raised, not kept: a cell is its views.
 
+A step's effects may be parted (`parted`), and what is left of old ones told (`living`), so that whoever keeps them can keep them short.
+
 Costs: an empty cell 10 ms; a loaded or replayed row about half a microsecond, views included; steps and rows as the plans of the views say.
 """
 
@@ -18,15 +20,16 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from service.durability.effects import Shape, decode_effects
+from service.durability.effects import Effect, Shape, decode_effects, encode_effects
 from service.engine.replaying import Replay
 from service.engine.state import State
 from service.errors import Problem
 from service.planning.planner import plan
 from service.query.filters import ordered
-from service.query.model import Filter, Query
+from service.query.model import ColumnRef, Filter, Output, Query
+from service.tables.endpoints import stored_endpoints
 from service.tables.relations import Relation
-from service.tables.resolution import last_of_each
+from service.tables.resolution import NO_SLOTS, last_of_each
 from service.tables.store import pieces
 from service.views.deltas import Combination
 from service.views.joins.protocol import Join
@@ -52,25 +55,48 @@ class Changed(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """`effects`: what the step did to the relations, as in the log. `deltas`: by the names of the views that it has changed."""
+    """`effects`: what the step did to the relations, as in the log. `deltas`: by the names of the views that it has changed. `ignored`:
+    deletes of rows that were not there."""
 
     effects: bytes
     deltas: dict[str, Changed]
+    ignored: int
+
+
+class Home(NamedTuple):
+    """Which rows of the views are the cell's own: those whose member that starts last has a flag set. `members`: of each alias, its
+    interval and the column of the flag."""
+
+    members: Mapping[str, tuple[str, str]]
 
 
 class Cell:
     """Used by one thread at a time. OSError, MemoryError from anything: there is no room, and the cell is to be thrown away."""
 
-    def __init__(self, relations: Mapping[str, RelationDefinition], views: Collection[View]) -> None:
-        """The relations have ids in their order, which is to be the same whenever effects are replayed."""
+    def __init__(self, relations: Mapping[str, RelationDefinition], views: Collection[View], homes: Collection[Home] = ()) -> None:
+        """The relations have ids in their order, which is to be the same whenever effects are replayed. `homes`: all are to be met."""
         self._state = State()
         self._state.newest = 1
         self._state.relations = {name: Relation(id_, name, one) for id_, (name, one) in enumerate(relations.items(), 1)}
-        self._views = [view._replace(query=replace(view.query, retain=_ALL)) for view in views]
+        self._homes = homes
+        self._own = {view.name: len(view.query.outputs) for view in views}
+        self._views = [self._with_homes(view._replace(query=replace(view.query, retain=_ALL))) for view in views]
         by_id = {relation.id: relation for relation in self._state.relations.values()}
         self._shapes = {id_: Shape.of(relation.schema, relation.key) for id_, relation in by_id.items()}
         self._replay = Replay(by_id, None)
         self._is_built = False
+
+    def _with_homes(self, view: View) -> View:
+        """With what decides about homes among its outputs, behind its own: a row that comes home is to be told as one that has changed."""
+        relations = dict(view.query.aliases)
+        refs = [
+            ColumnRef(alias, column)
+            for home in self._homes
+            for alias, (interval, flag) in home.members.items()
+            for column in (view.relations[relations[alias]].intervals[interval].start_column, flag)
+        ]
+        outputs = (Output(f"home{number}", "column", ref, ()) for number, ref in enumerate(refs))
+        return view._replace(query=replace(view.query, outputs=(*view.query.outputs, *outputs)))
 
     def load(self, name: str, rows: pa.RecordBatch) -> None:
         """Add rows to a relation, in the form in which they are kept (`arrow_schema`). Problem `bad-rows`: a key comes twice."""
@@ -85,10 +111,12 @@ class Cell:
         relation.table.enter(self._state.newest, given)
 
     def replay(self, effects: bytes) -> None:
-        """Do what a step did to the relations."""
+        """Do what steps did to the relations: their effects, one behind the other. Each call is a version."""
         assert not self._is_built, "effects are replayed before the first step"
         self._state.newest += 1
-        self._replay.take(self._state.newest, decode_effects(effects, self._shapes))
+        for effect in decode_effects(effects, self._shapes):
+            self._replay.take(self._state.newest, [effect])
+        self._replay.flush()
 
     def step(self, changes: Sequence[Changes]) -> Stepped:
         """Apply changes, each relation's at most once. Problems `bad-rows` (an insert of a key that is there), `no-room`: nothing was done.
@@ -103,9 +131,10 @@ class Cell:
                 raise Problem("delta-too-large", f"a step has changed more than {_ALL[0]} rows of the view {view.name}")
             (deletes,) = delta.deletes
             gone, come = (tuple(slots[part] for slots in delta.slots) for part in (slice(deletes), slice(deletes, None)))
-            deltas[view.name] = Changed(_shown(view, gone), _shown(view, come))
+            deltas[view.name] = Changed(self._shown(view, gone), self._shown(view, come))
         self._tidy()
-        return Stepped(applied.payload, deltas)
+        (receipt,) = applied.receipts
+        return Stepped(applied.payload, deltas, receipt.ignored)
 
     def rows(self, name: str) -> Iterator[pa.RecordBatch]:
         """All rows of a view, some ten thousand at a time; no step meanwhile."""
@@ -113,19 +142,79 @@ class Cell:
         view = self._state.views[name]
         enumeration = view.join.rows(view.join.root, None)
         while not enumeration.done:
-            slots = enumeration.fill(_CHUNK)
+            slots = self._at_home(view, enumeration.fill(_CHUNK))
             for part in pieces(view.shown.text_bytes(slots)):
-                yield view.shown.rows(tuple(column[part] for column in slots))
+                yield self._plain(view, view.shown.rows(tuple(column[part] for column in slots)))
+
+    def definition(self, relation: str) -> RelationDefinition:
+        return self._state.relations[relation].definition
 
     def schema(self, name: str) -> pa.Schema:
         """Of the batches of `rows`."""
         self._build()
-        return self._state.views[name].shown.schema
+        schema = self._state.views[name].shown.schema
+        return pa.schema(list(schema)[: self._own[name]]) if self._homes else schema
+
+    def nothing(self, name: str) -> Rows:
+        """No rows of a view, as a step would tell them."""
+        self._build()
+        view = self._state.views[name]
+        keys, rows = view.shown.with_keys((NO_SLOTS,) * view.width)
+        return keys, self._plain(view, rows)
 
     @property
-    def bytes(self) -> int:
-        """What the views' structures hold."""
-        return sum(view.bytes for view in self._state.views.values())
+    def held(self) -> int:
+        """The bytes of what tables and structures hold."""
+        tables = sum(relation.table.bytes for relation in self._state.relations.values())
+        return tables + sum(view.bytes for view in self._state.views.values())
+
+    @property
+    def live(self) -> int:
+        """The rows of all relations."""
+        return sum(relation.table.rows for relation in self._state.relations.values())
+
+    @property
+    def version(self) -> int:
+        """Of the last step or replay."""
+        return self._state.newest
+
+    def rows_in(self, effects: bytes) -> int:
+        """How many deletes and inserts there are."""
+        return sum(one.deletes.num_rows + one.inserts.num_rows for one in decode_effects(effects, self._shapes))
+
+    def living(self, effects: bytes, version: int) -> bytes:
+        """Of the rows that these insert, those that are as they were at a version: as effects that insert them. Nothing, if there are none.
+        """
+        found = []
+        for effect in decode_effects(effects, self._shapes):
+            relation = next(one for one in self._state.relations.values() if one.id == effect.relation_id)
+            if effect.inserts.num_rows:
+                seen = relation.table.find_seen(version, relation.table.given_keys(relation.keys_of(effect.inserts)))
+                slots = np.unique(seen[seen >= 0])
+                rows = relation.table.take(relation.schema.names, slots)
+                found.append(Effect(relation.id, False, relation.no_keys, RowBlock(rows)))
+        return encode_effects(one for one in found if one.inserts.num_rows)
+
+    def parted(self, effects: bytes, most: int) -> list[bytes]:
+        """The same as several, in this order, each of at most so many bytes or of one row."""
+        if len(effects) <= most:
+            return [effects] if effects else []
+        return [part for effect in decode_effects(effects, self._shapes) for part in self._parted(effect, most)]
+
+    def _parted(self, effect: Effect, most: int) -> Iterator[bytes]:
+        payload, gone, come = encode_effects([effect]), effect.deletes, effect.inserts
+        if len(payload) <= most or gone.num_rows + come.num_rows <= 1:
+            yield payload
+            return
+        nothing = RowBlock.few([], come.struct)
+        if gone.num_rows and come.num_rows:
+            halves = [effect._replace(inserts=nothing), effect._replace(deletes=nothing)]
+        elif gone.num_rows:
+            halves = [effect._replace(deletes=half) for half in _halves(gone)]
+        else:
+            halves = [effect._replace(inserts=half) for half in _halves(come)]
+        for half in halves:
+            yield from self._parted(half, most)
 
     def check(self) -> None:
         """Prove the invariants of the tables and of all structures. Cost: as `rows`."""
@@ -161,6 +250,33 @@ class Cell:
                 pass
             join.hold(newest)
 
+    def _shown(self, view: LiveView, slots: Combination) -> list[Rows]:
+        if not slots or not len(slots[0]):
+            return []
+        slots = self._at_home(view, slots)
+        told = []
+        for part in pieces(view.shown.text_bytes(slots)):
+            keys, rows = view.shown.with_keys(tuple(column[part] for column in slots))
+            told.append((keys, self._plain(view, rows)))
+        return told
+
+    def _plain(self, view: LiveView, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows.select(list(range(self._own[view.name]))) if self._homes else rows
+
+    def _at_home(self, view: LiveView, slots: Combination) -> Combination:
+        for home in self._homes:
+            last, flags = np.empty(0, np.int64), np.empty(0, np.bool_)
+            for side, own in zip(view.sides, slots, strict=True):
+                if side.alias in home.members:
+                    interval, flag = home.members[side.alias]
+                    table = side.relation.table
+                    starts, is_set = stored_endpoints(table, side.spans[interval], own)[0], table.numbers([flag], own)[0][0] != 0
+                    if not len(last):
+                        last, flags = starts, is_set
+                    flags, last = np.where(starts > last, is_set, flags), np.maximum(starts, last)
+            slots = tuple(column[flags] for column in slots)
+        return slots
+
     def _require_sound(self) -> None:
         for view in self._state.views.values():
             if view.problem is not None:
@@ -184,10 +300,9 @@ class Cell:
                 pass
 
 
-def _shown(view: LiveView, slots: Combination) -> list[Rows]:
-    if not slots or not len(slots[0]):
-        return []
-    return [view.shown.with_keys(tuple(column[part] for column in slots)) for part in pieces(view.shown.text_bytes(slots))]
+def _halves(rows: RowBlock) -> list[RowBlock]:
+    middle = rows.num_rows // 2
+    return [RowBlock(rows.arrow.slice(0, middle)), RowBlock(rows.arrow.slice(middle))]
 
 
 def over(view: View, relations: Mapping[str, RelationDefinition], names: Mapping[str, str], filters: Sequence[Filter]) -> View:

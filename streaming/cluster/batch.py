@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from service.views.parse import parse_view
 from service.wire.schema import RelationDefinition
 from streaming.cluster.buckets import Buckets, Side, best_buckets, is_whole, join_in_buckets
-from streaming.cluster.candidates import Chosen, NotDistributable, candidates, choose
+from streaming.cluster.candidates import Chosen, candidates, choose
 from streaming.cluster.cells_batch import VIEW, Judge, join_in_cells
 from streaming.cluster.frames import Table, with_values
 from streaming.cluster.layout import Coordinate, Given, Role
@@ -100,9 +100,7 @@ def live_join(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], 
     key in one cell. In different cells they are two rows: keys are not compared beyond that, which would cost a shuffle.
     """
     planned = _plan_view(definition, tables)
-    if planned.chosen.copies > max_copies:
-        said = f"each row would go to {planned.chosen.copies:.1f} of {planned.chosen.layout.cells} cells on the average"
-        raise NotDistributable(f"{said}; to have it so, give max_copies={int(planned.chosen.copies) + 1}")
+    planned.chosen.require_few_copies(max_copies)
     return join_in_cells(planned.tables, planned.definitions, planned.view, planned.chosen.layout, strict=True)
 
 
@@ -155,13 +153,14 @@ def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table],
     for alias, relation in aliases:
         if relation not in counts:
             counts[relation] = tables[relation].frame.count()
-        samples[alias] = _sample(alias, relation, tables[relation], definitions[relation], possible, counts[relation])
+        samples[alias] = sample_of(alias, relation, tables[relation], definitions[relation], possible, counts[relation])
     rows = sum(counts[relation] for _, relation in aliases)
     cells = _cells(_spark(tables), rows)
     return Planned(tables, definitions, view, choose(aliases, possible, samples, cells), samples)
 
 
-def _sample(alias: str, relation: str, table: Table, definition: RelationDefinition, possible: Sequence[Coordinate], rows: int) -> Sample:
+def sample_of(alias: str, relation: str, table: Table, definition: RelationDefinition, possible: Sequence[Coordinate], rows: int) -> Sample:
+    """Of an alias' frame. `rows`: how many it has."""
     role = Role(relation, tuple(one.members.get(alias) for one in possible))
     part = min(1.0, SAMPLED / max(1, rows))
     frame = table.prepared(role.members)

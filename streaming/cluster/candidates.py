@@ -28,6 +28,12 @@ class Chosen(NamedTuple):
     copies: float
     largest: float
 
+    def require_few_copies(self, most: float) -> None:
+        """Raises NotDistributable."""
+        if self.copies > most:
+            said = f"each row would go to {self.copies:.1f} of {self.layout.cells} cells on the average"
+            raise NotDistributable(f"{said}; to have it so, give max_copies={int(self.copies) + 1}")
+
 
 def candidates(query: Query) -> list[Coordinate]:
     """Of which any layout may be made, sizes and bounds still to be chosen. Raises NotDistributable."""

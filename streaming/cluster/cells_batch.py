@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from service.engine.headless import Cell, over
+from service.engine.headless import Cell, Home, over
 from service.errors import Problem
 from service.query.model import ColumnRef, Filter
 from service.tables.endpoints import endpoints
@@ -122,14 +122,15 @@ class CellPlan(NamedTuple):
         for number, tests in enumerate(layout.home_tests()):
             filters = [Filter(ColumnRef(alias, here(coordinate)), "=", is_here) for alias, coordinate, is_here in tests]
             views.append(over(view, own, names, filters)._replace(name=f"{VIEW}{number}"))
-        return Cell(own, views), [one.name for one in views], [one.arrow_schema() for one in own.values()]
+        homes = [Home({alias: (of, here(place)) for alias, of in intervals.items()}) for place, intervals in layout.homes()]
+        return Cell(own, views, homes), [one.name for one in views], [one.arrow_schema() for one in own.values()]
 
 
 def _with_flags(definition: RelationDefinition, role: Role, layout: Layout) -> RelationDefinition:
     flags = [
         {"name": here(number), "type": "bool"}
         for number, (one, member) in enumerate(zip(layout.coordinates, role.members, strict=True))
-        if one.kind == "slabs" and member is not None
+        if one.kind != "hash" and member is not None
     ]
     plain = definition.to_json()
     return parse_relation(plain | {"columns": [*plain["columns"], *flags]})

@@ -8,6 +8,9 @@ part. It goes to all cells of these values.
     slabs   the members overlap. A place is that of (hash of the key, start, tie) among quantiles; home is the place of the member that
             starts last, a point that lies in the intervals of all. It is the highest place of the members, so a cell is home iff one
             member starts there (`here`). t filtered views find each row once: in view i, member i is here, and those before it are not
+    bands   the same of streams, which go on in time: a place is hash of the key + point / width, mod size; the hash alone of a key that is
+            not hot. Home is that of the member that starts last. A member that starts there need not be the last, so the t views find a
+            row at most t times, and the one that is at home is to be chosen (`homes`)
 
 So a row of the join is found in exactly one cell, whatever collides. Ties divide equal starts: any number will do that depends on the row
 alone. Plain data, kept as JSON; routing is pure NumPy, about 0.2 µs a copy.
@@ -41,12 +44,15 @@ class Member(NamedTuple):
 
 
 class Coordinate(NamedTuple):
-    """`members`: by alias. `bounds`: of slabs, size - 1 of them, ascending: a slab begins at each."""
+    """`members`: by alias. `bounds`: of slabs, size - 1 of them, ascending: a slab begins at each. `width`: of bands; `hot`: the hashes of
+    the keys that they divide; None: all."""
 
-    kind: Literal["hash", "slabs"]
+    kind: Literal["hash", "slabs", "bands"]
     members: Mapping[str, Member]
     size: int = 1
     bounds: tuple[Point, ...] = ()
+    width: int = 0
+    hot: tuple[int, ...] | None = None
 
 
 class Role(NamedTuple):
@@ -65,7 +71,7 @@ class Given(NamedTuple):
 
 
 class Routed(NamedTuple):
-    """Copies: the cell of each, the row that it is of, and in each coordinate whether it starts there (None: no slabs, or no member)."""
+    """Copies: the cell of each, the row that it is of, and in each coordinate whether it starts there (None: of hashes, or no member)."""
 
     cells: Numbers
     rows: Numbers
@@ -97,13 +103,20 @@ class Layout(NamedTuple):
     def home_tests(self) -> Iterator[list[tuple[str, int, bool]]]:
         """The views that a cell keeps, which have all rows whose home it is, each once: of each (alias, coordinate, whether its rows are
         here)."""
-        slabs = [(number, list(one.members)) for number, one in enumerate(self.coordinates) if one.kind == "slabs" and one.size > 1]
-        for chosen in product(*(range(len(members)) for _, members in slabs)):
+        ranges = [(number, list(one.members)) for number, one in enumerate(self.coordinates) if one.kind != "hash" and one.size > 1]
+        for chosen in product(*(range(len(members)) for _, members in ranges)):
             yield [
                 (alias, number, place == first)
-                for (number, members), first in zip(slabs, chosen, strict=True)
+                for (number, members), first in zip(ranges, chosen, strict=True)
                 for place, alias in enumerate(members[: first + 1])
             ]
+
+    def homes(self) -> Iterator[tuple[int, dict[str, str]]]:
+        """The coordinates in which a row of these views may have its home elsewhere: the number of each, and the intervals of its members.
+        There the member that starts last is to be here."""
+        for number, one in enumerate(self.coordinates):
+            if one.kind == "bands" and one.size > 1:
+                yield number, {alias: member.interval for alias, member in one.members.items() if member.interval is not None}
 
     def route(self, role: Role, ties: Numbers, given: Sequence[Given | None]) -> Routed:
         """`given`: of each coordinate, None where the role is no member."""
@@ -114,6 +127,8 @@ class Layout(NamedTuple):
                 counts[number] = coordinate.size
             elif own.starts is None or own.ends is None:
                 lowest[number] = (own.hashes if member.columns else ties) % coordinate.size
+            elif coordinate.kind == "bands":
+                lowest[number], counts[number] = _bands(coordinate, own.hashes, own.starts, own.ends)
             else:
                 lowest[number] = places(coordinate.bounds, own.hashes, own.starts, ties)
                 counts[number] = 1 + places(coordinate.bounds, own.hashes, own.ends, np.full(rows, _LAST_TIE)) - lowest[number]
@@ -124,12 +139,12 @@ class Layout(NamedTuple):
         for number, (coordinate, own) in enumerate(zip(self.coordinates, given, strict=True)):
             width = counts[number][of]
             offset, left = left % width, left // width
-            cells = cells * coordinate.size + lowest[number][of] + offset
+            cells = cells * coordinate.size + (lowest[number][of] + offset) % coordinate.size
             here.append(offset == 0 if own is not None and own.starts is not None else None)
         return Routed(cells, of, here)
 
     def to_json(self) -> str:
-        return json.dumps([self.aliases, [(one.kind, one.members, one.size, one.bounds) for one in self.coordinates]])
+        return json.dumps([self.aliases, [tuple(one) for one in self.coordinates]])
 
     @classmethod
     def of_json(cls, text: str) -> Layout:
@@ -137,9 +152,23 @@ class Layout(NamedTuple):
         return cls(tuple(map(tuple, aliases)), tuple(_coordinate(*one) for one in coordinates))
 
 
-def _coordinate(kind: Literal["hash", "slabs"], members: dict[str, Any], size: int, bounds: list[list[int]]) -> Coordinate:
+def _coordinate(
+    kind: Literal["hash", "slabs", "bands"], members: dict[str, Any], size: int, bounds: list[list[int]], width: int, hot: list[int] | None
+) -> Coordinate:
     found = {alias: Member(tuple(columns), interval) for alias, (columns, interval) in members.items()}
-    return Coordinate(kind, found, size, tuple((one[0], one[1], one[2]) for one in bounds))
+    points = tuple((one[0], one[1], one[2]) for one in bounds)
+    return Coordinate(kind, found, size, points, width, None if hot is None else tuple(hot))
+
+
+def _bands(coordinate: Coordinate, hashes: Numbers, starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
+    """The places of the starts, and how many places there are from them to the ends."""
+    first, last = starts // coordinate.width, ends // coordinate.width
+    if coordinate.hot is not None:
+        is_hot = np.isin(hashes, np.array(coordinate.hot, np.int64))
+        first, last = np.where(is_hot, first, 0), np.where(is_hot, last, 0)
+    passed = last.view(np.uint64) - first.view(np.uint64)  # of an open interval more than int64 has
+    counts = 1 + np.minimum(passed, np.uint64(coordinate.size - 1)).astype(np.int64)
+    return (hashes % coordinate.size + first % coordinate.size) % coordinate.size, counts
 
 
 def places(bounds: Sequence[Point], hashes: Numbers, points: Numbers, ties: Numbers) -> Numbers:

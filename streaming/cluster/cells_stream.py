@@ -1,0 +1,85 @@
+"""The cells of a join of streams: changes in, changes of the view out, for the netting of the epoch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from service.engine.headless import Changed
+from service.wire.batch import DELETE, INSERT, Changes
+from service.wire.schema import parse_relation
+from streaming.cluster.cells_batch import CellPlan
+from streaming.cluster.changes import Kind, form, packed_by, taken
+from streaming.cluster.layout import Layout
+from streaming.cluster.netting import row_hashes, told_together
+from streaming.cluster.packing import here
+
+
+class StreamPlan(NamedTuple):
+    """`kinds`: of the changes, by relation. `parts`: in which they are netted."""
+
+    cells: CellPlan
+    kinds: Mapping[str, Kind]
+    parts: int
+
+    @property
+    def stage(self) -> str:
+        return "cells"
+
+    @property
+    def unordered(self) -> list[str]:
+        return [name for name, kind in self.kinds.items() if kind != "ordered"]
+
+    def to_json(self) -> Any:
+        plan = self.cells
+        relations = {name: json.loads(text) for name, text in plan.relations.items()}
+        return {"layout": json.loads(plan.layout), "relations": relations, "view": json.loads(plan.view)}
+
+    @classmethod
+    def of_json(cls, found: Any) -> StreamPlan:
+        """One that reads states: of changes it knows nothing."""
+        relations = {name: json.dumps(one) for name, one in found["relations"].items()}
+        return cls(CellPlan(json.dumps(found["layout"]), relations, json.dumps(found["view"])), {}, 1)
+
+    def opened(self) -> OpenedCell:
+        return OpenedCell(self)
+
+
+class OpenedCell:
+    def __init__(self, plan: StreamPlan) -> None:
+        self._plan = plan
+        layout = Layout.of_json(plan.cells.layout)
+        self.cell, self.views, _ = plan.cells.cell()
+        self._roles = layout.roles
+        self._definitions = [self.cell.definition(f"r{number}") for number in range(len(self._roles))]
+        self._forms = []
+        for role in self._roles:
+            flags = [here(place) for place, member in enumerate(role.members) if member is not None and member.interval is not None]
+            self._forms.append(form(parse_relation(json.loads(plan.cells.relations[role.relation])).arrow_schema(), flags))
+
+    @property
+    def form(self) -> pa.Schema:
+        """Of what it tells: identities and rows."""
+        return told_together(*self.cell.nothing(self.views[0])).schema
+
+    def changes(self, blobs: Sequence[tuple[int, pa.Buffer]]) -> list[Changes]:
+        rows: dict[int, list[pa.RecordBatch]] = {}
+        for role, blob in blobs:
+            rows.setdefault(role, []).append(pa.ipc.read_record_batch(blob, self._forms[role]))
+        kinds = self._plan.kinds
+        return [
+            taken(f"r{role}", self._definitions[role], own, kinds[self._roles[role].relation] == "images") for role, own in rows.items()
+        ]
+
+    def told(self, deltas: dict[str, Changed]) -> Iterator[pa.RecordBatch]:
+        """The part of a row is that of its identity; the role of a blob is DELETE or INSERT."""
+        for delta in deltas.values():
+            for op, some in ((DELETE, delta.deletes), (INSERT, delta.inserts)):
+                for keys, rows in some:
+                    if len(keys):
+                        parts = (row_hashes(keys) % np.uint64(self._plan.parts)).astype(np.int64)
+                        yield packed_by(op, told_together(keys, rows), parts)

@@ -1,0 +1,197 @@
+"""Changes of relations on their way to where rows are kept: judged, and packed as blobs.
+
+A blob of changes has the columns of the relation, behind them ORDER and OP, which no relation has (their names have a dot), and flags as in
+a packed blob of rows. By ORDER the changes of a key follow one another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import count
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from service.tables.endpoints import endpoints
+from service.wire.arrow import judge_record_batch
+from service.wire.batch import DELETE, INSERT, OP_DICTIONARY, TRUNCATE, UPSERT, Changes, RowBlock
+from service.wire.room import UNBOUNDED
+from service.wire.schema import OP_COLUMN, RelationDefinition, parse_relation
+from streaming.cluster.cells_batch import BadRows
+from streaming.cluster.frames import TIE, hashed
+from streaming.cluster.layout import Given, Layout, Member, Numbers
+from streaming.cluster.netting import net
+from streaming.cluster.packing import SCHEMA, packed
+
+SEQ_COLUMN = "_seq"
+ORDER, OP = "livejoin.order", "livejoin.op"
+TOGETHER = 1 << 17  # rows that are judged at once
+
+Kind = Literal["inserts", "ordered", "images"]
+"""How the changes of a stream are to be understood: rows that are new; upserts and deletes in the order of `_seq`; rows that come and rows
+that go, whole, in any order."""
+
+
+class Source(NamedTuple):
+    """Of a relation's stream, plain data. `members`: of its roles, one role after another. `resolved`: changes go to the buckets of their
+    keys, else to cells."""
+
+    relation: str
+    number: int
+    definition: str
+    kind: Kind
+    members: tuple[Member | None, ...]
+    layout: str
+    resolved: bool
+
+
+def send(source: Source, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Blobs, as SCHEMA, of a frame's prepared rows. Raises BadRows."""
+    definition, layout = parse_relation(json.loads(source.definition)), Layout.of_json(source.layout)
+    waiting, rows = list[pa.RecordBatch](), 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= TOGETHER:
+            yield from _sent(source, definition, layout, waiting)
+            waiting, rows = [], 0
+    if rows:
+        yield from _sent(source, definition, layout, waiting)
+
+
+def _sent(source: Source, definition: RelationDefinition, layout: Layout, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    rows, ops, order = _judged(source, definition, batch)
+    for name in (*hashes(source.members), TIE):
+        rows = rows.append_column(name, batch.column(name))
+    if not source.resolved:
+        yield from route(layout, source.relation, definition, rows, ops, order)
+        return
+    buckets = labels(layout.cells)[rows.column(TIE).to_numpy() % layout.cells]
+    yield packed_by(source.number, _ordered(rows, ops, order), buckets)
+
+
+def _judged(source: Source, definition: RelationDefinition, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.uint8], Numbers]:
+    names = definition.rules.names
+    ordered = source.kind == "ordered"
+    read = [*names, OP_COLUMN] if ordered and OP_COLUMN in batch.schema.names else names
+    judged = judge_record_batch(definition.rules, source.relation, batch.select(read), 0, UNBOUNDED)
+    if judged.error_count:
+        error = judged.errors[0]
+        raise BadRows(f"{judged.error_count} changes of {source.relation} are bad, the first in {error.column}: {error.reason}")
+    rows = judged.changes.rows.arrow
+    if source.kind == "inserts":
+        return rows, np.full(len(rows), INSERT, np.uint8), np.zeros(len(rows), np.int64)
+    ops = judged.changes.ops if ordered else _ops(source, batch.column(OP_COLUMN))
+    if (ops == TRUNCATE).any():
+        raise BadRows(f"a change of {source.relation} is a truncate, which streams of a cluster do not take: delete its rows")
+    ops = np.where(ops == DELETE, DELETE, UPSERT if ordered else INSERT).astype(np.uint8)
+    if not ordered:
+        return rows, ops, np.where(ops == DELETE, 0, 1)
+    order = batch.column(SEQ_COLUMN)
+    if order.null_count:
+        raise BadRows(f"{order.null_count} changes of {source.relation} have no {SEQ_COLUMN}: it is to grow with each change of a key")
+    return rows, ops, order.to_numpy()
+
+
+def _ops(source: Source, given: pa.Array) -> npt.NDArray[np.uint8]:
+    codes = pc.index_in(given, OP_DICTIONARY)
+    unknown = pc.and_(codes.is_null(), given.is_valid())
+    if pc.any(unknown).as_py():
+        first = given.filter(unknown)[0].as_py()
+        raise BadRows(f"a change of {source.relation} has the {OP_COLUMN} {first!r}, expected insert, upsert or delete")
+    found: npt.NDArray[np.uint8] = codes.fill_null(UPSERT).to_numpy().astype(np.uint8)
+    return found
+
+
+def hashes(members: Sequence[Member | None]) -> list[str]:
+    """The columns that a frame has behind the relation's, for these members."""
+    return [hashed(number) for number, member in enumerate(members) if member is not None]
+
+
+def route(
+    layout: Layout, relation: str, definition: RelationDefinition, rows: pa.RecordBatch, ops: npt.NDArray[np.uint8], order: Numbers
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    """Blobs for cells, of each role of the relation. `rows`: with the hashes of all its roles, and TIE."""
+    ties, changed = rows.column(TIE).to_numpy(), _ordered(rows.select(definition.rules.names), ops, order)
+    first = 0
+    for number, role in enumerate(layout.roles):
+        if role.relation != relation:
+            continue
+        given = list[Given | None]()
+        for place, member in enumerate(role.members, first):
+            if member is None:
+                given.append(None)
+                continue
+            ends = () if member.interval is None else endpoints(rows, definition.intervals[member.interval])
+            given.append(Given(rows.column(hashed(place)).to_numpy(), *ends))
+        first += len(role.members)
+        blobs = packed(number, changed, layout.route(role, ties, given))
+        cells = pa.array(labels(layout.cells)[blobs.column(0).to_numpy()], pa.int32())
+        yield pa.RecordBatch.from_arrays([cells, *blobs.columns[1:]], schema=SCHEMA)
+
+
+def packed_by(role: int, rows: pa.RecordBatch, places: Numbers) -> pa.RecordBatch:
+    """Blobs of rows, each of those that go to one place."""
+    order = np.argsort(places, kind="stable")
+    sorted_places, sorted_rows = places[order], rows.take(pa.array(order))
+    cuts = np.flatnonzero(np.diff(sorted_places)) + 1
+    starts, ends = np.concatenate(([0], cuts)).tolist(), np.append(cuts, len(order)).tolist()
+    blobs = [sorted_rows.slice(start, end - start).serialize().to_pybytes() for start, end in zip(starts, ends, strict=True) if end > start]
+    cells = pa.array(sorted_places[starts[: len(blobs)]], pa.int32())
+    return pa.RecordBatch.from_arrays([cells, pa.array(np.full(len(blobs), role), pa.int32()), pa.array(blobs, pa.binary())], schema=SCHEMA)
+
+
+def _ordered(rows: pa.RecordBatch, ops: npt.NDArray[np.uint8], order: Numbers) -> pa.RecordBatch:
+    return rows.append_column(ORDER, pa.array(order, pa.int64())).append_column(OP, pa.array(ops))
+
+
+def form(rows: pa.Schema, flags: Sequence[str] = ()) -> pa.Schema:
+    """Of the blobs of changes of such rows."""
+    return pa.schema([*rows, pa.field(ORDER, pa.int64()), pa.field(OP, pa.uint8()), *(pa.field(flag, pa.bool_()) for flag in flags)])
+
+
+def taken(name: str, definition: RelationDefinition, blobs: Sequence[pa.RecordBatch], images: bool) -> Changes:
+    """Changes as a cell takes them. `images`: equal rows that come and that go cancel."""
+    changed = pa.concat_batches(blobs)
+    rows, ops = changed.select(definition.rules.names), changed.column(OP).to_numpy()
+    if images:
+        gone, come = net(*(rows.filter(pa.array(mask)) for mask in (ops == DELETE, ops != DELETE)))
+        rows, ops = pa.concat_batches([gone, come]), np.repeat(np.array([DELETE, INSERT], np.uint8), [len(gone), len(come)])
+    else:
+        order = np.argsort(changed.column(ORDER).to_numpy(), kind="stable")
+        rows, ops = rows.take(pa.array(order)), ops[order]
+    return Changes(name, definition, ops, RowBlock(rows), np.arange(len(ops)))
+
+
+@cache
+def labels(cells: int) -> npt.NDArray[np.int32]:
+    """int32[cells]: the numbers by which Spark knows cells. Its hash of them is the cell modulo their number, so that it sends equally many
+    to each partition, of any number that divides theirs."""
+    found: dict[int, int] = {}
+    for label in count():
+        found.setdefault(_spark_hash(label) % cells, label)
+        if len(found) == cells:
+            return np.array([found[cell] for cell in range(cells)], np.int32)
+    raise AssertionError
+
+
+def _spark_hash(value: int) -> int:
+    """Of an int column: Murmur3_x86_32.hashInt with the seed 42, as org.apache.spark.sql.catalyst.expressions.Murmur3Hash; signed."""
+    mask = 0xFFFFFFFF
+
+    def rotated(x: int, by: int) -> int:
+        return (x << by | x >> (32 - by)) & mask
+
+    mixed = rotated(value * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
+    h = (rotated(42 ^ mixed, 13) * 5 + 0xE6546B64) & mask
+    h ^= 4
+    h = (h ^ h >> 16) * 0x85EBCA6B & mask
+    h = (h ^ h >> 13) * 0xC2B2AE35 & mask
+    h ^= h >> 16
+    return h - (1 << 32) if h >> 31 else h

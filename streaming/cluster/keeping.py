@@ -1,0 +1,177 @@
+"""Cells that a stream keeps: Spark's state has the log of each, and a worker's memory the cell itself.
+
+The cell in memory is of the state that Spark gives iff both have the same nonce. Each step makes another one, so that what an attempt has
+left behind that failed, or that another attempt overtook, is never used; then the log is replayed. Recovery is the same.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Iterator, Sequence
+from time import monotonic
+from typing import Any, NamedTuple, Protocol
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle, TimerValues, ValueState
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from service.engine.headless import Cell, Changed
+from service.errors import Problem
+from service.wire.batch import Changes
+from streaming.cluster.cells_batch import BadRows
+from streaming.cluster.state_log import Extent, LoggedCell
+
+_KEPT_FOR = 60.0  # seconds without a batch, after which Spark ends a worker, too
+_LONG = ("first", "next", "logged", "rows", "bytes", "ignored", "rebuilds")
+_MARK = StructType([StructField("nonce", StringType()), *(StructField(name, LongType()) for name in _LONG)])
+_NUMBER, _BLOB = StructType([StructField("number", LongType())]), StructType([StructField("blob", BinaryType())])
+_PLAN = StructType([StructField("plan", StringType())])
+
+
+class AnotherPlan(ValueError):
+    """The state is of another view, or of other cells."""
+
+    def __init__(self, kept: str, plan: str) -> None:
+        said = "the checkpoint is of another view or layout, whose rows are in other cells: begin a new checkpoint, or give this layout"
+        super().__init__(f"{said}\nof the checkpoint: {kept}\nof the query: {plan}")
+
+
+class Mark(NamedTuple):
+    """What the state tells of a cell: its nonce, the extent of its log, rows that it has, the bytes that they take in memory, deletes of
+    rows that were not there, and how often it was replayed."""
+
+    nonce: str
+    first: int
+    next: int
+    logged: int
+    rows: int
+    bytes: int
+    ignored: int
+    rebuilds: int
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(self.first, self.next, self.logged)
+
+
+class Opened(Protocol):
+    """How a kind of cells reads changes and tells what they do."""
+
+    cell: Cell
+
+    def changes(self, blobs: Sequence[tuple[int, pa.Buffer]]) -> list[Changes]: ...
+
+    def told(self, deltas: dict[str, Changed]) -> Iterator[pa.RecordBatch]:
+        """As `packing.SCHEMA`."""
+        ...
+
+
+class Plan(Protocol):
+    """Plain data. `stage`: the name of the states."""
+
+    @property
+    def stage(self) -> str: ...
+
+    @property
+    def unordered(self) -> list[str]:
+        """The relations whose changes have no `_seq`."""
+        ...
+
+    def opened(self) -> Opened:
+        """Empty."""
+        ...
+
+    def to_json(self) -> Any:
+        """What two plans have in common whose states are alike."""
+        ...
+
+
+class _Held(NamedTuple):
+    nonce: str
+    since: float
+    opened: Opened
+    logged: LoggedCell
+
+
+_HELD: dict[tuple[str, str, int], _Held] = {}
+"""By query, stage and label."""
+
+
+class Keeper(StatefulProcessor):  # type: ignore[misc]
+    """Each key's rows are blobs of changes (`packing.SCHEMA`), which its cell takes as one step."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        stage = self._plan.stage
+        self._blobs = _Blobs(handle.getMapState(f"{stage}_log", _NUMBER, _BLOB))
+        self._mark: ValueState = handle.getValueState(f"{stage}_mark", _MARK)
+        self._kept_plan: ValueState = handle.getValueState(f"{stage}_plan", _PLAN)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Any]:
+        context = TaskContext.get()
+        query = (context.getLocalProperty("sql.streaming.queryId") if context is not None else None) or ""
+        place = query, self._plan.stage, int(key[0])
+        opened, logged, mark = self._open(place)
+        try:
+            stepped = logged.step(opened.changes([(row["role"], pa.py_buffer(row["rows"])) for row in rows]), self._blobs)
+        except Problem as problem:
+            if problem.type != "bad-rows":
+                raise
+            ways = "with _seq it would replace that row; with before_images that row is to come too, as a delete"
+            raise BadRows(f"a row of {' or '.join(self._plan.unordered)} has a key that is there already: {ways}") from problem
+        nonce, (first, following, in_log) = uuid4().hex, logged.extent
+        cell = logged.cell
+        ignored = mark.ignored + stepped.ignored
+        self._mark.update(tuple(Mark(nonce, first, following, in_log, cell.live, cell.held, ignored, mark.rebuilds)))
+        _HELD[place] = _Held(nonce, monotonic(), opened, logged)
+        for batch in opened.told(stepped.deltas):
+            for one in batch.to_pylist():
+                yield Row(**one)
+
+    def _open(self, place: tuple[str, str, int]) -> tuple[Opened, LoggedCell, Mark]:
+        idle = [one for one, held in _HELD.items() if monotonic() - held.since > _KEPT_FOR]
+        for one in idle:
+            del _HELD[one]
+        held, state = _HELD.pop(place, None), self._mark.get()
+        if state is None:
+            opened = self._plan.opened()
+            self._kept_plan.update((json.dumps(self._plan.to_json()),))
+            return opened, LoggedCell(opened.cell), Mark("", 0, 0, 0, 0, 0, 0, 0)
+        mark = Mark(*state)
+        if held is not None and held.nonce == mark.nonce:
+            return held.opened, held.logged, mark
+        require_same(self._kept_plan.get(), self._plan)
+        held = None
+        gc.collect()  # cells have cycles, and each reserves address space
+        opened = self._plan.opened()
+        return opened, LoggedCell.replayed(opened.cell, mark.extent, self._blobs), mark._replace(rebuilds=mark.rebuilds + 1)
+
+
+def require_same(kept: tuple[str] | None, plan: Plan) -> None:
+    """Raises AnotherPlan."""
+    text = json.dumps(plan.to_json())
+    if kept is None or kept[0] != text:
+        raise AnotherPlan("nothing" if kept is None else kept[0], text)
+
+
+class _Blobs:
+    def __init__(self, state: MapState) -> None:
+        self._state = state
+
+    def get(self, number: int) -> bytes:
+        found = self._state.getValue((number,))
+        if found is None:
+            raise KeyError(f"the state has no blob {number} of a cell")
+        return bytes(found[0])
+
+    def put(self, number: int, blob: bytes) -> None:
+        self._state.updateValue((number,), (blob,))
+
+    def remove(self, number: int) -> None:
+        self._state.removeKey((number,))

@@ -1,0 +1,127 @@
+"""What is left of rows that go and rows that come: those that are equal cancel.
+
+A row of a view may leave one cell and enter another in one epoch. Changes meet by the hash of their identity, which any cell computes
+alike.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from service.wire.batch import DELETE, INSERT, OP_NAMES
+from service.wire.schema import OP_COLUMN
+from streaming.cluster.packing import unpacked
+
+EPOCH_COLUMN = "_epoch"
+_HASHED, _SIGN = "livejoin.hash", "livejoin.sign"
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def net(gone: pa.RecordBatch, come: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The same without the rows that both have, of each as many as both have. Of any order."""
+    gone_hashes, come_hashes = row_hashes(gone), row_hashes(come)
+    gone_meets, come_meets = np.isin(gone_hashes, come_hashes), np.isin(come_hashes, gone_hashes)
+    if not gone_meets.any():
+        return gone, come
+    names = gone.schema.names
+    signed = [
+        pa.table(rows.filter(pa.array(meets))).append_column(_SIGN, pa.array(np.full(np.count_nonzero(meets), sign)))
+        for rows, meets, sign in ((gone, gone_meets, -1), (come, come_meets, 1))
+    ]
+    summed = pa.concat_tables(signed).group_by(names, use_threads=False).aggregate([(_SIGN, "sum")])
+    left = summed.column(f"{_SIGN}_sum").to_numpy()
+    times = pa.array(np.repeat(np.arange(len(left)), np.abs(left)))
+    more = summed.take(times)
+    signs = np.repeat(left, np.abs(left))
+    found = []
+    for rows, meets, kept in ((gone, gone_meets, signs < 0), (come, come_meets, signs > 0)):
+        parts = [pa.table(rows.filter(pa.array(~meets))), more.filter(pa.array(kept)).select(names).cast(rows.schema)]
+        found.append(_one(pa.concat_tables(parts)))
+    return found[0], found[1]
+
+
+def _one(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_arrays([pa.array([], one.type) for one in table.schema], schema=table.schema)
+
+
+def row_hashes(rows: pa.RecordBatch) -> npt.NDArray[np.uint64]:
+    """uint64[n]: equal rows have equal ones, in any process."""
+    mixed = np.zeros(rows.num_rows, np.uint64)
+    for column in rows.columns:
+        mixed = (mixed ^ _words(column)) * _ODD
+        mixed ^= mixed >> np.uint64(29)
+    return mixed
+
+
+def _words(column: pa.Array) -> npt.NDArray[np.uint64]:
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return _plain(column.cast(pa.int64()))
+    if pa.types.is_floating(kind):
+        values: npt.NDArray[np.float64] = pc.fill_null(column, 0.0).to_numpy() + 0.0  # -0.0 is 0.0
+        return values.view(np.uint64)
+    if pa.types.is_decimal(kind):
+        (_, data) = column.buffers()
+        words = np.frombuffer(data, np.uint64).reshape(-1, 2)[column.offset : column.offset + len(column), 0]
+        words = np.where(column.is_valid().to_numpy(zero_copy_only=False), words, np.uint64(0))
+        return words
+    if pa.types.is_primitive(kind):
+        return _plain(column.view(pa.int32()).cast(pa.int64()) if kind.bit_width == 32 else column.view(pa.int64()))
+    encoded = column.dictionary_encode()
+    checks = np.array([*map(zlib.crc32, encoded.dictionary.cast(pa.binary()).to_pylist()), 0], np.uint64)  # the last of nulls
+    places: npt.NDArray[np.int32] = encoded.indices.fill_null(-1).to_numpy()
+    return checks[places]
+
+
+def _plain(column: pa.Array) -> npt.NDArray[np.uint64]:
+    values: npt.NDArray[np.int64] = column.fill_null(0).to_numpy()
+    return values.view(np.uint64)
+
+
+def told_together(identities: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """As one batch. A column of an identity that the row has too is there once."""
+    names = [name for name in identities.schema.names if "." in name and name not in rows.schema.names]  # without a dot: no column's
+    fields = [*(identities.schema.field(name).remove_metadata() for name in names), *rows.schema]
+    return pa.RecordBatch.from_arrays([*(identities.column(name) for name in names), *rows.columns], schema=pa.schema(fields))
+
+
+class Netting(NamedTuple):
+    """The last stage. Plain data: what it nets, as Arrow writes a schema."""
+
+    form: bytes
+
+    @classmethod
+    def of(cls, form: pa.Schema) -> Netting:
+        return cls(form.serialize().to_pybytes())
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the changes of the view."""
+        form = pa.ipc.read_schema(pa.py_buffer(self.form))
+        return pa.schema([pa.field(OP_COLUMN, pa.utf8(), False), pa.field(EPOCH_COLUMN, pa.int64(), False), *form])
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Blobs of a partition, whose role is DELETE or INSERT, as changes: deletes first."""
+        context = TaskContext.get()
+        assert context is not None
+        yield from self.netted(batches, int(context.getLocalProperty("streaming.sql.batchId") or 0))
+
+    def netted(self, batches: Iterable[pa.RecordBatch], epoch: int) -> Iterator[pa.RecordBatch]:
+        form = pa.ipc.read_schema(pa.py_buffer(self.form))
+        parts: dict[int, list[pa.RecordBatch]] = {DELETE: [], INSERT: []}
+        for _, op, rows in unpacked(batches, [form] * (max(DELETE, INSERT) + 1)):
+            parts[op].append(rows)
+        gone, come = (_one(pa.Table.from_batches(parts[op], form)) for op in (DELETE, INSERT))
+        for op, rows in zip((DELETE, INSERT), net(gone, come), strict=True):
+            if rows.num_rows:
+                told = [pa.array([OP_NAMES[op]] * rows.num_rows), pa.array(np.full(rows.num_rows, epoch))]
+                yield pa.RecordBatch.from_arrays([*told, *rows.columns], schema=self.schema)

@@ -1,0 +1,80 @@
+"""The last row of each key, by buckets of keys: a delete names its key alone, and which cells its row is in follows from the row.
+
+A bucket is a cell of the relations, each with a view of all its rows: the view's deltas are the rows that go and those that come. They are
+sent on to the cells of the join.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from service.engine.headless import Cell, Changed
+from service.views.parse import parse_view
+from service.wire.batch import DELETE, INSERT, Changes
+from service.wire.kinds import kept
+from service.wire.schema import RelationDefinition, parse_relation
+from streaming.cluster.changes import form, hashes, route, taken
+from streaming.cluster.frames import TIE
+from streaming.cluster.layout import Layout
+
+
+class ResolverPlan(NamedTuple):
+    """`relations`: by name, the definition; those that are resolved, in the order of their numbers."""
+
+    layout: str
+    relations: Mapping[str, str]
+
+    @property
+    def stage(self) -> str:
+        return "keys"
+
+    @property
+    def unordered(self) -> list[str]:
+        return []
+
+    def to_json(self) -> Any:
+        return {"layout": json.loads(self.layout), "relations": {name: json.loads(text) for name, text in self.relations.items()}}
+
+    def opened(self) -> Bucket:
+        return Bucket(self)
+
+
+class Bucket:
+    def __init__(self, plan: ResolverPlan) -> None:
+        self._layout = Layout.of_json(plan.layout)
+        self._definitions = {name: parse_relation(json.loads(text)) for name, text in plan.relations.items()}
+        self._wide = {name: _with_hashes(one, self._layout, name) for name, one in self._definitions.items()}
+        self._names = list(self._wide)
+        self._forms = [form(one.arrow_schema()) for one in self._wide.values()]
+        views = []
+        for number, (name, one) in enumerate(self._wide.items()):
+            select = [f"x.{column} as c{place}" for place, column in enumerate(one.rules.names)]
+            views.append(parse_view(f"v{number}", {"from": {"x": name}, "select": select}, self._wide))
+        self.cell = Cell(self._wide, views)
+
+    def changes(self, blobs: Sequence[tuple[int, pa.Buffer]]) -> list[Changes]:
+        rows: dict[int, list[pa.RecordBatch]] = {}
+        for role, blob in blobs:
+            rows.setdefault(role, []).append(pa.ipc.read_record_batch(blob, self._forms[role]))
+        return [taken(self._names[role], self._wide[self._names[role]], own, False) for role, own in rows.items()]
+
+    def told(self, deltas: dict[str, Changed]) -> Iterator[pa.RecordBatch]:
+        for number, (name, wide) in enumerate(self._wide.items()):
+            for order, op in enumerate((DELETE, INSERT)):
+                delta = deltas.get(f"v{number}", Changed([], []))
+                for _, rows in delta.deletes if op == DELETE else delta.inserts:
+                    named = pa.RecordBatch.from_arrays(list(map(kept, rows.columns)), wide.rules.names)
+                    ops, orders = np.full(len(named), op, np.uint8), np.full(len(named), order)
+                    yield from route(self._layout, name, self._definitions[name], named, ops, orders)
+
+
+def _with_hashes(definition: RelationDefinition, layout: Layout, name: str) -> RelationDefinition:
+    members = [member for role in layout.roles if role.relation == name for member in role.members]
+    plain = definition.to_json()
+    more = [{"name": column, "type": "int64"} for column in (*hashes(members), TIE)]
+    return parse_relation(plain | {"columns": [*plain["columns"], *more]})

@@ -1,0 +1,84 @@
+"""The rows of a view of streams, read from the states of its cells: the logs of an epoch are replayed, each in a cell, and enumerated.
+
+No result is stored for it, and the query may run meanwhile. An epoch is there as long as Spark keeps its states
+(`spark.sql.streaming.minBatchesToRetain`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from streaming.cluster.cells_stream import StreamPlan
+
+_STAGES = ("cells", "keys")
+
+
+def snapshot(spark: SparkSession, checkpoint: str, epoch: int | None = None) -> DataFrame:
+    """The rows of the view after an epoch, by default the last. Raises ValueError (no checkpoint of a view), Spark's own errors (the epoch
+    is not kept).
+
+    Costs: as a batch over the rows that cells have; memory of a task: a cell.
+    """
+    operators = _operators(spark, checkpoint)
+    plan = StreamPlan.of_json(json.loads(_state(spark, checkpoint, operators["cells"], "cells_plan", epoch).first()["value"]["plan"]))
+    opened = plan.opened()
+    schema = opened.cell.schema(opened.views[0])
+    logs = _state(spark, checkpoint, operators["cells"], "cells_log", epoch)
+    blobs = logs.select(
+        F.col("key.cell").alias("cell"), F.col("user_map_key.number").alias("number"), F.col("user_map_value.blob").alias("blob")
+    )
+    sorted_blobs = blobs.repartition("cell").sortWithinPartitions("cell", "number")
+    return sorted_blobs.mapInArrow(partial(_rows, json.dumps(plan.to_json())), from_arrow_schema(schema))
+
+
+def status(checkpoint: str) -> DataFrame:
+    """What the states of a query over streams tell, as of its last epoch; of each cell of the join (`stage` is cells), and each bucket of
+    keys (keys): the partition, rows, bytes in memory, rows of its log, deletes of rows that were not there, and how often it was made
+    again from the log. Raises ValueError."""
+    spark = SparkSession.active()
+    found = [
+        _state(spark, checkpoint, operator, f"{stage}_mark", None).select(
+            F.lit(stage).alias("stage"), F.col("key.cell").alias("cell"), F.col("partition_id").alias("partition"),
+            *(F.col(f"value.{name}").alias(name) for name in ("rows", "bytes", "logged", "ignored", "rebuilds")),
+        )
+        for stage, operator in _operators(spark, checkpoint).items()
+    ]  # fmt: skip
+    return found[0] if len(found) == 1 else found[0].unionAll(found[1])
+
+
+def _operators(spark: SparkSession, checkpoint: str) -> dict[str, int]:
+    """By stage, the number of the operator that has its states. Raises ValueError."""
+    _ = spark.streams.active  # without it, the sources of states fail in a session that has not streamed
+    found = {}
+    for row in spark.read.format("state-metadata").load(checkpoint).select("operatorId", "operatorProperties").distinct().collect():
+        names = {one["stateName"] for one in json.loads(row[1] or "{}").get("stateVariables", [])}
+        found.update({stage: row[0] for stage in _STAGES if f"{stage}_log" in names})
+    if "cells" not in found:
+        raise ValueError(f"{checkpoint} is no checkpoint of live_join")
+    return found
+
+
+def _state(spark: SparkSession, checkpoint: str, operator: int, name: str, epoch: int | None) -> DataFrame:
+    options: dict[str, Any] = {"operatorId": operator, "stateVarName": name}
+    if epoch is not None:
+        options["batchId"] = epoch
+    return spark.read.format("statestore").options(**options).load(checkpoint)
+
+
+def _rows(plan: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    blobs = ((cell.as_py(), blob.as_py()) for batch in batches for cell, blob in zip(batch.column(0), batch.column(2), strict=True))
+    for _, own in groupby(blobs, key=lambda one: one[0]):
+        opened = StreamPlan.of_json(json.loads(plan)).opened()
+        for _, blob in own:
+            opened.cell.replay(blob)
+        for view in opened.views:
+            yield from opened.cell.rows(view)

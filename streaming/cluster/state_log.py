@@ -1,0 +1,106 @@
+"""A cell whose relations are kept as a log of effects, so that it can be made again.
+
+    log     blobs first … next - 1, each at most 1 MB: effects of steps, in order; the last is filled up by further steps while it is small
+    live    rows that the relations have
+
+A row that a blob inserts is live in it if it has not changed since the blob was written: then no later blob tells of it. Compaction appends
+the live rows of the oldest blob again, and removes it; its deletes are of rows that no blob has. So the log has at most some three times as
+many rows as the relations, whatever came and went.
+
+Invariant: a replay of the blobs gives the relations. Costs: of a step, its own effects, and those of two old blobs at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from service.engine.headless import Cell, Stepped
+from service.wire.batch import Changes
+
+_LARGEST = 1 << 20  # bytes of a blob
+_SMALL = 1 << 14
+_TIMES = 3
+_AT_ONCE = 2  # blobs that a step compacts
+
+
+class Blobs(Protocol):
+    """Where they are kept, by number."""
+
+    def get(self, number: int) -> bytes: ...
+
+    def put(self, number: int, blob: bytes) -> None: ...
+
+    def remove(self, number: int) -> None: ...
+
+
+class Extent(NamedTuple):
+    """Of a log. `rows`: inserts and deletes in it."""
+
+    first: int = 0
+    next: int = 0
+    rows: int = 0
+
+
+class LoggedCell:
+    """The blobs are given anew with each call: Spark has others in each batch."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self.extent = Extent()
+        self._versions: dict[int, int] = {}  # of the cell, when a blob was written last
+        self._last = b""  # the last blob, while it is small
+
+    @classmethod
+    def replayed(cls, cell: Cell, extent: Extent, blobs: Blobs) -> LoggedCell:
+        """`cell`: an empty one."""
+        found = cls(cell)
+        for number in range(extent.first, extent.next):
+            blob = blobs.get(number)
+            cell.replay(blob)
+            found._versions[number] = cell.version
+            found._last = blob if len(blob) < _SMALL else b""
+        found.extent = extent
+        return found
+
+    def step(self, changes: Sequence[Changes], blobs: Blobs) -> Stepped:
+        """As a cell's. If it raises, the cell is to be thrown away."""
+        stepped = self.cell.step(changes)
+        self._append(stepped.effects, blobs)
+        for _ in range(_AT_ONCE):
+            if self.extent.rows > _TIMES * self.cell.live:
+                self._compact(blobs)
+        return stepped
+
+    def _append(self, effects: bytes, blobs: Blobs) -> None:
+        for part in self.cell.parted(effects, _LARGEST):
+            first, number, rows = self.extent
+            if self._last and len(self._last) + len(part) <= _LARGEST:
+                number, part = number - 1, self._last + part
+            else:
+                self.extent = self.extent._replace(next=number + 1)
+            blobs.put(number, part)
+            self._versions[number] = self.cell.version
+            self._last = part if len(part) < _SMALL else b""
+        self.extent = self.extent._replace(rows=self.extent.rows + self.cell.rows_in(effects))
+
+    def _compact(self, blobs: Blobs) -> None:
+        first, following, rows = self.extent
+        oldest, version = blobs.get(first), self._versions.pop(first)
+        blobs.remove(first)
+        self.extent = Extent(first + 1, following, rows - self.cell.rows_in(oldest))
+        if first + 1 == following:
+            self._last = b""
+        self._append(self.cell.living(oldest, version), blobs)
+
+    def check(self, blobs: Blobs, another: Cell) -> None:
+        """Prove the invariant. `another`: an empty one. Cost: a replay."""
+        assert sorted(self._versions) == list(range(self.extent.first, self.extent.next)), "blobs are missing"
+        rows = 0
+        for number in self._versions:
+            rows += another.rows_in(blobs.get(number))
+        assert rows == self.extent.rows, "rows of the log are miscounted"
+        again = LoggedCell.replayed(another, self.extent, blobs)
+        assert again.cell.live == self.cell.live, "a replay has other rows"
+        self.cell.check()
+        again.cell.check()

@@ -1,0 +1,114 @@
+"""Layouts of streams, which cannot be counted: by samples of rows like theirs, or for rows that are spread evenly.
+
+Where a batch has slabs, streams have bands: the next starts are behind all quantiles. They are as wide as samples say, such that a row has
+few copies, and divide only the keys that would fill a cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from service.query.model import Query
+from service.views.parse import parse_view
+from service.wire.schema import OP_COLUMN
+from streaming.cluster.batch import sample_of
+from streaming.cluster.candidates import candidates, choose
+from streaming.cluster.cells_batch import VIEW
+from streaming.cluster.changes import SEQ_COLUMN
+from streaming.cluster.frames import Table
+from streaming.cluster.layout import Coordinate, Given, Layout
+from streaming.cluster.sampling import Sample, Samples, copies_of
+
+_MOST_COPIES = 1.5  # of a row in bands
+_HOT = 0.25  # of what a cell gets on the average
+_EVENLY = 4096  # rows of which an even layout is made
+
+
+def stream_layout(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], cells: int, max_copies: float = 8.0) -> str:
+    """Which cells the rows of streams go to, by samples: `tables` are frames with rows like theirs, of a time that is much longer than
+    intervals are. Keep the text: the states of a query are of one layout. `cells`: a power of two, at best four times the partitions of
+    states (`spark.sql.shuffle.partitions`).
+
+    Raises as `live_join`."""
+    view = {"sql": definition} if isinstance(definition, str) else dict(definition)
+    frames = {name: plain(table) for name, table in tables.items()}
+    definitions = {name: table.definition() for name, table in frames.items()}
+    query = parse_view(VIEW, view, definitions).query
+    possible, samples = candidates(query), dict[str, Sample]()
+    counts = {relation: frames[relation].frame.count() for relation in {relation for _, relation in query.whole.aliases}}
+    for alias, relation in query.whole.aliases:
+        samples[alias] = sample_of(alias, relation, frames[relation], definitions[relation], possible, counts[relation])
+    return _chosen(query, possible, samples, cells, max_copies, None)
+
+
+def even_layout(query: Query, cells: int, width: int | None, max_copies: float) -> str:
+    """For rows of which nothing is known. Raises NotDistributable, ValueError (a width is needed)."""
+    possible, points, rng = candidates(query), np.arange(_EVENLY), np.random.default_rng(1)
+    samples = {}
+    for alias, _ in query.whole.aliases:
+        given = {}
+        for number, one in enumerate(possible):
+            if alias in one.members:
+                keys = rng.permutation(points) if one.members[alias].columns else 0 * points
+                ends = () if one.kind == "hash" else (points, points + _EVENLY // (4 * cells))
+                given[number] = Given(keys, *ends)
+        samples[alias] = Sample(_EVENLY, rng.integers(1 << 62, size=_EVENLY), given)
+    return _chosen(query, possible, samples, cells, max_copies, width or 0)
+
+
+def plain(table: Table) -> Table:
+    """Without what makes changes of rows."""
+    return replace(table, frame=table.frame.drop(OP_COLUMN, SEQ_COLUMN))
+
+
+def _chosen(
+    query: Query, possible: Sequence[Coordinate], samples: Samples, cells: int, max_copies: float, width: int | None
+) -> str:  # fmt: skip
+    chosen = choose(query.whole.aliases, possible, samples, 1 << (cells - 1).bit_length())
+    chosen.require_few_copies(max_copies)
+    coordinates = []
+    for one in chosen.layout.coordinates:
+        number = next(place for place, other in enumerate(possible) if (other.kind, other.members) == (one.kind, one.members))
+        coordinates.append(one if one.kind == "hash" else _in_bands(one, number, samples, width))
+    return Layout(chosen.layout.aliases, tuple(coordinates)).to_json()
+
+
+def _in_bands(slabs: Coordinate, number: int, samples: Samples, width: int | None) -> Coordinate:
+    if width is not None:
+        if width < 1:
+            names = ", ".join(f"{alias}.{member.interval}" for alias, member in slabs.members.items())
+            raise ValueError(f"{names} are joined in bands of time: give their width, some times what intervals are long, or a layout")
+        return Coordinate("bands", slabs.members, slabs.size, width=width)
+    hot = None if not _is_keyed(slabs) else _hot(slabs, number, samples)
+    for power in range(63):
+        found = Coordinate("bands", slabs.members, slabs.size, width=1 << power, hot=hot)
+        if _copies(found, number, samples) <= _MOST_COPIES:
+            break
+    return found
+
+
+def _is_keyed(coordinate: Coordinate) -> bool:
+    return any(member.columns for member in coordinate.members.values())
+
+
+def _hot(slabs: Coordinate, number: int, samples: Samples) -> tuple[int, ...]:
+    """The hashes of the keys of which any member has more rows than `_HOT` of a cell's part."""
+    found = set[int]()
+    for alias in slabs.members:
+        keys, counts = np.unique(samples[alias].given[number].hashes, return_counts=True)
+        found.update(keys[counts > _HOT * counts.sum() / slabs.size].tolist())
+    return tuple(sorted(found))
+
+
+def _copies(coordinate: Coordinate, number: int, samples: Samples) -> float:
+    """Of a row of the members, on the average."""
+    total = rows = 0.0
+    for alias in coordinate.members:
+        alone = Layout(((alias, ""),), (coordinate,))
+        total += samples[alias].rows * copies_of(alone, alone.roles[0], samples[alias], [samples[alias].given[number]])
+        rows += samples[alias].rows
+    return total / max(1.0, rows)

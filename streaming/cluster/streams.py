@@ -1,0 +1,143 @@
+"""Joins of streams on a cluster: the door to them. `pyspark_livejoin` gives users `live_join`, of streams as of frames.
+
+changes = live_join({"sql": "SELECT …"}, {"bookings": Table(stream, key=["id"], intervals={"stay": ("starts", "ends")}), …})
+changes.writeStream.option("checkpointLocation", …).foreachBatch(…).start()
+
+changes → packed by key → resolver → packed by cell → cells → packed by identity → netted → changes of the view
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial, reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from service.views.parse import parse_view
+from service.wire.schema import OP_COLUMN, RelationDefinition
+from streaming.cluster import batch
+from streaming.cluster.cells_batch import VIEW, CellPlan, require_address_space
+from streaming.cluster.cells_stream import StreamPlan
+from streaming.cluster.changes import SEQ_COLUMN, Kind, Source, send
+from streaming.cluster.frames import WHOLE, Table
+from streaming.cluster.keeping import Keeper, Plan
+from streaming.cluster.layout import Layout, Member
+from streaming.cluster.netting import EPOCH_COLUMN, Netting
+from streaming.cluster.packing import SCHEMA
+from streaming.cluster.resolver import ResolverPlan
+from streaming.cluster.stream_layout import even_layout, plain
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_CELLS_A_PARTITION = 4
+
+
+def live_join(
+    definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0, *,
+    layout: str | None = None, width: int | None = None, before_images: bool = False,
+) -> DataFrame:  # fmt: skip
+    """The rows of a view, which `definition` (SQL, or JSON as for a service) defines over these tables, by name; of streams its changes:
+    `_op` (`insert`, `delete`), `_epoch` (the micro-batch), the identity of a row as `alias.column`, the row. In an epoch the
+    deletes of a partition come first, and an identity is in one.
+
+    A stream has rows that are new; or `_op` (`insert`, `upsert`, `delete`) and `_seq`, by which the changes of a key in a micro-batch
+    follow one another, and a delete needs its key only; or, with `before_images`, `_op` alone: each row that goes as it was, in any order.
+    `layout`: as `stream_layout` told; else rows are taken to be spread evenly. `width`: of the bands of time in which rows share a cell,
+    where intervals alone join, in what the intervals are kept in (microseconds, days, whole numbers); some times what they are long.
+
+    Raises NotDistributable (rows that are to be together are not in one cell; or more than `max_copies` copies of a row), Problem (the
+    view), BadDefinition, TypeError (the tables), ValueError (streams, and the session's settings). Bad rows (a null key, an empty interval,
+    a row that is there already) fail the query.
+    """
+    streams = {name for name, table in tables.items() if table.frame.isStreaming}
+    if not streams:
+        return batch.live_join(definition, tables, max_copies)
+    if len(streams) < len(tables):
+        raise ValueError(f"{min(set(tables) - streams)} is no stream, but {min(streams)} is: read all of them as streams")
+    spark = next(iter(tables.values())).frame.sparkSession
+    _require_settings(spark)
+    require_address_space(spark)
+    kinds = {name: _kind(name, table, before_images) for name, table in tables.items()}
+    view = {"sql": definition} if isinstance(definition, str) else dict(definition)
+    definitions = {name: plain(table).definition() for name, table in tables.items()}
+    query = parse_view(VIEW, view, definitions).query
+    parts = _partitions(spark)
+    if layout is None:
+        layout = even_layout(query, _CELLS_A_PARTITION * parts, width, max_copies)
+    cells = CellPlan(layout, {name: json.dumps(one.to_json()) for name, one in definitions.items()}, json.dumps(view))
+    return _changes_of_view(StreamPlan(cells, kinds, parts), tables, definitions)
+
+
+def _changes_of_view(plan: StreamPlan, tables: Mapping[str, Table], definitions: Mapping[str, RelationDefinition]) -> DataFrame:
+    opened = plan.opened()
+    netting = Netting.of(opened.form)
+    if taken := {OP_COLUMN, EPOCH_COLUMN} & set(opened.form.names):
+        raise ValueError(f"the view has the column {min(taken)}, which its changes have besides: name it otherwise")
+    sources = sources_of(plan, definitions)
+    resolver = resolver_of(plan, sources)
+    to_cells, to_keys = list[DataFrame](), list[DataFrame]()
+    for source in sources:
+        blobs = tables[source.relation].prepared(source.members).mapInArrow(partial(send, source), from_arrow_schema(SCHEMA))
+        (to_keys if source.resolved else to_cells).append(blobs)
+    if resolver is not None:
+        to_cells.append(_kept(reduce(DataFrame.unionAll, to_keys), resolver))
+    told = _kept(reduce(DataFrame.unionAll, to_cells), plan)
+    return told.repartitionById(plan.parts, "cell").mapInArrow(netting.run, from_arrow_schema(netting.schema))
+
+
+def sources_of(plan: StreamPlan, definitions: Mapping[str, RelationDefinition]) -> list[Source]:
+    """Of each relation that the view is over."""
+    layout, found, resolved = Layout.of_json(plan.cells.layout), list[Source](), 0
+    for name in dict.fromkeys(role.relation for role in layout.roles):
+        members = tuple(member for role in layout.roles if role.relation == name for member in role.members)
+        is_resolved = plan.kinds[name] == "ordered" and not _key_tells(members, definitions[name])
+        found.append(Source(name, resolved, plan.cells.relations[name], plan.kinds[name], members, plan.cells.layout, is_resolved))
+        resolved += is_resolved
+    return found
+
+
+def resolver_of(plan: StreamPlan, sources: Sequence[Source]) -> ResolverPlan | None:
+    resolved = [one.relation for one in sources if one.resolved]
+    return ResolverPlan(plan.cells.layout, {name: plan.cells.relations[name] for name in resolved}) if resolved else None
+
+
+def _kept(blobs: DataFrame, plan: Plan) -> DataFrame:
+    return blobs.groupBy("cell").transformWithState(Keeper(plan), from_arrow_schema(SCHEMA), "Append", "None")
+
+
+def _key_tells(members: Sequence[Member | None], definition: RelationDefinition) -> bool:
+    """Whether the cells of a row follow from its key."""
+    return all(one is None or (one.interval is None and set(one.columns) <= set(definition.key)) for one in members)
+
+
+def _kind(name: str, table: Table, before_images: bool) -> Kind:
+    """Raises ValueError."""
+    if not table.key:
+        raise ValueError(f"the stream {name} has no key: give Table(…, key=[…])")
+    fields = {one.name: one.dataType for one in table.frame.schema.fields}
+    if OP_COLUMN in fields and not isinstance(fields[OP_COLUMN], T.StringType):
+        raise ValueError(f"{OP_COLUMN} of {name} is {fields[OP_COLUMN].simpleString()}, not a string")
+    if OP_COLUMN not in fields and SEQ_COLUMN not in fields:
+        return "inserts"
+    if before_images and OP_COLUMN in fields:
+        return "images"
+    if SEQ_COLUMN not in fields:
+        said = f"{name} has {OP_COLUMN} without {SEQ_COLUMN}: a micro-batch has no order, so a delete might come before what it deletes"
+        raise ValueError(f"{said}; add {SEQ_COLUMN}, which grows with each change of a key, as an offset does, or give before_images")
+    if not isinstance(fields[SEQ_COLUMN], WHOLE):
+        raise ValueError(f"{SEQ_COLUMN} of {name} is {fields[SEQ_COLUMN].simpleString()}, not a whole number")
+    return "ordered"
+
+
+def _require_settings(spark: SparkSession) -> None:
+    """Raises ValueError."""
+    if spark.conf.get(_PROVIDER, None) != _ROCKSDB:
+        raise ValueError(f"states of streams need RocksDB: set {_PROVIDER} to {_ROCKSDB}")
+
+
+def _partitions(spark: SparkSession) -> int:
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)

@@ -1,0 +1,147 @@
+"""A cell in a worker's memory is used iff it is of the state that Spark gives."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row
+
+from streaming.cluster import keeping
+from streaming.cluster.cells_batch import BadRows
+from streaming.cluster.changes import send
+from streaming.cluster.keeping import AnotherPlan, Keeper
+from streaming.cluster.state_log import LoggedCell
+from tests.streaming.cluster.churn import DEFINITIONS
+from tests.streaming.cluster.local import Local, prepared
+
+
+class Value:
+    """As Spark's states, over a dictionary."""
+
+    def __init__(self, store: dict[Any, Any], name: str) -> None:
+        self._store, self._name = store, name
+
+    def get(self) -> Any:
+        return self._store.get(self._name)
+
+    def update(self, value: Any) -> None:
+        self._store[self._name] = value
+
+
+class Map(Value):
+    def getValue(self, key: Any) -> Any:
+        return self._store.get((self._name, key))
+
+    def updateValue(self, key: Any, value: Any) -> None:
+        self._store[self._name, key] = value
+
+    def removeKey(self, key: Any) -> None:
+        del self._store[self._name, key]
+
+
+class Handle:
+    def __init__(self, store: dict[Any, Any]) -> None:
+        self._store = store
+
+    def getValueState(self, name: str, schema: Any) -> Value:
+        return Value(self._store, name)
+
+    def getMapState(self, name: str, key: Any, value: Any) -> Map:
+        return Map(self._store, name)
+
+
+class Task:
+    """Attempts of a cell's steps, each over a copy of the state that was committed last."""
+
+    def __init__(self, local: Local) -> None:
+        self.local, self.committed = local, dict[Any, Any]()
+
+    def attempt(self, *rows: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[Any, Any]]:
+        keeper, state = Keeper(self.local.plan), copy.deepcopy(self.committed)
+        keeper.init(Handle(state))
+        (source,) = self.local.sources
+        blobs = [row for batch in send(source, [prepared(source, rows)]) for row in batch.to_pylist()]
+        return [row.asDict() for row in keeper.handleInputRows((7,), iter([Row(**one) for one in blobs]), None)], state
+
+
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Task]:
+    monkeypatch.setattr(keeping, "_HELD", {})
+    yield Task(Local("SELECT x.id AS id, x.room AS room FROM a x", {"a": DEFINITIONS["a"]}, {"a": "ordered"}, 1))
+
+
+def of(*ids: int, room: str | None = "A") -> list[dict[str, Any]]:
+    return [{"id": one, "room": room, "starts": 1, "ends": 2, "_op": "upsert", "_seq": 1} for one in ids]
+
+
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One for each replay from now on."""
+    found, replayed = list[int](), LoggedCell.replayed
+
+    def counted(*arguments: Any) -> LoggedCell:
+        found.append(1)
+        return replayed(*arguments)
+
+    monkeypatch.setattr(LoggedCell, "replayed", counted)
+    return found
+
+
+def test_attempts_that_fail_leave_nothing_behind(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = replays(monkeypatch)
+    _, task.committed = task.attempt(*of(1, 2))
+    _, task.committed = task.attempt(*of(3))
+    assert not made, "the cell in memory is of the state"
+    task.attempt(*of(4))
+    told, state = task.attempt(*of(3, room="B"), {"id": 4, "_op": "delete", "_seq": 9})
+    assert len(made) == 1 and state["cells_mark"][-2:] == (1, 1), "row 4 is of an attempt that failed"
+    task.committed = state
+    again, _ = task.attempt(*of(5))
+    assert len(made) == 1 and len(again) == 1 and told != again
+
+
+def test_a_forged_nonce_is_not_believed(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, task.committed = task.attempt(*of(1))
+    ((place, held),) = keeping._HELD.items()
+    keeping._HELD[place] = held._replace(nonce="another")
+    made = replays(monkeypatch)
+    _, task.committed = task.attempt(*of(2))
+    assert made and len(keeping._HELD) == 1
+    keeping._HELD[place] = keeping._HELD[place]._replace(since=-1e9)
+    task.attempt(*of(3))
+    assert len(made) == 2, "what nobody has used for long is let go"
+
+
+def test_a_state_of_another_plan_is_refused(task: Task) -> None:
+    _, task.committed = task.attempt(*of(1))
+    keeping._HELD.clear()
+    kept = json.loads(task.committed["cells_plan"][0])
+    task.committed["cells_plan"] = (json.dumps({**kept, "view": {"sql": "SELECT"}}),)
+    with pytest.raises(AnotherPlan, match="of another view or layout"):
+        task.attempt(*of(2))
+
+
+def test_a_state_without_a_blob_is_noticed(task: Task) -> None:
+    _, task.committed = task.attempt(*of(1))
+    keeping._HELD.clear()
+    del task.committed["cells_log", (0,)]
+    with pytest.raises(KeyError, match="no blob 0 of a cell"):
+        task.attempt(*of(2))
+
+
+def test_a_row_whose_key_is_there_is_refused_by_the_name_of_its_table(task: Task) -> None:
+    task.local = Local("SELECT x.id AS id FROM a x", {"a": DEFINITIONS["a"]}, {"a": "inserts"}, 1)
+    _, task.committed = task.attempt(*of(1))
+    with pytest.raises(BadRows, match="a row of a has a key that is there already: with _seq"):
+        task.attempt(*of(1))
+
+
+def test_the_rows_of_a_step_are_told_as_blobs(task: Task) -> None:
+    told, _ = task.attempt(*of(1, 2))
+    form = task.local.plan.opened().form
+    rows = [row for one in told for row in pa.ipc.read_record_batch(pa.py_buffer(one["rows"]), form).to_pylist()]
+    assert sorted(row["id"] for row in rows) == [1, 2]

@@ -1,0 +1,149 @@
+"""The stages of a join of streams, without Spark: after each epoch, the changes add up to what DuckDB finds."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from service.wire.schema import parse_relation
+from streaming.cluster.cells_batch import BadRows
+from streaming.cluster.changes import Kind, _spark_hash, labels
+from streaming.cluster.layout import Member
+from streaming.cluster.netting import net, row_hashes
+from tests.streaming.cluster.churn import DEFINITIONS, Churn, follow
+from tests.streaming.cluster.local import Local, hash_of
+from tests.streaming.cluster.test_batch import VIEWS
+
+
+def relations_of(sql: str) -> list[str]:
+    return list(dict.fromkeys(re.findall(r"(?:FROM|JOIN|,) ([abe])\b", sql)))
+
+
+def of_view(name: str, kind: Kind, cells: int = 4, layout: str | None = None) -> tuple[Local, Churn]:
+    names = relations_of(VIEWS[name])
+    local = Local(VIEWS[name], {one: DEFINITIONS[one] for one in names}, dict.fromkeys(names, kind), cells, 16, layout)
+    return local, Churn(7, names, kind, 12 if "clique" in name or "path" in name or "star" in name else 25)
+
+
+def prove(local: Local, churn: Churn, name: str, epochs: int = 6) -> None:
+    outputs = local.plan.opened().cell.schema("v0").names
+    now: Counter[tuple[Any, ...]] = Counter()
+    seen = 0
+    for epoch in range(epochs):
+        follow(now, local.step(churn.epoch(30)), outputs)
+        expected = churn.expected(VIEWS[name])
+        assert +now == expected, epoch
+        seen += len(expected)
+        if epoch % 3 == 2:
+            local.replay()
+    assert seen, "nothing was compared"
+    assert len({label for stage, label in local.kept if stage == "cells"}) > 1, "one cell proves nothing"
+
+
+@pytest.mark.parametrize("name", list(VIEWS))
+def test_each_class_of_views_changes_as_duckdb_says(name: str) -> None:
+    prove(*of_view(name, "ordered"), name)
+
+
+@pytest.mark.parametrize("kind", ["images", "inserts"])
+@pytest.mark.parametrize("name", ["keyed pair with a hot key", "self-join", "groups", "left join"])
+def test_changes_without_an_order(name: str, kind: Kind) -> None:
+    prove(*of_view(name, kind), name)
+
+
+def in_bands(width: int, hot: str | None) -> tuple[Local, Churn, str]:
+    name = "keyed pair with a hot key"
+    local, _ = of_view(name, "ordered")
+    aliases, _ = json.loads(local.layout)
+    keys = None if hot is None else [hash_of({"room": hot}, Member(("room",)))]
+    bands = ["bands", {"x": [["room"], "stay"], "y": [["room"], "slot"]}, 4, [], width, keys]
+    return *of_view(name, "ordered", layout=json.dumps([aliases, [bands]])), name
+
+
+@pytest.mark.parametrize(("width", "hot"), [(1, None), (3, None), (1000, None), (4, "A")])
+def test_a_row_in_many_bands_is_told_once(width: int, hot: str | None) -> None:
+    """Also one that changes its home while it stays in a cell, and looks as before."""
+    prove(*in_bands(width, hot))
+
+
+def test_without_home_tests_rows_are_told_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The canary of the last."""
+    monkeypatch.setattr("streaming.cluster.layout.Layout.homes", lambda layout: iter(()))
+    with pytest.raises(AssertionError):
+        prove(*in_bands(1, None))
+
+
+def test_values_of_all_types_pass_through_the_buckets_of_keys() -> None:
+    columns = [
+        {"name": "k", "type": "decimal", "precision": 9, "scale": 2},
+        {"name": "t", "type": "timestamp"}, {"name": "u", "type": "timestamp"},
+        {"name": "f", "type": "float64"}, {"name": "d", "type": "date", "nullable": True}, {"name": "v", "type": "bool", "nullable": True},
+        {"name": "y", "type": "bytes"}, {"name": "m", "type": "decimal", "precision": 18, "scale": 4, "nullable": True},
+    ]  # fmt: skip
+    definition = parse_relation({"columns": columns, "key": ["k"], "intervals": {"i": {"start": "t", "end": "u"}}})
+    sql = "SELECT x.k AS k, x.f AS f, x.d AS d, x.v AS v, x.y AS y, x.m AS m, y.k AS l FROM w x JOIN w y ON overlaps(x.i, y.i)"
+    local = Local(sql, {"w": definition}, {"w": "ordered"}, 4, 3_600_000_000)
+    begin, rng, rows, now = datetime(2026, 1, 1, tzinfo=UTC), random.Random(1), dict[Decimal, dict[str, Any]](), Counter[tuple[Any, ...]]()
+    for epoch in range(5):
+        told = []
+        for number in rng.sample(range(12), 6):
+            key = Decimal(number) / 4
+            start = begin + timedelta(minutes=rng.randrange(600))
+            row = {
+                "k": key, "t": start, "u": start + timedelta(hours=2), "f": rng.choice([0.0, 1.5]), "d": rng.choice([None, begin.date()]),
+                "v": rng.choice([None, True]), "y": rng.randbytes(2), "m": rng.choice([None, Decimal("-1.2345")]),
+            }  # fmt: skip
+            rows[key] = row
+            told.append({**row, "_seq": epoch})
+        if epoch == 3:
+            told.append({"k": rows.popitem()[0], "_op": "delete", "_seq": 9})
+        follow(now, local.step({"w": told}), ["k", "f", "d", "v", "y", "m", "l"])
+        pairs = [(x, y) for x in rows.values() for y in rows.values() if x["t"] < y["u"] and y["t"] < x["u"]]
+        assert +now == Counter((*(x[name] for name in "kfdvym"), y["k"]) for x, y in pairs), epoch
+
+
+def test_bad_changes_are_named() -> None:
+    local, _ = of_view("pair", "ordered")
+    with pytest.raises(BadRows, match=r"1 changes of a are bad, the first in id: missing|1 changes of a are bad"):
+        local.step({"a": [{"_op": "delete", "_seq": 1}]})
+    with pytest.raises(BadRows, match="have no _seq"):
+        local.step({"a": [{"id": 1, "_op": "delete"}]})
+    with pytest.raises(BadRows, match="truncate"):
+        local.step({"a": [{"_op": "truncate", "_seq": 1}]})
+    images, _ = of_view("pair", "images")
+    with pytest.raises(BadRows, match="has the _op 'updated'"):
+        images.step({"a": [{"id": 1, "_op": "updated"}]})
+
+
+def test_equal_rows_cancel_as_often_as_both_have_them() -> None:
+    rng, kinds = random.Random(3), [pa.int64(), pa.utf8(), pa.decimal128(9, 2), pa.float64(), pa.bool_(), pa.date32(), pa.binary()]
+    some = [[1, "a", Decimal("1.50"), -0.0, True, 3, b"x"], [None] * 7, [2, "b", Decimal("-2.00"), 1.5, False, None, b""]]
+    schema = pa.schema([(f"x.{place}", kind) for place, kind in enumerate(kinds)])
+
+    def drawn(number: int) -> pa.RecordBatch:
+        rows = [rng.choice(some) for _ in range(number)]
+        return pa.RecordBatch.from_arrays([pa.array([row[place] for row in rows], kind) for place, kind in enumerate(kinds)], schema=schema)
+
+    def counted(rows: pa.RecordBatch) -> Counter[str]:
+        return Counter(map(str, rows.to_pylist()))
+
+    for number in range(12):
+        gone, come = drawn(number), drawn(rng.randrange(8))
+        left = net(gone, come)
+        assert counted(left[0]) == counted(gone) - counted(come) and counted(left[1]) == counted(come) - counted(gone)
+        assert np.array_equal(row_hashes(gone), row_hashes(gone.slice(0, 1 << 20))) and len(set(row_hashes(gone).tolist())) <= 3
+
+
+def test_labels_are_spread_evenly_over_each_divisor() -> None:
+    for cells in (1, 8, 12):
+        found = [_spark_hash(int(label)) for label in labels(cells)]
+        assert [one % cells for one in found] == list(range(cells))

@@ -1,0 +1,210 @@
+"""Joins of streams in a Spark with two threads, against DuckDB: over restarts and failures, each epoch's changes are told once."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from streaming.cluster.candidates import NotDistributable
+from streaming.cluster.changes import Kind, _spark_hash
+from streaming.cluster.frames import Table
+from streaming.cluster.snapshot import snapshot, status
+from streaming.cluster.stream_layout import stream_layout
+from streaming.cluster.streams import live_join
+from streaming.spark import prepare_own
+from tests.streaming.cluster.churn import KEYS, SCHEMAS, Churn, follow
+from tests.streaming.cluster.test_batch import SPANS, VIEWS
+
+_STATES = {
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+}
+_NOT_WITH_ROCKSDB = ("spark.hadoop.fs.file.impl", "spark.sql.streaming.checkpointFileManagerClass")
+
+
+@pytest.fixture(scope="module")
+def spark(quick_java: None) -> Iterator[SparkSession]:
+    builder = SparkSession.builder.appName("streams")
+    for key, value in (prepare_own() | _STATES).items():
+        if key not in _NOT_WITH_ROCKSDB:
+            builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+class Query:
+    """A view over streams of files, each of which is an epoch of a relation, and a sink that keeps what an epoch told last."""
+
+    def __init__(self, spark: SparkSession, folder: Path, name: str, kind: Kind, seed: int, width: int | None = 16) -> None:
+        self.spark, self.folder, self.kind, self.sql, self.width = spark, folder, kind, VIEWS[name], width
+        self.names = list(dict.fromkeys(re.findall(r"(?:FROM|JOIN|,) ([abe])\b", self.sql)))
+        self.churn = Churn(seed, self.names, kind, 15)
+        self.told: dict[int, list[dict[str, Any]]] = {}
+        self.fails = 0  # so many epochs, after their changes were read
+        self.again = 0  # epochs that were told twice, alike
+        self.epochs = 0
+        for one in self.names:
+            (folder / one).mkdir(parents=True)
+
+    @property
+    def checkpoint(self) -> str:
+        return str(self.folder / "checkpoint")
+
+    def changes(self) -> DataFrame:
+        more = {"ordered": ", _op string, _seq long", "images": ", _op string", "inserts": ""}[self.kind]
+        tables = {}
+        for one in self.names:
+            schema = ", ".join(f"{field.name} {'string' if field.type == pa.utf8() else 'long'}" for field in SCHEMAS[one]) + more
+            frame = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(self.folder / one))
+            tables[one] = Table(frame, [KEYS[one]], SPANS[one])
+        return live_join(self.sql, tables, width=self.width, before_images=self.kind == "images")
+
+    def start(self) -> StreamingQuery:
+        stream = self.changes().writeStream.option("checkpointLocation", self.checkpoint).foreachBatch(self._sink)
+        return stream.start()
+
+    def _sink(self, frame: DataFrame, epoch: int) -> None:
+        rows = frame.toArrow().to_pylist()
+        assert all(row["_epoch"] == epoch for row in rows)
+        if epoch in self.told:
+            assert sorted(map(str, rows)) == sorted(map(str, self.told[epoch])), "an epoch that is run again tells something else"
+            self.again += 1
+        self.told[epoch] = rows
+        if self.fails:
+            self.fails -= 1
+            raise RuntimeError("the sink is to fail")
+
+    def write(self, most: int = 20) -> None:
+        """An epoch's files."""
+        types = {"_op": pa.utf8(), "_seq": pa.int64()}
+        for one, rows in self.churn.epoch(most).items():
+            fields = {"ordered": ["_op", "_seq"], "images": ["_op"], "inserts": []}[self.kind]
+            schema = pa.schema([*SCHEMAS[one], *((name, types[name]) for name in fields)])
+            hidden = self.folder / one / f".{self.epochs}"
+            pq.write_table(pa.Table.from_pylist(rows, schema), hidden)
+            os.rename(hidden, self.folder / one / f"{self.epochs}.parquet")
+        self.epochs += 1
+
+    def now(self) -> Counter[tuple[Any, ...]]:
+        outputs = [name for name in self.changes().columns[2:] if name in self.outputs]
+        now: Counter[tuple[Any, ...]] = Counter()
+        for epoch in sorted(self.told):
+            follow(now, self.told[epoch], outputs)
+        return +now
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        return snapshot(self.spark, self.checkpoint).columns
+
+    def compare(self) -> None:
+        expected = self.churn.expected(self.sql)
+        assert self.now() == expected
+        assert Counter(tuple(row.values()) for row in snapshot(self.spark, self.checkpoint).toArrow().to_pylist()) == expected
+
+
+def test_changes_are_told_once_over_restarts_and_failures(spark: SparkSession, tmp_path: Path) -> None:
+    one = Query(spark, tmp_path, "keyed pair with a hot key", "ordered", 3)
+    query = one.start()
+    for _ in range(3):
+        one.write()
+        query.processAllAvailable()
+    query.stop()
+    one.compare()
+    before = one.churn.expected(one.sql)
+    epoch = max(one.told)
+    one.fails = 2
+    one.write()
+    for _ in range(2):  # the states of the epoch are written, and thrown away
+        query = one.start()
+        with pytest.raises(StreamingQueryException, match="the sink is to fail"):
+            query.processAllAvailable()
+    query = one.start()
+    for _ in range(6):  # enough for compaction
+        one.write(40)
+        query.processAllAvailable()
+    query.stop()
+    one.compare()
+    assert one.again >= 2
+    at = Counter(tuple(row.values()) for row in snapshot(spark, one.checkpoint, epoch).toArrow().to_pylist())
+    assert at == before, "an earlier epoch"
+    told = [row.asDict() for row in status(one.checkpoint).collect()]
+    rows = sum(map(len, one.churn.rows.values()))
+    assert sum(row["rows"] for row in told if row["stage"] == "keys") == rows
+    assert sum(row["rows"] for row in told if row["stage"] == "cells") >= rows
+    assert all(row["logged"] <= 3 * row["rows"] + 80 for row in told) and sum(row["rebuilds"] for row in told) > 0
+    assert sum(row["ignored"] for row in told) > 0, "deletes of keys that were not there"
+    other = Query(spark, tmp_path / "other", "keyed pair with a hot key", "ordered", 3, 17)
+    other.folder, other.width = one.folder, 17
+    one.write()
+    with pytest.raises(StreamingQueryException, match="the checkpoint is of another view or layout"):
+        other.start().processAllAvailable()
+
+
+def test_classes_of_views_beside_one_another(spark: SparkSession, tmp_path: Path) -> None:
+    kinds: Mapping[str, Kind] = {"groups": "images", "left join": "inserts", "triangle": "ordered"}
+    views = [Query(spark, tmp_path / name.replace(" ", "_"), name, kind, 5) for name, kind in kinds.items()]
+    queries = [one.start() for one in views]
+    for _ in range(3):
+        for one in views:
+            one.write(30)
+        for query in queries:
+            query.processAllAvailable()
+    for one, query in zip(views, queries, strict=True):
+        query.stop()
+        one.compare()
+
+
+def test_streams_that_cannot_be_joined_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    stream = spark.readStream.schema("id long, s long, e long, _op string, _seq long").parquet(str(tmp_path / "a"))
+    sql = "SELECT p.id AS i, q.id AS j FROM p JOIN q ON overlaps(p.t, q.t)"
+
+    def tables(frame: DataFrame, key: Sequence[str] = ("id",)) -> dict[str, Table]:
+        return dict.fromkeys("pq", Table(frame, key, {"t": ("s", "e")}))
+
+    with pytest.raises(ValueError, match="_op without _seq: a micro-batch has no order"):
+        live_join(sql, tables(stream.drop("_seq")), width=5)
+    with pytest.raises(ValueError, match="joined in bands of time: give their width"):
+        live_join(sql, tables(stream))
+    with pytest.raises(ValueError, match="the stream p has no key"):
+        live_join(sql, tables(stream, ()), width=5)
+    with pytest.raises(ValueError, match="p is no stream"):
+        live_join(sql, tables(stream) | {"p": Table(spark.range(3).selectExpr("id", "id AS s", "id AS e"), ["id"])}, width=5)
+    with pytest.raises(NotDistributable, match="no column of its key"):
+        live_join("SELECT count(*) AS n FROM p", {"p": tables(stream)["p"]})
+    with pytest.raises(ValueError, match="the view has the column _epoch"):
+        live_join("SELECT p.id AS _epoch FROM p", {"p": tables(stream)["p"]})
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", "another")
+    try:
+        with pytest.raises(ValueError, match="states of streams need RocksDB"):
+            live_join(sql, tables(stream), width=5)
+    finally:
+        spark.conf.set("spark.sql.streaming.stateStore.providerClass", _STATES["spark.sql.streaming.stateStore.providerClass"])
+
+
+def test_a_layout_by_samples_divides_hot_keys_alone(spark: SparkSession) -> None:
+    frame = spark.range(4000).selectExpr("id", "if(id % 5 < 3, 'hot', string(id)) AS room", "id * 10 AS s", "id * 10 + 25 AS e")
+    tables = {name: Table(frame, ["id"], {"t": ("s", "e")}) for name in "pq"}
+    sql = "SELECT p.id AS i, q.id AS j FROM p JOIN q ON p.room = q.room AND overlaps(p.t, q.t)"
+    layout = stream_layout(sql, tables, 16)
+    hot = spark.sql("SELECT xxhash64('hot')").first()
+    assert hot is not None and '"bands"' in layout and f"[{hot[0]}]" in layout
+
+
+def test_labels_are_hashed_as_spark_does(spark: SparkSession) -> None:
+    values = [0, 1, 2, 42, 99999, 2**31 - 1]
+    found = spark.createDataFrame([(one,) for one in values], "v int").selectExpr("hash(v)").collect()
+    assert [row[0] for row in found] == [_spark_hash(one) for one in values]
