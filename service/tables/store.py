@@ -24,6 +24,7 @@ from service.wire.batch import RowBlock
 from structures.core.reserve import SLOTS
 from structures.rows.key_counts import KeyCounts
 from structures.rows.key_table import ALL_BITS, RowSet
+from structures.rows.reading import Moved, Run
 from structures.rows.retired import LIVING
 from structures.rows.rows import Rows
 from structures.rows.widening import Widening
@@ -67,7 +68,7 @@ class Table:
     `given` and `given_keys` are for any thread, at any time; `find`, `insert` (both in steps: `given`, `find_given`, `enter`), `delete`,
     `reclaim` for the writer; `find_at`, `take`, `scan` and
     what follows them for any thread that holds a pin on the version it reads, meanwhile; they give up the GIL. Costs: O(1) expected a
-    row, and its bytes of text.
+    row, and its bytes of text. Rows without a key are added, not inserted, and not found: whoever adds them knows where they are.
     """
 
     def __init__(self, schema: pa.Schema, key: Sequence[str], hash_mask: int = ALL_BITS) -> None:
@@ -78,7 +79,8 @@ class Table:
         self._key_readers = [self._readers[i] for i in positions]
         self._key_kinds = self._rows.kinds[positions]
         self._key_key = np.arange(len(key), dtype=np.int64)
-        self._retired_text = 0
+        self._has_key = len(key) > 0
+        self._living = self._retired_text = 0
         self._mortal = 0  # slots that there were when a row died last: of those behind them `died` was never written
         self._lock = Lock()  # on the key table
         self._changed = 0  # the newest version that has changed it
@@ -153,6 +155,10 @@ class Table:
                 found[some] = np.where(self._rows.born[slots] <= version, slots, -1)
         return found
 
+    def sees(self, version: int, slot: int) -> bool:
+        """Whether a pinned version sees the row at this slot."""
+        return self._rows.sees(version, slot)
+
     def living(self, slots: Array) -> Array:
         """bool[n]: which of the rows at these slots, all seen by a pinned version, the newest version has, too. The writer's turn."""
         living: Array = self._rows.died[slots] == LIVING
@@ -183,14 +189,17 @@ class Table:
             self._changed = version
             slots, stored = self._rows.enter(version, given)
         assert stored == len(slots), "a key that is present was inserted"
+        self._living += stored
         if self._widening is not None:
             self._widening.entered(slots)
         return slots
 
-    def given_cells(self, cells: Array) -> RowSet:
-        """Rows of cells without texts (int64[n, width]), at least one, for `enter`."""
-        store = self._rows
-        return RowSet(store.kinds, store.key, np.ascontiguousarray(cells), *_NO_TEXTS)
+    def add(self, version: int, cells: Array, stay: Array) -> Array:
+        """int32[n]: the slots of these rows of cells (int64[n, width]) without texts and keys. Those that do not stay (bool[n]) die at
+        once. MemoryError: there is no room, and nothing was done."""
+        slots: Array = self._rows.add(version, cells, stay)
+        self._living, self._mortal = self._living + int(np.count_nonzero(stay)), self._rows.used
+        return slots
 
     def of_cells(self, cells: Array) -> pa.RecordBatch:
         """Rows of cells without texts as a batch."""
@@ -206,11 +215,12 @@ class Table:
         if len(slots):
             gone = np.array(slots, np.int32)
             self._retired_text += self._rows.all_text(gone)
-            with self._lock:
-                self._changed = version
-                self._rows.unlink(gone)
+            if self._has_key:
+                with self._lock:
+                    self._changed = version
+                    self._rows.unlink(gone)
             self._rows.retire(version, gone)
-            self._mortal = self._rows.used
+            self._living, self._mortal = self._living - len(gone), self._rows.used
 
     def reclaim(self, oldest_needed: int, pins: Array) -> bool:
         """Slots of rows that died at or before `oldest_needed` (the published version), and that no pinned version
@@ -240,6 +250,13 @@ class Table:
         """bool[n]: whether slots[i] and others[i] look alike in these columns; null like null, NaN like the same NaN, 0.0 not like -0.0."""
         columns, _ = self._projection(tuple(names))
         return self._rows.same(columns, _writable(slots, np.int32), _writable(others, np.int32))
+
+    def differing(self, names: Sequence[str], run: Run) -> Moved:
+        """The rows that go and come by changes after which one of these columns is another (as of `same`): of each change first what
+        goes."""
+        columns, _ = self._projection(tuple(names))
+        offsets, old, new = run
+        return self._rows.differing(columns, Run(offsets, _writable(old, np.int32), _writable(new, np.int32)))
 
     def numbers(self, names: Sequence[str], slots: Array) -> tuple[Array, list[Array | None]]:
         """int64[k, n], writable: these columns (no text) in the words of `arrow.py`; and of each bool[n], true at nulls, or None."""
@@ -297,7 +314,7 @@ class Table:
     @property
     def rows(self) -> int:
         """Rows of the newest version."""
-        return self._rows.linked
+        return self._living
 
     @property
     def bytes(self) -> int:
@@ -314,12 +331,13 @@ class Table:
     @property
     def retired_bytes(self) -> int:
         """Bytes of the rows that only older versions see."""
-        return (self._rows.kept - self._rows.linked) * self._rows.row_bytes + self._retired_text
+        return (self._rows.kept - self._living) * self._rows.row_bytes + self._retired_text
 
     def check(self) -> None:
         """Prove the invariants of `structures.rows.rows`, and that the key table knows exactly the living rows."""
         living, retired, linked = self._rows.check()
-        assert np.array_equal(living, linked), "I3: the key table and the living rows differ"
+        assert np.array_equal(living if self._has_key else _NO_SLOTS, linked), "I3: the key table and the living rows differ"
+        assert len(living) == self._living, "the living rows are miscounted"
         assert self._retired_text == self._rows.all_text(retired), "the texts of retired rows are miscounted"
 
 

@@ -32,7 +32,7 @@ KIND, WORD, COUNTED, TREE, SCALE = range(5)  # columns of `results`
 
 # Words of `control`: groups that have rows; sums that are out of range; rows and values that were taken out and not there.
 GROUPS, BEYOND, WRONG, CONTROL_WORDS = range(4)
-NULLS_A_CELL = 32  # as in `rows/rows.py`
+NULLS_A_CELL = 32  # as in `rows/key_table.py`
 
 LOW32, WORD32 = 0xFFFFFFFF, 1 << 32
 SIGN = -(1 << 63)

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.aggregate.layout import LOW32
 from structures.core.kernel import arrays, kernel, wide
 
 NOTHING = -1  # neither a slot nor, below it, the number of a row
@@ -41,15 +40,14 @@ class Fates(NamedTuple):
     stays: np.ndarray
 
 
-@arrays("int32[::1]", "int64[::1]", "int32[::1]", "int64[::1]", "int32[::1]")
+@arrays("int32[::1]", "int64[::1]", "int32[::1]", "int64[::1]")
 class Moves(NamedTuple):
-    """The slots that go, those that come, each with the number of its version; and those that come and stay."""
+    """The slots that go, and those that come, each with the number of its version."""
 
     old: np.ndarray
     old_versions: np.ndarray
     new: np.ndarray
     new_versions: np.ndarray
-    come: np.ndarray
 
 
 @kernel
@@ -64,8 +62,7 @@ def differ(left: Any, i: int, right: Any, j: int) -> bool:
 @kernel("UniTuple(int64, 2)(Told, Known, Fates, int32[::1], int64[:, ::1])")
 def compare(told: Told, known: Known, fates: Fates, gone: Any, rows: Any) -> tuple[int, int]:
     """Compare each row with the one that its group had before. -> how many known rows go, and how many rows come. The slots of the former
-    are put into `gone`, and have no place any more, the latter into `rows`: the first cell of one that stays is its group's code; of one
-    that a later version has changed again, the code and above its 32 bits a number that is not 0. O(cells)."""
+    are put into `gone`, and have no place any more, the latter into `rows`: the first cell is the group's code. O(cells)."""
     lost, n = wide(0), wide(0)
     for k in range(len(told.codes)):
         code, there = wide(told.codes[k]), told.there[k]
@@ -87,7 +84,7 @@ def compare(told: Told, known: Known, fates: Fates, gone: Any, rows: Any) -> tup
             lost += 1
             known.places[code] = 0
         if there:
-            rows[n, 0] = code + ((n + 1) << 32)
+            rows[n, 0] = code
             for column in range(1, rows.shape[1]):
                 rows[n, column] = told.rows[k, column]
             fates.comes[k] = n
@@ -96,17 +93,14 @@ def compare(told: Told, known: Known, fates: Fates, gone: Any, rows: Any) -> tup
         known.last[code] = k + 1
     for k in range(len(told.codes)):
         known.last[wide(told.codes[k])] = 0
-    for i in range(n):
-        if fates.stays[i]:
-            rows[i, 0] &= LOW32
     return lost, n
 
 
-@kernel("UniTuple(int64, 3)(Told, Known, Fates, int32[::1], Moves)")
-def settle(told: Told, known: Known, fates: Fates, slots: Any, moves: Moves) -> tuple[int, int, int]:
-    """Of what `compare` has found, the rows that come being at these slots: note the places of those that stay. -> how many slots go, come,
-    and stay. O(tellings)."""
-    old, new, come = wide(0), wide(0), wide(0)
+@kernel("UniTuple(int64, 2)(Told, Known, Fates, int32[::1], Moves)")
+def settle(told: Told, known: Known, fates: Fates, slots: Any, moves: Moves) -> tuple[int, int]:
+    """Of what `compare` has found, the rows that come being at these slots: note the places of those that stay. -> how many slots go, and
+    come. O(tellings)."""
+    old, new = wide(0), wide(0)
     for k in range(len(told.codes)):
         before, i = wide(fates.before[k]), wide(fates.comes[k])
         if before != NOTHING:
@@ -119,6 +113,4 @@ def settle(told: Told, known: Known, fates: Fates, slots: Any, moves: Moves) -> 
             new += 1
             if fates.stays[i]:
                 known.places[wide(told.codes[k])] = slots[i] + 1
-                moves.come[come] = slots[i]
-                come += 1
-    return old, new, come
+    return old, new

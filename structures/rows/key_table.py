@@ -45,6 +45,7 @@ from structures.core.hashing import SECRET, State, begin_hash, end_hash, take_wo
 from structures.core.kernel import arrays, compiled, kernel, wide
 
 PLAIN, FLOAT, TEXT = 0, 1, 2
+NULLS_A_CELL = 32
 ALL_BITS = 0x7FFFFFFF  # of a hash
 
 _NEGATIVE_ZERO = -(2**63)

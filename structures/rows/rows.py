@@ -31,22 +31,21 @@ from structures.core.kernel import arrays, compiled, fence, kernel, wide
 from structures.core.reserve import MEMORY, SLOTS, reserve
 from structures.rows.key_table import (
     ALL_BITS,
+    NULLS_A_CELL,
     TEXT,
     KeyTable,
     RowSet,
     Stored,
     entry_of,
     find_rows,
-    same_bytes,
     same_key,
     tag_of,
-    text_start,
 )
+from structures.rows.reading import Moved, Run, differing, gather, gather_text, gather_valid, same, scan
 from structures.rows.retired import LIVING, NEVER, Retired
 
 HEAP_BYTES = min(1 << 37, max(1 << 30, MEMORY))  # more would be in vain, and other relations need address space, too
 LIFE_BYTES = 8 + 8 + 4  # of a slot: when it was born and died, and its place among the free ones
-NULLS_A_CELL = 32
 HEAP_WORTH_REWRITING = 1 << 20  # bytes
 SLOT_BYTES = 16  # what to look at a slot costs, in bytes copied
 _REWRITTEN_AT_ONCE = 256 << 10  # bytes: two milliseconds
@@ -121,13 +120,29 @@ def _enter(
                     heap[heap_used + i] = heap2[start + i]
                 heap_used += length
             born[slot] = version
-            fence()  # see _scan
+            fence()  # see `scan`
             if died[slot] != LIVING:
                 died[slot] = LIVING
             entries[at] = entry_of(tag, slot)
             stored += 1
         out[row] = slot
     return stored, heap_used
+
+
+@kernel("void(int64[:, ::1], Slots, int64[:, ::1], boolean[::1], int64, int32[::1])")
+def _add(cells: Any, slots: Slots, given: Any, stay: Any, version: int, out: Any) -> None:
+    """Store these rows of cells, which have no texts and no key; out[i]: where. Those that do not stay die at once."""
+    born, died, free, free_count, used = slots
+    for row in range(len(out)):
+        slot = wide(free[free_count - 1 - row]) if row < free_count else used + row - free_count
+        for i in range(given.shape[1]):
+            cells[slot, i] = given[row, i]
+        born[slot] = version
+        fence()  # see `scan`
+        end = LIVING if stay[row] else version
+        if died[slot] != end:
+            died[slot] = end
+        out[row] = slot
 
 
 @kernel("int64(int64[::1], int64[::1], int32[::1], int64)")
@@ -180,60 +195,6 @@ def _rewrite_new(stored: Stored, slots: Any, at: int, since: int, texts: Texts, 
     return end
 
 
-@kernel("UniTuple(int64, 2)(int64[::1], int64[::1], int64, int64, int64, int32[::1])")
-def _scan(born: Any, died: Any, version: int, start: int, used: int, out: Any) -> tuple[int, int]:
-    """Fill `out` with visible slots from `start` on; -> their number, the slot to go on from.
-
-    A slot may be freed and written anew between the two looks at it, so `died` is read first: a `died` of the new row
-    comes after the new `born`, which is above any version that was pinned by then, and an old `died` hides the row."""
-    count = 0
-    slot = start
-    while slot < used and count < len(out):
-        first = count
-        for _ in range(min(used - slot, len(out) - count)):
-            out[count] = slot
-            end = died[slot]
-            count += (end == LIVING) | (version < end)
-            slot += 1
-        fence()
-        living = out[first:count]
-        count = first
-        for one in living:
-            out[count] = one
-            count += born[one] <= version
-    return count, slot
-
-
-@kernel("void(int64[:,::1], int64[::1], int32[::1], int64[:,::1])")
-def _gather(cells: Any, columns: Any, slots: Any, out: Any) -> None:
-    for i in range(len(slots)):
-        slot = slots[i]
-        for j in range(len(columns)):
-            out[j, i] = cells[slot, columns[j]]
-
-
-@kernel("int64(int64[:,::1], int64, int64, int32[::1], uint8[::1])")
-def _gather_valid(cells: Any, cell: int, bit: int, slots: Any, bitmap: Any) -> int:
-    """Arrow's validity bits of one column into a bitmap of zeros; -> number of nulls."""
-    nulls = 0
-    for i in range(len(slots)):
-        null = (cells[slots[i], cell] >> bit) & 1
-        nulls += null
-        bitmap[i >> 3] |= np.uint8((1 - null) << (i & 7))
-    return nulls
-
-
-@kernel("void(int8[::1], int64[:,::1], int64[::1], uint8[::1], int64, int32[::1], int32[::1], uint8[::1])", allocates=True)
-def _gather_text(kinds: Any, cells: Any, places: Any, heap: Any, column: int, slots: Any, offsets: Any, data: Any) -> None:
-    starts = np.empty(len(slots), np.int64)  # first, so that the copies wait for memory side by side
-    for i in range(len(slots)):
-        starts[i] = text_start(kinds, cells, places, slots[i], column)
-    for i in range(len(slots)):
-        move = starts[i] - offsets[i]
-        for at in range(wide(offsets[i]), wide(offsets[i + 1])):
-            data[at] = heap[at + move]
-
-
 @kernel("void(int64[::1], Array(uint8, 1, 'C', True), int64[::1], int64[::1], uint8[::1])")
 def join_texts(starts: Any, data: Any, lengths: Any, ends: Any, heap: Any) -> None:
     """Append text i of one column, data[starts[i]:][:lengths[i]], at ends[i] of `heap`, and move ends[i] on."""
@@ -241,26 +202,6 @@ def join_texts(starts: Any, data: Any, lengths: Any, ends: Any, heap: Any) -> No
         for at in range(lengths[i]):
             heap[ends[i] + at] = data[starts[i] + at]
         ends[i] += lengths[i]
-
-
-@kernel("void(int8[::1], int64[:,::1], int64[::1], uint8[::1], int64[::1], int32[::1], int32[::1], boolean[::1])")
-def _same(kinds: Any, cells: Any, places: Any, heap: Any, columns: Any, slots: Any, others: Any, out: Any) -> None:
-    nullable = cells.shape[1] > len(kinds)
-    for i in range(len(slots)):
-        row, row2 = slots[i], others[i]
-        same = True
-        for column in columns:
-            if nullable:
-                cell = len(kinds) + column // NULLS_A_CELL
-                if ((cells[row, cell] ^ cells[row2, cell]) >> (column % NULLS_A_CELL)) & 1:
-                    same = False
-            if cells[row, column] != cells[row2, column]:
-                same = False
-            elif same and kinds[column] == TEXT:
-                start = text_start(kinds, cells, places, row, column)
-                start2 = text_start(kinds, cells, places, row2, column)
-                same = same_bytes(heap, start, heap, start2, cells[row, column])
-        out[i] = same
 
 
 class Rows:
@@ -302,11 +243,30 @@ class Rows:
 
     def require(self, more: int, text_bytes: int) -> None:
         """Make room for so many keys in the key table. Raises MemoryError, with nothing changed, unless so many rows surely fit."""
-        if self.used + more - self._free_count > self.most:
-            raise MemoryError(f"this relation holds at most {self.most} rows, retired ones included, by the memory of this machine")
+        self._require_slots(more)
         if self._heap_used + text_bytes > len(self._texts.heap) and len(self._text_columns):
             raise MemoryError(f"the texts of a relation hold at most {HEAP_BYTES} bytes, by the memory of this machine")
         self._table.make_room(more)
+
+    def _require_slots(self, more: int) -> None:
+        if self.used + more - self._free_count > self.most:
+            raise MemoryError(f"this relation holds at most {self.most} rows, retired ones included, by the memory of this machine")
+
+    def add(self, version: int, given: np.ndarray, stay: np.ndarray) -> np.ndarray:
+        """Store rows of cells without texts, of no key. -> int32[n] slots. Those that do not stay (bool[n]) are retired at once.
+
+        Raises MemoryError, with nothing changed, when the slots are full.
+        """
+        n = len(given)
+        self._require_slots(n)
+        out = np.empty(n, np.int32)
+        compiled(_add)(self.cells, Slots(self.born, self.died, self._free, self._free_count, self.used), given, stay, version, out)
+        reused = min(n, self._free_count)
+        self._free_count -= reused
+        self.used += n - reused
+        if not stay.all():
+            self._retired.add(version, out[~stay])
+        return out
 
     def enter(self, version: int, given: RowSet) -> tuple[np.ndarray, int]:
         """Store the rows whose keys are not linked. -> int32[n] slots (of stored or of present rows), number stored.
@@ -373,7 +333,7 @@ class Rows:
         """Up to `limit` slots visible at `version` from slot `start` on, and the slot to go on from, or -1."""
         used = self.used
         out = np.empty(max(0, min(limit, used - start)), np.int32)
-        count, following = _scan(self.born, self.died, version, start, used, out)
+        count, following = scan(self.born, self.died, version, start, used, out)
         return out[:count], int(following) if following < used else -1
 
     def sees(self, version: int, slot: int) -> bool:
@@ -384,20 +344,27 @@ class Rows:
     def same(self, columns: np.ndarray, slots: np.ndarray, others: np.ndarray) -> np.ndarray:
         """bool[n]: whether these columns look alike at both slots: bit by bit, null like null."""
         out = np.empty(len(slots), np.bool_)
-        _same(self.kinds, self.cells, *self._texts, columns, slots, others, out)
+        compiled(same)(self._stored, columns, slots, others, out)
         return out
+
+    def differing(self, columns: np.ndarray, run: Run) -> Moved:
+        """The rows that go and come by changes after which one of these columns is another: of each change first what goes."""
+        n = 2 * len(run.old)
+        moved = Moved(np.empty(n, np.int64), np.empty(n, np.bool_), np.empty(n, np.int32))
+        n = compiled(differing)(self._stored, columns, run, moved)
+        return Moved(moved.offsets[:n], moved.comes[:n], moved.slots[:n])
 
     def gather(self, columns: np.ndarray, slots: np.ndarray) -> np.ndarray:
         """int64[k, n]: the cells of these columns."""
         out = np.empty((len(columns), len(slots)), np.int64)
-        _gather(self.cells, columns, slots, out)
+        gather(self.cells, columns, slots, out)
         return out
 
     def gather_valid(self, column: int, slots: np.ndarray) -> tuple[np.ndarray, int]:
         """Arrow's validity bitmap of a column of a row set with null bits, and the number of nulls."""
         bitmap = np.zeros((len(slots) + 7) >> 3, np.uint8)
         cell = len(self.kinds) + column // NULLS_A_CELL
-        return bitmap, _gather_valid(self.cells, cell, column % NULLS_A_CELL, slots, bitmap)
+        return bitmap, gather_valid(self.cells, cell, column % NULLS_A_CELL, slots, bitmap)
 
     def all_text(self, slots: np.ndarray) -> int:
         """Bytes of text of these rows."""
@@ -419,7 +386,7 @@ class Rows:
         offsets = np.zeros(len(slots) + 1, np.int32)
         offsets[1:] = ends
         data = np.empty(max(1, offsets[-1]), np.uint8)
-        _gather_text(self.kinds, self.cells, *self._texts, column, slots, offsets, data)
+        gather_text(self.kinds, self.cells, *self._texts, column, slots, offsets, data)
         return offsets, data[: offsets[-1]]
 
     @property

@@ -14,8 +14,8 @@ from copy import copy
 import numpy as np
 
 from structures.core.reserve import MEMORY, SLOTS, reserve
-from structures.rows.key_table import TEXT
-from structures.rows.rows import LIFE_BYTES, NULLS_A_CELL, Rows
+from structures.rows.key_table import NULLS_A_CELL, TEXT
+from structures.rows.rows import LIFE_BYTES, Rows
 
 _AT_ONCE = 2 << 20  # bytes
 

@@ -1,20 +1,20 @@
 """Groups of a join's rows: the sink of the join's delta, and a table of rows of its own, one for each group.
 
     the join's delta ──> codes and values (`columns`) ──> accumulators by code, in place (`structures.aggregate`)
-    a changed group's row, compared with its last ──> a table by (code, serial number) ──> slots in a list tree: the root
+    a changed group's row, compared with its last ──> a table of rows, which live from one version to another
 
-The delta is taken in pieces, so it is never too large. The group's row of a version is slots like any relation's: pins, cursors, the deltas
-of the feed and reclaiming work as for relations. A run of several versions brings all at once to the last one, which alone can be read;
-rows of the versions between, which the feed tells, are written, and die, in the last one: their serial number is not 0.
+The delta is taken in pieces, so it is never too large. The group's row of a version is a slot like any relation's: pins, cursors, the
+deltas of the feed and reclaiming work as for relations. A run of several versions brings all at once to the last one, which alone can be
+read; rows of the versions between, which the feed tells, are written, and die, in the last one.
 
 The accumulators are the newest version's alone, so a start reads the join anew. Costs: O(1) a row of the join's delta, O(log n) with MIN,
-MAX or COUNT(DISTINCT), and O(log n) a group that changes.
+MAX or COUNT(DISTINCT), and O(1) a group that changes. A reading scans the table: it passes over what is free or lives in other versions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,21 +25,18 @@ from service.query.model import Query
 from service.tables.changes import Run, Runs, versions_of
 from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
-from service.tables.store import FREED_AT_ONCE, PIECE_ROWS, Numbers
+from service.tables.store import PIECE_ROWS, Numbers
 from service.views.collecting import Changed, RowCollector, joined
 from service.views.deltas import Combination, Sink
 from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
-from service.views.joins.slots_cursor import SlotsCursor
-from service.views.stages.selection import Selection
+from service.views.stages.selection import Scan, Selection
 from service.views.stages.table import GroupTable
 from structures.aggregate.groups import Groups
 from structures.aggregate.layout import Rows
 from structures.aggregate.told import Fates, Known, Moves, Told, compare, settle
-from structures.core.entries import NO_ENTRIES, Entries
 from structures.core.kernel import compiled
 from structures.core.reserve import reserve
-from structures.interval.tree import IntervalTree
 
 Cells = npt.NDArray[np.int64]
 
@@ -49,6 +46,13 @@ _SPARE_CODES = 1 << 16
 _MOST_TOGETHER, _FEW_ROWS = 64, 1 << 14  # versions that are followed together; rows of a delta, so that more may be
 _UNBOUNDED = 1 << 62
 _ALL = np.zeros(1, np.int32)
+
+
+class GroupsRoot(NamedTuple):
+    """version: at which the table is read. rows: that it has there."""
+
+    version: int
+    rows: int
 
 
 class GroupsStage(Defaults):
@@ -64,10 +68,9 @@ class GroupsStage(Defaults):
         table.open()
         self._columns = table.columns
         self._groups = Groups(table.steps, table.results, table.width, most_codes or 4 * groups.most + _SPARE_CODES)
-        self._places = reserve(4 * self._groups.most_codes, np.int32)
+        table.make_places(self._groups.most_codes)
         self._last = reserve(4 * self._groups.most_codes, np.int32)
-        self._tree = IntervalTree("list")
-        self.root: Any = self._tree.root
+        self.root = GroupsRoot(0, 0)
         self._together = 1  # versions that the next part of a run may have
 
     @property
@@ -89,11 +92,8 @@ class GroupsStage(Defaults):
 
     def _begin_with(self, version: int, codes: Sequence[Slots]) -> None:
         """Write the first rows of these groups."""
-        codes, come = [*codes, *([] if self._grouping.columns else [_ALL])], [NO_SLOTS]
-        for part in pieces_of(codes):
-            come.append(self._change(version, part, np.zeros(len(part), np.int64), self._groups.tell(part), 0, None)[1])
-        if len(slots := np.sort(np.concatenate(come))):
-            self.root = self._tree.bulk_load(version, _entries(slots))
+        for part in pieces_of([*codes, *([] if self._grouping.columns else [_ALL])]):
+            self._write(version, part, np.zeros(len(part), np.int64), self._groups.tell(part), 0, None)
 
     def hold(self, version: int) -> None:
         self.core.hold(version)
@@ -187,30 +187,22 @@ class GroupsStage(Defaults):
     def _write(self, version: int, codes: Slots, numbers: Numbers, cells: Cells, first: int, sink: RowCollector | None) -> None:
         """Bring the rows of these groups to what was told of them, version after version (its number, counted from `first` on), and tell
         what differs."""
-        gone, come = self._change(version, codes, numbers, cells, first, sink)
-        if len(gone) or len(come):
-            self.root = self._tree.apply(version, _entries(gone), _entries(come), None)
-
-    def _change(
-        self, version: int, codes: Slots, numbers: Numbers, cells: Cells, first: int, sink: RowCollector | None
-    ) -> tuple[Slots, Slots]:  # fmt: skip
-        """As `_write`, but for the list: the slots that leave it, and those that come."""
-        n = len(codes)
+        n, table = len(codes), self._table
+        table.changed = version  # before a group is without a place
         told = Told(codes, numbers, cells, self._there(codes, cells))
-        known = Known(self._places, self._last, self._table.cells)
+        known = Known(table.places, self._last, table.cells)
         fates = Fates(np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.bool_))
         gone, rows = np.empty(n, np.int32), np.empty(cells.shape, np.int64)
         lost, new = compiled(compare)(told, known, fates, gone, rows)
-        gone = gone[:lost]
         if not lost and not new:
-            return gone, gone
-        slots = self._table.change(version, gone, rows[:new], fates.stays[:new])
-        moves = Moves(*(np.empty(n, kind) for kind in (np.int32, np.int64, np.int32, np.int64, np.int32)))
-        old, new, come = compiled(settle)(told, known, fates, slots, moves)
+            return
+        slots = table.change(version, gone[:lost], rows[:new], fates.stays[:new])
+        moves = Moves(*(np.empty(n, kind) for kind in (np.int32, np.int64, np.int32, np.int64)))
+        old, new = compiled(settle)(told, known, fates, slots, moves)
+        self.root = GroupsRoot(version, table.rows_now)
         if sink is not None:
             sink.told(False, first + moves.old_versions[:old], moves.old[:old])
             sink.told(True, first + moves.new_versions[:new], moves.new[:new])
-        return gone, moves.come[:come]
 
     def _there(self, codes: Slots, cells: Cells) -> Mask:
         """bool[n]: whether the group has a row: it has rows itself, or is the only one, and meets HAVING."""
@@ -221,24 +213,22 @@ class GroupsStage(Defaults):
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         """Nobody reads the join at an older version than the newest."""
-        if self.core.reclaim(oldest_needed, _NO_PINS) or self._tree.reclaim(oldest_needed, pins, FREED_AT_ONCE):
-            return True
-        return self._table.reclaim(oldest_needed, pins)
+        return self.core.reclaim(oldest_needed, _NO_PINS) or self._table.reclaim(oldest_needed, pins)
 
-    def rows(self, root: Any, window: Bounds | None) -> Enumeration:
-        return SlotsCursor(self._tree.rows(root))
+    def rows(self, root: GroupsRoot, window: Bounds | None) -> Enumeration:
+        return Scan(self._table.table, root.version)
 
-    def partners(self, root: Any, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
+    def partners(self, root: GroupsRoot, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
         """Given rows of groups."""
         return These((slots,))
 
-    def of_key(self, root: Any, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
+    def of_key(self, root: GroupsRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         raise TypeError("a group is looked up in the table of groups")
 
-    def is_empty(self, root: Any) -> bool | None:
-        return bool(self._tree.is_empty(root))
+    def is_empty(self, root: GroupsRoot) -> bool | None:
+        return root.rows == 0
 
-    def entries(self, root: Any) -> int:
+    def entries(self, root: GroupsRoot) -> int:
         """Of the join."""
         return self.core.entries(self.core.root)
 
@@ -252,28 +242,27 @@ class GroupsStage(Defaults):
 
     @property
     def bytes(self) -> int:
-        return self.core.bytes + self._table.bytes + self._groups.bytes + int(self._tree.live_bytes)
+        return self.core.bytes + self._table.bytes + self._groups.bytes
 
     @property
     def retired_bytes(self) -> int:
-        return self.core.retired_bytes + self._table.retired_bytes + int(self._tree.retired_bytes)
+        return self.core.retired_bytes + self._table.retired_bytes
 
     def check(self) -> None:
-        """Also: the list has the living rows of the table, each at the place of its group, and each is what is told of the group now."""
+        """Also: the living rows of the table are each at the place of its group, and what is told of the group now."""
         self.core.check()
         self._groups.check(self._columns.codes)
-        self._tree.check(self.root)
         self._table.check()
-        cursor, parts = self._tree.rows(self.root), [NO_SLOTS]
+        cursor, parts = self.rows(self.root, None), [NO_SLOTS]
         while not cursor.done:
-            parts.append(np.array(cursor.fill(PIECE_ROWS)[0]))
+            parts += cursor.fill(PIECE_ROWS)
         slots = np.concatenate(parts)
-        assert len(slots) == self._table.live_rows, "the list and the table have different rows"
+        assert len(slots) == self.root.rows == self._table.rows_now, "the rows are miscounted"
         if len(slots):
-            cells = self._table.cells[slots]
+            cells, places = self._table.cells[slots], self._table.places
             codes = cells[:, 0].astype(np.int32)
-            assert (cells[:, 0] == codes).all(), "a row between versions lives"
-            assert np.array_equal(self._places[codes], slots + 1), "the place of a group's row"
+            assert np.array_equal(places[codes], slots + 1), "the place of a group's row"
+            assert np.count_nonzero(places[: self._columns.codes]) == len(slots), "a place without a row"
             told = self._groups.tell(codes)
             assert np.array_equal(told[:, 1:], cells[:, 1:]), "a row differs from its group"
             assert self._there(codes, told).all(), "a row of a group that has none"
@@ -313,15 +302,6 @@ def pieces_of(codes: Sequence[Slots]) -> Iterator[Slots]:
     joined = codes[0] if len(codes) == 1 else np.concatenate([NO_SLOTS, *codes])
     for first in range(0, len(joined), PIECE_ROWS):
         yield joined[first : first + PIECE_ROWS]
-
-
-def _entries(slots: Slots) -> Entries:
-    """Entries of a list."""
-    n = len(slots)
-    if not n:
-        return NO_ENTRIES
-    zeros = np.zeros(n, np.int64)
-    return Entries(np.zeros(n, np.uint8), np.zeros(n, np.int32), zeros, zeros, np.ascontiguousarray(slots, np.int32))
 
 
 def _part_of(runs: Runs, first: int, end: int) -> Runs:

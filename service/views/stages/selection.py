@@ -8,35 +8,45 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from service.tables.changes import Part, Runs, parted
+from service.tables.changes import Runs
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
-from service.tables.store import Numbers
+from service.tables.store import Numbers, Table
 from service.views.collecting import Changed
 from service.views.deltas import Combination, Sink
 from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Defaults, Enumeration
+from structures.rows.reading import Run
 
 
-class _Scan:
-    """The rows of a version that is held."""
+class Scan:
+    """The rows of a table that a version has which is held. `choose`: those of them that are wanted; None: all. A step is a slot that is
+    looked at."""
 
-    steps = largest_gap = 0
     dead_ends: int | None = None
     counters: Mapping[str, int] = {}
 
-    def __init__(self, side: Side, version: int) -> None:
-        self._side, self._version, self._at = side, version, 0
+    def __init__(self, table: Table, version: int, choose: Callable[[Slots], Slots] | None = None) -> None:
+        self._table, self._version, self._choose = table, version, choose
+        self._at, self._last = 0, -1
+        self.steps = self.largest_gap = 0
 
     @property
     def done(self) -> bool:
         return self._at < 0
 
     def fill(self, limit: int) -> Combination:
-        slots, self._at = self._side.relation.table.scan(self._version, self._at, limit)
-        return (self._side.chosen(slots),)
+        start = self._at
+        slots, self._at = self._table.scan(self._version, start, limit)
+        self.steps += (self._at if self._at >= 0 else self._table.used) - start
+        if self._choose is not None:
+            slots = self._choose(slots)
+        if len(slots):
+            self.largest_gap = max(self.largest_gap, int(np.diff(slots, prepend=self._last).max()))
+            self._last = int(slots[-1])
+        return (slots,)
 
-    def clone(self) -> _Scan:
+    def clone(self) -> Scan:
         return copy.copy(self)
 
 
@@ -63,33 +73,30 @@ class Selection(Defaults):
         sink.several(*found)
 
     def follow(self, version: int, runs: Runs) -> Changed | None:
-        """As `apply`: the rows that go and come, of each version those that go first; None if there are none. Cost: O(changed rows)."""
+        """As `apply`: the rows that go and come, of each change what goes first; None if there are none. Cost: O(changed rows)."""
         self.root = version
         run = runs.get(self._side.relation.name)
         if run is None or self._never:
             return None
-        gone, come, _ = parted(self._side, run, True)
-        at_gone, old = self._chosen(gone, gone.old)
-        at_come, new = self._chosen(come, come.new)
-        if not len(old) and not len(new):
-            return None
-        offsets, slots = np.concatenate((at_gone, at_come)), np.concatenate((old, new))
-        inserted = np.zeros(len(slots), np.bool_)
-        inserted[len(old) :] = True
-        if run.versions == 1:
-            return Changed(offsets, inserted, (slots,))
-        order = np.argsort(2 * offsets + inserted, kind="stable")
-        return Changed(offsets[order], inserted[order], (slots[order],))
+        old, new = (self._those(slots) for slots in (run.old, run.new))
+        offsets, come, slots = self._side.relation.table.differing(self._side.varying, Run(run.offsets, old, new))
+        return Changed(offsets, come, (slots,)) if len(slots) else None
 
-    def _chosen(self, part: Part, slots: Slots) -> tuple[np.ndarray, Slots]:
-        indices = self._side.selected(slots) if len(slots) else None
-        return (part.offsets, slots) if indices is None else (part.offsets[indices], slots[indices])
+    def _those(self, slots: Slots) -> Slots:
+        """-1 in place of those that do not meet the filters."""
+        there = np.flatnonzero(slots >= 0)
+        chosen = self._side.selected(slots[there]) if len(there) else None
+        if chosen is None:
+            return slots
+        left = np.full(len(slots), -1, np.int32)
+        left[there[chosen]] = slots[there[chosen]]
+        return left
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         return False
 
     def rows(self, root: int, window: Bounds | None) -> Enumeration:
-        return These((np.empty(0, np.int32),)) if self._never else _Scan(self._side, root)
+        return These((np.empty(0, np.int32),)) if self._never else Scan(self._side.relation.table, root, self._side.chosen)
 
     def partners(self, root: int, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
         return These((self._side.chosen(slots),))

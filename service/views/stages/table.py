@@ -1,4 +1,4 @@
-"""The rows of groups: a table by (code, serial number), and how they look. The columns of a group are where its code is: in the domain."""
+"""The rows of groups: a table, and how they look. The columns of a group are where its code is: in the domain."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from service.views.stages.columns import Columns, kind_of_sent
 from service.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, kept, sent
 from structures.aggregate import layout
 from structures.aggregate.groups import Step
-from structures.rows.rows import NULLS_A_CELL
+from structures.core.reserve import reserve
+from structures.rows.key_table import NULLS_A_CELL
 
 _CODE = "code"
 
@@ -45,6 +46,8 @@ class GroupTable:
         nullable = any(field.nullable for field in self._fields)
         self.width = len(self._fields) + (-(-len(self._fields) // NULLS_A_CELL) if nullable else 0)
         self._table: Table | None = None
+        self.places = NO_SLOTS  # int32[codes]: 1 + the slot of the newest version's row of the group; 0: it has none
+        self.changed = 0  # the newest version of which rows may have come or gone
 
     def _fields_of(self, number: int) -> list[pa.Field]:
         """Of an aggregate's columns, named by its number: one, but of a sum of decimals two, the high word and the low one."""
@@ -89,7 +92,11 @@ class GroupTable:
         """Reserve address space. OSError, MemoryError: there is none."""
         if self._table is None:
             self.columns.open()
-            self._table = Table(pa.schema(self._fields), [_CODE])
+            self._table = Table(pa.schema(self._fields), [])
+
+    def make_places(self, codes: int) -> None:
+        """For so many codes. OSError: there is no room."""
+        self.places = reserve(4 * codes, np.int32)
 
     @property
     def table(self) -> Table:
@@ -108,11 +115,7 @@ class GroupTable:
         """Rows at these slots go, rows of cells (n) come; int32[n]: their slots. Those that do not stay die at once. MemoryError."""
         table = self.table
         table.delete(version, gone)
-        if not len(rows):
-            return NO_SLOTS
-        slots: Slots = table.enter(version, table.given_cells(rows))
-        if not stay.all():
-            table.delete(version, slots[~stay])
+        slots: Slots = table.add(version, rows, stay) if len(rows) else NO_SLOTS
         return slots
 
     def meets(self, codes: Slots, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -186,7 +189,7 @@ class GroupTable:
 
     def _codes(self, slots: Slots) -> Slots:
         words, _ = self.table.numbers([_CODE], slots)
-        codes: Slots = (words[0] & 0xFFFFFFFF).astype(np.int32)
+        codes: Slots = words[0].astype(np.int32)
         return codes
 
     def _keys(self, slots: Slots) -> pa.RecordBatch | None:
@@ -218,8 +221,10 @@ class GroupTable:
         code = self.columns.look_up(values)
         if code < 0:
             return code, NO_SLOTS
-        slots: Slots | None = self.table.find_at(version, pa.RecordBatch.from_arrays([pa.array([code], pa.int64())], [_CODE]))
-        return code, slots
+        slot = int(self.places[code]) - 1
+        if slot >= 0 and self.table.sees(version, slot):
+            return code, np.array([slot], np.int32)
+        return code, NO_SLOTS if self.changed <= version else None  # looked at after the place, which may be of a later version
 
     def search(self, version: int, code: int) -> Slots:
         """The slot of the group's row at an older version, [] if there was none. O(groups)."""
@@ -240,7 +245,8 @@ class GroupTable:
         return self.table.retired_bytes
 
     @property
-    def live_rows(self) -> int:
+    def rows_now(self) -> int:
+        """Of the newest version."""
         return self.table.rows
 
     def check(self) -> None:

@@ -167,8 +167,8 @@ class AggregateMachine(RuleBasedStateMachine):
         assert not self.last.any(), "what is scratch is left behind"
         slots = np.arange(len(self.kept), len(self.kept) + come, dtype=np.int32)
         self.kept += list(rows[:come])
-        moves = Moves(*(np.empty(n, kind) for kind in (np.int32, np.int64, np.int32, np.int64, np.int32)))
-        old, new, stay = settle(given, known, fates, slots, moves)
+        moves = Moves(*(np.empty(n, kind) for kind in (np.int32, np.int64, np.int32, np.int64)))
+        old, new = settle(given, known, fates, slots, moves)
         wanted_old, wanted_new, at, first = list[tuple[int, int]](), list[tuple[int, int]](), dict(self.at), len(slots) and int(slots[0])
         for code, version, mine in zip(codes.tolist(), versions.tolist(), members, strict=True):
             before, now = self.shown.pop(code, None), told(mine) if mine else None
@@ -182,14 +182,11 @@ class AggregateMachine(RuleBasedStateMachine):
         assert list(zip(moves.old_versions[:old].tolist(), moves.old[:old].tolist(), strict=True)) == wanted_old
         assert list(zip(moves.new_versions[:new].tolist(), moves.new[:new].tolist(), strict=True)) == wanted_new
         assert sorted(gone[:lost].tolist()) == sorted(set(self.at.values()) - set(at.values())), "rows of before that go"
-        assert sorted(moves.come[:stay].tolist()) == sorted(set(at.values()) - set(self.at.values())), "rows that stay"
+        assert fates.stays[:come].tolist() == [slot in at.values() for slot in slots.tolist()], "rows that stay"
         self.at = at
         assert {code: int(place) - 1 for code, place in enumerate(self.places) if place} == at
-        serials = [int(row[0]) >> 32 for row in rows[:come]]
-        assert [serial == 0 for serial in serials] == [slot in at.values() for slot in slots.tolist()]
-        assert len({int(row[0]) for row in rows[:come]}) == come and all(int(row[0]) & 0xFFFFFFFF < CODES for row in rows[:come])
         for code, slot in at.items():
-            assert unpacked(self.kept[slot]) == self.shown[code]
+            assert int(self.kept[slot][0]) == code and unpacked(self.kept[slot]) == self.shown[code]
 
     @precondition(lambda self: any(self.rows))
     @rule()

@@ -1,0 +1,125 @@
+"""Rows by slot: the kernels that read them, for whoever has a version pinned."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.kernel import arrays, fence, kernel, wide
+from structures.rows.key_table import NULLS_A_CELL, TEXT, Stored, same_bytes, text_start
+from structures.rows.retired import LIVING
+
+
+@arrays("int64[::1]", "int32[::1]", "int32[::1]")
+class Run(NamedTuple):
+    """Changes, each of which replaces the row at the slot `old` by the one at `new`; -1: there is none. offsets: what is told of each."""
+
+    offsets: np.ndarray
+    old: np.ndarray
+    new: np.ndarray
+
+
+@arrays("int64[::1]", "boolean[::1]", "int32[::1]")
+class Moved(NamedTuple):
+    """Of each row that goes or comes the offset of its change, whether it comes, and its slot."""
+
+    offsets: np.ndarray
+    comes: np.ndarray
+    slots: np.ndarray
+
+
+@kernel("UniTuple(int64, 2)(int64[::1], int64[::1], int64, int64, int64, int32[::1])")
+def scan(born: Any, died: Any, version: int, start: int, used: int, out: Any) -> tuple[int, int]:
+    """Fill `out` with visible slots from `start` on; -> their number, the slot to go on from.
+
+    A slot may be freed and written anew between the two looks at it, so `died` is read first: a `died` of the new row
+    comes after the new `born`, which is above any version that was pinned by then, and an old `died` hides the row."""
+    count = 0
+    slot = start
+    while slot < used and count < len(out):
+        first = count
+        for _ in range(min(used - slot, len(out) - count)):
+            out[count] = slot
+            end = died[slot]
+            count += (end == LIVING) | (version < end)
+            slot += 1
+        fence()
+        living = out[first:count]
+        count = first
+        for one in living:
+            out[count] = one
+            count += born[one] <= version
+    return count, slot
+
+
+@kernel("void(int64[:,::1], int64[::1], int32[::1], int64[:,::1])")
+def gather(cells: Any, columns: Any, slots: Any, out: Any) -> None:
+    for i in range(len(slots)):
+        slot = slots[i]
+        for j in range(len(columns)):
+            out[j, i] = cells[slot, columns[j]]
+
+
+@kernel("int64(int64[:,::1], int64, int64, int32[::1], uint8[::1])")
+def gather_valid(cells: Any, cell: int, bit: int, slots: Any, bitmap: Any) -> int:
+    """Arrow's validity bits of one column into a bitmap of zeros; -> number of nulls."""
+    nulls = 0
+    for i in range(len(slots)):
+        null = (cells[slots[i], cell] >> bit) & 1
+        nulls += null
+        bitmap[i >> 3] |= np.uint8((1 - null) << (i & 7))
+    return nulls
+
+
+@kernel("void(int8[::1], int64[:,::1], int64[::1], uint8[::1], int64, int32[::1], int32[::1], uint8[::1])", allocates=True)
+def gather_text(kinds: Any, cells: Any, places: Any, heap: Any, column: int, slots: Any, offsets: Any, data: Any) -> None:
+    starts = np.empty(len(slots), np.int64)  # first, so that the copies wait for memory side by side
+    for i in range(len(slots)):
+        starts[i] = text_start(kinds, cells, places, slots[i], column)
+    for i in range(len(slots)):
+        move = starts[i] - offsets[i]
+        for at in range(wide(offsets[i]), wide(offsets[i + 1])):
+            data[at] = heap[at + move]
+
+
+@kernel
+def look_alike(stored: Stored, columns: Any, row: int, row2: int) -> bool:
+    """Whether two rows are alike in these columns, bit by bit."""
+    kinds, _, cells, places, heap = stored
+    nullable = cells.shape[1] > len(kinds)
+    for column in columns:
+        if nullable:
+            cell = len(kinds) + column // NULLS_A_CELL
+            if ((cells[row, cell] ^ cells[row2, cell]) >> (column % NULLS_A_CELL)) & 1:
+                return False
+        if cells[row, column] != cells[row2, column]:
+            return False
+        if kinds[column] == TEXT:
+            start = text_start(kinds, cells, places, row, column)
+            start2 = text_start(kinds, cells, places, row2, column)
+            if not same_bytes(heap, start, heap, start2, cells[row, column]):
+                return False
+    return True
+
+
+@kernel("void(Stored, int64[::1], int32[::1], int32[::1], boolean[::1])")
+def same(stored: Stored, columns: Any, slots: Any, others: Any, out: Any) -> None:
+    for i in range(len(slots)):
+        out[i] = look_alike(stored, columns, wide(slots[i]), wide(others[i]))
+
+
+@kernel("int64(Stored, int64[::1], Run, Moved)")
+def differing(stored: Stored, columns: Any, run: Run, moved: Moved) -> int:
+    """The rows that go and come by changes after which one of these columns is another. -> how many."""
+    n = wide(0)
+    for i in range(len(run.old)):
+        old, new = wide(run.old[i]), wide(run.new[i])
+        if old >= 0 and new >= 0 and look_alike(stored, columns, old, new):
+            continue
+        for comes in (False, True):
+            slot = new if comes else old
+            if slot >= 0:
+                moved.offsets[n], moved.comes[n], moved.slots[n] = run.offsets[i], comes, slot
+                n += 1
+    return n
