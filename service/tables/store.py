@@ -66,9 +66,9 @@ class Table:
     """The rows of one relation.
 
     `given` and `given_keys` are for any thread, at any time; `find`, `insert` (both in steps: `given`, `find_given`, `enter`), `delete`,
-    `reclaim` for the writer; `find_at`, `take`, `scan` and
-    what follows them for any thread that holds a pin on the version it reads, meanwhile; they give up the GIL. Costs: O(1) expected a
-    row, and its bytes of text. Rows without a key are added, not inserted, and not found: whoever adds them knows where they are.
+    `reclaim` for the writer; `find_at`, `take`, `scan` and what follows them for any thread that holds a pin on the version it reads,
+    meanwhile; they give up the GIL. Costs: O(1) expected a row, and its bytes of text. Rows without a key are added, not inserted, and
+    not found: whoever adds them knows where they are.
     """
 
     def __init__(self, schema: pa.Schema, key: Sequence[str], hash_mask: int = ALL_BITS) -> None:
@@ -195,8 +195,7 @@ class Table:
         return slots
 
     def add(self, version: int, cells: Array, stay: Array) -> Array:
-        """int32[n]: the slots of these rows of cells (int64[n, width]) without texts and keys. Those that do not stay (bool[n]) die at
-        once. MemoryError: there is no room, and nothing was done."""
+        """int32[n]: the slots of these rows of cells, without texts and keys. Those that do not stay (bool[n]) die at once. MemoryError."""
         slots: Array = self._rows.add(version, cells, stay)
         self._living, self._mortal = self._living + int(np.count_nonzero(stay)), self._rows.used
         return slots
@@ -252,11 +251,9 @@ class Table:
         return self._rows.same(columns, _writable(slots, np.int32), _writable(others, np.int32))
 
     def differing(self, names: Sequence[str], run: Run) -> Moved:
-        """The rows that go and come by changes after which one of these columns is another (as of `same`): of each change first what
-        goes."""
+        """What goes and comes by changes after which one of these columns is another (as of `same`), of each change first what goes."""
         columns, _ = self._projection(tuple(names))
-        offsets, old, new = run
-        return self._rows.differing(columns, Run(offsets, _writable(old, np.int32), _writable(new, np.int32)))
+        return self._rows.differing(columns, Run(run.offsets, _writable(run.old, np.int32), _writable(run.new, np.int32)))
 
     def numbers(self, names: Sequence[str], slots: Array) -> tuple[Array, list[Array | None]]:
         """int64[k, n], writable: these columns (no text) in the words of `arrow.py`; and of each bool[n], true at nulls, or None."""
@@ -375,10 +372,12 @@ class Domain:
     def release(self, codes: Array, version: int) -> None:
         """Count each code once less (-1 is passed over); those that nobody counts any more end at `version`."""
         with self._lock:
-            self._newest = max(self._newest, version)
-            dropped = self._counts.down(_writable(codes, np.int32))
-            if len(dropped):
-                self._rows.retire(version, dropped)
+            self._retire(self._counts.down(_writable(codes, np.int32)), version)
+
+    def _retire(self, dropped: Array, version: int) -> None:
+        self._newest = max(self._newest, version)
+        if len(dropped):
+            self._rows.retire(version, dropped)
 
     def require(self, rows: int, text_bytes: int) -> None:
         """Raise MemoryError, before anything is touched, unless `acquire` surely has room for so many keys."""
@@ -389,13 +388,19 @@ class Domain:
         """int32[n]: the code of each key, -1 when unknown or null. What any readable version knew is known."""
         return self._of_arrow(columns, self._rows.find)
 
-    def acquire_cells(self, cells: Array) -> Array:
-        """As `acquire`, of keys without texts and nulls as rows of cells (int64[n, columns])."""
-        return self._of_cells(cells, self._acquire)
-
     def look_up_cells(self, cells: Array) -> Array:
-        """As `look_up`, likewise."""
+        """As `look_up`, of keys without texts and nulls as rows of cells (int64[n, columns])."""
         return self._of_cells(cells, self._rows.find)
+
+    def count_cells(self, cells: Array, come: Array, version: int) -> Array:
+        """As `acquire`, likewise, of keys that come (bool[n]); the others, which have come before, go at `version`, as of `release`."""
+
+        def count(given: RowSet) -> Array:
+            codes, _ = self._rows.enter(self._newest, given)
+            self._retire(self._counts.both(codes, come, self._rows.died), version)
+            return codes
+
+        return self._of_cells(cells, count)
 
     def _of_cells(self, cells: Array, work: Callable[[RowSet], Array]) -> Array:
         if not len(cells):

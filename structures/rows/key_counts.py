@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.kernel import kernel
+from structures.core.kernel import compiled, kernel
 from structures.core.reserve import reserve
 from structures.rows.retired import LIVING
 
@@ -35,6 +35,27 @@ def _count_down(counts: Any, codes: Any, dropped: Any) -> int:
     return n
 
 
+@kernel("int64(int64[::1], int64[::1], int32[::1], boolean[::1], int32[::1])")
+def _count_both(counts: Any, died: Any, codes: Any, come: Any, dropped: Any) -> int:
+    """First those that come. -> as of `_count_down`."""
+    for i in range(len(codes)):
+        if come[i]:
+            counts[codes[i]] += 1
+            if died[codes[i]] != LIVING:
+                died[codes[i]] = LIVING
+    n = 0
+    for i in range(len(codes)):
+        if not come[i]:
+            code = codes[i]
+            if counts[code] < 1:
+                return -1
+            counts[code] -= 1
+            if counts[code] == 0:
+                dropped[n] = code
+                n += 1
+    return n
+
+
 class KeyCounts:
     """Counts by code, for up to `capacity` codes; they never move."""
 
@@ -45,9 +66,17 @@ class KeyCounts:
         """Count each code (int32[n]) once more; in `died`, the end of a code's life, it is living from here on."""
         _count_up(self.counts, died, codes)
 
+    def both(self, codes: np.ndarray, come: np.ndarray, died: np.ndarray) -> np.ndarray:
+        """Count each code, none of them -1, that comes (bool[n]) once more, as `up`, and then the others once less. -> as of `down`."""
+        dropped = np.empty(len(codes), np.int32)
+        return self._dropped(dropped, compiled(_count_both)(self.counts, died, codes, come, dropped))
+
     def down(self, codes: np.ndarray) -> np.ndarray:
         """Count each code once less, passing over -1. -> int32[m]: codes that are not in use any more."""
         dropped = np.empty(len(codes), np.int32)
-        n = _count_down(self.counts, codes, dropped)
+        return self._dropped(dropped, _count_down(self.counts, codes, dropped))
+
+    @staticmethod
+    def _dropped(dropped: np.ndarray, n: int) -> np.ndarray:
         assert n >= 0, "a code was released more often than it was acquired"
         return dropped[:n]

@@ -31,6 +31,8 @@ from structures.aggregate.layout import INFINITY_BITS, NAN_BITS, NAN_ORDER
 
 Words = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Come = tuple[Mask, int]
+"""Which rows come, and the version at which the others, which have come before, go."""
 
 _FLOAT, _DATE, _BOOL = pa.float64(), pa.date32(), pa.bool_()
 _SIGN = np.int64(-(2**63))
@@ -108,35 +110,37 @@ class Columns:
             number: Domain([self.schema.field(output).type]) for number, (output, form) in enumerate(self.operands) if form == CODED
         }
 
-    def read(self, rows: Combination, counted: bool = True) -> Read:
-        """`counted`: the codes are counted once more, of rows that go, too, which have come before; else they are looked up. O(n)."""
+    def read(self, rows: Combination, come: Come | None) -> Read:
+        """The codes of rows that come are counted once more, those of others once less; None: they are looked up. O(n)."""
         n = len(rows[0])
         if self._of_tables or not len(self.schema):
-            return self._of_columns(n, self._numbers(rows), counted)
-        parts = [self._read_some(tuple(slots[part] for slots in rows), counted) for part in pieces(self._parts.text_bytes(rows))]
+            return self._of_columns(n, self._numbers(rows), come)
+        parts = [
+            self._read_some(tuple(slots[part] for slots in rows), None if come is None else (come[0][part], come[1]))
+            for part in pieces(self._parts.text_bytes(rows))
+        ]
         if len(parts) == 1:
             return parts[0]
         texts = [np.concatenate(codes) for codes in zip(*(part.texts for part in parts), strict=True)]
         values, nulls = (np.concatenate([part[at] for part in parts], axis=1) for at in (1, 2))
         return Read(np.concatenate([part.codes for part in parts]), values, nulls, texts)
 
-    def _read_some(self, rows: Combination, counted: bool) -> Read:
-        return self._of_columns(len(rows[0]), [_of_arrow(column) for column in self._parts.rows(rows).columns], counted)
+    def _read_some(self, rows: Combination, come: Come | None) -> Read:
+        return self._of_columns(len(rows[0]), [_of_arrow(column) for column in self._parts.rows(rows).columns], come)
 
-    def release(self, read: Read, times: Words, version: int) -> None:
-        """Count the codes of these rows so many times less: of one that goes, which was counted when it came, and now, twice."""
-        which = np.repeat(np.arange(len(times)), times)
+    def release(self, read: Read, those: Mask, version: int) -> None:
+        """Count the codes of these rows once less."""
         if self.domain is not None:
-            self.domain.release(read.codes[which], version)
+            self.domain.release(read.codes[those], version)
         for domain, codes in zip(self._texts.values(), read.texts, strict=True):
-            domain.release(codes[which], version)
+            domain.release(codes[those], version)
 
     def look_up(self, values: Sequence[pa.Array]) -> int:
         """The code of the group with these values, one of each column; -1: there is none."""
         if self.domain is None:
             return 0
         columns = [_canonical(type_, _of_arrow(value)) for type_, value in zip(self._types, values, strict=True)]
-        return int(self._coded(columns, False)[0])
+        return int(self._coded(columns, None)[0])
 
     def keys(self, codes: Slots, names: Sequence[str]) -> pa.RecordBatch:
         """The columns of these groups, which a readable version knows."""
@@ -187,10 +191,10 @@ class Columns:
                     found[at] = _Column(column, null)
         return [column for column in found if column is not None]
 
-    def _of_columns(self, n: int, columns: Sequence[_Column], counted: bool) -> Read:
+    def _of_columns(self, n: int, columns: Sequence[_Column], come: Come | None) -> Read:
         codes = np.zeros(n, np.int32)
         if self.domain is not None:
-            codes = self._coded([self._key(number, columns[column.of]) for number, column in enumerate(self._columns)], counted)
+            codes = self._coded([self._key(number, columns[column.of]) for number, column in enumerate(self._columns)], come)
         values, nulls = np.zeros((max(1, len(self.operands)), n), np.int64), np.zeros((max(1, len(self.operands)), n), np.uint8)
         texts: list[Slots] = []
         for number, (output, form) in enumerate(self.operands):
@@ -200,7 +204,7 @@ class Columns:
             if form == CODED:
                 assert text is not None
                 domain, batch = self._texts[number], pa.RecordBatch.from_arrays([text], [""])
-                texts.append(domain.acquire(batch) if counted else domain.look_up(batch))
+                texts.append(_codes_of(domain, batch, come))
                 values[number] = texts[-1]
             elif text is None:
                 values[number] = _ordered(words) if form == ORDERED and self.schema.field(output).type == _FLOAT else words
@@ -213,17 +217,17 @@ class Columns:
             column = column._replace(words=words)
         return _canonical(type_, column)
 
-    def _coded(self, columns: Sequence[_Column], counted: bool) -> Slots:
+    def _coded(self, columns: Sequence[_Column], come: Come | None) -> Slots:
         assert self.domain is not None
         if self._codes_texts:
             arrays = [part for number, column in enumerate(columns) for part in self._arrays(number, column)]
             batch = pa.RecordBatch.from_arrays(arrays, [str(i) for i in range(len(arrays))])
-            return self.domain.acquire(batch) if counted else self.domain.look_up(batch)
+            return _codes_of(self.domain, batch, come)
         parts = [part for column, null in zip(columns, self.nullable, strict=True) for part in _cells(column, null)]
         cells = np.empty((len(parts[0]), len(parts)), np.int64)
         for at, part in enumerate(parts):
             cells[:, at] = part
-        return self.domain.acquire_cells(cells) if counted else self.domain.look_up_cells(cells)
+        return self.domain.look_up_cells(cells) if come is None else self.domain.count_cells(cells, *come)
 
     def _arrays(self, number: int, column: _Column) -> list[pa.Array]:
         type_ = self._types[number]
@@ -235,6 +239,17 @@ class Columns:
         if not self.nullable[number]:
             return [value]
         return [pa.array(column.null if column.null is not None else np.zeros(len(value), np.bool_)), value]
+
+
+def _codes_of(domain: Domain, batch: pa.RecordBatch, come: Come | None) -> Slots:
+    """As of `Columns.read`."""
+    if come is None:
+        return domain.look_up(batch)
+    codes: Slots = domain.acquire(batch)
+    comes, version = come
+    if not comes.all():
+        domain.release(np.repeat(codes[~comes], 2), version)  # counted when it came, and now
+    return codes
 
 
 def _of_arrow(array: pa.Array) -> _Column:

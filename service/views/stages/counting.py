@@ -89,7 +89,7 @@ class _Role:
         weights = np.zeros((len(which), self._first + len(self._kinds)), np.int64)
         if not len(which):
             return _Taken(entries, NO_SLOTS, weights, which)
-        read = self._columns.read((entries.slot,), come)
+        read = self._columns.read((entries.slot,), (np.ones(len(which), np.bool_), 0) if come else None)
         for number, (kind, operand) in enumerate(zip(self._kinds, self._operands, strict=True), self._first):
             there = read.nulls[operand] == 0
             weights[:, number] = there if kind == layout.COUNT else np.where(there, read.values[operand], 0)

@@ -74,10 +74,7 @@ class CoverageStage(Defaults):
             slots, offsets = slots[chosen], offsets[chosen]
         if self._never or not len(slots):
             return NO_ENTRIES, offsets[:0]
-        read = self._columns.read((slots,), come)
-        if not come:
-            self._columns.release(read, np.ones(len(slots), np.int64), version)
-        codes = read.codes
+        codes = self._columns.read((slots,), (np.full(len(slots), come), version)).codes
         left, right = ends_of(self._side.relation.table, self._span, slots)
         return Entries(np.zeros(len(slots), np.uint8), codes, left, right, slots), offsets
 

@@ -168,15 +168,13 @@ class GroupsStage(Defaults):
     def _take(self, version: int, rows: Combination, come: Mask, numbers: Numbers | None) -> tuple[Slots, Numbers, Cells]:
         """Take these rows, one after another. `numbers`: as of `Groups.add_in_order`, and what that gives; None: the codes of the groups
         that are touched for the first time. Problem `too-many-groups`."""
-        read = self._columns.read(rows)
+        read = self._columns.read(rows, (come, version))
         self._groups.require(self._columns.codes, len(come))
         given = Rows(read.codes, 2 * come.view(np.int8) - np.int8(1), read.values, read.nulls)
         if numbers is None:
             found = self._groups.add(given), _NO_NUMBERS, _NO_CELLS
         else:
             found = self._groups.add_in_order(given, numbers)
-        if not come.all():
-            self._columns.release(read, np.where(come, 0, 2), version)
         self._require_few()
         return found
 

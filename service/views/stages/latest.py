@@ -83,7 +83,7 @@ class LatestStage(Defaults):
             slots, start = table.scan(version, start, _CHUNK)
             done += len(slots)
             if len(slots := self._side.chosen(slots)):
-                parts.append(self._entries(self._columns.read((slots,)), slots))
+                parts.append(self._entries(self._columns.read((slots,), (np.ones(len(slots), np.bool_), version)), slots))
             progress(0.8 * done / (table.rows or 1))
         if parts:
             self._tops.load(version, Entries(*(np.concatenate(column) for column in zip(*parts, strict=True))))
@@ -115,7 +115,7 @@ class LatestStage(Defaults):
             offsets, slots, signs, told = offsets[chosen], slots[chosen], signs[chosen], told[chosen]
         if not len(slots):
             return
-        read = self._columns.read((slots,))
+        read = self._columns.read((slots,), (~told | (signs != DELETE), version))
         order = np.lexsort((signs, read.codes, told, offsets))
         entries = self._entries(read, slots).take(order)
         groups = np.stack((offsets, told, read.codes))[:, order]
@@ -125,9 +125,8 @@ class LatestStage(Defaults):
             at = ends[found.groups] - 1
             some = groups[1, at] != 0
             tell_slots(sink, groups[0, at[some]], found.slots[some])
-        left = np.where(told, np.where(signs == DELETE, 2, 0), 1)
-        if left.any():
-            self._columns.release(read, left, version)
+        if not told.all():  # they only move
+            self._columns.release(read, ~told, version)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         if self._tops.reclaim(oldest_needed, pins, FREED_AT_ONCE):
@@ -140,7 +139,7 @@ class LatestStage(Defaults):
     def partners(self, root: Root, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
         slots = NO_SLOTS if self._never else self._side.chosen(slots)
         if len(slots):
-            codes = self._columns.read((slots,), False).codes
+            codes = self._columns.read((slots,), None).codes
             codes, slots = codes[codes >= 0], slots[codes >= 0]
             slots = slots[self._tops.holds(root, codes, slots)]
         return SlotsCursor(GivenCursor(slots.reshape(1, -1)))

@@ -78,7 +78,7 @@ class Selection(Defaults):
         run = runs.get(self._side.relation.name)
         if run is None or self._never:
             return None
-        old, new = (self._those(slots) for slots in (run.old, run.new))
+        old, new = (self._those(slots) if self._side.filters else slots for slots in (run.old, run.new))
         offsets, come, slots = self._side.relation.table.differing(self._side.varying, Run(run.offsets, old, new))
         return Changed(offsets, come, (slots,)) if len(slots) else None
 
