@@ -1,0 +1,81 @@
+"""Rows without a key, what differs in changes of rows, and codes of keys that come and go at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from service.tables.store import Domain, Table
+from service.wire.batch import RowBlock
+from structures.rows.reading import Run
+
+SCHEMA = pa.schema([pa.field("k", pa.int64(), False), pa.field("t", pa.utf8()), pa.field("n", pa.int64())])
+NUMBERS = pa.schema([pa.field("a", pa.int64(), False), pa.field("b", pa.int64(), False)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_without_a_key(seed: int) -> None:
+    """Each pinned version sees its rows, whatever is added, dies at once and is reclaimed meanwhile."""
+    rng, table = np.random.default_rng(seed), Table(NUMBERS, [])
+    living: dict[int, tuple[int, ...]] = {}
+    pinned: dict[int, dict[int, tuple[int, ...]]] = {}
+    for version in range(1, 40):
+        gone = [slot for slot in living if rng.random() < 0.4]
+        table.delete(version, np.array(gone, np.int32))
+        cells, stay = rng.integers(0, 9, (int(rng.integers(0, 6)), 2)), rng.random(6) < 0.7
+        slots = table.add(version, cells, stay[: len(cells)])
+        assert not {*slots.tolist()} & {*living, *(slot for rows in pinned.values() for slot in rows)}, "a slot is used again too early"
+        living = {slot: row for slot, row in living.items() if slot not in gone}
+        living.update({slot: tuple(row) for slot, row, stays in zip(slots.tolist(), cells.tolist(), stay, strict=False) if stays})
+        if rng.random() < 0.5:
+            pinned[version] = dict(living)
+        elif pinned and rng.random() < 0.5:
+            del pinned[min(pinned)]
+        while table.reclaim(version, np.array(sorted(pinned), np.int64)):
+            pass
+        for at, rows in [*pinned.items(), (version, living)]:
+            seen, rest = table.scan(at, 0, 1000)
+            assert seen.tolist() == sorted(rows) and rest == -1
+            assert [table.sees(at, slot) for slot in range(table.used)] == [slot in rows for slot in range(table.used)]
+            assert [*map(tuple, table.cells[seen].tolist())] == [rows[slot] for slot in sorted(rows)]
+        assert table.rows == len(living)
+        table.check()
+
+
+def test_what_differs() -> None:
+    """Texts of one length, nulls, rows that only go or only come."""
+    rows = [(1, "ab", 5), (2, "ac", 5), (3, "ab", 5), (4, None, 0), (5, "", 0), (6, "ab", None), (7, "ab", 0)]
+    table = Table(SCHEMA, ["k"])
+    given = pa.RecordBatch.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
+    assert table.insert(1, RowBlock(given)).tolist() == [*range(7)]
+    changes = [(0, 1), (0, 2), (3, 4), (5, 6), (2, -1), (-1, 0), (-1, -1), (6, 6)]
+    old, new = (np.array(slots, np.int32) for slots in zip(*changes, strict=True))
+    for names, alike in ((["t", "n"], {(0, 2), (6, 6)}), (["t"], {(0, 2), (5, 6), (6, 6)}), (["n"], {(0, 1), (0, 2), (3, 4), (6, 6)})):
+        found = table.differing(names, Run(np.arange(10, 18), old, new))
+        wanted = [(10 + i, comes, slot) for i, one in enumerate(changes) if one not in alike for comes, slot in enumerate(one) if slot >= 0]
+        assert list(zip(*(part.tolist() for part in found), strict=True)) == wanted
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_codes_of_keys_that_come_and_go(seed: int) -> None:
+    """As if those that come were counted by one call, and those that go released by another."""
+    rng, there, types = np.random.default_rng(seed), list[tuple[int, int]](), [pa.int64(), pa.int64()]
+    at_once, apart = Domain(types), Domain(types)
+    for version in range(1, 60):
+        come = [tuple(row) for row in rng.integers(0, 4, (int(rng.integers(0, 6)), 2)).tolist()]
+        gone = [there.pop(int(rng.integers(len(there)))) for _ in range(int(rng.integers(0, 1 + len(there))))]
+        comes = rng.permutation(np.arange(len(come) + len(gone)) < len(come))
+        rows = [come.pop() if one else gone.pop() for one in comes]
+        there += [row for row, one in zip(rows, comes, strict=True) if one]
+        cells = np.array(rows, np.int64).reshape(-1, 2)
+        codes = at_once.count_cells(cells, comes, version)
+        batches = [pa.RecordBatch.from_arrays([pa.array(column) for column in cells[some].T], ["a", "b"]) for some in (comes, ~comes)]
+        wanted = np.empty(len(rows), np.int32)
+        wanted[comes], wanted[~comes] = apart.acquire(batches[0]), apart.look_up(batches[1])
+        apart.release(wanted[~comes], version)
+        assert codes.tolist() == wanted.tolist() and at_once.keys == apart.keys
+        for domain in (at_once, apart):
+            domain.reclaim(version, np.array([version - 2] if version % 3 else [], np.int64))
+            domain.check()
+        assert at_once.keys == apart.keys
