@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,10 @@ import pytest
 
 from service.api.files import writing
 from service.api.files.writing import KINDS, make
+from service.api.rows import Rows
+from service.reading.cursors import open_rows
+from service.wire.schema import RelationPatch
+from tests.service.running import batch, rows_of, running
 
 SEED = 20261124
 SCHEMA = pa.schema({"id": pa.int64(), "at": pa.timestamp("us", "UTC"), "text": pa.utf8(), "price": pa.decimal128(12, 2), "on": pa.bool_()})
@@ -82,3 +87,26 @@ def test_a_file_without_rows_is_one() -> None:
     assert pq.read_table(io.BytesIO(written("parquet", []))).schema.equals(SCHEMA)
     assert pa.ipc.open_stream(written("arrow", [])).read_all().num_rows == 0
     assert written("csv", []) == b"id,at,text,price,on\n" and written("jsonl", []) == b""
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.usefixtures("small")
+def test_a_column_that_comes_to_allow_nulls_while_it_is_written(tmp_path: Path, suffix: str) -> None:
+    """A file in Parquet broke off there: what was collected of a group and what came to it were of two schemas."""
+    engine = running(tmp_path, {"sql": "SELECT id AS i, s AS s, SUM(e) AS e FROM a GROUP BY id, s"}, synchronous="normal")
+    engine.apply(batch(("upsert", "a", rows_of(0, 5000))))
+    made: list[bytes] = []
+    for patched in (False, True):
+        reader = open_rows(engine.readers, "v")
+        file = Rows(reader, make(suffix, reader.version, reader.schema), None)
+        parts, more = [], True
+        while more:
+            part, more = file.step()
+            parts.append(part)
+            if patched and len(parts) == 2:
+                engine.patch_relation("a", RelationPatch(nullable=["s", "e"]))
+        file.close()
+        made.append(b"".join(parts))
+        assert len(parts) > 3
+    assert made[0] == made[1] and engine.relation("a").definition.column("s").nullable
+    engine.close()
