@@ -31,8 +31,9 @@ def main(arguments: list[str]) -> int:
     args = parser.parse_args(arguments)
     if not 0.05 <= args.interval <= 3600:
         raise Failure("--interval must be a number of seconds from 0.05 to 3600", 2)
+    with connect(args) as client:
+        former = Reading.of(client)  # a wrong address or token ends the command; a service that is starting is waited for
     with connect(args, patience=0.0, timeout=TIMEOUT) as client:
-        former = Reading.of(client)  # a wrong address or token ends the command
         if not sys.stdout.isatty():
             time.sleep(args.interval)
             Console(width=120, no_color=True).print(_page(client.url, former, Reading.of(client)))

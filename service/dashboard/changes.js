@@ -62,7 +62,10 @@ export function changes(view, { signal, news, note }) {
     dirty = false;
     const records = newest(waiting);
     waiting = [];
-    if (!table.isConnected) fill(list, scroller("The newest changes", table));
+    if (!table.isConnected) {
+      columns.forEach((name, at) => table.tHead.rows[0].cells[at + 2].classList.toggle("number", records.every(({ row }) => typeof row[name] === "number")));
+      fill(list, scroller("The newest changes", table));
+    }
     const rows = records.map((record) =>
       h(`tr.${record.op}`, {}, h("td.number", number(record.version)), h("td.op", { title: record.op }, record.op === "insert" ? "+" : "−"), columns.map((name) => cell(record.row[name]))));
     body.prepend(...rows);

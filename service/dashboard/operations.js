@@ -17,7 +17,7 @@ export function operations(main, { signal }) {
     ["reading", (one) => one.reading || "–"],
     ["idle", (one) => duration(Math.floor(one.idle_seconds)), "number"],
     ["age", (one) => duration(Math.floor(one.age_seconds)), "number"],
-  ], (one) => one.version, () => empty("No reader holds a version.", "A reader, or a page that may be gone on from, keeps its version for a while."));
+  ], (one) => one.version, () => empty("No reader holds a version.", "A reader keeps its version while it reads, a page of rows for a minute."));
   const feeds = liveTable("Feeds and followers", [
     ["view", ([name]) => h("a", { href: to.view(name) }, name)],
     ["followers", ([, { feed }]) => number(feed.subscribers), "number"],

@@ -27,13 +27,13 @@ export function planCard(plan, statistics = null) {
     order(plan),
     names.length ? scroller("Bounds", h("table.bounds", {}, h("caption.hidden", "Bounds"),
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, h("span.hidden", "of what")), h("th", { scope: "col" }, "bound"), measured && h("th", { scope: "col" }, "measured"))),
-      h("tbody", {}, names.map((name) => h("tr", {}, h("th", { scope: "row" }, what[name] ?? name), h("td.code", unbroken(plan.bounds[name])), measured && h("td", measured[name] ?? "")))))) : null,
+      h("tbody", {}, names.map((name) => h("tr", {}, h("th", { scope: "row" }, what[name] ?? name), h("td.code", printed(plan.bounds[name])), measured && h("td", measured[name] ?? "")))))) : null,
     plan.theorem && h("p.source", plan.theorem),
     plan.notes.length ? h("ul.notes", {}, plan.notes.map((note) => h("li", note))) : null);
 }
 
-/** Terms such as O(log n) stay on one line. */
-const unbroken = (bound) => bound.replace(/\([^()]*\)/g, (term) => term.replaceAll(" ", "\u00a0"));
+/** As it is printed: terms such as O(log² n) stay on one line. */
+const printed = (bound) => bound.replace(/\([^()]*\)/g, (term) => term.replaceAll(" ", "\u00a0")).replace(/\^([2-9])(?![\d.])/g, (_, digit) => "²³⁴⁵⁶⁷⁸⁹"[digit - 2]).replaceAll("O~", "Õ");
 
 const digits = (value) => (value >= 100 ? number(Math.round(value)) : String(Number(value.toPrecision(2))));
 
@@ -48,7 +48,7 @@ export function planTable(plans) {
   const row = (plan, at) => h("tr", at === 0 ? { className: "taken" } : {},
     h("th", { scope: "row" }, plan.algorithm, at === 0 ? badge("chosen", "accent") : null),
     h("td", {}, promise(plan.guarantee)),
-    ...["space", "update", "delay"].map((name) => h("td.code", unbroken(plan.bounds[name] ?? "–"))),
+    ...["space", "update", "delay"].map((name) => h("td.code", printed(plan.bounds[name] ?? "–"))),
     h("td", plan.theorem ?? "–"),
     h("td", plan.notes.join(" ")));
   return scroller("Plans", h("table.list.plans", {}, h("caption.hidden", "The plan and its alternatives"),

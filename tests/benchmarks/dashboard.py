@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 
 import httpx
 import numpy as np
@@ -86,18 +85,16 @@ def frames(server: ServerProcess, browser: Browser, client: httpx.Client, n: int
 def _write(client: httpx.Client, page: Page, n: int, seconds: int) -> None:
     """Rows of one relation move; each move is a delete and an insert for each partner."""
     rng = np.random.default_rng(3)
-    each = math.ceil(A_SECOND * TICK / (2 * PARTNERS))
-    end = time.monotonic() + seconds
-    for number in count(1):
+    began, sent = time.monotonic(), 0
+    while (elapsed := time.monotonic() - began) < seconds:
+        each = math.ceil((elapsed + TICK) * A_SECOND / (2 * PARTNERS)) - sent  # after a tick that took long there are more
+        sent += each
         changes = [
             {"relation": PLAIN.first, "op": "upsert", "row": {"id": int(key), "s": int(start), "e": int(start) + PARTNERS * LINE // n}}
             for key, start in zip(rng.integers(0, n, each), rng.integers(0, LINE, each), strict=True)
         ]
         client.post("/v1/changes", json={"changes": changes}).raise_for_status()
-        rest = end - seconds + number * TICK - time.monotonic()
-        page.wait_for_timeout(max(1.0, 1000 * rest))
-        if time.monotonic() >= end:
-            return
+        page.wait_for_timeout(max(1.0, 1000 * (began + elapsed + TICK - time.monotonic())))
 
 
 def _told(client: httpx.Client) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 import livejoin
@@ -76,6 +77,28 @@ def test_once_in_a_pipe(server: ServerProcess, capsys: pytest.CaptureFixture[str
     assert "memory" in lines[2] and "MiB" in lines[2] and "answers to POST · " not in lines[2]
     (view,) = (line for line in lines if line.startswith("clashes "))
     assert view.split()[1] == "live" and float(view.split()[2].replace(",", "")) > 0
+
+
+def test_a_service_that_is_starting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server = ServerProcess(tmp_path / "data", fresh=True).start(wait=False)
+    try:
+        end = time.monotonic() + 60
+        while not is_alive(server):
+            assert time.monotonic() < end, server.output()
+            time.sleep(0.01)
+        assert main(["top", "--url", server.url, "--interval", "0.1"]) == 0
+        told = capsys.readouterr()
+        assert "waiting: the service is starting" in told.err and "0 relations" in told.out
+    finally:
+        server.close()
+
+
+def is_alive(server: ServerProcess) -> bool:
+    try:
+        return httpx.get(f"{server.url}/livez").is_success
+    except httpx.TransportError:
+        assert server.process.poll() is None, server.output()
+        return False
 
 
 def test_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
