@@ -39,6 +39,15 @@ function show() {
   scrollTo(0, 0);
 }
 
+// A file that is dropped where no page takes it would be opened in place of the dashboard.
+for (const name of ["dragover", "drop"]) {
+  document.addEventListener(name, (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    event.dataTransfer.dropEffect = "none";
+  });
+}
+
 function mark() {
   for (const one of side.querySelectorAll("a")) {
     const here = one.getAttribute("href").split("?")[0] === (location.hash.split("?")[0] || "#/");

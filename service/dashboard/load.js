@@ -14,20 +14,28 @@ export function loader(name, { signal, loaded }) {
   const input = h("input", { type: "file", accept: Object.keys(KINDS).map((kind) => `.${kind}`).join(","), id: "file", className: "hidden", onchange: () => input.files[0] && take(input.files[0]) });
   const skip = h("input", { type: "checkbox", id: "skip" });
   const outcome = h("div.outcome");
-  const zone = h("div.drop", {
-    ondragover: (event) => { event.preventDefault(); zone.classList.add("over"); },
-    ondragleave: () => zone.classList.remove("over"),
-    ondrop: (event) => {
-      event.preventDefault();
-      zone.classList.remove("over");
-      const [file] = event.dataTransfer.files;
-      if (file) take(file);
-    },
-  },
+  const zone = h("div.drop", {},
   h("p", {}, h("strong", "Drop a file to load it"), " – CSV, JSONL, Parquet or an Arrow stream – or ", h("button", { type: "button", onclick: () => input.click() }, "choose one"), "."),
   h("p.hint", {}, h("label", { htmlFor: "skip" }, skip, " load the good rows even if some are bad"), h("span", " Rows with the same key are replaced; a column ", h("code", "_op"), " may say ", h("code", "delete"), ".")),
   input);
   const element = h("div.loader", {}, zone, outcome);
+  // A file may be dropped anywhere on the page: who misses the zone would have the browser open it.
+  const over = (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    event.dataTransfer.dropEffect = "copy";
+    zone.classList.add("over");
+  };
+  const drop = (event) => {
+    zone.classList.remove("over");
+    const [file] = event.dataTransfer?.files ?? [];
+    if (!file) return;
+    event.preventDefault();
+    take(file);
+  };
+  document.addEventListener("dragover", over, { signal });
+  document.addEventListener("dragleave", (event) => event.relatedTarget || zone.classList.remove("over"), { signal });
+  document.addEventListener("drop", drop, { signal });
   input.setAttribute("aria-label", "File to load");
   input.tabIndex = -1;
 

@@ -175,20 +175,28 @@ def test_bad_rows_are_listed_and_skipped_on_request(service: ServerProcess, visi
     talk.ok(talk.send(service.client(), [{"relation": "stays", "op": "delete", "key": {"id": 3001}}]))
 
 
+DROP = """(place, id) => {
+    const data = new DataTransfer();
+    const row = JSON.stringify({ id, room: "r", guest: "g", starts: "2026-01-01T00:00:00Z" });
+    data.items.add(new File([row], `${id}.jsonl`));
+    return place.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+}"""
+
+
 def test_a_file_is_dropped(service: ServerProcess, visitor: Visitor) -> None:
+    """Anywhere on the page of a relation; on others, the browser must not open it in place of the dashboard."""
     page = visitor()
+    page.goto(f"{service.url}/#/")
+    page.locator("main").get_by_text("stays").wait_for()
+    assert page.locator("main").evaluate(DROP, 3999) is False, "the browser does nothing with it"
     page.goto(f"{service.url}/#/relations/stays")
     page.get_by_text("Drop a file to load it").wait_for()
-    page.evaluate(
-        """() => {
-            const data = new DataTransfer();
-            const row = JSON.stringify({ id: 4000, room: "r", guest: "g", starts: "2026-01-01T00:00:00Z" });
-            data.items.add(new File([row], "one.jsonl"));
-            document.querySelector(".drop").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
-        }"""
-    )
-    page.locator("main").get_by_text("one.jsonl: 1 row applied").wait_for()
-    page.get_by_text("61 rows ·").wait_for()
+    for place in (".drop", "main table"):
+        assert page.locator(place).first.evaluate(DROP, 4000) is False
+        page.locator("main").get_by_text("4000.jsonl: 1 row applied").wait_for()
+        page.get_by_text("61 rows ·").wait_for()
+        page.reload()
+        page.get_by_text("Drop a file to load it").wait_for()
     talk.ok(talk.send(service.client(), [{"relation": "stays", "op": "delete", "key": {"id": 4000}}]))
 
 
