@@ -235,6 +235,8 @@ def _sought(column: str, value: Any) -> str:
 
 
 def _window(window: Window) -> str:
+    if isinstance(window, str) or len(window) != 2:
+        raise TypeError(f"a window is a pair (low, high), of which either may be None, not {window!r}")
     low, high = window
     return f"{_text(low)},{_text(high)}"
 

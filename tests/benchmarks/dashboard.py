@@ -83,15 +83,15 @@ def frames(server: ServerProcess, browser: Browser, client: httpx.Client, n: int
 
 
 def _write(client: httpx.Client, page: Page, n: int, seconds: int) -> None:
-    """Rows of one relation move; each move is a delete and an insert for each partner."""
+    """Rows of one relation, whose keys are even, move; each move is a delete and an insert for each partner."""
     rng = np.random.default_rng(3)
     began, sent = time.monotonic(), 0
     while (elapsed := time.monotonic() - began) < seconds:
         each = math.ceil((elapsed + TICK) * A_SECOND / (2 * PARTNERS)) - sent  # after a tick that took long there are more
         sent += each
         changes = [
-            {"relation": PLAIN.first, "op": "upsert", "row": {"id": int(key), "s": int(start), "e": int(start) + PARTNERS * LINE // n}}
-            for key, start in zip(rng.integers(0, n, each), rng.integers(0, LINE, each), strict=True)
+            {"relation": PLAIN.first, "op": "upsert", "row": {"id": 2 * int(key), "s": int(start), "e": int(start) + PARTNERS * LINE // n}}
+            for key, start in zip(rng.integers(0, n // 2, each), rng.integers(0, LINE, each), strict=True)
         ]
         client.post("/v1/changes", json={"changes": changes}).raise_for_status()
         page.wait_for_timeout(max(1.0, 1000 * (began + elapsed + TICK - time.monotonic())))

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import tracemalloc
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -34,6 +35,12 @@ def test_rows(hotel: Hotel) -> None:
     assert list(clashes.rows()) == []
     with clashes.rows(limit=0) as none:
         assert none.empty
+
+
+@pytest.mark.parametrize("window", ["2026-03-01", (1,), (1, 2, 3)])
+def test_a_window_is_a_pair(lj: livejoin.Client, window: Any) -> None:
+    with pytest.raises(TypeError, match=r"a window is a pair \(low, high\)"):
+        lj.view("clashes").rows(overlaps=window)
 
 
 def test_groups_are_looked_up_by_their_values(hotel: Hotel) -> None:
