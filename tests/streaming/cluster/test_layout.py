@@ -49,8 +49,11 @@ def clique(draw: st.DrawFn) -> tuple[Layout, Join]:
     point = st.tuples(st.integers(-1, 1), st.integers(-1, 6), st.integers(-1, 1))
     starts = [(row.key, row.start, row.tie) for own in relations.values() for row in own]  # of which quantiles are made
     bounds = tuple(sorted(draw(st.lists(st.one_of(st.sampled_from(starts), point) if starts else point, max_size=6))))
-    slabs = Coordinate("slabs", {alias: Member(("key",), "i") for alias in aliases}, len(bounds) + 1, bounds)
-    return Layout(tuple((alias, alias) for alias in aliases), (slabs,)), relations
+    members = {alias: Member(("key",), "i") for alias in aliases}
+    slabs = Coordinate("slabs", members, len(bounds) + 1, bounds)
+    hot = draw(st.sampled_from([None, (), (0,)]))
+    bands = Coordinate("bands", members, draw(st.integers(1, 5)), width=draw(st.sampled_from([1, 2, 3, HIGH])), hot=hot)
+    return Layout(tuple((alias, alias) for alias in aliases), (draw(st.sampled_from([bands, slabs])),)), relations
 
 
 def arrays(some: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -73,7 +76,10 @@ def found(layout: Layout, relations: Join, meets: Callable[[tuple[Row, ...]], bo
     for cell, tests in product(held, layout.home_tests()):
         for chosen in product(*(cell[alias] for alias in aliases)):
             flags = dict(zip(aliases, (one[1] for one in chosen), strict=True))
-            if all(flags[alias][number] == wanted for alias, number, wanted in tests):
+            rows = {alias: relations[name][one[0]] for (alias, name), one in zip(layout.aliases, chosen, strict=True)}
+            last = [(number, max(intervals, key=lambda alias, rows=rows: rows[alias].start)) for number, intervals in layout.homes()]
+            is_home = all(flags[alias][number] for number, alias in last)
+            if is_home and all(flags[alias][number] == wanted for alias, number, wanted in tests):
                 combination = tuple(one[0] for one in chosen)
                 if meets(tuple(relations[name][row] for (_, name), row in zip(layout.aliases, combination, strict=True))):
                     reported[combination] += 1
@@ -114,11 +120,15 @@ def _not_to_the_end(layout: Layout, role: Role, ties: Any, given: Sequence[Given
     return _ROUTE(layout, role, ties, shorter)
 
 
-@pytest.mark.parametrize(("name", "planted"), [("route", _not_to_the_end), ("home_tests", _first_alias_at_home)])
+def _everywhere(layout: Layout) -> Iterator[tuple[int, dict[str, str]]]:
+    yield from ()
+
+
+@pytest.mark.parametrize(("name", "planted"), [("route", _not_to_the_end), ("home_tests", _first_alias_at_home), ("homes", _everywhere)])
 def test_a_planted_bug_is_noticed(monkeypatch: pytest.MonkeyPatch, name: str, planted: Any) -> None:
     monkeypatch.setattr(Layout, name, planted)
     with pytest.raises(AssertionError):
-        settings(max_examples=200, database=None, phases=[Phase.generate])(given(clique())(check_clique))()
+        settings(max_examples=800, database=None, phases=[Phase.generate])(given(clique())(check_clique))()
 
 
 @st.composite
