@@ -16,7 +16,8 @@ import numpy.typing as npt
 from service.tables.changes import Part
 from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Indices, Slots
-from service.views.deltas import Combination, Delta, delta_of, look_alike, told_by, too_large
+from service.tables.sides import Side
+from service.views.deltas import Combination, Delta, agree, delta_of, look_alike, told_by, too_large
 from service.views.shown import STRETCH, Shown
 from structures.core.runs import Deltas
 from structures.netting.net import Moves, Told, netted
@@ -36,9 +37,10 @@ class Changed(NamedTuple):
 
 
 class Retained(NamedTuple):
-    """Of a view what its deltas depend on. moved: of each alias the rows that the run replaces; shown: how rows look, None: those that go
-    have gone; most: rows of a version that are kept."""
+    """Of a view what its deltas depend on. sides: its aliases; moved: of each the rows that the run replaces; shown: how rows look, None:
+    those that go have gone; most: rows of a version that are kept."""
 
+    sides: Sequence[Side]
     moved: Sequence[Part]
     shown: Shown | None
     most: int
@@ -71,8 +73,12 @@ def _left(told: Changed, view: Retained) -> tuple[Indices, Indices]:
     goes, comes, pairs = netted(Told(told.offsets, told.come, columns), _moves(view.moved, len(columns)))
     if pairs.shape[1] and view.shown is not None:
         before, after = (tuple(slots[side[some]] for slots in told.rows) for side, some in zip((goes, comes), pairs, strict=True))
-        equal = pairs[:, look_alike(before, after, view.shown.rows, view.shown.text_bytes)]
-        goes, comes = np.delete(goes, equal[0]), np.delete(comes, equal[1])
+        equal = agree(before, after, view.sides)
+        others = np.flatnonzero(~equal)
+        if len(others):  # what is computed of them may be the same
+            before, after = (tuple(slots[others] for slots in rows) for rows in (before, after))
+            equal[others] = look_alike(before, after, view.shown.rows, view.shown.text_bytes)
+        goes, comes = np.delete(goes, pairs[0, equal]), np.delete(comes, pairs[1, equal])
     return goes, comes
 
 
@@ -174,8 +180,7 @@ class StretchCollector:
         """All that a run tells: ~slot, start and last of those that go. `offsets`: int64[n], of each change the number of its version,
         ascending."""
         self._too_large = {*offsets[deltas.too_large].tolist()}
-        changes, places = told_by(deltas)
-        slots, starts, lasts = deltas.rows[:, places]
+        changes, (slots, starts, lasts) = told_by(deltas)
         come = slots >= 0
         told = Changed(offsets[changes], come, (np.where(come, slots, ~slots).astype(np.int32), starts, lasts))
         for offset in self._too_large:

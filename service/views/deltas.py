@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from service.errors import Problem
 from service.tables.endpoints import TEXT_OR_BOOL, numbers
 from service.tables.masks import Mask
 from service.tables.resolution import Indices, Slots
+from service.tables.sides import Side
 from service.tables.store import pieces
 from structures.core.runs import Deltas
 from structures.netting.merging import merged
@@ -155,12 +156,23 @@ def stretches_of(rows: Combination) -> tuple[Indices, Indices]:
 
 def look_alike(
     before: Combination, after: Combination, values: Callable[[Combination], pa.RecordBatch], text_bytes: Callable[[Combination], Indices]
-) -> npt.NDArray[np.bool_]:
+) -> Mask:
     """bool[n]: whether these rows, in pairs, have equal values. Cost: a gather of both, in pieces."""
     equal = np.empty(len(before[0]), np.bool_)
     for part in pieces(text_bytes(before) + text_bytes(after)):
         equal[part] = equal_rows(values(tuple(slots[part] for slots in before)), values(tuple(slots[part] for slots in after)))
     return equal
+
+
+def agree(before: Combination, after: Combination, sides: Sequence[Side]) -> Mask:
+    """bool[n]: whether these rows, in pairs, consist of rows that agree in all that is read of them: then they look alike. Cost: O(1) a
+    column and pair."""
+    agreed = np.ones(len(before[0]), np.bool_)
+    for side, old, new in zip(sides, before, after, strict=False):  # of stretches the two arrays behind are the same
+        moved = np.flatnonzero(old != new)
+        if len(moved):
+            agreed[moved] &= side.relation.table.same(side.output, old[moved], new[moved])
+    return agreed
 
 
 def equal_rows(left: pa.RecordBatch, right: pa.RecordBatch) -> npt.NDArray[np.bool_]:
@@ -204,17 +216,19 @@ class Sink(Protocol):
 def told_rows(sink: Sink, offsets: Indices, deltas: Deltas) -> tuple[Indices, npt.NDArray[np.int32]]:
     """What a structure reports of the changes of a run: of each row the number of its change, and the rows, an array a line. What is too
     large is told already. `offsets`: int64[n], the numbers of the changes' versions."""
-    for offset in np.unique(offsets[deltas.too_large]).tolist():
+    for offset in set(offsets[deltas.too_large].tolist()):
         sink.exceeded(offset)
-    changes, places = told_by(deltas)
-    return changes, deltas.rows[:, places]
+    return told_by(deltas)
 
 
-def told_by(deltas: Deltas) -> tuple[Indices, Indices]:
-    """Of each row that is told, one change after another: the number of the change, and where the row is."""
+def told_by(deltas: Deltas) -> tuple[Indices, npt.NDArray[Any]]:
+    """Of each row that is told, one change after another: the number of the change; and the rows, an array a line."""
     lengths = deltas.ends - deltas.starts
-    places = np.repeat(deltas.starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
-    return np.repeat(np.arange(len(lengths)), lengths), places
+    changes = np.repeat(np.arange(len(lengths)), lengths)
+    if not deltas.too_large.any():  # else there are some between that are not told
+        return changes, deltas.rows
+    places = np.repeat(deltas.starts - np.cumsum(lengths) + lengths, lengths) + np.arange(len(changes))
+    return changes, deltas.rows[:, places]
 
 
 def tell_slots(sink: Sink, offsets: Indices, slots: Slots) -> None:

@@ -228,8 +228,8 @@ class LiveView:
         query = self.view.query
         assert query.retain is not None
         if query.groups is not None or query.branches:  # rows are no rows of the aliases
-            return Retained((NOTHING,) * len(self.sides), None, query.retain[0])
-        return Retained([_replaced(runs, side) for side in self.sides], self.shown, query.retain[0])
+            return Retained(self.sides, (NOTHING,) * len(self.sides), None, query.retain[0])
+        return Retained(self.sides, [_replaced(runs, side) for side in self.sides], self.shown, query.retain[0])
 
     def _read_delta(self, version: int, before: ViewRoot, after: ViewRoot, runs: Runs) -> Delta | None:
         """The delta of a single row that was changed, of two roots: the rows of the view that it takes part in, before and after."""

@@ -1,4 +1,8 @@
-"""Events that come into the tree and go: the writing kernels. Costs: O(B + F log n) each; `build` O(n)."""
+"""Events that come into the tree and go: the writing kernels. Costs: O(B + F log n) each; `build` O(n).
+
+The numbers and sums of all nodes on the way are added to as an event comes or goes; what else is kept of a child (`reshape`) is made anew
+from the leaf up as long as it changes, or its depth does: that of the START and the END of a short interval together stays what it is.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +44,7 @@ from structures.event_tree.layout import (
     new_leaf,
     place_for,
 )
-from structures.event_tree.summary import refresh
+from structures.event_tree.summary import precedes, refresh, reshape
 
 LEAF_FILL = max(1, B * 7 // 8)
 INNER_FILL = F - 1 if F > 3 else F
@@ -64,7 +68,7 @@ def put_ends(tree: Tree, key: int, left: int, right: int, slot: int) -> None:
     if tree.leaf_size[o] <= B - 2 and belongs(tree, end, at):
         enter(tree, o, start, left, 0)
         enter(tree, o, end, at, 0)
-        climb(tree, 0)
+        climb(tree, 0, False)
     else:
         put(tree, start, left, 0)
         put(tree, end, at, 0)
@@ -81,7 +85,7 @@ def cut_ends(tree: Tree, key: int, left: int, right: int, slot: int) -> bool:
     if p >= 0 and q >= 0:
         leave(tree, o, q)  # behind the other
         leave(tree, o, p)
-        climb_thin(tree)
+        climb_thin(tree, False)
         return True
     found = cut(tree, start, left)
     return cut(tree, end, at) and found
@@ -107,24 +111,23 @@ def find(tree: Tree, o: int, name: int, at: int) -> int:
 
 @kernel
 def enter(tree: Tree, o: int, name: int, at: int, value: int) -> None:
-    """Put an event into a leaf that has room; the way up is still to go, but for the sums of a PLAIN tree. `value`: of a row; the others
-    have weights."""
+    """Put an event into a leaf that has room, to which the path leads; the way up is still to go, but for numbers and sums. `value`: of a
+    row; the others have weights."""
     L, p, rank = tree.leaves, place_for(tree, o, name, at), (name >> 30) & 3
     move_events(tree, o, p, tree.leaf_size[o], o, p + 1)
     L[o, NAME, p], L[o, AT, p], L[o, VALUE, p] = name, at, value
     if rank != ROW:
         for w in range(tree.control[WEIGHTS]):
             L[o, VALUE + w, p] = tree.given[rank, w]
+        add_above(tree, o, p, 1)
     tree.leaf_size[o] += 1
     tree.control[EVENTS] += 1
-    if tree.control[PLAIN] != 0:
-        add_above(tree, o, p, 1)
 
 
 @kernel
 def leave(tree: Tree, o: int, p: int) -> None:
-    """Take the event at place p out of a leaf; the way up is still to go, but for the sums of a PLAIN tree."""
-    if tree.control[PLAIN] != 0:
+    """Take the event at place p out of a leaf, to which the path leads; the way up is still to go, but for numbers and sums."""
+    if (tree.leaves[o, NAME, p] >> 30) & 3 != ROW:
         add_above(tree, o, p, -1)
     move_events(tree, o, p + 1, tree.leaf_size[o], o, p)
     tree.leaf_size[o] -= 1
@@ -148,8 +151,13 @@ def add_above(tree: Tree, o: int, p: int, sign: int) -> None:
 @kernel
 def put(tree: Tree, name: int, at: int, value: int) -> None:
     """Put an event that is not there."""
-    L = tree.leaves
-    o = descend(tree, name, at)
+    put_into(tree, descend(tree, name, at), name, at, value)
+
+
+@kernel
+def put_into(tree: Tree, o: int, name: int, at: int, value: int) -> None:
+    """The same where it belongs to leaf o, to which the path leads."""
+    L, is_row = tree.leaves, (name >> 30) & 3 == ROW
     into, right = o, 0
     if tree.leaf_size[o] == B:
         half = B - B // 2
@@ -159,7 +167,18 @@ def put(tree: Tree, name: int, at: int, value: int) -> None:
         if not is_before(name, at, L[right, NAME, 0], L[right, AT, 0]):
             into = right
     enter(tree, into, name, at, value)
-    climb(tree, right)
+    if right != 0 or not is_row or may_fit(tree, into, place_for(tree, into, name, at)):
+        climb(tree, right, not is_row)
+
+
+@kernel
+def may_fit(tree: Tree, o: int, p: int) -> bool:
+    """Whether the row at place p of a leaf ends before the next START or END, or there is none in the leaf: else nothing is kept of it."""
+    L = tree.leaves
+    for i in range(p + 1, tree.leaf_size[o]):
+        if (L[o, NAME, i] >> 30) & 3 != ROW:
+            return precedes(L[o, NAME, p] >> 32, L[o, VALUE, p], L[o, NAME, i] >> 32, L[o, AT, i])
+    return True
 
 
 @kernel
@@ -177,14 +196,16 @@ def insert_child(tree: Tree, o: int, c: int, child: int, leaf: bool) -> None:
 
 
 @kernel
-def climb(tree: Tree, right: int) -> None:
-    """Bring the path up to date, whose leaf has changed; `right`: the new leaf behind it, unless 0."""
+def climb(tree: Tree, right: int, deepens: bool) -> None:
+    """Bring the path up to date, whose leaf has changed; `right`: the new leaf behind it, unless 0. `deepens`: its starts less ends have
+    changed."""
     control, path, leaf = tree.control, tree.path, True
     for level in range(control[HEIGHT] - 1, -1, -1):
         o, c = path[2 * level], path[2 * level + 1]
-        if right == 0 and (control[PLAIN] != 0 or not refresh(tree, o, c, leaf)):
-            return
-        if right != 0:
+        if right == 0:
+            if control[PLAIN] != 0 or not (reshape(tree, o, c, leaf) or deepens):
+                return
+        else:
             refresh(tree, o, c, leaf)
             into, place, new = o, c + 1, 0
             if tree.inner_size[o] == F:
@@ -213,20 +234,29 @@ def cut(tree: Tree, name: int, at: int) -> bool:
     p = find(tree, o, name, at)
     if p < 0:
         return False
-    leave(tree, o, p)
-    climb_thin(tree)
+    take(tree, o, p)
     return True
 
 
 @kernel
-def climb_thin(tree: Tree) -> None:
-    """Bring the path up to date, whose leaf has fewer events now."""
+def take(tree: Tree, o: int, p: int) -> None:
+    """Take out the event at place p of leaf o, to which the path leads."""
+    is_row = (tree.leaves[o, NAME, p] >> 30) & 3 == ROW
+    matters = not is_row or may_fit(tree, o, p)
+    leave(tree, o, p)
+    if matters or is_thin(tree, o, True):
+        climb_thin(tree, not is_row)
+
+
+@kernel
+def climb_thin(tree: Tree, deepens: bool) -> None:
+    """Bring the path up to date, whose leaf has fewer events now. `deepens`: its starts less ends have changed."""
     control, path, leaf = tree.control, tree.path, True
     for level in range(control[HEIGHT] - 1, -1, -1):
         o, c = path[2 * level], path[2 * level + 1]
         if is_thin(tree, tree.inners[o, CHILD, c], leaf):
             level_out(tree, o, c - 1 if c > 0 else 0, leaf)
-        elif control[PLAIN] != 0 or not refresh(tree, o, c, leaf):
+        elif control[PLAIN] != 0 or not (reshape(tree, o, c, leaf) or deepens):
             return
         leaf = False
     while control[HEIGHT] > 0 and tree.inner_size[control[ROOT]] == 1:

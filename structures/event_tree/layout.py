@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.core.arena import B, F
-from structures.core.kernel import arrays, kernel, prefetch
+from structures.core.kernel import arrays, kernel, prefetch, wide
 
 START, END, ROW = range(3)  # ranks
 NAME, AT, VALUE, LEAF_FIELDS = range(4)  # VALUE: of a row its right end, of the others the first weight
@@ -49,10 +49,9 @@ def name_of(key: int, rank: int, slot: int) -> int:
 
 @kernel(forceinline=True)
 def is_before(name: int, at: int, other: int, its: int) -> bool:
-    """Whether (name, at) comes before (other, its)."""
-    if name >> 32 != other >> 32:
-        return name >> 32 < other >> 32
-    return at < its or (at == its and name < other)
+    """Whether (name, at) comes before (other, its). Without branches: as searches go, none could be foretold."""
+    key, its_key = name >> 32, other >> 32
+    return (key < its_key) | ((key == its_key) & ((at < its) | ((at == its) & (name < other))))
 
 
 @kernel
@@ -124,23 +123,20 @@ def move_children(tree: Tree, source: int, low: int, high: int, target: int, at:
 @kernel
 def child_for(tree: Tree, o: int, name: int, at: int) -> int:
     """The last child of o that begins at or before (name, at), or the first one."""
-    N, n = tree.inners, tree.inner_size[o]
-    c = 1
-    while c < n and not is_before(name, at, N[o, NAME, c], N[o, AT, c]):
-        c += 1
-    return c - 1
+    N, n, found = tree.inners, tree.inner_size[o], 0
+    for c in range(1, F):
+        found += (c < n) & (not is_before(name, at, N[o, NAME, c], N[o, AT, c]))
+    return found
 
 
 @kernel
 def place_for(tree: Tree, o: int, name: int, at: int) -> int:
     """How many events of leaf o are before (name, at)."""
-    L, low, high = tree.leaves, 0, tree.leaf_size[o]
-    while low < high:
-        middle = (low + high) >> 1
-        if is_before(L[o, NAME, middle], L[o, AT, middle], name, at):
-            low = middle + 1
-        else:
-            high = middle
+    L, low, n = tree.leaves, wide(0), wide(tree.leaf_size[o])
+    while n > 0:
+        half = (n + 1) >> 1
+        low += half * is_before(L[o, NAME, low + half - 1], L[o, AT, low + half - 1], name, at)
+        n -= half
     return low
 
 

@@ -17,11 +17,11 @@ from structures.core.blocks import Nodes, Writing
 from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel, wide
 from structures.core.runs import AT, BEGUN, RUN_WORDS, end_change
-from structures.event_tree.changes import climb_thin, cut, cut_ends, leave, put, put_ends
+from structures.event_tree.changes import cut, cut_ends, put_ends, put_into, take
 from structures.event_tree.layout import AT as AT_
-from structures.event_tree.layout import NAME, ROW, VALUE, Tree, expect, name_of
-from structures.event_tree.search import find_dead, partners
-from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
+from structures.event_tree.layout import NAME, ROW, VALUE, Tree, descend, expect, name_of
+from structures.event_tree.search import find_dead, place_of_row
+from structures.ordered.search import DEPTH, NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 from structures.ordered.tree import cut as take_out
 from structures.ordered.tree import put as take_in
 
@@ -88,7 +88,22 @@ def enlist(lists: Lists, row: Row) -> None:
 @kernel
 def match(tree: Tree, lists: Lists, tells_matched: bool, row: Row) -> None:
     """A row that has a partner comes."""
-    put(tree, name_of(row.key, ROW, row.slot), row.left, row.right)
+    match_in(tree, lists, tells_matched, row, descend(tree, name_of(row.key, ROW, row.slot), row.left))
+
+
+@kernel
+def match_if_met(tree: Tree, lists: Lists, tells_matched: bool, row: Row, base: int) -> bool:
+    """The same; False, and nothing done: it has none. `base`: how many count as none."""
+    leaf, is_matched = place_of_row(tree, row.key, row.left, row.right, row.slot, base)
+    if is_matched:
+        match_in(tree, lists, tells_matched, row, leaf)
+    return is_matched
+
+
+@kernel
+def match_in(tree: Tree, lists: Lists, tells_matched: bool, row: Row, leaf: int) -> None:
+    """`leaf`: where it belongs, to which the path leads."""
+    put_into(tree, leaf, name_of(row.key, ROW, row.slot), row.left, row.right)
     if tells_matched:
         take_in(lists.its_nodes, lists.its_writing, 0, row.key, row.left, row.right, row.slot)
 
@@ -120,14 +135,12 @@ def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves
             if n == len(out):
                 return n
             if kind == OUTER_INSERT:
-                is_matched = row.key != LONELY and partners(tree, row.key, row.left, row.right) > Z[BASE]
-                if is_matched:
-                    match(tree, lists, tells_matched, row)
-                else:
+                is_matched = row.key != LONELY and match_if_met(tree, lists, tells_matched, row, Z[BASE])
+                if not is_matched:
                     enlist(lists, row)
-            else:
-                is_matched = not unlist(lists, row)
-                missing = is_matched and not unmatch(tree, lists, tells_matched, row)
+            else:  # of most data more rows have a partner than have none
+                is_matched = row.key != LONELY and unmatch(tree, lists, tells_matched, row)
+                missing = not is_matched and not unlist(lists, row)
             if deltas and is_matched == tells_matched and not missing:
                 out[n] = row.slot if kind == OUTER_INSERT else ~row.slot
                 n += 1
@@ -143,11 +156,11 @@ def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves
                 if len(out) - n < HITS:
                     return n
                 told = join_hits(tree, lists, scratch, row) if kind == PARTNER_INSERT else part_dead(tree, lists, scratch)
+                found = told > 0 and (Z[SEARCH + DEPTH] > 0 if kind == PARTNER_INSERT else told == HITS)
                 for j in range(told if deltas else 0):
                     out[n] = scratch.hits[j] if tells_matched == (kind == PARTNER_INSERT) else ~scratch.hits[j]
                     n += 1
                 Z[FLIPS] += told
-                found = told > 0
             missing = Z[BEGUN] == 2
         end_change(Z, moves.done, n, missing)
     return n
@@ -177,7 +190,7 @@ def move(tree: Tree, lists: Lists, tells_matched: bool, is_outer: bool, row: Row
 
 @kernel
 def join_hits(tree: Tree, lists: Lists, scratch: Scratch, partner: Row) -> int:
-    """Match some unmatched rows that meet a partner; how many: their slots are in `hits`. 0: there is none left."""
+    """Match some unmatched rows that meet a partner; how many: their slots are in `hits`. The search is over: there is none left."""
     Z, hits, ends, C = scratch.Z[SEARCH:], scratch.hits, scratch.ends, lists.writing.C
     bounds = Bounds(NEG_INF, NOTHING_BEFORE, partner.right, partner.left)
     search_start(Z, C[ROOT], C[HEIGHT], 0, partner.key, bounds)
@@ -191,7 +204,7 @@ def join_hits(tree: Tree, lists: Lists, scratch: Scratch, partner: Row) -> int:
 
 @kernel
 def part_dead(tree: Tree, lists: Lists, scratch: Scratch) -> int:
-    """Unmatch some rows that have no partner any more; how many: their slots are in `hits`. 0: there is none left."""
+    """Unmatch rows that have no partner any more, HITS at most; how many: their slots are in `hits`."""
     L, count = tree.leaves, 0
     while count < HITS:
         leaf, p = find_dead(tree, scratch.Z[BASE])
@@ -199,8 +212,7 @@ def part_dead(tree: Tree, lists: Lists, scratch: Scratch) -> int:
             break
         name = L[leaf, NAME, p]
         row = Row(name >> 32, L[leaf, AT_, p], L[leaf, VALUE, p], name & (2**30 - 1))
-        leave(tree, leaf, p)
-        climb_thin(tree)
+        take(tree, leaf, p)
         if scratch.Z[TELLS_MATCHED] != 0:
             take_out(lists.its_nodes, lists.its_writing, 0, row.key, row.left, row.slot)
         enlist(lists, row)

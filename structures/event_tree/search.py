@@ -17,6 +17,7 @@ from structures.core.kernel import kernel, wide
 from structures.event_tree.layout import (
     AT,
     CHILD,
+    END,
     ENDS,
     FIRST_AT,
     FIRST_KEY,
@@ -57,6 +58,30 @@ def passed(tree: Tree, key: int, at: int, rank: int) -> int:
 def partners(tree: Tree, key: int, left: int, right: int) -> int:
     """How many intervals with this key meet [left, right]."""
     return passed(tree, key, right, START) - passed(tree, key, left, START + 1)
+
+
+@kernel
+def place_of_row(tree: Tree, key: int, left: int, right: int, slot: int, base: int) -> tuple[int, bool]:
+    """The leaf where a row belongs, to which the path leads, and whether it has more partners than `base`: by one way down, and on to its
+    right end in the leaf."""
+    N, L, path, o = tree.inners, tree.leaves, tree.path, tree.control[ROOT]
+    name, depth = name_of(key, ROW, slot), wide(0)
+    for level in range(tree.control[HEIGHT]):
+        c = child_for(tree, o, name, left)
+        path[2 * level], path[2 * level + 1] = o, c
+        for i in range(c):
+            depth += N[o, STARTS, i] - N[o, ENDS, i]
+        o = N[o, CHILD, c]
+    p = place_for(tree, o, name, left)
+    for i in range(p):
+        rank = (L[o, NAME, i] >> 30) & 3
+        depth += 1 if rank == START else -1 if rank == END else 0
+    while p < tree.leaf_size[o] and depth <= base:  # it meets those too that begin before its right end
+        if precedes(key, right, L[o, NAME, p] >> 32, L[o, AT, p]):
+            return o, False
+        depth += (L[o, NAME, p] >> 30) & 3 == START
+        p += 1
+    return o, depth > base or partners(tree, key, left, right) > base
 
 
 @kernel("void(Tree, int32[::1], int64[::1], int64[::1], int64[::1])")

@@ -52,7 +52,7 @@ NO_FIT = 2**62
 @kernel(forceinline=True)
 def precedes(key: int, at: int, other: int, its: int) -> bool:
     """Whether a place, or a row's right end, is before another place."""
-    return key < other or (key == other and at < its)
+    return (key < other) | ((key == other) & (at < its))
 
 
 @kernel(forceinline=True)
@@ -65,43 +65,51 @@ def note(tree: Tree, o: int, f: int, c: int, value: int) -> bool:
 
 
 @kernel
-def refresh(tree: Tree, o: int, c: int, leaf: bool) -> bool:
-    """Bring the summary of child c of inner node o up to date; whether it has changed."""
-    if tree.control[PLAIN] != 0:
-        changed = count_leaf(tree, o, c) if leaf else count_inner(tree, o, c)
+def refresh(tree: Tree, o: int, c: int, leaf: bool) -> None:
+    """Bring all that is kept of child c of inner node o up to date."""
+    if leaf:
+        count_leaf(tree, o, c)
     else:
-        changed = of_leaf(tree, o, c) if leaf else of_inner(tree, o, c)
+        count_inner(tree, o, c)
+    if tree.control[PLAIN] == 0:
+        reshape(tree, o, c, leaf)
     for w in range(tree.control[WEIGHTS]):
-        changed |= weigh_leaf(tree, o, c, w) if leaf else weigh_inner(tree, o, c, w)
-    return changed
+        if leaf:
+            weigh_leaf(tree, o, c, w)
+        else:
+            weigh_inner(tree, o, c, w)
+
+
+@kernel
+def reshape(tree: Tree, o: int, c: int, leaf: bool) -> bool:
+    """Bring FIRST_KEY to TRAIL_END of child c up to date, whose numbers are; whether they have changed."""
+    return of_leaf(tree, o, c) if leaf else of_inner(tree, o, c)
 
 
 @kernel
 def of_leaf(tree: Tree, o: int, c: int) -> bool:
-    L, child = tree.leaves, tree.inners[o, CHILD, c]
-    starts, ends = wide(0), wide(0)
-    first_key, first_at, trail_key, trail_end = wide(KEY_MAX), POS_INF, wide(KEY_MAX), POS_INF
-    fit = wide(NO_FIT)
-    for i in range(tree.leaf_size[child]):
-        name, at, value = L[child, NAME, i], L[child, AT, i], L[child, VALUE, i]
-        key, rank = name >> 32, (name >> 30) & 3
-        if rank == ROW:
-            if precedes(key, value, trail_key, trail_end):
-                trail_key, trail_end = key, value
-            continue
-        if precedes(trail_key, trail_end, key, at):
-            fit = min(fit, starts - ends)
-        trail_key, trail_end = wide(KEY_MAX), POS_INF
-        if starts + ends == 0:
-            first_key, first_at = key, at
-        if rank == START:
-            starts += 1
-        else:
-            ends += 1
-    changed = note(tree, o, STARTS, c, starts)
-    changed |= note(tree, o, ENDS, c, ends)
-    changed |= note(tree, o, FIRST_KEY, c, first_key)
-    changed |= note(tree, o, FIRST_AT, c, first_at)
+    """From the last event to the first: so each row is known to fit when it is met."""
+    L, N, child = tree.leaves, tree.inners, tree.inners[o, CHILD, c]
+    i = wide(tree.leaf_size[child]) - 1
+    key, at, fit = wide(KEY_MAX), POS_INF, wide(NO_FIT)  # of the START or END behind; as it will be
+    trail_key, trail_end = wide(KEY_MAX), POS_INF
+    while i >= 0 and (L[child, NAME, i] >> 30) & 3 == ROW:
+        its_key, its_end = L[child, NAME, i] >> 32, L[child, VALUE, i]
+        if precedes(its_key, its_end, trail_key, trail_end):
+            trail_key, trail_end = its_key, its_end
+        i -= 1
+    depth = N[o, STARTS, c] - N[o, ENDS, c]
+    while i >= 0:  # no branches: what comes next is not to be foretold
+        name = L[child, NAME, i]
+        its_key, rank = name >> 32, (name >> 30) & 3
+        is_row = rank == ROW
+        fits = is_row & precedes(its_key, L[child, VALUE, i], key, at)
+        fit = min(fit, depth if fits else wide(NO_FIT))
+        depth += 0 if is_row else 2 * rank - 1
+        key, at = key if is_row else its_key, at if is_row else L[child, AT, i]
+        i -= 1
+    changed = note(tree, o, FIRST_KEY, c, key)
+    changed |= note(tree, o, FIRST_AT, c, at)
     changed |= note(tree, o, FIT, c, fit)
     changed |= note(tree, o, TRAIL_KEY, c, trail_key)
     changed |= note(tree, o, TRAIL_END, c, trail_end)
@@ -109,28 +117,30 @@ def of_leaf(tree: Tree, o: int, c: int) -> bool:
 
 
 @kernel
-def count_leaf(tree: Tree, o: int, c: int) -> bool:
-    """STARTS and ENDS of child c, a leaf without rows; whether they have changed."""
-    L, child, ends = tree.leaves, tree.inners[o, CHILD, c], wide(0)
+def count_leaf(tree: Tree, o: int, c: int) -> None:
+    """STARTS and ENDS of child c, a leaf."""
+    L, N, child, starts, ends = tree.leaves, tree.inners, tree.inners[o, CHILD, c], wide(0), wide(0)
     for i in range(tree.leaf_size[child]):
-        ends += (L[child, NAME, i] >> 30) & 3
-    return note(tree, o, STARTS, c, tree.leaf_size[child] - ends) | note(tree, o, ENDS, c, ends)
+        rank = (L[child, NAME, i] >> 30) & 3
+        starts += rank == START
+        ends += rank == END
+    N[o, STARTS, c], N[o, ENDS, c] = starts, ends
 
 
 @kernel
-def count_inner(tree: Tree, o: int, c: int) -> bool:
+def count_inner(tree: Tree, o: int, c: int) -> None:
     """The same of an inner node."""
     N, child, starts, ends = tree.inners, tree.inners[o, CHILD, c], wide(0), wide(0)
     for i in range(tree.inner_size[child]):
         starts += N[child, STARTS, i]
         ends += N[child, ENDS, i]
-    return note(tree, o, STARTS, c, starts) | note(tree, o, ENDS, c, ends)
+    N[o, STARTS, c], N[o, ENDS, c] = starts, ends
 
 
 @kernel
-def weigh_leaf(tree: Tree, o: int, c: int, w: int) -> bool:
-    """The sums of weight number w of child c, a leaf; whether they have changed."""
-    L, child, field = tree.leaves, tree.inners[o, CHILD, c], INNER_FIELDS + WEIGHT_FIELDS * w
+def weigh_leaf(tree: Tree, o: int, c: int, w: int) -> None:
+    """The sums of weight number w of child c, a leaf."""
+    L, N, child, field = tree.leaves, tree.inners, tree.inners[o, CHILD, c], INNER_FIELDS + WEIGHT_FIELDS * w
     start_low, start_high, end_low, end_high = wide(0), wide(0), wide(0), wide(0)
     for i in range(tree.leaf_size[child]):
         rank, value = (L[child, NAME, i] >> 30) & 3, L[child, VALUE + w, i]
@@ -140,23 +150,19 @@ def weigh_leaf(tree: Tree, o: int, c: int, w: int) -> bool:
         elif rank == END:
             end_low += value & LOW32
             end_high += value >> 32
-    changed = note(tree, o, field + START_LOW, c, start_low)
-    changed |= note(tree, o, field + START_HIGH, c, start_high)
-    changed |= note(tree, o, field + END_LOW, c, end_low)
-    changed |= note(tree, o, field + END_HIGH, c, end_high)
-    return changed
+    N[o, field + START_LOW, c], N[o, field + START_HIGH, c] = start_low, start_high
+    N[o, field + END_LOW, c], N[o, field + END_HIGH, c] = end_low, end_high
 
 
 @kernel
-def weigh_inner(tree: Tree, o: int, c: int, w: int) -> bool:
+def weigh_inner(tree: Tree, o: int, c: int, w: int) -> None:
     """The same of an inner node."""
-    N, child, changed = tree.inners, tree.inners[o, CHILD, c], False
+    N, child = tree.inners, tree.inners[o, CHILD, c]
     for f in range(INNER_FIELDS + WEIGHT_FIELDS * w, INNER_FIELDS + WEIGHT_FIELDS * (w + 1)):
         total = wide(0)
         for i in range(tree.inner_size[child]):
             total += N[child, f, i]
-        changed |= note(tree, o, f, c, total)
-    return changed
+        N[o, f, c] = total
 
 
 @kernel
@@ -178,9 +184,7 @@ def of_inner(tree: Tree, o: int, c: int) -> bool:
             trail_key, trail_end = wide(KEY_MAX), POS_INF
         if precedes(N[child, TRAIL_KEY, i], N[child, TRAIL_END, i], trail_key, trail_end):
             trail_key, trail_end = N[child, TRAIL_KEY, i], N[child, TRAIL_END, i]
-    changed = note(tree, o, STARTS, c, starts)
-    changed |= note(tree, o, ENDS, c, ends)
-    changed |= note(tree, o, FIRST_KEY, c, first_key)
+    changed = note(tree, o, FIRST_KEY, c, first_key)
     changed |= note(tree, o, FIRST_AT, c, first_at)
     changed |= note(tree, o, FIT, c, fit)
     changed |= note(tree, o, TRAIL_KEY, c, trail_key)

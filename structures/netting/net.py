@@ -4,10 +4,10 @@ version's.
 Problem: of many versions, rows that go and come, as tuples of columns; of each version tell those that have gone in the end, and those that
 have come, and which of these stand in the places of others: their columns are those of a row that goes, moved as the version moves them.
 
-Those of a version are looked up in a table, by a hash of all columns; it is empty again when the next version begins. A version in which
-rows only go, or only come, does without.
+Those of a version are looked up in a table, by a hash of all columns; it is empty again when the next version begins. Up to FEW are
+compared with each other. A version in which rows only go, or only come, does without.
 
-Costs: O(columns) a row told, and O(log m) for each column of one that goes, of m moves.
+Costs: O(columns) a row told, and O(log m) for each column of one that goes and may move, of m moves.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from structures.core.hashing import SECRET, begin_hash, end_hash, take_long
 from structures.core.kernel import arrays, compiled, kernel
 
 GOES, COMES, PAIRS = range(3)
+FEW = 8
 
 
 @arrays("int64[::1]", "boolean[::1]", "int64[:,::1]")
@@ -42,16 +43,18 @@ class Moves(NamedTuple):
     ends: np.ndarray
 
 
-@arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
+@arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "boolean[:,::1]")
 class Table(NamedTuple):
     """table: places, with 1 + the number of the first row told that looks so, or 0. key: of the hash. wanted: what is looked up. Of each
-    row places: where it is; sums: if it was the first, how often it comes less how often it goes, else 0."""
+    row places: where it is; sums: if it was the first, how often it comes less how often it goes, else 0. moving[c]: by the last bits of
+    a value whether one with the same is moved in column c."""
 
     table: np.ndarray
     key: np.ndarray
     wanted: np.ndarray
     places: np.ndarray
     sums: np.ndarray
+    moving: np.ndarray
 
 
 @arrays("int64[:,::1]", "int64[:,::1]", "int64[::1]")
@@ -67,8 +70,10 @@ class Left(NamedTuple):
 def netted(told: Told, moves: Moves) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """int64[g], int64[c], int64[2, p]: the numbers of the rows that go, and of those that come, in the order in which they were told; the
     pairs as in `Left`. Of a version a row comes once more often than it goes, or once less, or as often. Cost: see the module's head."""
-    n, wanted = len(told.versions), np.empty(len(told.columns), np.int64)
-    table = Table(np.zeros(2 << n.bit_length(), np.int64), SECRET, wanted, np.empty(n, np.int64), np.zeros(n, np.int64))
+    n, columns = len(told.versions), len(told.columns)
+    moving = np.zeros((columns, 8 << len(moves.old).bit_length()), np.bool_)
+    places = np.zeros(2 << n.bit_length(), np.int64)
+    table = Table(places, SECRET, np.empty(columns, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64), moving)
     left = Left(np.empty((2, n), np.int64), np.empty((2, n), np.int64), np.zeros(3, np.int64))
     compiled(net)(told, moves, table, left)
     goes, comes, pairs = left.counts.tolist()
@@ -77,6 +82,7 @@ def netted(told: Told, moves: Moves) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 @kernel("void(Told, Moves, Table, Left)")
 def net(told: Told, moves: Moves, table: Table, left: Left) -> None:
+    mark_moving(moves, table)
     low = 0
     while low < len(told.versions):
         high, version, come = low, told.versions[low], 0
@@ -90,9 +96,18 @@ def net(told: Told, moves: Moves, table: Table, left: Left) -> None:
             add_up(told, table, low, high)
             take_what_comes(table, left, low, high)
             take_what_goes(told, moves, table, left, low, high)
-            for r in range(low, high):
+            for r in range(low, high if high - low > FEW else low):
                 table.table[table.places[r]] = 0
         low = high
+
+
+@kernel
+def mark_moving(moves: Moves, table: Table) -> None:
+    first, mask = 0, table.moving.shape[1] - 1
+    for c in range(len(moves.ends)):
+        for m in range(first, moves.ends[c]):
+            table.moving[c, moves.old[m] & mask] = True
+        first = moves.ends[c]
 
 
 @kernel
@@ -100,11 +115,24 @@ def add_up(told: Told, table: Table, low: int, high: int) -> None:
     for r in range(low, high):
         for c in range(len(told.columns)):
             table.wanted[c] = told.columns[c, r]
-        at = place_of(told, table)
-        if table.table[at] == 0:
-            table.table[at] = r + 1
-        table.places[r] = at
-        table.sums[table.table[at] - 1] += 1 if told.comes[r] else -1
+        if high - low <= FEW:
+            first = alike(told, table, low, r)
+        else:
+            at = place_of(told, table)
+            if table.table[at] == 0:
+                table.table[at] = r + 1
+            table.places[r] = at
+            first = table.table[at] - 1
+        table.sums[first] += 1 if told.comes[r] else -1
+
+
+@kernel
+def alike(told: Told, table: Table, low: int, high: int) -> int:
+    """The first of the rows [low, high) that looks as `wanted`; `high`: there is none."""
+    for r in range(low, high):
+        if looks_so(told, table.wanted, r):
+            return r
+    return high
 
 
 @kernel
@@ -148,21 +176,22 @@ def take_what_goes(told: Told, moves: Moves, table: Table, left: Left, low: int,
     for r in range(low, high):
         if table.sums[r] < 0:
             put(left, GOES, r)
-            if move(told, moves, table.wanted, r):
-                other = table.table[place_of(told, table)]
-                if other > 0 and table.sums[other - 1] > 0:
+            if move(told, moves, table, r):
+                few = high - low <= FEW
+                other = alike(told, table, low, high) if few else table.table[place_of(told, table)] - 1
+                if 0 <= other < high and table.sums[other] > 0:
                     i = left.counts[PAIRS]
-                    left.pairs[GOES, i], left.pairs[COMES, i] = left.counts[GOES] - 1, table.sums[other - 1] - 1
+                    left.pairs[GOES, i], left.pairs[COMES, i] = left.counts[GOES] - 1, table.sums[other] - 1
                     left.counts[PAIRS] += 1
 
 
 @kernel
-def move(told: Told, moves: Moves, wanted: np.ndarray, r: int) -> bool:
+def move(told: Told, moves: Moves, table: Table, r: int) -> bool:
     """How a row looks once its version has moved it is in `wanted`; whether it looks different."""
-    moved, first = False, 0
+    wanted, moved, first, mask = table.wanted, False, 0, table.moving.shape[1] - 1
     for c in range(len(wanted)):
         wanted[c] = told.columns[c, r]
-        m = find_move(moves, first, moves.ends[c], told.versions[r], wanted[c])
+        m = find_move(moves, first, moves.ends[c], told.versions[r], wanted[c]) if table.moving[c, wanted[c] & mask] else -1
         if m >= 0:
             wanted[c] = moves.new[m]
             moved = True

@@ -230,12 +230,20 @@ STRUCTURES = {
             ),
             Canary("structures.event_tree.runs", "find_dead", "lambda tree, base: was(tree, 0)"),
             Canary("structures.event_tree.runs", "join_hits", "lambda tree, lists, scratch, partner: 0"),
-            Canary("structures.event_tree.runs", "partners", "lambda tree, key, left, right: was(tree, key, left, left)"),
+            Canary("structures.event_tree.search", "partners", "lambda tree, key, left, right: was(tree, key, left, left)"),
+            Canary(
+                "structures.event_tree.runs",
+                "place_of_row",
+                "lambda tree, key, left, right, slot, base: was(tree, key, left, left, slot, base)",
+            ),
             Canary("structures.event_tree.runs", "enlist", "lambda lists, row: None"),
             Canary("structures.event_tree.runs", "move", "lambda tree, lists, tells_matched, is_outer, row, former: True"),
             Canary("structures.event_tree.changes", "belongs", "lambda tree, name, at: True"),
             Canary("structures.event_tree.changes", "is_thin", "lambda tree, o, leaf: False"),
-            Canary("structures.event_tree.changes", "climb", "lambda tree, right: was(tree, right) if right else None"),
+            Canary("structures.event_tree.changes", "climb", "lambda tree, right, deepens: was(tree, right, deepens) if right else None"),
+            # What only deepens a node taken for no change of it; a row that begins to fit, or ends to, taken for one that does not.
+            Canary("structures.event_tree.changes", "climb", "lambda tree, right, deepens: was(tree, right, False)"),
+            Canary("structures.event_tree.changes", "may_fit", "lambda tree, o, p: False"),
             Canary("structures.event_tree.search", "child_for", "lambda tree, o, name, at: 0"),
             Canary("structures.ordered.tree", "own_leaf", "lambda nodes, writing, o: o"),
             _PIN_IGNORED,
@@ -310,6 +318,8 @@ STRUCTURES = {
         (
             # Other rows count as the same; what comes back in the place of another is not known for it.
             Canary("structures.netting.net", "looks_so", "lambda told, wanted, r: told.columns[0, r] == wanted[0]"),
+            Canary("structures.netting.net", "alike", "lambda told, table, low, high: high"),
+            Canary("structures.netting.net", "place_of", "lambda told, table: 0"),
             Canary("structures.netting.net", "find_move", "lambda moves, low, end, version, old: -1"),
             # What comes is told before what goes.
             Canary("structures.netting.merging", "merge", "lambda goes, comes, found: was(comes, goes, found)"),

@@ -23,7 +23,7 @@ from service.tables.masks import Mask
 from service.tables.resolution import Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import FREED_AT_ONCE, Numbers
-from service.views.deltas import Combination, Sink, tell_slots, told_rows
+from service.views.deltas import Combination, Sink, told_rows
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained, Looked, Scanned, Shown
 from service.views.joins.outer_join import widened
@@ -68,7 +68,8 @@ class Matched(TwoSides):
         deltas = self.matching.apply(version, moves, None if sink is None else sink.limit)
         if sink is not None:
             at, rows = told_rows(sink, offsets, deltas)
-            tell_slots(sink, offsets[at], rows[0])
+            come = rows[0] >= 0
+            sink.several(offsets[at], come, (np.where(come, rows[0], ~rows[0]),))
         self.release(moves, version)
 
     def check(self) -> None:

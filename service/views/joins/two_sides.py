@@ -6,16 +6,16 @@ A row that no condition can hold for (a null, or a filter of the part) is entere
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from service.planning.plans.plan import Counted, Kept, Plan
-from service.tables.changes import Runs, parted
+from service.tables.changes import Parted, Runs, parted, versions_of
 from service.tables.relations import Relation
 from service.tables.resolution import Resolved, Slots
-from service.tables.sides import NEWEST, Codes, Side, Source, ends_of, joined
+from service.tables.sides import NEWEST, Chosen, Codes, Side, Source, ends_of, joined
 from service.tables.store import Domain
 from service.views.joins.outer_join import named
 from structures.core.entries import NO_ENTRIES, Entries
@@ -24,12 +24,13 @@ from structures.event_tree.matching import LONELY, Moves
 
 _CHUNK = 1 << 16  # rows of a relation in a step of building
 _NO_OFFSETS = np.empty(0, np.int64)
+_KINDS = 6  # of changes
 
 
 class _Work(NamedTuple):
-    """Entries of one kind (`event_tree.runs`): the offsets of their versions, and the slots that those that move come from."""
+    """Entries, of each its kind (`event_tree.runs`), the offset of its version, and, if it moves, the slot that it comes from."""
 
-    kind: int
+    kinds: npt.NDArray[np.int8]
     offsets: npt.NDArray[np.int64]
     entries: Entries
     former: Slots
@@ -50,22 +51,22 @@ class Rows:
         self._present = Side(kept.query, 0, named(relations, kept.query.aliases[0][1]))
         self._source = source
 
-    def entries(self, slots: Slots, codes: Codes | None) -> tuple[Entries, npt.NDArray[np.int64]]:
-        """And which of the rows at these slots they are of."""
+    def entries(self, slots: Slots, codes: Codes | None) -> Chosen:
+        """As of a source."""
         if self.never:
-            return NO_ENTRIES, _NO_OFFSETS
+            return Chosen(NO_ENTRIES, _NO_OFFSETS)
         present = self._present.selected(slots)
-        indices = np.arange(len(slots)) if present is None else present
-        able, which = self._source.entries(slots[indices], codes)
+        able, which = self._source.entries(slots if present is None else slots[present], codes)
         if which is None:
-            return able, indices
+            return Chosen(able, present)
+        indices = np.arange(len(slots)) if present is None else present
         alone = np.ones(len(indices), np.bool_)
         alone[which] = False
         lonely = slots[indices[alone]]
         left, right = ends_of(self._source.side.relation.table, self._source.span, lonely)
         left = np.minimum(left, right)  # where nothing meets it the left end lies beyond the right one
         others = Entries(np.zeros(len(lonely), np.uint8), np.full(len(lonely), LONELY, np.int32), left, right, lonely)
-        return joined([able, others]), np.concatenate((indices[which], indices[alone]))
+        return Chosen(joined([able, others]), np.concatenate((indices[which], indices[alone])))
 
 
 class Changed(NamedTuple):
@@ -120,11 +121,8 @@ class TwoSides:
         mine, others = (relation.table.scan(NEWEST, 0, relation.table.used + 1)[0] for relation in self.relations)
         return self.rows.entries(mine, self.look_up)[0], self._partners(others, self.look_up)[0]
 
-    def _partners(self, slots: Slots, codes: Codes | None) -> tuple[Entries, npt.NDArray[np.int64]]:
-        if self.never:
-            return NO_ENTRIES, _NO_OFFSETS
-        entries, which = self.partners.entries(slots, codes)
-        return entries, np.arange(len(slots)) if which is None else which
+    def _partners(self, slots: Slots, codes: Codes | None) -> Chosen:
+        return Chosen(NO_ENTRIES, _NO_OFFSETS) if self.never else self.partners.entries(slots, codes)
 
     def rows_after(self, resolved: Mapping[str, Resolved]) -> tuple[int, int]:
         """How many rows and partners there may be after these changes. MemoryError: there is no room for their keys."""
@@ -150,12 +148,14 @@ class TwoSides:
         work = [one for one in work if len(one.offsets)]
         if not work:
             return None
-        kind = np.repeat(np.array([one.kind for one in work], np.int8), [len(one.offsets) for one in work])
-        offsets, former = np.concatenate([one.offsets for one in work]), np.concatenate([one.former for one in work])
+        columns = zip(*[(one.kinds, one.offsets, one.former) for one in work], strict=True)
+        kind, offsets, former = (np.concatenate(column) for column in columns)
         entries = joined([one.entries for one in work])
-        order = np.lexsort((entries.left, entries.key, kind, offsets))
-        taken = entries.take(order)
-        done = np.zeros(len(order), np.int64)
+        # Those of a kind from left to right, so that each finds the nodes that the one before it used.
+        order = np.argsort(entries.left) if self.domain is None else np.lexsort((entries.left, entries.key))
+        places = kind if versions_of(runs) == 1 else offsets * _KINDS + kind
+        order = order[np.argsort(places[order], kind="stable")]
+        taken, done = entries.take(order), np.zeros(len(order), np.int64)
         return Changed(offsets[order], Moves(kind[order], taken.key, taken.left, taken.right, taken.slot, former[order], done))
 
     def release(self, moves: Moves, version: int) -> None:
@@ -164,17 +164,22 @@ class TwoSides:
             gone = np.isin(moves.kind, (kinds.OUTER_DELETE, kinds.PARTNER_DELETE)) & (moves.key != LONELY)
             self.domain.release(moves.key[gone], version)
 
-    def _collect(self, part: Any, entries_of: Any, three: tuple[int, int, int], work: list[_Work]) -> None:
-        """Of a run as one alias takes it: what goes, comes, and moves to another slot."""
+    def _collect(self, part: Parted, entries_of: Callable[[Slots, Codes | None], Chosen], three: Sequence[int], work: list[_Work]) -> None:
+        """Of a run as one alias takes it: what goes, comes (`three`: as which kinds), and moves to another slot."""
         delete, insert, move = three
-        for kind, (offsets, old, new), codes in (
-            (move, part.moved, self.look_up), (delete, part.gone, self.look_up), (insert, part.come, self._acquire)
-        ):  # fmt: skip
-            slots = old if kind == delete else new
+        gone, come, moved = part
+        there = [(delete, gone.offsets, gone.old, gone.old), (move, moved.offsets, moved.new, moved.old)]  # the entries' slots, the former
+        new = [(insert, come.offsets, come.new, come.new)]
+        # Keys are acquired by what comes alone; without any all are read at once.
+        readings = [([*there, *new], None)] if self.domain is None else [(there, self.look_up), (new, self._acquire)]
+        for some, codes in readings:
+            kinds = np.repeat(np.array([one[0] for one in some], np.int8), [len(one[1]) for one in some])
+            offsets, slots, former = (np.concatenate(each) for each in zip(*[one[1:] for one in some], strict=True))
             if len(slots):
                 entries, which = entries_of(slots, codes)
-                former = old[which] if kind == move else np.full(len(which), -1, np.int32)
-                work.append(_Work(kind, offsets[which], entries, former))
+                if which is not None:
+                    kinds, offsets, former = kinds[which], offsets[which], former[which]
+                work.append(_Work(kinds, offsets, entries, former))
 
 
 def _planned(kept: Kept) -> Plan:
