@@ -86,9 +86,7 @@ def _moves(moved: Sequence[Part], columns: int) -> Moves:
     """`columns`: of a row; those behind the aliases do not move."""
     if not any(len(part.old) for part in moved):
         return Moves(_NO_INDICES, _NO_INDICES, _NO_INDICES, np.zeros(columns, np.int64))
-    orders = [np.lexsort((part.old, part.offsets)) if len(part.old) > 1 else slice(None) for part in moved]
-    every = [(part.offsets[order], part.old[order], part.new[order]) for part, order in zip(moved, orders, strict=True)]
-    offsets, old, new = (np.concatenate(some).astype(np.int64) for some in zip(*every, strict=True))
+    offsets, old, new = (np.concatenate(some).astype(np.int64) for some in zip(*moved, strict=True))
     return Moves(offsets, old, new, np.cumsum([len(part.old) for part in moved] + [0] * (columns - len(moved))))
 
 

@@ -4,10 +4,11 @@ version's.
 Problem: of many versions, rows that go and come, as tuples of columns; of each version tell those that have gone in the end, and those that
 have come, and which of these stand in the places of others: their columns are those of a row that goes, moved as the version moves them.
 
-Those of a version are looked up in a table, by a hash of all columns; it is empty again when the next version begins. Up to FEW are
-compared with each other. A version in which rows only go, or only come, does without.
+Those of a version are looked up in a table, by a hash of all columns; it is empty again when the next version begins. Most rows need no
+look-up: of one that goes, as it is and as it is moved, and of one that comes, there is a column with a value that no row of the other kind
+has. Up to FEW rows are compared with each other. A version in which rows only go, or only come, does without.
 
-Costs: O(columns) a row told, and O(log m) for each column of one that goes and may move, of m moves.
+Costs: O(columns) a row told.
 """
 
 from __future__ import annotations
@@ -34,8 +35,7 @@ class Told(NamedTuple):
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
 class Moves(NamedTuple):
-    """Of each move the number of its version, what a column has before, and after; those of column c end before ends[c], and ascend by
-    version and `old`."""
+    """Of each move the number of its version, what a column has before, and after; those of column c end before ends[c]."""
 
     versions: np.ndarray
     old: np.ndarray
@@ -43,11 +43,12 @@ class Moves(NamedTuple):
     ends: np.ndarray
 
 
-@arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "boolean[:,::1]")
+@arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int32[:,::1]", "boolean[:,:,::1]")
 class Table(NamedTuple):
     """table: places, with 1 + the number of the first row told that looks so, or 0. key: of the hash. wanted: what is looked up. Of each
-    row places: where it is; sums: if it was the first, how often it comes less how often it goes, else 0. moving[c]: by the last bits of
-    a value whether one with the same is moved in column c."""
+    row places: where it is, or -1; sums: if it was the first, how often it comes less how often it goes, else 0. moving[c]: places, with
+    1 + the number of a move of column c, or 0. had[side, c]: by the last bits whether a row of that side has one in column c, of a
+    version of more than FEW."""
 
     table: np.ndarray
     key: np.ndarray
@@ -55,6 +56,7 @@ class Table(NamedTuple):
     places: np.ndarray
     sums: np.ndarray
     moving: np.ndarray
+    had: np.ndarray
 
 
 @arrays("int64[:,::1]", "int64[:,::1]", "int64[::1]")
@@ -71,9 +73,10 @@ def netted(told: Told, moves: Moves) -> tuple[np.ndarray, np.ndarray, np.ndarray
     """int64[g], int64[c], int64[2, p]: the numbers of the rows that go, and of those that come, in the order in which they were told; the
     pairs as in `Left`. Of a version a row comes once more often than it goes, or once less, or as often. Cost: see the module's head."""
     n, columns = len(told.versions), len(told.columns)
-    moving = np.zeros((columns, 8 << len(moves.old).bit_length()), np.bool_)
-    places = np.zeros(2 << n.bit_length(), np.int64)
-    table = Table(places, SECRET, np.empty(columns, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64), moving)
+    moving = np.zeros((columns, 2 << len(moves.old).bit_length()), np.int32)
+    size = 2 << n.bit_length()
+    wanted, had = np.empty(columns, np.int64), np.zeros((2, columns, size if n > FEW else 0), np.bool_)
+    table = Table(np.zeros(size, np.int64), SECRET, wanted, np.empty(n, np.int64), np.zeros(n, np.int64), moving, had)
     left = Left(np.empty((2, n), np.int64), np.empty((2, n), np.int64), np.zeros(3, np.int64))
     compiled(net)(told, moves, table, left)
     goes, comes, pairs = left.counts.tolist()
@@ -82,7 +85,7 @@ def netted(told: Told, moves: Moves) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 @kernel("void(Told, Moves, Table, Left)")
 def net(told: Told, moves: Moves, table: Table, left: Left) -> None:
-    mark_moving(moves, table)
+    place_moves(moves, table)
     low = 0
     while low < len(told.versions):
         high, version, come = low, told.versions[low], 0
@@ -93,20 +96,52 @@ def net(told: Told, moves: Moves, table: Table, left: Left) -> None:
             for r in range(low, high):
                 put(left, COMES if come else GOES, r)
         else:
+            many = high - low > FEW
+            if many:
+                note_values(told, moves, table, low, high, True)
             add_up(told, table, low, high)
             take_what_comes(table, left, low, high)
             take_what_goes(told, moves, table, left, low, high)
-            for r in range(low, high if high - low > FEW else low):
-                table.table[table.places[r]] = 0
+            if many and high - low < len(told.versions):  # others may follow
+                note_values(told, moves, table, low, high, False)
+                for r in range(low, high):
+                    if table.places[r] >= 0:
+                        table.table[table.places[r]] = 0
         low = high
 
 
 @kernel
-def mark_moving(moves: Moves, table: Table) -> None:
+def note_values(told: Told, moves: Moves, table: Table, low: int, high: int, there: bool) -> None:
+    """Of the rows of a version, those that go as they are and as they are moved; `there`: else forget them."""
+    had, mask = table.had, table.had.shape[2] - 1
+    for r in range(low, high):
+        side = COMES if told.comes[r] else GOES
+        for c in range(len(told.columns)):
+            had[side, c, told.columns[c, r] & mask] = there
+        if side == GOES and move(told, moves, table, r):
+            for c in range(len(told.columns)):
+                had[GOES, c, table.wanted[c] & mask] = there
+
+
+@kernel
+def may_be(table: Table, side: int) -> bool:
+    """Whether a row of this side may look as `wanted`."""
+    mask = table.had.shape[2] - 1
+    for c in range(len(table.wanted)):
+        if not table.had[side, c, table.wanted[c] & mask]:
+            return False
+    return True
+
+
+@kernel
+def place_moves(moves: Moves, table: Table) -> None:
     first, mask = 0, table.moving.shape[1] - 1
     for c in range(len(moves.ends)):
         for m in range(first, moves.ends[c]):
-            table.moving[c, moves.old[m] & mask] = True
+            at = mixed(moves.old[m]) & mask
+            while table.moving[c, at] != 0:
+                at = (at + 1) & mask
+            table.moving[c, at] = m + 1
         first = moves.ends[c]
 
 
@@ -117,6 +152,8 @@ def add_up(told: Told, table: Table, low: int, high: int) -> None:
             table.wanted[c] = told.columns[c, r]
         if high - low <= FEW:
             first = alike(told, table, low, r)
+        elif not may_be(table, GOES if told.comes[r] else COMES):
+            table.places[r], first = -1, r
         else:
             at = place_of(told, table)
             if table.table[at] == 0:
@@ -177,8 +214,11 @@ def take_what_goes(told: Told, moves: Moves, table: Table, left: Left, low: int,
         if table.sums[r] < 0:
             put(left, GOES, r)
             if move(told, moves, table, r):
-                few = high - low <= FEW
-                other = alike(told, table, low, high) if few else table.table[place_of(told, table)] - 1
+                other = high
+                if high - low <= FEW:
+                    other = alike(told, table, low, high)
+                elif may_be(table, COMES):
+                    other = table.table[place_of(told, table)] - 1
                 if 0 <= other < high and table.sums[other] > 0:
                     i = left.counts[PAIRS]
                     left.pairs[GOES, i], left.pairs[COMES, i] = left.counts[GOES] - 1, table.sums[other] - 1
@@ -188,28 +228,32 @@ def take_what_goes(told: Told, moves: Moves, table: Table, left: Left, low: int,
 @kernel
 def move(told: Told, moves: Moves, table: Table, r: int) -> bool:
     """How a row looks once its version has moved it is in `wanted`; whether it looks different."""
-    wanted, moved, first, mask = table.wanted, False, 0, table.moving.shape[1] - 1
+    wanted, moved = table.wanted, False
     for c in range(len(wanted)):
         wanted[c] = told.columns[c, r]
-        m = find_move(moves, first, moves.ends[c], told.versions[r], wanted[c]) if table.moving[c, wanted[c] & mask] else -1
+        m = find_move(moves, table, c, told.versions[r], wanted[c])
         if m >= 0:
             wanted[c] = moves.new[m]
             moved = True
-        first = moves.ends[c]
     return moved
 
 
+@kernel(forceinline=True)
+def mixed(value: int) -> int:
+    return value ^ (value >> 15)
+
+
 @kernel
-def find_move(moves: Moves, low: int, end: int, version: int, old: int) -> int:
-    """Of the moves [low, end) the one of this version from here; -1: there is none."""
-    high = end
-    while low < high:
-        middle = (low + high) >> 1
-        if moves.versions[middle] < version or (moves.versions[middle] == version and moves.old[middle] < old):
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < end and moves.versions[low] == version and moves.old[low] == old else -1
+def find_move(moves: Moves, table: Table, c: int, version: int, old: int) -> int:
+    """The move of a column's value in this version; -1: there is none."""
+    mask = table.moving.shape[1] - 1
+    at = mixed(old) & mask
+    while table.moving[c, at] != 0:
+        m = table.moving[c, at] - 1
+        if moves.old[m] == old and moves.versions[m] == version:
+            return m
+        at = (at + 1) & mask
+    return -1
 
 
 __all__ = ["Moves", "Told", "netted"]

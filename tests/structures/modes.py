@@ -320,7 +320,8 @@ STRUCTURES = {
             Canary("structures.netting.net", "looks_so", "lambda told, wanted, r: told.columns[0, r] == wanted[0]"),
             Canary("structures.netting.net", "alike", "lambda told, table, low, high: high"),
             Canary("structures.netting.net", "place_of", "lambda told, table: 0"),
-            Canary("structures.netting.net", "find_move", "lambda moves, low, end, version, old: -1"),
+            Canary("structures.netting.net", "may_be", "lambda table, side: False"),
+            Canary("structures.netting.net", "find_move", "lambda moves, table, c, version, old: -1"),
             # What comes is told before what goes.
             Canary("structures.netting.merging", "merge", "lambda goes, comes, found: was(comes, goes, found)"),
         ),
