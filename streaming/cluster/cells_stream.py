@@ -13,10 +13,10 @@ from service.engine.headless import Changed
 from service.wire.batch import DELETE, INSERT, Changes
 from service.wire.schema import parse_relation
 from streaming.cluster.cells_batch import CellPlan
-from streaming.cluster.changes import Kind, form, packed_by, taken
+from streaming.cluster.changes import Kind, form, taken
 from streaming.cluster.layout import Layout
 from streaming.cluster.netting import row_hashes, told_together
-from streaming.cluster.packing import here
+from streaming.cluster.packing import here, packed_by
 
 
 class StreamPlan(NamedTuple):

@@ -26,7 +26,7 @@ from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.frames import TIE, hashed
 from streaming.cluster.layout import Given, Layout, Member, Numbers
 from streaming.cluster.netting import net
-from streaming.cluster.packing import SCHEMA, packed
+from streaming.cluster.packing import SCHEMA, packed, packed_by
 
 SEQ_COLUMN = "_seq"
 ORDER, OP = "livejoin.order", "livejoin.op"
@@ -134,17 +134,6 @@ def route(
         blobs = packed(number, changed, layout.route(role, ties, given))
         cells = pa.array(labels(layout.cells)[blobs.column(0).to_numpy()], pa.int32())
         yield pa.RecordBatch.from_arrays([cells, *blobs.columns[1:]], schema=SCHEMA)
-
-
-def packed_by(role: int, rows: pa.RecordBatch, places: Numbers) -> pa.RecordBatch:
-    """Blobs of rows, each of those that go to one place."""
-    order = np.argsort(places, kind="stable")
-    sorted_places, sorted_rows = places[order], rows.take(pa.array(order))
-    cuts = np.flatnonzero(np.diff(sorted_places)) + 1
-    starts, ends = np.concatenate(([0], cuts)).tolist(), np.append(cuts, len(order)).tolist()
-    blobs = [sorted_rows.slice(start, end - start).serialize().to_pybytes() for start, end in zip(starts, ends, strict=True) if end > start]
-    cells = pa.array(sorted_places[starts[: len(blobs)]], pa.int32())
-    return pa.RecordBatch.from_arrays([cells, pa.array(np.full(len(blobs), role), pa.int32()), pa.array(blobs, pa.binary())], schema=SCHEMA)
 
 
 def _ordered(rows: pa.RecordBatch, ops: npt.NDArray[np.uint8], order: Numbers) -> pa.RecordBatch:

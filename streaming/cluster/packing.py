@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from streaming.cluster.layout import Routed
+from streaming.cluster.layout import Numbers, Routed
 
 SCHEMA = pa.schema([pa.field("cell", pa.int32(), False), pa.field("role", pa.int32(), False), pa.field("rows", pa.binary(), False)])
 
@@ -23,14 +23,25 @@ def here(coordinate: int) -> str:
 def packed(role: int, rows: pa.RecordBatch, routed: Routed) -> pa.RecordBatch:
     """One blob for each cell that gets any of the rows; in it, columns `here` for the coordinates where there is such."""
     order = np.argsort(routed.cells, kind="stable")
-    cells, copies = routed.cells[order], rows.take(pa.array(routed.rows[order]))
+    copies = rows.take(pa.array(routed.rows[order]))
     for coordinate, mask in enumerate(routed.here):
         if mask is not None:
             copies = copies.append_column(here(coordinate), pa.array(mask[order]))
-    starts = np.flatnonzero(np.concatenate(([True], cells[1:] != cells[:-1]))) if len(cells) else np.empty(0, np.int64)
-    ends = np.append(starts[1:], len(cells))
-    blobs = [copies.slice(start, end - start).serialize().to_pybytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    columns = [pa.array(cells[starts], pa.int32()), pa.array(np.full(len(blobs), role), pa.int32()), pa.array(blobs, pa.binary())]
+    return _cut(role, copies, routed.cells[order])
+
+
+def packed_by(role: int, rows: pa.RecordBatch, places: Numbers) -> pa.RecordBatch:
+    """One blob for each place that gets any of the rows."""
+    order = np.argsort(places, kind="stable")
+    return _cut(role, rows.take(pa.array(order)), places[order])
+
+
+def _cut(role: int, rows: pa.RecordBatch, places: Numbers) -> pa.RecordBatch:
+    """`places`: ascending."""
+    starts = np.flatnonzero(np.concatenate(([True], places[1:] != places[:-1]))) if len(places) else np.empty(0, np.int64)
+    ends = np.append(starts[1:], len(places))
+    blobs = [rows.slice(start, end - start).serialize().to_pybytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    columns = [pa.array(places[starts], pa.int32()), pa.array(np.full(len(blobs), role), pa.int32()), pa.array(blobs, pa.binary())]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
