@@ -21,7 +21,7 @@ from tests.streaming.cluster.test_batch import VIEWS
 
 NAME = "keyed pair with a hot key"
 PROMPT = 240  # seconds for a batch on a busy machine
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
 
 class Process:
