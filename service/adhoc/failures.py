@@ -57,11 +57,17 @@ def too_large(memory: int) -> Problem:
     )
 
 
-def fate(status: int, limits: Limits) -> Exception:
-    """What became of a query whose child has ended with this status before it has answered."""
+def fate(status: int | None, limits: Limits) -> Exception:
+    """What became of a query whose child has ended with this status, None: nobody knows which, before it has answered."""
+    if status is None:
+        unknown = "the processes of queries, that which starts them too, were ended by something else than the service"
+        return Problem("internal", f"{unknown}, such as the system when memory runs out: run the query again")
     if status == -signal.SIGXCPU:
         return Problem("query-timeout", f"the query has taken {limits.seconds:g} seconds of each thread (--query-time)")
-    if status in (-signal.SIGKILL, -signal.SIGABRT):  # by the system when memory ran out, or by C++ when it could not be had
+    if status == -signal.SIGKILL:
+        killed = "the process of the query was killed by something else than the service, as the system does when memory runs out"
+        return Problem("query-too-large", f"{killed}; a query may take {limits.memory} bytes (--query-memory)")
+    if status == -signal.SIGABRT:  # by C++ when memory could not be had
         return too_large(limits.memory)
     return RuntimeError(f"the child of a query ended with status {status}")
 

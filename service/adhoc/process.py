@@ -35,27 +35,31 @@ class Child:
         self.pid: int = STATUS.unpack(word)[0]
         self._pidfd = files[0]
         self._status: int | None = None
+        self._ended = False
         self._lock = threading.Lock()
 
     @property
     def alive(self) -> bool:
-        return self._status is None and not is_readable(self._told)
+        return not self._ended and not is_readable(self._told)
 
     def stop(self) -> None:
         """End it, whatever it does; from any thread. Whoever waits for its socket learns of it."""
         with self._lock, suppress(ProcessLookupError):
-            if self._status is None:
+            if not self._ended:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
-    def end(self) -> int:
-        """Its exit status, of a signal the negative number; it is ended if it is not yet. Takes milliseconds."""
-        if self._status is not None:
+    def end(self) -> int | None:
+        """Its exit status, of a signal the negative number; None: nobody knows, as the nursery has ended before. It is ended if it is not
+        yet. Takes milliseconds."""
+        if self._ended:
             return self._status
         if not is_readable(self._told, _LAST):
             self.stop()
         word = self._told.recv(STATUS.size)
+        if not word:
+            self.stop()
         with self._lock:
-            self._status = STATUS.unpack(word)[0] if word else -signal.SIGKILL  # the nursery has ended: nobody knows
+            self._status, self._ended = STATUS.unpack(word)[0] if word else None, True
             os.close(self._pidfd)
         self._told.close()
         self.socket.close()

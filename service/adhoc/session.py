@@ -122,8 +122,8 @@ class Session:
         """End the child, from any thread: what is under way fails."""
         self._child.stop()
 
-    def close(self) -> int:
-        """Let all go; the child's exit status."""
+    def close(self) -> int | None:
+        """Let all go; the child's exit status, as `Child.end`."""
         for scan in self._scans.values():
             scan.reader.close()
         self._scans.clear()

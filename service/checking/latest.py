@@ -23,7 +23,8 @@ def latest_rows(latest: Latest, key: Sequence[str], rows: pa.RecordBatch) -> pa.
     ties = [-_ranks(rows.column(name)) for name in reversed(key)]
     order = rows.column(latest.order.column)
     ranks = _ranks(order)
-    ranks = np.where(np.asarray(order.is_null()), len(rows) + 1, -ranks if latest.descending else ranks)
+    of_null = -len(rows) - 1 if latest.nulls_first else len(rows) + 1
+    ranks = np.where(np.asarray(order.is_null()), of_null, -ranks if latest.descending else ranks)
     places = np.lexsort((*ties, ranks, codes))
     begins = np.flatnonzero(np.diff(codes[places], prepend=-1))
     number = np.arange(len(places)) - np.repeat(begins, np.diff(begins, append=len(places)))

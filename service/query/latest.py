@@ -31,14 +31,14 @@ def is_ordered(kind: str) -> bool:
     return kind in _ORDERED or digits_of(kind) is not None
 
 
-def latest_of(scope: Scope, by: Sequence[ColumnRef], order: ColumnRef, descending: bool, rows: int) -> Latest:
+def latest_of(scope: Scope, by: Sequence[ColumnRef], order: ColumnRef, descending: bool, rows: int, nulls_first: bool = False) -> Latest:
     """Problem `unsupported-query` for columns of other types."""
     for ref in by:
         scope.require_comparable(ref, "the latest rows by")
     kind = scope.describe(order).kind
     if not is_ordered(kind):
         raise unsupported(f"the latest rows by the order of {order}, a {kind}", "order by a number or a time, and keep one in a column")
-    return Latest(tuple(dict.fromkeys(by)), order, descending, rows)
+    return Latest(tuple(dict.fromkeys(by)), order, descending, rows, nulls_first)
 
 
 def is_latest(select: exp.Select) -> bool:
@@ -127,7 +127,8 @@ def _ordered(names: Names, by: Sequence[ColumnRef], keys: Sequence[_Key], rows: 
         instead = "one column orders the rows, and of equal ones the greatest primary key is first: "
         instead += f"leave out what follows {first.ref}" + (f", or write {', '.join(f'{ref} DESC' for ref in primary)}" if primary else "")
         raise unsupported(f"ORDER BY {', '.join(one.words for one in keys)}", instead)
-    return latest_of(scope, by, first.ref, first.descending, rows)
+    never = first.ref.column in scope.definition(first.ref.alias).key  # others may come to have nulls
+    return latest_of(scope, by, first.ref, first.descending, rows, first.nulls_first and not never)
 
 
 # --- as of

@@ -314,13 +314,14 @@ class Stretches(NamedTuple):
 
 
 class Latest(NamedTuple):
-    """Of the rows of one relation that agree in `by` (null is a value there) the first `rows` by `order`, nulls last; of equal ones that
-    with the greater primary key."""
+    """Of the rows of one relation that agree in `by` (null is a value there) the first `rows` by `order`; of equal ones that with the
+    greater primary key."""
 
     by: tuple[ColumnRef, ...]
     order: ColumnRef
     descending: bool
     rows: int
+    nulls_first: bool = False
 
     @property
     def columns(self) -> tuple[ColumnRef, ...]:

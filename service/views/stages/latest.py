@@ -1,7 +1,7 @@
 """The latest rows of each key of one relation: all of its rows in their order, the first of each key in a list (`structures.ranked`).
 
-Keys are coded as those of groups (`columns`), so that null is one. An entry has the key's code, the order, which null is behind, and the
-columns of the primary key that are numbers: the greatest first. If these are not all of it, rows that tie are read.
+Keys are coded as those of groups (`columns`), so that null is one. An entry has the key's code, the order, with null behind all others or
+before them, and the columns of the primary key that are numbers: the greatest first. If these are not all of it, rows that tie are read.
 
 Costs: O(log n + rows of a key that are listed) a changed row, and what ties with it.
 """
@@ -45,7 +45,7 @@ class LatestStage(Defaults):
         """OSError, MemoryError: there is no room."""
         latest = query.latest
         assert latest is not None
-        self._side, self._never, self._descending = side, query.never, latest.descending
+        self._side, self._never, self._descending, self._nulls_first = side, query.never, latest.descending, latest.nulls_first
         definition = side.relation.definition
         numbers = [latest.order, *(ColumnRef(side.alias, name) for name in plan.ties or ())]
         outputs = tuple(column_output(ref, str(at)) for at, ref in enumerate((*latest.by, *numbers)))
@@ -72,8 +72,9 @@ class LatestStage(Defaults):
         order, *keys = read.values
         columns, null = [read.codes.astype(np.int64)], read.nulls[0]
         if self._null_apart:
-            columns.append(null.astype(np.int64))
-        columns.append(np.where(null, 0 if self._null_apart else _LAST, ~order if self._descending else order))
+            columns.append((null != self._nulls_first).astype(np.int64))
+        of_null = 0 if self._null_apart else ~_LAST if self._nulls_first else _LAST
+        columns.append(np.where(null, of_null, ~order if self._descending else order))
         return Entries(np.stack([*columns, *(~key for key in keys)], axis=1), np.ascontiguousarray(slots, np.int32))
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:

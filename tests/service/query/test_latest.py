@@ -39,7 +39,7 @@ def ref(name: str) -> ColumnRef:
     return ColumnRef("r", name)
 
 
-NEWEST = Latest((ref("room"),), ref("at"), True, 1)
+NEWEST = Latest((ref("room"),), ref("at"), True, 1, True)
 OVER = "QUALIFY ROW_NUMBER() OVER (PARTITION BY r.room ORDER BY"
 
 
@@ -53,8 +53,8 @@ OVER = "QUALIFY ROW_NUMBER() OVER (PARTITION BY r.room ORDER BY"
         ("DISTINCT ON (r.room) nr FROM readings r ORDER BY r.room, r.value DESC NULLS LAST", Latest((ref("room"),), ref("value"), True, 1)),
         ("DISTINCT ON (r.room) nr FROM readings r ORDER BY r.room, r.value", Latest((ref("room"),), ref("value"), False, 1)),
         (f"nr FROM readings r {OVER} at DESC) = 1", NEWEST),
-        (f"nr FROM readings r {OVER} at DESC, sensor DESC) <= 3", Latest((ref("room"),), ref("at"), True, 3)),
-        (f"nr FROM readings r {OVER} at DESC) < 3", Latest((ref("room"),), ref("at"), True, 2)),
+        (f"nr FROM readings r {OVER} at DESC, sensor DESC) <= 3", Latest((ref("room"),), ref("at"), True, 3, True)),
+        (f"nr FROM readings r {OVER} at DESC NULLS LAST) < 3", Latest((ref("room"),), ref("at"), True, 2)),
         ("nr FROM readings r QUALIFY 5 >= ROW_NUMBER() OVER (ORDER BY nr DESC, sensor DESC)", Latest((), ref("nr"), True, 5)),
     ],
 )  # fmt: skip
@@ -64,7 +64,7 @@ def test_sql(sql: str, latest: Latest) -> None:
 
 def test_json_is_the_same_view() -> None:
     definition = {"from": {"r": "readings"}, "select": ["r.nr as nr"], "latest": {"by": ["r.room"], "order": "r.at", "descending": True}}
-    assert query(definition) == query({"sql": f"SELECT r.nr AS nr FROM readings r {OVER} at DESC) = 1"})
+    assert query(definition) == query({"sql": f"SELECT r.nr AS nr FROM readings r {OVER} at DESC NULLS LAST) = 1"})
     assert query(definition | {"latest": {"by": ["r.room", "r.room"], "order": "r.value", "rows": 2}}).latest == Latest(
         (ref("room"),), ref("value"), False, 2
     )

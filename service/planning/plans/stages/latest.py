@@ -28,7 +28,7 @@ def make(query: Query, relations: Relations) -> Plan:
     ties = ties_of(definition, {ref.column for ref in latest.columns}, 2 + has_null_apart(definition, order))
     notes = [*first_notes(query, relations), "all rows that meet the filters are kept in order, and those that come first in a list"]
     if definition.column(order).nullable:
-        notes.append(f"rows whose {latest.order} is null come last")
+        notes.append(f"rows whose {latest.order} is null come {'first' if latest.nulls_first else 'last'}")
     if ties is None:
         notes.append(why_ties(definition))
     return Plan(
@@ -39,7 +39,7 @@ def make(query: Query, relations: Relations) -> Plan:
 
 def has_null_apart(definition: RelationDefinition, order: str) -> bool:
     """Whether a coordinate before the order says that it is null: of values that may be any 64 bits. Others, and ends of intervals, leave
-    room for null behind the last of them, whether the column has nulls by now or not."""
+    room for null behind the last of them and before the first, whether the column has nulls by now or not."""
     bounded = {*definition.key} | {end for one in definition.intervals.values() for end in (one.start_column, one.end_column)}
     return order not in bounded and definition.column(order).kind in _ANY_BITS
 

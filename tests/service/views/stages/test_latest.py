@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 from service.errors import Problem
 from service.reading.cursors import open_rows
 from service.views.parse import parse_view
+from service.wire.batch import UPSERT
+from service.wire.schema import RelationPatch, parse_relation
 from tests.service.engine.test_engine import prepared, read_all, run
 from tests.service.latest import LatestView
-from tests.service.running import check
+from tests.service.running import check, opened
 from tests.service.twin import DEFINITIONS, Source, Twin, to_batch, values
 from tests.service.views.stages.test_groups import compare_with_brute_force
 
@@ -88,4 +91,34 @@ def test_named_windows(tmp_path: Path) -> None:
     met = [row for (row,) in view.combinations(twin.relations) if row["starts"] <= 40 and (row["ends"] is None or row["ends"] > 20)]
     window: Any = {"x.stay": ("1970-01-01T00:00:00.000020Z", "1970-01-01T00:00:00.000040Z")}
     assert met and read_all(open_rows(engine.readers, "newest", window=window)) == Counter(values(view.select(row)) for row in met)
+    engine.close()
+
+
+_ORDERED = {"i": "int64", "f": "float64", "m": "timestamp", "d": "date", "h": "time", "p": "decimal"}
+_EXTREMES: dict[str, Any] = {"i": 2**63 - 1, "f": float("nan"), "m": 2**63 - 1, "d": date.max, "h": time(23, 59, 59, 999999), "p": 10**17}
+
+
+def test_nulls_that_a_column_comes_to_have_stand_where_postgresql_has_them(tmp_path: Path) -> None:
+    """First with DESC, last otherwise, unless the text says else; before all values that there are, and after a restart too."""
+    digits = {"precision": 18, "scale": 0}
+    columns = [{"name": name, "type": kind} | (digits if kind == "decimal" else {}) for name, kind in _ORDERED.items()]
+    definition = parse_relation({"columns": [{"name": "id", "type": "int64"}, *columns], "key": ["id"]})
+    engine = opened(tmp_path)
+    engine.put_relation("r", definition)
+    ways = {"DESC": 0, "ASC": 9, "DESC NULLS LAST": 9, "ASC NULLS FIRST": 0}
+    for name in _ORDERED:
+        for number, way in enumerate(ways):
+            sql = f"SELECT id AS id FROM r QUALIFY ROW_NUMBER() OVER (ORDER BY {name} {way}) <= 1"
+            assert engine.put_view(f"{name}{number}", {"sql": sql}, wait=60)[1] == "created"
+    engine.apply(to_batch([("r", UPSERT, {"id": 1} | _EXTREMES)], {"r": definition}))
+    engine.patch_relation("r", RelationPatch.model_validate({"nullable": list(_ORDERED)}))
+    engine.apply(to_batch([("r", UPSERT, {"id": 2} | dict.fromkeys(_ORDERED))], {"r": engine.relations["r"].definition}))
+    for _ in range(2):
+        for name in _ORDERED:
+            for number, place in enumerate(ways.values()):
+                assert read_all(open_rows(engine.readers, f"{name}{number}")) == Counter([(1 if place else 2,)]), (name, number)
+        compare_with_brute_force(engine)
+        check(engine)
+        engine.close()
+        engine = opened(tmp_path)
     engine.close()
