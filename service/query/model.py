@@ -314,8 +314,7 @@ class Stretches(NamedTuple):
 
 
 class Latest(NamedTuple):
-    """Of the rows of one relation that agree in `by` (null is a value there) the first `rows` by `order`; of equal ones that with the
-    greater primary key."""
+    """Of the rows of one relation that agree in `by`, null too, the first `rows` by `order`; of equal ones that with the greater key."""
 
     by: tuple[ColumnRef, ...]
     order: ColumnRef

@@ -6,10 +6,12 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -299,6 +301,27 @@ def test_two_at_a_time_and_none_for_clients_that_go(server: ServerProcess, clien
     assert rows(client, "SELECT 1 AS a") == [{"a": 1}]
 
 
+def test_processes_that_something_else_ends(server: ServerProcess, client: httpx.Client) -> None:
+    """What has become of the query is told, and the next one runs."""
+
+    def killed(*, all_of_them: bool) -> httpx.Response:
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(lambda: ask(server.client(), SLOW))
+            wait_until(lambda: outcomes(client)["running"] == 1)
+            (nursery,) = (one for one in psutil.Process(server.process.pid).children() if "service.adhoc.nursery" in one.cmdline())
+            children = nursery.children()
+            if all_of_them:
+                nursery.kill()
+            for one in children:
+                one.kill()
+            return answer.result()
+
+    rows(client, "SELECT 1 AS a")
+    assert "killed by something else than the service" in talk.problem(killed(all_of_them=False), 413, "query-too-large")["detail"]
+    assert "that which starts them too" in talk.problem(killed(all_of_them=True), 500, "internal")["detail"]
+    assert rows(client, "SELECT 1 AS a") == [{"a": 1}]
+
+
 def test_a_query_that_takes_too_long(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", arguments=["--query-time", "4"]) as server:
         client = server.client()
@@ -315,6 +338,17 @@ def test_a_query_that_takes_too_long(tmp_path: Path) -> None:
                 pass
         wait_until(lambda: outcomes(client)["running"] == 0)
         assert outcomes(client)["timeout"] == 2
+        # Nor do clients keep others from asking by taking nothing of their answers.
+        body = json.dumps({"sql": "SELECT a.id AS a, repeat('x', 1000) AS t FROM n a, n b"}).encode()
+        head = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        others = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2)]
+        for other in others:
+            other.sendall(head + body)
+        wait_until(lambda: outcomes(client)["running"] == 2)
+        wait_until(lambda: outcomes(client)["running"] == 0)
+        assert outcomes(client)["timeout"] == 4 and rows(client, "SELECT 1 AS a") == [{"a": 1}]
+        for other in others:
+            other.close()
 
 
 def test_a_stop_ends_queries(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,10 +13,13 @@ from service.adhoc.process import RESERVED
 from service.adhoc.session import End, Session
 from service.api.context import Context
 from service.api.http import formats
+from service.api.http.bodies import Receive, Scope, Send
 from service.api.metrics import QUERY_SECONDS, ROWS_SENT
 from service.api.steps import TURN
 from service.api.stream import Streamed
 from service.errors import Problem
+
+log = logging.getLogger("livejoin.api")
 
 T = TypeVar("T")
 
@@ -29,8 +33,8 @@ class Running:
         """`kind`: media type. `begun`: when the request came, by time.monotonic."""
         self._context, self._session, self._kind, self._begun = context, session, kind, begun
         self._format: formats.Format | None = None
-        self._outcome = "gone"
-        self.empty = True
+        self._outcome, self._counted = "gone", False
+        self.empty, self.expired = True, False
         self.version = session.version
 
     async def first(self) -> tuple[bytes, bool]:
@@ -49,7 +53,8 @@ class Running:
                     await self._readable()
                 found = await self._in_time(self._context.loop.run_in_executor(self._context.readers, self._turn))
                 if found is not None:
-                    self._outcome = "gone" if found[1] else "done"
+                    if not found[1]:
+                        self._count("done")  # its process has ended: others need not wait until its client has all
                     return found
         except Problem as problem:
             self._outcome = _OUTCOMES.get(problem.type, "refused")
@@ -61,15 +66,26 @@ class Running:
     async def leave(self, last: asyncio.Future[tuple[bytes, bool]]) -> None:
         """End the query, whatever it does, and let all go; `last`: its last step, which may be under way."""
         context, queries = self._context, self._context.queries
-        outcome = self._outcome if last.done() else "gone"
+        outcome = "timeout" if self.expired else self._outcome if last.done() else "gone"
         self._session.stop()
         with suppress(Exception):  # it was told already, or nobody is left to be told; a step ends with its child
             await last
-        queries.end(outcome)
+        self._count(outcome)
         await context.work(self._session.close)
         QUERY_SECONDS.observe(time.monotonic() - self._begun)
         await context.work(queries.children.reserve)
         context.loop.call_later(RESERVED + 1, lambda: context.closing or context.workers.submit(queries.children.tidy))
+
+    def _count(self, outcome: str) -> None:
+        """It runs no more."""
+        if not self._counted:
+            self._counted = True
+            self._context.queries.end(outcome)
+
+    @property
+    def left(self) -> float:
+        """Seconds that it may still take."""
+        return max(0.0, self._begun + self._session.limits.seconds - time.monotonic())
 
     async def _readable(self) -> None:
         """Wait for a word of the child's."""
@@ -82,8 +98,7 @@ class Running:
 
     async def _in_time(self, job: asyncio.Future[T]) -> T:
         """Its result, if the query has so much time. Problem `query-timeout`."""
-        left = self._begun + self._session.limits.seconds - time.monotonic()
-        done, _ = await asyncio.wait((job,), timeout=max(0.0, left))
+        done, _ = await asyncio.wait((job,), timeout=self.left)
         if not done:
             self._session.stop()
             await asyncio.wait((job,))  # it ends with the child
@@ -108,14 +123,29 @@ class Running:
 
 
 class Answer(Streamed):
-    """The rows of a query that runs."""
+    """The rows of a query that runs. While it does, its time counts also if its client takes nothing."""
 
     def __init__(self, context: Context, running: Running, first: tuple[bytes, bool], kind: str, headers: Mapping[str, str]) -> None:
         super().__init__(context, first, kind, headers)
         self._running = running
+        self._limit = asyncio.timeout(running.left if first[1] else None)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with self._limit:
+                await super().__call__(scope, receive, send)
+        except TimeoutError:
+            self._running.expired = True
+            log.info("%s aborted: query-timeout, as its client took no more", scope["path"])
 
     def _begin(self) -> asyncio.Future[tuple[bytes, bool]]:
-        return asyncio.ensure_future(self._running.next())
+        return asyncio.ensure_future(self._next())
+
+    async def _next(self) -> tuple[bytes, bool]:
+        found = await self._running.next()
+        if not found[1] and not self._limit.expired():
+            self._limit.reschedule(None)  # it is whole: how it is taken is up to the connection
+        return found
 
     def _release(self, job: asyncio.Future[tuple[bytes, bool]]) -> None:
         self._leaving = asyncio.ensure_future(self._running.leave(job))
