@@ -221,7 +221,7 @@ def test_names_of_with_go_first(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("sql", "status", "kind", "position"),
     [
-        ("SELEC 1", 400, "bad-query", (1, 7)),
+        ("SELEC 1", 400, "bad-query", (1, 1)),
         ("SELECT 1 +", 400, "bad-query", (1, 10)),
         ("SELECT 'open", 400, "bad-query", (1, 8)),
         ("", 400, "bad-query", (1, 1)),
