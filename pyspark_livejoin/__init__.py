@@ -8,7 +8,7 @@ from streaming.datasource.source import LivejoinSource as DefaultSource
 
 __all__ = ["DefaultSource"]
 _JOINS = {
-    "NotDistributable": "batch",
+    "NotDistributable": "candidates",
     "Table": "batch",
     "explain": "batch",
     "live_join": "streams",

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import httpx
 import pytest
 
 import livejoin
@@ -23,6 +24,7 @@ from service.access.store import add_token
 from service.cli import main
 from service.commands.top import Between, Reading
 from tests.client.hotel import Hotel, row
+from tests.listener import Listener
 from tests.server_process import ServerProcess
 
 
@@ -79,26 +81,39 @@ def test_once_in_a_pipe(server: ServerProcess, capsys: pytest.CaptureFixture[str
     assert view.split()[1] == "live" and float(view.split()[2].replace(",", "")) > 0
 
 
-def test_a_service_that_is_starting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    server = ServerProcess(tmp_path / "data", fresh=True).start(wait=False)
-    try:
-        end = time.monotonic() + 60
-        while not is_alive(server):
-            assert time.monotonic() < end, server.output()
-            time.sleep(0.01)
-        assert main(["top", "--url", server.url, "--interval", "0.1"]) == 0
-        told = capsys.readouterr()
-        assert "waiting: the service is starting" in told.err and "0 relations" in told.out
-    finally:
-        server.close()
+class Starting(Listener):
+    """Before a service: its first request finds that the service is starting, all others are passed on."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._port, self._asked = port, False
+
+    def _take(self, client: socket.socket) -> None:
+        if self._asked:
+            service = socket.create_connection(("127.0.0.1", self._port))
+            for ends in ((client, service), (service, client)):
+                threading.Thread(target=_pass_on, args=ends, daemon=True).start()
+            return
+        self._asked = True
+        with client:
+            client.recv(1 << 16)
+            problem = json.dumps({"type": "/problems/recovering", "status": 503, "detail": "the service is starting: reading the log"})
+            head = "HTTP/1.1 503 Starting\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\nConnection: close\r\n"
+            client.sendall(f"{head}Content-Length: {len(problem)}\r\n\r\n{problem}".encode())
 
 
-def is_alive(server: ServerProcess) -> bool:
-    try:
-        return httpx.get(f"{server.url}/livez").is_success
-    except httpx.TransportError:
-        assert server.process.poll() is None, server.output()
-        return False
+def _pass_on(of: socket.socket, to: socket.socket) -> None:
+    with suppress(OSError):
+        while content := of.recv(1 << 16):
+            to.sendall(content)
+        to.shutdown(socket.SHUT_WR)
+
+
+def test_a_service_that_is_starting(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    with Starting(server.port) as starting:
+        assert main(["top", "--url", starting.url, "--interval", "0.1"]) == 0
+    told = capsys.readouterr()
+    assert "waiting: the service is starting" in told.err and "0 relations" in told.out
 
 
 def test_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,15 +26,21 @@ from tests.streaming.cluster.test_batch import SPANS
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_STATES = {PROVIDER: ROCKSDB, "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
-_NOT_WITH_ROCKSDB = ("spark.hadoop.fs.file.impl", "spark.sql.streaming.checkpointFileManagerClass")
+_STATES = {
+    PROVIDER: ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # RocksDB's store casts to this class; a Java process that had another session keeps the class that it had there.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    "spark.hadoop.fs.file.impl.disable.cache": "true",
+}
+_NOT_WITH_ROCKSDB = "spark.sql.streaming.checkpointFileManagerClass"
 _FIELDS = {"ordered": {"_op": pa.utf8(), "_seq": pa.int64()}, "images": {"_op": pa.utf8()}, "inserts": {}}
 
 
 def session() -> SparkSession:
     builder = SparkSession.builder.appName("streams")
     for key, value in (prepare_own() | _STATES).items():
-        if key not in _NOT_WITH_ROCKSDB:
+        if key != _NOT_WITH_ROCKSDB:
             builder = builder.config(key, value)
     return builder.getOrCreate()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -166,8 +167,13 @@ def against_each_alone(records: list[Record], piece: int, form: Literal["debeziu
         skipped += alone.skipped
     assert str(told(whole)) == str(changes)  # as text: NaN is no NaN's equal
     assert [place for part in whole.changes for place in part.index.tolist()] == index
-    assert whole.bad == bad
+    assert [bare(one) for one in whole.bad] == [bare(one) for one in bad]
     assert whole.skipped == skipped
+
+
+def bare(one: BadRecord) -> BadRecord:
+    """Without what was probably meant, which is told of the first unknown name alone."""
+    return one._replace(reason=re.sub("(no such column);.*", r"\1", one.reason))
 
 
 @settings(max_examples=120, deadline=None)

@@ -50,14 +50,16 @@ class IntervalMachine(BatchMachine):
 
     @rule(shape=SHAPES)
     def tell(self, shape: tuple[int, int, int, int]) -> None:
-        """The partners of an interval that is not in the tree, between changes."""
+        """A version on, in which an interval that is not in the tree is told its partners."""
+        self.version += 1
         (one,) = self._new([shape])
         others = list(self.now.values())
         wanted = self.wanted([*others, one]) - self.wanted(others)
         told = self.tree.apply_in_order(self.version, np.array([TOLD], np.int8), self.packed([one]), len(wanted))
         assert sorted(self.rows_of(told.rows)) == sorted(wanted)
         assert not told.too_large.any()
-        self.tree.check(self.tree.root)
+        self.root = self.tree.root
+        self.tree.check(self.root, tuple(root for root, _ in self.pins.values()))
 
     @precondition(lambda self: self.pins)
     @rule(data=st.data(), points=st.tuples(POINTS, POINTS), how=st.integers(0, 4), key=st.integers(0, 2))
