@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Any, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
@@ -40,6 +41,7 @@ _CLAUSES = {
     "locks": ("FOR UPDATE", "omit it; a view does not lock rows"),
     "into": ("INTO", "omit it; the name of the view is in the URL"),
 }
+T = TypeVar("T")
 _BEFORE = "SELECT "  # an expression, which is then parsed as one
 _GROUPED = ("distinct", "group", "having")
 
@@ -54,6 +56,18 @@ _KINDS: dict[tuple[str, str], PartKind] = {
 
 class _Parser(Bounded, PostgresParser):
     FUNC_TOKENS = {*PostgresParser.FUNC_TOKENS, TokenType.OVERLAPS}
+
+    def _parse_csv(self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA) -> list[T]:
+        """sqlglot passes over commas with nothing before or behind them, as DuckDB does; to PostgreSQL they are mistakes."""
+        return super()._parse_csv(lambda: self._beside_commas(parse_method()), sep)
+
+    def _parse_join(self, *args: Any, **options: Any) -> exp.Join | None:
+        return self._beside_commas(super()._parse_join(*args, **options))
+
+    def _beside_commas(self, item: T | None) -> T | None:
+        if item is None and any(token and token.token_type == TokenType.COMMA for token in (self._prev, self._curr)):
+            self.raise_error("A name or a value is missing")
+        return item
 
 
 class Dialect(Postgres):

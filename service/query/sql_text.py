@@ -107,7 +107,7 @@ def _mistake(text: str, dialect: type[Dialect], error: dict[str, Any]) -> Proble
         return _unexpected(tokens, at, text)
     if (found := _misspelt(tokens, at, text)) is not None:
         return found
-    what, is_behind = f"{said[0].lower()}{said[1:]}", at == last
+    what, is_behind = f"{said[0].lower()}{said[1:]}", at == last and (said == "Expecting )" or tokens[at].token_type != TokenType.R_PAREN)
     if said.startswith("Required keyword"):
         what = "a name, a value or a condition is missing"
         if tokens[at].token_type in _OPERANDS:  # what lacks something is the operator before it

@@ -34,6 +34,13 @@ JOINED = "SELECT b.id FROM bookings b JOIN maintenance m ON b.room = m.room"
         ("SELECT b.id FROM bookings b WHERE (b.id = 1", "a ) is missing after '1'", 43),
         ("SELECT b.id FROM bookings b WHERE b.id = 1)", "')' closes nothing: a ( is missing before it, or it is one too many", 43),
         ("SELECT b.id FROM bookings b ON b.id = 1", "'ON' is not expected here", 29),
+        ("SELECT b.id, FROM bookings b", "a name or a value is missing before 'FROM'", 14),
+        ("SELECT , b.id FROM bookings b", "a name or a value is missing before ','", 8),
+        ("SELECT b.id,, b.room FROM bookings b", "a name or a value is missing before ','", 13),
+        ("SELECT b.id FROM bookings b WHERE b.id IN (1, )", "a name or a value is missing before ')'", 47),
+        ("SELECT room, count(*) AS n FROM bookings GROUP BY room,", "a name or a value is missing after ','", 55),
+        ("SELECT b.id FROM bookings b, WHERE b.id = 1", "a name or a value is missing before 'WHERE'", 30),
+        ("SELECT b.id FROM bookings b WHERE (b.id = )", "a name, a value or a condition is missing before ')'", 43),
         ("SELECT b.id FROM", "expected table name after 'FROM'", 13),
     ],
 )
