@@ -20,7 +20,7 @@ COMMANDS = {
     "load": "load files into a relation (Parquet, Arrow, CSV, JSON lines)",
     "view": "register a view",
     "explain": "show the plan of a view without registering it",
-    "rows": "print the rows of a view",
+    "rows": "print the rows of a view or relation",
     "query": "run one SELECT over relations and views",
     "watch": "follow the changes of a view",
     "stream": "run the Kafka job of a stream.toml: topics into relations, views to topics",

@@ -46,6 +46,14 @@ def say(text: str) -> None:
     print(f"livejoin: {text}", file=sys.stderr, flush=True)
 
 
+def text_of(content: bytes, name: str) -> str:
+    """Of a file, or what is read of standard input. Raises Failure if it is not UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise Failure(f"{name} is not text in UTF-8, at byte {error.start + 1}: save it as UTF-8", 2) from error
+
+
 def colours(stream: TextIO) -> bool:
     return stream.isatty() and "NO_COLOR" not in os.environ
 

@@ -6,7 +6,7 @@ import sys
 
 from service.commands.connection import connect
 from service.commands.rows import show, write
-from service.terminal import Parser, add_url, say
+from service.terminal import Parser, add_url, say, text_of
 
 
 def main(arguments: list[str]) -> int:
@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("sql", metavar="SQL", help='such as "SELECT count(*) FROM bookings"; - reads it from standard input')
     add_url(parser)
     args = parser.parse_args(arguments)
-    sql = sys.stdin.read() if args.sql == "-" else args.sql
+    sql = text_of(sys.stdin.buffer.read(), "standard input") if args.sql == "-" else args.sql
     with connect(args) as client, client.query(sql).rows() as rows:
         if sys.stdout.isatty():
             say(show(rows))

@@ -1,21 +1,27 @@
-"""`livejoin rows`: the rows of a view, as a table on a terminal, as JSON lines in a pipe."""
+"""`livejoin rows`: the rows of a view or relation, as a table on a terminal, as JSON lines in a pipe."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from itertools import islice
 from typing import Any
 
 import livejoin
 from service.commands.connection import connect
 from service.terminal import BOLD, PLAIN, Columns, Failure, Parser, add_url, colours, say
+from service.wire.wording import instead
 
 SCREENFUL = 50  # rows shown on a terminal when no limit is given
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("rows", "Print the rows of a view at one version: a table on a terminal, JSON lines in a pipe.")
-    parser.add_argument("view", metavar="VIEW")
+    description = (
+        "Print the rows of a view or relation at one version: a table on a terminal, JSON lines in a pipe. "
+        "A relation with the name of a view is written relation.NAME."
+    )
+    parser = Parser("rows", description)
+    parser.add_argument("name", metavar="NAME", help="of a view, or of a relation")
     parser.add_argument("--limit", type=int, metavar="N", help=f"at most N rows (default on a terminal: {SCREENFUL})")
     parser.add_argument("--overlaps", metavar="LO,HI", help="only rows whose joined intervals all overlap [LO, HI]; a side may be empty")
     parser.add_argument(
@@ -24,7 +30,7 @@ def main(arguments: list[str]) -> int:
         default=[],
         metavar="ALIAS.COLUMN=VALUE",
         help="look up by the key of one alias, by the columns it is joined on, or by all columns of a group (group.COLUMN= for null); "
-        "repeat for each column",
+        "COLUMN=VALUE by the key of a relation; repeat for each column",
     )
     add_url(parser)
     args = parser.parse_args(arguments)
@@ -32,12 +38,28 @@ def main(arguments: list[str]) -> int:
     terminal = sys.stdout.isatty()
     if terminal and args.limit is None:
         wanted["limit"] = SCREENFUL
-    with connect(args) as client, client.view(args.view).rows(**wanted) as rows:
+    with connect(args) as client, ExitStack() as opened:
+        rows = _opened(opened, client, args.name, wanted)
         if terminal:
             say(show(rows) + ("; there are more: use --limit N, or a pipe for all rows" if rows.cursor else ""))
         else:
             write(rows)
     return 0
+
+
+def _opened(opened: ExitStack, client: livejoin.Client, name: str, wanted: dict[str, Any]) -> livejoin.Rows:
+    """Rows of the view, or if there is none of the relation."""
+    if name.startswith("relation."):
+        return opened.enter_context(client.relation(name.removeprefix("relation.")).rows(**wanted))
+    try:
+        return opened.enter_context(client.view(name).rows(**wanted))
+    except livejoin.NotFound:
+        pass
+    try:
+        return opened.enter_context(client.relation(name).rows(**wanted))
+    except livejoin.NotFound as error:
+        known = client.status()
+        raise Failure(f"there is no view or relation {name!r}{instead(name, [*known['views'], *known['relations']])}") from error
 
 
 def write(rows: livejoin.Rows) -> None:
@@ -58,8 +80,8 @@ def _wanted(limit: int | None, overlaps: str | None, where: list[str]) -> dict[s
         wanted["overlaps"] = tuple(overlaps.split(","))
     for condition in where:
         column, equals, value = condition.partition("=")
-        if not equals or "." not in column:
-            raise Failure(f"--where takes ALIAS.COLUMN=VALUE, not {condition!r}", 2)
+        if not equals or not column:
+            raise Failure(f"--where takes ALIAS.COLUMN=VALUE, or COLUMN=VALUE of a relation, not {condition!r}", 2)
         is_field = column.startswith(("group.", "row."))
         wanted.setdefault("where", {})[column] = _field(value) if is_field else value
     return wanted

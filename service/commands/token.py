@@ -39,26 +39,30 @@ def main(arguments: list[str]) -> int:
 def _parser() -> Parser:
     parser = Parser("token", _DESCRIPTION)
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=_Sub)
-    create = actions.add_parser("create", description="Create a token and print it, once, on standard output.")
+    create = _action(actions, "create", "Create a token and print it, once, on standard output.")
     create.add_argument("name", metavar="NAME", help="its name, which appears in lists and in the audit log")
     create.add_argument("--scope", required=True, choices=SCOPES, help="what it allows; each scope includes those before it")
     create.add_argument("--relations", metavar="A,B", help="only these relations, and no view unless --views is given; * for all")
     create.add_argument("--views", metavar="A,B", help="only these views, and no relation unless --relations is given; * for all")
     create.add_argument("--expires", metavar="TIME", help="when it ends, such as 2027-01-01T00:00:00Z (default: never)")
     create.set_defaults(run=_create)
-    listed = actions.add_parser("list", description="List the tokens; the text of a token cannot be shown again.")
+    listed = _action(actions, "list", "List the tokens; the text of a token cannot be shown again.")
     listed.set_defaults(run=_list)
-    revoke = actions.add_parser("revoke", description="Revoke a token. With --data it may be the last one; token mode remains.")
+    revoke = _action(actions, "revoke", "Revoke a token. With --data it may be the last one; token mode remains.")
     revoke.add_argument("name", metavar="NAME")
     revoke.set_defaults(run=_revoke)
     for action in (create, listed, revoke):
         where = action.add_mutually_exclusive_group()
         where.add_argument("--data", type=Path, metavar="DIR", help="the data folder; without it, ask the service, with LIVEJOIN_TOKEN")
         add_url(where)
-    disable = actions.add_parser("disable", description="Revoke all tokens and end token mode. No service may be using the folder.")
+    disable = _action(actions, "disable", "Revoke all tokens and end token mode. No service may be using the folder.")
     disable.add_argument("--data", type=Path, metavar="DIR", required=True, help="the data folder")
     disable.set_defaults(run=_disable)
     return parser
+
+
+def _action(actions: argparse._SubParsersAction[_Sub], name: str, what: str) -> _Sub:
+    return actions.add_parser(name, description=what, help=what)
 
 
 class _Sub(Parser):

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from service.commands.connection import connect
-from service.terminal import Failure, Parser, add_url, say
+from service.terminal import Failure, Parser, add_url, say, text_of
 
 
 def main(arguments: list[str]) -> int:
@@ -34,7 +34,7 @@ def add_definition(parser: Parser) -> None:
 
 def read_definition(sql: str | None, file: Path | None) -> dict[str, Any]:
     """The body of PUT /v1/views: text that begins with a brace is JSON, all other text is SQL."""
-    text = sql if file is None else file.read_text(encoding="utf-8")
+    text = sql if file is None else text_of(file.read_bytes(), str(file))
     if text is None or not text.strip():
         raise Failure("the definition is empty: give a SELECT", 2)
     if file is None or not text.lstrip().startswith("{"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import socket
@@ -70,11 +71,11 @@ def on_terminal(*arguments: str, url: str) -> str:
         (["fly"], "unknown command 'fly'; there are serve, demo"),
         (["laod"], "unknown command 'laod'; did you mean load?"),
         (["rows", "v", "--limti", "3"], "--limti 3; did you mean --limit?"),
-        (["rows"], "VIEW"),
+        (["rows"], "NAME"),
         (["rows", "v", "--limit", "many"], "--limit"),
         (["rows", "v", "--limit", "-1"], "--limit"),
         (["rows", "v", "--overlaps", "1"], "--overlaps"),
-        (["rows", "v", "--where", "id=1"], "--where"),
+        (["rows", "v", "--where", "=1"], "--where"),
         (["watch", "v", "--snapshot", "--since", "x"], "cannot be combined"),
         (["view", "v"], "--sql"),
         (["view", "v", "--sql", " "], "empty"),
@@ -126,10 +127,25 @@ def test_a_file_that_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "livejoin: /nowhere/x.csv: No such file or directory\n"
 
 
+def test_a_definition_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.sql").write_bytes(b"SELECT \xff")
+    assert main(["view", "v", "--file", str(tmp_path / "a.sql")]) == 2
+    assert capsys.readouterr().err == f"livejoin: {tmp_path}/a.sql is not text in UTF-8, at byte 8: save it as UTF-8\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff")))
+    assert main(["query", "-"]) == 2
+    assert capsys.readouterr().err == "livejoin: standard input is not text in UTF-8, at byte 1: save it as UTF-8\n"
+
+
+def test_actions_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["token", "--help"])
+    assert "revoke    Revoke a token." in capsys.readouterr().out
+
+
 def test_a_refusal_is_told_with_its_detail() -> None:
-    with scripted(problem("not-found", 404)) as (url, _):
+    with scripted(problem("forbidden", 403)) as (url, _):
         done = livejoin("rows", "v", url=url)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "livejoin: not-found: because\n")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "livejoin: forbidden: because\n")
 
 
 def test_an_error_of_our_own_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,9 +66,18 @@ def test_the_tour(server: ServerProcess, capfd: pytest.CaptureFixture[str]) -> N
     assert len(capfd.readouterr().out.splitlines()) == 3
     assert main(["explain", "--sql", sql, *url]) == 0
     assert orjson.loads(capfd.readouterr().out)["plan"]["algorithm"] == "interval-tree"
-    assert main(["rows", "nothing", *url]) == 1
+    assert main(["rows", "delegatoin", *url]) == 1
+    assert "there is no view or relation 'delegatoin'; did you mean delegation?" in capfd.readouterr().err
+    assert main(["rows", "senator_terms", "--where", "id=1", *url]) == 0
+    (senator,) = map(orjson.loads, capfd.readouterr().out.splitlines())
+    assert senator["id"] == 1
+    assert main(["view", "senator_terms", "--sql", "SELECT count(*) AS n FROM senator_terms", *url]) == 0
+    for name, count in {"senator_terms": 1, "relation.senator_terms": 267}.items():
+        capfd.readouterr()
+        assert main(["rows", name, *url]) == 0
+        assert len(capfd.readouterr().out.splitlines()) == count, "a view hides the relation of its name"
     assert main(["view", "other", "--sql", "SELECT * FROM senator_terms s LEFT JOIN rep_terms r ON true", *url]) == 1
-    assert capfd.readouterr().err.splitlines()[1].startswith("livejoin: unsupported-query: LEFT JOIN")
+    assert capfd.readouterr().err.startswith("livejoin: unsupported-query: LEFT JOIN")
 
 
 def write(path: Path, table: pa.Table) -> None:
@@ -275,7 +284,7 @@ def test_a_query(
     sql, url = "SELECT a, b, e FROM clashes JOIN bookings ON id = b", ["--url", server.url]
     assert main(["query", sql, *url]) == 0
     assert capfd.readouterr().out == '{"a":1,"b":2,"e":9}\n'
-    monkeypatch.setattr(sys, "stdin", io.StringIO(sql))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sql.encode())))
     assert main(["query", "-", *url]) == 0
     assert capfd.readouterr().out == '{"a":1,"b":2,"e":9}\n'
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
