@@ -11,6 +11,9 @@ import httpx
 import pytest
 
 from service.access.access_token import TEXT
+from service.api.dashboard.state import warnings
+from service.durability.usage import Usage
+from service.engine.versions import Held
 from tests.dashboard.conftest import until
 from tests.dashboard.data import CLASHES, DELEGATION, PRESIDENTS, STAYS, stay, upsert
 from tests.end_to_end import talk
@@ -54,6 +57,24 @@ def test_readers_that_hold_a_version_are_listed(client: httpx.Client) -> None:
     talk.ok(client.get(f"/v1/views/{DELEGATION}/rows?limit=2", headers={"Accept": talk.JSON}))
     (pin,) = [one for one in status(client)["pins"] if one["reading"] == f"a cursor of the view {DELEGATION}"]
     assert pin["readers"] >= 1 and pin["behind"] >= 0 and pin["age_seconds"] >= pin["idle_seconds"] >= 0
+
+
+def test_warnings_say_what_to_do(service: ServerProcess, client: httpx.Client) -> None:
+    assert client.put("/v1/views/few", json={"sql": "SELECT guest FROM stays GROUP BY guest", "groups": 2}).is_success
+    (found,) = until(lambda: status(client)["warnings"])
+    detail = 'the view has more than 2 groups; register it with a larger "groups", or group more coarsely'
+    assert found == {"text": f"The view few has failed: {detail}.", "view": "few"}
+    talk.drop(client, ["few"])
+    assert not status(client)["warnings"]
+    held = [Held(7, 1, "view clashes", 12.0, 40.0), Held(9, 1, "", 0.0, 1.0)]
+    disk = Usage(log=0, snapshots=0, other=0, disk=1000, free=40, snapshot=None)
+    figures = {"retired_bytes": 400_000_000, "snapshot_failures": 1}
+    assert [one["text"].split(".")[0] for one in warnings(9, disk, figures, {}, held)] == [
+        "The disk of the data folder has 4 % of free space left: make room, as changes are refused once it is full",
+        "A snapshot could not be written, so the next start reads more of the log: see the service's log",
+        "view clashes at version 7, idle for 12 s, and what is being reclaimed hold 400 MB of memory",
+    ]
+    assert len(warnings(9, disk, figures, {}, None)) == 2, "others' readings are not told"
 
 
 def test_a_problem_is_remembered_with_how_often_it_came(client: httpx.Client) -> None:

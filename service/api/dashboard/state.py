@@ -32,10 +32,11 @@ from service.wire.grammar import timestamp_text
 
 INTERVAL = 1.0  # seconds between two events
 MOST_PINS = 50
-_OLD = 60.0  # seconds
 _LARGE = 64 << 20  # bytes of old versions
 _FULL = 0.1  # of the disk
 _SLOW = 1000  # versions behind
+_EXPIRES = "What it has not read is kept within the bounds of the view's `changes`; beyond them it has to begin again with a snapshot."
+_LET_GO = "Have the reader go on or end; --pin-idle and --pin-bytes say when it is let go."
 
 
 async def status(request: Request) -> Response:
@@ -104,7 +105,7 @@ def status_json(context: Context, token: AccessToken) -> dict[str, Any]:
         "figures": figures,
         "memory": _memory(context, engine, sum(sizes.values()), metrics["retired_bytes"]),
         "disk": _disk(folder),
-        "warnings": _warnings(published.number, folder, figures, dict(views), held),
+        "warnings": warnings(published.number, folder, figures, dict(views), held),
     }
     if held is not None:
         shown["pins"] = [_pin(one, published.number) for one in held[:MOST_PINS]]
@@ -172,26 +173,27 @@ def _pin(one: Held, newest: int) -> dict[str, Any]:
     }
 
 
-def _warnings(
+def warnings(
     newest: int, folder: Usage, figures: Mapping[str, int], views: Mapping[str, LiveView], held: Sequence[Held] | None
 ) -> list[dict[str, str]]:
     """What somebody should look at, each in a sentence, with what to do. `held`: None for who may not know of others' readings."""
-    found = [_warning(f"The view {name} has failed: {view.problem or 'its structures are lost'}.", "view", name)
-             for name, view in views.items() if view.state == "failed"]  # fmt: skip
+    failed = ((name, view.problem) for name, view in views.items() if view.problem is not None)
+    found = [_warning(f"The view {name} has failed: {problem.detail}.", "view", name) for name, problem in failed]
     for name, view in views.items():
         if view.feed is not None and view.feed.lag > _SLOW:
-            text = f"A follower of the view {name} is {view.feed.lag:,} versions behind: it reads too slowly."
+            text = f"A follower of the view {name} is {view.feed.lag:,} versions behind: it reads too slowly. " + _EXPIRES
             found.append(_warning(text, "view", name))
     if folder.free < _FULL * folder.disk:
         share = 100 * folder.free / max(1, folder.disk)
-        found.append(_warning(f"The disk of the data folder has {share:.0f} % of free space left: changes are refused once it is full."))
+        text = f"The disk of the data folder has {share:.0f} % of free space left: make room, as changes are refused once it is full."
+        found.append(_warning(text))
     if figures.get("snapshot_failures"):
         found.append(_warning("A snapshot could not be written, so the next start reads more of the log: see the service's log."))
     retired = figures.get("retired_bytes", 0)
     if held is not None and retired > _LARGE:
         old = [one for one in held if one.version < newest]
         who = "Old versions" if not old else f"{old[0].reading or 'A reader'} at version {old[0].version:,}, idle for {old[0].idle:.0f} s,"
-        found.append(_warning(f"{who} and what is being reclaimed hold {retired / 1e6:,.0f} MB of memory."))
+        found.append(_warning(f"{who} and what is being reclaimed hold {retired / 1e6:,.0f} MB of memory. {_LET_GO}"))
     return found
 
 
@@ -237,7 +239,7 @@ _STATUS = {
         "free": 5368709120,
         "snapshot": {"version": 40, "time": "2026-01-01T11:00:00Z", "bytes": 8192},
     },
-    "warnings": [{"text": "A follower of the view clashes is 1,200 versions behind: it reads too slowly.", "view": "clashes"}],
+    "warnings": [{"text": "A follower of the view clashes is 1,200 versions behind: it reads too slowly. " + _EXPIRES, "view": "clashes"}],
     "pins": [{"version": 41, "behind": 1, "readers": 1, "reading": "view clashes", "idle_seconds": 2.5, "age_seconds": 4.0}],
     "problems": [],
 }
