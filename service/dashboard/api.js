@@ -53,11 +53,23 @@ export async function failureOf(answer) {
   return failure;
 }
 
+const LONG = /\d{16}/;
+const exact = (_, value, context) => (typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source) ? BigInt(context.source) : value);
+
+/** What JSON says, with a BigInt for an integer that no number has exactly. */
+export const fromJson = (text) => (LONG.test(text) ? JSON.parse(text, exact) : JSON.parse(text));
+
+/** The other way; browsers that tell the source of a number know `rawJSON` too. */
+export const toJson = (value, indent) => JSON.stringify(value, (_, one) => (typeof one === "bigint" ? JSON.rawJSON(String(one)) : one), indent);
+
 /** Values of JSON; rejects with a Failure. */
-export const get = async (path, signal) => (await ask(path, { headers: { Accept: "application/json" }, signal })).json();
+export const get = async (path, signal) => fromJson(await (await ask(path, { headers: { Accept: "application/json" }, signal })).text());
+
+/** A text; rejects with a Failure. */
+export const read = async (path, signal) => (await ask(path, { signal })).text();
 
 export async function send(method, path, value, signal) {
-  const body = value === undefined ? undefined : JSON.stringify(value);
+  const body = value === undefined ? undefined : toJson(value);
   const kind = body === undefined ? {} : { "Content-Type": "application/json" };
   const answer = await ask(path, { method, body, signal, headers: { Accept: "application/json", ...kind } });
   return answer.status === 204 ? null : answer.json();

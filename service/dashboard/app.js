@@ -2,8 +2,9 @@
 
 import { onRefused, token } from "./api.js";
 import { empty, fill, h, say, write } from "./dom.js";
-import { ago, number, short } from "./format.js";
+import { localTime, number, short } from "./format.js";
 import { login } from "./login.js";
+import { metrics } from "./metrics.js";
 import { operations } from "./operations.js";
 import { overview } from "./overview.js";
 import { query } from "./query.js";
@@ -12,7 +13,7 @@ import { parse, to } from "./router.js";
 import { start, state, watch } from "./store.js";
 import { view } from "./view.js";
 
-const PAGES = { overview, relation, view, query, operations };
+const PAGES = { overview, relation, view, query, operations, metrics };
 const main = document.getElementById("main");
 const side = document.getElementById("side");
 const link = document.getElementById("link");
@@ -32,7 +33,7 @@ function show() {
     fill(main, h("h1", "No such page"), empty("There is nothing at this address.", h("a", { href: to.overview() }, "Go to the overview")));
     return;
   }
-  document.title = `${name ?? { overview: "Overview", query: "Query", operations: "Operations" }[page]} · livejoin`;
+  document.title = `${name ?? { overview: "Overview", query: "Query", operations: "Operations", metrics: "Metrics" }[page]} · livejoin`;
   fill(main);
   PAGES[page](main, { name, options, signal: leaving.signal });
   mark();
@@ -65,7 +66,7 @@ fill(
   side,
   h("ul.pages", {}, [["Overview", to.overview()], ["Query", to.query()], ["Operations", to.operations()]].map(([text, href]) => h("li", {}, h("a", { href }, text)))),
   named,
-  h("p.foot", {}, h("a", { href: "/docs" }, "Interface"), h("a", { href: "/metrics" }, "Metrics"), h("button.leave.plain", { type: "button", hidden: true, onclick: leave }, "Log out")),
+  h("p.foot", {}, h("a", { href: "/docs" }, "Interface"), h("a", { href: to.metrics() }, "Metrics"), h("button.leave.plain", { type: "button", hidden: true, onclick: leave }, "Log out")),
 );
 
 let shownNames = "";
@@ -110,7 +111,7 @@ let saidLink = "connecting";
 function connection() {
   link.dataset.state = state.link;
   const lost = state.link === "lost" && state.status !== null;
-  write(link.querySelector(".what"), lost ? `no connection · as of ${ago(state.status.time)}` : WORDS[state.link]);
+  write(link.querySelector(".what"), lost ? `no connection · as of ${localTime(state.status.time).slice(11, 19)}` : WORDS[state.link]);
   document.body.classList.toggle("stale", lost);
   if (state.link !== saidLink) {
     if (state.link === "lost") say("The connection to the service is lost. What is shown is old.");

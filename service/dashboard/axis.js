@@ -58,11 +58,11 @@ export class Axis {
     return value === "Infinity" ? Infinity : value === "-Infinity" ? -Infinity : Number(value);
   }
 
-  /** A number as a parameter: rounded outwards, so that nothing at the edge is missed. */
+  /** A number as a parameter: rounded outwards, so that nothing at the edge is missed; nothing for one that the type does not have. */
   parameter(value, up) {
     if (this.kind === "date") return new Date((up ? Math.ceil : Math.floor)(value / DAY) * DAY).toISOString().slice(0, 10);
     if (this.isTime) return new Date((up ? Math.ceil : Math.floor)(value)).toISOString();
-    if (this.kind === "int64") return String((up ? Math.ceil : Math.floor)(value));
+    if (this.kind === "int64") return Math.abs(value) < 2 ** 63 ? String(BigInt((up ? Math.ceil : Math.floor)(value))) : "";
     const scale = /^decimal\(\d+,(\d+)\)$/.exec(this.kind);
     return scale ? ((up ? Math.ceil : Math.floor)(value * 10 ** scale[1]) / 10 ** scale[1]).toFixed(scale[1]) : String(value);
   }

@@ -1,17 +1,17 @@
 // The changes of a view as they come: followed with tokens, counted all, shown as far as somebody can read them.
 
-import { Failure, events, name as quoted } from "./api.js";
+import { Failure, events, fromJson, name as quoted } from "./api.js";
 import { fill, h, write } from "./dom.js";
 import { number, rate } from "./format.js";
-import { cell, scroller } from "./table.js";
+import { cell, isNumber, scroller } from "./table.js";
 
 const SHOWN = 40; // the newest
 const EVERY = 250; // ms between two looks
 const READABLE = 200; // a second; beyond it the list is a sample
 const OPS = /^event: (insert|delete|progress|error)$/gm;
 
-/** `{element}`; `news()` is called for changes that have come, `note(text)` for what a reader should know. */
-export function changes(view, { signal, news, note }) {
+/** `{element}`; `news()` is called for changes that have come, `note(text)` for what a reader should know, `failed(error)` for what ends it. */
+export function changes(view, { signal, news, note, failed }) {
   const heading = h("p.note", { role: "status" }, "Following …");
   const body = h("tbody");
   const columns = view.shape.columns.map((column) => column.name);
@@ -63,7 +63,7 @@ export function changes(view, { signal, news, note }) {
     const records = newest(waiting);
     waiting = [];
     if (!table.isConnected) {
-      columns.forEach((name, at) => table.tHead.rows[0].cells[at + 2].classList.toggle("number", records.every(({ row }) => typeof row[name] === "number")));
+      columns.forEach((name, at) => table.tHead.rows[0].cells[at + 2].classList.toggle("number", records.every(({ row }) => isNumber(row[name]))));
       fill(list, scroller("The newest changes", table));
     }
     const rows = records.map((record) =>
@@ -92,7 +92,8 @@ export function changes(view, { signal, news, note }) {
           note("Some changes came too fast to be followed, or while there was no connection, and are not listed. The rows are up to date.");
           news();
         } else if (["not-followed", "not-found", "view-failed", "unauthorized", "forbidden"].includes(error.type)) {
-          note(error.type === "not-followed" ? "This view keeps no changes (\"changes\": false), so they cannot be followed here." : error.message);
+          if (error.type === "not-followed") note("This view keeps no changes (\"changes\": false), so they cannot be followed here.");
+          else failed(error);
           write(heading, "");
           return;
         }
@@ -113,7 +114,7 @@ function newest(texts) {
     for (let number = blocks.length - 1; number >= 0 && found.length < SHOWN; number--) {
       const block = blocks[number];
       if (!block.startsWith("event: insert") && !block.startsWith("event: delete")) continue;
-      found.push(JSON.parse(block.slice(block.indexOf("data: ") + 6)));
+      found.push(fromJson(block.slice(block.indexOf("data: ") + 6)));
     }
   }
   return found;

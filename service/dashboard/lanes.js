@@ -1,5 +1,7 @@
 // The lanes of a timeline: where the bars of the rows in view stand, in a lane for each row or for each value of the join key.
 
+import { toJson } from "./api.js";
+
 export const AXIS = 26, BAR = 17, PAD = 6, STRIP = 7; // pixels
 const GAP = 3;
 
@@ -18,7 +20,7 @@ export function rowLanes(items, aliases) {
 
 /** A lane for each of `keys`, ({key, more}; one without a key is called `name`): each part once, however many rows it is in. `wide`: names stand beside. */
 export function keyLanes(items, keys, aliases, name, wide) {
-  const lanes = new Map(keys.map(({ key, more }) => [key === null ? "" : JSON.stringify(key), { key, more, items: [] }]));
+  const lanes = new Map(keys.map(({ key, more }) => [key === null ? "" : toJson(key), { key, more, items: [] }]));
   for (const item of items) {
     if (!lanes.has(item.lane)) lanes.set(item.lane, { key: item.laneKey, more: false, items: [] });
     lanes.get(item.lane).items.push(item);
@@ -32,7 +34,7 @@ export function keyLanes(items, keys, aliases, name, wide) {
       const unique = new Map();
       for (const item of own) {
         if (!item.spans[at]) continue;
-        const id = JSON.stringify(item.row.key[alias]);
+        const id = toJson(item.row.key[alias]);
         if (unique.has(id)) unique.get(id).items.push(item);
         else unique.set(id, { alias: at, span: item.spans[at], height: BAR, text: item.words[at], items: [item] });
       }

@@ -13,9 +13,14 @@ export function login(main, reason, entered) {
     {
       onsubmit: async (event) => {
         event.preventDefault();
+        const text = field.value.trim();
+        if (!/^[!-~]+$/.test(text)) { // no header could carry it
+          fault.textContent = "This is no access token: one begins with lj_, and has only letters, digits, - and _. Copy it again.";
+          return;
+        }
         button.disabled = true;
         fault.textContent = "";
-        token.set(field.value.trim());
+        token.set(text);
         try {
           await get("/v1/status");
           entered();

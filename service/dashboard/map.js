@@ -1,6 +1,6 @@
 // Boxes: the map of a view that joins on intervals in two dimensions or more, of which two are shown. It asks for the window in view.
 
-import { get, name as quoted } from "./api.js";
+import { get, name as quoted, toJson } from "./api.js";
 import { Axis } from "./axis.js";
 import { Surface } from "./canvas.js";
 import { fill, h, write } from "./dom.js";
@@ -96,7 +96,7 @@ export function map(view, { signal, failed }) {
     place = where;
     const next = new Map();
     for (const row of rows) {
-      const id = JSON.stringify(row.key);
+      const id = toJson(row.key);
       next.set(id, { ...boxesOf(row), row, born: live && !items.has(id) ? now : (items.get(id)?.born ?? 0) });
     }
     items = next;
@@ -132,7 +132,7 @@ export function map(view, { signal, failed }) {
     let moving = false;
     for (const item of items.values()) {
       item.boxes.forEach((box, at) => {
-        const id = JSON.stringify(item.row.key[aliases[at]]);
+        const id = toJson(item.row.key[aliases[at]]);
         if (drawn[at].has(id)) return;
         drawn[at].add(id);
         context.globalAlpha = 0.12;

@@ -1,6 +1,6 @@
 // A query: explained, registered as a view, or run once.
 
-import { get, headers, failureOf, name as quoted, send, Failure } from "./api.js";
+import { fromJson, get, headers, failureOf, name as quoted, send, Failure } from "./api.js";
 import { empty, fill, h, panel, pending, say, trouble } from "./dom.js";
 import { editor } from "./editor.js";
 import { number } from "./format.js";
@@ -111,11 +111,13 @@ async function rowsOf(sql, signal) {
   let rest = "";
   let more = false;
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await reader.read().catch((error) => {
+      throw error.name === "AbortError" ? error : new Failure("The answer broke off: the service has ended, or the query was stopped. Run it again.");
+    });
     if (done) break;
     const lines = (rest + value).split("\n");
     rest = lines.pop();
-    for (const line of lines) if (line && rows.length < MOST) rows.push(JSON.parse(line));
+    for (const line of lines) if (line && rows.length < MOST) rows.push(fromJson(line));
     if (rows.length >= MOST) {
       more = true;
       stop.abort();

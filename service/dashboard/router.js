@@ -6,6 +6,7 @@ const ROUTES = [
   [/^#\/views\/([^/?]+)$/, "view"],
   [/^#\/query$/, "query"],
   [/^#\/operations$/, "operations"],
+  [/^#\/metrics$/, "metrics"],
 ];
 
 /** `{page, name, options}` of an address; the page is null where there is none. */
@@ -32,4 +33,5 @@ export const to = {
   view: (name) => `#/views/${encodeURIComponent(name)}`,
   query: (sql) => (sql ? `#/query?sql=${encodeURIComponent(sql)}` : "#/query"),
   operations: () => "#/operations",
+  metrics: () => "#/metrics",
 };

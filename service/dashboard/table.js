@@ -1,21 +1,24 @@
 // Tables of rows that the service has told: numbers at the right, times in the reader's zone with UTC on hover, null as a dash.
 
+import { toJson } from "./api.js";
 import { fill, h } from "./dom.js";
-import { isTime, localTime, number } from "./format.js";
+import { isTime, localTime } from "./format.js";
 
-/** One value as a cell. */
+export const isNumber = (value) => typeof value === "number" || typeof value === "bigint";
+
+/** One value as a cell; numbers as the service writes them, to be copied. */
 export function cell(value) {
   if (value === null || value === undefined) return h("td.null", { title: "null" }, "–");
-  if (typeof value === "number") return h("td.number", Number.isInteger(value) ? number(value) : String(value));
+  if (isNumber(value)) return h("td.number", String(value));
   if (typeof value === "boolean") return h("td", String(value));
-  if (typeof value === "object") return h("td.code", JSON.stringify(value));
+  if (typeof value === "object") return h("td.code", toJson(value));
   if (isTime(value)) return h("td.time", h("time", { dateTime: value, title: `${value} (UTC)` }, localTime(value)));
   return h("td", { title: value.length > 40 ? value : "" }, value);
 }
 
 /** The columns of rows; numbers have their heads at the right too. */
 export function heads(names, rows) {
-  const right = (name) => rows.length > 0 && rows.every((row) => row[name] === null || typeof row[name] === "number") && rows.some((row) => row[name] !== null);
+  const right = (name) => rows.length > 0 && rows.every((row) => row[name] === null || isNumber(row[name])) && rows.some((row) => row[name] !== null);
   return h("thead", {}, h("tr", {}, names.map((name) => h(`th${right(name) ? ".number" : ""}`, { scope: "col" }, name))));
 }
 

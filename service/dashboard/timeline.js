@@ -1,7 +1,7 @@
 // The timeline of a view that joins on intervals: time across, a lane for each row or each value of the join key, a colour for each alias,
 // and where the intervals meet. It asks for the window in view and nothing else, so the number of rows of the view does not matter.
 
-import { get, name as quoted } from "./api.js";
+import { get, name as quoted, toJson } from "./api.js";
 import { Axis } from "./axis.js";
 import { Surface } from "./canvas.js";
 import { fill, h, say, write } from "./dom.js";
@@ -227,12 +227,15 @@ class Timeline {
   /** More rows than are shown: some of each slice of the window, rather than all at its beginning. */
   async #sample(lanes, signal) {
     const { lo, hi } = this.axis;
-    const slices = Array.from({ length: SLICES }, (_, at) => {
-      const part = new Axis(this.axis.kind, lo + ((hi - lo) * at) / SLICES, lo + ((hi - lo) * (at + 1)) / SLICES);
-      return get(this.#address(part.window, { limit: EACH }), signal);
-    });
+    const slices = Array.from({ length: SLICES }, (_, at) => new Axis(this.axis.kind, lo + ((hi - lo) * at) / SLICES, lo + ((hi - lo) * (at + 1)) / SLICES));
     const found = new Map();
-    for (const answer of await Promise.all(slices)) for (const row of answer.lanes[0].rows) found.set(JSON.stringify(row.key), row);
+    const ask = async (of, limit) => {
+      const answers = await Promise.all(of.map((slice) => get(this.#address(slice.window, { limit }), signal)));
+      for (const answer of answers) for (const row of answer.lanes[0].rows) found.set(toJson(row.key), row);
+      return of.filter((_, at) => answers[at].lanes[0].more);
+    };
+    const full = await ask(slices, EACH);
+    if (full.length && found.size < (SLICES * EACH) / 2) await ask(full, Math.ceil((SLICES * EACH) / full.length)); // most rows lie in few slices
     return [{ key: null, more: true, rows: [...found.values()] }];
   }
 
@@ -248,7 +251,7 @@ class Timeline {
     this.windowOfItems = this.#where();
     for (const lane of lanes) {
       for (const row of lane.rows) {
-        const id = JSON.stringify(row.key);
+        const id = toJson(row.key);
         const old = before.get(id);
         const fresh = live && same && (!old || old.gone);
         seen.set(id, { ...this.#item(row, lane.key), id, born: fresh ? now : (old?.born ?? 0), gone: 0 });
@@ -281,7 +284,7 @@ class Timeline {
     const some = spans.filter(Boolean);
     const meet = [Math.max(...some.map(([start]) => start)), Math.min(...some.map(([, end]) => end))];
     const words = this.aliases.map((alias) => this.#name(row, alias, lane));
-    return { row, lane: lane === null ? "" : JSON.stringify(lane), laneKey: lane, spans, meet, words, label: words.filter(Boolean).join(" · ") };
+    return { row, lane: lane === null ? "" : toJson(lane), laneKey: lane, spans, meet, words, label: words.filter(Boolean).join(" · ") };
   }
 
   /** What an alias of a row is called: its texts, or its key. */

@@ -1,6 +1,6 @@
 // A view: its picture, its rows, its changes as they come, its plan.
 
-import { get, name as quoted, send } from "./api.js";
+import { get, name as quoted, send, toJson } from "./api.js";
 import { changes } from "./changes.js";
 import { badge, empty, fill, h, panel, pending, say, trouble, write } from "./dom.js";
 import { number, plural } from "./format.js";
@@ -19,14 +19,21 @@ export function view(main, { name, signal }) {
   const messages = h("div.messages");
   const body = h("div.view-body", {}, h("p.wait", "Loading …"));
   fill(main, heading, messages, body);
-  const page = new Page(name, heading, messages, body, signal);
+  const stop = new AbortController();
+  const shown = AbortSignal.any([signal, stop.signal]);
+  const again = () => {
+    stop.abort();
+    view(main, { name, signal });
+  };
+  const page = new Page(name, heading, messages, body, shown, again);
   page.open();
-  addEventListener("livejoin:back", () => page.back(), { signal });
+  addEventListener("livejoin:back", () => page.back(), { signal: shown });
 }
 
 class Page {
-  constructor(name, heading, messages, body, signal) {
-    Object.assign(this, { name, heading, messages, body, signal, said: new Map(), picture: null, dropped: false });
+  /** `again()` shows the view anew, in place of this page. */
+  constructor(name, heading, messages, body, signal, again) {
+    Object.assign(this, { name, heading, messages, body, signal, again, said: new Map(), picture: null, dropped: false });
   }
 
   /** A message that stays until the same place has another one, or none. */
@@ -119,7 +126,7 @@ class Page {
       this.more = h("button", { type: "button", onclick: () => this.next() }, "Next page");
       this.first = h("button", { type: "button", onclick: () => this.read() }, "Newest version");
       left.push(panel("Rows", h("div", {}, (this.rowsNote = h("p.note", { role: "status" })), this.rows), this.first, this.more));
-      this.follower = changes(found, { signal: this.signal, news: () => this.news(), note: (text) => this.tell("changes", h("p.message", { role: "status" }, text)) });
+      this.follower = changes(found, { signal: this.signal, news: () => this.news(), note: (text) => this.tell("changes", h("p.message", { role: "status" }, text)), failed: (error) => this.failed("changes", error) });
       left.push(panel("Changes", this.follower.element));
     }
     await pending(this.body, Promise.all([this.picture?.loaded, this.more && this.read()])); // all at once: nothing moves afterwards
@@ -133,11 +140,7 @@ class Page {
 
   told(status) {
     const one = status.views[this.name];
-    if (!one) {
-      if (this.found.state === "live" && state.link === "live") this.failed("picture", { type: "not-found", status: 404 });
-      return;
-    }
-    write(this.figures, one.feed ? `${plural(one.feed.changes, "changed row")} · ${plural(one.feed.subscribers, "follower")}` : "not followed");
+    if (one) write(this.figures, one.feed ? `${plural(one.feed.changes, "changed row")} · ${plural(one.feed.subscribers, "follower")}` : "not followed");
   }
 
   news() {
@@ -157,14 +160,17 @@ class Page {
     }, 700);
   }
 
+  /** What was measured; and whether it is still the same view. */
   async measure() {
-    if (state.link !== "live" || this.dropped || document.hidden) return;
+    if (state.link !== "live" || document.hidden) return;
     try {
       const found = await get(`/v1/views/${quoted(this.name)}`, this.signal);
+      const isOther = (of) => toJson(of(found)) !== toJson(of(this.found));
+      if (this.dropped || isOther((one) => one.state) || isOther((one) => one.definition)) return this.again();
       this.found = found;
       fill(this.plan, planCard(found.plan, found.statistics));
     } catch (error) {
-      if (error.name !== "AbortError" && error.type === "not-found") this.failed("picture", error);
+      if (error.type === "not-found") this.failed("picture", error);
     }
   }
 
@@ -207,6 +213,6 @@ class Page {
 }
 
 function definition(given) {
-  if (!given.sql) return h("pre.code", { tabIndex: 0 }, JSON.stringify(given, null, 2));
+  if (!given.sql) return h("pre.code", { tabIndex: 0 }, toJson(given, 2));
   return h("div", {}, h("pre.code.sql", { tabIndex: 0 }, given.sql.replace(/\s+(FROM|JOIN|LEFT JOIN|WHERE|GROUP BY|ON|AND|UNION)\b/g, "\n$1")), h("p", {}, h("a", { href: to.query(given.sql) }, "Open in the query page")));
 }

@@ -91,6 +91,7 @@ def test_explaining_and_registering(service: ServerProcess, editor: Page) -> Non
     editor.keyboard.press("Enter")
     editor.get_by_role("heading", name="meetings").wait_for()
     editor.get_by_text("rows in view").wait_for()
+    assert not editor.get_by_text("has been dropped").count()
     talk.drop(service.client(), ["meetings"])
 
 

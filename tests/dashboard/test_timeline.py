@@ -193,6 +193,18 @@ def test_a_new_last_row_comes_into_view_until_somebody_scrolls(service: ServerPr
     assert lanes.evaluate(rest) > 300
 
 
+def test_a_sample_of_rows_that_lie_close_together(service: ServerProcess, visitor: Visitor) -> None:
+    """Two centuries are in view, the rows lie in forty years: it is not the few of some slices that are shown."""
+    sql = "SELECT p.name AS president, s.name AS senator FROM president_terms p, senator_terms s WHERE overlaps(p.term, s.term)"
+    talk.view(service.client(), "under", {"sql": sql})
+    page = visitor()
+    page.goto(f"{service.url}/#/views/under")
+    note = page.locator(".timeline .note", has_text="A sample of")
+    note.wait_for()
+    assert int(re.findall("[0-9]+", note.inner_text())[0]) > 50
+    talk.drop(service.client(), ["under"])
+
+
 def test_a_map_grows_with_its_view(service: ServerProcess, visitor: Visitor) -> None:
     client = service.client()
     for relation in ("plots", "ponds"):

@@ -56,9 +56,69 @@ def test_a_view_that_is_dropped_while_it_is_shown(tmp_path: Path, visitor: Visit
         page.get_by_text("18 rows in view").wait_for()
         page.locator("#link[data-state=live]").wait_for()
         talk.drop(server.client(), ["clashes"])
-        page.get_by_text("The view clashes has been dropped. What you see is how it was").wait_for()
+        dropped = page.get_by_text("The view clashes has been dropped. What you see is how it was")
+        dropped.wait_for()
         assert page.locator("table.rows tbody tr").count() > 0
         picture(page, "dropped-1280-light", whole=False)
+        for sql in (CLASHES, CLASHES.replace("a.guest AS guest", "a.guest AS first")):
+            talk.view(server.client(), "clashes", {"sql": sql})
+            dropped.wait_for(state="detached")
+            page.get_by_text("Following: nothing has changed").wait_for()
+            talk.drop(server.client(), ["clashes"])
+            talk.view(server.client(), "clashes", {"sql": sql.replace("b.guest AS other", "b.guest AS second")})  # before it is missed
+            page.get_by_role("columnheader", name="second").first.wait_for()
+            page.get_by_text("18 rows in view").wait_for()
+            talk.drop(server.client(), ["clashes"])
+            dropped.wait_for()
+
+
+def test_a_view_that_fails_while_it_is_shown(tmp_path: Path, visitor: Visitor) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        client = server.client()
+        talk.define(client, "stays", STAYS)
+        talk.view(client, "guests", {"sql": "SELECT guest FROM stays GROUP BY guest", "groups": 2})
+        page = visitor()
+        page.goto(f"{server.url}/#/views/guests")
+        page.get_by_text("Following: nothing has changed").wait_for()
+        talk.ok(talk.send(client, [upsert("stays", stay(n)) for n in range(3)]))
+        page.locator(".title .badge", has_text="failed").wait_for()
+        page.locator(".trouble", has_text="The view has too many groups").first.wait_for()
+        page.goto(f"{server.url}/#/")
+        page.locator(".warnings li", has_text="The view guests has failed").get_by_role("link", name="Look at it").click()
+        page.get_by_role("heading", name="guests").wait_for()
+        picture(page, "failed-1280-light", whole=False)
+
+
+def test_integers_that_no_number_of_javascript_has(tmp_path: Path, visitor: Visitor) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        client = server.client()
+        talk.define(client, "stays", STAYS)
+        talk.view(client, "clashes", {"sql": CLASHES})
+        first = 2**53
+        for id_ in (first, first + 1):
+            talk.ok(talk.send(client, [upsert("stays", stay(0) | {"id": id_})]))
+        page = visitor()
+        page.goto(f"{server.url}/#/relations/stays")
+        for id_ in (first, first + 1):
+            page.get_by_role("cell", name=f"{id_}", exact=True).wait_for()
+        page.goto(f"{server.url}/#/views/clashes")
+        page.get_by_text("1 row in view").wait_for()
+        page.get_by_text("Following: nothing has changed").wait_for()
+        talk.ok(talk.send(client, [upsert("stays", stay(0) | {"id": first + 3})]))
+        page.get_by_text("3 rows in view").wait_for()
+        page.locator("tr.insert", has_text=f"{first + 1}").wait_for()
+        columns = [{"name": name, "type": "int64"} for name in ("id", "low", "high")]
+        talk.define(client, "spans", {"columns": columns, "key": ["id"], "intervals": {"span": {"start": "low", "end": "high"}}})
+        talk.view(client, "spanned", {"sql": "SELECT a.id AS a, b.id AS b FROM spans a JOIN spans b ON overlaps(a.span, b.span)"})
+        talk.ok(talk.send(client, [upsert("spans", {"id": 1, "low": 5, "high": 2**63 - 1})]))
+        page.goto(f"{server.url}/#/views/spanned")
+        page.get_by_text("1 row in view").wait_for()
+        with page.expect_response("**/window?*") as answered:
+            page.get_by_role("button", name="Zoom out").click()
+        assert answered.value.ok
+        page.goto(f"{server.url}/#/query?sql=SELECT max(id) AS id FROM stays")
+        page.get_by_role("button", name="Run once").click()
+        page.get_by_role("cell", name=f"{first + 3}", exact=True).wait_for()
 
 
 def test_a_relation_that_is_dropped_while_it_is_shown(tmp_path: Path, visitor: Visitor) -> None:
@@ -146,6 +206,9 @@ def test_tokens(tmp_path: Path, visitor: Visitor) -> None:
         assert page.evaluate("() => document.activeElement.id") == "token"
         picture(page, "login-1280-light", whole=False)
         assert not violations(page)
+        field.fill("lj_\N{EN DASH}")
+        field.press("Enter")
+        page.locator("#token-fault", has_text="This is no access token").wait_for()
         field.fill("lj_" + "x" * 40)
         field.press("Enter")
         page.locator("#token-fault", has_text="the access token is not valid").wait_for()
@@ -155,9 +218,13 @@ def test_tokens(tmp_path: Path, visitor: Visitor) -> None:
         assert page.evaluate("() => sessionStorage.getItem('livejoin.token')") == tokens["read"]
         assert page.context.cookies() == []
         assert "lj_" not in page.evaluate("() => JSON.stringify(localStorage) + document.cookie + location.href")
+        page.get_by_role("link", name="Metrics").click()
+        page.get_by_text("livejoin_changes_total").wait_for()
         page.get_by_role("button", name="Log out").click()
         page.get_by_label("Token", exact=True).fill(tokens["admin"])
         page.keyboard.press("Enter")
+        page.get_by_text("livejoin_changes_total").wait_for()
+        page.get_by_role("link", name="Operations").click()
         page.get_by_role("table", name="Tokens").wait_for()
         page.get_by_label("Name").fill("etl")
         page.get_by_label("Scope").select_option("write")
