@@ -198,7 +198,7 @@ class Within(NamedTuple):
 class Span(NamedTuple):
     """The interval of an alias in an interval condition: from one of its columns to another, without an open end, both widened by
     `widen` (in the columns' unit). Without a column it is unbounded there. `declared`: it is a relation's interval, so none
-    is empty, and a null is unbounded; else nothing meets a null."""
+    is empty, and a null is unbounded, but that of a point; else nothing meets a null."""
 
     alias: str
     start: str | None

@@ -74,11 +74,7 @@ def met(relation: Relation, bounds: Sequence[Bound], slots: Slots) -> Mask:
     some = slots if there.all() else slots[there]
     for span, low, high in bounds:
         left, right = stored_endpoints(relation.table, span, some)
-        meets[there] &= (left <= high) & (right >= low)
-        if len(span.columns) == 1 and relation.definition.column(span.columns[0]).nullable:
-            _, (null,) = relation.table.numbers(span.columns, some)
-            if null is not None:
-                meets[there] &= ~np.asarray(null)
+        meets[there] &= (left <= high) & (right >= low) & (left <= right)
     return meets
 
 

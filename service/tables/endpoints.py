@@ -34,8 +34,12 @@ def stored_endpoints(table: Table, span: Span, slots: npt.NDArray[np.int32]) -> 
 def _of_span(span: Span, type_: pa.DataType, values: Sequence[Ends], nulls: Sequence[npt.NDArray[np.bool_] | None]) -> tuple[Ends, Ends]:
     """`values`, `nulls`: of the span's columns."""
     if span.declared:
-        ends = (values[0], values[0].copy()) if len(values) == 1 else values
-        return _encode(span, type_, ends, (nulls[0], nulls[-1]))
+        is_point = len(values) == 1
+        ends = (values[0], values[0].copy()) if is_point else values
+        left, right = _encode(span, type_, ends, (nulls[0], nulls[-1]))
+        if is_point and nulls[0] is not None:
+            left[nulls[0]], right[nulls[0]] = POS_INF, NEG_INF
+        return left, right
     left, right = np.full(len(values[0]), NEG_INF), np.full(len(values[0]), POS_INF)
     at = dict(zip(span.columns, values, strict=True))
     if span.start is not None:

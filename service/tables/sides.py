@@ -105,7 +105,7 @@ class Source:
 
     def __init__(self, side: Side, set_: int, columns: Sequence[str], span: Span | None) -> None:
         self.side, self.set, self.columns, self.span = side, set_, list(columns), span
-        self._never_empty = span is None or span.declared
+        self._never_empty = span is None or (span.declared and len(span.columns) > 1)
         self._few_sets = np.full(2, set_, np.uint8)  # not written to
 
     def entries(self, slots: Slots, codes: Codes | None) -> Chosen:
@@ -143,7 +143,7 @@ class BoxSource(Source):
     def __init__(self, side: Side, set_: int, columns: Sequence[str], spans: Sequence[Span]) -> None:
         super().__init__(side, set_, columns, None)
         self._spans = spans
-        self._never_empty = all(span.declared for span in spans)
+        self._never_empty = all(span.declared and len(span.columns) > 1 for span in spans)
 
     def arrange(self, spans: Sequence[Span]) -> None:
         """Have the dimensions in the order of these, which are the same."""

@@ -70,6 +70,14 @@ def test_a_null_point_has_no_partner(client: httpx.Client) -> None:
         ("SELECT a.id AS a, b.id AS b FROM events a JOIN events b ON overlaps(a.moment, b.moment) AND a.id < b.id", []),
         ("SELECT a.id AS a FROM events a JOIN spans b ON overlaps(a.later, b.span)", []),
         (f"SELECT COUNT(*) AS n FROM spans s JOIN events v ON {ON}", [(6,)]),
+        (
+            f"SELECT v.id AS v FROM events v SEMI JOIN spans t ON t.id = v.id WHERE NOT EXISTS (SELECT 1 FROM spans s WHERE {ON})",
+            [(2,), (4,)],
+        ),
+        (
+            f"SELECT v.id AS v, s.id AS s, t.id AS t FROM events v LEFT JOIN spans s ON {ON} LEFT JOIN spans t ON t.id = v.id",
+            [(1, 1, 1), (1, 2, 1), (1, 3, 1), (2, None, 2), (3, 1, 3), (3, 2, 3), (3, 4, 3), (4, None, 4)],
+        ),
     ],
 )
 def test_spellings_and_parts(client: httpx.Client, sql: str, rows: list[tuple[Any, ...]]) -> None:
