@@ -370,14 +370,20 @@ def read_catalog(db: sqlite3.Connection) -> Catalog:
     )
 
 
-def put_relation(db: sqlite3.Connection, record: RelationRecord) -> None:
-    values = record.id, record.name, json.dumps(record.definition), json.dumps(record.shapes)
+def put_relation(db: sqlite3.Connection, record: RelationRecord) -> int:
+    """Gives the bytes that its definition takes."""
+    definition, shapes = json.dumps(record.definition), json.dumps(record.shapes)
+    values = record.id, record.name, definition, shapes
     db.execute(PUT_RELATION, (*values, checksum(*values)))
+    return len(definition) + len(shapes)
 
 
-def put_view(db: sqlite3.Connection, record: ViewRecord) -> None:
-    values = record.id, record.name, json.dumps(record.definition), record.query
+def put_view(db: sqlite3.Connection, record: ViewRecord) -> int:
+    """Gives the bytes that its definition takes."""
+    definition = json.dumps(record.definition)
+    values = record.id, record.name, definition, record.query
     db.execute(PUT_VIEW, (*values, checksum(*values)))
+    return len(definition) + len(record.query or "")
 
 
 def put_source(db: sqlite3.Connection, source: str, record: SourceRecord) -> None:

@@ -46,7 +46,8 @@ from service.durability.folder import (
 )
 from service.errors import Problem
 
-_PAGE = 4096  # SQLite's; a small commit writes about one
+_PAGE = 4096  # SQLite's; a small commit writes about one, and one for each source
+_CATALOG_PAGES = 6  # that a change of the catalogue writes, besides what is long in a definition
 _WAL_BYTES = 8 << 20  # of SQLite's own log, worth a checkpoint
 _NEW_BYTES, _COMMITS = 1 << 20, 8  # payload that is worth one, in some 2 ms a MiB; of larger commits, as much as so many have
 LEFT = 64 << 20  # bytes of the disk that snapshots and backups leave to the log
@@ -91,7 +92,7 @@ class Log:
         self._written = found.bytes
         self._appender: int | None = None  # the thread whose batches are not committed yet
         self._appended: list[LogRow] = []
-        self._commits = self._new_bytes = self._last_bytes = 0  # since the last checkpoint: commits, their payload, that of the last
+        self._pages = self._new_bytes = self._last_bytes = 0  # since the last checkpoint: pages beside payload, payload, that of the last commit
         try:
             if not found.is_certain:
                 self._begin_timeline()
@@ -193,6 +194,7 @@ class Log:
                 known[source] = run, epoch, version, receipt
             long = long or len(payload) > database.LARGEST
             values += version, source, run, epoch, batch_checksum(version, source, run, epoch, payload), payload
+        self._pages += 1 + len(known)
         statement = INSERT + f", {ROW}" * (len(rows) - 1)
         if not known and not long:
             self._db.execute(statement, values)
@@ -215,21 +217,20 @@ class Log:
 
     def _has_committed(self) -> None:
         self._appender = None
-        self._commits += 1
         self._committed = self._state
         self._mark.set(self._state.reach)
         self._changed.notify_all()
 
     @property
     def checkpoint_due(self) -> bool:
-        wal_bytes = self._new_bytes + _PAGE * self._commits
+        wal_bytes = self._new_bytes + _PAGE * self._pages
         return wal_bytes > _WAL_BYTES or self._new_bytes > max(_NEW_BYTES, _COMMITS * self._last_bytes)
 
     def checkpoint_if_due(self) -> None:
         """Bring what SQLite's own log holds into the database when it has grown: two fsyncs, whatever `synchronous` is."""
         if self.checkpoint_due:
             with self._guard:
-                self._commits = self._new_bytes = 0
+                self._pages = self._new_bytes = 0
                 try:
                     self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
                 except sqlite3.Error as error:
@@ -259,6 +260,7 @@ class Log:
             except BaseException:
                 self._roll_back()
                 raise
+            self._pages += _CATALOG_PAGES
             self._has_committed()
 
     def require_room(self) -> None:
@@ -293,9 +295,9 @@ class Log:
             raise ValueError(f"relation id {relation_id} has been used before: take {self._next_relation_id}")
         with self._catalog_transaction() as db:
             shapes = [(self.last_version, len(definition["columns"]))]
-            database.put_relation(db, RelationRecord(relation_id, name, definition, shapes))
+            size = database.put_relation(db, RelationRecord(relation_id, name, definition, shapes))
             put_meta(db, "next_relation_id", relation_id + 1)
-            self._count_catalog_change(db)
+            self._count_catalog_change(db, size)
         self._next_relation_id = relation_id + 1
 
     def change_relation(self, name: str, definition: dict[str, Any]) -> None:
@@ -305,15 +307,14 @@ class Log:
             columns = len(definition["columns"])
             shapes = record.shapes if columns == record.shapes[-1][1] else [*record.shapes, (self.last_version, columns)]
             db.execute("DELETE FROM relations WHERE name = ?", (name,))
-            database.put_relation(db, record._replace(definition=definition, shapes=shapes))
-            self._count_catalog_change(db)
+            size = database.put_relation(db, record._replace(definition=definition, shapes=shapes))
+            self._count_catalog_change(db, size)
 
     def put_view(self, name: str, definition: dict[str, Any], query: str | None = None) -> str:
         """Add a view; `query`: as it was understood. Gives its id. Durable on return."""
         record = ViewRecord(database.new_view_id(), name, definition, query)
         with self._catalog_transaction() as db:
-            database.put_view(db, record)
-            self._count_catalog_change(db)
+            self._count_catalog_change(db, database.put_view(db, record))
         return record.id
 
     def drop_relation(self, name: str) -> None:
@@ -328,7 +329,9 @@ class Log:
             db.execute("DELETE FROM views WHERE name = ?", (name,))
             self._count_catalog_change(db)
 
-    def _count_catalog_change(self, db: sqlite3.Connection) -> None:
+    def _count_catalog_change(self, db: sqlite3.Connection, size: int = 0) -> None:
+        """`size`: bytes of the definition that was put."""
+        self._pages += size // _PAGE
         version, changes = self._state.reach
         put_meta(db, "catalog_changes", changes + 1)
         self._state = _State(Reach(version, changes + 1), self._state.bytes)
@@ -354,7 +357,7 @@ class Log:
                     return
                 pages = min(free, _GIVEN_PAGES)
                 self._db.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would give back a single page
-                self._commits += pages  # each may have moved one that is in use
+                self._pages += pages  # each may have moved one that is in use
             time.sleep(time.monotonic() - started)
 
     def forget(self, up_to_version: int, go_on: Callable[[], bool] = lambda: True) -> None:

@@ -8,6 +8,7 @@ nobody has read of it for `idle` seconds. No pin is needed to read it.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import secrets
@@ -80,13 +81,20 @@ class Spools:
             return None
 
     def read(self, spool: Spool, start: int, size: int) -> bytes:
-        """A part of it. Problem `snapshot-expired` if it is gone."""
+        """A part of it. Problems: `snapshot-expired` if it is gone; `disk-full` if the disk does not give it, which is forgotten then."""
         with self._lock:
             is_kept = self._used(self._kept.get((spool.what, spool.tag)), ()) is spool
-        if not is_kept or spool.path is None:
+        if not is_kept or spool.path is None or spool.size is None:
             raise expired(spool.version)
-        with open(spool.path, "rb") as file:
-            return os.pread(file.fileno(), size, start)
+        try:
+            with _disk("does not give"), open(spool.path, "rb") as file:
+                data = os.pread(file.fileno(), size, start)
+                if len(data) < min(size, spool.size - start):
+                    raise OSError(errno.EIO, "it is shorter than it was")
+                return data
+        except Problem:
+            self._drop(spool)
+            raise
 
     def draft(self, what: str, tag: str, version: int, empty: bool) -> Draft:
         """A spool to be written, for use in a `with`. Problems `too-busy`, `disk-full`."""
@@ -94,7 +102,7 @@ class Spools:
             self._forget()
             if len(self._kept) >= _MOST:
                 raise self._busy(f"there are already {_MOST} files of rows of which parts are read")
-        with _disk():
+        with _disk("does not take"):
             self._folder.mkdir(FOLDER_MODE, exist_ok=True)
             return Draft(self, Spool(self._folder / f"{next(self._numbers)}", what, tag, version, empty))
 
@@ -158,14 +166,22 @@ class Spools:
     def _forget(self) -> None:
         """Those that are old."""
         limit = self._clock() - self._idle
-        for key, spool in list(self._kept.items()):
+        for spool in list(self._kept.values()):
             if spool.used < limit:
-                del self._kept[key]
-                for reader in spool.readers:
-                    del self._last[spool.what, reader]
-                if spool.path is not None:
-                    discard(spool.path)
-                self.bytes -= spool.size or 0
+                self._remove(spool)
+
+    def _drop(self, spool: Spool) -> None:
+        with self._lock:
+            if self._kept.get((spool.what, spool.tag)) is spool:
+                self._remove(spool)
+
+    def _remove(self, spool: Spool) -> None:
+        del self._kept[spool.what, spool.tag]
+        for reader in spool.readers:
+            del self._last[spool.what, reader]
+        if spool.path is not None:
+            discard(spool.path)
+        self.bytes -= spool.size or 0
 
 
 class Draft:
@@ -184,7 +200,7 @@ class Draft:
         self._spools._reserve(self._size, len(data))
         self._size += len(data)
         view = memoryview(data)
-        with _disk():
+        with _disk("does not take"):
             while view:
                 view = view[self._file.write(view) :]
 
@@ -215,12 +231,12 @@ class Draft:
 
 
 @contextmanager
-def _disk() -> Iterator[None]:
-    """Problem `disk-full` for what the disk does not take."""
+def _disk(fails: str) -> Iterator[None]:
+    """Problem `disk-full` for an error of the disk, which `fails` to do something with the file."""
     try:
         yield
     except OSError as error:
-        raise _refused(f"does not take the file ({reason(error)})") from error
+        raise _refused(f"{fails} the file ({reason(error)})") from error
 
 
 def _refused(said: str) -> Problem:

@@ -189,6 +189,31 @@ def test_large_payloads_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     log.close()
 
 
+def test_a_checkpoint_is_due_by_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of sources and registrations too: SQLite's own log grew to five times its bound."""
+    monkeypatch.setattr(log_module, "_WAL_BYTES", 128 << 10)
+    log, wal = Log(tmp_path, "normal"), tmp_path / f"{DATABASE}-wal"
+    wide: dict[str, Any] = {**DEFINITION, "columns": [{"name": f"a long name {number}", "type": "int64"} for number in range(200)]}
+    steps: dict[str, Callable[[int], object]] = {
+        "batches": lambda i: (log.append([LogRow(log.last_version + 1, None, None, None, b"x")]), log.commit()),
+        "sources": lambda i: (log.append([LogRow(log.last_version + 1, f"s{i}", None, i, b"x")]), log.commit()),
+        "relations": lambda i: log.put_relation(log.next_relation_id, f"r{i}", DEFINITION),
+        "wide relations": lambda i: log.put_relation(log.next_relation_id, f"w{i}", wide),
+        "changes": lambda i: log.change_relation(f"w{i}", {**wide, "key": [f"a long name {i}"]}),
+        "views": lambda i: log.put_view(f"v{i}", DEFINITION, "q" * 600),
+        "drops": lambda i: log.drop_view(f"v{i}"),
+    }
+    for name, step in steps.items():
+        log.checkpoint_if_due()
+        before = largest = wal.stat().st_size
+        for number in range(50):
+            step(number)
+            largest = max(largest, wal.stat().st_size)
+            log.checkpoint_if_due()
+        assert largest <= max(before, 160 << 10), name
+    log.close()
+
+
 def test_second_owner_is_refused(tmp_path: Path) -> None:
     log = Log(tmp_path)
     with pytest.raises(FolderInUse, match=rf"is in use by process {os.getpid()}"):

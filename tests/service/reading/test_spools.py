@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -173,3 +174,18 @@ def test_a_file_that_a_broken_disk_does_not_let_go(spools: Spools, clock: Clock,
     clock.now += 61
     written(spools, "b", "1", b"x" * 600)
     assert spools.find("a", ("1",)) is None and spools.bytes == 600
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: os.truncate(path, 5)], ids=["gone", "shorter"])
+def test_a_file_that_a_broken_disk_does_not_give(spools: Spools, tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    """It is forgotten, and made anew by the next who asks: it was an internal error, each time, or no end of nothing."""
+    spool = written(spools, "a", "1", b"0123456789", "client")
+    assert spool.path is not None
+    damage(spool.path)
+    with pytest.raises(Problem, match="disk-full: the disk of the data folder does not give the file \\(.*\\): read it whole"):
+        spools.read(spool, 3, 4)
+    assert spools.find("a", ("1",)) is None and spools.last("a", ("client",), False) is None
+    assert files(tmp_path) == [] and (len(spools), spools.bytes) == (0, 0)
+    with pytest.raises(Problem, match="snapshot-expired"):
+        spools.read(spool, 3, 4)
+    assert spools.read(written(spools, "a", "1", b"0123456789"), 3, 4) == b"3456"
