@@ -52,8 +52,8 @@ class Shape:
         if self.kind == "list":
             return slots[:1], None
         if self.factor > 1:
-            orders = permutations(slots)
-            return tuple(np.concatenate(part) for part in zip(*orders, strict=True)), np.tile(np.arange(n), self.factor)
+            orders = permutations(slots)  # of one combination after the other, however many come at a time
+            return tuple(np.stack(part, axis=1).reshape(-1) for part in zip(*orders, strict=True)), np.repeat(np.arange(n), self.factor)
         kept: Mask | None = None
         if n and self._order is not None:
             slots, kept = self._ascending(self._order, slots)

@@ -31,7 +31,7 @@ from service.tables.store import Numbers
 from service.views.deltas import Combination, Sink
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
 
-_BLOCK = 4096  # rows of the first part that stand with one reading of the second
+_FIRST, _BLOCK, _CHUNK = 64, 4096, 1 << 14  # rows that are read ahead: at first; at most, of the left part and of the right one
 _PIECE = 1 << 16  # rows of a delta at a time
 _LOOKS = 16  # at parts without rows before a call ends
 NO_ROWS: Combination = (NO_SLOTS,)
@@ -77,12 +77,14 @@ class These:
 
 
 class _Pair:
-    """Rows of `left`, each with all rows of the reading that `begin` begins; left's columns come first."""
+    """Rows of `left`, each with all rows of the reading that `begin` begins; left's columns come first. Their order rests on how many are
+    read ahead, which nobody who asks for rows changes."""
 
     def __init__(self, left: Enumeration, begin: Callable[[], Enumeration], aliases: int) -> None:
         self._left, self._begin, self._aliases = left, begin, aliases
         self._block = self._chunk = NO_ROWS
         self._at = self._total = 0  # rows of block x chunk
+        self._room = _FIRST
         self._right: Enumeration | None = None
         self._some = False  # the right part has a row
         self._steps = self._gap = 0  # in readings that have ended
@@ -116,7 +118,7 @@ class _Pair:
         for _ in range(_LOOKS):
             if self._at < self._total or self.done:
                 break
-            self._advance(limit)
+            self._advance()
         if self._at == self._total:
             return (NO_SLOTS,) * self._aliases
         rows = np.arange(self._at, min(self._at + limit, self._total))
@@ -124,16 +126,17 @@ class _Pair:
         of_block, of_chunk = np.divmod(rows, len(self._chunk[0]))
         return (*(part[of_block] for part in self._block), *(part[of_chunk] for part in self._chunk))
 
-    def _advance(self, limit: int) -> None:
+    def _advance(self) -> None:
         """Go on to the next chunk of the right part, after its last to the next block of the left one."""
         if self._right is not None and self._right.done:
             self._end_right()
         if self._right is None:
-            self._block = self._left.fill(min(limit, _BLOCK))
+            self._block = self._left.fill(min(self._room, _BLOCK))
             if len(self._block[0]) == 0:
                 return
             self._right = self._begin()
-        self._chunk = self._right.fill(limit)
+        self._chunk = self._right.fill(self._room)
+        self._room = min(2 * self._room, _CHUNK)
         self._some = self._some or len(self._chunk[0]) > 0
         self._at, self._total = 0, len(self._block[0]) * len(self._chunk[0])
 

@@ -102,3 +102,32 @@ def test_a_part_without_rows_stops_the_others(tmp_path: Path, algorithm: str) ->
     chunks = [(chunk.op, chunk.rows.num_rows) for chunk in subscription.next() if chunk.rows is not None]
     assert chunks == [("insert", 101), ("delete", 101)]
     engine.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT x.id AS i, y.id AS j FROM a x JOIN a y ON overlaps(x.stay, y.stay) WHERE x.id <> y.id",
+        "SELECT x.id AS i, y.id AS j, z.id AS k FROM a x, a y, a z WHERE overlaps(x.stay, y.stay) AND overlaps(x.stay, z.stay) "
+        "AND overlaps(y.stay, z.stay) AND x.id <> y.id AND x.id <> z.id AND y.id <> z.id",
+        "SELECT x.id AS i, y.nr AS j FROM a x CROSS JOIN b y",
+        "SELECT x.id AS i, y.nr AS j, z.id AS k FROM a x CROSS JOIN b y CROSS JOIN a z WHERE z.id < 3",
+    ],
+    ids=["both orders", "all orders", "product", "three parts"],
+)
+def test_the_order_of_rows_is_the_same_however_many_are_asked_for(tmp_path: Path, text: str) -> None:
+    engine = prepared(tmp_path, {})
+    assert engine.put_view("v", {"sql": text}, wait=60)[1] == "created"
+    changes = [("a", INSERT, _a(i) | {"starts": i, "ends": i + 4}) for i in range(75)] + [("b", INSERT, _b(i)) for i in range(70)]
+    engine.apply(to_batch(changes))
+
+    def rows(limit: int) -> list[Row]:
+        reader, found = open_rows(engine.readers, "v"), list[Row]()
+        while (batch := reader.read(limit)) is not None:
+            found += batch.to_pylist()
+        reader.close()
+        return found
+
+    whole = rows(100_000)
+    assert len(whole) > 400 and rows(7) == whole and rows(1000) == whole
+    engine.close()
