@@ -92,7 +92,7 @@ class Log:
         self._written = found.bytes
         self._appender: int | None = None  # the thread whose batches are not committed yet
         self._appended: list[LogRow] = []
-        self._pages = self._new_bytes = self._last_bytes = 0  # since the last checkpoint: pages beside payload, payload, that of the last commit
+        self._pages = self._new_bytes = self._last_bytes = 0  # since the last checkpoint: other pages, payload, that of the last commit
         try:
             if not found.is_certain:
                 self._begin_timeline()
