@@ -1,6 +1,6 @@
 """The one writer: jobs and batches through a bounded queue to its thread, batches in groups that share an fsync.
 
-    take all that waits -> apply each in memory, as a version of its own -> append each to the log -> one commit
+    take what waits -> apply each in memory, as a version of its own -> append each to the log -> one commit
     -> publish the newest -> wake the followers -> answer each -> a piece of housekeeping, and the rest of it while nothing waits
 
 Writer is who holds the turn: the thread, or for one short batch the caller of `apply_at_once`, when nothing waits and the thread is idle.
@@ -40,11 +40,12 @@ Later = Callable[[Callable[[], None]], object]
 T = TypeVar("T")
 
 _GROUP_BATCHES, _GROUP_CHANGES = 256, 100_000
+_FEW_CHANGES, _LONG = 16, 2e-3  # who sent so few is not answered only after a larger batch behind that takes so many seconds
 _WAITING_BYTES = 1 << 30  # of decoded batches: with more, nothing further is taken
 # A batch is taken only if the disk has room for it in the log, in SQLite's own log, and for what SQLite does meanwhile.
 _ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
 _TICK = 1.0  # seconds between two looks at what has grown old
-_PIECE = 2e-3  # seconds of housekeeping in a turn
+_PIECE = 2e-3  # seconds of housekeeping in a turn, while nobody waits
 _SHARE = 1.0  # of the time of a group, if that is more: what is freed at once is still in the caches when the next group takes it
 _MOST_OWED = 0.1  # seconds of this that may be put off while somebody waits
 _SHORT = 1e-3  # seconds that a change may take in a caller's thread, as far as the last ones tell
@@ -97,6 +98,7 @@ class Writer:
         self._unfinished = 0  # items in the queue or at work
         self._untidy = False  # whether there is more housekeeping
         self._owed = 0.0  # seconds of it for which nothing was left between groups
+        self._each = 0.0  # seconds that applying a change took, of the last ones that were not few
         self._last = 0.0  # seconds that the last change took
         self._pace = 0.0  # as many: the slowest of late, fading, without those that were slow alone: the scheduler's doing, not the views'
         self.failure: BaseException | None = None
@@ -256,7 +258,7 @@ class Writer:
                     return
                 try:
                     self._finish_left()
-                    if isinstance(item, Waiting):
+                    while isinstance(item, Waiting):
                         item = self._group(item)
                         self.beat()
                         self._run_urgent()
@@ -273,14 +275,14 @@ class Writer:
                     return
             self._beat = None
 
-    def _tidy(self, share: float = 0.0) -> None:
+    def _tidy(self, share: float = 0.0, following: Item | None = None) -> None:
         """A piece of housekeeping, which may wait for builds that fall behind, and more for as long as is owed, which is `share` seconds
-        more by now, and as much longer as a piece takes. While somebody waits, some of it is put off."""
+        more by now, and as much longer as a piece takes. While somebody waits, in the queue or as `following`, some of it is put off."""
         self._owed += share
         more = self._housekeep()
         started = time.monotonic()
         spent = 0.0
-        while more and (spent < _PIECE or spent < self._owed - (0.0 if self._queue.empty() else _MOST_OWED)):
+        while more and spent < (max(_PIECE, self._owed) if following is None and self._queue.empty() else self._owed - _MOST_OWED):
             more = self._housekeep()
             spent = time.monotonic() - started
         self._owed = max(0.0, self._owed - spent) if more else 0.0
@@ -294,16 +296,16 @@ class Writer:
         while not self._urgent.empty():  # this thread alone takes from it
             do(self._urgent.get_nowait())
 
-    def _group(self, first: Waiting) -> Job | Stop | None:
-        """Take what waits behind `first`, and bring it to its end; gives the first item that is no batch, None if there was none."""
+    def _group(self, first: Waiting) -> Item | None:
+        """Take what waits behind `first`, and bring it to its end; gives the item behind that does not belong to it, if there is one."""
         group, changes = [first], first.batch.sent
-        following: Job | Stop | None = None
+        following: Item | None = None
         while len(group) < _GROUP_BATCHES and changes < _GROUP_CHANGES:
             try:
                 item = self._queue.get_nowait()
             except queue.Empty:
                 break
-            if not isinstance(item, Waiting):
+            if not isinstance(item, Waiting) or (changes <= _FEW_CHANGES < item.batch.sent and item.batch.sent * self._each >= _LONG):
                 following = item
                 break
             group.append(item)
@@ -314,7 +316,7 @@ class Writer:
             started = time.monotonic()
             self._room = self._log.free_bytes
             self._commit(group)
-            self._tidy(_SHARE * (time.monotonic() - started))
+            self._tidy(_SHARE * (time.monotonic() - started), following)
         except BaseException as error:
             refuse(following, error)  # it is in no queue any more
             raise
@@ -416,6 +418,8 @@ class Writer:
             rows.append(LogRow(version, batch.source, batch.run, batch.epoch, payload, receipt))
             changes += batch.sent
         self._log.append(rows)
+        if changes > _FEW_CHANGES:
+            self._each = seconds / changes
         self.update_seconds.observe(seconds / count, count)
         self.batch_changes.observe(changes / count, count)
         self.batches += count

@@ -48,7 +48,7 @@ HEAP_BYTES = min(1 << 37, max(1 << 30, MEMORY))  # more would be in vain, and ot
 LIFE_BYTES = 8 + 8 + 4  # of a slot: when it was born and died, and its place among the free ones
 HEAP_WORTH_REWRITING = 1 << 20  # bytes
 SLOT_BYTES = 16  # what to look at a slot costs, in bytes copied
-_REWRITTEN_AT_ONCE = 256 << 10  # bytes: two milliseconds
+_REWRITTEN_AT_ONCE = 64 << 10  # bytes: half a millisecond; two where they wait for memory
 
 
 @arrays("int64[::1]", "int64[::1]", "int32[::1]", "int64", "int64")

@@ -12,7 +12,7 @@ import pytest
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.tables.store import Table
-from tests.service.running import batch, check, counted, keep_house, look, of_ops, rows_of, running
+from tests.service.running import HeldWriter, batch, check, counted, keep_house, look, of_ops, rows_of, running
 
 
 @pytest.fixture
@@ -42,29 +42,40 @@ def test_what_comes_is_not_behind_all_pieces(engine: Instance, monkeypatch: pyte
     assert happened == ["piece"] * 3 + ["change"] + ["piece"] * 6
 
 
+@pytest.mark.parametrize("is_taken", [False, True])
 @pytest.mark.parametrize(("most", "before"), [(float("inf"), 1), (0.0, 5)])
 def test_what_a_group_owes_is_put_off_while_somebody_waits(
-    engine: Instance, monkeypatch: pytest.MonkeyPatch, most: float, before: int
+    engine: Instance, monkeypatch: pytest.MonkeyPatch, most: float, before: int, is_taken: bool
 ) -> None:
-    """Not more than so many seconds of it: under changes that never pause it is done in between all the same."""
+    """Not more than so many seconds of it: under changes that never pause it is done in between all the same. `is_taken`: who waits is no
+    longer in the queue, but was left out of the group."""
     monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
     monkeypatch.setattr("service.engine.writer._SHARE", 1e9)
     monkeypatch.setattr("service.engine.writer._MOST_OWED", most)
+    monkeypatch.setattr("service.engine.writer._FEW_CHANGES", 1)
+    monkeypatch.setattr("service.engine.writer._LONG", 0.0)
     happened: list[str] = []
     ended = threading.Event()
 
+    def submit() -> None:
+        engine.submit(of_ops("a", ("upsert", 2), ("upsert", 3)), lambda answer: happened.append("change"))
+
     def piece() -> bool:
         happened.append("piece")
-        if len(happened) == 1:
-            engine.submit(of_ops("a", ("upsert", 2)), lambda answer: happened.append("change"))
+        if len(happened) == 1 and not is_taken:
+            submit()
         if happened.count("piece") == 5:
             ended.set()
         return not ended.is_set()
 
+    held = HeldWriter(engine)
     monkeypatch.setattr(engine._writer, "_housekeep", piece)
-    engine.apply(of_ops("a", ("upsert", 1)))
+    held.submit(of_ops("a", ("upsert", 1)))
+    if is_taken:
+        submit()
+    held.release()
     assert ended.wait(60)
-    engine.at_rest(lambda: None)
+    engine._writer.call(lambda: None).result()  # behind the change
     assert happened.index("change") == before
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -272,6 +273,24 @@ def test_a_group_shares_a_commit_and_a_duplicate_waits_for_it(engine: Instance, 
     assert isinstance(first, Receipt) and first.version == 1 and isinstance(last, Receipt) and last.version == 2
     assert duplicate._replace(first=None) == Receipt(2, 0, 0, 0, [], True)
     assert isinstance(bad, Problem) and bad.type == "bad-rows"
+
+
+@pytest.mark.parametrize(("long", "expected"), [(0.0, [0, 2]), (math.inf, [0])])
+def test_few_changes_are_answered_before_a_long_batch_behind_them(
+    engine: Instance, monkeypatch: pytest.MonkeyPatch, long: float, expected: list[int]
+) -> None:
+    """A group is parted once: all behind the long batch share its commit. `long`: seconds that it takes at least."""
+    monkeypatch.setattr("service.engine.writer._FEW_CHANGES", 2)
+    monkeypatch.setattr("service.engine.writer._LONG", long)
+    held, committed = HeldWriter(engine), []
+    commit = engine._log.commit
+    monkeypatch.setattr(engine._log, "commit", lambda: (committed.append(len(held.answers)), commit()))
+    for first, count in ((0, 1), (1, 1), (2, 3), (5, 1), (6, 3)):
+        held.submit(of_ops("a", *(("insert", number) for number in range(first, first + count))))
+    held.release()
+    engine._writer.call(lambda: None).result()  # behind them all
+    assert committed == expected
+    assert [answer.version for answer in held.answers if isinstance(answer, Receipt)] == [1, 2, 3, 4, 5]
 
 
 def test_too_many_batches_waiting(tmp_path: Path) -> None:
