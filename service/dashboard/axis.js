@@ -191,7 +191,7 @@ export class Axis {
   words(value) {
     if (value === -Infinity) return "always";
     if (value === Infinity) return "open";
-    if (this.kind === "int64") return Math.round(value).toLocaleString("en");
+    if (this.kind === "int64") return (Math.round(value) || 0).toLocaleString("en"); // no -0
     if (!this.isTime) return value.toLocaleString("en", { maximumFractionDigits: 6 });
     const [year, month, day, hour, minute, second] = this.#fields(value);
     const two = (number) => String(number).padStart(2, "0");

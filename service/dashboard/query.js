@@ -1,6 +1,6 @@
 // A query: explained, registered as a view, or run once.
 
-import { fromJson, get, headers, failureOf, name as quoted, send, Failure } from "./api.js";
+import { Failure, ask, fromJson, get, name as quoted, send, toJson } from "./api.js";
 import { empty, fill, h, panel, pending, say, trouble } from "./dom.js";
 import { editor } from "./editor.js";
 import { number } from "./format.js";
@@ -102,10 +102,7 @@ export function query(main, { options, signal }) {
 async function rowsOf(sql, signal) {
   const stop = new AbortController();
   signal.addEventListener("abort", () => stop.abort());
-  const answer = await fetch("/v1/query", { method: "POST", body: JSON.stringify({ sql }), headers: headers({ "Content-Type": "application/json", Accept: "application/jsonl" }), signal: stop.signal, credentials: "omit" }).catch((error) => {
-    throw error.name === "AbortError" ? error : new Failure("The service does not answer. Is it running?");
-  });
-  if (!answer.ok) throw await failureOf(answer);
+  const answer = await ask("/v1/query", { method: "POST", body: toJson({ sql }), headers: { "Content-Type": "application/json", Accept: "application/jsonl" }, signal: stop.signal });
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   const rows = [];
   let rest = "";

@@ -192,8 +192,9 @@ class Timeline {
       this.failed(null);
     } catch (error) {
       if (error.name === "AbortError") return;
-      write(this.note, this.told); // the rows stay, and what is said of them
-      this.failed(error);
+      const isOfKey = this.find && error.type === "bad-parameter";
+      write(this.note, isOfKey ? error.message : this.told); // the rows stay, and what is said of them
+      this.failed(isOfKey ? null : error);
     } finally {
       clearTimeout(slow);
       if (this.loading === loading) {

@@ -74,7 +74,10 @@ class Page {
     } catch (error) {
       if (error.name === "AbortError") return;
       if (error.type === "not-found") fill(this.body, empty(`There is no view ${this.name}.`, h("a", { href: to.query() }, "Write a query and register it")));
-      else this.tell("open", trouble(error));
+      else {
+        if (!this.found) fill(this.body);
+        this.tell("open", trouble(error));
+      }
       if (error.status === 0) this.again = setTimeout(() => !this.signal.aborted && this.open(), 2000);
     }
   }

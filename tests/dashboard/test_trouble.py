@@ -46,6 +46,11 @@ def test_a_broken_connection_is_shown_and_resumed(tmp_path: Path, visitor: Visit
         assert page.locator("body.stale").count() == 0
         page.get_by_text("20 rows in view").wait_for()
         page.locator("tr.insert", has_text="guest 24").first.wait_for()
+        server.stop()
+        page.get_by_role("link", name="Query", exact=True).click()
+        page.locator("#sql").fill("SELECT id FROM stays")
+        page.get_by_role("button", name="Run once").click()
+        page.locator("#sql-fault", has_text="Try again once it is back.").wait_for()
 
 
 def test_a_view_that_is_dropped_while_it_is_shown(tmp_path: Path, visitor: Visitor) -> None:
@@ -113,9 +118,16 @@ def test_integers_that_no_number_of_javascript_has(tmp_path: Path, visitor: Visi
         talk.ok(talk.send(client, [upsert("spans", {"id": 1, "low": 5, "high": 2**63 - 1})]))
         page.goto(f"{server.url}/#/views/spanned")
         page.get_by_text("1 row in view").wait_for()
+        assert page.evaluate("async () => new (await import('/dashboard/axis.js')).Axis('int64').words(-0.3)") == "0", "not -0"
         with page.expect_response("**/window?*") as answered:
             page.get_by_role("button", name="Zoom out").click()
         assert answered.value.ok
+        keyed = "SELECT a.id AS a, b.id AS b FROM spans a JOIN spans b ON a.low = b.low AND overlaps(a.span, b.span)"
+        talk.view(client, "beside", {"sql": keyed})
+        page.goto(f"{server.url}/#/views/beside")
+        page.get_by_role("searchbox").fill("five")
+        page.keyboard.press("Enter")
+        page.locator(".timeline .note", has_text='got the text "five", expected a 64-bit integer').wait_for()
         page.goto(f"{server.url}/#/query?sql=SELECT max(id) AS id FROM stays")
         page.get_by_role("button", name="Run once").click()
         page.get_by_role("cell", name=f"{first + 3}", exact=True).wait_for()
@@ -142,6 +154,7 @@ def test_a_token_that_is_revoked_while_a_page_is_shown(tmp_path: Path, visitor: 
     with ServerProcess(data) as server:
         fill(server)
         made = {name: finished(["token", "create", name, "--scope", name, "--data", str(data)])[1] for name in ("admin", "read")}
+        made["few"] = finished(["token", "create", "few", "--scope", "read", "--relations", "stays", "--data", str(data)])[1]
         tokens = {name: re.findall(TEXT, said)[0] for name, said in made.items()}
         page = visitor()
         page.goto(f"{server.url}/#/views/clashes")
@@ -154,6 +167,11 @@ def test_a_token_that_is_revoked_while_a_page_is_shown(tmp_path: Path, visitor: 
         page.get_by_label("Token", exact=True).fill(tokens["admin"])
         page.keyboard.press("Enter")
         page.get_by_text("18 rows in view").wait_for()
+        page.get_by_role("button", name="Log out").click()
+        page.get_by_label("Token", exact=True).fill(tokens["few"])
+        page.keyboard.press("Enter")
+        page.locator("main .trouble", has_text="the access token 'few' is not for the view 'clashes'").wait_for()
+        assert not page.get_by_text("Loading …").count()
 
 
 def test_dropping_asks_first(tmp_path: Path, visitor: Visitor) -> None:
