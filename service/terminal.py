@@ -51,7 +51,7 @@ def text_of(content: bytes, name: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise Failure(f"{name} is not text in UTF-8, at byte {error.start + 1}: save it as UTF-8", 2) from error
+        raise Failure(f"{name} is not text in UTF-8, at byte {error.start + 1}: write it in UTF-8", 2) from error
 
 
 def colours(stream: TextIO) -> bool:

@@ -16,6 +16,8 @@ import pyarrow.csv
 
 from livejoin.files import File, csv_chunks, csv_header, jsonl_chunks
 from service.terminal import Failure
+from service.wire.csv import refuse_other_separators
+from service.wire.errors import MalformedBody
 from service.wire.kinds import MOST_DIGITS, decimal_kind, digits_of
 from service.wire.room import is_bytes
 from service.wire.schema import OP_COLUMN
@@ -143,6 +145,10 @@ def _column(name: str, guess: Guess, firm: bool, zone: str | None) -> dict[str, 
 
 def _from_csv(file: File, guesses: Guesses) -> set[str]:
     names = csv_header(file.path)
+    try:
+        refuse_other_separators(names)
+    except MalformedBody as error:
+        raise Failure(f"{file.path}: {error}") from error
     convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.utf8()), strings_can_be_null=False)
     parse = pa.csv.ParseOptions(newlines_in_values=True)
     read = pa.csv.ReadOptions(column_names=names)

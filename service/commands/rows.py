@@ -23,7 +23,13 @@ def main(arguments: list[str]) -> int:
     parser = Parser("rows", description)
     parser.add_argument("name", metavar="NAME", help="of a view, or of a relation")
     parser.add_argument("--limit", type=int, metavar="N", help=f"at most N rows (default on a terminal: {SCREENFUL})")
-    parser.add_argument("--overlaps", metavar="LO,HI", help="only rows whose joined intervals all overlap [LO, HI]; a side may be empty")
+    parser.add_argument(
+        "--overlaps",
+        action="append",
+        default=[],
+        metavar="[INTERVAL=]LO,HI",
+        help="only rows whose joined intervals all overlap [LO, HI], a side may be empty; of boxes, repeat it for each interval",
+    )
     parser.add_argument(
         "--where",
         action="append",
@@ -69,15 +75,21 @@ def write(rows: livejoin.Rows) -> None:
         sys.stdout.buffer.flush()
 
 
-def _wanted(limit: int | None, overlaps: str | None, where: list[str]) -> dict[str, Any]:
+def _wanted(limit: int | None, overlaps: list[str], where: list[str]) -> dict[str, Any]:
     """What the client is asked for. Raises Failure on wrong use."""
     wanted: dict[str, Any] = {"limit": limit}
     if limit is not None and limit < 0:
         raise Failure("--limit must not be negative", 2)
-    if overlaps is not None:
-        if overlaps.count(",") != 1:
-            raise Failure(f"--overlaps takes LO,HI (either side may be empty), not {overlaps!r}", 2)
-        wanted["overlaps"] = tuple(overlaps.split(","))
+    windows = dict[str, tuple[str, ...]]()
+    for text in overlaps:
+        interval, _, window = text.rpartition("=")
+        if window.count(",") != 1:
+            raise Failure(f"--overlaps takes LO,HI (either side may be empty), or INTERVAL=LO,HI, not {text!r}", 2)
+        windows[interval] = tuple(window.split(","))
+    if len(windows) > 1 and "" in windows:
+        raise Failure("--overlaps names the interval of each window, or there is one without a name", 2)
+    if windows:
+        wanted["overlaps"] = windows.get("", windows)
     for condition in where:
         column, equals, value = condition.partition("=")
         if not equals or not column:

@@ -56,7 +56,7 @@ from service.wire.schema import RelationDefinition, RelationPatch
 
 log = logging.getLogger("livejoin.engine")
 
-_OTHER = "the {} {} already exists with another definition: use another name, or drop it first"
+_OTHER = "the {} {} already exists with another definition: use another name, or drop it first (DELETE)"
 T = TypeVar("T")
 _POLL = 0.1  # seconds between two reports of the progress of builds
 

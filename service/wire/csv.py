@@ -38,6 +38,12 @@ def decode_csv(body: bytes, relation: str, definitions: Definitions, room: Room 
     return assemble(table.num_rows, 0, [judge_table(rules, relation, table, 0, convert, room, plain)])
 
 
+def refuse_other_separators(names: list[str]) -> None:
+    """MalformedBody for a header row whose fields are not separated by commas."""
+    if len(names) == 1 and (other := next((mark for mark in ";\t|" if mark in names[0]), None)):
+        raise MalformedBody(f"the header row is one field, {cut(names[0])!r}: separate fields by commas, not by {other!r}", 1)
+
+
 def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
     """The fields of the relation's columns, and of `_op`, as text; of others only the first, which has nulls: its name suffices to refuse
     the rows. To Arrow a column takes 9 KB, however few its bytes are."""
@@ -51,8 +57,8 @@ def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
     names = _header(body)
     refuse_twice(names, 1)
     known = [name for name in names if name in rules.name_set or name == OP_COLUMN]
-    if len(names) == 1 and not known and (other := next((mark for mark in ";\t|" if mark in names[0]), None)):
-        raise MalformedBody(f"the header row is one field, {cut(names[0])!r}: separate fields by commas, not by {other!r}", 1)
+    if not known:
+        refuse_other_separators(names)
     try:
         table = csv.read_csv(
             pa.BufferReader(body),

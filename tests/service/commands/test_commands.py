@@ -75,6 +75,7 @@ def on_terminal(*arguments: str, url: str) -> str:
         (["rows", "v", "--limit", "many"], "--limit"),
         (["rows", "v", "--limit", "-1"], "--limit"),
         (["rows", "v", "--overlaps", "1"], "--overlaps"),
+        (["rows", "v", "--overlaps", "1,2", "--overlaps", "x=1,2"], "--overlaps names the interval of each window"),
         (["rows", "v", "--where", "=1"], "--where"),
         (["watch", "v", "--snapshot", "--since", "x"], "cannot be combined"),
         (["view", "v"], "--sql"),
@@ -130,10 +131,12 @@ def test_a_file_that_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_definition_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.sql").write_bytes(b"SELECT \xff")
     assert main(["view", "v", "--file", str(tmp_path / "a.sql")]) == 2
-    assert capsys.readouterr().err == f"livejoin: {tmp_path}/a.sql is not text in UTF-8, at byte 8: save it as UTF-8\n"
+    assert capsys.readouterr().err == f"livejoin: {tmp_path}/a.sql is not text in UTF-8, at byte 8: write it in UTF-8\n"
+    assert main(["explain", "--sql", "SELECT \udcff"]) == 2
+    assert capsys.readouterr().err == "livejoin: --sql is not text in UTF-8, at byte 8: write it in UTF-8\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff")))
     assert main(["query", "-"]) == 2
-    assert capsys.readouterr().err == "livejoin: standard input is not text in UTF-8, at byte 1: save it as UTF-8\n"
+    assert capsys.readouterr().err == "livejoin: standard input is not text in UTF-8, at byte 1: write it in UTF-8\n"
 
 
 def test_actions_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,6 +186,13 @@ def test_values_of_groups_are_fields_of_csv() -> None:
     assert done.returncode == 0, done.stderr
     told = {"group.a": "", "group.b": '""', "group.c": 'x"y', "group.d": "x", "group.e": '""""'}
     assert asked[0].params == {f"where.{column}": value for column, value in told.items()}
+
+
+def test_windows_of_several_dimensions() -> None:
+    with scripted(Answer(jsonl({"id": 1}))) as (url, asked):
+        done = livejoin("rows", "v", "--overlaps", "x=1,", "--overlaps", "a.y=,2", url=url)
+    assert done.returncode == 0, done.stderr
+    assert asked[0].params == {"overlaps.x": "1,", "overlaps.a.y": ",2"}
 
 
 def test_rows_that_break_off_are_a_failure() -> None:
@@ -435,6 +445,13 @@ def test_nothing_is_registered_for_what_is_refused(
     with scripted(problem("not-found", 404)) as (url, asked):
         assert main(["load", "r", str(tmp_path / "r.csv"), "--key", "id", *arguments, "--url", url]) != 0
     assert len(asked) == 1 and words in capsys.readouterr().err
+
+
+def test_a_new_relation_of_fields_that_tabs_separate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_text("id\tx\n1\t2\n")
+    with scripted(problem("not-found", 404)) as (url, _):
+        assert main(["load", "r", str(tmp_path / "a.csv"), "--key", "id", "--url", url]) == 1
+    assert "a.csv: the header row is one field, 'id\\tx': separate fields by commas, not by '\\t'" in capsys.readouterr().err
 
 
 def test_a_relation_is_removed_if_the_service_refuses_its_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
