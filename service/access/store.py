@@ -54,7 +54,8 @@ def add_token(folder: Path, token: AccessToken, *, begin: bool, replace: bool = 
     with tokens_locked(folder):
         tokens = read_tokens(folder)
         if tokens is None and not begin:
-            raise Problem("forbidden", "the data folder is not in token mode: create its first token with `livejoin token create NAME --scope admin --data DIR`")
+            first = "create its first token with `livejoin token create NAME --scope admin --data DIR`"
+            raise Problem("forbidden", f"the data folder is not in token mode: {first}")
         found = tokens or {}
         if token.name in found and not replace:
             raise Problem("definition-differs", f"there is a token {token.name!r}: use another name, or revoke it first")
