@@ -6,11 +6,13 @@ import re
 import tomllib
 from fnmatch import fnmatch
 from html.parser import HTMLParser
+from pathlib import Path
 
 import httpx
 import pytest
 
 from service.api.dashboard.files import FOLDER, POLICY
+from tests.dashboard import chromium
 from tests.dashboard.conftest import measured
 from tests.end_to_end import talk
 from tests.server_process import ROOT, ServerProcess
@@ -116,3 +118,14 @@ def test_modules_form_no_circle() -> None:
     while leaves := {name for name, wanted in imports.items() if not wanted}:
         imports = {name: wanted - leaves for name, wanted in imports.items() if name not in leaves}
     assert not imports
+
+
+def test_without_a_browser_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(chromium, "HOME", tmp_path / "browsers" / "none")
+    monkeypatch.delenv("LIVEJOIN_BROWSER", raising=False)
+    with pytest.raises(chromium.NoBrowser, match=r"npm and node to fetch one are missing: install Chromium .*, or install Node\.js"):
+        chromium.browser()
+    monkeypatch.setenv("LIVEJOIN_BROWSER", "firefax")
+    with pytest.raises(chromium.NoBrowser, match="names firefax, which is no program"):
+        chromium.browser()
