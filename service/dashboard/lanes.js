@@ -14,7 +14,7 @@ export function rowLanes(items, aliases) {
     const half = Math.ceil(aliases.length / 2);
     const strip = (at) => top + STRIP * at;
     const parts = item.spans.map((span, at) => span && { alias: at, span, y: strip(at < half ? at : at + 1), height: STRIP, text: "", items: [item] }).filter(Boolean);
-    return { label: item.label, height: top + STRIP * strips + PAD / 2, parts, meets: [{ span: item.meet, y: strip(half), height: STRIP, item }], items: [item] };
+    return { label: item.label, height: top + STRIP * strips + PAD / 2, parts, meets: aliases.length > 1 ? [{ span: item.meet, y: strip(half), height: STRIP, item }] : [], items: [item] };
   });
 }
 
@@ -42,8 +42,8 @@ export function keyLanes(items, keys, aliases, name, wide) {
       for (const part of unique.values()) parts.push({ ...part, y: y + part.row * (BAR + GAP) });
       y += rows * (BAR + GAP);
     });
-    const meets = own.map((item) => ({ span: item.meet, y, height: STRIP, item }));
-    return { label, more, above, height: Math.max(y + STRIP + PAD, 34), parts, meets, items: own };
+    const meets = aliases.length > 1 ? own.map((item) => ({ span: item.meet, y, height: STRIP, item })) : [];
+    return { label, more, above, height: Math.max(y + (meets.length ? STRIP : 0) + PAD, 34), parts, meets, items: own };
   });
 }
 

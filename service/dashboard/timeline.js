@@ -71,7 +71,7 @@ class Timeline {
       const relation = this.view.shape.aliases.find((one) => one.name === alias).relation;
       legend.append(h("li", {}, h(`span.swatch.series-${(at % 8) + 1}`), relation === alias ? alias : `${alias} · ${relation}`));
     });
-    legend.append(h("li", {}, h("span.swatch.meet"), "together"));
+    if (this.aliases.length > 1) legend.append(h("li", {}, h("span.swatch.meet"), "together"));
     const modes = this.keyed ? null : h("span.choice", { role: "group", "aria-label": "Lanes" }, ["rows", "tracks"].map((mode) =>
       h("button", { type: "button", "aria-pressed": String(mode === this.mode), onclick: (event) => this.#choose(mode, event.currentTarget) }, mode === "rows" ? "A lane a row" : "Tracks")));
     const bar = h("div.timeline-bar", {},
@@ -236,7 +236,7 @@ class Timeline {
       return of.filter((_, at) => answers[at].lanes[0].more);
     };
     const full = await ask(slices, EACH);
-    if (full.length && found.size < (SLICES * EACH) / 2) await ask(full, Math.ceil((SLICES * EACH) / full.length)); // most rows lie in few slices
+    if (full.length && found.size < (SLICES * EACH) / 2) await ask(full, Math.ceil((3 * SLICES * EACH) / full.length)); // most rows lie in few slices, or in several at once
     return [{ key: null, more: true, rows: [...found.values()] }];
   }
 
@@ -371,8 +371,8 @@ class Timeline {
       if (!span || (part && part.alias !== at)) return;
       lines.push(h("tr", {}, h("th", {}, h(`span.swatch.series-${(at % 8) + 1}`), item.words[at]), h("td", `${this.axis.words(span[0])} – ${this.axis.words(span[1])}`)));
     });
-    if (!part) lines.push(h("tr", {}, h("th", {}, h("span.swatch.meet"), "together"), h("td", `${this.axis.words(item.meet[0])} – ${this.axis.words(item.meet[1])}`)));
-    else lines.push(h("tr", {}, h("th", ""), h("td", plural(items.length, "row"))));
+    if (!part && this.aliases.length > 1) lines.push(h("tr", {}, h("th", {}, h("span.swatch.meet"), "together"), h("td", `${this.axis.words(item.meet[0])} – ${this.axis.words(item.meet[1])}`)));
+    if (part) lines.push(h("tr", {}, h("th", ""), h("td", plural(items.length, "row"))));
     fill(this.tip, h("table", {}, lines));
     this.tip.hidden = false;
     const box = this.element.querySelector(".picture").getBoundingClientRect();
@@ -388,7 +388,7 @@ class Timeline {
     const view = this.scroller.clientHeight - AXIS;
     if (lane.y < this.scroller.scrollTop) this.scroller.scrollTop = lane.y;
     else if (lane.y + lane.height > this.scroller.scrollTop + view) this.scroller.scrollTop = lane.y + lane.height - view;
-    const words = lane.items.slice(0, 5).map((item) => `${item.label}, together ${this.axis.words(item.meet[0])} to ${this.axis.words(item.meet[1])}`);
+    const words = lane.items.slice(0, 5).map((item) => `${item.label}${this.aliases.length > 1 ? ", together" : ","} ${this.axis.words(item.meet[0])} to ${this.axis.words(item.meet[1])}`);
     say(`Lane ${this.chosen + 1} of ${this.lanes.length}. ${lane.label}. ${words.join(". ") || "no rows in this window"}`);
     if (this.mode === "rows" && lane.items.length) this.#show({ items: lane.items }, this.painter.left + Math.max(0, this.axis.place(lane.items[0].meet[0])), AXIS + lane.y - this.scroller.scrollTop + lane.height / 2);
     this.surface.draw();

@@ -205,6 +205,19 @@ def test_a_sample_of_rows_that_lie_close_together(service: ServerProcess, visito
     talk.drop(service.client(), ["under"])
 
 
+def test_rows_of_one_interval_meet_nothing(service: ServerProcess, visitor: Visitor) -> None:
+    later = "SELECT 1 FROM stays b WHERE a.id < b.id AND overlaps(a.stay, b.stay)"
+    talk.view(service.client(), "alone", {"sql": f"SELECT a.id AS id, a.guest AS guest FROM stays a WHERE NOT EXISTS ({later})"})
+    page = visitor()
+    page.goto(f"{service.url}/#/views/alone")
+    page.get_by_text("1 row in view").wait_for()
+    assert page.locator(".legend").inner_text().split() == ["a", "·", "stays"]
+    page.locator("canvas").press("ArrowDown")
+    page.locator(".tip", has_text="guest").wait_for()
+    assert "together" not in page.locator(".tip").inner_text()
+    talk.drop(service.client(), ["alone"])
+
+
 def test_a_map_grows_with_its_view(service: ServerProcess, visitor: Visitor) -> None:
     client = service.client()
     for relation in ("plots", "ponds"):
