@@ -172,6 +172,8 @@ class Page {
       if (this.dropped || isOther((one) => one.state) || isOther((one) => one.definition)) return this.again();
       this.found = found;
       fill(this.plan, planCard(found.plan, found.statistics));
+      if (this.said.has("picture")) this.picture.refresh(); // what was refused may go well by now
+      if (this.said.has("rows") && !this.paged) this.read();
     } catch (error) {
       if (error.type === "not-found") this.failed("picture", error);
     }

@@ -262,6 +262,19 @@ def test_tokens(tmp_path: Path, visitor: Visitor) -> None:
         page.get_by_text("Following: nothing has changed").wait_for()  # with the token, which EventSource could not send
 
 
+def test_what_is_refused_for_a_while_is_asked_again(service: ServerProcess, visitor: Visitor) -> None:
+    """As after a restart, while views are being built."""
+    page = visitor()
+    problem = {"type": "/problems/view-building", "title": "The view is being built", "status": 503, "detail": "the view is at 10 %"}
+    for path in ("window", "rows"):
+        page.route(f"**/v1/views/clashes/{path}?*", lambda route: route.fulfill(status=503, json=problem), times=1)
+    page.goto(f"{service.url}/#/views/clashes")
+    page.get_by_text("the view is at 10 %").first.wait_for()
+    page.get_by_text("rows in view").wait_for()
+    page.get_by_role("table", name="Rows of clashes").wait_for()
+    page.get_by_text("the view is at 10 %").first.wait_for(state="detached")
+
+
 def test_a_slow_answer_says_so(service: ServerProcess, visitor: Visitor) -> None:
     page = visitor()
     held: list[Route] = []
