@@ -249,6 +249,27 @@ STRUCTURES = {
             _PIN_IGNORED,
         ),
     ),
+    "outer": Structure(
+        "outer.machine.OuterMachine",
+        ("tests/structures/outer/test_tree.py",),
+        "not tens_of_thousands and not nobody_is_told",
+        (
+            Canary("structures.outer.changes", "count_on", "lambda its, slot, comes: False"),
+            Canary("structures.outer.changes", "count_on", "lambda its, slot, comes: was(its, slot, comes) and comes"),
+            Canary(
+                "structures.outer.changes",
+                "meet",
+                "lambda its, scratch, count, row, s, comes, out, n, deltas: "
+                "was(its, scratch, count, row, s, comes, out, n, deltas) if deltas else n",
+            ),
+            Canary("structures.outer.changes", "tell_alone", "lambda out, n, s, slot, comes: n"),
+            Canary("structures.outer.changes", "list_alone", "lambda mine, row, comes: True"),
+            Canary("structures.outer.changes", "move", "lambda nodes, writing, mine, s, row, former: True"),
+            Canary("structures.outer.tree", "partners_of", "lambda rows, partners: was(rows, rows)"),
+            Canary("structures.ordered.tree", "own_leaf", "lambda nodes, writing, o: o"),
+            _PIN_IGNORED,
+        ),
+    ),
     "counting": Structure(
         "event_tree.counting_machine.CountingMachine",
         ("tests/structures/event_tree/test_counting.py",),
