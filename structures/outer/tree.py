@@ -81,8 +81,8 @@ class OuterTree:
         return (of_rows, of_partners) if self._outer == 0 else (of_partners, of_rows)
 
     def require(self, changes: int, rows: int, partners: int) -> None:
-        """Raise MemoryError unless so many changes surely fit, after which there are so many rows and partners at most: each may be alone.
-        O(1)."""
+        """Raise MemoryError unless so many deletes and inserts surely fit (a move is one of each), after which there are so many rows and
+        partners at most: each may be alone. O(1)."""
         self._promised = self.pairs.arena.require(changes, 1)
         for alone, told, count in zip(self.alone, self.told, self._by_set(rows, partners), strict=True):
             if told:

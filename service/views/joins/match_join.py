@@ -147,7 +147,8 @@ class Paired(TwoSides):
         self._core.root = self._core.tree.root
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
-        changes = sum([one.inserts.num_rows + len(one.deletes) for name in self.names if (one := resolved.get(name)) is not None])
+        ours = [one for relation in self.relations if (one := resolved.get(relation.name)) is not None]  # one of both sides is there twice
+        changes = sum([one.inserts.num_rows + len(one.deletes) for one in ours])
         self.outer.require(changes, *self.rows_after(resolved))
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:

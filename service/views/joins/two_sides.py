@@ -108,10 +108,6 @@ class TwoSides:
         """Of the rows, and of the partners."""
         return self.relation, self._partner_side.relation
 
-    @property
-    def names(self) -> set[str]:
-        return {relation.name for relation in self.relations}
-
     def read(self, version: int, progress: Callable[[float], None]) -> tuple[Entries, Entries]:
         """The rows of a version, and the partners. Cost: O(n)."""
         mine, others = self.relations

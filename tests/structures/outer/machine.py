@@ -94,7 +94,7 @@ class OuterMachine(ReadingMachine):
         self.version += 1
         for store in (self.tree.pairs, *self.tree.alone):
             empty_chunks(store.arena, self.version)
-        self.tree.require(len(changes), *(len(side) + len(changes) for side in self.sides))
+        self.tree.require(2 * len(changes), *(len(side) + len(changes) for side in self.sides))
         try:
             deltas = self.tree.apply(self.version, packed(changes), limit)
         except KeyError as missing:  # all that goes was there
