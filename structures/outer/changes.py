@@ -18,7 +18,7 @@ from structures.core.blocks import Nodes, Writing
 from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel, wide
 from structures.core.runs import AT, BEGUN, RUN_WORDS, end_change
-from structures.event_tree.runs import LONELY, OUTER_DELETE, OUTER_INSERT, OUTER_MOVE, PARTNER_INSERT, PARTNER_MOVE, Moves, Row
+from structures.event_tree.runs import LONELY, OUTER_DELETE, OUTER_INSERT, OUTER_MOVE, PARTNER_INSERT, PARTNER_MOVE, Moves
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 from structures.ordered.tree import cut, expect, put
 
@@ -37,6 +37,17 @@ class Alone(NamedTuple):
     nodes: Any
     writing: Any
     counts: Any
+
+
+class Change(NamedTuple):
+    """An entry of a set that comes or goes."""
+
+    key: int
+    left: int
+    right: int
+    slot: int
+    set: int
+    comes: bool
 
 
 @arrays("int64[::1]", "int32[::1]", "int64[::1]")
@@ -59,10 +70,9 @@ def run_moves(
     while Z[AT] < len(moves.kind):
         i = Z[AT]
         kind = moves.kind[i]
-        comes = kind == PARTNER_INSERT or kind == OUTER_INSERT
-        s = set_of(Z, kind)
+        comes, s = kind == PARTNER_INSERT or kind == OUTER_INSERT, set_of(Z, kind)
         mine, its = (first, second) if s == 0 else (second, first)
-        row = Row(wide(moves.key[i]), moves.left[i], moves.right[i], wide(moves.slot[i]))
+        row = Change(wide(moves.key[i]), moves.left[i], moves.right[i], wide(moves.slot[i]), s, comes)
         told_alone, missing = len(mine.counts) > 0, False
         if len(out[0]) - n < SPARE:
             return n
@@ -70,7 +80,7 @@ def run_moves(
             expect_change(nodes, C, Z, moves, i + 2 * AHEAD, 1)
             expect_change(nodes, C, Z, moves, i + AHEAD, 0)
         if kind == OUTER_MOVE or kind == PARTNER_MOVE:
-            missing = not move(nodes, writing, mine, s, row, wide(moves.former[i]))
+            missing = not move(nodes, writing, mine, row, wide(moves.former[i]))
         else:
             if row.key != LONELY:
                 if Z[BEGUN] == 0:
@@ -87,13 +97,13 @@ def run_moves(
                     count = search_fill(nodes, S, scratch.hits, 0, scratch.ends)
                     if told_alone and comes:
                         mine.counts[row.slot] += count
-                    n = meet(its, scratch, count, row, s, comes, out, n, deltas)
+                    n = meet(its, scratch, count, row, out, n, deltas)
                 if comes:
                     put(nodes, writing, s, row.key, row.left, row.right, row.slot)
                 else:
                     missing = not cut(nodes, writing, s, row.key, row.left, row.slot)
             if told_alone and (row.key == LONELY or mine.counts[row.slot] == 0):
-                missing = not list_alone(mine, row, comes) or missing
+                missing = not list_alone(mine, row) or missing
                 if deltas:
                     n = tell_alone(out, n, s, row.slot, comes)
         end_change(Z, moves.done, n, missing)
@@ -104,7 +114,7 @@ def run_moves(
 def set_of(Z: Any, kind: int) -> int:
     """That of what such a change is of."""
     is_outer = kind == OUTER_MOVE or kind == OUTER_DELETE or kind == OUTER_INSERT
-    return Z[OUTER_SET] if is_outer else 1 - Z[OUTER_SET]  # type: ignore[no-any-return]
+    return Z[OUTER_SET] if is_outer else 1 - Z[OUTER_SET]
 
 
 @kernel
@@ -114,14 +124,14 @@ def expect_change(nodes: Nodes, C: Any, Z: Any, moves: Moves, i: int, height: in
 
 
 @kernel
-def meet(its: Alone, scratch: Scratch, count: int, row: Row, s: int, comes: bool, out: Any, n: int, deltas: bool) -> int:
-    """An interval of set s comes, or goes, that meets these hits of the other set: count them up or down, and tell; the rows told."""
-    hits, ends = scratch.hits, scratch.ends
+def meet(its: Alone, scratch: Scratch, count: int, row: Change, out: Any, n: int, deltas: bool) -> int:
+    """A row comes, or goes, that meets these hits of the other set: count them up or down, and tell; the rows told."""
+    hits, ends, s, comes = scratch.hits, scratch.ends, row.set, row.comes
     for j in range(count):
         other = hits[j]
         if len(its.counts) > 0 and count_on(its, other, comes):
             scratch.Z[FLIPS] += 1
-            list_alone(its, Row(row.key, ends[2 * j], ends[2 * j + 1], wide(other)), not comes)
+            list_alone(its, Change(row.key, ends[2 * j], ends[2 * j + 1], wide(other), 1 - s, not comes))
             if deltas:
                 n = tell_alone(out, n, 1 - s, other, not comes)
         if deltas:
@@ -139,9 +149,9 @@ def count_on(its: Alone, slot: int, comes: bool) -> bool:
 
 
 @kernel
-def list_alone(mine: Alone, row: Row, comes: bool) -> bool:
+def list_alone(mine: Alone, row: Change) -> bool:
     """Put a row into the list, or take it out; False: it was not there."""
-    if comes:
+    if row.comes:
         put(mine.nodes, mine.writing, 0, row.key, row.left, row.right, row.slot)
         return True
     return cut(mine.nodes, mine.writing, 0, row.key, row.left, row.slot)
@@ -154,15 +164,15 @@ def tell_alone(out: Any, n: int, s: int, slot: int, comes: bool) -> int:
 
 
 @kernel
-def move(nodes: Nodes, writing: Writing, mine: Alone, s: int, row: Row, former: int) -> bool:
+def move(nodes: Nodes, writing: Writing, mine: Alone, row: Change, former: int) -> bool:
     """A row is at another slot now; False: it was not there."""
     found, told_alone = True, len(mine.counts) > 0
     if row.key != LONELY:
-        found = cut(nodes, writing, s, row.key, row.left, former)
-        put(nodes, writing, s, row.key, row.left, row.right, row.slot)
+        found = cut(nodes, writing, row.set, row.key, row.left, former)
+        put(nodes, writing, row.set, row.key, row.left, row.right, row.slot)
         if told_alone:
             mine.counts[row.slot] = mine.counts[former]
     if told_alone and (row.key == LONELY or mine.counts[row.slot] == 0):
-        found = list_alone(mine, Row(row.key, row.left, row.right, former), False) and found
-        list_alone(mine, row, True)
+        found = list_alone(mine, Change(row.key, row.left, row.right, former, row.set, False)) and found
+        list_alone(mine, Change(row.key, row.left, row.right, row.slot, row.set, True))
     return found
