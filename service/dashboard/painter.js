@@ -136,7 +136,8 @@ export class Painter {
     context.font = this.surface.font(12);
     context.textAlign = "left";
     context.globalAlpha = shade(lane.items, now)[0];
-    const long = context.measureText(lane.label).width;
+    const label = clipped(context, lane.label, Math.max(220, 0.45 * width));
+    const long = context.measureText(label).width;
     const middle = y + lane.height / 2;
     let x = to + 7;
     if (x + long > width - 6) x = from - 7 - long;
@@ -146,7 +147,7 @@ export class Painter {
       context.fillRect(x - 5, middle - 9, Math.min(long, width - 12) + 10, 18);
     }
     context.fillStyle = colours.text;
-    context.fillText(clipped(context, lane.label, width - 12), x, middle);
+    context.fillText(label, x, middle);
     context.globalAlpha = 1;
   }
 
