@@ -18,7 +18,7 @@ export function relation(main, { name, signal }) {
   let rows = -1;
   let reader = null;
   const open = () => pending(body, get(`/v1/relations/${quoted(name)}`, signal)).then((found) => {
-    reader = rowsOf(name, found, signal);
+    reader = rowsOf(name, found, { signal, altered: open });
     fill(body, loader(name, { signal, loaded: () => reader.read() }), h("div.columns", {}, h("div.wide", {}, reader.element), h("div.narrow", {}, panel("Columns", columnsOf(found)), panel("Intervals", intervalsOf(found)), usedBy(name))));
   }).catch((error) => {
     if (error.name === "AbortError") return;
@@ -43,7 +43,8 @@ export function relation(main, { name, signal }) {
   }, signal);
 }
 
-function rowsOf(name, definition, signal) {
+/** `altered()` is called where rows have other columns than the definition. */
+function rowsOf(name, definition, { signal, altered }) {
   const place = h("div");
   const note = h("p.note", { role: "status" });
   const columns = definition.columns.map((column) => column.name);
@@ -55,6 +56,10 @@ function rowsOf(name, definition, signal) {
   async function page(cursor) {
     try {
       const answer = await pending(place, get(`/v1/relations/${quoted(name)}/rows?limit=${PAGE}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, signal));
+      if (answer.rows.length && Object.keys(answer.rows[0]).length !== columns.length) {
+        altered();
+        return;
+      }
       at = cursor ? at + PAGE : 0;
       next = answer.next;
       more.disabled = next === null;

@@ -145,6 +145,11 @@ def test_a_relation_that_is_dropped_while_it_is_shown(tmp_path: Path, visitor: V
         talk.define(client, "stays", STAYS)
         talk.ok(talk.send(client, [upsert("stays", stay(7))]))
         page.get_by_role("cell", name="guest 7").wait_for()
+        more = {"add_columns": [{"name": "price", "type": "int64", "nullable": True}]}
+        assert client.patch("/v1/relations/stays", json=more).is_success
+        talk.ok(talk.send(client, [upsert("stays", stay(8) | {"price": 77})]))
+        page.get_by_role("cell", name="77", exact=True).wait_for()
+        assert page.get_by_role("rowheader", name="price").count() == 1, "among the columns, too"
         assert not page.locator(".message", has_text="has been dropped").count()
 
 
