@@ -5,7 +5,7 @@ import { badge, empty, fill, h, panel, pending, say, trouble, write } from "./do
 import { bytes, number } from "./format.js";
 import { loader } from "./load.js";
 import { to } from "./router.js";
-import { state, watch } from "./store.js";
+import { may, state, watch } from "./store.js";
 import { rowsTable, scroller } from "./table.js";
 
 const PAGE = 50;
@@ -19,7 +19,7 @@ export function relation(main, { name, signal }) {
   let reader = null;
   const open = () => pending(body, get(`/v1/relations/${quoted(name)}`, signal)).then((found) => {
     reader = rowsOf(name, found, { signal, altered: open });
-    fill(body, loader(name, { signal, loaded: () => reader.read() }), h("div.columns", {}, h("div.wide", {}, reader.element), h("div.narrow", {}, panel("Columns", columnsOf(found)), panel("Intervals", intervalsOf(found)), usedBy(name))));
+    fill(body, may("write") && loader(name, { signal, loaded: () => reader.read() }), h("div.columns", {}, h("div.wide", {}, reader.element), h("div.narrow", {}, panel("Columns", columnsOf(found)), panel("Intervals", intervalsOf(found)), usedBy(name))));
   }).catch((error) => {
     if (error.name === "AbortError") return;
     if (error.type === "not-found") fill(body, empty(`There is no relation ${name}.`, h("a", { href: to.overview() }, "Go to the overview")));

@@ -7,6 +7,11 @@ const KEPT = 120; // samples: two minutes
 /** `status` is the last one told, `heard` when (ms), `link` one of connecting, live, lost, refused. */
 export const state = { status: null, heard: 0, link: "connecting", samples: [] };
 
+const SCOPES = ["read", "write", "admin"];
+
+/** Whether the token allows what needs this scope; before the status is known, nothing is said to be refused. */
+export const may = (scope) => SCOPES.indexOf(state.status?.token.scope ?? "admin") >= SCOPES.indexOf(scope);
+
 const listeners = new Set();
 let running = null;
 

@@ -8,7 +8,7 @@ import { hypergraph } from "./graph.js";
 import { map } from "./map.js";
 import { planCard, promise } from "./plan.js";
 import { to } from "./router.js";
-import { state, watch } from "./store.js";
+import { may, state, watch } from "./store.js";
 import { rowsTable } from "./table.js";
 import { timeline } from "./timeline.js";
 
@@ -96,7 +96,7 @@ class Page {
   }
 
   title(found) {
-    const drop = h("button.danger.plain", { type: "button", onclick: () => this.drop() }, "Drop …");
+    const drop = h("button.danger.plain", { type: "button", hidden: !may("admin"), onclick: () => this.drop() }, "Drop …");
     const state = found.state === "live" ? badge("live", "good") : badge(found.state, found.state === "failed" ? "bad" : "fair");
     fill(this.heading, h("h1", this.name), state, promise(found.plan.guarantee), h("span.figures", {}, this.figures ??= h("span")), h("span.grow"), drop);
   }

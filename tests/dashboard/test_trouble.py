@@ -241,6 +241,12 @@ def test_tokens(tmp_path: Path, visitor: Visitor) -> None:
         assert page.evaluate("() => sessionStorage.getItem('livejoin.token')") == tokens["read"]
         assert page.context.cookies() == []
         assert "lj_" not in page.evaluate("() => JSON.stringify(localStorage) + document.cookie + location.href")
+        page.get_by_role("link", name="stays").first.click()
+        page.get_by_role("cell", name="guest 7").wait_for()
+        assert not page.get_by_text("Drop a file to load it").count(), "which this token may not"
+        page.get_by_role("link", name="clashes").first.click()
+        page.get_by_text("18 rows in view").wait_for()
+        assert not page.get_by_role("button", name="Drop …").is_visible()
         page.get_by_role("link", name="Metrics").click()
         page.get_by_text("livejoin_changes_total").wait_for()
         page.get_by_role("button", name="Log out").click()
