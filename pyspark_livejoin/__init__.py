@@ -13,6 +13,7 @@ _JOINS = {
     "explain": "batch",
     "live_join": "streams",
     "overlap_join": "batch",
+    "reshard": "reshard",
     "snapshot": "snapshot",
     "status": "snapshot",
     "stream_layout": "stream_layout",

@@ -56,11 +56,12 @@ class Changed(NamedTuple):
 
 class Stepped(NamedTuple):
     """`effects`: what the step did to the relations, as in the log. `deltas`: by the names of the views that it has changed. `ignored`:
-    deletes of rows that were not there."""
+    deletes of rows that were not there. `candidates`: rows that have gone from views and come to them, at home or not."""
 
     effects: bytes
     deltas: dict[str, Changed]
     ignored: int
+    candidates: int
 
 
 class Home(NamedTuple):
@@ -110,6 +111,11 @@ class Cell:
             raise Problem("bad-rows", f"two rows of {name} have the same key ({', '.join(relation.key)}); nothing was loaded")
         relation.table.enter(self._state.newest, given)
 
+    def inserted(self, name: str, rows: pa.RecordBatch) -> bytes:
+        """The effects of a step that inserts these rows, in the form in which they are kept."""
+        relation = self._state.relations[name]
+        return encode_effects([Effect(relation.id, False, relation.no_keys, RowBlock(rows))]) if rows.num_rows else b""
+
     def replay(self, effects: bytes) -> None:
         """Do what steps did to the relations: their effects, one behind the other. Each call is a version."""
         assert not self._is_built, "effects are replayed before the first step"
@@ -125,16 +131,17 @@ class Cell:
         batch = Batch(list(changes), sum(len(part.ops) for part in changes), 0, [], 0)
         applied = self._state.apply(self._state.judge(batch))
         self._require_sound()
-        deltas = {}
+        deltas, candidates = {}, 0
         for view, delta in applied.deltas:
             if delta.cut >= 0:
                 raise Problem("delta-too-large", f"a step has changed more than {_ALL[0]} rows of the view {view.name}")
             (deletes,) = delta.deletes
             gone, come = (tuple(slots[part] for slots in delta.slots) for part in (slice(deletes), slice(deletes, None)))
             deltas[view.name] = Changed(self._shown(view, gone), self._shown(view, come))
+            candidates += sum(len(slots[0]) for slots in (gone, come) if slots)
         self._tidy()
         (receipt,) = applied.receipts
-        return Stepped(applied.payload, deltas, receipt.ignored)
+        return Stepped(applied.payload, deltas, receipt.ignored, candidates)
 
     def rows(self, name: str) -> Iterator[pa.RecordBatch]:
         """All rows of a view, some ten thousand at a time; no step meanwhile."""

@@ -64,6 +64,8 @@ class Planned(NamedTuple):
         rows = sum(sample.rows for sample in self.samples.values())
         chosen = self.chosen
         lines.append(f"cells       {chosen.layout.cells}, {chosen.copies:.2f} copies a row; {chosen.largest:,.0f} of {rows:,} rows in one")
+        for name, part in chosen.hot:
+            lines.append(f"hot key     {part:.0%} of the rows have one {name}, all in one cell: an overlap in an INNER JOIN divides it")
         if self.pairs is not None:
             lines.append(f"rows out    about {self.pairs:,.0f}")
         lines.append(f"in cells    {self.seconds:.1f} s of processor time")

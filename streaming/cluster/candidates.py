@@ -11,6 +11,7 @@ from service.query.model import ColumnRef, IntervalRef, Query
 from streaming.cluster.layout import Coordinate, Layout, Member
 from streaming.cluster.sampling import Samples, bounds_of, copies_of, largest_share
 
+_MOST_OF_A_KEY = 0.25  # of the rows, above the part of a cell; below four times that
 _MUCH_COPIED = 0.1  # of the cost of a row in the fullest cell: that of a copy, which is routed and shuffled beside others
 
 
@@ -22,11 +23,13 @@ class NotDistributable(ValueError):
 
 
 class Chosen(NamedTuple):
-    """`copies`: of a row, on the average. `largest`: rows of the fullest cell, about."""
+    """`copies`: of a row, on the average. `largest`: rows of the fullest cell, about. `hot`: columns of an alias, of whose rows the part
+    has one value, or few that meet."""
 
     layout: Layout
     copies: float
     largest: float
+    hot: Sequence[tuple[str, float]]
 
     def require_few_copies(self, most: float) -> None:
         """Raises NotDistributable."""
@@ -41,7 +44,7 @@ def candidates(query: Query) -> list[Coordinate]:
         raise NotDistributable("the rows of UNION and EXCEPT are values, which come from several cells; use Spark's own")
     whole = query.whole
     aliases = [alias for alias, _ in whole.aliases]
-    equal = [one for one in joined(whole.equal) if _is_true_of_rows(one, query)]
+    equal = joining = [one for one in joined(whole.equal) if _is_true_of_rows(one, query)]
     if (needed := _needed(query)) is not None:
         if needed.columns is not None:
             equal = [one for one in equal if not set(one).isdisjoint(needed.columns)]
@@ -49,7 +52,7 @@ def candidates(query: Query) -> list[Coordinate]:
             equal = [[column] for column in dict.fromkeys(needed.columns or ())]
         shared = [one for one in map(_columns_by_alias, equal) if len(one) == len(aliases)]
         if not shared:
-            raise NotDistributable(needed.words)
+            raise NotDistributable(f"{needed.words}; {_remedy(query, needed, joining)}")
         return [Coordinate("hash", {alias: Member(tuple(one[alias] for one in shared)) for alias in aliases})]
     classes = list(map(_columns_by_alias, equal))
     found = [*_hashes(classes), *_slabs(query, classes)]
@@ -71,6 +74,24 @@ def _is_true_of_rows(equal: Sequence[ColumnRef], query: Query) -> bool:
     return len({one.alias for one in own}) < 2 or any(own <= set(one) for one in joined(query.equal))
 
 
+def _remedy(query: Query, needed: _Needed, joining: Sequence[Sequence[ColumnRef]]) -> str:
+    aliases = [alias for alias, _ in query.whole.aliases]
+    equality = f"an equality that joins {', '.join(aliases)}"
+    if needed.columns is None:
+        return f"add {equality}"
+    if _is_full(query):
+        return "in a FULL JOIN each may be null: group the rows of the join in Spark"
+    if len(aliases) == 1:
+        return f"add a column of {aliases[0]} to the key"
+    common = [one for one in joining if {ref.alias for ref in one} == set(aliases)]
+    columns = [str(ref) for one in common for ref in one if ref.alias not in _of_parts(query)]
+    return f"add {' or '.join(columns)} to the key" if columns else f"add {equality}, and one of its columns to the key"
+
+
+def _is_full(query: Query) -> bool:
+    return any(part.kind == "full" for part in query.parts)
+
+
 class _Needed(NamedTuple):
     """What the hash coordinate is to be among; None: any columns that all aliases have in common. `words`: why there may be none."""
 
@@ -82,7 +103,7 @@ def _needed(query: Query) -> _Needed | None:
     """None of an inner join, of which any layout will do."""
     if query.groups is not None:
         outputs = [query.outputs[column.of] for column in query.groups.columns if column.trunc is None]
-        missing = {alias for alias, _ in query.aliases} if any(part.kind == "full" for part in query.parts) else _of_parts(query)
+        missing = {alias for alias, _ in query.aliases} if _is_full(query) else _of_parts(query)
         found = [output.column for output in outputs if output.kind == "column" and output.column is not None]
         columns = tuple(column for column in found if column.alias not in missing)  # those are null together, in whatever cell
         return _Needed(columns, "the rows of a group are to be in one cell, but no column of its key joins all aliases")
@@ -143,7 +164,14 @@ def choose(aliases: tuple[tuple[str, str], ...], possible: Sequence[Coordinate],
     best = min((one for one in _compositions(exponents, len(possible)) if _is_sound(one, possible)), key=lambda powers: cost(powers)[0])
     _, total, largest = cost(best)
     layout = Layout(aliases, tuple(sized[number][power] for number, power in enumerate(best) if power))
-    return Chosen(layout, total / max(1, sum(samples[alias].rows for alias, _ in aliases)), largest)
+    hot = [
+        (f"{alias}.{'+'.join(one.members[alias].columns)}", share)
+        for one, powers, power in zip(possible, shares, best, strict=True)
+        if one.kind == "hash"
+        for alias, (share, _) in powers[power].items()
+        if one.members[alias].columns and share > 2.0**-power + min(_MOST_OF_A_KEY, 3 * 2.0**-power)
+    ]
+    return Chosen(layout, total / max(1, sum(samples[alias].rows for alias, _ in aliases)), largest, hot)
 
 
 def _is_sound(powers: Sequence[int], possible: Sequence[Coordinate]) -> bool:

@@ -21,7 +21,7 @@ from service.engine.headless import Cell, Home, over
 from service.errors import Problem
 from service.query.model import ColumnRef, Filter
 from service.tables.endpoints import endpoints
-from service.views.parse import parse_view
+from service.views.parse import View, parse_view
 from service.wire.arrow import judge_record_batch
 from service.wire.room import UNBOUNDED
 from service.wire.schema import RelationDefinition, parse_relation
@@ -112,11 +112,17 @@ class CellPlan(NamedTuple):
     relations: Mapping[str, str]  # by name, the definition
     view: str  # its definition
 
+    def definitions(self) -> dict[str, RelationDefinition]:
+        return {name: parse_relation(json.loads(text)) for name, text in self.relations.items()}
+
+    def own(self) -> dict[str, RelationDefinition]:
+        """The relations of a cell: of each role, with the flags of its rows."""
+        layout, relations = Layout.of_json(self.layout), self.definitions()
+        return {f"r{number}": _with_flags(relations[role.relation], role, layout) for number, role in enumerate(layout.roles)}
+
     def cell(self) -> tuple[Cell, list[str], list[pa.Schema]]:
         """An empty one; the names of its views, which have its rows together; what blobs of each role look like."""
-        layout = Layout.of_json(self.layout)
-        relations = {name: parse_relation(json.loads(text)) for name, text in self.relations.items()}
-        own = {f"r{number}": _with_flags(relations[role.relation], role, layout) for number, role in enumerate(layout.roles)}
+        layout, relations, own = Layout.of_json(self.layout), self.definitions(), self.own()
         view, names = parse_view(VIEW, json.loads(self.view), relations), layout.names()
         views = []
         for number, tests in enumerate(layout.home_tests()):
@@ -124,6 +130,12 @@ class CellPlan(NamedTuple):
             views.append(over(view, own, names, filters)._replace(name=f"{VIEW}{number}"))
         homes = [Home({alias: (of, here(place)) for alias, of in intervals.items()}) for place, intervals in layout.homes()]
         return Cell(own, views, homes), [one.name for one in views], [one.arrow_schema() for one in own.values()]
+
+
+def all_rows(name: str, relation: str, definitions: Mapping[str, RelationDefinition]) -> View:
+    """A view of the columns of a relation, by numbers: a name may be no word of a view."""
+    select = [f"x.{column} as c{place}" for place, column in enumerate(definitions[relation].rules.names)]
+    return parse_view(name, {"from": {"x": relation}, "select": select}, definitions)
 
 
 def _with_flags(definition: RelationDefinition, role: Role, layout: Layout) -> RelationDefinition:

@@ -37,13 +37,15 @@ class StreamPlan(NamedTuple):
     def to_json(self) -> Any:
         plan = self.cells
         relations = {name: json.loads(text) for name, text in plan.relations.items()}
-        return {"layout": json.loads(plan.layout), "relations": relations, "view": json.loads(plan.view)}
+        ordered = sorted(name for name, kind in self.kinds.items() if kind == "ordered")
+        return {"layout": json.loads(plan.layout), "relations": relations, "view": json.loads(plan.view), "ordered": ordered}
 
     @classmethod
     def of_json(cls, found: Any) -> StreamPlan:
-        """One that reads states: of changes it knows nothing."""
+        """One that reads states: of changes without an order it does not know more."""
         relations = {name: json.dumps(one) for name, one in found["relations"].items()}
-        return cls(CellPlan(json.dumps(found["layout"]), relations, json.dumps(found["view"])), {}, 1)
+        kinds: dict[str, Kind] = {name: "ordered" if name in found["ordered"] else "inserts" for name in relations}
+        return cls(CellPlan(json.dumps(found["layout"]), relations, json.dumps(found["view"])), kinds, 1)
 
     def opened(self) -> OpenedCell:
         return OpenedCell(self)

@@ -6,9 +6,11 @@ left behind that failed, or that another attempt overtook, is never used; then t
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
@@ -26,7 +28,7 @@ from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.state_log import Extent, LoggedCell
 
 _KEPT_FOR = 60.0  # seconds without a batch, after which Spark ends a worker, too
-_LONG = ("first", "next", "logged", "rows", "bytes", "ignored", "rebuilds")
+_LONG = ("first", "next", "logged", "rows", "bytes", "candidates", "told", "ignored", "rebuilds")
 _MARK = StructType([StructField("nonce", StringType()), *(StructField(name, LongType()) for name in _LONG)])
 _NUMBER, _BLOB = StructType([StructField("number", LongType())]), StructType([StructField("blob", BinaryType())])
 _PLAN = StructType([StructField("plan", StringType())])
@@ -40,18 +42,30 @@ class AnotherPlan(ValueError):
         super().__init__(f"{said}\nof the checkpoint: {kept}\nof the query: {plan}")
 
 
-class Mark(NamedTuple):
-    """What the state tells of a cell: its nonce, the extent of its log, rows that it has, the bytes that they take in memory, deletes of
-    rows that were not there, and how often it was replayed."""
+class NoRoom(MemoryError):
+    """A cell does not fit into the memory or the address space of its worker."""
 
-    nonce: str
-    first: int
-    next: int
-    logged: int
-    rows: int
-    bytes: int
-    ignored: int
-    rebuilds: int
+    def __init__(self, stage: str, label: int, error: Exception) -> None:
+        said = f"the cell {label} of {stage} does not fit into the memory of its worker ({error})"
+        ways = "give executors more spark.executor.memoryOverhead, or divide the rows into more cells by reshard; status tells their rows"
+        super().__init__(f"{said}: {ways}")
+
+
+class Mark(NamedTuple):
+    """What the state tells of a cell: its nonce, the extent of its log, rows that it has, the bytes that they take in memory, changes of
+    its views that it has found and those of them that are its own and were told, deletes of rows that were not there, and how often it
+    was replayed."""
+
+    nonce: str = ""
+    first: int = 0
+    next: int = 0
+    logged: int = 0
+    rows: int = 0
+    bytes: int = 0
+    candidates: int = 0
+    told: int = 0
+    ignored: int = 0
+    rebuilds: int = 0
 
     @property
     def extent(self) -> Extent:
@@ -114,25 +128,47 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         self._kept_plan: ValueState = handle.getValueState(f"{stage}_plan", _PLAN)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Any]:
-        context = TaskContext.get()
-        query = (context.getLocalProperty("sql.streaming.queryId") if context is not None else None) or ""
-        place = query, self._plan.stage, int(key[0])
-        opened, logged, mark = self._open(place)
-        try:
+        place = _place(self._plan, key)
+        with self._errors_named(place):
+            opened, logged, mark = self._open(place)
             stepped = logged.step(opened.changes([(row["role"], pa.py_buffer(row["rows"])) for row in rows]), self._blobs)
+        told = mark.told + sum(len(keys) for delta in stepped.deltas.values() for keys, _ in (*delta.deletes, *delta.inserts))
+        candidates, ignored = mark.candidates + stepped.candidates, mark.ignored + stepped.ignored
+        self._keep(place, opened, logged, mark._replace(candidates=candidates, told=told, ignored=ignored))
+        for batch in opened.told(stepped.deltas):
+            for one in batch.to_pylist():
+                yield Row(**one)
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: TimerValues) -> None:
+        """A blob of rows of a state that begins with them; nothing is told."""
+        place = _place(self._plan, key)
+        with self._errors_named(place):
+            opened, logged, mark = self._open(place)
+            for rows in opened.changes([(initialState["role"], pa.py_buffer(initialState["rows"]))]):
+                logged.load(rows.relation, rows.rows.arrow, self._blobs)
+        self._keep(place, opened, logged, mark)
+
+    @contextmanager
+    def _errors_named(self, place: tuple[str, str, int]) -> Iterator[None]:
+        try:
+            yield
         except Problem as problem:
+            if problem.type == "no-room":
+                raise NoRoom(*place[1:], problem) from problem
             if problem.type != "bad-rows":
                 raise
             ways = "with _seq it would replace that row; with before_images that row is to come too, as a delete"
             raise BadRows(f"a row of {' or '.join(self._plan.unordered)} has a key that is there already: {ways}") from problem
+        except (MemoryError, OSError) as error:
+            if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+                raise
+            raise NoRoom(*place[1:], error) from error
+
+    def _keep(self, place: tuple[str, str, int], opened: Opened, logged: LoggedCell, mark: Mark) -> None:
         nonce, (first, following, in_log) = uuid4().hex, logged.extent
-        cell = logged.cell
-        ignored = mark.ignored + stepped.ignored
-        self._mark.update(tuple(Mark(nonce, first, following, in_log, cell.live, cell.held, ignored, mark.rebuilds)))
+        mark = mark._replace(nonce=nonce, first=first, next=following, logged=in_log, rows=logged.cell.live, bytes=logged.cell.held)
+        self._mark.update(tuple(mark))
         _HELD[place] = _Held(nonce, monotonic(), opened, logged)
-        for batch in opened.told(stepped.deltas):
-            for one in batch.to_pylist():
-                yield Row(**one)
 
     def _open(self, place: tuple[str, str, int]) -> tuple[Opened, LoggedCell, Mark]:
         idle = [one for one, held in _HELD.items() if monotonic() - held.since > _KEPT_FOR]
@@ -142,7 +178,7 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         if state is None:
             opened = self._plan.opened()
             self._kept_plan.update((json.dumps(self._plan.to_json()),))
-            return opened, LoggedCell(opened.cell), Mark("", 0, 0, 0, 0, 0, 0, 0)
+            return opened, LoggedCell(opened.cell), Mark()
         mark = Mark(*state)
         if held is not None and held.nonce == mark.nonce:
             return held.opened, held.logged, mark
@@ -151,6 +187,12 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         gc.collect()  # cells have cycles, and each reserves address space
         opened = self._plan.opened()
         return opened, LoggedCell.replayed(opened.cell, mark.extent, self._blobs), mark._replace(rebuilds=mark.rebuilds + 1)
+
+
+def _place(plan: Plan, key: Any) -> tuple[str, str, int]:
+    context = TaskContext.get()
+    query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
+    return query or "", plan.stage, int(key[0])
 
 
 def require_same(kept: tuple[str] | None, plan: Plan) -> None:

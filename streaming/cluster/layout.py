@@ -118,6 +118,15 @@ class Layout(NamedTuple):
             if one.kind == "bands" and one.size > 1:
                 yield number, {alias: member.interval for alias, member in one.members.items() if member.interval is not None}
 
+    def firsts(self, role: Role) -> Mask:
+        """bool[cells]: where the coordinates in which the role is no member have their first value. Of all copies of a row, one is there
+        and has all its flags set."""
+        left, found = np.arange(self.cells), np.ones(self.cells, np.bool_)
+        for coordinate, member in zip(reversed(self.coordinates), reversed(role.members), strict=True):
+            left, value = np.divmod(left, coordinate.size)
+            found &= (value == 0) | (member is not None)
+        return found
+
     def route(self, role: Role, ties: Numbers, given: Sequence[Given | None]) -> Routed:
         """`given`: of each coordinate, None where the role is no member."""
         rows = len(ties)

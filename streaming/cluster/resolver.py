@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from service.engine.headless import Cell, Changed
-from service.views.parse import parse_view
 from service.wire.batch import DELETE, INSERT, Changes
 from service.wire.kinds import kept
 from service.wire.schema import RelationDefinition, parse_relation
+from streaming.cluster.cells_batch import all_rows
 from streaming.cluster.changes import form, hashes, route, taken
 from streaming.cluster.frames import TIE
 from streaming.cluster.layout import Layout
@@ -51,11 +51,7 @@ class Bucket:
         self._wide = {name: _with_hashes(one, self._layout, name) for name, one in self._definitions.items()}
         self._names = list(self._wide)
         self._forms = [form(one.arrow_schema()) for one in self._wide.values()]
-        views = []
-        for number, (name, one) in enumerate(self._wide.items()):
-            select = [f"x.{column} as c{place}" for place, column in enumerate(one.rules.names)]
-            views.append(parse_view(f"v{number}", {"from": {"x": name}, "select": select}, self._wide))
-        self.cell = Cell(self._wide, views)
+        self.cell = Cell(self._wide, [all_rows(f"v{number}", name, self._wide) for number, name in enumerate(self._wide)])
 
     def changes(self, blobs: Sequence[tuple[int, pa.Buffer]]) -> list[Changes]:
         rows: dict[int, list[pa.RecordBatch]] = {}

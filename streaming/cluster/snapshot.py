@@ -28,27 +28,42 @@ def snapshot(spark: SparkSession, checkpoint: str, epoch: int | None = None) -> 
 
     Costs: as a batch over the rows that cells have; memory of a task: a cell.
     """
-    operators = _operators(spark, checkpoint)
-    plan = StreamPlan.of_json(json.loads(_state(spark, checkpoint, operators["cells"], "cells_plan", epoch).first()["value"]["plan"]))
+    plan, logs = logs_of_cells(spark, checkpoint, epoch)
     opened = plan.opened()
     schema = opened.cell.schema(opened.views[0])
-    logs = _state(spark, checkpoint, operators["cells"], "cells_log", epoch)
+    return logs.mapInArrow(partial(_rows, json.dumps(plan.to_json())), from_arrow_schema(schema))
+
+
+def logs_of_cells(spark: SparkSession, checkpoint: str, epoch: int | None) -> tuple[StreamPlan, DataFrame]:
+    """The plan that the states are of; the blobs of their logs, for `by_cell`. Raises as `snapshot`."""
+    operator = _operators(spark, checkpoint)["cells"]
+    kept = _state(spark, checkpoint, operator, "cells_plan", epoch).first()
+    if kept is None:
+        raise ValueError(f"the states of {checkpoint} are empty: no row has come")
+    logs = _state(spark, checkpoint, operator, "cells_log", epoch)
     blobs = logs.select(
         F.col("key.cell").alias("cell"), F.col("user_map_key.number").alias("number"), F.col("user_map_value.blob").alias("blob")
     )
-    sorted_blobs = blobs.repartition("cell").sortWithinPartitions("cell", "number")
-    return sorted_blobs.mapInArrow(partial(_rows, json.dumps(plan.to_json())), from_arrow_schema(schema))
+    return StreamPlan.of_json(json.loads(kept["value"]["plan"])), blobs.repartition("cell").sortWithinPartitions("cell", "number")
+
+
+def by_cell(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[bytes]]]:
+    """The label of each cell, and the blobs of its log."""
+    blobs = ((cell.as_py(), blob.as_py()) for batch in batches for cell, blob in zip(batch.column(0), batch.column(2), strict=True))
+    for label, own in groupby(blobs, key=lambda one: one[0]):
+        yield label, (blob for _, blob in own)
 
 
 def status(checkpoint: str) -> DataFrame:
     """What the states of a query over streams tell, as of its last epoch; of each cell of the join (`stage` is cells), and each bucket of
-    keys (keys): the partition, rows, bytes in memory, rows of its log, deletes of rows that were not there, and how often it was made
-    again from the log. Raises ValueError."""
+    keys (keys): the partition, rows, bytes in memory, rows of its log, changes of the view that it has found (candidates) and those of
+    them that have their home there (told), deletes of rows that were not there, and how often it was made again from the log. All
+    numbers but rows and bytes are of all epochs since the checkpoint began. Raises ValueError."""
     spark = SparkSession.active()
     found = [
         _state(spark, checkpoint, operator, f"{stage}_mark", None).select(
             F.lit(stage).alias("stage"), F.col("key.cell").alias("cell"), F.col("partition_id").alias("partition"),
-            *(F.col(f"value.{name}").alias(name) for name in ("rows", "bytes", "logged", "ignored", "rebuilds")),
+            *(F.col(f"value.{name}").alias(name) for name in ("rows", "bytes", "logged", "candidates", "told", "ignored", "rebuilds")),
         )
         for stage, operator in _operators(spark, checkpoint).items()
     ]  # fmt: skip
@@ -75,10 +90,9 @@ def _state(spark: SparkSession, checkpoint: str, operator: int, name: str, epoch
 
 
 def _rows(plan: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    blobs = ((cell.as_py(), blob.as_py()) for batch in batches for cell, blob in zip(batch.column(0), batch.column(2), strict=True))
-    for _, own in groupby(blobs, key=lambda one: one[0]):
+    for _, blobs in by_cell(batches):
         opened = StreamPlan.of_json(json.loads(plan)).opened()
-        for _, blob in own:
+        for blob in blobs:
             opened.cell.replay(blob)
         for view in opened.views:
             yield from opened.cell.rows(view)

@@ -60,6 +60,14 @@ def even_layout(query: Query, cells: int, width: int | None, max_copies: float) 
     return _chosen(query, possible, samples, cells, max_copies, width or 0)
 
 
+def require_fits(layout: str, query: Query) -> None:
+    """Raises ValueError (it is of another view), NotDistributable."""
+    found, possible = Layout.of_json(layout), [(one.kind, one.members) for one in candidates(query)]
+    kinds = [("slabs" if one.kind == "bands" else one.kind, one.members) for one in found.coordinates]
+    if found.aliases != query.whole.aliases or not all(one in possible for one in kinds):
+        raise ValueError(f"the layout is of another view: make one by stream_layout of this view\nlayout: {layout}")
+
+
 def plain(table: Table) -> Table:
     """Without what makes changes of rows."""
     return replace(table, frame=table.frame.drop(OP_COLUMN, SEQ_COLUMN))

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from service.query.model import Query
 from service.views.parse import parse_view
 from service.wire.schema import OP_COLUMN, RelationDefinition
 from streaming.cluster import batch
@@ -29,7 +30,7 @@ from streaming.cluster.layout import Layout, Member
 from streaming.cluster.netting import EPOCH_COLUMN, Netting
 from streaming.cluster.packing import SCHEMA
 from streaming.cluster.resolver import ResolverPlan
-from streaming.cluster.stream_layout import even_layout, plain
+from streaming.cluster.stream_layout import even_layout, plain, require_fits
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -59,15 +60,14 @@ def live_join(
     if len(streams) < len(tables):
         raise ValueError(f"{min(set(tables) - streams)} is no stream, but {min(streams)} is: read all of them as streams")
     spark = next(iter(tables.values())).frame.sparkSession
-    _require_settings(spark)
+    require_settings(spark)
     require_address_space(spark)
     kinds = {name: _kind(name, table, before_images) for name, table in tables.items()}
     view = {"sql": definition} if isinstance(definition, str) else dict(definition)
     definitions = {name: plain(table).definition() for name, table in tables.items()}
     query = parse_view(VIEW, view, definitions).query
     parts = _partitions(spark)
-    if layout is None:
-        layout = even_layout(query, _CELLS_A_PARTITION * parts, width, max_copies)
+    layout = layout_of(query, spark, layout, width, max_copies)
     cells = CellPlan(layout, {name: json.dumps(one.to_json()) for name, one in definitions.items()}, json.dumps(view))
     return _changes_of_view(StreamPlan(cells, kinds, parts), tables, definitions)
 
@@ -81,12 +81,16 @@ def _changes_of_view(plan: StreamPlan, tables: Mapping[str, Table], definitions:
     resolver = resolver_of(plan, sources)
     to_cells, to_keys = list[DataFrame](), list[DataFrame]()
     for source in sources:
-        blobs = tables[source.relation].prepared(source.members).mapInArrow(partial(send, source), from_arrow_schema(SCHEMA))
-        (to_keys if source.resolved else to_cells).append(blobs)
+        (to_keys if source.resolved else to_cells).append(sent(source, tables[source.relation]))
     if resolver is not None:
-        to_cells.append(_kept(reduce(DataFrame.unionAll, to_keys), resolver))
-    told = _kept(reduce(DataFrame.unionAll, to_cells), plan)
+        to_cells.append(kept_by(resolver, reduce(DataFrame.unionAll, to_keys)))
+    told = kept_by(plan, reduce(DataFrame.unionAll, to_cells))
     return told.repartitionById(plan.parts, "cell").mapInArrow(netting.run, from_arrow_schema(netting.schema))
+
+
+def sent(source: Source, table: Table) -> DataFrame:
+    """Its rows as blobs."""
+    return table.prepared(source.members).mapInArrow(partial(send, source), from_arrow_schema(SCHEMA))
 
 
 def sources_of(plan: StreamPlan, definitions: Mapping[str, RelationDefinition]) -> list[Source]:
@@ -105,8 +109,10 @@ def resolver_of(plan: StreamPlan, sources: Sequence[Source]) -> ResolverPlan | N
     return ResolverPlan(plan.cells.layout, {name: plan.cells.relations[name] for name in resolved}) if resolved else None
 
 
-def _kept(blobs: DataFrame, plan: Plan) -> DataFrame:
-    return blobs.groupBy("cell").transformWithState(Keeper(plan), from_arrow_schema(SCHEMA), "Append", "None")
+def kept_by(plan: Plan, blobs: DataFrame, begin: DataFrame | None = None) -> DataFrame:
+    """What cells tell. `begin`: blobs of the rows that they have before the first epoch."""
+    state = None if begin is None else begin.groupBy("cell")
+    return blobs.groupBy("cell").transformWithState(Keeper(plan), from_arrow_schema(SCHEMA), "Append", "None", state)
 
 
 def _key_tells(members: Sequence[Member | None], definition: RelationDefinition) -> bool:
@@ -133,10 +139,18 @@ def _kind(name: str, table: Table, before_images: bool) -> Kind:
     return "ordered"
 
 
-def _require_settings(spark: SparkSession) -> None:
+def require_settings(spark: SparkSession) -> None:
     """Raises ValueError."""
     if spark.conf.get(_PROVIDER, None) != _ROCKSDB:
         raise ValueError(f"states of streams need RocksDB: set {_PROVIDER} to {_ROCKSDB}")
+
+
+def layout_of(query: Query, spark: SparkSession, layout: str | None, width: int | None, max_copies: float) -> str:
+    """The one given, or an even one. Raises NotDistributable, ValueError."""
+    if layout is None:
+        return even_layout(query, _CELLS_A_PARTITION * _partitions(spark), width, max_copies)
+    require_fits(layout, query)
+    return layout
 
 
 def _partitions(spark: SparkSession) -> int:

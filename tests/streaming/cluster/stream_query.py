@@ -1,4 +1,4 @@
-"""A view over streams of files, in a Spark with two threads; as a process, one that is killed and started again.
+"""A view over streams of files, in a Spark with two threads, or as its master says; as a process, one that is killed and started again.
 
     python -m tests.streaming.cluster.stream_query FOLDER    runs until FOLDER/end is there, and all files are read
 """
@@ -37,22 +37,24 @@ _NOT_WITH_ROCKSDB = "spark.sql.streaming.checkpointFileManagerClass"
 _FIELDS = {"ordered": {"_op": pa.utf8(), "_seq": pa.int64()}, "images": {"_op": pa.utf8()}, "inserts": {}}
 
 
-def session() -> SparkSession:
+def session(master: str = "local[2]") -> SparkSession:
     builder = SparkSession.builder.appName("streams")
-    for key, value in (prepare_own() | _STATES).items():
+    for key, value in (prepare_own() | _STATES | {"spark.master": master}).items():
         if key != _NOT_WITH_ROCKSDB:
             builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def changes_of(spark: SparkSession, folder: Path, sql: str, names: list[str], kind: Kind, width: int) -> DataFrame:
+def changes_of(
+    spark: SparkSession, folder: Path, sql: str, names: list[str], kind: Kind, width: int | None, layout: str | None = None
+) -> DataFrame:  # fmt: skip
     tables = {}
     for one in names:
         fields = [*((field.name, field.type) for field in SCHEMAS[one]), *_FIELDS[kind].items()]
         schema = ", ".join(f"{name} {'string' if type_ == pa.utf8() else 'long'}" for name, type_ in fields)
         frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / one))
         tables[one] = Table(frame, [KEYS[one]], SPANS[one])
-    return live_join(sql, tables, width=width, before_images=kind == "images")
+    return live_join(sql, tables, width=width, layout=layout, before_images=kind == "images")
 
 
 def write(folder: Path, name: str, kind: Kind, number: int, rows: list[Mapping[str, Any]]) -> None:
@@ -82,7 +84,7 @@ def _sink(folder: Path) -> Callable[[DataFrame, int], None]:
 
 def main(folder: Path) -> None:
     given = json.loads((folder / "view.json").read_text())
-    changes = changes_of(session(), folder, **given)
+    changes = changes_of(session(given["master"]), folder, **given["view"])
     query = changes.writeStream.option("checkpointLocation", str(folder / "checkpoint")).foreachBatch(_sink(folder)).start()
     while not (folder / "end").exists() and query.isActive:
         time.sleep(0.2)

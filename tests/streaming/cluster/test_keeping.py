@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+import resource
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
 from streaming.cluster import keeping
 from streaming.cluster.cells_batch import BadRows
-from streaming.cluster.changes import send
-from streaming.cluster.keeping import AnotherPlan, Keeper
+from streaming.cluster.changes import Source, send
+from streaming.cluster.keeping import AnotherPlan, Keeper, NoRoom
 from streaming.cluster.state_log import LoggedCell
 from tests.streaming.cluster.churn import DEFINITIONS
 from tests.streaming.cluster.local import Local, prepared
@@ -62,11 +64,26 @@ class Task:
         self.local, self.committed = local, dict[Any, Any]()
 
     def attempt(self, *rows: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[Any, Any]]:
+        keeper, state = self._keeper()
+        (source,) = self.local.sources
+        return [row.asDict() for row in keeper.handleInputRows((7,), iter(_blobs(source, rows)), None)], state
+
+    def begun(self, *rows: dict[str, Any]) -> dict[Any, Any]:
+        """The state that begins with rows more."""
+        keeper, state = self._keeper()
+        (source,) = self.local.sources
+        for one in _blobs(source._replace(kind="inserts", resolved=False), rows):
+            keeper.handleInitialState((7,), one, None)
+        return state
+
+    def _keeper(self) -> tuple[Keeper, dict[Any, Any]]:
         keeper, state = Keeper(self.local.plan), copy.deepcopy(self.committed)
         keeper.init(Handle(state))
-        (source,) = self.local.sources
-        blobs = [row for batch in send(source, [prepared(source, rows)]) for row in batch.to_pylist()]
-        return [row.asDict() for row in keeper.handleInputRows((7,), iter([Row(**one) for one in blobs]), None)], state
+        return keeper, state
+
+
+def _blobs(source: Source, rows: Sequence[dict[str, Any]]) -> list[Row]:
+    return [Row(**row) for batch in send(source, [prepared(source, rows)]) for row in batch.to_pylist()]
 
 
 @pytest.fixture
@@ -131,6 +148,31 @@ def test_a_state_without_a_blob_is_noticed(task: Task) -> None:
     del task.committed["cells_log", (0,)]
     with pytest.raises(KeyError, match="no blob 0 of a cell"):
         task.attempt(*of(2))
+
+
+def test_a_cell_without_room_is_named(task: Task) -> None:
+    """Of another query, so that a cell is opened; the limit leaves the process what it has."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + (1 << 30), hard))
+    try:
+        with pytest.raises(NoRoom, match="the cell 7 of cells does not fit .* spark.executor.memoryOverhead, or divide .* by reshard"):
+            task.attempt(*of(1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def test_rows_that_a_state_begins_with_are_those_of_its_log(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step is of what comes after them."""
+    for rows in (of(1, 2), of(3)):
+        task.committed = task.begun(*rows)
+    made = replays(monkeypatch)
+    told, task.committed = task.attempt(*of(4))
+    assert not made and len(told) == 1
+    keeping._HELD.clear()
+    told, state = task.attempt(*of(3, room="B"))
+    assert made and len(told) == 2 and state["cells_mark"][4] == 4, "row 3 goes and comes"
+    with pytest.raises(BadRows, match="a key that is there already"):
+        task.begun(*of(4))
 
 
 def test_a_row_whose_key_is_there_is_refused_by_the_name_of_its_table(task: Task) -> None:

@@ -69,6 +69,10 @@ def found(layout: Layout, relations: Join, meets: Callable[[tuple[Row, ...]], bo
         keys, starts, ends, ties = arrays(relations[relation])
         own = [None if one is None else Given(keys, starts, ends) if one.interval else Given(keys) for one in role.members]
         routed = layout.route(role, ties, own)
+        is_first = layout.firsts(role)[routed.cells]
+        for flags in routed.here:
+            is_first = is_first if flags is None else is_first & flags
+        assert sorted(routed.rows[is_first].tolist()) == list(range(len(ties))), "of the copies of a row, one is the first"
         for copy, (cell, row) in enumerate(zip(routed.cells.tolist(), routed.rows.tolist(), strict=True)):
             held[cell][alias].append((row, [None if one is None else bool(one[copy]) for one in routed.here]))
     reported: Counter[tuple[int, ...]] = Counter()

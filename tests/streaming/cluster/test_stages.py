@@ -19,6 +19,7 @@ from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.changes import Kind, _spark_hash, labels
 from streaming.cluster.layout import Member
 from streaming.cluster.netting import net, row_hashes
+from streaming.cluster.reshard import _require_order
 from tests.streaming.cluster.churn import DEFINITIONS, Churn, follow
 from tests.streaming.cluster.local import Local, hash_of
 from tests.streaming.cluster.test_batch import VIEWS
@@ -141,6 +142,18 @@ def test_equal_rows_cancel_as_often_as_both_have_them() -> None:
         left = net(gone, come)
         assert counted(left[0]) == counted(gone) - counted(come) and counted(left[1]) == counted(come) - counted(gone)
         assert np.array_equal(row_hashes(gone), row_hashes(gone.slice(0, 1 << 20))) and len(set(row_hashes(gone).tolist())) <= 3
+
+
+def test_a_layout_that_reads_the_sources_in_another_order_is_refused() -> None:
+    """Where the key of x tells the cell, x needs no resolver, and is read first. Its offsets would be taken for those of y."""
+    sql = "SELECT x.id, y.nr FROM b y JOIN a x ON x.id = y.least AND overlaps(x.stay, y.slot)"
+    aliases, found = [["y", "b"], ["x", "a"]], []
+    for kind, spans, width in (("hash", (None, None), 0), ("bands", ("slot", "stay"), 3)):
+        layout = json.dumps([aliases, [[kind, {"y": [["least"], spans[0]], "x": [["id"], spans[1]]}, 4, [], width, None]]])
+        found.append(Local(sql, DEFINITIONS, {"a": "ordered", "b": "ordered"}, 4, layout=layout).sources)
+    _require_order(found[0], found[0])
+    with pytest.raises(ValueError, match="would be read in the order b, a, but the checkpoint has a, b"):
+        _require_order(found[0], found[1])
 
 
 def test_labels_are_spread_evenly_over_each_divisor() -> None:

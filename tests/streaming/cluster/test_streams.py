@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from pyspark.sql.streaming import StreamingQuery
 from streaming.cluster.candidates import NotDistributable
 from streaming.cluster.changes import Kind, _spark_hash
 from streaming.cluster.frames import Table
+from streaming.cluster.reshard import reshard
 from streaming.cluster.snapshot import snapshot, status
 from streaming.cluster.stream_layout import stream_layout
 from streaming.cluster.streams import live_join
@@ -36,6 +38,8 @@ class Query:
 
     def __init__(self, spark: SparkSession, folder: Path, name: str, kind: Kind, seed: int, width: int = 16) -> None:
         self.spark, self.folder, self.kind, self.sql, self.width = spark, folder, kind, VIEWS[name], width
+        self.layout: str | None = None
+        self.checkpoint = str(folder / "checkpoint")
         self.names = list(dict.fromkeys(re.findall(r"(?:FROM|JOIN|,) ([abe])\b", self.sql)))
         self.churn = Churn(seed, self.names, kind, 15)
         self.told: dict[int, list[dict[str, Any]]] = {}
@@ -45,12 +49,8 @@ class Query:
         for one in self.names:
             (folder / one).mkdir(parents=True)
 
-    @property
-    def checkpoint(self) -> str:
-        return str(self.folder / "checkpoint")
-
     def changes(self) -> DataFrame:
-        return changes_of(self.spark, self.folder, self.sql, self.names, self.kind, self.width)
+        return changes_of(self.spark, self.folder, self.sql, self.names, self.kind, self.width, self.layout)
 
     def start(self) -> StreamingQuery:
         stream = self.changes().writeStream.option("checkpointLocation", self.checkpoint).foreachBatch(self._sink)
@@ -132,6 +132,53 @@ def test_changes_are_told_once_over_restarts_and_failures(spark: SparkSession, t
         one.start().processAllAvailable()
 
 
+def in_bands(width: int, size: int) -> str:
+    members = {"x": [["room"], "stay"], "y": [["room"], "slot"]}
+    return json.dumps([[["x", "a"], ["y", "b"]], [["bands", members, size, [], width, None]]])
+
+
+def test_another_layout_goes_on_with_the_next_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    one = Query(spark, tmp_path, "keyed pair with a hot key", "ordered", 3)
+    query = one.start()
+    for _ in range(2):
+        one.write()
+        query.processAllAvailable()
+    with pytest.raises(ValueError, match="is running: stop it"):
+        reshard(spark, one.checkpoint, str(tmp_path / "bands"), in_bands(8, 4))
+    query.stop()
+    before, epoch = one.churn.expected(one.sql), max(one.told)
+    one.fails = 1
+    one.write()
+    with pytest.raises(StreamingQueryException, match="the sink is to fail"):  # the next epoch is planned and told, but not done
+        one.start().processAllAvailable()
+    for number, layout in enumerate([in_bands(8, 4), in_bands(3, 2), None]):
+        old, one.checkpoint, one.layout = one.checkpoint, str(tmp_path / f"resharded{number}"), layout
+        spark.conf.set("spark.sql.shuffle.partitions", 4 - number)
+        try:
+            assert reshard(spark, old, one.checkpoint, layout, width=one.width) == epoch
+            now = Counter(tuple(row.values()) for row in snapshot(spark, one.checkpoint, epoch).toArrow().to_pylist())
+            assert now == before, number
+            query = one.start()
+            query.processAllAvailable()
+            one.write()
+            query.processAllAvailable()
+            query.stop()
+            one.compare()
+            assert {row["partition"] for row in status(one.checkpoint).collect()} == set(range(4 - number)), "as the session has"
+        finally:
+            spark.conf.set("spark.sql.shuffle.partitions", 2)
+        before, epoch = one.churn.expected(one.sql), max(one.told)
+    assert one.again == 1 and sorted(one.told) == list(range(epoch + 1)), "epochs go on"
+    with pytest.raises(ValueError, match="resharded1 is there already"):
+        reshard(spark, old, str(tmp_path / "resharded1"), width=one.width)
+    with pytest.raises(ValueError, match="epoch 99 is not kept: .* has [0-9]+ to [0-9]+"):
+        reshard(spark, old, str(tmp_path / "more"), width=one.width, epoch=99)
+    with pytest.raises(ValueError, match="nothing is no checkpoint"):
+        reshard(spark, str(tmp_path / "nothing"), str(tmp_path / "more"), width=one.width)
+    with pytest.raises(ValueError, match="the layout is of another view"):
+        reshard(spark, old, str(tmp_path / "more"), in_bands(8, 4).replace('"stay"', '"levels"'))
+
+
 def test_classes_of_views_beside_one_another(spark: SparkSession, tmp_path: Path) -> None:
     kinds: Mapping[str, Kind] = {"groups": "images", "left join": "inserts", "triangle": "ordered"}
     views = [Query(spark, tmp_path / name.replace(" ", "_"), name, kind, 5) for name, kind in kinds.items()]
@@ -144,6 +191,15 @@ def test_classes_of_views_beside_one_another(spark: SparkSession, tmp_path: Path
     for one, query in zip(views, queries, strict=True):
         query.stop()
         one.compare()
+    triangle = views[-1]
+    old, triangle.checkpoint = triangle.checkpoint, str(tmp_path / "again")
+    assert reshard(spark, old, triangle.checkpoint, epoch=1) == 1
+    triangle.told = {epoch: rows for epoch, rows in triangle.told.items() if epoch <= 1}  # a new sink, with what it had then
+    query = triangle.start()
+    query.processAllAvailable()
+    query.stop()
+    triangle.compare()
+    assert max(triangle.told) > 1, "later epochs are told again"
 
 
 def test_streams_that_cannot_be_joined_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,137 @@
+"""Another layout for a query over streams: its rows go to other cells, and a new checkpoint goes on where the old one is.
+
+The rows of the relations are read from the states of an epoch, each once, and sent anew. A query that reads nothing takes them as the state
+that it begins with. Spark writes that as epoch 0 and then, as when it divides states anew, as the epoch that was read; the offsets of the
+sources are those of the old checkpoint. So the next epoch has the same number and the same changes as it would have had.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial, reduce
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.errors import PySparkAttributeError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from service.engine.headless import Cell
+from service.views.parse import parse_view
+from streaming.cluster.cells_batch import VIEW, all_rows, require_address_space
+from streaming.cluster.cells_stream import StreamPlan
+from streaming.cluster.changes import Source, labels
+from streaming.cluster.checkpoint import Checkpoint
+from streaming.cluster.frames import Table
+from streaming.cluster.layout import Layout
+from streaming.cluster.snapshot import by_cell, logs_of_cells
+from streaming.cluster.streams import kept_by, layout_of, require_settings, resolver_of, sent, sources_of
+
+
+def reshard(
+    spark: SparkSession, checkpoint: str, target: str, layout: str | None = None, *, width: int | None = None, epoch: int | None = None,
+    max_copies: float = 8.0,
+) -> int:  # fmt: skip
+    """Make the checkpoint `target`, with which the query over `checkpoint`, stopped, goes on in another layout: as `stream_layout` told, or
+    even, with bands of this `width`, over the partitions of the session (`spark.sql.shuffle.partitions`). Give `live_join` the same.
+
+    Returns the epoch whose states it has: by default the last, and then the query keeps its identity and the numbers of its epochs, so
+    that sinks which know them go on. After an earlier `epoch`, the changes are told again, by another query: for a new sink.
+
+    Raises ValueError (no checkpoint of a view, or its query is running; a target that is there; an epoch that is not kept; a layout of
+    another view, or one that changes the order of the sources), NotDistributable (more than `max_copies` copies of a row). If it does
+    not return, delete `target`. Not over Connect. Costs: as a batch over the rows; all states are written twice.
+    """
+    require_settings(spark)
+    require_address_space(spark)
+    old, new = _checkpoints(spark, checkpoint, target)
+    last = old.last()
+    at = last if epoch is None else epoch
+    old.require_kept(at)
+    plan, logs = logs_of_cells(spark, checkpoint, at)
+    cells = plan.cells
+    query = parse_view(VIEW, json.loads(cells.view), cells.definitions()).query
+    another = plan._replace(cells=cells._replace(layout=layout_of(query, spark, layout, width, max_copies)))
+    sources = sources_of(another, cells.definitions())
+    _require_order(sources_of(plan, cells.definitions()), sources)
+    begun = _begin(spark, another, sources, [_rows(plan, logs, source.relation) for source in sources])
+    begun.writeStream.format("noop").option("checkpointLocation", target).trigger(availableNow=True).start().awaitTermination()
+    if at:
+        new.write_states(old, at)
+    new.go_on(old, at, at == last)
+    return at
+
+
+def _checkpoints(spark: SparkSession, checkpoint: str, target: str) -> tuple[Checkpoint, Checkpoint]:
+    """Raises ValueError."""
+    try:
+        old, new = Checkpoint(spark, checkpoint), Checkpoint(spark, target)
+    except PySparkAttributeError:
+        raise ValueError("checkpoints are written by Spark Classic alone: start the session without Connect") from None
+    if new.exists():
+        raise ValueError(f"{target} is there already: give a folder that is not, or delete it")
+    if any(query.id == old.id() for query in spark.streams.active):
+        raise ValueError(f"the query over {checkpoint} is running: stop it")
+    return old, new
+
+
+def _require_order(old: Sequence[Source], new: Sequence[Source]) -> None:
+    """Offsets are kept by the places of sources in the plan, where those that a resolver reads come last. Raises ValueError."""
+    one, other = ([source.relation for source in sorted(some, key=lambda source: source.resolved)] for some in (old, new))
+    if one != other:
+        said = f"with this layout the sources would be read in the order {', '.join(other)}, but the checkpoint has {', '.join(one)}"
+        raise ValueError(f"{said}: give a layout by the same columns, or read the streams from their beginning into a new checkpoint")
+
+
+def _begin(spark: SparkSession, plan: StreamPlan, sources: Sequence[Source], tables: Sequence[Table]) -> DataFrame:
+    """The stages of the query, which read nothing and begin with these rows."""
+    ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    blobs = ticks.where("value < 0").selectExpr("int(value) AS cell", "int(value) AS role", "binary(string(value)) AS rows")
+    rows = [(source._replace(kind="inserts"), table) for source, table in zip(sources, tables, strict=True)]
+    resolver = resolver_of(plan, sources)
+    if resolver is not None:
+        blobs = kept_by(resolver, blobs, reduce(DataFrame.unionAll, (sent(source, table) for source, table in rows if source.resolved)))
+    to_cells = (sent(source._replace(resolved=False), table) for source, table in rows)
+    return kept_by(plan, blobs, reduce(DataFrame.unionAll, to_cells))
+
+
+class _Read(NamedTuple):
+    """How the rows of a relation are read from cells, each once. Plain data. `role`: its first. `cells`: labels of those that have them."""
+
+    plan: str
+    role: int
+    cells: frozenset[int]
+
+    def opened(self) -> tuple[Cell, list[str]]:
+        """A cell with a view of the rows of the role, whose flags are behind the columns of its relation; the names of these."""
+        cells = StreamPlan.of_json(json.loads(self.plan)).cells
+        own, role = cells.own(), Layout.of_json(cells.layout).roles[self.role]
+        return Cell(own, [all_rows(VIEW, f"r{self.role}", own)]), cells.definitions()[role.relation].rules.names
+
+    def schema(self) -> pa.Schema:
+        cell, names = self.opened()
+        return pa.schema([one.with_name(name) for name, one in zip(names, cell.schema(VIEW), strict=False)])
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        schema = self.schema()
+        for label, blobs in by_cell(batches):
+            if label not in self.cells:
+                continue
+            cell, names = self.opened()
+            for blob in blobs:
+                cell.replay(blob)
+            for rows in cell.rows(VIEW):
+                first = reduce(pc.and_, rows.columns[len(names) :], pa.array(np.ones(len(rows), np.bool_)))
+                yield pa.RecordBatch.from_arrays(rows.filter(first).columns[: len(names)], schema=schema)
+
+
+def _rows(plan: StreamPlan, logs: DataFrame, relation: str) -> Table:
+    """Of the relation, each once."""
+    layout = Layout.of_json(plan.cells.layout)
+    number, role = next((number, role) for number, role in enumerate(layout.roles) if role.relation == relation)
+    read = _Read(json.dumps(plan.to_json()), number, frozenset(labels(layout.cells)[layout.firsts(role)].tolist()))
+    frame = logs.mapInArrow(partial(_Read.run, read), from_arrow_schema(read.schema()))
+    return Table(frame, plan.cells.definitions()[relation].key)
