@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from livejoin import BadToken, BodyTooLarge, LivejoinError, NotFollowed, Problem, SnapshotExpired, SourceReset, TokenExpired
+from livejoin import (
+    BadToken,
+    BodyTooLarge,
+    Forbidden,
+    LivejoinError,
+    NotFollowed,
+    Problem,
+    SnapshotExpired,
+    SourceReset,
+    TokenExpired,
+    Unauthorized,
+)
 from streaming.errors import StreamError
 
 LOAD_AGAIN = "load the DataFrame again; the option 'hold' has the seconds for which all tasks together find its version, 3600 at most"
@@ -23,7 +34,10 @@ LESS_AT_ONCE = (
     "let the source of the query read less at once (maxOffsetsPerTrigger of Kafka, maxFilesPerTrigger of files, maxRows of livejoin), with "
     "a new checkpoint if the batch is planned already"
 )
+TOKEN = "give a valid one by the option 'token', or LIVEJOIN_TOKEN; a stream that is started again goes on where it was"
 _REMEDIES: dict[type[LivejoinError], str] = {
+    Unauthorized: TOKEN,
+    Forbidden: TOKEN,
     SourceReset: _OTHER_SOURCE,
     BodyTooLarge: LESS_AT_ONCE,
     NotFollowed: 'its changes can be read if it is defined without "changes": false',

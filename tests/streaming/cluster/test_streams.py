@@ -139,42 +139,41 @@ def in_bands(width: int, size: int) -> str:
 
 def test_another_layout_goes_on_with_the_next_epoch(spark: SparkSession, tmp_path: Path) -> None:
     one = Query(spark, tmp_path, "keyed pair with a hot key", "ordered", 3)
+    one.layout = in_bands(8, 4)
     query = one.start()
     for _ in range(2):
         one.write()
         query.processAllAvailable()
+    old, target, layout = one.checkpoint, str(tmp_path / "resharded"), in_bands(3, 8)
     with pytest.raises(ValueError, match="is running: stop it"):
-        reshard(spark, one.checkpoint, str(tmp_path / "bands"), in_bands(8, 4))
+        reshard(spark, old, target, layout)
     query.stop()
     before, epoch = one.churn.expected(one.sql), max(one.told)
     one.fails = 1
     one.write()
     with pytest.raises(StreamingQueryException, match="the sink is to fail"):  # the next epoch is planned and told, but not done
         one.start().processAllAvailable()
-    for number, layout in enumerate([in_bands(8, 4), in_bands(3, 2), None]):
-        old, one.checkpoint, one.layout = one.checkpoint, str(tmp_path / f"resharded{number}"), layout
-        spark.conf.set("spark.sql.shuffle.partitions", 4 - number)
-        try:
-            assert reshard(spark, old, one.checkpoint, layout, width=one.width) == epoch
-            now = Counter(tuple(row.values()) for row in snapshot(spark, one.checkpoint, epoch).toArrow().to_pylist())
-            assert now == before, number
-            query = one.start()
-            query.processAllAvailable()
-            one.write()
-            query.processAllAvailable()
-            query.stop()
-            one.compare()
-            assert {row["partition"] for row in status(one.checkpoint).collect()} == set(range(4 - number)), "as the session has"
-        finally:
-            spark.conf.set("spark.sql.shuffle.partitions", 2)
-        before, epoch = one.churn.expected(one.sql), max(one.told)
-    assert one.again == 1 and sorted(one.told) == list(range(epoch + 1)), "epochs go on"
-    with pytest.raises(ValueError, match="resharded1 is there already"):
-        reshard(spark, old, str(tmp_path / "resharded1"), width=one.width)
+    one.checkpoint, one.layout = target, layout
+    spark.conf.set("spark.sql.shuffle.partitions", 4)
+    try:
+        assert reshard(spark, old, target, layout) == epoch
+        assert Counter(tuple(row.values()) for row in snapshot(spark, target, epoch).toArrow().to_pylist()) == before
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", 2)  # the states have what they began with
+    query = one.start()
+    query.processAllAvailable()
+    one.write()
+    query.processAllAvailable()
+    query.stop()
+    one.compare()
+    assert one.again == 1 and sorted(one.told) == list(range(max(one.told) + 1)), "epochs go on"
+    assert {row["partition"] for row in status(target).collect()} == set(range(4))
+    with pytest.raises(ValueError, match="resharded is there already"):
+        reshard(spark, old, target, layout)
     with pytest.raises(ValueError, match="epoch 99 is not kept: .* has [0-9]+ to [0-9]+"):
-        reshard(spark, old, str(tmp_path / "more"), width=one.width, epoch=99)
+        reshard(spark, old, str(tmp_path / "more"), layout, epoch=99)
     with pytest.raises(ValueError, match="nothing is no checkpoint"):
-        reshard(spark, str(tmp_path / "nothing"), str(tmp_path / "more"), width=one.width)
+        reshard(spark, str(tmp_path / "nothing"), str(tmp_path / "more"), layout)
     with pytest.raises(ValueError, match="the layout is of another view"):
         reshard(spark, old, str(tmp_path / "more"), in_bands(8, 4).replace('"stay"', '"levels"'))
 

@@ -15,6 +15,9 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import livejoin
+from streaming.datasource.options import Options
+from streaming.datasource.readers import schema_of
+from streaming.errors import StreamError
 from streaming.spark import prepare_own
 from tests.server_process import ROOT, ServerProcess
 from tests.streaming.datasource.relay import Relay
@@ -222,6 +225,16 @@ def test_options_that_are_wrong(spark: SparkSession, service: ServerProcess, opt
     with pytest.raises(PySparkException) as error:
         spark.read.format("livejoin").options(**{"url": service.url} | options).load().collect()
     assert said in failed(error)
+
+
+def test_a_token_that_is_not_valid_any_more_is_named(tmp_path: Path) -> None:
+    (tmp_path / "boss").write_text("lj_" + "a" * 40)
+    (tmp_path / "boss").chmod(0o600)
+    with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_ADMIN_TOKEN_FILE": str(tmp_path / "boss")}) as guarded:
+        options = {"url": guarded.url, "view": "v", "token": "lj_" + "b" * 40}
+        with pytest.raises(StreamError, match="token.*; give a valid one by the option 'token', or LIVEJOIN_TOKEN") as error:
+            schema_of(Options(options, "for reading", ("view",)))
+        assert "bbb" not in str(error.value)
 
 
 # streams that are read
