@@ -22,7 +22,7 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._jvm: Any = spark.sparkContext._jvm
-        self._session: Any = spark._jsparkSession  # type: ignore[attr-defined]
+        self._session: Any = spark._jsparkSession
         self._conf: Any = self._session.sessionState().newHadoopConf()
         resolved = self._jvm.org.apache.spark.sql.execution.streaming.utils.StreamingUtils.resolvedCheckpointLocation
         self.folder, self._format = str(resolved(self._conf, folder)), spark.conf.get(_FORMAT, "1")

@@ -61,6 +61,8 @@ def reshard(
     begun.writeStream.format("noop").option("checkpointLocation", target).trigger(availableNow=True).start().awaitTermination()
     if at:
         new.write_states(old, at)
+    if old.last() != last:
+        raise ValueError(f"the query over {checkpoint} has gone on meanwhile, elsewhere: stop it, delete {target}, and begin again")
     new.go_on(old, at, at == last)
     return at
 
@@ -73,7 +75,8 @@ def _checkpoints(spark: SparkSession, checkpoint: str, target: str) -> tuple[Che
         raise ValueError("checkpoints are written by Spark Classic alone: start the session without Connect") from None
     if new.exists():
         raise ValueError(f"{target} is there already: give a folder that is not, or delete it")
-    if any(query.id == old.id() for query in spark.streams.active):
+    own = old.id()
+    if any(query.id == own for query in spark.streams.active):
         raise ValueError(f"the query over {checkpoint} is running: stop it")
     return old, new
 
@@ -105,7 +108,7 @@ class _Read(NamedTuple):
     role: int
     cells: frozenset[int]
 
-    def opened(self) -> tuple[Cell, list[str]]:
+    def opened(self) -> tuple[Cell, tuple[str, ...]]:
         """A cell with a view of the rows of the role, whose flags are behind the columns of its relation; the names of these."""
         cells = StreamPlan.of_json(json.loads(self.plan)).cells
         own, role = cells.own(), Layout.of_json(cells.layout).roles[self.role]
