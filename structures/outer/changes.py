@@ -2,9 +2,10 @@
 
 All that a changed interval meets is searched in the tree of the pairs: that is the delta. Of each row that is met, if it can be told alone,
 the count of partners goes up or down; it gains its first partner where the count leaves 0, and loses its last one where it comes to 0.
+A row that comes and has many partners of which nobody is told is not counted: where one of them goes, it is asked for another.
 
-Costs: O(log n) a change, O(1) a pair that comes or goes, whether it is told or not, O(log n) a row that gains its first partner or loses
-its last one.
+Costs: O(log n) a change, O(1) a pair that comes or goes, told or not (by an outer row of LEFT JOIN as many as are told, or Z[MOST]), and
+O(log n) a row that gains its first partner or loses its last one, or loses one and is not counted.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel, wide
 from structures.core.runs import AT, BEGUN, RUN_WORDS, end_change
 from structures.event_tree.runs import LONELY, OUTER_DELETE, OUTER_INSERT, OUTER_MOVE, PARTNER_INSERT, PARTNER_MOVE, Moves
-from structures.ordered.search import DEPTH, NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
+from structures.ordered.search import DEPTH, HIGH, NOTHING_BEFORE, SEARCH_WORDS, TOP, Bounds, search_fill, search_start
 from structures.ordered.tree import cut, expect, put
 
-FLIPS, OUTER_SET, SEARCH = range(RUN_WORDS, RUN_WORDS + 3)  # of the state; OUTER_SET: the set of the outer rows
-STATE_WORDS = SEARCH + SEARCH_WORDS
+# Of the state; OUTER_SET: the set of the outer rows. MOST: partners of a row that are counted if nobody is told of them. Two searches.
+FLIPS, OUTER_SET, MOST, SEARCH = range(RUN_WORDS, RUN_WORDS + 4)
+OTHER = SEARCH + SEARCH_WORDS
+STATE_WORDS = OTHER + SEARCH_WORDS
+UNCOUNTED = -1  # in place of a count: some
 HITS = 4 * B  # of a search, at once
 SPARE = 2 * HITS + 1  # rows that so many hits tell: of each a pair, and the row alone; and that of the change itself
 COMES, OUT_LINES = 2, 3  # of what is told, behind the slots of both sets
@@ -32,7 +36,8 @@ AHEAD = 2  # changes between asking for a leaf and using it, and between asking 
 
 @arrays(Nodes, Writing, "int32[::1]")
 class Alone(NamedTuple):
-    """Of one set the list of the rows without a partner, and by slot how many partners each has; no counts: they are not told alone."""
+    """Of one set the list of the rows without a partner, and by slot how many partners each has, or UNCOUNTED; no counts: they are not told
+    alone."""
 
     nodes: Any
     writing: Any
@@ -50,13 +55,14 @@ class Change(NamedTuple):
     comes: bool
 
 
-@arrays("int64[::1]", "int32[::1]", "int64[::1]")
+@arrays("int64[::1]", "int32[::1]", "int64[::1]", "int32[::1]")
 class Scratch(NamedTuple):
-    """The state, STATE_WORDS; hits of a search, and their ends."""
+    """The state, STATE_WORDS; hits of the first search, and their ends; hits of the second one."""
 
     Z: np.ndarray
     hits: np.ndarray
     ends: np.ndarray
+    others: np.ndarray
 
 
 @kernel("int64(Nodes, Writing, Alone, Alone, Scratch, int32[:,::1], Moves, boolean)")
@@ -97,7 +103,11 @@ def run_moves(
                     count = search_fill(nodes, S, scratch.hits, 0, scratch.ends)
                     if told_alone and comes:
                         mine.counts[row.slot] += count
-                    n = meet(its, scratch, count, row, out, n, deltas)
+                    n = meet(nodes, its, scratch, count, row, out, n, deltas)
+                    if not deltas and len(its.counts) == 0 and (not comes or mine.counts[row.slot] > Z[MOST]):
+                        if comes:
+                            mine.counts[row.slot] = UNCOUNTED
+                        S[DEPTH] = 0
                 if comes:
                     put(nodes, writing, s, row.key, row.left, row.right, row.slot)
                 else:
@@ -124,12 +134,12 @@ def expect_change(nodes: Nodes, C: Any, Z: Any, moves: Moves, i: int, height: in
 
 
 @kernel
-def meet(its: Alone, scratch: Scratch, count: int, row: Change, out: Any, n: int, deltas: bool) -> int:
+def meet(nodes: Nodes, its: Alone, scratch: Scratch, count: int, row: Change, out: Any, n: int, deltas: bool) -> int:
     """A row comes, or goes, that meets these hits of the other set: count them up or down, and tell; the rows told."""
     hits, ends, s, comes = scratch.hits, scratch.ends, row.set, row.comes
     for j in range(count):
         other = hits[j]
-        if len(its.counts) > 0 and count_on(its, other, comes):
+        if len(its.counts) > 0 and turns(nodes, its, scratch, row, j):
             scratch.Z[FLIPS] += 1
             list_alone(its, Change(row.key, ends[2 * j], ends[2 * j + 1], wide(other), 1 - s, not comes))
             if deltas:
@@ -138,6 +148,30 @@ def meet(its: Alone, scratch: Scratch, count: int, row: Change, out: Any, n: int
             out[s, n], out[1 - s, n], out[COMES, n] = row.slot, other, comes
             n += 1
     return n
+
+
+@kernel
+def turns(nodes: Nodes, its: Alone, scratch: Scratch, row: Change, j: int) -> bool:
+    """Whether a row comes as the first partner of hit number j, or goes as its last one."""
+    slot = scratch.hits[j]
+    if its.counts[slot] != UNCOUNTED:
+        return count_on(its, slot, row.comes)
+    if row.comes or has_other(nodes, scratch, row, scratch.ends[2 * j], scratch.ends[2 * j + 1]):
+        return False
+    its.counts[slot] = 0
+    return True
+
+
+@kernel
+def has_other(nodes: Nodes, scratch: Scratch, row: Change, left: int, right: int) -> bool:
+    """Whether another one than this row of its set meets [left, right]."""
+    Z, S, others = scratch.Z[OTHER:], scratch.Z[SEARCH:], scratch.others
+    search_start(Z, S[TOP], S[HIGH], row.set, row.key, Bounds(NEG_INF, NOTHING_BEFORE, right, left))
+    while Z[DEPTH] > 0:
+        for j in range(search_fill(nodes, Z, others, 0, scratch.ends[:0])):
+            if others[j] != row.slot:
+                return True
+    return False
 
 
 @kernel(forceinline=True)

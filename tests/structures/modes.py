@@ -234,7 +234,8 @@ STRUCTURES = {
         (
             Canary("structures.outer.changes", "count_on", "lambda its, slot, comes: False"),
             Canary("structures.outer.changes", "count_on", "lambda its, slot, comes: was(its, slot, comes) and comes"),
-            Canary("structures.outer.changes", "meet", "lambda i, z, c, row, out, n, told: was(i, z, c, row, out, n, told) if told else n"),
+            Canary("structures.outer.changes", "meet", "lambda x, i, z, c, r, o, n, d: was(x, i, z, c, r, o, n, d) if d else n"),
+            Canary("structures.outer.changes", "has_other", "lambda nodes, scratch, row, left, right: True"),
             Canary("structures.outer.changes", "tell_alone", "lambda out, n, s, slot, comes: n"),
             Canary("structures.outer.changes", "list_alone", "lambda mine, row: True"),
             Canary("structures.outer.changes", "move", "lambda nodes, writing, mine, row, former: True"),

@@ -33,9 +33,10 @@ class Pinned(NamedTuple):
 class OuterMachine(ReadingMachine):
     @initialize(outer=st.integers(0, 1), full=st.booleans(), shapes=st.lists(SHAPES, max_size=40))
     def begin(self, outer: int, full: bool, shapes: list[tuple[bool, int, int, int]]) -> None:
-        chunk, outer_tree.CHUNK = outer_tree.CHUNK, 3  # deltas are told in pieces
+        usual = outer_tree.CHUNK, outer_tree.MANY
+        outer_tree.CHUNK, outer_tree.MANY = 3, 2  # deltas are told in pieces, and some rows are not counted
         self.tree = OuterTree(IntervalTree("pair", 1 << 20), outer, full, 1 << 20)
-        outer_tree.CHUNK = chunk
+        outer_tree.CHUNK, outer_tree.MANY = usual
         self.outer, self.full = outer, full
         self.sides: Sides = ({}, {})
         for is_row, one in self.new(shapes):

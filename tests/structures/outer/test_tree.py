@@ -70,6 +70,29 @@ def test_counts_follow_what_nobody_is_told_of() -> None:
     tree.check()
 
 
+def test_a_row_with_many_partners_takes_no_longer_than_what_is_told() -> None:
+    """One that nobody is told of, and one whose delta is given up: neither is counted, and both are alone when the last partner goes."""
+    n = 4 * CHUNK
+    left = np.arange(n, dtype=np.int64)
+    partners = Entries(np.zeros(n, np.uint8), np.zeros(n, np.int32), left, left, np.arange(n, dtype=np.int32))
+    tree = OuterTree(IntervalTree("pair"), 0, False)
+    tree.load(1, entries([]), partners)
+    for version, limit in ((2, None), (3, 1000)):
+        before = tree.steps
+        tree.apply(version, packed([(runs.OUTER_INSERT, Interval(0, 0, 0, n, version), -1)]), limit)
+        assert tree.steps - before < 2 * CHUNK
+        before = tree.steps
+        tree.apply(version, packed([(runs.OUTER_DELETE, Interval(0, 0, 0, n, version), -1)]), limit)
+        assert tree.steps - before < 2 * CHUNK
+        tree.apply(version, packed([(runs.OUTER_INSERT, Interval(0, 0, 0, n, version), -1)]), limit)
+    tree.check()
+    gone = Moves(np.full(n, runs.PARTNER_DELETE, np.int8), *partners[1:], np.full(n, -1, np.int32), np.zeros(n, np.int64))
+    _, others, comes = tree.apply(4, gone, 1 << 40).rows
+    assert np.count_nonzero(comes) == np.count_nonzero(others == -1) == tree.flips == 2 and len(comes) == 2 * n + 2
+    assert tree.alone[0].root.counts[0] == 2
+    tree.check()
+
+
 def test_both_sides_are_told_alone() -> None:
     tree = made(True, [Interval(0, 0, 1, 2, 0), Interval(0, LONELY, 1, 2, 1)], [Interval(0, 0, 5, 6, 0)])
     assert tree.alone[0].root.counts[0] == 2 and tree.alone[1].root.counts[0] == 1
