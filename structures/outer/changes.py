@@ -133,7 +133,7 @@ def expect_change(nodes: Nodes, C: Any, Z: Any, moves: Moves, i: int, height: in
         expect(nodes, C, wide(moves.key[i]), moves.left[i], 2 * wide(moves.slot[i]) + set_of(Z, moves.kind[i]), height)
 
 
-@kernel
+@kernel(forceinline=True)
 def meet(nodes: Nodes, its: Alone, scratch: Scratch, count: int, row: Change, out: Any, n: int, deltas: bool) -> int:
     """A row comes, or goes, that meets these hits of the other set: count them up or down, and tell; the rows told."""
     hits, ends, s, comes = scratch.hits, scratch.ends, row.set, row.comes
@@ -150,7 +150,7 @@ def meet(nodes: Nodes, its: Alone, scratch: Scratch, count: int, row: Change, ou
     return n
 
 
-@kernel
+@kernel(forceinline=True)
 def turns(nodes: Nodes, its: Alone, scratch: Scratch, row: Change, j: int) -> bool:
     """Whether a row comes as the first partner of hit number j, or goes as its last one."""
     slot = scratch.hits[j]
