@@ -234,7 +234,11 @@ STRUCTURES = {
         (
             Canary("structures.outer.changes", "count_on", "lambda its, slot, comes: False"),
             Canary("structures.outer.changes", "count_on", "lambda its, slot, comes: was(its, slot, comes) and comes"),
-            Canary("structures.outer.changes", "meet", "lambda x, i, z, c, r, o, n, d: was(x, i, z, c, r, o, n, d) if d else n"),
+            Canary(
+                "structures.outer.changes",
+                "meet",
+                "lambda nodes, its, scratch, count, row, out, n, deltas: deltas and was(nodes, its, scratch, count, row, out, n, deltas)",
+            ),
             Canary("structures.outer.changes", "has_other", "lambda nodes, scratch, row, left, right: True"),
             Canary("structures.outer.changes", "tell_alone", "lambda out, n, s, slot, comes: n"),
             Canary("structures.outer.changes", "list_alone", "lambda mine, row: True"),
