@@ -222,9 +222,8 @@ class Table:
             self._living, self._mortal = self._living - len(gone), self._rows.used
 
     def reclaim(self, oldest_needed: int, pins: Array) -> bool:
-        """Slots of rows that died at or before `oldest_needed` (the published version), and that no pinned version
-        (sorted) sees, may be used again: a piece of this work; whether there is more. O(rows that became due), plus what pins that
-        went away held, in all pieces."""
+        """Slots of rows that died at or before `oldest_needed` (the published version), and that no pinned version (sorted) sees, may be
+        used again: a piece of this work; whether there is more. O(rows that became due, and what pins that went away held), in all."""
         freed = self._rows.reclaim(oldest_needed, _writable(pins, np.int64), _LOOKED_AT)
         if len(freed):
             self._retired_text -= self._rows.all_text(freed)
@@ -286,21 +285,22 @@ class Table:
         """int32[<= limit] slots that `version` sees from `start_slot` on, ascending, and where to go on, or -1."""
         return self._rows.scan(version, start_slot, limit)
 
+    def passed(self, start: int, end: int) -> int:
+        return self._rows.passed(start, end)
+
     def sample(self, version: int, size: int) -> Array:
         """int32[<= 2 * size], ascending: about `size` slots that `version` sees, drawn evenly; all of a small table. The same slots
         for the same rows. O(size)."""
-        used = self._rows.used
-        if used <= 2 * size:
+        if self.used <= 2 * size:
             return self.scan(version, 0, 2 * size)[0]
-        starts = np.unique(np.random.default_rng(0).integers(0, used, size)).tolist()
+        starts = np.unique(np.random.default_rng(0).integers(0, self.used, size)).tolist()
         return np.unique(np.concatenate([self.scan(version, start, 1)[0] for start in starts]))
 
     def _projection(self, names: tuple[str, ...]) -> tuple[Array, pa.Schema]:
-        projections = self._projections
-        found = projections.get(names)
+        found = self._projections.get(names)
         if found is None:
             columns = np.array([self._columns[name] for name in names], np.int64)
-            found = projections[names] = columns, pa.schema([self.schema.field(i) for i in columns.tolist()])
+            found = self._projections[names] = columns, pa.schema([self.schema.field(i) for i in columns.tolist()])
         return found
 
     @property

@@ -10,6 +10,8 @@ from structures.core.kernel import arrays, fence, kernel, wide
 from structures.rows.key_table import NULLS_A_CELL, TEXT, Stored, same_bytes, text_start
 from structures.rows.retired import LIVING
 
+STRETCH_BITS = 12  # of the slots of a stretch
+
 
 @arrays("int64[::1]", "int32[::1]", "int32[::1]")
 class Run(NamedTuple):
@@ -29,17 +31,23 @@ class Moved(NamedTuple):
     slots: np.ndarray
 
 
-@kernel("UniTuple(int64, 2)(int64[::1], int64[::1], int64, int64, int64, int32[::1])")
-def scan(born: Any, died: Any, version: int, start: int, used: int, out: Any) -> tuple[int, int]:
-    """Fill `out` with visible slots from `start` on; -> their number, the slot to go on from.
+@kernel("UniTuple(int64, 2)(int64[::1], int64[::1], int32[::1], int64, int64, int64, int32[::1])")
+def scan(born: Any, died: Any, kept: Any, version: int, start: int, used: int, out: Any) -> tuple[int, int]:
+    """Fill `out` with visible slots from `start` on; -> their number, the slot to go on from. Stretches of which no slot is `kept` are
+    passed over: rows that are visible keep theirs.
 
     A slot may be freed and written anew between the two looks at it, so `died` is read first: a `died` of the new row
     comes after the new `born`, which is above any version that was pinned by then, and an old `died` hides the row."""
     count = 0
     slot = start
     while slot < used and count < len(out):
+        stretch = slot >> STRETCH_BITS
+        after = min(used, (stretch + 1) << STRETCH_BITS)
+        if kept[stretch] == 0:
+            slot = after
+            continue
         first = count
-        for _ in range(min(used - slot, len(out) - count)):
+        for _ in range(min(after - slot, len(out) - count)):
             out[count] = slot
             end = died[slot]
             count += (end == LIVING) | (version < end)

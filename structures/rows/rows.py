@@ -5,6 +5,7 @@
     texts   (places, heap)   each row's texts, back to back; replaced as a pair when half of it is garbage
     life    born, died  visible at version v iff born <= v < died, or died = LIVING; free: born = NEVER. Where nothing has
                         died `died` is never written, and takes no memory
+            kept        of each stretch of slots how many are not free: a scan passes over stretches of free ones
 
 Arrays are reserved (`core/reserve.py`) and never move. A reader takes the pair `texts` once and uses only slots that its
 pinned version sees; those are in the pair that it holds, whichever it is, because a rewrite copies all that anybody
@@ -15,9 +16,11 @@ Invariants
     I1  every slot below `used` is living, or retired, or free: exactly one of them
     I2  the texts of the slots that are not free lie in the heap below `heap_used`, apart from each other;
         `heap_used` less their lengths is `garbage`
-    I3  the key table holds exactly the linked slots (the owner says which: the living, or all that are not free)
+    I3  `kept` counts the slots of each stretch that are living or retired
+    I4  the key table holds exactly the linked slots (the owner says which: the living, or all that are not free)
 
-Costs: find, enter, unlink, retire, free, gather O(1) a row, plus the bytes of its texts; scan O(slots passed).
+Costs: find, enter, unlink, retire, free, gather O(1) a row, plus the bytes of its texts; scan O(slots of the stretches
+that are not free, and stretches passed).
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ from structures.rows.key_table import (
     same_key,
     tag_of,
 )
-from structures.rows.reading import Moved, Run, differing, gather, gather_text, gather_valid, same, scan
+from structures.rows.reading import STRETCH_BITS, Moved, Run, differing, gather, gather_text, gather_valid, same, scan
 from structures.rows.retired import LIVING, NEVER, Retired
 
 HEAP_BYTES = min(1 << 37, max(1 << 30, MEMORY))  # more would be in vain, and other relations need address space, too
@@ -51,12 +54,14 @@ SLOT_BYTES = 16  # what to look at a slot costs, in bytes copied
 _REWRITTEN_AT_ONCE = 64 << 10  # bytes: half a millisecond; two where they wait for memory
 
 
-@arrays("int64[::1]", "int64[::1]", "int32[::1]", "int64", "int64")
+@arrays("int64[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64", "int64")
 class Slots(NamedTuple):
-    """The life of each, those that are free, how many these are, and where those begin that never were in use."""
+    """The life of each, how many of each stretch are not free, those that are, how many these are, and where those begin that never were
+    in use."""
 
     born: np.ndarray
     died: np.ndarray
+    kept: np.ndarray
     free: np.ndarray
     free_count: int
     used: int
@@ -93,7 +98,7 @@ def _enter(
     -> number of rows stored, heap_used. New slots come from the top of `free`, then from `used` on."""
     cells, places, heap = stored_rows.cells, stored_rows.places, stored_rows.heap
     kinds2, cells2, places2, heap2 = given.kinds, given.cells, given.places, given.heap
-    born, died, free, free_count, used = slots
+    born, died, kept, free, free_count, used = slots
     stored = 0
     last = len(entries) - 1
     for row in range(len(out)):
@@ -123,6 +128,7 @@ def _enter(
             fence()  # see `scan`
             if died[slot] != LIVING:
                 died[slot] = LIVING
+            kept[slot >> STRETCH_BITS] += 1
             entries[at] = entry_of(tag, slot)
             stored += 1
         out[row] = slot
@@ -132,7 +138,7 @@ def _enter(
 @kernel("void(int64[:, ::1], Slots, int64[:, ::1], boolean[::1], int64, int32[::1])")
 def _add(cells: Any, slots: Slots, given: Any, stay: Any, version: int, out: Any) -> None:
     """Store these rows of cells, which have no texts and no key; out[i]: where. Those that do not stay die at once."""
-    born, died, free, free_count, used = slots
+    born, died, kept, free, free_count, used = slots
     for row in range(len(out)):
         slot = wide(free[free_count - 1 - row]) if row < free_count else used + row - free_count
         for i in range(given.shape[1]):
@@ -142,7 +148,15 @@ def _add(cells: Any, slots: Slots, given: Any, stay: Any, version: int, out: Any
         end = LIVING if stay[row] else version
         if died[slot] != end:
             died[slot] = end
+        kept[slot >> STRETCH_BITS] += 1
         out[row] = slot
+
+
+@kernel("void(Slots, int32[::1])")
+def _free(slots: Slots, freed: Any) -> None:
+    for i in range(len(freed)):
+        slots.free[slots.free_count + i] = freed[i]
+        slots.kept[freed[i] >> STRETCH_BITS] -= 1
 
 
 @kernel("int64(int64[::1], int64[::1], int32[::1], int64)")
@@ -216,6 +230,7 @@ class Rows:
         self.cells = reserve(self.most * self.width * 8, np.int64).reshape(self.most, self.width)
         self.born = reserve(self.most * 8, np.int64)
         self.died = reserve(self.most * 8, np.int64)
+        self._kept = reserve(((self.most >> STRETCH_BITS) + 1) * 4, np.int32)
         self._free = reserve(self.most * 4, np.int32)
         self._free_count = 0
         self._text_columns = np.flatnonzero(self.kinds == TEXT)
@@ -252,6 +267,9 @@ class Rows:
         if self.used + more - self._free_count > self.most:
             raise MemoryError(f"this relation holds at most {self.most} rows, retired ones included, by the memory of this machine")
 
+    def _slots(self) -> Slots:
+        return Slots(self.born, self.died, self._kept, self._free, self._free_count, self.used)
+
     def add(self, version: int, given: np.ndarray, stay: np.ndarray) -> np.ndarray:
         """Store rows of cells without texts, of no key. -> int32[n] slots. Those that do not stay (bool[n]) are retired at once.
 
@@ -260,7 +278,7 @@ class Rows:
         n = len(given)
         self._require_slots(n)
         out = np.empty(n, np.int32)
-        compiled(_add)(self.cells, Slots(self.born, self.died, self._free, self._free_count, self.used), given, stay, version, out)
+        compiled(_add)(self.cells, self._slots(), given, stay, version, out)
         reused = min(n, self._free_count)
         self._free_count -= reused
         self.used += n - reused
@@ -275,10 +293,9 @@ class Rows:
         """
         self.require(len(given.cells), len(given.heap))
         out = np.empty(len(given.cells), np.int32)
-        slots = Slots(self.born, self.died, self._free, self._free_count, self.used)
         table = self._table
         enter, before = compiled(_enter), self._heap_used
-        stored, self._heap_used = enter(table.entries, table.hashing, self._stored, given, slots, version, before, out)
+        stored, self._heap_used = enter(table.entries, table.hashing, self._stored, given, self._slots(), version, before, out)
         reused = min(stored, self._free_count)
         self._free_count -= reused
         self.used += stored - reused
@@ -308,7 +325,7 @@ class Rows:
 
     def free(self, slots: np.ndarray) -> None:
         """Slots from `reclaim`, unlinked by now, may be used again."""
-        self._free[self._free_count : self._free_count + len(slots)] = slots
+        compiled(_free)(self._slots(), slots)
         self._free_count += len(slots)
         if len(self._text_columns):
             self._garbage += self.all_text(slots)
@@ -333,8 +350,16 @@ class Rows:
         """Up to `limit` slots visible at `version` from slot `start` on, and the slot to go on from, or -1."""
         used = self.used
         out = np.empty(max(0, min(limit, used - start)), np.int32)
-        count, following = scan(self.born, self.died, version, start, used, out)
+        count, following = scan(self.born, self.died, self._kept, version, start, used, out)
         return out[:count], int(following) if following < used else -1
+
+    def passed(self, start: int, end: int) -> int:
+        """How many slots a scan from one slot to another looks at: one for a stretch of free ones. Within a stretch all are counted."""
+        if end - start <= 1 << STRETCH_BITS:
+            return end - start
+        edges = np.arange(start >> STRETCH_BITS, -(-end >> STRETCH_BITS) + 1) << STRETCH_BITS
+        slots = np.diff(np.clip(edges, start, end))
+        return int(np.where(self._kept[edges[:-1] >> STRETCH_BITS] == 0, 1, slots).sum())
 
     def sees(self, version: int, slot: int) -> bool:
         """Whether `version` sees the row at this slot."""
@@ -435,6 +460,8 @@ class Rows:
         assert (born[free] == NEVER).all(), "I1: a free slot that can be seen"
         assert (born[retired] <= died[retired]).all() and (died[retired] != LIVING).all(), "I1: the life of a retired slot"
         assert np.array_equal(np.sort(np.concatenate([living, retired, free])), np.arange(self.used)), "I1: partition"
+        stretches = np.bincount(kept >> STRETCH_BITS, minlength=(self.used >> STRETCH_BITS) + 1)
+        assert np.array_equal(self._kept[: len(stretches)], stretches), "I3: slots of a stretch that are not free"
         if len(self._text_columns):
             lengths = self.cells[kept][:, self._text_columns].sum(axis=1)
             places = self._texts.places[kept]
@@ -450,7 +477,7 @@ class Rows:
         texts[1].flags.writeable = False
         places = texts[0][linked] if len(self._text_columns) else texts[0]
         own = RowSet(self.kinds, self.key, np.ascontiguousarray(self.cells[linked]), places, texts[1])
-        assert np.array_equal(self.find(own), linked), "I3: a key is not found at its slot"
+        assert np.array_equal(self.find(own), linked), "I4: a key is not found at its slot"
         return living, retired, np.sort(linked)
 
     def _check_rewrite(self, kept: np.ndarray) -> None:

@@ -21,14 +21,14 @@ from structures.rows.reading import Run
 
 class Scan:
     """The rows of a table that a version has which is held. `choose`: those of them that are wanted; None: all. A step is a slot that is
-    looked at."""
+    looked at, or a stretch of free ones."""
 
     dead_ends: int | None = None
     counters: Mapping[str, int] = {}
 
     def __init__(self, table: Table, version: int, choose: Callable[[Slots], Slots] | None = None) -> None:
         self._table, self._version, self._choose = table, version, choose
-        self._at, self._last = 0, -1
+        self._at, self._last, self._since = 0, -1, 0  # slots looked at since the last row
         self.steps = self.largest_gap = 0
 
     @property
@@ -38,12 +38,16 @@ class Scan:
     def fill(self, limit: int) -> Combination:
         start = self._at
         slots, self._at = self._table.scan(self._version, start, limit)
-        self.steps += (self._at if self._at >= 0 else self._table.used) - start
+        end = self._at if self._at >= 0 else self._table.used
+        passed = self._table.passed(start, end)
+        self.steps += passed
+        self._since += passed
         if self._choose is not None:
             slots = self._choose(slots)
         if len(slots):
-            self.largest_gap = max(self.largest_gap, int(np.diff(slots, prepend=self._last).max()))
+            self.largest_gap = max(self.largest_gap, min(self._since, int(np.diff(slots, prepend=self._last).max())))
             self._last = int(slots[-1])
+            self._since = min(passed, end - self._last)
         return (slots,)
 
     def clone(self) -> Scan:

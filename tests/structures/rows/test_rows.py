@@ -5,7 +5,7 @@ import pytest
 
 from structures.core.kernel import JIT
 from structures.core.reserve import MEMORY
-from structures.rows import key_table, rows
+from structures.rows import key_table, reading, rows
 from structures.rows.key_table import FLOAT, PLAIN, TEXT, RowSet
 from structures.rows.rows import Rows
 
@@ -228,3 +228,24 @@ def drop(store: Rows, version: int, slots: np.ndarray) -> None:
     store.unlink(slots.copy())
     store.retire(version, slots.copy())
     store.free(store.reclaim(version, NO_PINS, ALL))
+
+
+def test_a_scan_passes_over_stretches_of_free_slots():
+    """Of 40,000 rows three are left, in the first stretch, at the end of one and at the end of all; what comes later takes free slots."""
+    n, size = 40_000, 1 << reading.STRETCH_BITS
+    store = Rows([PLAIN], [], False)
+    slots = store.add(1, np.arange(n).reshape(n, 1), np.ones(n, np.bool_))
+    left = [7, 3 * size - 1, n - 1]
+    store.retire(2, np.delete(slots, left))
+    store.free(store.reclaim(2, np.array([1]), ALL))
+    assert len(store.scan(1, 0, n)[0]) == n, "held by the pin"
+    store.free(store.reclaim(2, NO_PINS, ALL))
+    store.check()
+    found, following = store.scan(2, 0, n)
+    assert found.tolist() == left and following == -1
+    assert store.passed(0, n) == 2 * size + n % size + n // size - 2, "two stretches, what the last one has of slots, one of each other"
+    assert store.passed(0, 0) == 0 and store.passed(size + 5, size + 9) == 4
+    assert [store.scan(2, 0, 1)[1], store.scan(2, 8, 1)[1]] == [8, 3 * size]
+    again = store.add(3, np.arange(9).reshape(9, 1), np.ones(9, np.bool_))
+    store.check()
+    assert store.scan(2, 0, n)[0].tolist() == left and store.scan(3, 0, n)[0].tolist() == sorted([*left, *again.tolist()])
