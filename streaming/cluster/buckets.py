@@ -25,6 +25,7 @@ from streaming.cluster.sampling import Sample
 COPY, CANDIDATE = 0.7e-6, 8e-9  # seconds of processor time
 _MOST_COPIES = 16.0  # a row: wider buckets are tried instead
 _FAR = 1 << 62  # so that buckets can be counted; what lies beyond is in the first or the last
+_ODD = np.int64(-7046029254386353131)  # of the golden ratio
 _EVER = -(1 << 63), (1 << 63) - 1
 
 
@@ -59,18 +60,18 @@ def best_buckets(x: Sample, y: Sample) -> Buckets | None:
     if not len(finite):
         return None
     low, high = int(finite.min()), int(finite.max())
-    found = []
-    for shift in range(63):
-        lowest, highest = low >> shift, high >> shift
-        buckets = Buckets(shift, lowest, highest, 0.0)
+    best = None
+    for shift in reversed(range(1 + (low ^ high).bit_length())):  # the narrower, the more copies
+        buckets = Buckets(shift, low >> shift, high >> shift, 0.0)
         copies = [_copies(one.starts, one.ends, buckets) for one in given if one.starts is not None and one.ends is not None]
         rows = sum(sample.scale * float(counts.sum()) for sample, (_, counts) in zip((x, y), copies, strict=True))
-        if rows <= _MOST_COPIES * (x.rows + y.rows):
-            candidates = _candidates([(one.hashes, *own) for one, own in zip(given, copies, strict=True)]) * x.scale * y.scale
-            found.append(buckets._replace(seconds=COPY * rows + CANDIDATE * candidates))
-        if lowest == highest:
+        if rows > _MOST_COPIES * (x.rows + y.rows) or (best is not None and COPY * rows >= best.seconds):
             break
-    return min(found, key=lambda one: one.seconds, default=None)
+        candidates = _candidates([(one.hashes, *own) for one, own in zip(given, copies, strict=True)]) * x.scale * y.scale
+        cost = COPY * rows + CANDIDATE * candidates
+        if best is None or cost <= best.seconds:
+            best = buckets._replace(seconds=cost)
+    return best
 
 
 def _copies(starts: Numbers, ends: Numbers, buckets: Buckets) -> tuple[Numbers, Numbers]:
@@ -80,18 +81,14 @@ def _copies(starts: Numbers, ends: Numbers, buckets: Buckets) -> tuple[Numbers, 
 
 
 def _candidates(sides: Sequence[tuple[Numbers, Numbers, Numbers]]) -> float:
-    """How many pairs have a bucket and the hash of a key in common; `sides`: hashes, first buckets and numbers of buckets."""
+    """About how many pairs have a bucket and the hash of a key in common; `sides`: hashes, first buckets and numbers of buckets."""
     found = []
     for hashes, first, counts in sides:
         of = np.repeat(np.arange(len(first)), counts)
-        found.append((hashes[of], first[of] + np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)))
-    hashes, buckets = (np.concatenate([one[part] for one in found]) for part in (0, 1))
-    order = np.lexsort((buckets, hashes))
-    is_new = np.concatenate(([True], (np.diff(hashes[order]) != 0) | (np.diff(buckets[order]) != 0)))[: len(order)]
-    group = np.empty(len(order), np.int64)
-    group[order] = np.cumsum(is_new) - 1
-    x, y = (np.bincount(part, minlength=int(is_new.sum())) for part in np.split(group, [len(found[0][0])]))
-    return float((x.astype(np.float64) * y).sum())
+        buckets = first[of] + np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
+        found.append(np.sort(hashes[of] * _ODD + buckets))  # two that are alike by chance matter little
+    x, y = found
+    return float((np.searchsorted(x, y, "right") - np.searchsorted(x, y, "left")).sum())
 
 
 def join_in_buckets(x: Side, y: Side, buckets: Buckets) -> DataFrame:

@@ -56,5 +56,6 @@ SUBJECTS = (
     "pipeline_throughput",
     "pipeline_latency",
     "cluster_batch",
+    "cluster_stream",
 )
 LARGE = ("service_stream", "newcomer")  # run when named, or with --large; the latter fetches packages

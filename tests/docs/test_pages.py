@@ -16,6 +16,7 @@ ELSEWHERE = {  # by tests of their own, which start more than a service
     "client/README.md": "tests/client/test_readme.py",
     "docs/sql.md": "tests/end_to_end/test_readme.py",
     "docs/kafka.md": "tests/streaming/test_kafka_page.py",
+    "docs/tutorials/flights-spark.md": "tests/streaming/cluster/test_streams.py",
     "docs/tutorials/genome-spark.md": "tests/streaming/cluster/test_batch.py",
     "docs/tutorials/outages.md": "tests/streaming/test_outages_page.py",
     "deploy/stream.md": "tests/streaming/test_stream_page.py",

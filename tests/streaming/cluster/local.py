@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -31,6 +31,13 @@ class Blobs(dict[int, bytes]):
     get, put, remove = dict.__getitem__, dict.__setitem__, dict.__delitem__  # type: ignore[assignment]
 
 
+class Sent(NamedTuple):
+    """Blobs on their way to cells, and to the resolver."""
+
+    to_cells: list[pa.RecordBatch]
+    to_keys: list[pa.RecordBatch]
+
+
 class Local:
     """`changes`: by relation, of one micro-batch → the changes of the view."""
 
@@ -49,19 +56,32 @@ class Local:
         self.epoch = 0
 
     def step(self, changes: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-        to_cells, to_keys = list[pa.RecordBatch](), list[pa.RecordBatch]()
+        sent = self.sent({source.relation: prepared(source, changes.get(source.relation, ())) for source in self.sources})
+        found = [batch.to_pylist() for batch in self.netted(self.told([*sent.to_cells, *self.resolved(sent.to_keys)]))]
+        return [row for rows in found for row in rows]
+
+    def sent(self, changes: Mapping[str, pa.RecordBatch]) -> Sent:
+        """`changes`: by relation, as `prepared`."""
+        found = Sent([], [])
         for source in self.sources:
-            batch = prepared(source, changes.get(source.relation, ()))
-            (to_keys if source.resolved else to_cells).extend(send(source, [batch] if len(batch) else []))
-        if self.resolver is not None:
-            to_cells.extend(self._kept(self.resolver, to_keys))
-        told = list(self._kept(self.plan, to_cells))
+            batch = changes[source.relation]
+            (found.to_keys if source.resolved else found.to_cells).extend(send(source, [batch] if len(batch) else []))
+        return found
+
+    def resolved(self, to_keys: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        return [] if self.resolver is None else list(self._kept(self.resolver, to_keys))
+
+    def told(self, to_cells: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        return list(self._kept(self.plan, to_cells))
+
+    def netted(self, told: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         self.epoch += 1
         found = []
         for part in range(PARTS):
             own = [batch.filter(pa.array([cell == part for cell in batch.column(0).to_pylist()])) for batch in told]
-            netted = [row for batch in self.netting.netted(own, self.epoch) for row in batch.to_pylist()]
-            assert netted == sorted(netted, key=lambda row: row["_op"] != "delete"), "deletes come first"
+            netted = list(self.netting.netted(own, self.epoch))
+            ops = [op for batch in netted for op in batch.column(OP_COLUMN).unique().to_pylist()]
+            assert ops == sorted(ops), "deletes come first"
             found += netted
         return found
 

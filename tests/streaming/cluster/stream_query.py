@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -37,9 +38,9 @@ _NOT_WITH_ROCKSDB = "spark.sql.streaming.checkpointFileManagerClass"
 _FIELDS = {"ordered": {"_op": pa.utf8(), "_seq": pa.int64()}, "images": {"_op": pa.utf8()}, "inserts": {}}
 
 
-def session(master: str = "local[2]") -> SparkSession:
+def session(settings: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
     builder = SparkSession.builder.appName("streams")
-    for key, value in (prepare_own() | _STATES | {"spark.master": master}).items():
+    for key, value in (prepare_own() | _STATES | dict(settings)).items():
         if key != _NOT_WITH_ROCKSDB:
             builder = builder.config(key, value)
     return builder.getOrCreate()
@@ -84,7 +85,7 @@ def _sink(folder: Path) -> Callable[[DataFrame, int], None]:
 
 def main(folder: Path) -> None:
     given = json.loads((folder / "view.json").read_text())
-    changes = changes_of(session(given["master"]), folder, **given["view"])
+    changes = changes_of(session({"spark.master": given["master"]}), folder, **given["view"])
     query = changes.writeStream.option("checkpointLocation", str(folder / "checkpoint")).foreachBatch(_sink(folder)).start()
     while not (folder / "end").exists() and query.isActive:
         time.sleep(0.2)

@@ -21,6 +21,8 @@ from streaming.cluster.reshard import reshard
 from streaming.cluster.snapshot import snapshot, status
 from streaming.cluster.stream_layout import stream_layout
 from streaming.cluster.streams import live_join
+from tests.docs.pages import Reader
+from tests.server_process import ROOT, ServerProcess
 from tests.streaming.cluster.churn import Churn, follow
 from tests.streaming.cluster.stream_query import PROVIDER, ROCKSDB, changes_of, session, write
 from tests.streaming.cluster.test_batch import VIEWS
@@ -242,3 +244,9 @@ def test_labels_are_hashed_as_spark_does(spark: SparkSession) -> None:
     values = [0, 1, 2, 42, 99999, 2**31 - 1]
     found = spark.createDataFrame([(one,) for one in values], "v int").selectExpr("hash(v)").collect()
     assert [row[0] for row in found] == [_spark_hash(one) for one in values]
+
+
+def test_the_tutorial(spark: SparkSession, server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/tutorials/flights-spark.md is true, in this Spark."""
+    monkeypatch.chdir(tmp_path)
+    assert Reader(server, tmp_path).read(ROOT / "docs" / "tutorials" / "flights-spark.md") == 7
