@@ -46,8 +46,11 @@ def stream_layout(definition: Mapping[str, Any] | str, tables: Mapping[str, Tabl
 
 
 def even_layout(query: Query, cells: int, width: int | None, max_copies: float) -> str:
-    """For rows of which nothing is known. Raises NotDistributable, ValueError (a width is needed)."""
+    """For rows of which nothing is known: without a width, those with a key are divided by it alone. Raises NotDistributable, ValueError (a
+    width is needed)."""
     possible, points, rng = candidates(query), np.arange(_EVENLY), np.random.default_rng(1)
+    if width is None:
+        possible = [one for one in possible if one.kind == "hash" or not _is_keyed(one)]
     samples = {}
     for alias, _ in query.whole.aliases:
         given = {}
