@@ -29,7 +29,7 @@ from service.query.filters import ordered
 from service.query.model import ColumnRef, Filter, Output, Query
 from service.tables.endpoints import stored_endpoints
 from service.tables.relations import Relation
-from service.tables.resolution import NO_SLOTS, last_of_each
+from service.tables.resolution import NO_SLOTS, Resolved, last_of_each
 from service.tables.store import pieces
 from service.views.deltas import Combination
 from service.views.joins.protocol import Join
@@ -55,8 +55,9 @@ class Changed(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """`effects`: what the step did to the relations, as in the log. `deltas`: by the names of the views that it has changed. `ignored`:
-    deletes of rows that were not there. `candidates`: rows that have gone from views and come to them, at home or not."""
+    """`effects`: what the step did to the relations, as in the log. `deltas`: by the names of the views that it has changed; of a cell
+    without views by those of the relations, whose rows are in the form in which they are kept, and may come as they went. `ignored`:
+    deletes of rows that were not there. `candidates`: rows that have gone and come, at home or not."""
 
     effects: bytes
     deltas: dict[str, Changed]
@@ -129,9 +130,11 @@ class Cell:
         """
         self._build()
         batch = Batch(list(changes), sum(len(part.ops) for part in changes), 0, [], 0)
-        applied = self._state.apply(self._state.judge(batch))
+        judged = self._state.judge(batch)
+        deltas = {} if self._views else {one.relation.name: _rows_of(one) for one, _ in judged.resolved}
+        candidates = sum(len(keys) for told in deltas.values() for keys, _ in (*told.deletes, *told.inserts))
+        applied = self._state.apply(judged)
         self._require_sound()
-        deltas, candidates = {}, 0
         for view, delta in applied.deltas:
             if delta.cut >= 0:
                 raise Problem("delta-too-large", f"a step has changed more than {_ALL[0]} rows of the view {view.name}")
@@ -305,6 +308,14 @@ class Cell:
         for reclaim in self._state.to_reclaim():
             while reclaim(self._state.newest, _NO_PINS):
                 pass
+
+
+def _rows_of(resolved: Resolved) -> Changed:
+    """Those that go, and those that come; before it is applied."""
+    relation, come = resolved.relation, resolved.inserts
+    pieces_of = relation.table.take_pieces(relation.schema.names, resolved.deletes) if len(resolved.deletes) else ()
+    gone = [(rows.select(relation.key), rows) for _, rows in pieces_of]
+    return Changed(gone, [(come.arrow.select(relation.key), come.arrow)] if come.num_rows else [])
 
 
 def _halves(rows: RowBlock) -> list[RowBlock]:

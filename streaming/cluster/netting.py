@@ -26,9 +26,13 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def net(gone: pa.RecordBatch, come: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The same without the rows that both have, of each as many as both have. Of any order."""
+    """The same without the rows that both have, of each as many as both have. Of any order. Costs: some 30 ns a column of a row; of rows
+    that seem to be in both, a group."""
     gone_hashes, come_hashes = row_hashes(gone), row_hashes(come)
-    gone_meets, come_meets = np.isin(gone_hashes, come_hashes), np.isin(come_hashes, gone_hashes)
+    come_meets = _may_be_among(come_hashes, gone_hashes)
+    gone_meets = _may_be_among(gone_hashes, come_hashes[come_meets])
+    some_gone, some_come = gone_hashes[gone_meets], come_hashes[come_meets]
+    gone_meets[gone_meets], come_meets[come_meets] = np.isin(some_gone, some_come), np.isin(some_come, some_gone)
     if not gone_meets.any():
         return gone, come
     names = gone.schema.names
@@ -46,6 +50,19 @@ def net(gone: pa.RecordBatch, come: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.
         parts = [pa.table(rows.filter(pa.array(~meets))), more.filter(pa.array(kept)).select(names).cast(rows.schema)]
         found.append(_one(pa.concat_tables(parts)))
     return found[0], found[1]
+
+
+def _may_be_among(hashes: npt.NDArray[np.uint64], others: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """bool[hashes]: true of all that are, and of one in sixteen that is not, by a table of what the lowest bits are."""
+    mask = np.uint64((1 << (16 * len(others)).bit_length()) - 1)
+    there = np.zeros(int(mask) + 1, np.bool_)
+    there[others & mask] = True
+    return there[hashes & mask]
+
+
+def together(batches: Iterable[pa.RecordBatch], form: pa.Schema) -> pa.RecordBatch:
+    """As one batch."""
+    return _one(pa.Table.from_batches(batches, form))
 
 
 def _one(table: pa.Table) -> pa.RecordBatch:
@@ -83,7 +100,7 @@ def _words(column: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _plain(column: pa.Array) -> npt.NDArray[np.uint64]:
-    values: npt.NDArray[np.int64] = column.fill_null(0).to_numpy()
+    values: npt.NDArray[np.int64] = (column.fill_null(0) if column.null_count else column).to_numpy()
     return values.view(np.uint64)
 
 
@@ -120,8 +137,8 @@ class Netting(NamedTuple):
         parts: dict[int, list[pa.RecordBatch]] = {DELETE: [], INSERT: []}
         for _, op, rows in unpacked(batches, [form] * (max(DELETE, INSERT) + 1)):
             parts[op].append(rows)
-        gone, come = (_one(pa.Table.from_batches(parts[op], form)) for op in (DELETE, INSERT))
+        gone, come = (together(parts[op], form) for op in (DELETE, INSERT))
         for op, rows in zip((DELETE, INSERT), net(gone, come), strict=True):
             if rows.num_rows:
-                told = [pa.array([OP_NAMES[op]] * rows.num_rows), pa.array(np.full(rows.num_rows, epoch))]
+                told = [pa.repeat(OP_NAMES[op], rows.num_rows), pa.repeat(epoch, rows.num_rows)]
                 yield pa.RecordBatch.from_arrays([*told, *rows.columns], schema=self.schema)

@@ -1,7 +1,7 @@
 """The last row of each key, by buckets of keys: a delete names its key alone, and which cells its row is in follows from the row.
 
-A bucket is a cell of the relations, each with a view of all its rows: the view's deltas are the rows that go and those that come. They are
-sent on to the cells of the join.
+A bucket is a cell of the relations without views: a step tells the rows that go and those that come. They are sent on to the cells of the
+join.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import pyarrow as pa
 
 from service.engine.headless import Cell, Changed
 from service.wire.batch import DELETE, INSERT, Changes
-from service.wire.kinds import kept
 from service.wire.schema import RelationDefinition, parse_relation
-from streaming.cluster.cells_batch import all_rows
 from streaming.cluster.changes import form, hashes, route, taken
 from streaming.cluster.frames import TIE
 from streaming.cluster.layout import Layout
+from streaming.cluster.netting import net, together
 
 
 class ResolverPlan(NamedTuple):
@@ -51,7 +50,7 @@ class Bucket:
         self._wide = {name: _with_hashes(one, self._layout, name) for name, one in self._definitions.items()}
         self._names = list(self._wide)
         self._forms = [form(one.arrow_schema()) for one in self._wide.values()]
-        self.cell = Cell(self._wide, [all_rows(f"v{number}", name, self._wide) for number, name in enumerate(self._wide)])
+        self.cell = Cell(self._wide, [])
 
     def changes(self, blobs: Sequence[tuple[int, pa.Buffer]]) -> list[Changes]:
         rows: dict[int, list[pa.RecordBatch]] = {}
@@ -60,13 +59,13 @@ class Bucket:
         return [taken(self._names[role], self._wide[self._names[role]], own, False) for role, own in rows.items()]
 
     def told(self, deltas: dict[str, Changed]) -> Iterator[pa.RecordBatch]:
-        for number, (name, wide) in enumerate(self._wide.items()):
-            for order, op in enumerate((DELETE, INSERT)):
-                delta = deltas.get(f"v{number}", Changed([], []))
-                for _, rows in delta.deletes if op == DELETE else delta.inserts:
-                    named = pa.RecordBatch.from_arrays(list(map(kept, rows.columns)), wide.rules.names)
-                    ops, orders = np.full(len(named), op, np.uint8), np.full(len(named), order)
-                    yield from route(self._layout, name, self._definitions[name], named, ops, orders)
+        for name, delta in deltas.items():
+            schema = self._wide[name].arrow_schema()
+            parts = ([pa.RecordBatch.from_arrays(rows.columns, schema=schema) for _, rows in some] for some in delta)
+            gone, come = net(*(together(some, schema) for some in parts))
+            numbers = [len(gone), len(come)]
+            ops, orders = np.repeat(np.array([DELETE, INSERT], np.uint8), numbers), np.repeat([0, 1], numbers)
+            yield from route(self._layout, name, self._definitions[name], pa.concat_batches([gone, come]), ops, orders)
 
 
 def _with_hashes(definition: RelationDefinition, layout: Layout, name: str) -> RelationDefinition:
