@@ -65,7 +65,8 @@ class Bucket:
             gone, come = net(*(together(some, schema) for some in parts))
             numbers = [len(gone), len(come)]
             ops, orders = np.repeat(np.array([DELETE, INSERT], np.uint8), numbers), np.repeat([0, 1], numbers)
-            yield from route(self._layout, name, self._definitions[name], pa.concat_batches([gone, come]), ops, orders)
+            if len(ops):
+                yield from route(self._layout, name, self._definitions[name], pa.concat_batches([gone, come]), ops, orders)
 
 
 def _with_hashes(definition: RelationDefinition, layout: Layout, name: str) -> RelationDefinition:
