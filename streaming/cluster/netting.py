@@ -57,7 +57,8 @@ def _may_be_among(hashes: npt.NDArray[np.uint64], others: npt.NDArray[np.uint64]
     mask = np.uint64((1 << (16 * len(others)).bit_length()) - 1)
     there = np.zeros(int(mask) + 1, np.bool_)
     there[others & mask] = True
-    return there[hashes & mask]
+    found: npt.NDArray[np.bool_] = there[hashes & mask]
+    return found
 
 
 def together(batches: Iterable[pa.RecordBatch], form: pa.Schema) -> pa.RecordBatch:
