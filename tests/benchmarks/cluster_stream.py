@@ -366,9 +366,8 @@ def of_duckdb(workload: Workload) -> tuple[float, int]:
 
 def of_spark(spark: SparkSession, folder: Path, files: Path, rows: int) -> float:
     """Seconds of Spark's own join of streams for the first epoch, which has inserts alone: of them it keeps states, too."""
-    a, b = (
-        spark.readStream.schema(_schema("images")).parquet(str(files / name / "0.parquet")).alias(name) for name in "ab"
-    )  # fmt: skip
+    streams = spark.readStream.schema(_schema("images")).option("pathGlobFilter", "0.parquet")
+    a, b = (streams.parquet(str(files / name)).alias(name) for name in "ab")
     found, took = list[int](), list[float]()
 
     def count(frame: DataFrame, epoch: int) -> None:
