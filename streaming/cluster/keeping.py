@@ -171,6 +171,8 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         _HELD[place] = _Held(nonce, monotonic(), opened, logged)
 
     def _open(self, place: tuple[str, str, int]) -> tuple[Opened, LoggedCell, Mark]:
+        if not gc.get_freeze_count():
+            gc.freeze()  # modules, of which a collection would look at some 300,000 objects
         idle = [one for one, held in _HELD.items() if monotonic() - held.since > _KEPT_FOR]
         for one in idle:
             del _HELD[one]
@@ -183,8 +185,9 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         if held is not None and held.nonce == mark.nonce:
             return held.opened, held.logged, mark
         require_same(self._kept_plan.get(), self._plan)
-        held = None
-        gc.collect()  # cells have cycles, and each reserves address space
+        if held is not None or idle:
+            held = None
+            gc.collect()  # cells have cycles, and each reserves address space
         opened = self._plan.opened()
         return opened, LoggedCell.replayed(opened.cell, mark.extent, self._blobs), mark._replace(rebuilds=mark.rebuilds + 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import resource
 from collections.abc import Iterator, Sequence
@@ -90,6 +91,7 @@ def _blobs(source: Source, rows: Sequence[dict[str, Any]]) -> list[Row]:
 def task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Task]:
     monkeypatch.setattr(keeping, "_HELD", {})
     yield Task(Local("SELECT x.id AS id, x.room AS room FROM a x", {"a": DEFINITIONS["a"]}, {"a": "ordered"}, 1))
+    gc.unfreeze()
 
 
 def of(*ids: int, room: str | None = "A") -> list[dict[str, Any]]:
@@ -119,6 +121,29 @@ def test_attempts_that_fail_leave_nothing_behind(task: Task, monkeypatch: pytest
     task.committed = state
     again, _ = task.attempt(*of(5))
     assert len(made) == 1 and len(again) == 1 and told != again
+
+
+def test_only_cells_that_are_let_go_are_collected(task: Task) -> None:
+    """After a start each cell waited for a collection, a tenth of a second, in which there was nothing to collect."""
+    _, task.committed = task.attempt(*of(1))
+    keeping._HELD.clear()
+    collections = list[int]()
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            collections.append(info["generation"])
+
+    gc.collect()
+    gc.disable()
+    gc.callbacks.append(note)
+    try:
+        task.attempt(*of(2))
+        assert not collections
+        task.attempt(*of(3))
+        assert collections == [2], "that of an attempt that failed"
+    finally:
+        gc.callbacks.remove(note)
+        gc.enable()
 
 
 def test_a_forged_nonce_is_not_believed(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
