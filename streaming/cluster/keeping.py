@@ -11,6 +11,7 @@ import gc
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
@@ -171,8 +172,7 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         _HELD[place] = _Held(nonce, monotonic(), opened, logged)
 
     def _open(self, place: tuple[str, str, int]) -> tuple[Opened, LoggedCell, Mark]:
-        if not gc.get_freeze_count():
-            gc.freeze()  # modules, of which a collection would look at some 300,000 objects
+        _freeze_modules()
         idle = [one for one, held in _HELD.items() if monotonic() - held.since > _KEPT_FOR]
         for one in idle:
             del _HELD[one]
@@ -190,6 +190,12 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
             gc.collect()  # cells have cycles, and each reserves address space
         opened = self._plan.opened()
         return opened, LoggedCell.replayed(opened.cell, mark.extent, self._blobs), mark._replace(rebuilds=mark.rebuilds + 1)
+
+
+@cache
+def _freeze_modules() -> None:
+    """Some 300,000 objects, which a collection of cells is not to look at."""
+    gc.freeze()
 
 
 def _place(plan: Plan, key: Any) -> tuple[str, str, int]:
