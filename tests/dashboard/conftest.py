@@ -16,6 +16,10 @@ from tests.dashboard.data import fill
 from tests.server_process import ROOT, ServerProcess
 
 PICTURES = ROOT / "build" / "dashboard"
+_OF_THE_BROWSER = (
+    "Failed to load resource",  # answers that are refusals
+    "Canvas2D: Multiple readback operations",  # of tests that look at pixels
+)
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 
 
@@ -40,7 +44,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
 
 @pytest.fixture
 def visitor(chromium: Browser) -> Iterator[Callable[..., Any]]:
-    """Makes pages. What they log as errors fails the test at its end, but for answers that are refusals, which the browser logs itself."""
+    """Makes pages. What they log as errors fails the test at its end, but for what the browser logs itself."""
     made: list[tuple[BrowserContext, list[str]]] = []
 
     def make(width: int = 1280, height: int = 900, scheme: str = "light", **options: Any) -> Page:
@@ -55,7 +59,7 @@ def visitor(chromium: Browser) -> Iterator[Callable[..., Any]]:
         return page
 
     yield make
-    found = [error for _, errors in made for error in errors if not error.startswith("Failed to load resource")]
+    found = [error for _, errors in made for error in errors if not error.startswith(_OF_THE_BROWSER)]
     for context, _ in made:
         context.close()
     assert not found, "\n".join(found)
