@@ -25,6 +25,7 @@ REPAIRS, STAYS = 10, 100  # rows of a hotel
 LINE = 1000
 _BATCH = 100  # changes of every tenth post; the others have one
 _LIMIT = 600.0  # seconds that anything may take at most
+_KEPT = 2000  # rows of changes for followers: by default a view keeps 1,000,000, which an hour does not fill
 
 _COLUMNS = [{"name": name, "type": "int64"} for name in ("id", "s", "e", "at")] + [{"name": "hotel", "type": "string"}]
 _HOTEL = {"columns": _COLUMNS, "key": ["id"], "intervals": {"span": {"start": "s", "end": "e"}}}
@@ -98,7 +99,8 @@ class Load:
                 start = chance.randrange(LINE)
                 rows.append({"id": id_, "s": start, "e": start + LINE // 10, "at": 0, "hotel": f"h{hotel}"})
             talk.ok(talk.send(client, [{"relation": "repairs", "op": "insert", "row": row} for row in rows]))
-            talk.view(client, f"v{hotel}", _SQL.format(hotel), _LIMIT)
+            view = {"sql": _SQL.format(hotel), "changes": {"retain_rows": _KEPT, "retain_bytes": 1 << 20}}
+            talk.view(client, f"v{hotel}", view, _LIMIT)
         self._first = int(client.get("/v1/views/v0/count").json()["version"]) + 1
         command = [sys.executable, "-m", "tests.soak.crowd", str(self.server.port), str(self.views), str(self.followers)]
         self._crowd = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
