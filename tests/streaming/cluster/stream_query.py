@@ -38,12 +38,12 @@ _NOT_WITH_ROCKSDB = "spark.sql.streaming.checkpointFileManagerClass"
 _FIELDS = {"ordered": {"_op": pa.utf8(), "_seq": pa.int64()}, "images": {"_op": pa.utf8()}, "inserts": {}}
 
 
-def session(settings: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
-    builder = SparkSession.builder.appName("streams")
-    for key, value in (prepare_own() | _STATES | dict(settings)).items():
-        if key != _NOT_WITH_ROCKSDB:
-            builder = builder.config(key, value)
-    return builder.getOrCreate()
+def settings() -> dict[str, str]:
+    return {key: value for key, value in (prepare_own() | _STATES).items() if key != _NOT_WITH_ROCKSDB}
+
+
+def session(more: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+    return SparkSession.builder.appName("streams").config(map=settings() | dict(more)).getOrCreate()
 
 
 def changes_of(
