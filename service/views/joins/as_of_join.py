@@ -37,7 +37,7 @@ from service.views.joins.slots_cursor import SlotsCursor, Slotted
 from service.views.words import BYTES, words_of
 from structures.core.arena import KEY_MAX
 from structures.core.encoding import NEG_INF, POS_INF, encode_floats
-from structures.core.entries import NO_ENTRIES, Entries, room_for
+from structures.core.entries import NO_ENTRIES, Entries, room_for, tree_order
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS
@@ -61,11 +61,12 @@ Ints = npt.NDArray[np.int64]
 
 
 class _Step(NamedTuple):
-    """Entries of one kind, and the offsets of their versions."""
+    """Entries of one kind, the offsets of their versions, and numbers that ascend in the tree's order, the same where several are one row's."""
 
     kind: int
     offsets: Ints
     entries: Entries
+    ranks: Ints
 
 
 class AsOfCursor(SlotsCursor):
@@ -190,6 +191,10 @@ class AsOfJoin(Defaults):
         self._filled = max(self._filled, codes)
         return _entries(keys, np.full(len(keys), NEG_INF), np.full(len(keys), POS_INF), np.full(len(keys), _NOBODY, np.int32))
 
+    def _filled_step(self) -> _Step:
+        entries = self._fill()
+        return _Step(ENTER, np.zeros(len(entries.slot), np.int64), entries, np.arange(len(entries.slot)))
+
     # --- writing
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
@@ -249,8 +254,7 @@ class AsOfJoin(Defaults):
         gone = [NO_SLOTS]  # keys of what has gone
         moved, deleted, inserted = self._follow_points(runs, sink is not None, gone)
         shifted, changed = self._follow_others(runs, sink is not None, gone)
-        filled = [_Step(ENTER, np.zeros(len(entries.slot), np.int64), entries) for entries in ([self._fill()] if self._optional else [])]
-        rounds = [filled, [*moved, *shifted], [deleted], changed, [inserted]]
+        rounds = [[self._filled_step()] if self._optional else [], moved, shifted, [deleted], changed, [inserted]]
         steps = [step for some in rounds for step in some]
         lengths = [len(one.offsets) for one in steps]
         if not any(lengths):
@@ -258,8 +262,9 @@ class AsOfJoin(Defaults):
         entries = joined([one.entries for one in steps])
         offsets, kinds = np.concatenate([one.offsets for one in steps]), np.repeat([one.kind for one in steps], lengths)
         turns = np.repeat(np.repeat(np.arange(len(rounds)), [len(some) for some in rounds]), lengths)
-        # Within a round the order is the tree's, whose leaves are then visited once: only what is at one place is in that of its steps.
-        order = np.lexsort((entries.left, entries.key, turns, offsets))
+        # Within a round the order is the tree's, whose leaves are then visited once: only what is one row's is in that of its steps.
+        ranks = np.concatenate([one.ranks for one in steps])
+        order = np.argsort((offsets * len(rounds) + turns) * (ranks.max() + 1) + ranks, kind="stable")
         offsets, kinds = offsets[order], kinds[order]
         deltas = self.tree.apply_in_order(version, _SIGNS[kinds], entries.take(order), None if sink is None else sink.limit)
         if sink is not None:
@@ -277,12 +282,13 @@ class AsOfJoin(Defaults):
             return [], _NOTHING, _NOTHING
         part = parted(self._point, run, followed)
         entries, which = self._points(part.moved.new, self._look_up)
-        former = entries._replace(slot=part.moved.old[which])
-        moved = [_Step(kind, part.moved.offsets[which], some) for kind, some in ((LEAVE, former), (ENTER, entries))]
+        former, ranks = entries._replace(slot=part.moved.old[which]), _ranked(entries)
+        moved = [_Step(kind, part.moved.offsets[which], some, ranks) for kind, some in ((LEAVE, former), (ENTER, entries))]
         come, at_come = self._points(part.come.new, self._acquire)
         went, at_went = self._points(part.gone.old, self._look_up)
         gone.append(went.key[went.key != _LONELY])
-        return moved, _Step(DELETE, part.gone.offsets[at_went], went), _Step(INSERT, part.come.offsets[at_come], come)
+        deleted = _Step(DELETE, part.gone.offsets[at_went], went, _ranked(went))
+        return moved, deleted, _Step(INSERT, part.come.offsets[at_come], come, _ranked(come))
 
     def _follow_others(self, runs: Runs, followed: bool, gone: list[Slots]) -> tuple[list[_Step], list[_Step]]:
         """Entries that move, and those that change."""
@@ -325,7 +331,7 @@ class AsOfJoin(Defaults):
 
         def step(kind: int, which: npt.NDArray[np.bool_], left: Ints, right: Ints, slots: Slots) -> _Step:
             some = np.flatnonzero(which)
-            return _Step(kind, offset[some], _entries(key[some], left[some], right[some], slots[some]))
+            return _Step(kind, offset[some], _entries(key[some], left[some], right[some], slots[some]), some)
 
         moved = moves & there & ~same
         lost, gained = ~moves & there & same & (new < old), ~moves & there & same & (new > old)
@@ -413,8 +419,15 @@ def _entries(keys: Ints, left: Ints, right: Ints, slots: Slots) -> Entries:
     return Entries(np.full(len(slots), _OTHER, np.uint8), keys, left, right, slots)
 
 
+def _ranked(entries: Entries) -> Ints:
+    """The place of each in the tree's order."""
+    ranks = np.empty(len(entries.slot), np.int64)
+    ranks[tree_order(entries.set, entries.key, entries.left, entries.slot)] = np.arange(len(ranks))
+    return ranks
+
+
 def _named(entries: Entries) -> list[tuple[int, ...]]:
     return sorted(zip(*(column.tolist() for column in entries[1:]), strict=True))
 
 
-_NOTHING = _Step(DELETE, np.empty(0, np.int64), NO_ENTRIES)
+_NOTHING = _Step(DELETE, np.empty(0, np.int64), NO_ENTRIES, np.empty(0, np.int64))
