@@ -36,6 +36,7 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
+    _open_what_is_closed()
     try:
         status = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -55,6 +56,13 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:
         say(f"internal error, please report it: {type(error).__name__}: {_one_line(error)}")
         return 1
+
+
+def _open_what_is_closed() -> None:
+    """Whoever starts a command may have closed its standard input, output or error: the next file that it opens would stand in its place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
 
 
 def _run(argv: list[str]) -> int:

@@ -47,9 +47,9 @@ def say(text: str) -> None:
 
 
 def text_of(content: bytes, name: str) -> str:
-    """Of a file, or what is read of standard input. Raises Failure if it is not UTF-8."""
+    """In UTF-8, with a byte order mark or without. Raises Failure if it is something else."""
     try:
-        return content.decode()
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Failure(f"{name} is not text in UTF-8, at byte {error.start + 1}: write it in UTF-8", 2) from error
 
@@ -64,12 +64,13 @@ class Columns:
     def __init__(self, names: Sequence[str], *, margin: str = "", widest: int = WIDEST) -> None:
         self.names = list(names)
         self._widest = widest
-        self._widths = [len(name) for name in self.names]
+        self._widths = [len(cell(name, widest)) for name in self.names]
         self._margin = margin
 
     def head(self) -> list[str]:
         """The header and the line under it."""
-        return [self._line(self.names, self._margin), self._margin + "  ".join("─" * width for width in self._widths)]
+        names = [cell(name, self._widest) for name in self.names]
+        return [self._line(names, self._margin), self._margin + "  ".join("─" * width for width in self._widths)]
 
     def fit(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Makes the columns wide enough for these rows."""

@@ -160,6 +160,14 @@ def test_an_error_of_our_own_is_no_traceback(monkeypatch: pytest.MonkeyPatch, ca
     assert capsys.readouterr().err == "livejoin: internal error, please report it: ZeroDivisionError: oh no\n"
 
 
+def test_streams_that_are_closed() -> None:
+    """What is written there is lost, and no file that the command opens stands in their place."""
+    with scripted(Answer(jsonl({"id": 1}))) as (url, _):
+        command = f'"{sys.executable}" -m service.cli rows v --url {url} <&- >&-; echo $?; "{sys.executable}" -m service.cli fly 2>&-; echo $?'
+        done = subprocess.run(["bash", "-c", command], cwd=HOME, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("0\n2\n", "")
+
+
 def test_a_reader_that_has_enough(tmp_path: Path) -> None:
     with scripted(Answer(jsonl(*({"id": number} for number in range(50_000))))) as (url, _):
         command = f'"{sys.executable}" -m service.cli rows v --url {url} | head -n 1; echo "${{PIPESTATUS[0]}}"'
@@ -462,6 +470,12 @@ def test_a_relation_is_removed_if_the_service_refuses_its_rows(tmp_path: Path, c
 
 
 # -- tables
+
+
+def test_names_of_columns_are_one_line() -> None:
+    """A query may name them as it likes."""
+    columns = Columns(["a\nb\x1b[2J", "x" * 100])
+    assert columns.head() == ["a b [2J  " + "x" * 47 + "…", "─" * 7 + "  " + "─" * 48]
 
 
 def test_columns_grow_and_long_text_is_cut() -> None:

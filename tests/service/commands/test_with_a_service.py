@@ -284,9 +284,10 @@ def test_a_query(
     sql, url = "SELECT a, b, e FROM clashes JOIN bookings ON id = b", ["--url", server.url]
     assert main(["query", sql, *url]) == 0
     assert capfd.readouterr().out == '{"a":1,"b":2,"e":9}\n'
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sql.encode())))
-    assert main(["query", "-", *url]) == 0
-    assert capfd.readouterr().out == '{"a":1,"b":2,"e":9}\n'
+    for text in (sql, "\ufeff" + sql):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert main(["query", "-", *url]) == 0
+        assert capfd.readouterr().out == '{"a":1,"b":2,"e":9}\n'
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert main(["query", sql, *url]) == 0
     told = capfd.readouterr()
