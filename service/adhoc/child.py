@@ -86,17 +86,19 @@ class Service:
                     _, content = frames.receive(self._socket)
                 if not content:
                     return
-                yield pa.ipc.read_record_batch(pa.py_buffer(content), schema)
+                rows = pa.BufferReader(content)
+                while rows.tell() < len(content):
+                    yield pa.ipc.read_record_batch(pa.ipc.read_message(rows), schema)
         except GeneratorExit:
             with self._lock:
                 self._tell(frames.CLOSE, name)
 
-    def answer(self, kind: int, content: bytes | memoryview = b"") -> None:
+    def answer(self, kind: int, *content: bytes | memoryview) -> None:
         with self._lock:
-            self._tell(kind, content)
+            self._tell(kind, *content)
 
-    def _tell(self, kind: int, content: bytes | memoryview) -> None:
-        frames.send(self._socket, kind, content)
+    def _tell(self, kind: int, *content: bytes | memoryview) -> None:
+        frames.send(self._socket, kind, *content)
 
 
 class _Scanner:

@@ -4,7 +4,7 @@ The child asks and the service answers, so a thread of the service sends only wh
 
     service  QUERY     JSON: {"sql", "tables": [{"kind", "name", "bare"}], "memory", "threads"}; then for each table its SCHEMA
     child    OPEN      JSON: {"scan", "table", "columns"}: a number of the child's for a new reading of these columns of a table
-    child    NEXT      the number of a scan -> service  ROWS: a record batch of those columns; empty at the end
+    child    NEXT      the number of a scan -> service  ROWS: record batches of those columns, one after another; empty at the end
     child    CLOSE     the number of a scan that it needs no more
     child    SCHEMA    of the result, before its first rows
     child    ROWS      a record batch of the result
@@ -32,12 +32,15 @@ class Gone(Exception):
     """The other side has closed the socket, or does not keep to the frames."""
 
 
-def send(to: socket.socket, kind: int, content: bytes | memoryview = b"") -> None:
-    """One frame. Raises Gone."""
+def send(to: socket.socket, kind: int, *contents: bytes | memoryview) -> None:
+    """One frame, whose content these make together. Raises Gone."""
+    parts = [_HEAD.pack(kind, sum(map(len, contents))), *contents]
     try:
-        to.sendall(_HEAD.pack(kind, len(content)))
-        if content:
-            to.sendall(content)
+        sent = to.sendmsg(parts)  # in one call: the other side wakes once
+        for part in parts:
+            if sent < len(part):
+                to.sendall(memoryview(part)[sent:])
+            sent = max(sent - len(part), 0)
     except OSError:
         raise Gone from None
 
@@ -62,7 +65,7 @@ def _exactly(of: socket.socket, size: int) -> bytearray:
     rest = memoryview(content)
     while rest:
         try:
-            taken = of.recv_into(rest)
+            taken = of.recv_into(rest, 0, socket.MSG_WAITALL)
         except OSError:
             raise Gone from None
         if not taken:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from service.adhoc import frames, narrowing
-from service.adhoc.failures import Limits, fate, problem_of, too_large
+from service.adhoc.failures import Limits, fate, problem_of
 from service.adhoc.process import Child
 from service.adhoc.statement import RELATION, Table
 from service.query.assembly import unsupported
@@ -27,9 +27,10 @@ from service.reading.cursors import Readers, RowReader, open_relation_rows, open
 from service.wire.kinds import SENT_TYPES
 from service.wire.room import Room, take_arrow_stream
 
-_FIRST, _LARGEST = 2048, 65_536  # rows of a chunk
+_FIRST, _LARGEST = 32 << 10, 1 << 20  # bytes of a chunk, but for the rows that are read last
+_WIDTH = 16  # bytes for each row that is read at once
 _PAUSE = 0.002  # seconds that a thread waits for the child: giving it away and having it back for each chunk costs more
-_MOST_SCANS = 256  # that a query has open
+_MOST_SCANS = 256  # that a query has open: each holds a chunk
 
 
 class End(NamedTuple):
@@ -44,21 +45,27 @@ class _Scan:
 
     def __init__(self, reader: RowReader) -> None:
         self.reader = reader
-        self.ready: memoryview | bytes | None = None  # b"": there is no other
-        self._size = _FIRST
+        self.ready: list[memoryview] | None = None  # record batches; none: there is no other chunk
+        self._size, self._ended = _FIRST, False
 
     def prepare(self, until: float) -> bool:
         """Make the next chunk; False: there was not time enough to find a row."""
-        while self.ready is None:
-            rows = self.reader.read(self._size)
+        if self.ready is not None:
+            return True
+        parts, size = list[memoryview](), 0
+        while size < self._size and not self._ended:
+            rows = self.reader.read(self._size // _WIDTH)
             if rows is None:
-                self.ready = b""
+                self._ended = True
                 self.reader.close()
             elif rows.num_rows:
-                self.ready = memoryview(rows.serialize())
-                self._size = min(4 * self._size, _LARGEST)
-            elif time.perf_counter() >= until:
-                return False
+                parts.append(memoryview(rows.serialize()))
+                size += len(parts[-1])
+            if time.perf_counter() >= until:
+                break
+        if not parts and not self._ended:
+            return False
+        self.ready, self._size = parts, min(4 * self._size, _LARGEST)
         return True
 
 
@@ -186,16 +193,19 @@ class Session:
 
     def _begin(self, scan: int, table: int, columns: list[str]) -> None:
         if len(self._scans) >= _MOST_SCANS:
-            raise too_large(self.limits.memory)
+            raise unsupported(
+                f"a query that reads relations and views more than {_MOST_SCANS} times at once",
+                "read each once, in WITH name AS MATERIALIZED (SELECT …), and write the name instead, or make several queries of it",
+            )
         self._scans[scan] = _Scan(self._open(table, columns))
 
     def _serve(self, scan: _Scan, until: float) -> None:
         """Send the chunk that the child waits for, if it can be found in time, and make the one after it."""
         if not scan.prepare(until):
             return
-        content, scan.ready, self._wanted = scan.ready, None, None
-        frames.send(self._child.socket, frames.ROWS, content or b"")
-        if content:
+        parts, scan.ready, self._wanted = scan.ready or [], None, None
+        frames.send(self._child.socket, frames.ROWS, *parts)
+        if parts:
             scan.prepare(until)
         else:
             self._scans = {number: one for number, one in self._scans.items() if one is not scan}
