@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _open_what_is_closed() -> None:
-    """Whoever starts a command may have closed its standard input, output or error: the next file that it opens would stand in its place."""
+    """Whoever starts a command may have closed its standard streams: the next file that it opens would stand in the place of one."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))

@@ -61,7 +61,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class _Step(NamedTuple):
-    """Entries of one kind, the offsets of their versions, and numbers that ascend in the tree's order, the same where several are one row's."""
+    """Entries of one kind, the offsets of their versions, and numbers in the tree's order, the same where several are one row's."""
 
     kind: int
     offsets: Ints

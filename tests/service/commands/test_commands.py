@@ -163,7 +163,8 @@ def test_an_error_of_our_own_is_no_traceback(monkeypatch: pytest.MonkeyPatch, ca
 def test_streams_that_are_closed() -> None:
     """What is written there is lost, and no file that the command opens stands in their place."""
     with scripted(Answer(jsonl({"id": 1}))) as (url, _):
-        command = f'"{sys.executable}" -m service.cli rows v --url {url} <&- >&-; echo $?; "{sys.executable}" -m service.cli fly 2>&-; echo $?'
+        command = f'"{sys.executable}" -m service.cli'
+        command = f"{command} rows v --url {url} <&- >&-; echo $?; {command} fly 2>&-; echo $?"
         done = subprocess.run(["bash", "-c", command], cwd=HOME, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("0\n2\n", "")
 
