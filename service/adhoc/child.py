@@ -232,7 +232,7 @@ def _located(sql: bytes, start: int) -> Iterator[None]:
         raise Refused(told.get("error_subtype") or type(error).__name__, told["exception_message"], where) from None
 
 
-def _told(error: duckdb.Error) -> dict[str, str]:
+def _told(error: BaseException) -> dict[str, str]:
     """DuckDB's error, which is JSON behind the name of its kind (`errors_as_json`), unless it arises in Python."""
     text = str(error)
     try:
@@ -295,12 +295,16 @@ def _send(service: Service, batch: pa.RecordBatch) -> None:
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
-    if isinstance(error, duckdb.Error):
-        error = Refused(type(error).__name__, _told(error)["exception_message"])
-    elif isinstance(error, MemoryError):
+    if isinstance(error, MemoryError):
         error = Refused(frames.TOO_LARGE)
     elif not isinstance(error, Refused):
-        error = Refused(type(error).__name__)
+        told, name = _told(error), type(error).__name__
+        if isinstance(error, duckdb.Error):
+            error = Refused(name, told["exception_message"])
+        elif kind := told.get("exception_type"):  # while rows of the result are taken, it comes by way of Arrow
+            error = Refused("".join(word.capitalize() for word in kind.split()) + "Exception", told["exception_message"])
+        else:
+            error = Refused(name)
     return {"error": error.reason, "message": error.message, "position": error.position}
 
 

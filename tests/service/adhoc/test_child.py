@@ -126,6 +126,19 @@ def test_what_the_child_itself_refuses(nursery: Nursery, sql: str, reason: str) 
     assert isinstance(found, dict) and found["error"] == reason, found
 
 
+@pytest.mark.parametrize(
+    ("value", "reason", "words"),
+    [
+        ("error('it is ' || id)", "InvalidInputException", "it is 9000"),
+        ("CAST('n' || id AS INT)", "ConversionException", "Could not convert string 'n9000' to INT32"),
+    ],
+)
+def test_what_goes_wrong_while_rows_are_told(nursery: Nursery, value: str, reason: str, words: str) -> None:
+    """Arrow says it then, in place of DuckDB."""
+    found = Talk(nursery, f"SELECT CASE WHEN id < 9000 THEN id ELSE {value} END AS a FROM mine").run()
+    assert isinstance(found, dict) and found["error"] == reason and words in found["message"], found
+
+
 def test_with_goes_before_the_tables(nursery: Nursery) -> None:
     found = Talk(nursery, "WITH mine AS (SELECT count(*) AS n FROM mine) SELECT n FROM mine").run()
     assert isinstance(found, pa.Table) and found.to_pylist() == [{"n": 10_000}]
