@@ -153,10 +153,11 @@ class LiveView:
     def fail(self, error: Exception) -> None:
         """Its structures could not be built or maintained: the relations are intact, this view is not, and its followers are told."""
         what = "built" if self.state == "building" else "maintained"
-        log.error("the view %s could not be %s", self.name, what, exc_info=error)
         if isinstance(error, Problem) and error.kind.type == "too-many-groups":
+            log.error("the view %s could not be %s: %s", self.name, what, error.detail)
             self._fails_by(error)
             return
+        log.error("the view %s could not be %s", self.name, what, exc_info=error)
         again = "" if what == "built" else "; to rebuild it, restart the service, or drop the view and register it again"
         self._fails_by(Problem("view-failed", f"the structures of the view {self.name} could not be {what}: {_reason(error)}{again}"))
 
