@@ -185,4 +185,5 @@ def test_too_many_groups_fail_one_view_alone(server: ServerProcess) -> None:
     told = client.get("/v1/views/few/rows")
     assert told.status_code == 503 and told.json()["type"] == "/problems/too-many-groups" and "3 groups" in told.json()["detail"]
     assert client.get("/v1/views/few").json()["state"] == "failed"
+    assert "the view few could not be maintained: the view has more than 3 groups" in server.output()
     assert rows(client, "total")[0][0] >= 0, "the others go on"
