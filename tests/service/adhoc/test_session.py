@@ -86,6 +86,16 @@ def _answer(child: Asking, session: Session) -> bytes:
     return bytes(content)
 
 
+def test_a_frame_of_many_parts() -> None:
+    """More than the system sends in one call, and more than a socket holds."""
+    parts = [bytes([number % 251]) * (number + 1) for number in range(1500)]
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ThreadPoolExecutor(1) as pool:
+        received = pool.submit(frames.receive, theirs)
+        frames.send(ours, frames.ROWS, *parts)
+        assert received.result() == (frames.ROWS, b"".join(parts))
+
+
 def test_too_many_scans_are_told_as_such(asking: tuple[Asking, Session]) -> None:
     child, session = asking
     for scan in range(256):
