@@ -163,10 +163,10 @@ def test_an_error_of_our_own_is_no_traceback(monkeypatch: pytest.MonkeyPatch, ca
 def test_streams_that_are_closed() -> None:
     """What is written there is lost, and no file that the command opens stands in their place."""
     with scripted(Answer(jsonl({"id": 1}))) as (url, _):
-        command = f'"{sys.executable}" -m service.cli'
-        command = f"{command} rows v --url {url} <&- >&-; echo $?; {command} fly 2>&-; echo $?"
+        probe = "import os; from service.cli import main; main(['fly']); print(*(os.readlink(f'/proc/self/fd/{n}') for n in (0, 2)))"
+        command = f'"{sys.executable}" -m service.cli rows v --url {url} <&- >&-; echo $?; "{sys.executable}" -c "{probe}" <&- 2>&-'
         done = subprocess.run(["bash", "-c", command], cwd=HOME, capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("0\n2\n", "")
+    assert (done.stdout, done.stderr) == ("0\n/dev/null /dev/null\n", "")
 
 
 def test_a_reader_that_has_enough(tmp_path: Path) -> None:
