@@ -79,7 +79,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
         check_utf8(body)
         raise Problem("malformed-body", f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})", line=error.lineno) from None
     if not isinstance(value, dict):
-        raise Problem("bad-definition", "a definition must be a JSON object")
+        raise Problem("bad-definition", "the body must be a JSON object")
     with contextlib.suppress(RecursionError):  # deeply nested JSON is refused later for that
         json.loads(body, object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len)
     return value
