@@ -14,7 +14,6 @@ import orjson
 import pytest
 
 from service.cli import COMMANDS, main
-from service.terminal import Columns, cell
 from tests.service.scripted import Answer, problem, scripted
 
 HOME = Path(__file__).resolve().parents[3]
@@ -468,24 +467,6 @@ def test_a_relation_is_removed_if_the_service_refuses_its_rows(tmp_path: Path, c
     with scripted(problem("not-found", 404), Answer(b"{}", 201), problem("bad-rows", 422), Answer(b"", 204)) as (url, asked):
         assert main(["load", "r", str(tmp_path / "r.csv"), "--key", "id", "--url", url]) == 1
     assert asked[3].method == "DELETE" and "removed r again" in capsys.readouterr().err
-
-
-# -- tables
-
-
-def test_names_of_columns_are_one_line() -> None:
-    """A query may name them as it likes."""
-    columns = Columns(["a\nb\x1b[2J", "x" * 100])
-    assert columns.head() == ["a b [2J  " + "x" * 47 + "…", "─" * 7 + "  " + "─" * 48]
-
-
-def test_columns_grow_and_long_text_is_cut() -> None:
-    columns = Columns(["a", "b"])
-    assert columns.head() == ["a  b", "─  ─"]
-    assert columns.line({"a": 1, "b": True}) == "1  true"
-    assert columns.line({"a": 1000, "b": None}) == "1000  ·"
-    assert columns.line({"a": 1, "b": "x" * 100}) == f"1     {'x' * 47}…"
-    assert cell("a\tb\x1b[31m") == "a b [31m"
 
 
 def test_a_token_that_cannot_be_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
