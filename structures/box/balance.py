@@ -2,8 +2,8 @@
 its points when the first spanner arrives.
 
 A subtree with more endpoints than `most_at_once` would take too long for a change: it stays unbalanced, and these are counted (UNEVEN),
-so that whoever keeps the structure can build another one beside it in time. If nobody does, the ways from the root become too long at
-last; then the lower end of such a way is rebuilt after all, some times as many endpoints, so that it has nodes to spare again.
+so that whoever keeps the structure can build another one beside it in time. Until then the ways from the root become longer: a long one
+is kept from growing by rebuilding some times as many endpoints at its end, one that is too long by rebuilding as many as need be.
 
 Costs: O(w log w) for w endpoints below with the last dimension next, times O(log w) for each dimension more; each amortised over as
 many changes below that node. Source: Tao and Yi, section 4.2 and partial rebuilding (section 2.3.2).
@@ -160,6 +160,8 @@ def most_on_way(nodes: Nodes, C: Any, level: int, top: int, key: int, value: int
         o = child_of(W, o, 1 if goes_right(M, o, key, value, tie) else 0)
     if uneven != 0:
         C[layout.UNEVEN] = C[layout.UNEVEN] + 1 if large <= layout.LARGE_DEEP else layout.TOO_UNEVEN
+    if layout.LARGE_DEEPER < large <= layout.LARGE_DEEPEST:
+        most *= layout.LARGE_MORE
     if large > layout.LARGE_DEEPEST:
         o = top
         for _ in range(large - layout.LARGE_REBUILT):
@@ -172,7 +174,7 @@ def most_on_way(nodes: Nodes, C: Any, level: int, top: int, key: int, value: int
 @kernel(allocates=True)
 def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: int, tie: int) -> None:
     """Rebuild below the topmost unbalanced node (N2) on the way to a place in the tree of holder h, of those that may be rebuilt within a
-    change; where the way is too long, below the lowest one that makes it shorter by several nodes."""
+    change: larger ones where the way is long; where it is too long, below the lowest one that makes it shorter by several nodes."""
     M, W, C = nodes.M, nodes.W, writing.C
     if C[layout.FULL] != 0:
         return

@@ -57,11 +57,13 @@ NODE_WORDS = 12
 
 RIGHT_TIE = 2**31
 EVERY_CODE = 2**31 - 1
-DEEPEST = 224  # of all nodes on a way: LARGE_DEEPEST, and log 2**13 to the base 4/3, less the leaf
-# Nodes above `most_at_once` on a way, some unbalanced: so many that the structure is too uneven, whatever its size, and the most. In a
-# balanced one there are log 2**33 to the base 4/3 at most, 80.
-LARGE_DEEP, LARGE_DEEPEST = 128, 200
-LARGE_REBUILT = 12  # the lowest of them, with which an unbalanced one above is rebuilt where there are more
+DEEPEST = 320  # of all nodes on a way: LARGE_DEEPEST, and log 2**13 to the base 4/3, less the leaf
+# Nodes above `most_at_once` on a way, some unbalanced: so many that the structure is too uneven, whatever its size; so many that
+# LARGE_MORE times as many endpoints are rebuilt at once, so that it gets longer that much more slowly; and the most. In a balanced one
+# there are log 2**33 to the base 4/3 at most, 80.
+LARGE_DEEP, LARGE_DEEPER, LARGE_DEEPEST = 128, 200, 296
+LARGE_MORE = 4
+LARGE_REBUILT = 12  # the lowest of them, with which an unbalanced one above is rebuilt where there are more than the most
 TOO_UNEVEN = 2**40  # of UNEVEN
 MOST_DIMENSIONS = 8
 

@@ -310,14 +310,17 @@ def test_large_subtrees_are_left_as_they_are() -> None:
 
 
 @pytest.mark.skipif(not JIT, reason="counts at sizes that need compiled kernels")
-def test_a_way_that_is_too_long_is_rebuilt_at_its_end() -> None:
-    """Nobody replaced the tree in time: no change rebuilds much of it even then."""
-    tree, fresh, retired, _ = grown_to_the_right(1200 * layout.CAP)
-    assert max(retired) < tree.live_bytes / 8 and same_rows(tree, fresh)
+def test_a_long_way_is_rebuilt_at_its_end_a_bounded_part_at_a_time() -> None:
+    """Nobody replaced the tree in time: what a change rebuilds does not grow with what has come since."""
+    n = 1600 * layout.CAP
+    tree, fresh, retired, _ = grown_to_the_right(n)
+    assert same_rows(tree, fresh)
     depth, o, W = 0, int(layout.root_of(tree.arena.W, layout.TOP)), tree.arena.W
     while not W[2 * o + layout.FLAGS] & layout.LEAF_NODE:
         depth, o = depth + 1, int(layout.child_of(W, o, 1))
-    assert depth < layout.DEEPEST
+    assert layout.LARGE_DEEPER <= depth < layout.LARGE_DEEPEST
+    endpoint = tree.live_bytes / (2 * n)
+    assert max(retired) < layout.LARGE_MORE * layout.most_at_once(tree.arena.C, 0) * endpoint
 
 
 def test_a_sink_may_stop_the_delta() -> None:
