@@ -1,5 +1,6 @@
 """What writers and builds of views cost each other: batches of moves over several connections, two views of the same rows that are built at
-once, and both together; with a live view of the same sort over these rows, and without one: then writers are as fast as they ever are."""
+once, and both together; with a live view of the same sort over these rows, and without one: then writers are as fast as they ever are, and
+slower once the views are live, so this is compared, too. The writers' client has the same cores."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
+from typing import Any
 
 from tests.benchmarks.figures import Figure, Scale, middle, sampled
 from tests.benchmarks.measured_tree import Note
@@ -33,27 +35,43 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 def measure(stage: Stage, sort: Sort, watched: bool, moves: Iterator[bytes], scale: Scale, note: Note) -> list[Figure]:
     """`watched`: a live view of this sort is there all the time."""
     alone, beside, lone_builds, builds = (list[float]() for _ in range(4))
+    cores: list[float] = []  # that the client had beside builds
     words = f"{sort.words}, {'beside a live one' if watched else 'the first ones'}"
     if watched:
         stage.view(_LIVE, sort)
     for _ in range(scale.size(3, 1)):
-        alone.append(_written(stage, moves, lambda: time.sleep(scale.size(3, 0)))[0])
+        alone.append(_written(stage, moves, lambda: time.sleep(scale.size(3, 1)))[0])
         lone_builds.append(_built(stage, sort))
+        used = time.process_time()
         rate, seconds = _written(stage, moves, lambda: builds.append(_built(stage, sort)))
+        cores.append((time.process_time() - used) / seconds)
         beside.append(rate)
         speeds = f"{alone[-1] / 1e3:.0f} k rows/s, {rate / 1e3:.0f} beside builds"
         note(f"{words}: {speeds}; {lone_builds[-1]:.2f} s, {builds[-1]:.2f} beside writers ({seconds:.2f} in all)")
     name = f"{2 * stage.half:,} rows, two views: {words}"
+    about = {"connections": _CONNECTIONS, "batch": SMALL, "client_cores": round(middle(cores), 2)}
+    figures = [] if watched else [_lived_with(stage, sort, beside, moves, scale, name, about)]
     stage.clear()
     shares = [with_builds / without for with_builds, without in zip(beside, alone, strict=True)]
     factors = [with_writers / without for with_writers, without in zip(builds, lone_builds, strict=True)]
-    about = {"connections": _CONNECTIONS, "batch": SMALL}
     return [
         sampled(f"{name}: rows written meanwhile, of those without builds", shares, "x", aim=0.5, parameters=about,
                 note=f"{middle(beside) / 1e3:.0f} k rows/s, {middle(alone) / 1e3:.0f} without"),
         sampled(f"{name}: built beside writers, against alone", factors, "x", aim=3.0, less=True, parameters=about,
                 note=f"{middle(builds):.2f} s, {middle(lone_builds):.2f} alone"),
+        *figures,
     ]  # fmt: skip
+
+
+def _lived_with(
+    stage: Stage, sort: Sort, beside: list[float], moves: Iterator[bytes], scale: Scale, name: str, about: dict[str, Any]
+) -> Figure:
+    """What writers wrote beside the builds, against what they write once both views are live."""
+    for view in _VIEWS:
+        stage.view(view, sort)
+    rate, _ = _written(stage, moves, lambda: time.sleep(scale.size(3, 1)))
+    words = f"{name}: rows written meanwhile, of those once both are live"
+    return sampled(words, [one / rate for one in beside], "x", aim=1.0, parameters=about, note=f"{rate / 1e3:.0f} k rows/s then")
 
 
 def _written(stage: Stage, moves: Iterator[bytes], act: Callable[[], object]) -> tuple[float, float]:

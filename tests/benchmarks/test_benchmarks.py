@@ -242,7 +242,7 @@ def test_a_scenario_that_fails_ends_with_an_error_and_the_others_are_kept(tmp_pa
 @pytest.mark.soak
 def test_builds_beside_writers() -> None:
     figures = service_builds.run(Scale(quick=True), lambda line: None)
-    assert [figure.aim for figure in figures] == [0.5, 3.0] * 3 and all(figure.value > 0 for figure in figures)
+    assert [figure.aim for figure in figures] == [0.5, 3.0, 0.5, 3.0, 1.0] * 3 and all(figure.value > 0 for figure in figures)
 
 
 def test_what_turns_are_watched_for_exists() -> None:
