@@ -67,7 +67,12 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: setup java browser
+# Each of the test processes would compile all tests.
+$(DONE)/tests: $(DONE)/packages
+	@$(BIN)/pytest --collect-only -qq tests/service >/dev/null & $(BIN)/pytest --collect-only -qq --ignore tests/service >/dev/null; wait
+	@touch $@
+
+test: setup java browser $(DONE)/tests
 	$(BIN)/pytest -n 7 --dist loadfile $(ARGS)
 
 # The service compiles what the demo needs, and the rest meanwhile; what Kafka and Spark need is installed beside it.

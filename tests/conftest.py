@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +19,40 @@ settings.register_profile("livejoin", deadline=None, derandomize=True)
 settings.load_profile("livejoin")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays: Python looks for no circles in it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # modules of DuckDB complain of what is never collected
+
+
 _FEW = 3  # tests of a file of the pipeline that are long
-_LONGEST = ("tests/streaming/test_job.py", "tests/streaming/publishing/test_publisher.py")
+_SPARK = "tests/streaming/spark"  # files with a Spark in their own process: one Java process for all
+_WITH_SPARK = ("tests/streaming/cluster/test_batch.py", "tests/streaming/cluster/test_streams.py", "tests/streaming/datasource/")
+_LONGEST = (_SPARK, "tests/streaming/test_job.py", "tests/streaming/publishing/test_publisher.py")
 _LONG = ("tests/faults/", "tests/histories/")  # of the others: a minute a file or more, of few tests
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Before the processes of tests are started."""
+    from tests import forked
+
+    forked.share()
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """The tests of a file share a process, as its fixtures do; those of modes share nothing, and go to whoever is idle.
+    """The tests of a file share a process, as its fixtures do; those of modes share nothing, and go to whoever is idle. Files that have
+    Spark in their own process share it: Java starts once, and becomes quick once.
 
     Tests of the pipeline wait for Kafka and Spark most of the time: the first three processes have them, while the others compute; each
     takes of the other kind when nothing is left of its own. Of the pipeline's files, those that take several minutes come
@@ -37,6 +63,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(_WITH_SPARK):
+                return _SPARK
             return nodeid if "/test_modes.py::" in nodeid else super()._split_scope(nodeid)
 
         def _assign_work_unit(self, node: Any) -> None:

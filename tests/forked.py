@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TextIO
@@ -19,6 +20,28 @@ from service.durability import failpoints
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.preloaded"])
+_SHARED = "TESTS_FORKSERVER"  # the variable with the address of one that several processes of tests use
+
+
+def share() -> None:
+    """For the processes that are started from now on, as long as this one is there: to begin takes seconds, and hundreds of megabytes."""
+    forkserver.ensure_running()
+    os.environ[_SHARED] = forkserver._forkserver._forkserver_address
+
+
+class _Shared(forkserver.ForkServer):
+    """One that another process has started."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self._forkserver_address = address
+        self._forkserver_alive_fd = os.open(os.devnull, os.O_WRONLY)  # goes to each child, which closes it
+
+    def ensure_running(self) -> None: ...
+
+
+if _SHARED in os.environ:
+    forkserver.connect_to_new_process = _Shared(os.environ[_SHARED]).connect_to_new_process
 
 
 Work = Sequence[str] | Callable[[], None]  # the arguments of a command, or a function of a module

@@ -83,7 +83,7 @@ def measured(name: str, **figures: Any) -> None:
     (PICTURES / f"{name}.json").write_text(json.dumps(figures, indent=2, sort_keys=True) + "\n")
 
 
-def until(holds: Callable[[], Any], page: Page | None = None, seconds: float = 15) -> Any:
+def until(holds: Callable[[], Any], page: Page | None = None, seconds: float = 60) -> Any:
     """What it gives as soon as that is true. `page`: the one that it hears events of, which come while the browser is waited for."""
     end = time.monotonic() + seconds
     while not (found := holds()):

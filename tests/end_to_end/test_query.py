@@ -278,7 +278,7 @@ def outcomes(client: httpx.Client) -> dict[str, float]:
     return {line.rpartition(" ")[0].partition("=")[2].strip('"}') or "running": float(line.rpartition(" ")[2]) for line in lines}
 
 
-def wait_until(condition: Any, limit: float = 30.0) -> None:
+def wait_until(condition: Any, limit: float = 60.0) -> None:
     end = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < end
