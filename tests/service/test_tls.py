@@ -116,7 +116,7 @@ def test_who_is_told_the_ca_reaches_it(server: ServerProcess, pairs: Pairs, monk
     monkeypatch.setenv("LIVEJOIN_CA", str(pairs.first.certificate))
     with livejoin.connect(server.url) as client:
         assert client.relations() == []
-    with pytest.raises(Failure, match="no view 'nothing'"):
+    with pytest.raises(Failure, match="no view or relation 'nothing'"):
         rows.main(["nothing", "--url", server.url])
     with pytest.raises(Failure, match="is not trusted"):
         rows.main(["nothing", "--url", server.url, "--ca", str(pairs.second.certificate)])

@@ -230,7 +230,7 @@ STRUCTURES = {
     "outer": Structure(
         "outer.machine.OuterMachine",
         ("tests/structures/outer/test_tree.py",),
-        "not tens_of_thousands and not nobody_is_told",
+        "not tens_of_thousands and not nobody_is_told and not many_partners",
         (
             Canary("structures.outer.changes", "count_on", "lambda its, slot, comes: False"),
             Canary("structures.outer.changes", "count_on", "lambda its, slot, comes: was(its, slot, comes) and comes"),
