@@ -85,6 +85,8 @@ def _wanted(limit: int | None, overlaps: list[str], where: list[str]) -> dict[st
         interval, _, window = text.rpartition("=")
         if window.count(",") != 1:
             raise Failure(f"--overlaps takes LO,HI (either side may be empty), or INTERVAL=LO,HI, not {text!r}", 2)
+        if interval in windows:
+            raise Failure(f"--overlaps has two windows for {interval or 'all intervals'}: name each interval once", 2)
         windows[interval] = tuple(window.split(","))
     if len(windows) > 1 and "" in windows:
         raise Failure("--overlaps names the interval of each window, or there is one without a name", 2)

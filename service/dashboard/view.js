@@ -66,6 +66,9 @@ class Page {
   }
 
   async open() {
+    if (this.opening) return;
+    this.opening = true;
+    clearTimeout(this.retry);
     try {
       const found = await pending(this.body, get(`/v1/views/${quoted(this.name)}`, this.signal));
       this.found = found;
@@ -79,7 +82,9 @@ class Page {
         if (!this.found) fill(this.body);
         this.tell("open", trouble(error));
       }
-      if (error.status === 0) this.again = setTimeout(() => !this.signal.aborted && this.open(), 2000);
+      if (error.status === 0) this.retry = setTimeout(() => !this.signal.aborted && this.open(), 2000);
+    } finally {
+      this.opening = false;
     }
   }
 

@@ -1,7 +1,8 @@
 """Cells that a stream keeps: Spark's state has the log of each, and a worker's memory the cell itself.
 
-The cell in memory is of the state that Spark gives iff both have the same nonce. Each step makes another one, so that what an attempt has
-left behind that failed, or that another attempt overtook, is never used; then the log is replayed. Recovery is the same.
+The cell in memory is of the state that Spark gives iff both have the same nonce, and it is used only by the plan that made it. Each step
+makes another one, so that what an attempt has left behind that failed, or that another attempt overtook, is never used; then the log is
+replayed. Recovery is the same.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ class Plan(Protocol):
 
 
 class _Held(NamedTuple):
+    plan: Plan
     nonce: str
     since: float
     opened: Opened
@@ -169,7 +171,7 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         nonce, (first, following, in_log) = uuid4().hex, logged.extent
         mark = mark._replace(nonce=nonce, first=first, next=following, logged=in_log, rows=logged.cell.live, bytes=logged.cell.held)
         self._mark.update(tuple(mark))
-        _HELD[place] = _Held(nonce, monotonic(), opened, logged)
+        _HELD[place] = _Held(self._plan, nonce, monotonic(), opened, logged)
 
     def _open(self, place: tuple[str, str, int]) -> tuple[Opened, LoggedCell, Mark]:
         _freeze_modules()
@@ -182,7 +184,7 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
             self._kept_plan.update((json.dumps(self._plan.to_json()),))
             return opened, LoggedCell(opened.cell), Mark()
         mark = Mark(*state)
-        if held is not None and held.nonce == mark.nonce:
+        if held is not None and held.nonce == mark.nonce and held.plan == self._plan:
             return held.opened, held.logged, mark
         require_same(self._kept_plan.get(), self._plan)
         if held is not None or idle:

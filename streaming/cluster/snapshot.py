@@ -57,8 +57,8 @@ def by_cell(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[b
 def status(checkpoint: str) -> DataFrame:
     """What the states of a query over streams tell, as of its last epoch; of each cell of the join (`stage` is cells), and each bucket of
     keys (keys): the partition, rows, bytes in memory, rows of its log, changes of the view that it has found (candidates) and those of
-    them that have their home there (told), deletes of rows that were not there, and how often it was made again from the log. All
-    numbers but rows and bytes are of all epochs since the checkpoint began. Raises ValueError."""
+    them that have their home there (told), deletes of rows that were not there, and how often it was made again from the log.
+    Candidates, told, ignored and rebuilds count from the beginning of the checkpoint; the rest is as it is now. Raises ValueError."""
     spark = SparkSession.active()
     found = [
         _state(spark, checkpoint, operator, f"{stage}_mark", None).select(

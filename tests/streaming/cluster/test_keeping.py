@@ -7,7 +7,7 @@ import gc
 import json
 import resource
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyspark.sql import Row
 
 from streaming.cluster import keeping
 from streaming.cluster.cells_batch import BadRows
+from streaming.cluster.cells_stream import StreamPlan
 from streaming.cluster.changes import Source, send
 from streaming.cluster.keeping import AnotherPlan, Keeper, NoRoom
 from streaming.cluster.state_log import LoggedCell
@@ -160,11 +161,21 @@ def test_a_forged_nonce_is_not_believed(task: Task, monkeypatch: pytest.MonkeyPa
 
 def test_a_state_of_another_plan_is_refused(task: Task) -> None:
     _, task.committed = task.attempt(*of(1))
-    keeping._HELD.clear()
     kept = json.loads(task.committed["cells_plan"][0])
     task.committed["cells_plan"] = (json.dumps({**kept, "view": {"sql": "SELECT"}}),)
+    keeping._HELD.clear()
     with pytest.raises(AnotherPlan, match="of another view or layout"):
         task.attempt(*of(2))
+
+
+def test_a_cell_in_memory_is_used_by_the_plan_that_made_it(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that begins again within a minute finds the cells of the former one, whose nonce is that of the state."""
+    _, task.committed = task.attempt(*of(1))
+    ((place, held),) = keeping._HELD.items()
+    keeping._HELD[place] = held._replace(plan=cast(StreamPlan, held.plan)._replace(parts=7))
+    made = replays(monkeypatch)
+    _, task.committed = task.attempt(*of(2))
+    assert len(made) == 1, "it would send what it tells to seven parts"
 
 
 def test_a_state_without_a_blob_is_noticed(task: Task) -> None:
