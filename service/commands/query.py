@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from service.commands.connection import connect
@@ -19,7 +18,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("sql", metavar="SQL", help='such as "SELECT count(*) FROM bookings"; - reads it from standard input')
     add_url(parser)
     args = parser.parse_args(arguments)
-    sql = text_of(sys.stdin.buffer.read(), "standard input") if args.sql == "-" else text_of(os.fsencode(args.sql), "the query")
+    given = args.sql.encode("utf-8", "surrogateescape")  # what is no text comes as it was given
+    sql = text_of(sys.stdin.buffer.read(), "standard input") if args.sql == "-" else text_of(given, "the query")
     with connect(args) as client, client.query(sql).rows() as rows:
         if sys.stdout.isatty():
             say(show(rows))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,8 @@ def add_definition(parser: Parser) -> None:
 
 def read_definition(sql: str | None, file: Path | None) -> dict[str, Any]:
     """The body of PUT /v1/views: text that begins with a brace is JSON, all other text is SQL."""
-    text = text_of(os.fsencode(sql or ""), "--sql") if file is None else text_of(file.read_bytes(), str(file))
+    given = (sql or "").encode("utf-8", "surrogateescape")  # what is no text comes as it was given
+    text = text_of(given, "--sql") if file is None else text_of(file.read_bytes(), str(file))
     if not text.strip():
         raise Failure("the definition is empty: give a SELECT", 2)
     if file is None or not text.lstrip().startswith("{"):

@@ -3,7 +3,7 @@ its points when the first spanner arrives.
 
 A subtree with more endpoints than `most_at_once` would take too long for a change: it stays unbalanced, and these are counted (UNEVEN),
 so that whoever keeps the structure can build another one beside it in time. Until then the ways from the root become longer: a long one
-is kept from growing by rebuilding some times as many endpoints at its end, one that is too long by rebuilding as many as need be.
+grows more slowly, as some times as many endpoints at its end are rebuilt, and of one that is too long as many as need be.
 
 Costs: O(w log w) for w endpoints below with the last dimension next, times O(log w) for each dimension more; each amortised over as
 many changes below that node. Source: Tao and Yi, section 4.2 and partial rebuilding (section 2.3.2).

@@ -3,7 +3,29 @@ The modes are those of `processes.py`; `test_modes.py` and the soak run them."""
 
 from __future__ import annotations
 
-from tests.structures.planted import Canary, Structure
+from typing import NamedTuple
+
+
+class Canary(NamedTuple):
+    """A mistake that one could make: `bug`, a lambda with the same parameters, in place of the function; `was` is the function itself.
+
+    seed: of examples that show it early, where the usual ones take long.
+    """
+
+    module: str
+    function: str
+    bug: str
+    seed: int | None = None
+
+
+class Structure(NamedTuple):
+    """machine: room, module and class in `tests.structures`; suites: files, of which a mode runs what `small` (`-k`) selects."""
+
+    machine: str
+    suites: tuple[str, ...]
+    small: str
+    canaries: tuple[Canary, ...]
+
 
 # What a pin holds is used again: each state machine is to notice.
 _PIN_IGNORED = Canary("structures.core.blocks", "holder", "lambda pins, born, retired: -1")
@@ -223,27 +245,6 @@ STRUCTURES = {
             Canary("structures.event_tree.changes", "climb", "lambda tree, right, deepens: was(tree, right, False)"),
             Canary("structures.event_tree.changes", "may_fit", "lambda tree, o, p: False"),
             Canary("structures.event_tree.search", "child_for", "lambda tree, o, name, at: 0"),
-            Canary("structures.ordered.tree", "own_leaf", "lambda nodes, writing, o: o"),
-            _PIN_IGNORED,
-        ),
-    ),
-    "outer": Structure(
-        "outer.machine.OuterMachine",
-        ("tests/structures/outer/test_tree.py",),
-        "not tens_of_thousands and not nobody_is_told and not many_partners",
-        (
-            Canary("structures.outer.changes", "count_on", "lambda its, slot, comes: False"),
-            Canary("structures.outer.changes", "count_on", "lambda its, slot, comes: was(its, slot, comes) and comes"),
-            Canary(
-                "structures.outer.changes",
-                "meet",
-                "lambda nodes, its, scratch, count, row, out, n, deltas: deltas and was(nodes, its, scratch, count, row, out, n, deltas)",
-            ),
-            Canary("structures.outer.changes", "has_other", "lambda nodes, scratch, row, left, right: True"),
-            Canary("structures.outer.changes", "tell_alone", "lambda out, n, s, slot, comes: n"),
-            Canary("structures.outer.changes", "list_alone", "lambda mine, row: True"),
-            Canary("structures.outer.changes", "move", "lambda nodes, writing, mine, row, former: True"),
-            Canary("structures.outer.tree", "partners_of", "lambda rows, partners: was(rows, rows)"),
             Canary("structures.ordered.tree", "own_leaf", "lambda nodes, writing, o: o"),
             _PIN_IGNORED,
         ),

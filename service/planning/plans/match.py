@@ -2,8 +2,7 @@
 
 The rows without a partner are kept, or those with one, and found at a change without a visit to the partners that it meets: a row whose
 last partner goes is found in O(log n). By equalities alone all rows of a key lie in one interval, and flip together. LEFT and FULL JOIN
-have their inner join beside it; on intervals of two relations its delta counts the partners, without a match tree. The joins are those of
-`outer`.
+have their inner join beside it. The joins are those of `outer`, of which those that are tested are kept by the match tree.
 """
 
 from __future__ import annotations

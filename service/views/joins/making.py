@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.planning.plans.plan import Kept, Outer, Part, Plan, PlanShape
+from service.planning.plans.plan import Kept, Part, Plan, PlanShape
 from service.planning.quadtree_shapes import tree_shapes
 from service.query.model import ALGORITHMS, Query
 from service.tables.indexes import SharedIndexes
@@ -71,18 +71,13 @@ def _rooms_of(plan: Plan) -> set[str]:
         return {"cover"}
     if plan.outer is not None:
         kept = [one for one in plan.outer.joins if plan.shape == "outer" or len(one.places) > 1]
-        own = {"outer" if _is_paired(plan.outer) else "event_tree"} if plan.shape == "match" else set[str]()
+        own = {"event_tree"} if plan.shape == "match" else set[str]()
         return own.union(*(_rooms_of(one.plan) for one in kept if one.plan is not None))
     if plan.parts:
         return set().union(*(_rooms_of(part.plan) for part in plan.parts))
     if plan.shape == "elimination":
         return {"adaptive"}
     return {"clique"} if plan.shape.startswith("clique") else {*_ROOMS[plan.algorithm]}
-
-
-def _is_paired(outer: Outer) -> bool:
-    """Whether the rows without a partner are kept with the core, as `MatchJoin` has it."""
-    return any(len(one.places) > 1 and one.plan is not None and one.plan.shape == "pair" for one in outer.joins)
 
 
 def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes | None, part: bool = False) -> Join:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.planning.plans.plan import Counted, Kept, Plan
-from service.tables.changes import Parted, Runs, Watched, parted, versions_of
+from service.tables.changes import Parted, Runs, parted, versions_of
 from service.tables.relations import Relation
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import NEWEST, Chosen, Codes, Side, Source, ends_of, joined
@@ -37,7 +37,7 @@ class _Work(NamedTuple):
 
 
 class _Watched(NamedTuple):
-    """As `changes.Watched`: what the view reads of a row, and what its partners depend on; of FULL JOIN also what ON says of it alone."""
+    """As `changes.Watched`."""
 
     relation: Relation
     varying: list[str]
@@ -46,19 +46,17 @@ class _Watched(NamedTuple):
 class Rows:
     """The rows of one alias as entries, those that can have no partner too. `place`: of the alias in the view."""
 
-    def __init__(self, kept: Kept, source: Source, relations: Mapping[str, Relation], able: bool = True) -> None:
-        """`able`: False, if no row can have a partner."""
+    def __init__(self, kept: Kept, source: Source, relations: Mapping[str, Relation]) -> None:
         self.place, self.never = kept.places[0], kept.query.never
         self._present = Side(kept.query, 0, named(relations, kept.query.aliases[0][1]))
-        self._source, self._able = source, able
+        self._source = source
 
     def entries(self, slots: Slots, codes: Codes | None) -> Chosen:
         """As of a source."""
         if self.never:
             return Chosen(NO_ENTRIES, _NO_OFFSETS)
         present = self._present.selected(slots)
-        some = slots if present is None else slots[present]
-        able, which = self._source.entries(some, codes) if self._able else Chosen(NO_ENTRIES, _NO_OFFSETS)
+        able, which = self._source.entries(slots if present is None else slots[present], codes)
         if which is None:
             return Chosen(able, present)
         indices = np.arange(len(slots)) if present is None else present
@@ -81,25 +79,21 @@ class Changed(NamedTuple):
 class TwoSides:
     """See the module's head."""
 
-    def __init__(
-        self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side], other: Kept | None = None, domain: Domain | None = None
-    ) -> None:  # fmt: skip
+    def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side]) -> None:
         """`kept`: the rows, alone; `support`: their join with the partners, in which they are the alias `at`; `shown`: the sides of the
-        view. `other`: the partners, alone, if those that can have none are to be entries too. `domain`: of the keys, if there is one
-        already."""
+        view."""
         relations = {side.relation.name: side.relation for side in shown}
         plan = _planned(support)
         sides = [Side(support.query, place, relations[name]) for place, (_, name) in enumerate(support.query.aliases)]
         sources = [Source(side, 0, plan.keys[side.place], plan.spans[side.place]) for side in sides]
-        self.own, self.partners = own, partners = sources[at.place], sources[1 - at.place]
+        own, self.partners = sources[at.place], sources[1 - at.place]
         self.relation, self.never, self.span, self.columns = own.side.relation, support.query.never, own.span, own.columns
         self.rows = Rows(kept, own, relations)
-        self.partner_rows = None if other is None else Rows(other, partners, relations, not self.never)
-        self.side, self._partner_side = shown[kept.places[0]], partners.side
-        self._watched = _watched(self.side, own.side)
-        self._partners_watched = partners.side if other is None else _watched(shown[other.places[0]], partners.side)
+        self.side, self._partner_side = shown[kept.places[0]], self.partners.side
+        # What the view reads of a row, and what its partners depend on: of FULL JOIN also what ON says of the row alone.
+        self._watched = _Watched(self.relation, list(dict.fromkeys([*self.side.varying, *own.side.varying])))
         types = [self.relation.schema.field(name).type for name in self.columns]
-        self.domain = domain if domain is not None or not types else Domain(types)
+        self.domain = Domain(types) if types else None
         self._acquire = self.domain.acquire_of if self.domain is not None else None
         self.look_up = self.domain.look_up_of if self.domain is not None else None
 
@@ -128,8 +122,6 @@ class TwoSides:
         return self.rows.entries(mine, self.look_up)[0], self._partners(others, self.look_up)[0]
 
     def _partners(self, slots: Slots, codes: Codes | None) -> Chosen:
-        if self.partner_rows is not None:
-            return self.partner_rows.entries(slots, codes)
         return Chosen(NO_ENTRIES, _NO_OFFSETS) if self.never else self.partners.entries(slots, codes)
 
     def rows_after(self, resolved: Mapping[str, Resolved]) -> tuple[int, int]:
@@ -152,7 +144,7 @@ class TwoSides:
             self._collect(parted(self._watched, run, told), self.rows.entries, three, work)
         if (run := runs.get(others.name)) is not None:
             three = (kinds.PARTNER_DELETE, kinds.PARTNER_INSERT, kinds.PARTNER_MOVE)
-            self._collect(parted(self._partners_watched, run, told), self._partners, three, work)
+            self._collect(parted(self._partner_side, run, told), self._partners, three, work)
         work = [one for one in work if len(one.offsets)]
         if not work:
             return None
@@ -188,10 +180,6 @@ class TwoSides:
                 if which is not None:
                     kinds, offsets, former = kinds[which], offsets[which], former[which]
                 work.append(_Work(kinds, offsets, entries, former))
-
-
-def _watched(shown: Side, own: Side) -> Watched:
-    return _Watched(own.relation, list(dict.fromkeys([*shown.varying, *own.varying])))
 
 
 def _planned(kept: Kept) -> Plan:
