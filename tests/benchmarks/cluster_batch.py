@@ -130,7 +130,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 @contextmanager
 def session(master: str) -> Iterator[SparkSession]:
     builder = SparkSession.builder.appName("cluster_batch")
-    for key, value in (prepare_own() | {"spark.driver.memory": "3g"}).items():
+    for key, value in (prepare_own() | {"spark.driver.memory": "6g"}).items():
         builder = builder.config(key, value)
     spark = builder.master(master).getOrCreate()
     try:
