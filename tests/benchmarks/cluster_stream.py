@@ -234,7 +234,7 @@ def _bracket(note: str) -> str:
 @contextmanager
 def spark_of(executors: int) -> Iterator[SparkSession]:
     """One core each: of several workers Spark takes any, and a cell that another one has kept is made again from its log."""
-    master = "local[1]" if executors == 1 else f"local-cluster[{executors},1,1024]"
+    master = f"local-cluster[{executors},1,1024]"
     spark = session({"spark.master": master, "spark.driver.memory": "3g", "spark.sql.shuffle.partitions": str(executors)})
     try:
         yield spark
