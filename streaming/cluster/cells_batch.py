@@ -28,6 +28,7 @@ from service.wire.schema import RelationDefinition, parse_relation
 from streaming.cluster.frames import ROW, TIE, Table, hashed
 from streaming.cluster.layout import Given, Layout, Member, Role
 from streaming.cluster.packing import SCHEMA, here, packed, unpacked
+from streaming.cluster.workers import freeze_modules
 
 VIEW = "v"
 _TOGETHER = 1 << 17  # rows that are routed at once
@@ -165,6 +166,7 @@ def join_in_cells(tables: Mapping[str, Table], definitions: Mapping[str, Relatio
 
 
 def _routed(layout_text: str, number: int, judge: Judge, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    freeze_modules()
     layout = Layout.of_json(layout_text)
     context = TaskContext.get()
     for judged in judge.judged(batches, context.partitionId() if context is not None else 0):
@@ -172,6 +174,7 @@ def _routed(layout_text: str, number: int, judge: Judge, batches: Iterable[pa.Re
 
 
 def _joined(plan: CellPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    freeze_modules()
     cell, names, schemas = plan.cell()
     roles = Layout.of_json(plan.layout).roles
     one: int | None = None

@@ -12,7 +12,6 @@ import gc
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
@@ -28,6 +27,7 @@ from service.errors import Problem
 from service.wire.batch import Changes
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.state_log import Extent, LoggedCell
+from streaming.cluster.workers import freeze_modules
 
 _KEPT_FOR = 60.0  # seconds without a batch, after which Spark ends a worker, too
 _LONG = ("first", "next", "logged", "rows", "bytes", "candidates", "told", "ignored", "rebuilds")
@@ -174,7 +174,7 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         _HELD[place] = _Held(self._plan, nonce, monotonic(), opened, logged)
 
     def _open(self, place: tuple[str, str, int]) -> tuple[Opened, LoggedCell, Mark]:
-        _freeze_modules()
+        freeze_modules()
         idle = [one for one, held in _HELD.items() if monotonic() - held.since > _KEPT_FOR]
         for one in idle:
             del _HELD[one]
@@ -192,12 +192,6 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
             gc.collect()  # cells have cycles, and each reserves address space
         opened = self._plan.opened()
         return opened, LoggedCell.replayed(opened.cell, mark.extent, self._blobs), mark._replace(rebuilds=mark.rebuilds + 1)
-
-
-@cache
-def _freeze_modules() -> None:
-    """Some 300,000 objects, which a collection of cells is not to look at."""
-    gc.freeze()
 
 
 def _place(plan: Plan, key: Any) -> tuple[str, str, int]:

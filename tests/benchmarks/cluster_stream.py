@@ -135,7 +135,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
             again = stream(spark, folder / "resolver", "ordered", layout, [last], len(epochs)).took[0]
             note(f"after a start: {again}")
         with spark_of(1) as spark:
-            alone = stream(spark, folder / "alone", "images", layout, [epochs[0], *epochs[-REPEATS:]])
+            alone = stream(spark, folder / "alone", "images", layout, [epochs[0], *epochs[1 : 1 + REPEATS], *epochs[-REPEATS:]])
             note(f"one executor: {', '.join(map(str, alone.took))}")
     seen = {name: [one.clock for one in found.took] for name, found in streamed.items()} | rivals
     figures = [of_size(size, 1 + number * REPEATS, streamed, rivals, anew) for number, size in enumerate(sizes)]
@@ -144,13 +144,28 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     about, usually = {"rows": changes_in(epochs[0])}, middle(seen["resolver"][1 : 1 + REPEATS])
     replayed = Rival("logs replayed in one process", stages["resolver"].replayed, "of the processor")
     start = [Rival("in a query that goes on", usually), replayed]
-    one, two = (middle([took.processor for took in of.took[-REPEATS:]]) for of in (alone, streamed["before-images"]))
+    one, two = (of_processor(found, sizes) for found in (alone, streamed["before-images"]))
+    stands = f"a micro-batch: {one.fixed:.2f} s with one, {two.fixed:.2f} s with two"
     figures += [
         Figure("a micro-batch of inserts, the first", seen["resolver"][0], "s", less=True, rivals=others, parameters=about),
         Figure(f"a micro-batch of {sizes[0]:,} after a start", again.clock, "s", less=True, rivals=start, parameters=about),
-        Figure("processor time a change, two executors beside one", two / one, "×", 1.1, True),
+        Figure("processor time a change, two executors beside one", two.each / one.each, "×", 1.1, True, note=stands),
     ]
     return [*figures, *of_stages(stages, epochs), *model(stages["resolver"], streamed["resolver"], sizes, note)]
+
+
+class Cost(NamedTuple):
+    """Seconds of the processor: of a change, and of a micro-batch without any, which grows with the partitions of states."""
+
+    each: float
+    fixed: float
+
+
+def of_processor(streamed: Streamed, sizes: Sequence[int]) -> Cost:
+    """From its smallest micro-batches, which follow the first, and its largest, which are the last."""
+    small, large = (middle([one.processor for one in streamed.took[those]]) for those in (slice(1, 1 + REPEATS), slice(-REPEATS, None)))
+    each = (large - small) / (sizes[-1] - sizes[0])
+    return Cost(each, max(0.0, small - each * sizes[0]))
 
 
 def changes_in(epoch: Epoch) -> int:
@@ -194,9 +209,7 @@ def of_stages(stages: Mapping[str, Stages], epochs: Sequence[Epoch]) -> list[Fig
 
 def model(stages: Stages, streamed: Streamed, sizes: Sequence[int], note: Note) -> list[Figure]:
     """What a cluster would do, if it goes on as it has begun; how busy its cores may be, and how much they hold, is assumed."""
-    small, large = (middle([one.processor for one in streamed.took[those]]) for those in (slice(1, 1 + REPEATS), slice(-REPEATS, None)))
-    each = (large - small) / (sizes[-1] - sizes[0])
-    fixed = max(0.0, small - each * sizes[0])
+    each, fixed = of_processor(streamed, sizes)
     rate = MODEL_CORES * MODEL_BUSY / each
     held = sum(memory for memory, _ in stages.states.values())
     rows = MODEL_STATE / held
@@ -233,7 +246,8 @@ def _bracket(note: str) -> str:
 
 @contextmanager
 def spark_of(executors: int) -> Iterator[SparkSession]:
-    """One core each: of several workers Spark takes any, and a cell that another one has kept is made again from its log."""
+    """One core each, in processes of their own: of several workers Spark takes any, and a cell that another one has kept is made again from
+    its log."""
     master = f"local-cluster[{executors},1,1024]"
     spark = session({"spark.master": master, "spark.driver.memory": "3g", "spark.sql.shuffle.partitions": str(executors)})
     try:
