@@ -40,7 +40,7 @@ Later = Callable[[Callable[[], None]], object]
 T = TypeVar("T")
 
 _GROUP_BATCHES, _GROUP_CHANGES = 256, 100_000
-_FEW_CHANGES, _LONG = 16, 2e-3  # who sent so few is not answered only after a larger batch behind that takes so many seconds
+_FEW_CHANGES, _LONG = 16, 2e-3  # who sends so few does not wait for a larger batch behind that takes so many seconds
 _WAITING_BYTES = 1 << 30  # of decoded batches: with more, nothing further is taken
 # A batch is taken only if the disk has room for it in the log, in SQLite's own log, and for what SQLite does meanwhile.
 _ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
@@ -297,19 +297,21 @@ class Writer:
             do(self._urgent.get_nowait())
 
     def _group(self, first: Waiting) -> Item | None:
-        """Take what waits behind `first`, and bring it to its end; gives the item behind that does not belong to it, if there is one."""
-        group, changes = [first], first.batch.sent
+        """Take what waits behind `first`, but for a long batch behind few changes, and bring it to its end; gives the item behind that does
+        not belong to it, if there is one."""
+        group, changes, fewest = [first], first.batch.sent, first.batch.sent
         following: Item | None = None
         while len(group) < _GROUP_BATCHES and changes < _GROUP_CHANGES:
             try:
                 item = self._queue.get_nowait()
             except queue.Empty:
                 break
-            if not isinstance(item, Waiting) or (changes <= _FEW_CHANGES < item.batch.sent and item.batch.sent * self._each >= _LONG):
+            if not isinstance(item, Waiting) or (fewest <= _FEW_CHANGES < item.batch.sent and item.batch.sent * self._each >= _LONG):
                 following = item
                 break
             group.append(item)
             changes += item.batch.sent
+            fewest = min(fewest, item.batch.sent)
         with self._lock:
             self._waiting_bytes -= sum(waiting.bytes for waiting in group)
         try:

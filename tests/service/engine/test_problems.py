@@ -7,6 +7,7 @@ import math
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -275,22 +276,32 @@ def test_a_group_shares_a_commit_and_a_duplicate_waits_for_it(engine: Instance, 
     assert isinstance(bad, Problem) and bad.type == "bad-rows"
 
 
-@pytest.mark.parametrize(("long", "expected"), [(0.0, [0, 2]), (math.inf, [0])])
+@pytest.mark.parametrize(
+    ("long", "counts", "expected"),
+    [
+        (0.0, (1, 1, 3, 1, 3), [0, 2, 4]),
+        (math.inf, (1, 1, 3, 1, 3), [0]),
+        (0.0, (1,) * 20 + (3,), [0, 20]),  # of many that are few each there are many changes
+        (0.0, (3, 3, 2, 3, 3), [0, 3]),
+    ],
+)
 def test_few_changes_are_answered_before_a_long_batch_behind_them(
-    engine: Instance, monkeypatch: pytest.MonkeyPatch, long: float, expected: list[int]
+    engine: Instance, monkeypatch: pytest.MonkeyPatch, long: float, counts: tuple[int, ...], expected: list[int]
 ) -> None:
-    """A group is parted once: all behind the long batch share its commit. `long`: seconds that it takes at least."""
+    """A group is parted where a long batch is behind few changes, and nowhere else. `long`: seconds that it takes at least; `expected`:
+    batches that are answered before each commit."""
     monkeypatch.setattr("service.engine.writer._FEW_CHANGES", 2)
     monkeypatch.setattr("service.engine.writer._LONG", long)
     held, committed = HeldWriter(engine), []
     commit = engine._log.commit
     monkeypatch.setattr(engine._log, "commit", lambda: (committed.append(len(held.answers)), commit()))
-    for first, count in ((0, 1), (1, 1), (2, 3), (5, 1), (6, 3)):
-        held.submit(of_ops("a", *(("insert", number) for number in range(first, first + count))))
+    numbers = iter(range(sum(counts)))
+    for count in counts:
+        held.submit(of_ops("a", *(("insert", number) for number in islice(numbers, count))))
     held.release()
     engine._writer.call(lambda: None).result()  # behind them all
     assert committed == expected
-    assert [answer.version for answer in held.answers if isinstance(answer, Receipt)] == [1, 2, 3, 4, 5]
+    assert [answer.version for answer in held.answers if isinstance(answer, Receipt)] == [*range(1, len(counts) + 1)]
 
 
 def test_too_many_batches_waiting(tmp_path: Path) -> None:
