@@ -19,6 +19,7 @@ COMMANDS = {
     "demo": "serve a real data set, replay its history, suggest commands to try",
     "load": "load files into a relation (Parquet, Arrow, CSV, JSON lines)",
     "view": "register a view",
+    "drop": "drop a view or a relation",
     "explain": "show the plan of a view without registering it",
     "rows": "print the rows of a view or relation",
     "query": "run one SELECT over relations and views",

@@ -323,7 +323,8 @@ class Engine(ABC):
             relation = self.relation(name)
             users = sorted(view.name for view in self._state.views.values() if name in view.view.query.named)
             if users:
-                raise Problem("relation-in-use", f"the relation {name} is used by {', '.join(users)}", views=users)
+                said = f"the relation {name} is used by {', '.join(users)}: drop {'this view' if len(users) == 1 else 'these views'} first"
+                raise Problem("relation-in-use", said, views=users)
             self._log.drop_relation(name)
             self._state.relations = {other: kept for other, kept in self._state.relations.items() if other != name}
             self.versions.publish(self._state.version())

@@ -40,7 +40,7 @@ def parse_view(
     name: str, data: Any, relations: Mapping[str, RelationDefinition], counted: Counted | None = None, kept: bool = False,
     limits: Limits | None = None,
 ) -> View:  # fmt: skip
-    """`counted`: as of `planner.plan`; `kept`: a definition from the data folder, which may be older than names that are reserved now.
+    """`counted`: as of `planner.plan`; `kept`: a definition from the data folder, which may be older than what is refused now.
     `limits`: of a definition that comes from outside.
 
     Raises Problem: `bad-definition`, `bad-query` (with `position`), `unknown-relation`, `unknown-column`, `unsupported-query`,
@@ -60,6 +60,8 @@ def parse_view(
     for alias, _ in query.aliases:
         if alias in _RESERVED and not kept:
             raise unsupported(f"the alias {alias}", "this word is reserved for the keys of changes; choose another alias")
+    if "groups" in form.model_fields_set and query.groups is None and not kept:
+        raise bad('the option "groups" limits the groups of a view, and this view has no groups: omit it')
     named = {one: relations[one] for one in query.named}
     query, planned = _planned(query, relations, counted)
     return View(name, copy.deepcopy(data), query, planned, named)

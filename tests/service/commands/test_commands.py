@@ -71,6 +71,8 @@ def on_terminal(*arguments: str, url: str) -> str:
         (["laod"], "unknown command 'laod'; did you mean load?"),
         (["rows", "v", "--limti", "3"], "--limti 3; did you mean --limit?"),
         (["rows"], "NAME"),
+        (["drop", "view"], "NAME"),
+        (["drop", "clashes"], "choose from 'view', 'relation'"),
         (["rows", "v", "--limit", "many"], "--limit"),
         (["rows", "v", "--limit", "-1"], "--limit"),
         (["rows", "v", "--overlaps", "1"], "--overlaps"),

@@ -80,6 +80,28 @@ def test_the_tour(server: ServerProcess, capfd: pytest.CaptureFixture[str]) -> N
     assert capfd.readouterr().err.startswith("livejoin: unsupported-query: LEFT JOIN")
 
 
+def test_dropping(server: ServerProcess, client: livejoin.Client, capfd: pytest.CaptureFixture[str]) -> None:
+    def drop(*arguments: str) -> tuple[int, str, str]:
+        status = main(["drop", *arguments, "--url", server.url])
+        return status, *capfd.readouterr()
+
+    said = "livejoin: relation-in-use: the relation bookings is used by clashes: drop this view first\n"
+    assert drop("relation", "bookings") == (1, "", said)
+    said = "livejoin: there is no view 'bookings', but a relation of this name: to drop it, run `livejoin drop relation bookings`\n"
+    assert drop("view", "bookings") == (1, "", said)
+    said = "livejoin: there is no relation 'clashes', but a view of this name: to drop it, run `livejoin drop view clashes`\n"
+    assert drop("relation", "clashes") == (1, "", said)
+    assert drop("view", "clashs") == (1, "", "livejoin: there is no view 'clashs'; did you mean clashes?\n")
+    assert [view["name"] for view in client.views()] == ["clashes"]
+    client.view("bookings", "SELECT id FROM bookings")  # of two of one name only that is dropped which is meant
+    assert drop("view", "bookings") == (0, "the view bookings is dropped\n", "")
+    assert drop("view", "clashes") == (0, "the view clashes is dropped\n", "")
+    assert drop("view", "clashes") == (1, "", "livejoin: there is no view 'clashes'\n")
+    assert [relation["name"] for relation in client.relations()] == ["bookings"]
+    assert drop("relation", "bookings") == (0, "the relation bookings is dropped\n", "")
+    assert client.relations() == client.views() == []
+
+
 def write(path: Path, table: pa.Table) -> None:
     """As its name says."""
     kind = path.name.partition(".")[2]

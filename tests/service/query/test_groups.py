@@ -212,6 +212,31 @@ def test_faults_in_json(json: dict[str, Any], says: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "definition",
+    [
+        {"sql": "SELECT id, room FROM bookings"},
+        {"sql": "SELECT room FROM bookings UNION SELECT room FROM bookings"},
+        {"sql": "SELECT DISTINCT ON (room) * FROM bookings ORDER BY room, id"},
+        FROM | {"select": ["b.id"]},
+    ],
+)
+def test_the_most_groups_of_a_view_without_groups(definition: dict[str, Any]) -> None:
+    """The option is refused, though with the default's value; a folder may have a view of a time in which it was not."""
+    with pytest.raises(Problem, match='the option "groups" limits the groups of a view, and this view has no groups') as caught:
+        query(definition | {"groups": 10_000_000})
+    assert caught.value.type == "bad-definition"
+    view = parse_view("v", definition | {"groups": 5}, {"bookings": BOOKINGS}, kept=True)
+    assert view.query == query(definition)
+
+
+def test_the_most_groups_of_distinct_rows() -> None:
+    """Also where the rows are distinct by themselves, so that no groups are kept."""
+    grouping = query({"sql": "SELECT DISTINCT room FROM bookings", "groups": 5}).groups
+    assert grouping is not None and grouping.most == 5
+    assert query({"sql": "SELECT DISTINCT id, room FROM bookings", "groups": 5}).groups is None
+
+
+@pytest.mark.parametrize(
     ("sql", "cls", "guarantee"),
     [
         ("SELECT COUNT(*) AS n FROM bookings", "one group of: selection, 1 relation", "strict"),

@@ -1,0 +1,34 @@
+"""`livejoin drop`: drops a view, or a relation that no view uses."""
+
+from __future__ import annotations
+
+import livejoin
+from service.commands.connection import connect
+from service.terminal import Failure, Parser, add_url
+from service.wire.wording import instead
+
+_DESCRIPTION = """Drop a view, or a relation with its rows. A view is dropped while others follow it: their streams end. A relation is dropped
+only if no view uses it."""
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser("drop", _DESCRIPTION)
+    parser.add_argument("kind", metavar="view|relation", choices=("view", "relation"), help="what it is")
+    parser.add_argument("name", metavar="NAME", help="its name")
+    add_url(parser)
+    args = parser.parse_args(arguments)
+    with connect(args) as client:
+        try:
+            (client.view(args.name) if args.kind == "view" else client.relation(args.name)).drop()
+        except livejoin.NotFound as error:
+            raise Failure(f"there is no {args.kind} {args.name!r}{_instead(client, args.kind, args.name)}") from error
+    print(f"the {args.kind} {args.name} is dropped")
+    return 0
+
+
+def _instead(client: livejoin.Client, kind: str, name: str) -> str:
+    known = client.status()
+    other = "relation" if kind == "view" else "view"
+    if name in known[f"{other}s"]:
+        return f", but a {other} of this name: to drop it, run `livejoin drop {other} {name}`"
+    return instead(name, known[f"{kind}s"])
