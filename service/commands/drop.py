@@ -7,8 +7,8 @@ from service.commands.connection import connect
 from service.terminal import Failure, Parser, add_url
 from service.wire.wording import instead
 
-_DESCRIPTION = """Drop a view, or a relation with its rows. A view is dropped while others follow it: their streams end. A relation is dropped
-only if no view uses it."""
+_DESCRIPTION = """Drop a view, or a relation with its rows. The streams of a view's followers end. A relation is dropped only if no view
+uses it."""
 
 
 def main(arguments: list[str]) -> int:
