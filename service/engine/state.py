@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import orjson
@@ -102,6 +102,32 @@ def runs_of(batches: list[Batch]) -> Iterator[list[Batch]]:
             yield [batch]
     if run:
         yield run
+
+
+def smaller_runs(batches: Sequence[Batch]) -> list[list[Batch]]:
+    """What to try of single changes, two at least, that are no run together: runs in which no row comes twice; where none does, halves."""
+    runs: list[list[Batch]] = [[]]
+    met: set[tuple[Any, ...]] = set()
+    for batch in batches:
+        key = _key_of(batch)
+        if key in met:
+            runs.append([])
+            met.clear()
+        runs[-1].append(batch)
+        met.add(key)
+    if len(runs) > 1:
+        return runs
+    middle = len(batches) // 2
+    return [[*batches[:middle]], [*batches[middle:]]]
+
+
+def _key_of(batch: Batch) -> tuple[Any, ...]:
+    """Of a single change: its relation, and the key of its row."""
+    (changes,) = batch.changes
+    rows, key = changes.rows, changes.definition.rules.key_ordinals
+    if rows.values is not None:
+        return changes.relation, *[rows.values[0][ordinal] for ordinal in key]
+    return changes.relation, *[rows.arrow.column(ordinal)[0].as_py() for ordinal in key]
 
 
 class State:
@@ -244,8 +270,8 @@ class State:
         return Outcome([batch], [(one, None) for one in resolved], errors, count, self._require_room(resolved))
 
     def judge_together(self, batches: Sequence[Batch]) -> Outcome | None:
-        """What single changes (`is_single`) come to that follow one another; None if each is to be judged for itself: something is wrong
-        with one of them, or two meet at one row. Changes nothing. Cost: as `judge`, once a relation."""
+        """What single changes (`is_single`) come to that follow one another; None if they are to be judged in `smaller_runs`: something is
+        wrong with one of them, or two meet at one row. Changes nothing. Cost: as `judge`, once a relation."""
         offsets: dict[str, list[int]] = {}
         for offset, batch in enumerate(batches):
             offsets.setdefault(batch.changes[0].relation, []).append(offset)

@@ -26,7 +26,7 @@ from service.durability.database import LogRow
 from service.durability.failpoints import reach
 from service.durability.log import Log
 from service.engine.queued import Done, Item, Job, Stop, Waiting, do, failed, problem_of, refuse, tell
-from service.engine.state import Applied, Outcome, Receipt, State, runs_of
+from service.engine.state import Applied, Outcome, Receipt, State, runs_of, smaller_runs
 from service.engine.versions import Pins
 from service.errors import Problem
 from service.histogram import Histogram
@@ -369,7 +369,7 @@ class Writer:
         """Apply batches, together if they can be, and append them to the log. What is raised here leaves the state broken."""
         judged = self._judge_together(batches) if len(batches) > 1 else self._judge(batches[0])
         if judged is None:
-            return [answer for batch in batches for answer in self._apply([batch], deltas, most)]
+            return [answer for run in smaller_runs(batches) for answer in self._apply(run, deltas, most)]
         if not isinstance(judged, Outcome):
             return [judged]
         if most is not None and self._state.concerned(judged) > _MOST_VIEWS:
@@ -386,7 +386,7 @@ class Writer:
         return [*applied.receipts]
 
     def _judge_together(self, batches: list[Batch]) -> Outcome | None:
-        """None: each is to be judged for itself."""
+        """None: they are to be judged in smaller runs."""
         try:
             if any(self._state.is_duplicate(batch) for batch in batches):
                 return None
