@@ -38,7 +38,7 @@ class Instance(Engine):
     def feed_of(self, view: LiveView, retain: tuple[int, int]) -> Feed:
         return Feed(
             view.name, view.id, retain, self.versions, self._tokens, view.shown.with_keys, view.shown.text_bytes,
-            lambda: open_rows(self.readers, view.name),
+            lambda: open_rows(self.readers, view.name), view.owns_rows,
         )  # fmt: skip
 
     def restored_feed_of(self, view: LiveView, retain: tuple[int, int], version: int, stored: Stored | None) -> Feed:

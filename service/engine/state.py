@@ -376,7 +376,7 @@ class State:
         return self.unless_it_fails(view, partial(view.reclaim, published, pins), False)
 
     def _reclaim_table(self, relation: Relation, published: int, pins: Numbers) -> bool:
-        feeds = (view.feed for view in self.interest.using(relation.name))
+        feeds = (view.feed for view in self.interest.using(relation.name) if not view.owns_rows)
         floors = (floor for feed in feeds if feed is not None and (floor := feed.floor()) is not None)
         replayed = self.history.floor(relation) if self.history is not None else None
         return relation.table.reclaim(min([published, *floors, *([] if replayed is None else [replayed])]), pins)

@@ -50,13 +50,14 @@ Open = Callable[[], RowReader]
 
 class Feed:
     """The changes of one view, from the published version on. `gather` turns slots into keys and rows, of which `text_bytes` tells how
-    many bytes of text each has; `open_reader` reads the view whole. A version with more than 1 GiB of text can't be followed."""
+    many bytes of text each has; `open_reader` reads the view whole. `owns_rows`: as of `LiveView`: what is unsettled holds no other rows.
+    A version with more than 1 GiB of text can't be followed."""
 
     def __init__(
         self, name: str, id_: str, retain: tuple[int, int], versions: Pins, tokens: Tokens, gather: Gather, text_bytes: TextBytes,
-        open_reader: Open,
+        open_reader: Open, owns_rows: bool = False,
     ) -> None:  # fmt: skip
-        self._name, self._id = name, id_
+        self._name, self._id, self._owns_rows = name, id_, owns_rows
         self.versions = versions
         self._open_reader = open_reader
         self._retain_rows, self._retain_bytes = retain
@@ -106,13 +107,13 @@ class Feed:
                 log.exception("a follower of the view %s could not be woken", self._name)
 
     def housekeep(self, published: int, everything: bool) -> bool:
-        """Settle old changes, or all, some thousand rows of them: unsettled changes hold the slots of their rows, and of all rows retired
-        since. Whether there are more to settle here."""
+        """Settle old changes, or all, some thousand rows of them: unsettled changes hold the slots of their rows, and of all rows of their
+        relations retired since. Whether there are more to settle here."""
         with self._lock:
             if not self._pending or self._closed is not None:
                 return False
             grown = everything or self._pending_rows > _PENDING_ROWS
-            old = published - self._pending[0].versions[0] >= _PENDING_VERSIONS
+            old = not self._owns_rows and published - self._pending[0].versions[0] >= _PENDING_VERSIONS
             long = self._pending[0].starts[1] > _LONG_ROWS
         if not (grown or old) or not self._settling.acquire(blocking=False):  # a thread is at it, or a follower
             return False

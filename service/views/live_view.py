@@ -123,6 +123,11 @@ class LiveView:
         return former
 
     @property
+    def owns_rows(self) -> bool:
+        """Whether the slots of its rows are its own, not those of relations."""
+        return self.view.query.groups is not None
+
+    @property
     def has_room(self) -> bool:
         return self._join is not None
 
@@ -268,7 +273,7 @@ class LiveView:
 
     def reclaim(self, oldest_needed: int, pins: npt.NDArray[np.int64]) -> bool:
         """As `Join.reclaim`."""
-        if self.view.query.groups is not None and self.feed is not None:  # its rows are the view's own
+        if self.owns_rows and self.feed is not None:
             floor = self.feed.floor()
             oldest_needed = oldest_needed if floor is None else min(oldest_needed, floor)
         return self._join is not None and self._join.reclaim(oldest_needed, pins)
