@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from service.following.feeds import Feed
 from service.following.subscriptions import Subscription
 from service.instance import Instance
 from service.wire.schema import parse_relation
-from tests.service.running import DEFINITION, PAIR, batch, look, of_ops, opened, rows_of, running
+from tests.service.running import DEFINITION, PAIR, batch, keep_house, look, of_ops, opened, rows_of, running
 
 
 @pytest.fixture
@@ -40,11 +40,11 @@ def all_of(subscription: Subscription) -> list[Chunk]:
     return chunks
 
 
-def replayed(chunks: list[Chunk], rows: set[Any]) -> set[Any]:
+def replayed(chunks: list[Chunk], rows: set[Any], keys: Sequence[str] = ("a.id", "b.id")) -> set[Any]:
     for chunk in chunks:
         if chunk.kind == "rows":
             assert chunk.rows is not None and chunk.keys is not None
-            assert chunk.keys.schema.names == ["a.id", "b.id"]
+            assert chunk.keys.schema.names == [*keys]
             part = {tuple(row.values()) for row in chunk.rows.to_pylist()}
             assert part.isdisjoint(rows) if chunk.op == "insert" else part <= rows
             rows = rows | part if chunk.op == "insert" else rows - part
@@ -441,3 +441,23 @@ def test_a_view_is_dropped_while_its_rows_are_gathered(engine: Instance) -> None
     go_on.set()
     reader.join(60)
     assert [chunk.problem.type for chunk in told if chunk.problem is not None] == ["not-found"] and len(told) == 1
+
+
+def test_what_groups_have_not_settled_keeps_no_rows_of_relations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their deltas are rows of their own, of which there are as many as are told: they are settled by the thousand, however old."""
+    monkeypatch.setattr("service.following.feeds._PENDING_VERSIONS", 4)
+    monkeypatch.setattr("service.engine.housekeeping._WORTH_RECLAIMING", 1)
+    monkeypatch.setattr("service.engine.housekeeping._RATE", 1e9)
+    engine = running(tmp_path, {})
+    engine.put_view("v", {"sql": "SELECT s AS s, COUNT(*) AS c FROM a GROUP BY s"}, wait=60)
+    found = feed(engine)
+    subscription, start = found.subscribe(), engine.published.number
+    for at in range(40):
+        engine.apply(batch(("upsert", "a", rows_of(0, 2, start=at))))
+    keep_house(engine)
+    assert found.floor() == start and found.kept_rows == 79
+    assert engine.relations["a"].table.retired_bytes == 0
+    engine.at_rest(lambda: found.housekeep(engine.published.number, True))
+    assert found.floor() is None
+    assert replayed(all_of(subscription), set(), ["group.s"]) == {(39, 2)}
+    engine.close()
