@@ -230,13 +230,15 @@ NODE, INNER, LEAF_NODES, ENTRY, AT, LEVEL, LEFT, RANGE, SIDE, FOUND = range(10)
 
 
 @kernel
-def find_ends(E: Any, first: int, end: int, k: int, f: int, b: int, ends: Any) -> None:
-    """As `deal` says, of entries [first, end) that are in the order of their digits already. O(2**k log(end - first))."""
-    width = k + 1
+def find_ends(E: Any, first: int, end: int, k: int, f: int, b: int, ends: Any) -> int:
+    """As `deal` says, of entries [first, end) that are in the order of their digits already; how many were looked at,
+    O(2**k log(end - first))."""
+    width, looked_at = k + 1, wide(0)
     ends[0] = first
     for c in range(1, 1 << k):
         low, high = ends[c - 1], wide(end)
         while low < high:
+            looked_at += 1
             middle = (low + high) // 2
             if digit(E, middle * width, 1, k, f, b) < c:
                 low = middle + 1
@@ -244,12 +246,13 @@ def find_ends(E: Any, first: int, end: int, k: int, f: int, b: int, ends: Any) -
                 high = middle
         ends[c] = low
     ends[1 << k] = end
+    return looked_at
 
 
 @kernel("int64(int32[::1], int32[::1], Making, int64, int64, int64)", allocates=True)
 def compress(E: Any, spare: Any, making: Making, k: int, f: int, budget: int) -> int:
     """Go on making the compact form of these entries, more than LEAF, until it is whole (Z[LEFT] is 0) or so many steps are done: a child
-    of a node, or an entry, is one. How many are left, below 0 if the last node took more.
+    of a node, an entry, or one that is looked at to find a child, is one. How many are left, below 0 if the last node took more.
 
     `spare`: as long as E, whose order is lost then; or empty, if E is in Morton order, but for entries of one leaf. In the end H[NODES] and
     H[LEAVES] say how many words of N and L there are, Z[AT] how many bytes of B; the table's bytes begin at 0.
@@ -266,10 +269,10 @@ def compress(E: Any, spare: Any, making: Making, k: int, f: int, budget: int) ->
         if len(spare) > 0:
             deal(E, spare, first, end, k, f, b, ends)
         else:
-            find_ends(E, first, end, k, f, b, ends)
+            budget -= find_ends(E, first, end, k, f, b, ends)
         w, bit = NODE_WORDS * ((node << k) >> 6), (node << k) & 63
         if bit == 0:
-            N[w] = Z[LEAF_NODES] << 32 | Z[INNER]
+            N[w], N[w + 1], N[w + 2] = Z[LEAF_NODES] << 32 | Z[INNER], 0, 0
         budget -= 1 << k
         for c in range(1 << k):
             first, end = ends[c], ends[c + 1]
@@ -299,8 +302,8 @@ def compress(E: Any, spare: Any, making: Making, k: int, f: int, budget: int) ->
 def begun(n: int, shape: Shape, code: int) -> Making:
     """For the compact form of n > LEAF entries, coordinates below 2**code. Pages of it that are not written take no memory."""
     k, inner = shape.arity, LEVELS * (n // (LEAF + 1))
-    lengths = HEADER, NODE_WORDS * ((inner << k) // 64 + 1), n // SIZES + 1, n * (2 * k + 1) * SLOT_BYTES // 8 + 1
-    header, nodes, leaves, rest = (np.zeros(length, np.int64) for length in lengths)
+    lengths = NODE_WORDS * ((inner << k) // 64 + 1), n // SIZES + 1, n * (2 * k + 1) * SLOT_BYTES // 8 + 1
+    header, (nodes, leaves, rest) = np.zeros(HEADER, np.int64), (np.empty(length, np.int64) for length in lengths)  # zeros would be written
     header[CODE] = code
     ranges, Z = np.empty((2, n // (LEAF + 1), 2), np.int64), np.zeros(FOUND + 1, np.int64)
     ranges[0, 0], Z[LEFT], Z[LEVEL] = (0, n), 1, code - 1 + (CODE_BITS if shape.first > 0 else 0)

@@ -12,8 +12,8 @@
 The switch is O(1), and is part of a version: what is published of a version never changes. One tree at a time: at most two copies of one
 tree are held, and the log. A merge can be given up at any moment, and nothing is lost.
 
-Steps are entries and nodes looked at; a change that is replayed, or a block that is dropped, counts some. Costs: O(n) steps for n entries,
-the bisections in the nodes included, and twice the cost of the changes that come meanwhile. Source: Overmars, *The Design of Dynamic Data
+Steps are entries and nodes that are looked at, in the bisections too; a change that is replayed, or a block that is dropped, counts some.
+Costs: O(n) steps for n entries, and twice the cost of the changes that come meanwhile. Source: Overmars, *The Design of Dynamic Data
 Structures* (1983), global rebuilding.
 """
 
@@ -36,7 +36,7 @@ from structures.quadtree.search import child_of, copy_leaf, ends_at
 ALL = 1 << 50  # steps: more than there are
 REPLAYED = 32  # steps that a change counts which is replayed
 DROPPED = 16  # that a block counts which is dropped
-_COPIED = 8  # words of a step
+_COPIED = 3  # words of a step: pages that they lie on come by it
 
 WAITING, BASE, BITS, ARITY, FIRST, FOUND, CODES = range(7)
 _SPARE = layout.TREE + layout.TREE_WORDS * layout.SPARE_TREE

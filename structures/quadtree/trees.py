@@ -44,7 +44,7 @@ from structures.quadtree.changes import change_entries, morton_keys
 from structures.quadtree.check import check_quads
 from structures.quadtree.compact import CompactForms, compact_place, most_words
 from structures.quadtree.layout import QuadArena, QuadNodes, Shape
-from structures.quadtree.merging import ALL, DROPPED, Changes, Descent, Merge, descent, drop_blocks, gather_entries
+from structures.quadtree.merging import ALL, DROPPED, REPLAYED, Changes, Descent, Merge, descent, drop_blocks, gather_entries
 
 __all__ = ["QuadTrees", "Root", "in_order"]
 
@@ -53,8 +53,8 @@ _FORM_WORDS = 2**30  # of all compact forms
 _RUN = 2048  # changes of a tree that may be versions of their own at most
 _MANY = 64  # entries that go, so that they may be all of a tree: then it is emptied at once
 _CHANGED = 2  # it gets a new one when 1 in so many of its entries has changed
-_SHARE = 64  # steps of merges that a changed entry pays for; a merge takes some 6 an entry of its tree, and 3 pay for it in time
-_GROWING = 16  # steps an entry of all trees, for as many new codes as are left: some 3 times what a merge takes
+_SHARE = 32  # steps of merges that a changed entry pays for, besides its own replay; a merge takes some 7 an entry of its tree
+_GROWING = 20  # steps an entry of all trees, for as many new codes as are left: some 3 times what a merge takes
 _DROPPABLE = 1 << 13  # blocks that may be dropped between two reclaims, besides one for each changed entry: so few wait as records
 
 
@@ -99,6 +99,7 @@ class QuadTrees(Versioned[QuadArena]):
         self._least, self._many = max(least, layout.LEAF + 1), _MANY
         self._changed = [0] * len(self.shapes)  # entries, since the tree's form was made
         self._unpaid = 0  # entries that have changed, and of which no steps were done
+        self._replays = 0  # of these, entries of the tree that is merged
         self._reached = [0] * len(self.shapes)  # the highest code that is expected
         self._wanted = [0] * len(self.shapes)  # bits that a tree in two parts needs for that
         self._new_codes = 0  # that were expected since steps were done for them
@@ -233,6 +234,7 @@ class QuadTrees(Versioned[QuadArena]):
         self._changed[tree] += len(entries)
         self._unpaid += len(entries)
         if self._merge is not None and self._merge.tree == tree:
+            self._replays += len(entries)
             self._merge.add(Changes(np.array(entries, np.int32, order="C"), come.astype(np.uint8)))
 
     def _taken(self, tree: int) -> np.ndarray:
@@ -267,7 +269,7 @@ class QuadTrees(Versioned[QuadArena]):
 
     def keep_up(self, version: int) -> None:
         """Go on with that, as part of `version`, its last, as far as the changes since the last call pay for it. Cost: O(1) a change."""
-        steps = _SHARE * self._unpaid
+        steps = _SHARE * self._unpaid + REPLAYED * self._replays
         if self._new_codes:
             steps = max(steps, self._pressing_steps())
         self._advance(version, steps)
@@ -298,7 +300,7 @@ class QuadTrees(Versioned[QuadArena]):
     def _advance(self, version: int, steps: int) -> None:
         self.arena.C[VERSION] = version
         self._droppable += self._unpaid if steps < ALL else ALL
-        self._unpaid = self._new_codes = 0
+        self._unpaid = self._replays = self._new_codes = 0
         for tree, root in enumerate(self.roots):
             if root.count < self._least and self._is_due(tree, root):
                 self._load(tree, self._taken(tree))  # few entries

@@ -14,9 +14,10 @@ from structures.qdag import qdag
 from structures.qdag.qdag import And, Atom, extend
 from structures.qdag.run import STEP_DELETE, STEP_INSERT
 from structures.quadtree.check import entries_of
-from structures.quadtree.compact import HEADER
+from structures.quadtree.compact import HEADER, begun, compress
 from structures.quadtree.layout import CODE_BITS, COUNT, LEAF, TREE, TREE_WORDS
-from structures.quadtree.merging import Merge
+from structures.quadtree.layout import Shape as TreeShape
+from structures.quadtree.merging import REPLAYED, Merge
 from structures.quadtree.trees import _SHARE, QuadTrees, in_order
 from tests.naive.natural_join import Entry, entries
 from tests.structures.machines import Row, read_all, transposed
@@ -256,10 +257,41 @@ def test_a_merge_is_done_bit_by_bit() -> None:
         if i % (n // 8) == 0:
             trees.check(trees.roots, (loaded,))
     changed = 2 * len(of.orders)
-    assert most <= _SHARE * changed + ONE_STEP and len(bases) > 2
+    assert most <= (_SHARE + REPLAYED) * changed + ONE_STEP and len(bases) > 2
     for roots, wanted in ((loaded, then), (trees.roots, frozenset(now.values()))):
         rows = read_all(of.join.rows([roots] * 3))
         assert len(rows) == len(set(rows)) and set(rows) == of.wanted([(wanted,)] * 3)
+
+
+def test_the_steps_of_a_node_are_those_of_its_bisections() -> None:
+    """Three of 256 entries and more: one node of many entries takes as long as many steps, not as four."""
+    points = in_order(entries([(a, b, 64 * a + b) for a in range(64) for b in range(64)], 2))
+    making = begun(len(points), TreeShape(2, 0), 6)
+    flat = points.reshape(-1)
+    assert 1 - compress(flat, flat[:0], making, 2, 0, 1) > 3 * 11
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+def test_changes_pay_for_the_merge_of_the_only_tree(at_once: int) -> None:
+    """Though all of them have to be replayed: it is over long before as much has changed again."""
+    n = 64 * LEAF
+    trees = QuadTrees([(2, 0)], 1 << 22, 17)
+    now = [(i * 7 % n, i * 11 % n, i) for i in range(n)]
+    trees.bulk_load(1, 0, entries(now, 2))
+    version, moved, bases = 1, 0, {trees.roots[0].base}
+    while len(bases) < 3 and moved < 2 * n:
+        version += 1
+        places = range(moved, moved + at_once)
+        trees.delete(version, 0, entries([now[i % n] for i in places], 2))
+        for i in places:
+            now[i % n] = (i * 5 % n, i * 3 % n, i + n)
+        trees.insert(version, 0, entries([now[i % n] for i in places], 2))
+        trees.keep_up(version)
+        trees.reclaim(version, NO_PINS)
+        moved += at_once
+        bases.add(trees.roots[0].base)
+    trees.check(trees.roots)
+    assert len(bases) == 3 and 4 * moved < 3 * n
 
 
 def test_what_is_put_off_is_done_between_versions() -> None:
