@@ -23,7 +23,7 @@ from tests.histories.seeds import NEW, seeds
 from tests.server_process import NotStarted
 
 READS = 6
-EACH, SOAK_EACH = 4, 200  # cases of each fault while the service runs; as many flipped bits and torn pages
+EACH, SOAK_EACH = 2, 200  # cases of each fault while the service runs; as many flipped bits and torn pages
 Contents = dict[str, bytes | None]
 
 

@@ -269,6 +269,6 @@ def test_as_the_twin(machine, monkeypatch):
     monkeypatch.setattr("service.tables.store._LOOKED_AT", PIECE)
     run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=60 if JIT else 15, stateful_step_count=30, deadline=None, print_blob=True,
+        settings=settings(max_examples=60 if JIT else 8, stateful_step_count=30, deadline=None, print_blob=True,
                           suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]),
     )  # fmt: skip

@@ -139,7 +139,9 @@ def in_bands(width: int, size: int) -> str:
     return json.dumps([[["x", "a"], ["y", "b"]], [["bands", members, size, [], width, None]]])
 
 
-def test_another_layout_goes_on_with_the_next_epoch(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("back", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_another_layout_goes_on_with_the_next_epoch(spark: SparkSession, tmp_path: Path, back: bool) -> None:
+    """`back`: and then another one with that after an earlier epoch."""
     one = Query(spark, tmp_path, "keyed pair with a hot key", "ordered", 3)
     one.layout = in_bands(8, 4)
     query = one.start()
@@ -171,14 +173,15 @@ def test_another_layout_goes_on_with_the_next_epoch(spark: SparkSession, tmp_pat
     one.compare()
     assert one.again == 1 and sorted(one.told) == list(range(max(one.told) + 1)), "epochs go on"
     assert {row["partition"] for row in status(target).collect()} == set(range(4)) and query.id == own, "the query is the same"
-    one.checkpoint, one.layout = str(tmp_path / "earlier"), None
-    assert reshard(spark, target, one.checkpoint, width=one.width, epoch=epoch) == epoch
-    one.told = {number: rows for number, rows in one.told.items() if number <= epoch}  # a new sink, with what it had then
-    query = one.start()
-    query.processAllAvailable()
-    query.stop()
-    one.compare()
-    assert max(one.told) > epoch and query.id != own, "later epochs are told again, by another query"
+    if back:
+        one.checkpoint, one.layout = str(tmp_path / "earlier"), None
+        assert reshard(spark, target, one.checkpoint, width=one.width, epoch=epoch) == epoch
+        one.told = {number: rows for number, rows in one.told.items() if number <= epoch}  # a new sink, with what it had then
+        query = one.start()
+        query.processAllAvailable()
+        query.stop()
+        one.compare()
+        assert max(one.told) > epoch and query.id != own, "later epochs are told again, by another query"
     with pytest.raises(ValueError, match="resharded is there already"):
         reshard(spark, old, target, layout)
     with pytest.raises(ValueError, match="epoch 99 is not kept: .* has [0-9]+ to [0-9]+"):

@@ -14,7 +14,7 @@ from tests.structures.aggregate.products_machine import ProductsMachine, packed
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 25
+    examples = 60 if JIT else 13
     checks = settings(
         max_examples=examples, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )

@@ -39,7 +39,7 @@ def sweep_count(t: int, entries: Entries) -> int:
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 25
+    examples = 60 if JIT else 13
     checks = settings(
         max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )

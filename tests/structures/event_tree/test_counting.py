@@ -18,7 +18,7 @@ RECIPES = [(0, 0), (OWN, 1), (THEIRS, 1)], [(0, 0), (THEIRS, 1), (OWN, 1)]
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 25
+    examples = 60 if JIT else 13
     checks = settings(
         max_examples=examples, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )

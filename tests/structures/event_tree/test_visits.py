@@ -19,7 +19,7 @@ from tests.structures.event_tree.visits_machine import VisitsMachine
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 25
+    examples = 60 if JIT else 13
     checks = settings(
         max_examples=examples, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )

@@ -21,7 +21,7 @@ NO_PINS = np.empty(0, np.int64)
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 25
+    examples = 60 if JIT else 13
     checks = settings(
         max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )

@@ -17,7 +17,7 @@ PATH = [Port(0, 0, False), Port(1, 0, False), Port(1, 1, False), Port(2, 1, Fals
 
 
 def test_against_the_twin() -> None:
-    examples = 60 if JIT else 15
+    examples = 60 if JIT else 8
     checks = settings(
         max_examples=examples, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )

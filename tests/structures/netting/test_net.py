@@ -13,7 +13,7 @@ from tests.structures.netting.machine import NettingMachine
 
 def test_against_the_twin() -> None:
     checks = settings(
-        max_examples=60 if JIT else 25, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+        max_examples=60 if JIT else 13, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
     )
     run_state_machine_as_test(NettingMachine, settings=checks)
 
