@@ -156,7 +156,7 @@ STRUCTURES = {
             Canary("structures.box.build", "sort_by", "lambda column, places, other: (places[np.argsort(abs(column)[places])], other)"),
             Canary("structures.box.balance", "unbalanced", "lambda W, o: W[2 * o + layout.WEIGHT] > layout.CAP"),
             Canary("structures.box.search", "push_points", "lambda nodes, Z, single, level, d, o, t: None"),
-            Canary("structures.box.compaction", "set_root", "lambda W, h, o: None", 11),
+            Canary("structures.box.compaction", "set_root", "lambda W, h, o: None"),
             Canary("structures.box.walk", "goes_right", "lambda M, o, key, value, tie: key > M[o + 10]"),
             Canary("structures.box.tree", "clear", "lambda nodes, writing: plant(nodes, writing)"),
             _PIN_IGNORED,
@@ -286,7 +286,7 @@ STRUCTURES = {
                 "lambda nodes, root, height, key, at: (lambda found, start: (found, start + 1 if found and start > at else start))"
                 "(*was(nodes, root, height, key, at))",
             ),
-            Canary("structures.cover.walk", "gap_or_run_begin", "lambda nodes, root, height, key, at, covered: at", 6),
+            Canary("structures.cover.walk", "gap_or_run_begin", "lambda nodes, root, height, key, at, covered: at"),
             Canary("structures.cover.changes", "gap_begin", "lambda nodes, root, height, key, at: at"),
             Canary("structures.cover.changes", "run_begin", "lambda nodes, root, height, key, at: at"),
             Canary(
