@@ -13,6 +13,7 @@ from service.query.assembly import unsupported
 from service.query.sql_names import bad_query, line_and_column
 
 _LONGEST = 500  # characters of DuckDB's message
+_JOIN = 4 << 20  # bytes of a hash table of DuckDB's, at least: 16 parts, and a block of 256 KiB for each
 _STATE = {"InternalException", "FatalException", "TransactionException", "ConnectionException"}  # DuckDB's own mistakes
 _RULES = ("PermissionException", "NotImplementedException")
 
@@ -25,11 +26,12 @@ class Limits(NamedTuple):
     seconds: float
 
 
-def problem_of(failure: dict[str, Any], sql: str, memory: int) -> Problem:
-    """`failure`: the content of FAILED. Raises RuntimeError, which tells nothing, for what is a mistake of DuckDB's or ours."""
+def problem_of(failure: dict[str, Any], sql: str, reads: int, memory: int) -> Problem:
+    """`failure`: the content of FAILED; `reads`: how often the query names relations and views. Raises RuntimeError, which tells nothing,
+    for what is a mistake of DuckDB's or ours."""
     error, message = str(failure["error"]), " ".join(str(failure["message"]).split())[:_LONGEST]
     if error in (frames.TOO_LARGE, "OutOfMemoryException") or "bad allocation" in message or "MemoryError" in message:
-        return too_large(memory)
+        return too_large(reads, memory)
     if error == frames.NOT_A_SELECT:
         return refused(bad_query("this is not one SELECT (and PIVOT needs the values: ON column IN (…))", 1, 1))
     if error == frames.SOURCE:
@@ -51,14 +53,17 @@ def problem_of(failure: dict[str, Any], sql: str, memory: int) -> Problem:
     return refused(problem)
 
 
-def too_large(memory: int) -> Problem:
-    return Problem(
-        "query-too-large", f"the query needs more than {memory} bytes (--query-memory), or a row of its result more than {frames.LONGEST}"
-    )
+def too_large(reads: int, memory: int) -> Problem:
+    said = f"the query needs more than {memory} bytes (--query-memory), or a row of its result more than {frames.LONGEST}"
+    if 2 * reads * _JOIN > memory:
+        said += f". It names relations and views {reads} times, and each join takes {_JOIN >> 20} MiB, however few rows it has: "
+        said += "make several queries of it, at one version"
+    return Problem("query-too-large", said)
 
 
-def fate(status: int | None, limits: Limits) -> Exception:
-    """What became of a query whose child has ended with this status, None: nobody knows which, before it has answered."""
+def fate(status: int | None, reads: int, limits: Limits) -> Exception:
+    """What became of a query whose child has ended with this status, None: nobody knows which, before it has answered. `reads`: as of
+    `problem_of`."""
     if status is None:
         unknown = "the processes of queries, that which starts them too, were ended by something else than the service"
         return Problem("internal", f"{unknown}, such as the system when memory runs out: run the query again")
@@ -68,7 +73,7 @@ def fate(status: int | None, limits: Limits) -> Exception:
         killed = "the process of the query was killed by something else than the service, as the system does when memory runs out"
         return Problem("query-too-large", f"{killed}; a query may take {limits.memory} bytes (--query-memory)")
     if status == -signal.SIGABRT:  # by C++ when memory could not be had
-        return too_large(limits.memory)
+        return too_large(reads, limits.memory)
     return RuntimeError(f"the child of a query ended with status {status}")
 
 

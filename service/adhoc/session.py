@@ -84,6 +84,7 @@ class Session:
         """Takes over the child. `version`: one that is pinned, None for the newest. Problems `snapshot-expired`, `view-building`,
         `view-failed`, `unsupported-query`; RuntimeError: the child has failed. Then it is not ended."""
         self._readers, self._child, self._sql, self._tables = readers, child, sql, tables
+        self._reads = sum(len(table.places) for table in tables)
         self.limits, self.fileno = limits, child.socket.fileno()
         self._scans: dict[int, _Scan] = {}
         self._wanted: _Scan | None = None  # the scan whose next chunk the child waits for
@@ -109,7 +110,7 @@ class Session:
         try:
             return self._turn(until)
         except frames.Gone:
-            raise fate(self._child.end(), self.limits) from None
+            raise fate(self._child.end(), self._reads, self.limits) from None
 
     def _turn(self, until: float) -> pa.RecordBatch | End | None:
         while True:
@@ -184,7 +185,7 @@ class Session:
             elif kind == frames.END:
                 return END
             elif kind == frames.FAILED:
-                raise problem_of(json.loads(content), self._sql, self.limits.memory)
+                raise problem_of(json.loads(content), self._sql, self._reads, self.limits.memory)
             else:
                 raise frames.Gone
         except (pa.ArrowException, LookupError, TypeError, ValueError) as error:

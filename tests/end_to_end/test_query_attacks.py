@@ -219,6 +219,20 @@ def test_memory(house: tuple[ServerProcess, Path], sql: str) -> None:
     assert house[0].client().get("/livez").status_code == 200
 
 
+@pytest.mark.parametrize("kind", ["LEFT JOIN", "FULL JOIN"])
+def test_many_joins(house: tuple[ServerProcess, Path], kind: str) -> None:
+    """Each of them takes its memory, though there are few rows: what to do instead is told."""
+
+    def joined(count: int) -> str:
+        joins = (f"{kind} mine m{number} ON m{number}.id = m{number - 1}.id" for number in range(1, count))
+        return f"SELECT count(*) AS n FROM mine m0 {' '.join(joins)}"
+
+    answer = ask(house, joined(80))
+    detail = talk.problem(answer, 413, "query-too-large")["detail"]
+    assert "It names relations and views 80 times, and each join takes 4 MiB, however few rows it has: make several queries" in detail
+    assert ask(house, joined(20)).json() == {"n": 2000}
+
+
 @pytest.mark.parametrize(
     "sql",
     [
