@@ -70,27 +70,39 @@ class Backlog:
                 self.noted += count
 
     def take(self, version: int) -> list[Net]:
-        """The net effect of the changes up to `version`, which the caller holds, or which is the newest and the caller is the writer."""
+        """The net effect of the changes up to `version`, which the caller holds, or which is the newest and the caller is the writer. The
+        writer waits for what came after it at most."""
         with self._lock:
             taken, self._words = self._words, self._empty()
             self.changes = 0
-            parts = []
-            for name, words in taken.items():
-                changes = np.array(words, np.int64).reshape(-1, 3)
+        nets = []
+        for name, words in taken.items():
+            if words:
+                changes = np.frombuffer(words, np.int64).reshape(-1, 3)
                 cut = int(np.searchsorted(changes[:, 0], version, "right"))
-                self._words[name].frombytes(changes[cut:].tobytes())
-                self.changes += len(changes) - cut
-                parts.append((self._relations[name], changes[:cut]))
-        return [_net(relation, changes) for relation, changes in parts if len(changes)]
+                self._put_back(name, changes[cut:])
+                if cut:
+                    nets.append(_net(self._relations[name], changes[:cut]))
+        return nets
+
+    def _put_back(self, name: str, changes: np.ndarray) -> None:
+        """These come before all that was noted meanwhile."""
+        words = array("q", changes.tobytes())
+        with self._lock:
+            words.extend(self._words[name])
+            self._words[name] = words
+            self.changes += len(changes)
 
 
 def _net(relation: Relation, changes: np.ndarray) -> Net:
-    slots = changes[:, 1:].reshape(-1)
-    there = slots >= 0
-    signs = np.tile((-1, 1), len(changes))[there]
-    different, places = np.unique(slots[there], return_inverse=True)
-    counts = np.bincount(places, signs)
-    different = different.astype(np.int32)
+    """By steps that let others have the interpreter."""
+    old, new = changes[:, 1], changes[:, 2]
+    ends = np.concatenate((2 * old[old >= 0], 2 * new[new >= 0] + 1))
+    ends.sort()
+    slots, come = ends >> 1, ends & 1
+    first = np.flatnonzero(np.diff(slots, prepend=-1))
+    counts = np.add.reduceat(2 * come - 1, first)
+    different = slots[first].astype(np.int32)
     return Net(relation, different[counts < 0], different[counts > 0])
 
 
