@@ -6,6 +6,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,7 @@ def test_what_needs_rows_of_several_cells_is_refused(sql: str, reason: str, tabl
 
 
 PLANS = [pytest.param(False, id="cells"), pytest.param(True, id="buckets")]
+KEYED = [pytest.param([], id="no key"), pytest.param(["room"], id="key")]
 
 
 def renamed(name: str) -> pa.Table:
@@ -185,8 +187,18 @@ def renamed(name: str) -> pa.Table:
 FAR = 2**62
 
 
-@pytest.mark.parametrize("in_buckets", PLANS)
-@pytest.mark.parametrize("bounds", ["[]", "()"])
+def half(*parameters: Any) -> list[Any]:
+    """All combinations; of two that differ in one value, one is for the soak."""
+    found = []
+    for values in product(*parameters):
+        odd = sum(own.index(value) for own, value in zip(parameters, values, strict=True)) % 2
+        name = "-".join(str(getattr(value, "id", value)) for value in values)
+        plain = [value.values[0] if hasattr(value, "values") else value for value in values]
+        found.append(pytest.param(*plain, id=name, marks=pytest.mark.soak if odd else ()))
+    return found
+
+
+@pytest.mark.parametrize(("in_buckets", "bounds"), half(PLANS, ["[]", "()"]))
 def test_ends_near_the_limits_of_int64(in_buckets: bool, bounds: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are as far as an end may be; beyond, cells left the row out and buckets joined it."""
     monkeypatch.setattr(Planned, "in_buckets", in_buckets)
@@ -214,9 +226,7 @@ def test_floats_and_decimals_have_the_ends_that_cells_keep(bounds: str, spark: S
             overlap_join(a, bad, ("s", "e"), ("s2", "e2"), bounds=bounds).count()
 
 
-@pytest.mark.parametrize("in_buckets", PLANS)
-@pytest.mark.parametrize("bounds", ["[)", "()"])
-@pytest.mark.parametrize("on", [[], ["room"]], ids=["no key", "key"])
+@pytest.mark.parametrize(("in_buckets", "bounds", "on"), half(PLANS, ["[)", "()"], KEYED))
 def test_an_overlap_join_has_the_same_pairs_by_either_plan(
     in_buckets: bool, bounds: str, on: list[str], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -192,11 +192,15 @@ def test_another_layout_goes_on_with_the_next_epoch(spark: SparkSession, tmp_pat
         reshard(spark, old, str(tmp_path / "more"), in_bands(8, 4).replace('"stay"', '"levels"'))
 
 
-def test_classes_of_views_beside_one_another(spark: SparkSession, tmp_path: Path) -> None:
-    kinds: Mapping[str, Kind] = {"groups": "images", "left join": "inserts", "triangle": "ordered"}
+FEW: Mapping[str, Kind] = {"groups": "images", "left join": "inserts"}
+MORE: Mapping[str, Kind] = {**FEW, "triangle": "ordered"}
+
+
+@pytest.mark.parametrize(("kinds", "epochs"), [(FEW, 2), pytest.param(MORE, 3, marks=pytest.mark.soak)], ids=["few", "more"])
+def test_classes_of_views_beside_one_another(spark: SparkSession, tmp_path: Path, kinds: Mapping[str, Kind], epochs: int) -> None:
     views = [Query(spark, tmp_path / name.replace(" ", "_"), name, kind, 5) for name, kind in kinds.items()]
     queries = [one.start() for one in views]
-    for _ in range(3):
+    for _ in range(epochs):
         for one in views:
             one.write(30)
         for query in queries:
