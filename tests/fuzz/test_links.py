@@ -9,21 +9,17 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, settings
 from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import run_state_machine_as_test
-from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
 from service.api.http import media
 from tests.end_to_end import talk
 from tests.server_process import ServerProcess
 
 _RAW = (media.JSONL, media.NDJSON, media.CSV, media.ARROW, media.PARQUET, media.DEBEZIUM)
-_CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
-@schemathesis.serializer(*_RAW)
 def _as_it_is(context: Any, value: Any) -> bytes:
     """Bodies that are text or bytes already."""
     return value if isinstance(value, bytes) else str(value).encode(errors="surrogatepass")
@@ -37,6 +33,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 def chain(server: ServerProcess, rounds: int, **chosen: Any) -> None:
     """So many rounds of chains of requests; `chosen` are settings of Hypothesis for each."""
+    import schemathesis  # half a second, which the other tests do without
+    from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
+
+    schemathesis.serializer(*_RAW)(_as_it_is)
+    checks = [status_code_conformance, content_type_conformance, response_schema_conformance]
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     calls = 0
 
@@ -54,7 +55,7 @@ def chain(server: ServerProcess, rounds: int, **chosen: Any) -> None:
             nonlocal calls
             calls += 1
             assert response.status_code < 500 or response.status_code in (501, 503), response.text
-            case.validate_response(response, checks=_CHECKS)
+            case.validate_response(response, checks=checks)
 
     for _ in range(rounds):
         # A service remembers what was done, so the same choices may find other links, which ends the round early.

@@ -43,7 +43,7 @@ def _turns() -> Iterator[Any]:
 @pytest.mark.parametrize(("structure", "mode"), list(_turns()))
 def test_mode(structure: str, mode: str) -> None:
     _, suites, small, _ = STRUCTURES[structure]
-    done = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-k", small, *suites], mode)
+    done = run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", small, *suites], mode)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
