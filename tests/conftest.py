@@ -38,7 +38,7 @@ _FEW = 3  # tests of a file of the pipeline that are long
 _SPARK = "tests/streaming/spark"  # files with a Spark in their own process: one Java process for all
 _WITH_SPARK = ("tests/streaming/cluster/test_batch.py", "tests/streaming/cluster/test_streams.py", "tests/streaming/datasource/")
 _LONGEST = (_SPARK, "tests/streaming/test_job.py", "tests/streaming/publishing/test_publisher.py")
-_LONG = ("tests/faults/", "tests/histories/")  # of the others: a minute a file or more, of few tests
+_LONG = ("tests/faults/", "tests/histories/", "tests/test_lint.py")  # of the others: half a minute a file or more, of few tests
 
 
 @pytest.hookimpl(optionalhook=True)
