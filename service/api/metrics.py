@@ -101,6 +101,7 @@ NUMBERS = range(0, 25, 2)  # up to 2 ** e: 1 to 16,777,216
 HISTOGRAMS = {
     "update_seconds": ("livejoin_update_seconds", "Time to update the views to the next version.", SECONDS),
     "turn_seconds": ("livejoin_turn_seconds", "Time for which the writer did nothing but apply a batch, or several together.", SECONDS),
+    "checkpoint_seconds": ("livejoin_checkpoint_seconds", "Time of a checkpoint of the log (two fsyncs), while changes wait.", SECONDS),
     "batch_changes": ("livejoin_batch_changes", "Changes in a batch.", NUMBERS),
     "delay_steps": ("livejoin_delay_steps", "Largest number of steps between two rows of a chunk.", NUMBERS),
     "delay_seconds": ("livejoin_delay_seconds", "Average time between two rows of a chunk.", SECONDS),

@@ -417,6 +417,7 @@ class Engine(ABC):
             "changes": self._writer.changes,
             "update_seconds": self._writer.update_seconds,
             "turn_seconds": self._writer.turn_seconds,
+            "checkpoint_seconds": self._housekeeping.checkpoint_seconds,
             "batch_changes": self._writer.batch_changes,
         }
 

@@ -18,6 +18,7 @@ from service.durability.log import Log
 from service.engine.snapshotting import Snapshotting
 from service.engine.state import State
 from service.engine.versions import Pins
+from service.histogram import Histogram
 from service.settings import Settings
 from service.tables.relations import Relation
 from service.tables.store import Numbers
@@ -38,6 +39,7 @@ class Housekeeping:
         self._state, self._log, self._versions = state, log, versions
         self._settings, self._sweep, self._renew = settings, sweep, renew
         self.snapshots: Snapshotting | None = None  # once the folder is loaded
+        self.checkpoint_seconds = Histogram()
         self._looked = time.monotonic()
         self._tasks: deque[Callable[[], bool]] = deque()
         self._everything = False  # whether the next round is one of those that a second brings
@@ -54,7 +56,10 @@ class Housekeeping:
 
     def piece(self) -> bool:
         """Do a piece of what is due; whether there is more. After each group, while nothing waits, and once a second."""
-        self._log.checkpoint_if_due()
+        if self._log.checkpoint_due:
+            started = time.perf_counter()
+            self._log.checkpoint_if_due()
+            self.checkpoint_seconds.observe(time.perf_counter() - started)
         if self._aged:
             self._looked, self._everything = time.monotonic(), True
             self._versions.expire_idle(self._settings.pin_idle)

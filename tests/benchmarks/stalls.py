@@ -232,7 +232,9 @@ def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, before:
         note(f"{n:,} rows are loaded")
         for scenario in scenarios:
             try:
-                waits, seconds = _watched(stage, scenario.prepare(stage))
+                act, checkpoints = scenario.prepare(stage), _checkpoints(stage)
+                waits, seconds = _watched(stage, act)
+                more = _since(checkpoints, _checkpoints(stage))
                 stage.clear()
             except Exception as error:
                 failed.append(f"{n:,} rows, {scenario.words}")
@@ -240,22 +242,23 @@ def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, before:
                 with suppress(Exception):
                     stage.clear()
                 continue
-            figures += figures_of(n, scenario, waits, seconds, before)
+            figures += figures_of(n, scenario, waits, seconds, before, more)
             p999, most = (figure.value for figure in figures[-2:])
-            note(f"{scenario.words}: {seconds:.1f} s, p99.9 {p999:.1f} ms, at most {most:.1f} ms")
+            note(f"{scenario.words}: {seconds:.1f} s, p99.9 {p999:.1f} ms, at most {most:.1f} ms; {more}")
     return failed
 
 
-def figures_of(n: int, scenario: Scenario, waits: np.ndarray, seconds: float, before: dict[str, Rival]) -> list[Figure]:
-    """`waits`: milliseconds until the answer of each change that was sent or answered while the thing happened."""
+def figures_of(n: int, scenario: Scenario, waits: np.ndarray, seconds: float, before: dict[str, Rival], more: str) -> list[Figure]:
+    """`waits`: milliseconds until the answer of each change that was sent or answered while the thing happened; `more`: what is to be said
+    of the longest."""
     p50, p99, p999 = (float(value) for value in np.percentile(waits, (50, 99, 99.9), method="higher"))
     about = {"rows": n, "changes": len(waits), "seconds": round(seconds, 2), "p50": round(p50, 3), "p99": round(p99, 3)}
     name = f"{n:,} rows, {scenario.words}"
     largest = _GAP if n < 10_000_000 else _GAP_LARGE
-    both = ((f"{name}: p99.9", p999, _P999, f"p50 {p50:.2f}, p99 {p99:.2f}"), (f"{name}: the longest", float(waits.max()), largest, ""))
+    both = ((f"{name}: p99.9", p999, _P999, f"p50 {p50:.2f}, p99 {p99:.2f}"), (f"{name}: the longest", float(waits.max()), largest, more))
     return [
-        Figure(words, value, "ms", None if scenario.is_turn else aim, True, [before[words]] if words in before else [], about, note=more)
-        for words, value, aim, more in both
+        Figure(words, value, "ms", None if scenario.is_turn else aim, True, [before[words]] if words in before else [], about, note=said)
+        for words, value, aim, said in both
     ]
 
 
@@ -276,6 +279,16 @@ def _watched(stage: Stage, act: Act) -> tuple[np.ndarray, float]:
             changes.kill()
             raise
     return 1e3 * sent[sent.sum(axis=1) > start, 1], seconds
+
+
+def _checkpoints(stage: Stage) -> tuple[float, float]:
+    """Of the log, with fsyncs that no aim is for: how many so far, and their seconds."""
+    return gauge(stage.server, "livejoin_checkpoint_seconds_count"), gauge(stage.server, "livejoin_checkpoint_seconds_sum")
+
+
+def _since(before: tuple[float, float], now: tuple[float, float]) -> str:
+    count = int(now[0] - before[0])
+    return f"{count} checkpoints of the log, of {1e3 * (now[1] - before[1]) / count:.1f} ms" if count else "no checkpoint of the log"
 
 
 def _before() -> dict[str, Rival]:

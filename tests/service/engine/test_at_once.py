@@ -363,4 +363,5 @@ def test_a_checkpoint_is_the_threads(engine: Instance, monkeypatch: pytest.Monke
             in_turn(engine, single(number))
             queued += 1
     assert set(ran) == {"writer"} and len(ran) == queued > 1
+    assert engine.metrics()["checkpoint_seconds"].count == queued
     assert np.array_equal(sorted(starts(engine)), np.arange(40))
