@@ -27,6 +27,7 @@ from structures.rows.key_table import ALL_BITS, RowSet
 from structures.rows.reading import Moved, Run
 from structures.rows.retired import LIVING
 from structures.rows.rows import Rows
+from structures.rows.succession import Succeeded, Told
 from structures.rows.widening import Widening
 
 Array = np.ndarray[Any, Any]
@@ -194,11 +195,13 @@ class Table:
             self._widening.entered(slots)
         return slots
 
-    def add(self, version: int, cells: Array, stay: Array) -> Array:
-        """int32[n]: the slots of these rows of cells, without texts and keys. Those that do not stay (bool[n]) die at once. MemoryError."""
-        slots: Array = self._rows.add(version, cells, stay)
-        self._living, self._mortal = self._living + int(np.count_nonzero(stay)), self._rows.used
-        return slots
+    def succeed(self, version: int, told: Told, places: Array) -> Succeeded:
+        """As `Rows.succeed`, in a table without texts and keys. MemoryError."""
+        found, lost, new = self._rows.succeed(version, told, places)
+        self._living += new - lost
+        if lost:
+            self._mortal = self._rows.used
+        return found
 
     def of_cells(self, cells: Array) -> pa.RecordBatch:
         """Rows of cells without texts as a batch."""
@@ -390,23 +393,20 @@ class Domain:
 
     def look_up_cells(self, cells: Array) -> Array:
         """As `look_up`, of keys without texts and nulls as rows of cells (int64[n, columns])."""
-        return self._of_cells(cells, self._rows.find)
+        with self._lock:
+            return self._rows.find(self._given(cells)) if len(cells) else _NO_SLOTS
 
     def count_cells(self, cells: Array, come: Array, version: int) -> Array:
         """As `acquire`, likewise, of keys that come (bool[n]); the others, which have come before, go at `version`, as of `release`."""
-
-        def count(given: RowSet) -> Array:
-            codes, _ = self._rows.enter(self._newest, given)
-            self._retire(self._counts.both(codes, come, self._rows.died), version)
-            return codes
-
-        return self._of_cells(cells, count)
-
-    def _of_cells(self, cells: Array, work: Callable[[RowSet], Array]) -> Array:
         if not len(cells):
             return _NO_SLOTS
         with self._lock:
-            return work(RowSet(self._rows.kinds, self._rows.key, np.ascontiguousarray(cells), *_NO_TEXTS))
+            codes, dropped = self._rows.enter_used(self._newest, self._given(cells), self._counts.counts, come)
+            self._retire(dropped, version)
+        return codes
+
+    def _given(self, cells: Array) -> RowSet:
+        return RowSet(self._rows.kinds, self._rows.key, np.ascontiguousarray(cells), *_NO_TEXTS)
 
     def take(self, schema: pa.Schema, codes: Array) -> pa.RecordBatch:
         """The keys of these codes, which a readable version knows; `schema` names the columns. Raises OverflowError as `Table.take`."""

@@ -15,16 +15,17 @@ import numpy.typing as npt
 
 from service.tables.changes import Part
 from service.tables.masks import Mask
-from service.tables.resolution import NO_SLOTS, Indices, Slots
+from service.tables.resolution import NO_SLOTS, Indices
 from service.tables.sides import Side
 from service.views.deltas import Combination, Delta, agree, delta_of, look_alike, told_by, too_large
+from service.views.deltas import joined as together
 from service.views.shown import STRETCH, Shown
 from structures.core.runs import Deltas
 from structures.netting.net import Moves, Told, netted
+from structures.rows.succession import Succeeded
 
 _NO_INDICES: Indices = np.empty(0, np.int64)
 _NO_MASK: Mask = np.empty(0, np.bool_)
-_Rows = tuple[Indices, Slots]
 _Arrays = tuple[npt.NDArray[Any], ...]
 
 
@@ -196,36 +197,48 @@ class RowCollector:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._parts: tuple[list[_Rows], list[_Rows]] = ([], [])  # deleted, inserted
-        self._offset, self._rows = -1, 0  # of the version that is told in pieces, its rows so far
-        self._too_large: set[int] = set()
+        self._parts: list[Delta] = []
+        self._pieces: list[Succeeded] = []  # of the version that is told in pieces, which comes behind those
+        self._offset, self._rows = -1, 0  # its number, and its rows so far
+        self._cut = -1  # the last version that has too many
 
-    def told(self, inserted: bool, offsets: Indices, slots: Slots) -> None:
-        """Take rows of whole versions in order, or of a piece of one, behind those before; int64[n]: the numbers of their versions."""
-        if not len(slots):
-            return
-        offset = int(offsets[0])
-        if offset == offsets[-1]:
-            self._offset, self._rows = offset, len(slots) + (self._rows if offset == self._offset else 0)
-            if self._rows > self.limit:
-                self._exceeded(offset)
+    def take(self, first: int, told: Succeeded) -> None:
+        """Take what some versions change (their numbers are counted from `first` on), behind those before; or a piece of one version."""
+        versions = (first + told.versions).tolist()
+        if versions[-1] != self._offset:
+            self._close()
+            if len(versions) > 1:
+                self._parts.append(Delta(versions, told.starts.tolist(), told.deletes.tolist(), (told.slots,)))
                 return
-        self._parts[inserted].append((offsets, slots))
+            (self._offset,) = versions
+        self._rows += len(told.slots)
+        if self._rows <= self.limit:
+            self._pieces.append(told)
+        else:
+            self._cut = self._offset
+            self._parts, self._pieces = [], []
 
-    def _exceeded(self, offset: int) -> None:
-        self._too_large.add(offset)
-        for parts in self._parts:
-            parts[:] = [(offsets[kept], slots[kept]) for offsets, slots in parts if (kept := offsets != offset).any()]
+    def _close(self) -> None:
+        """There are no more pieces of a version."""
+        if len(self._pieces) == 1:
+            ((_, starts, deletes, slots),) = self._pieces
+            self._parts.append(Delta([self._offset], starts.tolist(), deletes.tolist(), (slots,)))
+        elif self._pieces:
+            gone = [slots[: deletes[0]] for _, _, deletes, slots in self._pieces]
+            come = [slots[deletes[0] :] for _, _, deletes, slots in self._pieces]
+            self._parts.append(Delta([self._offset], [0, self._rows], [sum(map(len, gone))], (np.concatenate([*gone, *come]),)))
+        self._pieces, self._offset, self._rows = [], -1, 0
 
     def delta(self, first: int) -> Delta | None:
         """Of the versions that change something; `first`: version number 0."""
-        (old_at, old), (new_at, new) = (_concatenated(parts, (_NO_INDICES, NO_SLOTS)) for parts in self._parts)
-        if not self._too_large and _is_one(old_at, new_at):
-            return _of_one(first + int((old_at if len(old) else new_at)[0]), len(old), (np.concatenate((old, new)),), self.limit)
-        return delta_of(first, (old_at, (old,)), (new_at, (new,)), self.limit, self._too_large)
-
-
-def _is_one(old_at: Indices, new_at: Indices) -> bool:
-    """Whether these rows, some at least, are of one version."""
-    offsets = [int(at[end]) for at in (old_at, new_at) if len(at) for end in (0, -1)]
-    return len(set(offsets)) == 1
+        self._close()
+        cut = self._cut
+        if not self._parts:
+            return None if cut < 0 else too_large(first + cut)
+        delta = together(self._parts)
+        if delta.rows > self.limit:
+            too_many = np.flatnonzero(np.diff(delta.starts) > self.limit)
+            if len(too_many):
+                last = int(too_many[-1])
+                cut, delta = delta.versions[last], delta.part(last + 1, len(delta.versions))
+        return delta._replace(versions=[first + version for version in delta.versions], cut=first + cut if cut >= 0 else -1)

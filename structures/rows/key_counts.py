@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.kernel import compiled, kernel
+from structures.core.kernel import arrays, kernel, wide
 from structures.core.reserve import reserve
 from structures.rows.retired import LIVING
 
@@ -35,23 +35,33 @@ def _count_down(counts: Any, codes: Any, dropped: Any) -> int:
     return n
 
 
-@kernel("int64(int64[::1], int64[::1], int32[::1], boolean[::1], int32[::1])")
-def _count_both(counts: Any, died: Any, codes: Any, come: Any, dropped: Any) -> int:
+@arrays("int64[::1]", "boolean[::1]", "int32[::1]")
+class Uses(NamedTuple):
+    """Counts by code; of keys whether each comes, else it goes; and room for the codes that come to 0."""
+
+    counts: np.ndarray
+    come: np.ndarray
+    dropped: np.ndarray
+
+
+@kernel
+def count_both(died: Any, codes: Any, uses: Uses) -> int:
     """First those that come. -> as of `_count_down`."""
+    counts, come = uses.counts, uses.come
     for i in range(len(codes)):
         if come[i]:
             counts[codes[i]] += 1
             if died[codes[i]] != LIVING:
                 died[codes[i]] = LIVING
-    n = 0
+    n = wide(0)
     for i in range(len(codes)):
         if not come[i]:
             code = codes[i]
             if counts[code] < 1:
-                return -1
+                return wide(-1)
             counts[code] -= 1
             if counts[code] == 0:
-                dropped[n] = code
+                uses.dropped[n] = code
                 n += 1
     return n
 
@@ -66,17 +76,9 @@ class KeyCounts:
         """Count each code (int32[n]) once more; in `died`, the end of a code's life, it is living from here on."""
         _count_up(self.counts, died, codes)
 
-    def both(self, codes: np.ndarray, come: np.ndarray, died: np.ndarray) -> np.ndarray:
-        """Count each code, none of them -1, that comes (bool[n]) once more, as `up`, and then the others once less. -> as of `down`."""
-        dropped = np.empty(len(codes), np.int32)
-        return self._dropped(dropped, compiled(_count_both)(self.counts, died, codes, come, dropped))
-
     def down(self, codes: np.ndarray) -> np.ndarray:
         """Count each code once less, passing over -1. -> int32[m]: codes that are not in use any more."""
         dropped = np.empty(len(codes), np.int32)
-        return self._dropped(dropped, _count_down(self.counts, codes, dropped))
-
-    @staticmethod
-    def _dropped(dropped: np.ndarray, n: int) -> np.ndarray:
+        n = _count_down(self.counts, codes, dropped)
         assert n >= 0, "a code was released more often than it was acquired"
         return dropped[:n]

@@ -32,6 +32,7 @@ import numpy as np
 
 from structures.core.kernel import arrays, compiled, fence, kernel, wide
 from structures.core.reserve import MEMORY, SLOTS, reserve
+from structures.rows.key_counts import Uses, count_both
 from structures.rows.key_table import (
     ALL_BITS,
     NULLS_A_CELL,
@@ -46,25 +47,13 @@ from structures.rows.key_table import (
 )
 from structures.rows.reading import STRETCH_BITS, Moved, Run, differing, gather, gather_text, gather_valid, same, scan
 from structures.rows.retired import LIVING, NEVER, Retired
+from structures.rows.succession import Slots, Succeeded, Told, slot_of, succeed
 
 HEAP_BYTES = min(1 << 37, max(1 << 30, MEMORY))  # more would be in vain, and other relations need address space, too
 LIFE_BYTES = 8 + 8 + 4  # of a slot: when it was born and died, and its place among the free ones
 HEAP_WORTH_REWRITING = 1 << 20  # bytes
 SLOT_BYTES = 16  # what to look at a slot costs, in bytes copied
 _REWRITTEN_AT_ONCE = 64 << 10  # bytes: half a millisecond; two where they wait for memory
-
-
-@arrays("int64[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64", "int64")
-class Slots(NamedTuple):
-    """The life of each, how many of each stretch are not free, those that are, how many these are, and where those begin that never were
-    in use."""
-
-    born: np.ndarray
-    died: np.ndarray
-    kept: np.ndarray
-    free: np.ndarray
-    free_count: int
-    used: int
 
 
 @arrays("int64[::1]", "uint8[::1]")
@@ -94,11 +83,27 @@ def _text_bytes(kinds: Any, cells: Any, row: int) -> int:
 def _enter(
     entries: Any, hashing: Any, stored_rows: Stored, given: RowSet, slots: Slots, version: int, heap_used: int, out: Any
 ) -> tuple[int, int]:  # fmt: skip
+    return _store(entries, hashing, stored_rows, given, slots, version, heap_used, out)
+
+
+@kernel("UniTuple(int64, 2)(int64[::1], int64[::1], Stored, RowSet, Slots, int64, int32[::1], Uses)")
+def _enter_used(
+    entries: Any, hashing: Any, stored_rows: Stored, given: RowSet, slots: Slots, version: int, out: Any, uses: Uses
+) -> tuple[int, int]:  # fmt: skip
+    """`_enter` of keys without texts, and `count_both`. -> number of rows stored, and as of that."""
+    stored, _ = _store(entries, hashing, stored_rows, given, slots, version, 0, out)
+    return stored, count_both(slots.died, out, uses)
+
+
+@kernel
+def _store(
+    entries: Any, hashing: Any, stored_rows: Stored, given: RowSet, slots: Slots, version: int, heap_used: int, out: Any
+) -> tuple[int, int]:  # fmt: skip
     """Store every given row whose key is not there; out[i] is the slot that has the key of row i.
     -> number of rows stored, heap_used. New slots come from the top of `free`, then from `used` on."""
     cells, places, heap = stored_rows.cells, stored_rows.places, stored_rows.heap
     kinds2, cells2, places2, heap2 = given.kinds, given.cells, given.places, given.heap
-    born, died, kept, free, free_count, used = slots
+    born, died, kept = slots.born, slots.died, slots.kept
     stored = 0
     last = len(entries) - 1
     for row in range(len(out)):
@@ -114,7 +119,7 @@ def _enter(
                     slot = other
             at = (at + 1) & last
         if slot < 0:
-            slot = wide(free[free_count - 1 - stored]) if stored < free_count else used + stored - free_count
+            slot = slot_of(slots, stored)
             for i in range(cells2.shape[1]):
                 cells[slot, i] = cells2[row, i]
             length = _text_bytes(kinds2, cells2, row)
@@ -133,23 +138,6 @@ def _enter(
             stored += 1
         out[row] = slot
     return stored, heap_used
-
-
-@kernel("void(int64[:, ::1], Slots, int64[:, ::1], boolean[::1], int64, int32[::1])")
-def _add(cells: Any, slots: Slots, given: Any, stay: Any, version: int, out: Any) -> None:
-    """Store these rows of cells, which have no texts and no key; out[i]: where. Those that do not stay die at once."""
-    born, died, kept, free, free_count, used = slots
-    for row in range(len(out)):
-        slot = wide(free[free_count - 1 - row]) if row < free_count else used + row - free_count
-        for i in range(given.shape[1]):
-            cells[slot, i] = given[row, i]
-        born[slot] = version
-        fence()  # see `scan`
-        end = LIVING if stay[row] else version
-        if died[slot] != end:
-            died[slot] = end
-        kept[slot >> STRETCH_BITS] += 1
-        out[row] = slot
 
 
 @kernel("void(Slots, int32[::1])")
@@ -270,21 +258,28 @@ class Rows:
     def _slots(self) -> Slots:
         return Slots(self.born, self.died, self._kept, self._free, self._free_count, self.used)
 
-    def add(self, version: int, given: np.ndarray, stay: np.ndarray) -> np.ndarray:
-        """Store rows of cells without texts, of no key. -> int32[n] slots. Those that do not stay (bool[n]) are retired at once.
+    def succeed(self, version: int, told: Told, places: np.ndarray) -> tuple[Succeeded, int, int]:
+        """Let what was told take the places of the rows before (`succession.py`), which have neither texts nor keys. -> what the versions
+        change; how many rows go, and how many come.
 
-        Raises MemoryError, with nothing changed, when the slots are full.
+        Raises MemoryError, with nothing changed, when the slots may be too few.
         """
-        n = len(given)
+        n = len(told.codes)
         self._require_slots(n)
-        out = np.empty(n, np.int32)
-        compiled(_add)(self.cells, self._slots(), given, stay, version, out)
-        reused = min(n, self._free_count)
+        found = Succeeded(np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.int64), np.empty(2 * n, np.int32))
+        gone = np.empty(n, np.int32)
+        changed, lost, new = compiled(succeed)(self.cells, self._slots(), told, places, version, found, gone)
+        self._took(new)
+        if lost:
+            self._retired.add(version, gone[:lost].copy())
+        slots = found.slots[: lost + new].copy()
+        return Succeeded(found.versions[:changed], found.starts[: changed + 1], found.deletes[:changed], slots), lost, new
+
+    def _took(self, count: int) -> None:
+        """So many slots, the next ones, are in use."""
+        reused = min(count, self._free_count)
         self._free_count -= reused
-        self.used += n - reused
-        if not stay.all():
-            self._retired.add(version, out[~stay])
-        return out
+        self.used += count - reused
 
     def enter(self, version: int, given: RowSet) -> tuple[np.ndarray, int]:
         """Store the rows whose keys are not linked. -> int32[n] slots (of stored or of present rows), number stored.
@@ -296,14 +291,25 @@ class Rows:
         table = self._table
         enter, before = compiled(_enter), self._heap_used
         stored, self._heap_used = enter(table.entries, table.hashing, self._stored, given, self._slots(), version, before, out)
-        reused = min(stored, self._free_count)
-        self._free_count -= reused
-        self.used += stored - reused
+        self._took(stored)
         table.entered(self._stored, out, stored)
         new = self._rewrite
         if new is not None and self._heap_used > before:
             new.used = compiled(_rewrite_new)(self._stored, np.unique(out), new.at, before, new.texts, new.used)
         return out, stored
+
+    def enter_used(self, version: int, given: RowSet, counts: np.ndarray, come: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Enter keys without texts, and count each that comes (bool[n]) once more in `counts` (by slot), it is living then, and after that
+        each of the others, which have come before, once less. -> int32[n] slots, and those that are not in use any more. Raises as `enter`.
+        """
+        n, table = len(given.cells), self._table
+        self.require(n, 0)
+        out, uses = np.empty(n, np.int32), Uses(counts, come, np.empty(n, np.int32))
+        stored, dropped = compiled(_enter_used)(table.entries, table.hashing, self._stored, given, self._slots(), version, out, uses)
+        self._took(stored)
+        table.entered(self._stored, out, stored)
+        assert dropped >= 0, "a key was given up more often than it was taken"
+        return out, uses.dropped[:dropped]
 
     def unlink(self, slots: np.ndarray) -> None:
         """Take the keys of these linked slots out of the key table."""

@@ -92,7 +92,7 @@ STRUCTURES = {
             Canary("structures.aggregate.results", "fits_int64", "lambda s1, s2: True"),
             Canary("structures.aggregate.results", "bits_of", "lambda order: order"),
             Canary("structures.aggregate.values", "is_thin", "lambda tree, block: False"),
-            Canary("structures.aggregate.told", "differ", "lambda left, i, right, j: True"),
+            Canary("structures.rows.succession", "differ", "lambda told, i, cells, slot: True"),
         ),
     ),
     "products": Structure(

@@ -81,8 +81,12 @@ class Columns:
         self._codes_texts = any(map(is_text, self._types))
         self.operands: list[tuple[int, int]] = []  # output, form
         self._texts: dict[int, Domain] = {}  # by operand that is CODED
-        self._places = {side.alias: place for place, side in enumerate(sides)}
-        self._outputs = query.outputs
+        self._read: list[tuple[int, list[int], list[str]]] = []  # of each side: its place, its outputs, and their columns
+        for place, side in enumerate(sides):
+            given = [(at, one.column) for at, one in enumerate(query.outputs) if one.column is not None]
+            mine = [(at, ref.column) for at, ref in given if ref.alias == side.alias]
+            if mine:
+                self._read.append((place, [at for at, _ in mine], [name for _, name in mine]))
         plain = all(output.column is not None for output in query.outputs)
         self._of_tables = plain and not any(is_text(field.type) for field in self.schema) and not query.optional
 
@@ -182,14 +186,11 @@ class Columns:
 
     def _numbers(self, rows: Combination) -> list[_Column]:
         """The outputs, all of them columns of numbers, from their tables."""
-        found: list[_Column | None] = [None] * len(self._outputs)
-        for alias, place in self._places.items():
-            mine = [(at, one.column.column) for at, one in enumerate(self._outputs) if one.column is not None and one.column.alias == alias]
-            if mine:
-                words, nulls = self._sides[place].relation.table.numbers([name for _, name in mine], rows[place])
-                for (at, _), column, null in zip(mine, words, nulls, strict=True):
-                    found[at] = _Column(column, null)
-        return [column for column in found if column is not None]
+        found: dict[int, _Column] = {}
+        for place, outputs, names in self._read:
+            words, nulls = self._sides[place].relation.table.numbers(names, rows[place])
+            found.update(zip(outputs, map(_Column, words, nulls), strict=True))
+        return [found[at] for at in range(len(found))]
 
     def _of_columns(self, n: int, columns: Sequence[_Column], come: Come | None) -> Read:
         codes = np.zeros(n, np.int32)

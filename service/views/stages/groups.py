@@ -34,9 +34,7 @@ from service.views.stages.selection import Scan, Selection
 from service.views.stages.table import GroupTable
 from structures.aggregate.groups import Groups
 from structures.aggregate.layout import Rows
-from structures.aggregate.told import Fates, Known, Moves, Told, compare, settle
-from structures.core.kernel import compiled
-from structures.core.reserve import reserve
+from structures.rows.succession import Told
 
 Cells = npt.NDArray[np.int64]
 
@@ -69,7 +67,6 @@ class GroupsStage(Defaults):
         self._columns = table.columns
         self._groups = Groups(table.steps, table.results, table.width, most_codes or 4 * groups.most + _SPARE_CODES)
         table.make_places(self._groups.most_codes)
-        self._last = reserve(4 * self._groups.most_codes, np.int32)
         self.root = GroupsRoot(0, 0)
         self._together = 1  # versions that the next part of a run may have
 
@@ -92,7 +89,7 @@ class GroupsStage(Defaults):
 
     def _begin_with(self, version: int, codes: Sequence[Slots]) -> None:
         """Write the first rows of these groups."""
-        for part in pieces_of([*codes, *([] if self._grouping.columns else [_ALL])]):
+        for part in pieces_of(codes if self._grouping.columns else [_ALL]):
             self._write(version, part, np.zeros(len(part), np.int64), self._groups.tell(part), 0, None)
 
     def hold(self, version: int) -> None:
@@ -185,22 +182,13 @@ class GroupsStage(Defaults):
     def _write(self, version: int, codes: Slots, numbers: Numbers, cells: Cells, first: int, sink: RowCollector | None) -> None:
         """Bring the rows of these groups to what was told of them, version after version (its number, counted from `first` on), and tell
         what differs."""
-        n, table = len(codes), self._table
-        table.changed = version  # before a group is without a place
-        told = Told(codes, numbers, cells, self._there(codes, cells))
-        known = Known(table.places, self._last, table.cells)
-        fates = Fates(np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.bool_))
-        gone, rows = np.empty(n, np.int32), np.empty(cells.shape, np.int64)
-        lost, new = compiled(compare)(told, known, fates, gone, rows)
-        if not lost and not new:
+        if not len(codes):
             return
-        slots = table.change(version, gone[:lost], rows[:new], fates.stays[:new])
-        moves = Moves(*(np.empty(n, kind) for kind in (np.int32, np.int64, np.int32, np.int64)))
-        old, new = compiled(settle)(told, known, fates, slots, moves)
-        self.root = GroupsRoot(version, table.rows_now)
-        if sink is not None:
-            sink.told(False, first + moves.old_versions[:old], moves.old[:old])
-            sink.told(True, first + moves.new_versions[:new], moves.new[:new])
+        found = self._table.change(version, Told(codes, numbers, cells, self._there(codes, cells)))
+        if len(found.versions):
+            self.root = GroupsRoot(version, self._table.rows_now)
+            if sink is not None:
+                sink.take(first, found)
 
     def _there(self, codes: Slots, cells: Cells) -> Mask:
         """bool[n]: whether the group has a row: it has rows itself, or is the only one, and meets HAVING."""

@@ -25,6 +25,7 @@ from structures.aggregate import layout
 from structures.aggregate.groups import Step
 from structures.core.reserve import reserve
 from structures.rows.key_table import NULLS_A_CELL
+from structures.rows.succession import Succeeded, Told
 
 _CODE = "code"
 
@@ -111,12 +112,10 @@ class GroupTable:
         cells: npt.NDArray[np.int64] = self.table.cells
         return cells
 
-    def change(self, version: int, gone: Slots, rows: npt.NDArray[np.int64], stay: npt.NDArray[np.bool_]) -> Slots:
-        """Rows at these slots go, rows of cells (n) come; int32[n]: their slots. Those that do not stay die at once. MemoryError."""
-        table = self.table
-        table.delete(version, gone)
-        slots: Slots = table.add(version, rows, stay) if len(rows) else NO_SLOTS
-        return slots
+    def change(self, version: int, told: Told) -> Succeeded:
+        """What was told of groups takes the place of their rows. MemoryError."""
+        self.changed = version  # before a group is without a place
+        return self.table.succeed(version, told, self.places)
 
     def meets(self, codes: Slots, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """bool[n]: whether groups meet HAVING, of which these rows are told."""

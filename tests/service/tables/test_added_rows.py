@@ -9,6 +9,7 @@ import pytest
 from service.tables.store import Domain, Table
 from service.wire.batch import RowBlock
 from structures.rows.reading import Run
+from structures.rows.succession import Told
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), pa.field("t", pa.utf8()), pa.field("n", pa.int64())])
 NUMBERS = pa.schema([pa.field("a", pa.int64(), False), pa.field("b", pa.int64(), False)])
@@ -16,30 +17,44 @@ NUMBERS = pa.schema([pa.field("a", pa.int64(), False), pa.field("b", pa.int64(),
 
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_without_a_key(seed: int) -> None:
-    """Each pinned version sees its rows, whatever is added, dies at once and is reclaimed meanwhile."""
-    rng, table = np.random.default_rng(seed), Table(NUMBERS, [])
-    living: dict[int, tuple[int, ...]] = {}
+    """Of nine things, some of which have rows. Each pinned version sees its own, whatever comes and goes and is reclaimed meanwhile."""
+    rng, table, places = np.random.default_rng(seed), Table(NUMBERS, []), np.zeros(9, np.int32)
+    at: dict[int, int] = {}  # the slots of the newest rows
+    rows: dict[int, tuple[int, ...]] = {}  # by slot, of the newest version
     pinned: dict[int, dict[int, tuple[int, ...]]] = {}
-    for version in range(1, 40):
-        gone = [slot for slot in living if rng.random() < 0.4]
-        table.delete(version, np.array(gone, np.int32))
-        cells, stay = rng.integers(0, 9, (int(rng.integers(0, 6)), 2)), rng.random(6) < 0.7
-        slots = table.add(version, cells, stay[: len(cells)])
-        assert not {*slots.tolist()} & {*living, *(slot for rows in pinned.values() for slot in rows)}, "a slot is used again too early"
-        living = {slot: row for slot, row in living.items() if slot not in gone}
-        living.update({slot: tuple(row) for slot, row, stays in zip(slots.tolist(), cells.tolist(), stay, strict=False) if stays})
+    for version in range(1, 60):
+        numbers = np.repeat(np.arange(3), rng.integers(0, 5, 3))
+        codes = np.concatenate([rng.permutation(9)[:count] for count in np.bincount(numbers, minlength=3)]).astype(np.int32)
+        cells, there = np.stack([codes, rng.integers(0, 2, len(codes))], axis=1).astype(np.int64), rng.random(len(codes)) < 0.7
+        told = list(zip(numbers.tolist(), codes.tolist(), cells[:, 1].tolist(), there.tolist(), strict=True))
+        found = table.succeed(version, Told(codes, numbers, cells, there), places)
+        deltas = {}
+        for number, start, end, deletes in zip(found.versions, found.starts[:-1], found.starts[1:], found.deletes, strict=True):
+            deltas[int(number)] = found.slots[start : start + deletes].tolist(), found.slots[start + deletes : end].tolist()
+        for number in range(3):
+            gone, come = deltas.get(number, ([], []))
+            before = {code: rows[slot][1] for code, slot in at.items()}
+            changed = [(code, n, is_) for of, code, n, is_ in told if of == number and before.get(code) != (n if is_ else None)]
+            assert gone == [at[code] for code, _, _ in changed if code in at]
+            for code, _, _ in changed:
+                rows.pop(at.pop(code, -1), None)
+            new = [(code, n) for code, n, is_ in changed if is_]
+            assert table.cells[come].tolist() == [[*one] for one in new]
+            assert not {*come} & {*rows, *(slot for seen in pinned.values() for slot in seen)}, "a slot is used again too early"
+            at.update((code, slot) for (code, _), slot in zip(new, come, strict=True))
+            rows.update(zip(come, new, strict=True))
         if rng.random() < 0.5:
-            pinned[version] = dict(living)
+            pinned[version] = dict(rows)
         elif pinned and rng.random() < 0.5:
             del pinned[min(pinned)]
         while table.reclaim(version, np.array(sorted(pinned), np.int64)):
             pass
-        for at, rows in [*pinned.items(), (version, living)]:
-            seen, rest = table.scan(at, 0, 1000)
-            assert seen.tolist() == sorted(rows) and rest == -1
-            assert [table.sees(at, slot) for slot in range(table.used)] == [slot in rows for slot in range(table.used)]
-            assert [*map(tuple, table.cells[seen].tolist())] == [rows[slot] for slot in sorted(rows)]
-        assert table.rows == len(living)
+        for seen_at, wanted in [*pinned.items(), (version, rows)]:
+            seen, rest = table.scan(seen_at, 0, 1000)
+            assert seen.tolist() == sorted(wanted) and rest == -1
+            assert [table.sees(seen_at, slot) for slot in range(table.used)] == [slot in wanted for slot in range(table.used)]
+            assert [*map(tuple, table.cells[seen].tolist())] == [wanted[slot] for slot in sorted(wanted)]
+        assert table.rows == len(rows) and {code: place - 1 for code, place in enumerate(places.tolist()) if place} == at
         table.check()
 
 

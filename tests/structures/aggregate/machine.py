@@ -10,8 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from structures.aggregate import layout
 from structures.aggregate.amounts import Amounts
 from structures.aggregate.groups import Groups, Step
-from structures.aggregate.layout import Rows
-from structures.aggregate.told import Fates, Known, Moves, Told, compare, settle
+from structures.aggregate.layout import Rows as Given
+from structures.rows.key_table import PLAIN
+from structures.rows.rows import Rows
+from structures.rows.succession import Told
 from tests.naive.aggregate import Row, bits_of, told
 
 CODES = 4
@@ -42,7 +44,7 @@ def made() -> Groups:
     return Groups(steps, results, 1 + COLUMNS + 1, 64)
 
 
-def packed(changes: list[tuple[int, int, Row]]) -> Rows:
+def packed(changes: list[tuple[int, int, Row]]) -> Given:
     """(sign, code, row)"""
     n = len(changes)
     values, nulls = np.zeros((3, n), np.int64), np.zeros((3, n), np.uint8)
@@ -57,7 +59,7 @@ def packed(changes: list[tuple[int, int, Row]]) -> Rows:
             values[1, i] = row.bits
             values[2, i] = layout.ordered_bits(np.int64(row.bits))
     codes, signs = np.array([code for _, code, _ in changes], np.int32), np.array([sign for sign, _, _ in changes], np.int8)
-    return Rows(codes, signs, values, nulls)
+    return Given(codes, signs, values, nulls)
 
 
 NUMBERS_ALONE = (0, 1, 2, 3, 13, 14)  # columns that are told of rows by their number
@@ -101,8 +103,8 @@ class AggregateMachine(RuleBasedStateMachine):
         self.groups, self.numbers = made(), made_for_numbers()
         self.rows: list[list[Row]] = [[] for _ in range(CODES)]
         self.shown: dict[int, list[int | None]] = {}  # of each group with rows, what was told of it last, and kept
-        self.places, self.last = np.zeros(64, np.int32), np.zeros(64, np.int32)
-        self.kept: list[np.ndarray] = []  # rows by slot
+        self.version, self.places = 0, np.zeros(64, np.int32)
+        self.kept = Rows([PLAIN] * (2 + COLUMNS), [], False)
         self.at: dict[int, int] = {}  # of each group with rows the slot of its row
 
     def follow(self, changes: list[tuple[int, int, Row]]) -> None:
@@ -154,39 +156,41 @@ class AggregateMachine(RuleBasedStateMachine):
         self.judge(codes, versions, out, [members for _, _, members in wanted])
 
     def judge(self, codes: np.ndarray, versions: np.ndarray, out: np.ndarray, members: list[list[Row]]) -> None:
-        """What was told, and which of it goes and comes: the rows are kept at slots from 1 on, each at a new one."""
+        """What was told, and which of it goes and comes."""
         n = len(codes)
         for code, row, mine in zip(codes.tolist(), out, members, strict=True):
             assert int(row[0]) == (code if mine else -1 - code)
             assert unpacked(row) == told(mine), (code, mine)
-        given = Told(codes, versions, out, out[:, 0] >= 0)
-        fates = Fates(np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.bool_))
-        gone, rows = np.empty(n, np.int32), np.empty(out.shape, np.int64)
-        known = Known(self.places, self.last, np.array([np.zeros(2 + COLUMNS, np.int64), *self.kept])[1:])
-        lost, come = compare(given, known, fates, gone, rows)
-        assert not self.last.any(), "what is scratch is left behind"
-        slots = np.arange(len(self.kept), len(self.kept) + come, dtype=np.int32)
-        self.kept += list(rows[:come])
-        moves = Moves(*(np.empty(n, kind) for kind in (np.int32, np.int64, np.int32, np.int64)))
-        old, new = settle(given, known, fates, slots, moves)
-        wanted_old, wanted_new, at, first = list[tuple[int, int]](), list[tuple[int, int]](), dict(self.at), len(slots) and int(slots[0])
+        if not n:
+            return
+        self.version += 1
+        found, lost, come = self.kept.succeed(self.version, Told(codes, versions, out, out[:, 0] >= 0), self.places)
+        by_version: dict[int, tuple[list[int], list[int]]] = {}  # the groups whose rows go, and those that get one
         for code, version, mine in zip(codes.tolist(), versions.tolist(), members, strict=True):
             before, now = self.shown.pop(code, None), told(mine) if mine else None
+            goes, comes = by_version.setdefault(version, ([], []))
             if before != now and before is not None:
-                wanted_old.append((version, at.pop(code)))
+                goes.append(code)
             if before != now and now is not None:
-                at[code] = first + len(wanted_new)
-                wanted_new.append((version, at[code]))
+                comes.append(code)
             if now is not None:
                 self.shown[code] = now
-        assert list(zip(moves.old_versions[:old].tolist(), moves.old[:old].tolist(), strict=True)) == wanted_old
-        assert list(zip(moves.new_versions[:new].tolist(), moves.new[:new].tolist(), strict=True)) == wanted_new
-        assert sorted(gone[:lost].tolist()) == sorted(set(self.at.values()) - set(at.values())), "rows of before that go"
-        assert fates.stays[:come].tolist() == [slot in at.values() for slot in slots.tolist()], "rows that stay"
-        self.at = at
-        assert {code: int(place) - 1 for code, place in enumerate(self.places) if place} == at
-        for code, slot in at.items():
-            assert int(self.kept[slot][0]) == code and unpacked(self.kept[slot]) == self.shown[code]
+        wanted = [(version, *both) for version, both in by_version.items() if any(both)]
+        assert found.versions.tolist() == [version for version, _, _ in wanted]
+        ends = found.starts.tolist()
+        for (_, goes, comes), start, end, deletes in zip(wanted, ends[:-1], ends[1:], found.deletes.tolist(), strict=True):
+            slots = found.slots[start:end].tolist()
+            assert slots[:deletes] == [self.at.pop(code) for code in goes]
+            assert self.kept.cells[slots[deletes:], 0].tolist() == comes
+            self.at.update(zip(comes, slots[deletes:], strict=True))
+        assert (lost, come) == (sum(len(goes) for _, goes, _ in wanted), sum(len(comes) for _, _, comes in wanted))
+        assert {code: int(place) - 1 for code, place in enumerate(self.places) if place} == self.at
+        for code, slot in self.at.items():
+            assert int(self.kept.cells[slot][0]) == code and unpacked(self.kept.cells[slot]) == self.shown[code]
+        if self.version % 2:  # what has gone is used again
+            self.kept.free(self.kept.reclaim(self.version, np.empty(0, np.int64), 1 << 20))
+        living, _, _ = self.kept.check()
+        assert living.tolist() == sorted(self.at.values())
 
     @precondition(lambda self: any(self.rows))
     @rule()

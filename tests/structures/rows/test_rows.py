@@ -8,6 +8,7 @@ from structures.core.reserve import MEMORY
 from structures.rows import key_table, reading, rows
 from structures.rows.key_table import FLOAT, PLAIN, TEXT, RowSet
 from structures.rows.rows import Rows
+from structures.rows.succession import Told
 
 NO_PINS = np.empty(0, np.int64)
 ALL = 2**31  # slots
@@ -233,8 +234,15 @@ def drop(store: Rows, version: int, slots: np.ndarray) -> None:
 def test_a_scan_passes_over_stretches_of_free_slots():
     """Of 40,000 rows three are left, in the first stretch, at the end of one and at the end of all; what comes later takes free slots."""
     n, size = 40_000, 1 << reading.STRETCH_BITS
-    store = Rows([PLAIN], [], False)
-    slots = store.add(1, np.arange(n).reshape(n, 1), np.ones(n, np.bool_))
+    store, places = Rows([PLAIN], [], False), np.zeros(n, np.int32)
+
+    def come(version: int, count: int) -> np.ndarray:
+        codes, rows = np.arange(count, dtype=np.int32), np.zeros((count, 1), np.int64)
+        found, lost, new = store.succeed(version, Told(codes, np.zeros(count, np.int64), rows, np.ones(count, np.bool_)), places)
+        assert (lost, new, found.deletes.tolist()) == (0, count, [0])
+        return found.slots
+
+    slots = come(1, n)
     left = [7, 3 * size - 1, n - 1]
     store.retire(2, np.delete(slots, left))
     store.free(store.reclaim(2, np.array([1]), ALL))
@@ -246,6 +254,7 @@ def test_a_scan_passes_over_stretches_of_free_slots():
     assert store.passed(0, n) == 2 * size + n % size + n // size - 2, "two stretches, what the last one has of slots, one of each other"
     assert store.passed(0, 0) == 0 and store.passed(size + 5, size + 9) == 4
     assert [store.scan(2, 0, 1)[1], store.scan(2, 8, 1)[1]] == [8, 3 * size]
-    again = store.add(3, np.arange(9).reshape(9, 1), np.ones(9, np.bool_))
+    places[:] = 0
+    again = come(3, 9)
     store.check()
     assert store.scan(2, 0, n)[0].tolist() == left and store.scan(3, 0, n)[0].tolist() == sorted([*left, *again.tolist()])

@@ -1,0 +1,112 @@
+"""Rows that succeed one another: of each of many things the newest row is kept, and what was told of it version after version is compared
+with that, and takes its place where it differs.
+
+    places[code]   1 + the slot of the newest row of a thing, 0: it has none; the first cell of that row is the code
+
+A row that is succeeded within the run is written all the same, and dies in the version in which it is born: deltas tell it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.kernel import arrays, fence, kernel, wide
+from structures.rows.reading import STRETCH_BITS
+from structures.rows.retired import LIVING
+
+
+@arrays("int64[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64", "int64")
+class Slots(NamedTuple):
+    """The life of each, how many of each stretch are not free, those that are, how many these are, and where those begin that never were
+    in use."""
+
+    born: np.ndarray
+    died: np.ndarray
+    kept: np.ndarray
+    free: np.ndarray
+    free_count: int
+    used: int
+
+
+@arrays("int32[::1]", "int64[::1]", "int64[:, ::1]", "boolean[::1]")
+class Told(NamedTuple):
+    """Of each telling, version after version, the code, the number of the version (a code comes once in each), the row, and whether there
+    is one at all; afterwards: whether it has come."""
+
+    codes: np.ndarray
+    versions: np.ndarray
+    rows: np.ndarray
+    there: np.ndarray
+
+
+@arrays("int64[::1]", "int64[::1]", "int64[::1]", "int32[::1]")
+class Succeeded(NamedTuple):
+    """The numbers of the versions that change something, where the slots of each begin, and behind them how many slots there are, how many
+    of each have gone, which come first; and the slots."""
+
+    versions: np.ndarray
+    starts: np.ndarray
+    deletes: np.ndarray
+    slots: np.ndarray
+
+
+@kernel
+def differ(told: Any, i: int, cells: Any, slot: int) -> bool:
+    """Whether two rows differ behind the first cell."""
+    for column in range(1, told.shape[1]):
+        if told[i, column] != cells[slot, column]:
+            return True
+    return False
+
+
+@kernel
+def slot_of(slots: Slots, taken: int) -> int:
+    """The slot to be taken next: from the top of `free`, then from `used` on."""
+    if taken < slots.free_count:
+        return wide(slots.free[slots.free_count - 1 - taken])
+    return slots.used + taken - slots.free_count
+
+
+@kernel("UniTuple(int64, 3)(int64[:, ::1], Slots, Told, int32[::1], int64, Succeeded, int32[::1])")
+def succeed(cells: Any, slots: Slots, told: Told, places: Any, version: int, found: Succeeded, gone: Any) -> tuple[int, int, int]:
+    """-> how many versions change something, how many rows go, and how many come. The slots of the former are put into `gone`. O(cells)."""
+    changed, lost, new = wide(0), wide(0), wide(0)
+    low = wide(0)
+    while low < len(told.codes):
+        high, first = low, lost + new
+        while high < len(told.codes) and told.versions[high] == told.versions[low]:
+            code = wide(told.codes[high])
+            place = wide(places[code]) - 1
+            if place >= 0 and told.there[high] and not differ(told.rows, high, cells, place):
+                told.there[high] = False
+            elif place >= 0:
+                places[code] = 0
+                slots.died[place] = version
+                gone[lost] = place
+                found.slots[lost + new] = place
+                lost += 1
+            high += 1
+        deletes = lost + new - first
+        for i in range(low, high):
+            if not told.there[i]:
+                continue
+            code, slot = wide(told.codes[i]), slot_of(slots, new)
+            cells[slot, 0] = code
+            for column in range(1, cells.shape[1]):
+                cells[slot, column] = told.rows[i, column]
+            slots.born[slot] = version
+            fence()  # see `scan`
+            if slots.died[slot] != LIVING:
+                slots.died[slot] = LIVING
+            slots.kept[slot >> STRETCH_BITS] += 1
+            places[code] = slot + 1
+            found.slots[lost + new] = slot
+            new += 1
+        if lost + new > first:
+            found.versions[changed], found.starts[changed], found.deletes[changed] = told.versions[low], first, deletes
+            changed += 1
+        low = high
+    found.starts[changed] = lost + new
+    return changed, lost, new
