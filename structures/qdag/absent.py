@@ -42,6 +42,9 @@ from structures.qdag.layout import (
     VARIABLES,
     WHOLE,
     Walking,
+    base_of,
+    bits_of,
+    root_of,
 )
 from structures.qdag.refs import agreeing, bind, enter, enter_child, loaded, of_child, quadrants
 from structures.quadtree.layout import QuadNodes
@@ -62,16 +65,16 @@ def tested_child(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int, i
         return ref
     a = ATOM + t * ATOM_WORDS
     c = P[a + MAP + i]
-    if b >= R[3 * t + 1]:
+    if b >= bits_of(R, t):
         return ref if c == 0 else 0
     some, k = ref & SUBSET, P[a + ARITY]
-    return enter_child(nodes, R[3 * t + 2], ref >> AT, k, c) if some == 0 else of_child(S, t * LINE, k, P[a + FIRST], b, some, c)
+    return enter_child(nodes, base_of(R, t), ref >> AT, k, c) if some == 0 else of_child(S, t * LINE, k, P[a + FIRST], b, some, c)
 
 
 @kernel
 def take_in_hand(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int) -> int:
     """Atom t's ref at level b, its leaf in hand if it is one."""
-    return loaded(nodes, walking, t, ref, b) if ref != FULL and b < walking.R[3 * t + 1] else ref
+    return loaded(nodes, walking, t, ref, b) if ref != FULL and b < bits_of(walking.R, t) else ref
 
 
 @kernel
@@ -80,12 +83,12 @@ def begin_tested(nodes: QuadNodes, walking: Walking, top: int) -> bool:
     W, P, R, Z = nodes.W, walking.P, walking.R, walking.Z
     for u in range(P[TESTED]):
         t = P[ATOMS] + u
-        a, ref, b = ATOM + t * ATOM_WORDS, wide(0), R[3 * t + 1] - 1
-        if R[3 * t] != 0:
+        a, ref, b = ATOM + t * ATOM_WORDS, wide(0), bits_of(R, t) - 1
+        if root_of(R, t) != 0:
             if P[a + WHOLE] != 0:
                 ref = FULL if bind(nodes, walking, t, P[a + ARITY]) != 0 else 0
             else:
-                ref = bind(nodes, walking, t, P[a + FIRST]) if P[a + FIRST] > 0 else enter(W, R[3 * t])
+                ref = bind(nodes, walking, t, P[a + FIRST]) if P[a + FIRST] > 0 else enter(W, root_of(R, t))
         while b >= top and ref != 0 and ref != FULL:
             ref = tested_child(nodes, walking, t, take_in_hand(nodes, walking, t, ref, b), b, 0)
             b -= 1
@@ -166,7 +169,7 @@ def has_tuple(nodes: QuadNodes, walking: Walking, t: int, at: int, b: int) -> bo
         return True
     ref = Z[at] = take_in_hand(nodes, walking, t, Z[at], b)
     a = ATOM + t * ATOM_WORDS
-    k, f, bits = P[a + ARITY], P[a + FIRST], R[3 * t + 1]
+    k, f, bits = P[a + ARITY], P[a + FIRST], bits_of(R, t)
     Z[LOOKED_UP] += 1
     if b >= bits:
         for j in range(f, k):
@@ -178,7 +181,7 @@ def has_tuple(nodes: QuadNodes, walking: Walking, t: int, at: int, b: int) -> bo
         c = wide(0)
         for j in range(f, k):
             c = c << 1 | ((Z[VALUES + P[a + VARIABLES + j]] >> b) & 1)
-        ref, b = enter_child(nodes, R[3 * t + 2], ref >> AT, k, c), b - 1
+        ref, b = enter_child(nodes, base_of(R, t), ref >> AT, k, c), b - 1
         if ref == 0:
             return False
         ref = loaded(nodes, walking, t, ref, b)

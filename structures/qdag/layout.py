@@ -16,12 +16,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.kernel import arrays
-from structures.quadtree.layout import CODE_BITS, LEAF, MOST_ARITY
+from structures.core.kernel import arrays, kernel
+from structures.quadtree.layout import BASE, BITS, CODE_BITS, LEAF, MOST_ARITY, ROOT
 
 MOST_VARIABLES = 6  # quadrants are bits of a word
 MOST_ATOMS = 8
@@ -45,6 +45,7 @@ AT = 20  # of a ref: where the place begins, behind the bits of a leaf's entries
 SUBSET = 2**AT - 1
 FRESH = 2 ** (AT - 1)
 FULL = FRESH  # of place 0, where nothing lies
+ROOT_WORDS = 3  # in R, of an atom's tree: ROOT, BITS, BASE
 
 
 def plan_words(atoms: int) -> int:
@@ -59,6 +60,23 @@ def state_words(atoms: int) -> int:
 def line_words(atoms: int) -> int:
     """Leaves in hand."""
     return atoms * LINE
+
+
+@kernel(forceinline=True)
+def root_of(R: Any, t: int) -> int:
+    return R[ROOT_WORDS * t + ROOT]
+
+
+@kernel(forceinline=True)
+def bits_of(R: Any, t: int) -> int:
+    """The levels of atom t's tree."""
+    return R[ROOT_WORDS * t + BITS]
+
+
+@kernel(forceinline=True)
+def base_of(R: Any, t: int) -> int:
+    """Where the compact form of atom t's tree begins."""
+    return R[ROOT_WORDS * t + BASE]
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int32[::1]", "int64[::1]")

@@ -42,7 +42,7 @@ import numpy as np
 from structures.core import cursor
 from structures.core.kernel import compiled
 from structures.qdag import layout
-from structures.qdag.layout import Walking, line_words, plan_words, state_words
+from structures.qdag.layout import ROOT_WORDS, Walking, line_words, plan_words, state_words
 from structures.qdag.scan import NO_SLOT, SCANNED, SCANNED_AT_ONCE, read_items, scan_of
 from structures.quadtree.layout import MOST_ARITY
 from structures.quadtree.trees import QuadTrees, Root
@@ -251,7 +251,7 @@ class And:
         """A reading by the first plan of items that have a slot, by the second of those that have none."""
         words = list[np.ndarray]()
         for plan in plans:
-            words += plan.words, np.array([word for place, tree in plan.trees for word in versions[place][tree][:3]], np.int64)
+            words += plan.words, np.array([word for place, tree in plan.trees for word in versions[place][tree][:ROOT_WORDS]], np.int64)
         return Cursor(self, words, items, scan)
 
 

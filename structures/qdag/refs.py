@@ -23,6 +23,9 @@ from structures.qdag.layout import (
     WAYS,
     WIDTH,
     Walking,
+    base_of,
+    bits_of,
+    root_of,
 )
 from structures.quadtree.layout import CODE_BITS, HEAD, LEAF, QuadNodes, Shape, live_child
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at, leads_to_leaf
@@ -51,7 +54,7 @@ def loaded(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int) -> int:
     a = ATOM + t * ATOM_WORDS
     f = P[a + FIRST]
     known = f if b < CODE_BITS else 0
-    return (1 << copy_leaf(nodes, R[3 * t + 2], ref >> AT, Shape(P[a + ARITY], f), b, known, S, t * LINE)) - 1
+    return (1 << copy_leaf(nodes, base_of(R, t), ref >> AT, Shape(P[a + ARITY], f), b, known, S, t * LINE)) - 1
 
 
 @kernel(forceinline=True)
@@ -68,12 +71,12 @@ def of_child(S: Any, s: int, k: int, f: int, b: int, some: int, c: int) -> int:
 def child_at(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int, i: int) -> int:
     """The ref of qdag t's child number i of level b, which is there."""
     P, R, S = walking.P, walking.R, walking.S
-    if b >= R[3 * t + 1]:
+    if b >= bits_of(R, t):
         return ref
     a = ATOM + t * ATOM_WORDS
     some, k, c = ref & SUBSET, P[a + ARITY], P[a + MAP + i]
     if some == 0:
-        return enter_child(nodes, R[3 * t + 2], ref >> AT, k, c)
+        return enter_child(nodes, base_of(R, t), ref >> AT, k, c)
     return of_child(S, t * LINE, k, P[a + FIRST], b, some, c)
 
 
@@ -82,7 +85,7 @@ def await_child(W: Any, walking: Walking, t: int, ref: int, b: int, i: int) -> N
     """Ask for the block of qdag t's child number i of level b, which is there, if it is a live one."""
     P, R = walking.P, walking.R
     o = ref >> AT
-    if b < R[3 * t + 1] and ref & SUBSET == 0 and o > 0:
+    if b < bits_of(R, t) and ref & SUBSET == 0 and o > 0:
         child = live_child(W, o, P[ATOM + t * ATOM_WORDS + MAP + i])
         if child > 0:
             prefetch(W, 2 * child)
@@ -95,11 +98,11 @@ def quadrants(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int) -> i
     """The children of level b that qdag t does not leave empty."""
     P, R, S = walking.P, walking.R, walking.S
     a = ATOM + t * ATOM_WORDS
-    if b >= R[3 * t + 1]:
+    if b >= bits_of(R, t):
         return P[a + EXT]
     some, k, found = ref & SUBSET, P[a + ARITY], wide(0)
     if some == 0:
-        mask = children_of(nodes, R[3 * t + 2], ref >> AT, k)
+        mask = children_of(nodes, base_of(R, t), ref >> AT, k)
         while mask != 0:
             found |= P[a + EXT + lowest(mask)]
             mask &= mask - 1
@@ -142,7 +145,7 @@ def bind(nodes: QuadNodes, walking: Walking, t: int, count: int) -> int:
     """Atom t's ref where its first `count` coordinates have the values of item Z[ITEM] - 1; 0: nothing is there. The way down begins where
     it parts from the one before."""
     W, P, R, items, Z = nodes.W, walking.P, walking.R, walking.items, walking.Z
-    a, ref, bits, base = ATOM + t * ATOM_WORDS, enter(W, R[3 * t]), R[3 * t + 1], R[3 * t + 2]
+    a, ref, bits, base = ATOM + t * ATOM_WORDS, enter(W, root_of(R, t)), bits_of(R, t), base_of(R, t)
     way, v, differ = WAYS + t * WAY_WORDS, (Z[ITEM] - 1) * P[WIDTH] + 1, wide(0)
     last = Z[way] * P[WIDTH] + 1 if Z[way] >= 0 else v
     for j in range(count):

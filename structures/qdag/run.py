@@ -26,7 +26,7 @@ import numpy as np
 from structures.core.blocks import Writing
 from structures.core.control import VERSION
 from structures.core.kernel import arrays, compiled, kernel, wide
-from structures.qdag.layout import DEPTH, ITEM, ITEMS, MOST_ATOMS, STEPS, Walking, line_words, state_words
+from structures.qdag.layout import DEPTH, ITEM, ITEMS, MOST_ATOMS, ROOT_WORDS, STEPS, Walking, line_words, state_words
 from structures.qdag.qdag import And
 from structures.qdag.walk import and_steps
 from structures.quadtree.changes import delete_entry, insert_entry
@@ -86,9 +86,9 @@ def write_step(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, N
 @kernel
 def keep_roots(C: Any, V: Any, v: int) -> None:
     """Root, bits and base of every tree, as they are, to V[v]."""
-    for t in range(V.shape[1] // 3):
-        for i in range(3):
-            V[v, 3 * t + i] = C[TREE + TREE_WORDS * t + i]
+    for t in range(V.shape[1] // ROOT_WORDS):
+        for i in range(ROOT_WORDS):
+            V[v, ROOT_WORDS * t + i] = C[TREE + TREE_WORDS * t + i]
 
 
 @kernel
@@ -101,8 +101,8 @@ def open_reading(A: Any, a: int, E: Any, e: int, V: Any, walking: Walking, other
         items[1 + A[a, COLUMNS + j]] = E[e + j]
     for t in range(others):
         place, tree = A[a, OTHERS + t] >> 16, A[a, OTHERS + t] & 65535
-        for i in range(3):
-            R[3 * t + i] = V[1 if place < a else 0, 3 * tree + i]
+        for i in range(ROOT_WORDS):
+            R[ROOT_WORDS * t + i] = V[1 if place < a else 0, ROOT_WORDS * tree + i]
     Z[DEPTH], Z[ITEM], Z[ITEMS] = 0, 0, 1
 
 
@@ -199,10 +199,10 @@ class Runs:
             row[COLUMNS : COLUMNS + len(variables)] = variables
         others = len(base_of) - 1
         self._query = Query(T, X, A)
-        R, items = np.zeros(3 * max(1, others), np.int64), np.zeros(1 + join.dimension, np.int64)
+        R, items = np.zeros(ROOT_WORDS * max(1, others), np.int64), np.zeros(1 + join.dimension, np.int64)
         S, Z = np.zeros(line_words(max(1, others)), np.int32), np.zeros(state_words(max(1, others)), np.int64)
         self._walking = Walking(P, R, items, S, Z)
-        V = np.zeros((2, 3 * len(join.trees.shapes)), np.int64)
+        V = np.zeros((2, ROOT_WORDS * len(join.trees.shapes)), np.int64)
         self._state = State(np.zeros(5, np.int64), V, np.zeros(MOST_ARITY + 1, np.int32))
         self._told = Lines(np.zeros((capacity, 5), np.int64), np.zeros((len(base_of), capacity), np.int32))
 

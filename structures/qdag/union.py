@@ -23,7 +23,21 @@ from structures.core.cursor import PartedCursor
 from structures.core.kernel import compiled, kernel, wide
 from structures.qdag import layout, qdag
 from structures.qdag.absent import has_tuple
-from structures.qdag.layout import ARITY, ATOM, ATOM_WORDS, ATOMS, FRAMES, GROUP, LOOKED_UP, MUST, PLACE, VALUES, Walking
+from structures.qdag.layout import (
+    ARITY,
+    ATOM,
+    ATOM_WORDS,
+    ATOMS,
+    FRAMES,
+    GROUP,
+    LOOKED_UP,
+    MUST,
+    PLACE,
+    ROOT_WORDS,
+    VALUES,
+    Walking,
+    root_of,
+)
 from structures.qdag.qdag import And, Atom, Roots
 from structures.qdag.refs import enter
 from structures.quadtree.layout import CODE_BITS, QuadNodes
@@ -43,9 +57,9 @@ class Branch(NamedTuple):
 def is_there(nodes: QuadNodes, walking: Walking, t: int) -> bool:
     """Whether atom t has the tuple in Z."""
     R, Z = walking.R, walking.Z
-    if R[3 * t] == 0:
+    if root_of(R, t) == 0:
         return False
-    Z[FRAMES] = enter(nodes.W, R[3 * t])
+    Z[FRAMES] = enter(nodes.W, root_of(R, t))
     return has_tuple(nodes, walking, t, FRAMES, CODE_BITS)
 
 
@@ -89,7 +103,7 @@ class _Test:
             a, order = ATOM + t * ATOM_WORDS, one.variables_of(place)
             P[a + ARITY], P[a + PLACE], P[a + GROUP] = len(order), number, one.groups[place]
             P[a + layout.VARIABLES : a + layout.VARIABLES + len(order)] = order
-        R = np.array([word for _, place, one in listed for word in roots[_plain(one.atoms[place])][:3]], np.int64)
+        R = np.array([word for _, place, one in listed for word in roots[_plain(one.atoms[place])][:ROOT_WORDS]], np.int64)
         S, Z = np.empty(layout.line_words(len(listed)), np.int32), np.zeros(FRAMES + 1, np.int64)
         self._walking = Walking(P, R, np.empty(0, np.int64), S, Z)
 

@@ -63,6 +63,9 @@ from structures.qdag.layout import (
     WAYS,
     WIDTH,
     Walking,
+    base_of,
+    bits_of,
+    root_of,
 )
 from structures.qdag.refs import agreeing, await_child, bind, child_at, enter, enter_child, first_of_each, loaded, quadrants
 from structures.quadtree.layout import LEAF, QuadNodes
@@ -75,7 +78,7 @@ def common(nodes: QuadNodes, walking: Walking, g: int, plain: bool) -> int:
     P, R, Z = walking.P, walking.R, walking.Z
     mask, b = P[ALL], Z[g]
     for t in range(P[JOINT]):
-        if b < R[3 * t + 1]:
+        if b < bits_of(R, t):
             Z[g + 4 + t] = loaded(nodes, walking, t, Z[g + 4 + t], b)
         mask &= quadrants(nodes, walking, t, Z[g + 4 + t], b)
         if mask == 0:
@@ -108,8 +111,8 @@ def one_of_many(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int) ->
     P, R = walking.P, walking.R
     k = P[ATOM + t * ATOM_WORDS + ARITY]
     while ref & SUBSET == 0:
-        child, b = lowest(children_of(nodes, R[3 * t + 2], ref >> AT, k)), b - 1
-        ref = loaded(nodes, walking, t, enter_child(nodes, R[3 * t + 2], ref >> AT, k, child), b)
+        child, b = lowest(children_of(nodes, base_of(R, t), ref >> AT, k)), b - 1
+        ref = loaded(nodes, walking, t, enter_child(nodes, base_of(R, t), ref >> AT, k, child), b)
     return ref & -ref
 
 
@@ -122,10 +125,10 @@ def begin(nodes: QuadNodes, walking: Walking) -> int:
     for t in range(P[ATOMS] + P[TESTED] if anew else 0):
         Z[WAYS + t * WAY_WORDS] = -1
     for t in range(P[ATOMS]):
-        if R[3 * t] == 0:
+        if root_of(R, t) == 0:
             return NOTHING
         if t < joint:
-            top = max(top, R[3 * t + 1])
+            top = max(top, bits_of(R, t))
     if P[ONCE] != 0:
         take_given(walking)
     for t in range(P[ATOMS]):
@@ -137,7 +140,7 @@ def begin(nodes: QuadNodes, walking: Walking) -> int:
             ref = bind(nodes, walking, t, P[a + FIRST])
             Z[FRAMES + 4 + t] = ref
         else:
-            ref = enter(W, R[3 * t])
+            ref = enter(W, root_of(R, t))
             Z[FRAMES + 4 + t] = ref
         if ref == 0:
             return NOTHING
@@ -160,7 +163,7 @@ def report(nodes: QuadNodes, walking: Walking, t: int, out: Any, n: int) -> int:
         if some == 0 or some & (some - 1) != 0:
             f = FRAMES + Z[DEPTH] * (4 + P[JOINT] + P[TESTED])
             Z[f], Z[f + 2], Z[f + 3] = -1 - t, Z[LEVEL + t], ref
-            Z[f + 1] = some if some != 0 else children_of(nodes, R[3 * t + 2], ref >> AT, k)
+            Z[f + 1] = some if some != 0 else children_of(nodes, base_of(R, t), ref >> AT, k)
             Z[DEPTH] += 1
             return n
         Z[SLOTS + t] = S[t * LINE + k * LEAF + lowest(some)]
@@ -192,7 +195,7 @@ def next_in_cell(nodes: QuadNodes, walking: Walking, f: int, out: Any, n: int) -
         return report(nodes, walking, t + 1, out, n)
     whole, level = Z[CELL + t], Z[LEVEL + t]
     Z[LEVEL + t] = Z[f + 2] - 1
-    Z[CELL + t] = enter_child(nodes, R[3 * t + 2], ref >> AT, k, i)
+    Z[CELL + t] = enter_child(nodes, base_of(R, t), ref >> AT, k, i)
     n = report(nodes, walking, t, out, n)
     Z[CELL + t], Z[LEVEL + t] = whole, level
     return n
