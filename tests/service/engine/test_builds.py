@@ -299,8 +299,8 @@ def test_a_writer_that_is_faster_waits(engine: Instance, monkeypatch: pytest.Mon
 def test_a_writer_that_is_faster_than_a_load_pauses_from_its_end_on(
     engine: Instance, monkeypatch: pytest.MonkeyPatch, changed: int, waits: bool
 ) -> None:
-    """Not only once a round has shown that it falls behind: the first one follows all that was written meanwhile. However fast the load was:
-    no more than 64 changes may be left to the last round."""
+    """Not only once a round has shown that it falls behind: the first one follows all that was written meanwhile. However fast the load
+    was, no more than 64 changes may be left to the last round."""
     monkeypatch.setattr(builds, "_LAST_SECONDS", 0.0)
     engine.apply(batch(("upsert", "a", rows_of(0, 100))))
     held, rounds = Held(monkeypatch), []
