@@ -33,6 +33,7 @@ from structures.event_tree.layout import (
     WEIGHT_FIELDS,
     WEIGHTS,
     Tree,
+    close_event,
     descend,
     free_inner,
     free_leaf,
@@ -42,6 +43,7 @@ from structures.event_tree.layout import (
     name_of,
     new_inner,
     new_leaf,
+    open_event,
     place_for,
 )
 from structures.event_tree.summary import precedes, refresh, reshape
@@ -114,7 +116,7 @@ def enter(tree: Tree, o: int, name: int, at: int, value: int) -> None:
     """Put an event into a leaf that has room, to which the path leads; the way up is still to go, but for numbers and sums. `value`: of a
     row; the others have weights."""
     L, p, rank = tree.leaves, place_for(tree, o, name, at), (name >> 30) & 3
-    move_events(tree, o, p, tree.leaf_size[o], o, p + 1)
+    open_event(tree, o, p)
     L[o, NAME, p], L[o, AT, p], L[o, VALUE, p] = name, at, value
     if rank != ROW:
         for w in range(tree.control[WEIGHTS]):
@@ -129,7 +131,7 @@ def leave(tree: Tree, o: int, p: int) -> None:
     """Take the event at place p out of a leaf, to which the path leads; the way up is still to go, but for numbers and sums."""
     if (tree.leaves[o, NAME, p] >> 30) & 3 != ROW:
         add_above(tree, o, p, -1)
-    move_events(tree, o, p + 1, tree.leaf_size[o], o, p)
+    close_event(tree, o, p)
     tree.leaf_size[o] -= 1
     tree.control[EVENTS] -= 1
 

@@ -95,6 +95,24 @@ def free_inner(tree: Tree, o: int) -> None:
 
 
 @kernel
+def open_event(tree: Tree, o: int, p: int) -> None:
+    """Make room for an event at place p of a leaf that has some. Unsigned places need no check of their sign: so it is vectorised."""
+    L, leaf = tree.leaves, np.uint64(o)
+    for f in range(L.shape[1]):
+        for i in range(tree.leaf_size[o], p, -1):
+            L[leaf, f, np.uint64(i)] = L[leaf, f, np.uint64(i - 1)]
+
+
+@kernel
+def close_event(tree: Tree, o: int, p: int) -> None:
+    """Move the events behind place p of a leaf over that at p; vectorised."""
+    L, leaf = tree.leaves, np.uint64(o)
+    for f in range(L.shape[1]):
+        for i in range(np.uint64(p + 1), np.uint64(tree.leaf_size[o])):
+            L[leaf, f, i - np.uint64(1)] = L[leaf, f, i]
+
+
+@kernel
 def move_events(tree: Tree, source: int, low: int, high: int, target: int, at: int) -> None:
     """Copy the events [low, high) of one leaf to place `at` of another, or of itself."""
     L = tree.leaves
@@ -153,6 +171,30 @@ def expect(tree: Tree, name: int, at: int, height: int) -> None:
     elif tree.control[HEIGHT] >= height:
         for line in range(0, of_inner, 8):
             prefetch(tree.inners, o * of_inner + line)
+
+
+@kernel
+def expect_above(tree: Tree, name: int, at: int) -> int:
+    """Ask for the cache lines of the node above the leaf on the way to an event; this node, 0 if there is none."""
+    o, of_inner = tree.control[ROOT], tree.inners.shape[1] * F
+    if tree.control[HEIGHT] == 0:
+        return 0
+    for _ in range(tree.control[HEIGHT] - 1):
+        o = tree.inners[o, CHILD, child_for(tree, o, name, at)]
+    prefetch(tree.inner_size, o)
+    for line in range(0, of_inner, 8):
+        prefetch(tree.inners, o * of_inner + line)
+    return o
+
+
+@kernel
+def expect_leaf(tree: Tree, above: int, name: int, at: int) -> None:
+    """Ask for the cache lines of the leaf below this node on the way to an event: of its events those that most leaves have."""
+    o, of_leaf = tree.inners[above, CHILD, child_for(tree, above, name, at)], tree.leaves.shape[1] * B
+    prefetch(tree.leaf_size, o)
+    for field in range(0, of_leaf, B):
+        for line in range(0, B * 3 // 4, 8):
+            prefetch(tree.leaves, o * of_leaf + field + line)
 
 
 @kernel

@@ -92,7 +92,7 @@ class Matching:
 
     def apply(self, version: int, moves: Moves, limit: int | None) -> Deltas:
         """Make these changes one after another, as `version`; each tells its delta against what the ones before it left: slots of rows that
-        come, ~slots of rows that go. Those of a version are to be in the order of the kinds of `runs.py`.
+        come, ~slots of rows that go. Those of a version are to be in the order of the kinds of `runs.py`, or of `STEPS_ALONE` there.
 
         Deltas of more than `limit` rows that fill more than a chunk are given up; None: there are none. KeyError: what was to go is not
         there, and the structure is damaged. MemoryError: nothing was done.

@@ -19,7 +19,7 @@ from structures.core.kernel import arrays, kernel, wide
 from structures.core.runs import AT, BEGUN, RUN_WORDS, end_change
 from structures.event_tree.changes import cut, cut_ends, put_ends, put_into, take
 from structures.event_tree.layout import AT as AT_
-from structures.event_tree.layout import NAME, ROW, VALUE, Tree, descend, expect, name_of
+from structures.event_tree.layout import NAME, ROW, VALUE, Tree, descend, expect_above, expect_leaf, name_of
 from structures.event_tree.search import find_dead, place_of_row
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 from structures.ordered.tree import cut as take_out
@@ -27,11 +27,15 @@ from structures.ordered.tree import put as take_in
 
 # Kinds of changes, in the order in which a batch takes them: so a row that stays flips at most once.
 OUTER_MOVE, PARTNER_MOVE, OUTER_DELETE, PARTNER_INSERT, PARTNER_DELETE, OUTER_INSERT = range(6)
+# Where rows without a partner are told, the kinds of a step may be taken as they lie, so that their leaves are looked at once: a row that
+# goes or comes may flip besides then, and is told once all the same.
+STEPS_ALONE = np.array([0, 1, 2, 2, 3, 3], np.int8)
 LONELY = KEY_MAX - 1  # the key of rows that can have no partner
 BASE, TELLS_MATCHED, FLIPS, SEARCH = range(RUN_WORDS, RUN_WORDS + 4)  # of the state; BASE: 1 if each row is its own partner
-STATE_WORDS = SEARCH + SEARCH_WORDS
 HITS = 4 * B  # of a search, at once
 AHEAD = 2  # changes between asking for a leaf and using it, and between asking for the node above and using that
+ABOVE = SEARCH + SEARCH_WORDS  # the nodes above their leaves of the changes that are ahead, by their numbers
+STATE_WORDS = ABOVE + 4 * AHEAD
 
 
 @arrays(Nodes, Writing, Nodes, Writing)
@@ -126,8 +130,7 @@ def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves
         i = Z[AT]
         kind, missing = moves.kind[i], False
         if Z[BEGUN] == 0:
-            expect_change(tree, moves, i + 2 * AHEAD, 1)
-            expect_change(tree, moves, i + AHEAD, 0)
+            expect_change(tree, moves, Z[ABOVE:], i)
         row = Row(wide(moves.key[i]), moves.left[i], moves.right[i], wide(moves.slot[i]))
         if kind == OUTER_MOVE or kind == PARTNER_MOVE:
             missing = not move(tree, lists, tells_matched, kind == OUTER_MOVE, row, wide(moves.former[i]))
@@ -167,9 +170,14 @@ def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves
 
 
 @kernel
-def expect_change(tree: Tree, moves: Moves, i: int, height: int) -> None:
-    if i < len(moves.kind):
-        expect(tree, name_of(wide(moves.key[i]), ROW, wide(moves.slot[i])), moves.left[i], height)
+def expect_change(tree: Tree, moves: Moves, above: Any, i: int) -> None:
+    """Ask for what the changes behind number i will touch. A node that has gone meanwhile is asked for in vain."""
+    last, kept = len(moves.kind) - 1, len(above)
+    for a in range(0 if i == 0 else i + 2 * AHEAD, min(i + 2 * AHEAD, last) + 1):
+        above[a % kept] = expect_above(tree, name_of(wide(moves.key[a]), ROW, wide(moves.slot[a])), moves.left[a])
+    if i + AHEAD <= last:
+        a = i + AHEAD
+        expect_leaf(tree, above[a % kept], name_of(wide(moves.key[a]), ROW, wide(moves.slot[a])), moves.left[a])
 
 
 @kernel

@@ -31,6 +31,7 @@ from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.joins.two_sides import TwoSides
 from structures.event_tree.matching import LONELY, Matching, MatchRoot
+from structures.event_tree.runs import STEPS_ALONE
 from structures.interval.cursors import GivenCursor
 
 _NO_ROWS = np.empty((1, 0), np.int32)
@@ -51,6 +52,8 @@ class Matched(TwoSides):
         super().__init__(kept, support, at, shown)
         ((_, wanted),) = kept.tests[0]
         assert support.plan is not None
+        if not wanted:
+            self.steps = STEPS_ALONE
         self.matching = Matching(wanted, support.plan.shape == "self_not_equal")
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:

@@ -79,6 +79,8 @@ class Changed(NamedTuple):
 class TwoSides:
     """See the module's head."""
 
+    steps = np.arange(_KINDS, dtype=np.int8)  # of a version, in which the kinds of changes are taken one after another
+
     def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side]) -> None:
         """`kept`: the rows, alone; `support`: their join with the partners, in which they are the alias `at`; `shown`: the sides of the
         view."""
@@ -151,9 +153,9 @@ class TwoSides:
         columns = zip(*[(one.kinds, one.offsets, one.former) for one in work], strict=True)
         kind, offsets, former = (np.concatenate(column) for column in columns)
         entries = joined([one.entries for one in work])
-        # Those of a kind from left to right, so that each finds the nodes that the one before it used.
+        # Those of a step from left to right, so that each finds the nodes that the one before it used.
         order = np.argsort(entries.left) if self.domain is None else np.lexsort((entries.left, entries.key))
-        places = kind if versions_of(runs) == 1 else offsets * _KINDS + kind
+        places = self.steps[kind] if versions_of(runs) == 1 else offsets * _KINDS + kind
         order = order[np.argsort(places[order], kind="stable")]
         taken, done = entries.take(order), np.zeros(len(order), np.int64)
         return Changed(offsets[order], Moves(kind[order], taken.key, taken.left, taken.right, taken.slot, former[order], done))
