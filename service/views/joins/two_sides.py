@@ -153,10 +153,11 @@ class TwoSides:
         columns = zip(*[(one.kinds, one.offsets, one.former) for one in work], strict=True)
         kind, offsets, former = (np.concatenate(column) for column in columns)
         entries = joined([one.entries for one in work])
-        # Those of a step from left to right, so that each finds the nodes that the one before it used.
-        order = np.argsort(entries.left) if self.domain is None else np.lexsort((entries.left, entries.key))
-        places = self.steps[kind] if versions_of(runs) == 1 else offsets * _KINDS + kind
-        order = order[np.argsort(places[order], kind="stable")]
+        if versions_of(runs) == 1:  # those of a step from left to right, so that each finds the nodes that the one before it used
+            order = np.argsort(entries.left) if self.domain is None else np.lexsort((entries.left, entries.key))
+            order = order[np.argsort(self.steps[kind[order]], kind="stable")]
+        else:
+            order = np.argsort(offsets * _KINDS + kind, kind="stable")
         taken, done = entries.take(order), np.zeros(len(order), np.int64)
         return Changed(offsets[order], Moves(kind[order], taken.key, taken.left, taken.right, taken.slot, former[order], done))
 
