@@ -83,7 +83,7 @@ class _Build:
         self.last = _FIRST_LAST  # changes that may be left to the last round
         self.pause = 0.0  # seconds that the writer is to pause for each change
         self.seen = 0  # changes for which it has paused
-        self.waits = False  # for the writer's turn: then the writer does not wait for it
+        self.asks = threading.Event()  # it waits for the writer's turn, or is over: then the writer does not pause for it
 
     @property
     def behind(self) -> Backlog | Passage:
@@ -93,6 +93,17 @@ class _Build:
     @property
     def holds_back(self) -> bool:
         return self.pause > 0.0 or (self.begun and self.behind.changes > _MOST_CHANGES)
+
+    def stop(self) -> None:
+        """It is over: done, or not wanted."""
+        self.over.set()
+        self.asks.set()
+
+    def answered(self) -> None:
+        """It has had the writer's turn."""
+        self.asks.clear()
+        if self.over.is_set():
+            self.asks.set()
 
     def require(self) -> None:
         """Raises _Cancelled."""
@@ -149,14 +160,14 @@ class Builds:
             build = self._builds.pop(view.id, None)
         self._in_vain.discard(view.id)
         if build is not None:
-            build.over.set()
+            build.stop()
             build.future.cancel()
             self._detach(build)
 
     def end(self) -> None:
         """Cancel all. Does not wait: a build that has not noticed yet only reads what others write."""
         for build in self._running():
-            build.over.set()
+            build.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -176,11 +187,11 @@ class Builds:
             if build.pause * fresh > longest:
                 slowest, longest = build, build.pause * fresh
         if slowest is not None:
-            slowest.over.wait(min(_LONGEST_PAUSE, longest))
+            slowest.asks.wait(min(_LONGEST_PAUSE, longest))
         for build in building:
             if not build.begun and build.behind.changes > _MOST_UNBEGUN:
                 self._give_up_passage(build)
-            while build.begun and build.behind.changes > _MOST_CHANGES and not build.waits and not build.over.wait(0.01):
+            while build.begun and build.behind.changes > _MOST_CHANGES and not build.asks.wait(0.01):
                 self._writer.beat()
 
     def _running(self) -> list[_Build]:
@@ -205,7 +216,7 @@ class Builds:
             with suppress(_Cancelled):
                 self._in_turn(build, partial(self._fail, build, error))
         finally:
-            build.over.set()
+            build.stop()
             with self._lock:
                 self._builds.pop(build.view.id, None)
 
@@ -218,13 +229,13 @@ class Builds:
             except Exception as error:
                 return None, error
 
-        build.waits = True
+        build.asks.set()
         try:
             given, error = self._writer.call(attempt).result()
         except Problem as problem:
             raise _Cancelled from problem
         finally:
-            build.waits = False
+            build.answered()
         if error is not None:
             raise error
         return cast(T, given)

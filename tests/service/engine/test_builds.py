@@ -324,13 +324,25 @@ def test_the_writer_pauses_for_the_slower_of_two_builds(engine: Instance, monkey
         held.put(engine, name)
     for build, pause in zip(engine._builds._running(), (0.25, 0.5), strict=True):
         build.pause = pause
-        monkeypatch.setattr(build.over, "wait", lambda seconds, pause=pause: waited.append((pause, seconds)))
+        monkeypatch.setattr(build.asks, "wait", lambda seconds, pause=pause: waited.append((pause, seconds)))
     engine.apply(of_ops("a", ("upsert", 1)))
     engine.at_rest(lambda: None)
     assert waited == [(0.5, 0.5)]
     for build in engine._builds._running():
         build.pause = 0.0
     monkeypatch.undo()
+    held.go.set()
+    assert state(engine, "v") == "live"
+
+
+def test_the_writer_does_not_pause_for_a_build_that_waits_for_it(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build's next step is the writer's to do: both would wait for the rest of the pause."""
+    monkeypatch.setattr("service.engine.builds._LONGEST_PAUSE", 3600.0)
+    held = Held(monkeypatch)
+    held.put(engine, "v")
+    (build,) = engine._builds._running()
+    build.pause = 3600.0
+    engine.apply(of_ops("a", ("upsert", 1)))
     held.go.set()
     assert state(engine, "v") == "live"
 
