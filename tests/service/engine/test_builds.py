@@ -336,12 +336,9 @@ def test_the_writer_pauses_for_the_slower_of_two_builds(engine: Instance, monkey
 
 
 def test_the_writer_does_not_pause_for_a_build_that_waits_for_it(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The build's next step is the writer's to do: both would wait for the rest of the pause."""
     monkeypatch.setattr("service.engine.builds._LONGEST_PAUSE", 3600.0)
-    held = Held(monkeypatch)
-    held.put(engine, "v")
-    (build,) = engine._builds._running()
-    build.pause = 3600.0
+    (held := Held(monkeypatch)).put(engine, "v")
+    engine._builds._running()[0].pause = 3600.0
     engine.apply(of_ops("a", ("upsert", 1)))
     held.go.set()
     assert state(engine, "v") == "live"
