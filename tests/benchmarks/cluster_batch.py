@@ -301,9 +301,9 @@ def tables(figures: list[Figure]) -> str:
     for figure in figures:
         if "rows out" in figure.parameters:
             by_name = {rival.name: rival for rival in figure.rivals}
-            cells = [f"{by_name[name].value:.1f}{_bracket(by_name[name].note)}" for name in names]
+            cells = [f"{shown(by_name[name].value)}{_bracket(by_name[name].note)}" for name in names]
             sizes = [f"{figure.parameters[size]:,}" for size in ("rows a side", "rows out")]
-            lines.append(f"| {' | '.join([figure.name.partition(', by')[0], *sizes, f'{figure.value:.1f}', *cells])} |")
+            lines.append(f"| {' | '.join([figure.name.partition(', by')[0], *sizes, shown(figure.value), *cells])} |")
     return "\n".join(lines) + "\n\n" + of_others([one for one in figures if "rows out" not in one.parameters])
 
 
@@ -311,10 +311,15 @@ def of_others(figures: list[Figure]) -> str:
     """Figures that stand for themselves, a line each."""
     lines = ["| | rows a side | here | beside |", "|---|---|---|---|"]
     for figure in figures:
-        beside = ", ".join(f"{rival.name} {rival.value:.1f}" for rival in figure.rivals) or figure.note
+        beside = ", ".join(f"{rival.name} {shown(rival.value)}" for rival in figure.rivals) or figure.note
         size = figure.parameters.get("rows a side")
-        lines.append(f"| {figure.name} | {f'{size:,}' if size else ''} | {figure.value:.1f} {figure.unit} | {beside} |")
+        lines.append(f"| {figure.name} | {f'{size:,}' if size else ''} | {shown(figure.value)} {figure.unit} | {beside} |")
     return "\n".join(lines) + "\n"
+
+
+def shown(value: float) -> str:
+    """Two or three digits, or all of a whole number that has more."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.{3 if abs(value) >= 1 else 2}g}"
 
 
 def _bracket(note: str) -> str:

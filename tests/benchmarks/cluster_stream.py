@@ -33,7 +33,7 @@ from service.wire.schema import OP_COLUMN, parse_relation
 from streaming.cluster.changes import SEQ_COLUMN, Kind, hashes
 from streaming.cluster.frames import TIE, Table
 from streaming.cluster.streams import live_join
-from tests.benchmarks.cluster_batch import MODEL_CORES, Took, between, of_others, processor
+from tests.benchmarks.cluster_batch import MODEL_CORES, Took, between, of_others, processor, shown
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, seconds
 from tests.benchmarks.measured_tree import Note
 from tests.server_process import ServerProcess
@@ -189,7 +189,7 @@ def of_size(size: int, first: int, streamed: Mapping[str, Streamed], rivals: Map
 
 
 def _each(found: Streamed, those: slice, size: int) -> str:
-    return f"{middle([one.processor for one in found.took[those]]) / size * 1e6:.1f} µs of the processor a change"
+    return f"{shown(middle([one.processor for one in found.took[those]]) / size * 1e6)} µs of the processor a change"
 
 
 def of_stages(stages: Mapping[str, Stages], epochs: Sequence[Epoch]) -> list[Figure]:
@@ -234,8 +234,8 @@ def tables(figures: list[Figure]) -> str:
     for figure in figures:
         if figure.name.endswith("with a resolver"):
             by_name = {rival.name: rival for rival in figure.rivals}
-            first = f"{figure.value:.2f}{_bracket(figure.note)}"
-            others = [f"{by_name[name].value:.2f}{_bracket(by_name[name].note)}" for name in names]
+            first = f"{shown(figure.value)}{_bracket(figure.note)}"
+            others = [f"{shown(by_name[name].value)}{_bracket(by_name[name].note)}" for name in names]
             lines.append(f"| {figure.parameters['changes']:,} | {' | '.join([first, *others])} |")
     return "\n".join(lines) + "\n\n" + of_others([one for one in figures if not one.name.endswith("with a resolver")])
 
