@@ -34,6 +34,13 @@ class StreamPlan(NamedTuple):
     def unordered(self) -> list[str]:
         return [name for name, kind in self.kinds.items() if kind != "ordered"]
 
+    def relation(self, role: int) -> str:
+        return Layout.of_json(self.cells.layout).roles[role].relation
+
+    @property
+    def is_last(self) -> bool:
+        return True
+
     def to_json(self) -> Any:
         plan = self.cells
         relations = {name: json.loads(text) for name, text in plan.relations.items()}

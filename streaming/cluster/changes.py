@@ -26,7 +26,7 @@ from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.frames import TIE, hashed
 from streaming.cluster.layout import Given, Layout, Member, Numbers
 from streaming.cluster.netting import net
-from streaming.cluster.packing import SCHEMA, packed, packed_by
+from streaming.cluster.packing import QUESTION, SCHEMA, packed, packed_by
 
 SEQ_COLUMN = "_seq"
 ORDER, OP = "livejoin.order", "livejoin.op"
@@ -51,7 +51,8 @@ class Source(NamedTuple):
 
 
 def send(source: Source, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Blobs, as SCHEMA, of a frame's prepared rows. Raises BadRows."""
+    """Blobs, as SCHEMA, of a frame's prepared rows, and the question whose the states are. Raises BadRows."""
+    yield pa.RecordBatch.from_pylist([QUESTION], SCHEMA)
     definition, layout = parse_relation(json.loads(source.definition)), Layout.of_json(source.layout)
     waiting, rows = list[pa.RecordBatch](), 0
     for batch in batches:

@@ -3,6 +3,9 @@
 The cell in memory is of the state that Spark gives iff both have the same nonce, and it is used only by the plan that made it. Each step
 makes another one, so that what an attempt has left behind that failed, or that another attempt overtook, is never used; then the log is
 replayed. Recovery is the same.
+
+A state is of one plan. Each micro-batch asks for it in one place (`packing.QUESTION`), whatever cells it changes: another plan may send it
+to cells that have no state yet.
 """
 
 from __future__ import annotations
@@ -26,10 +29,12 @@ from service.engine.headless import Cell, Changed
 from service.errors import Problem
 from service.wire.batch import Changes
 from streaming.cluster.cells_batch import BadRows
+from streaming.cluster.packing import ASKS, QUESTION
 from streaming.cluster.state_log import Extent, LoggedCell
 from streaming.cluster.workers import freeze_modules
 
 _KEPT_FOR = 60.0  # seconds without a batch, after which Spark ends a worker, too
+_TOGETHER = 10.0
 _LONG = ("first", "next", "logged", "rows", "bytes", "candidates", "told", "ignored", "rebuilds")
 _MARK = StructType([StructField("nonce", StringType()), *(StructField(name, LongType()) for name in _LONG)])
 _NUMBER, _BLOB = StructType([StructField("number", LongType())]), StructType([StructField("blob", BinaryType())])
@@ -97,6 +102,15 @@ class Plan(Protocol):
         """The relations whose changes have no `_seq`."""
         ...
 
+    def relation(self, role: int) -> str:
+        """Whose rows a blob of this role has."""
+        ...
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no other cells get what these tell."""
+        ...
+
     def opened(self) -> Opened:
         """Empty."""
         ...
@@ -123,6 +137,7 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._text = json.dumps(plan.to_json())
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         stage = self._plan.stage
@@ -131,10 +146,18 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         self._kept_plan: ValueState = handle.getValueState(f"{stage}_plan", _PLAN)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Any]:
-        place = _place(self._plan, key)
-        with self._errors_named(place):
+        place, given = _place(self._plan, key), [(row["role"], pa.py_buffer(row["rows"])) for row in rows]
+        blobs = [one for one in given if one[0] != ASKS]
+        if len(blobs) < len(given):
+            self._require_own()
+            if not self._plan.is_last:
+                yield Row(**QUESTION)
+        if not blobs:
+            return
+        ways = "with _seq it would replace that row; with before_images that row is to come too, as a delete"
+        with self._errors_named(place, f"a row of {' or '.join(self._plan.unordered)} has a key that is there already: {ways}"):
             opened, logged, mark = self._open(place)
-            stepped = logged.step(opened.changes([(row["role"], pa.py_buffer(row["rows"])) for row in rows]), self._blobs)
+            stepped = logged.step(opened.changes(blobs), self._blobs)
         told = mark.told + sum(len(keys) for delta in stepped.deltas.values() for keys, _ in (*delta.deletes, *delta.inserts))
         candidates, ignored = mark.candidates + stepped.candidates, mark.ignored + stepped.ignored
         self._keep(place, opened, logged, mark._replace(candidates=candidates, told=told, ignored=ignored))
@@ -144,15 +167,20 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: TimerValues) -> None:
         """A blob of rows of a state that begins with them; nothing is told."""
-        place = _place(self._plan, key)
-        with self._errors_named(place):
+        if initialState["role"] == ASKS:
+            self._require_own()
+            return
+        place, role = _place(self._plan, key), initialState["role"]
+        ways = "they were in different cells, and meet in this layout: give another, or read the streams anew, without one of the rows"
+        with self._errors_named(place, f"two rows of {self._plan.relation(role)} have the same key: {ways}"):
             opened, logged, mark = self._open(place)
-            for rows in opened.changes([(initialState["role"], pa.py_buffer(initialState["rows"]))]):
+            for rows in opened.changes([(role, pa.py_buffer(initialState["rows"]))]):
                 logged.load(rows.relation, rows.rows.arrow, self._blobs)
         self._keep(place, opened, logged, mark)
 
     @contextmanager
-    def _errors_named(self, place: tuple[str, str, int]) -> Iterator[None]:
+    def _errors_named(self, place: tuple[str, str, int], twice: str) -> Iterator[None]:
+        """`twice`: what is wrong where a key comes twice."""
         try:
             yield
         except Problem as problem:
@@ -160,8 +188,7 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
                 raise NoRoom(*place[1:], problem) from problem
             if problem.type != "bad-rows":
                 raise
-            ways = "with _seq it would replace that row; with before_images that row is to come too, as a delete"
-            raise BadRows(f"a row of {' or '.join(self._plan.unordered)} has a key that is there already: {ways}") from problem
+            raise BadRows(twice) from problem
         except (MemoryError, OSError) as error:
             if isinstance(error, OSError) and error.errno != errno.ENOMEM:
                 raise
@@ -173,38 +200,48 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         self._mark.update(tuple(mark))
         _HELD[place] = _Held(self._plan, nonce, monotonic(), opened, logged)
 
+    def _require_own(self) -> None:
+        """The state is of this plan from now on. Raises AnotherPlan."""
+        kept = self._kept_plan.get()
+        if kept is None:
+            self._kept_plan.update((self._text,))
+        elif kept[0] != self._text:
+            raise AnotherPlan(kept[0], self._text)
+
     def _open(self, place: tuple[str, str, int]) -> tuple[Opened, LoggedCell, Mark]:
         freeze_modules()
-        idle = [one for one, held in _HELD.items() if monotonic() - held.since > _KEPT_FOR]
-        for one in idle:
-            del _HELD[one]
+        _let_go()
         held, state = _HELD.pop(place, None), self._mark.get()
         if state is None:
+            self._require_own()
             opened = self._plan.opened()
-            self._kept_plan.update((json.dumps(self._plan.to_json()),))
             return opened, LoggedCell(opened.cell), Mark()
         mark = Mark(*state)
         if held is not None and held.nonce == mark.nonce and held.plan == self._plan:
             return held.opened, held.logged, mark
-        require_same(self._kept_plan.get(), self._plan)
-        if held is not None or idle:
+        self._require_own()
+        if held is not None:
             held = None
-            gc.collect()  # cells have cycles, and each reserves address space
+            gc.collect()
         opened = self._plan.opened()
         return opened, LoggedCell.replayed(opened.cell, mark.extent, self._blobs), mark._replace(rebuilds=mark.rebuilds + 1)
+
+
+def _let_go() -> None:
+    """Cells that nobody has used for long: those of a partition that has moved away, or of a query that has ended. All that were used in
+    about the same micro-batch go together, because a collection takes a tenth of a second."""
+    now = monotonic()
+    if all(now - held.since <= _KEPT_FOR for held in _HELD.values()):
+        return
+    for one in [one for one, held in _HELD.items() if now - held.since > _KEPT_FOR - _TOGETHER]:
+        del _HELD[one]
+    gc.collect()  # cells have cycles, and each reserves address space
 
 
 def _place(plan: Plan, key: Any) -> tuple[str, str, int]:
     context = TaskContext.get()
     query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
     return query or "", plan.stage, int(key[0])
-
-
-def require_same(kept: tuple[str] | None, plan: Plan) -> None:
-    """Raises AnotherPlan."""
-    text = json.dumps(plan.to_json())
-    if kept is None or kept[0] != text:
-        raise AnotherPlan("nothing" if kept is None else kept[0], text)
 
 
 class _Blobs:

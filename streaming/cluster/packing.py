@@ -14,6 +14,10 @@ from streaming.cluster.layout import Numbers, Routed
 
 SCHEMA = pa.schema([pa.field("cell", pa.int32(), False), pa.field("role", pa.int32(), False), pa.field("rows", pa.binary(), False)])
 
+ASKS = -1
+QUESTION = {"cell": 0, "role": ASKS, "rows": b""}
+"""In place of a blob: whether the states are of this plan. It goes to the cell that has the label 0, which is one of any layout."""
+
 
 def here(coordinate: int) -> str:
     """The column that tells whether a row starts in the cell."""

@@ -36,6 +36,13 @@ class ResolverPlan(NamedTuple):
     def unordered(self) -> list[str]:
         return []
 
+    def relation(self, role: int) -> str:
+        return list(self.relations)[role]
+
+    @property
+    def is_last(self) -> bool:
+        return False
+
     def to_json(self) -> Any:
         return {"layout": json.loads(self.layout), "relations": {name: json.loads(text) for name, text in self.relations.items()}}
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from service.views.parse import parse_view
 from service.wire.schema import OP_COLUMN, RelationDefinition, parse_relation
@@ -18,6 +19,7 @@ from streaming.cluster.frames import TIE
 from streaming.cluster.keeping import Opened, Plan
 from streaming.cluster.layout import Member
 from streaming.cluster.netting import Netting
+from streaming.cluster.packing import ASKS
 from streaming.cluster.state_log import LoggedCell
 from streaming.cluster.stream_layout import even_layout
 from streaming.cluster.streams import resolver_of, sources_of
@@ -88,7 +90,7 @@ class Local:
     def _kept(self, plan: Plan, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         blobs: dict[int, list[tuple[int, pa.Buffer]]] = {}
         for batch in batches:
-            for row in batch.to_pylist():
+            for row in batch.filter(pc.not_equal(batch.column("role"), ASKS)).to_pylist():
                 blobs.setdefault(row["cell"], []).append((row["role"], pa.py_buffer(row["rows"])))
         for label, own in blobs.items():
             if (plan.stage, label) not in self.kept:

@@ -19,9 +19,11 @@ from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.cells_stream import StreamPlan
 from streaming.cluster.changes import Source, send
 from streaming.cluster.keeping import AnotherPlan, Keeper, NoRoom
+from streaming.cluster.packing import QUESTION
 from streaming.cluster.state_log import LoggedCell
 from tests.streaming.cluster.churn import DEFINITIONS
 from tests.streaming.cluster.local import Local, prepared
+from tests.streaming.cluster.test_stages import of_view
 
 
 class Value:
@@ -166,6 +168,46 @@ def test_a_state_of_another_plan_is_refused(task: Task) -> None:
     keeping._HELD.clear()
     with pytest.raises(AnotherPlan, match="of another view or layout"):
         task.attempt(*of(2))
+    del task.committed["cells_mark"]
+    with pytest.raises(AnotherPlan, match="of another view or layout"):
+        task.attempt()  # asked for the plan alone, of a cell that has had no row
+
+
+@pytest.mark.parametrize("begin", ["attempt", "begun"])
+def test_a_cell_without_rows_knows_its_plan(begin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the cells behind the buckets of keys are asked as well."""
+    monkeypatch.setattr(keeping, "_HELD", {})
+    local = Local("SELECT x.id FROM a x JOIN b y ON x.room = y.room", DEFINITIONS, {"a": "ordered", "b": "ordered"}, 2)
+    for plan, passed in ((local.plan, []), (local.resolver, [QUESTION])):
+        assert plan is not None
+        keeper, state = Keeper(plan), dict[Any, Any]()
+        keeper.init(cast(Any, Handle(state)))
+        asked = [Row(**row) for row in next(send(local.sources[0], [])).to_pylist()]
+        if begin == "begun":
+            for one in asked:
+                keeper.handleInitialState((0,), one, cast(Any, None))
+        else:
+            assert [row.asDict() for row in keeper.handleInputRows((0,), iter(asked), cast(Any, None))] == passed
+        assert list(state) == [f"{plan.stage}_plan"] and not keeping._HELD
+
+
+def test_cells_that_have_moved_away_leave_the_memory_of_a_worker(task: Task) -> None:
+    """Also where the cells that are used are all found in memory. Those of a star have cycles: without a collection they stay."""
+    _, task.committed = task.attempt(*of(1))
+    ((place, held),) = keeping._HELD.items()
+    star, churn = of_view("star", "ordered")
+    star.step(churn.epoch(30))
+    for number, (opened, logged, _) in enumerate(star.kept.values()):
+        keeping._HELD["another", "cells", number] = held._replace(since=-1e9, opened=opened, logged=logged)
+    star.kept.clear()
+    del opened, logged, held
+    gc.disable()
+    try:
+        before = psutil.Process().memory_info().vms
+        task.attempt(*of(2))
+        assert list(keeping._HELD) == [place] and psutil.Process().memory_info().vms < before - (1 << 40), "a cell reserves address space"
+    finally:
+        gc.enable()
 
 
 def test_a_cell_in_memory_is_used_by_the_plan_that_made_it(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +249,7 @@ def test_rows_that_a_state_begins_with_are_those_of_its_log(task: Task, monkeypa
     keeping._HELD.clear()
     told, state = task.attempt(*of(3, room="B"))
     assert made and len(told) == 2 and state["cells_mark"][4] == 4, "row 3 goes and comes"
-    with pytest.raises(BadRows, match="a key that is there already"):
+    with pytest.raises(BadRows, match="two rows of a have the same key: they were in different cells"):
         task.begun(*of(4))
 
 

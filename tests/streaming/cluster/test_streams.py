@@ -14,16 +14,17 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from service.views.parse import parse_view
 from streaming.cluster.candidates import NotDistributable
 from streaming.cluster.changes import Kind, _spark_hash
 from streaming.cluster.frames import Table
 from streaming.cluster.reshard import reshard
 from streaming.cluster.snapshot import snapshot, status
-from streaming.cluster.stream_layout import stream_layout
+from streaming.cluster.stream_layout import even_layout, stream_layout
 from streaming.cluster.streams import live_join
 from tests.docs.pages import Reader
 from tests.server_process import ROOT, ServerProcess
-from tests.streaming.cluster.churn import Churn, follow
+from tests.streaming.cluster.churn import DEFINITIONS, Churn, follow
 from tests.streaming.cluster.stream_query import PROVIDER, ROCKSDB, changes_of, session, write
 from tests.streaming.cluster.test_batch import VIEWS
 
@@ -85,6 +86,11 @@ class Query:
     @property
     def outputs(self) -> Sequence[str]:
         return snapshot(self.spark, self.checkpoint).columns
+
+    def layout_now(self, partitions: int = 2) -> str:
+        """Of a query that begins with so many."""
+        definitions = {name: DEFINITIONS[name] for name in self.names}
+        return even_layout(parse_view("v", {"sql": self.sql}, definitions).query, 4 * partitions, None, 8.0)
 
     def compare(self) -> None:
         expected = self.churn.expected(self.sql)
@@ -190,6 +196,37 @@ def test_another_layout_goes_on_with_the_next_epoch(spark: SparkSession, tmp_pat
         reshard(spark, str(tmp_path / "nothing"), str(tmp_path / "more"), layout)
     with pytest.raises(ValueError, match="the layout is of another view"):
         reshard(spark, old, str(tmp_path / "more"), in_bands(8, 4).replace('"stay"', '"levels"'))
+
+
+@pytest.mark.parametrize("kind", ["ordered", "images"])
+def test_other_cells_are_refused_in_the_first_micro_batch(kind: Kind, spark: SparkSession, tmp_path: Path) -> None:
+    """Also if its changes are of cells that have no state: a checkpoint that was begun with two partitions took those of four, and missed
+    rows from then on."""
+    one = Query(spark, tmp_path, "keyed pair with a hot key", kind, 3)
+
+    def run(number: int, room: str) -> None:
+        row = {"id": number, "room": room, "starts": 1, "ends": 2, "_op": "insert", "_seq": 1}
+        write(tmp_path, "a", kind, number, [row])
+        query = one.start()
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+
+    run(0, "A")
+    old, one.layout = one.layout_now(), one.layout_now(4)
+    assert old != one.layout
+    with pytest.raises(StreamingQueryException, match="(?s)of another view or layout.*of the checkpoint.*of the query") as refused:
+        run(1, "B")
+    said = str(refused.value)
+    assert all(json.dumps(json.loads(layout)) in said for layout in (old, one.layout)), "both layouts are named"
+    one.layout = old
+    run(2, "B")
+    target = str(tmp_path / "resharded")
+    reshard(spark, one.checkpoint, target, one.layout_now(4))
+    one.checkpoint = target
+    with pytest.raises(StreamingQueryException, match="of another view or layout"):
+        run(3, "C")
 
 
 FEW: Mapping[str, Kind] = {"groups": "images", "left join": "inserts"}
