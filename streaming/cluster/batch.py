@@ -22,7 +22,7 @@ from service.wire.schema import RelationDefinition
 from streaming.cluster.buckets import Buckets, Side, best_buckets, is_whole, join_in_buckets
 from streaming.cluster.candidates import Chosen, candidates, choose
 from streaming.cluster.cells_batch import VIEW, Judge, join_in_cells
-from streaming.cluster.frames import Table, with_values
+from streaming.cluster.frames import Table, require_kept, with_values
 from streaming.cluster.layout import Coordinate, Given, Role
 from streaming.cluster.sampling import SAMPLED, Sample, Samples, pairs_of
 
@@ -125,9 +125,10 @@ def _plan_overlap(
         for name in (*on, *interval):
             if name not in names:
                 raise ValueError(f"there is no column {name} in {letter}: it has {', '.join(frame.columns)}")
+        require_kept(frame)
         start, end = (names[name] for name in interval)
         renamed = frame.toDF(*names.values())
-        Table(renamed, (), {"i": (start, end, bounds)}).definition()  # types and bounds that intervals may have
+        Table(renamed, (), {"i": (start, end, bounds)}).definition()  # bounds, and types that intervals may have
         said = f"{letter}.{interval[0]}", f"{letter}.{interval[1]}"
         renamed = with_values(renamed, start, end, bounds if start != end else "[]", said)
         sides.append(Side(renamed, [names[name] for name in on], start, end, bounds))

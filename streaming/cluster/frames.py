@@ -68,6 +68,12 @@ class Table:
         return column + F.lit(0.0) if isinstance(kind, T.DoubleType) else column  # -0.0 is 0.0
 
 
+def require_kept(frame: DataFrame) -> None:
+    """Raises TypeError (a column of a type that cells do not keep, such as a text that is compared by a collation)."""
+    for one in frame.schema.fields:
+        _kind(one)
+
+
 def whole(frame: DataFrame, name: str) -> Column:
     """The values of a column of integers, dates or timestamps as int64."""
     kind = frame.schema[name].dataType
@@ -117,7 +123,7 @@ def _type(one: T.StructField) -> T.DataType:
     if isinstance(one.dataType, T.DecimalType):
         return one.dataType
     found = next((wide for kinds, _, wide in _PLAIN if isinstance(one.dataType, kinds)), None)
-    if found is None:
+    if found is None or (isinstance(one.dataType, T.StringType) and not one.dataType.isUTF8BinaryCollation()):
         raise TypeError(f"the column {one.name} is {one.dataType.simpleString()}, which cells do not keep: leave it out, or cast it")
     return found
 
