@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -26,6 +27,7 @@ _PLAIN: Sequence[tuple[tuple[type, ...], str, T.DataType]] = (
     ((T.BinaryType,), "bytes", T.BinaryType()),
 )
 _MOST_DIGITS = 18
+_OURS = re.compile(f"{TIE}|_(hash|here)[0-9]+")  # `hashed`; `here` in packing
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
@@ -40,7 +42,9 @@ class Table:
     intervals: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def definition(self) -> RelationDefinition:
-        """Raises BadDefinition, TypeError (a column of a type that cells do not keep)."""
+        """Raises BadDefinition, ValueError (a column has a name of ours), TypeError (a column of a type that cells do not keep)."""
+        if ours := [name for name in self.frame.columns if _OURS.fullmatch(name)]:
+            raise ValueError(f"cells have a column {ours[0]} of their own: rename that of the table")
         columns: list[dict[str, Any]] = [
             {"name": one.name, "nullable": one.nullable and one.name not in self.key} | _kind(one) for one in self.frame.schema.fields
         ]

@@ -301,6 +301,9 @@ def test_bad_rows_and_frames_are_refused(spark: SparkSession) -> None:
     text = spark.sql("SELECT 'a' COLLATE UTF8_LCASE AS t, 1 AS s, 2 AS e")
     with pytest.raises(TypeError, match="the column t is string collate UTF8_LCASE, which cells do not keep: .* cast it"):
         overlap_join(text, text.toDF("t", "f", "g"), ("s", "e"), ("f", "g"), on=["t"])  # 'A' met 'a' in buckets alone
+    for name in ("_tie", "_hash0", "_here11"):
+        with pytest.raises(ValueError, match=f"cells have a column {name} of their own: rename"):
+            live_join(sql, {"p": Table(twice.withColumnRenamed("s", name), ["id"])})
     with pytest.raises(ValueError, match="both frames have the column e: rename it"):
         overlap_join(twice, twice, ("s", "e"), ("s", "e"))
     with pytest.raises(ValueError, match="there is no column t in a"):
