@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from tests.datasets import ROOT
 
@@ -185,6 +185,19 @@ def test_signatures_are_short() -> None:
     every = [(name, function) for name, path in sources("structures").items() for function in source(path).functions]
     assert len(every) > 400
     assert [f"{name}.{function.name}" for name, function in every if function.parameters > PARAMETERS] == []
+
+
+def test_kernels_that_python_calls_have_docstrings() -> None:
+    entries = [(name, one) for name, path in sources("structures").items() for one in ast.parse(path.read_text()).body if is_entry(one)]
+    assert len(entries) > 100
+    assert [f"{name}.{one.name}" for name, one in entries if ast.get_docstring(one) is None] == []
+
+
+def is_entry(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
+    """Whether it is a kernel with a signature."""
+    return isinstance(node, ast.FunctionDef) and any(
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "kernel" and one.args for one in node.decorator_list
+    )
 
 
 def test_parameters_are_counted() -> None:

@@ -21,7 +21,7 @@ from service.wire.schema import OP_COLUMN
 from streaming.cluster.packing import unpacked
 
 EPOCH_COLUMN = "_epoch"
-_HASHED, _SIGN = "livejoin.hash", "livejoin.sign"
+_SIGN = "livejoin.sign"
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 

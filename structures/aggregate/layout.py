@@ -15,7 +15,7 @@ Floats come as their bits. Values in the tree are int64 in the order of what the
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -118,8 +118,3 @@ def bit_length(number: int) -> int:
             length += step
             number >>= step
     return length + (number > 0)
-
-
-def no_nulls(columns: int, rows: int) -> Any:
-    """`Rows.nulls` without any."""
-    return np.zeros((columns, rows), np.uint8)

@@ -45,6 +45,7 @@ def push_live(Z: Any, what: int, level: int, o: int, extra: int) -> None:
 
 @kernel("void(int32[::1], int64[::1], int64, int64)")
 def view_start(W: Any, Z: Any, root: int, only: int) -> None:
+    """Begin a view walk of one tree at the node `root`; `only`: the key to stay with, or a negative number for all. O(1)."""
     Z[ONLY] = only
     if W[2 * root + layout.FLAGS] & layout.LIVE_NODE != 0:
         push_live(Z, NODE_, 0, root, 0)

@@ -88,6 +88,7 @@ class RowList(Versioned[Arena]):
 
 @kernel("void(Nodes, int64, int64, Entries, uint8[::1])")
 def hold(nodes: Nodes, root: int, height: int, entries: Entries, held: Any) -> None:
+    """held[i]: whether the list tree at `root` has entry i. O(log n) an entry."""
     W = nodes.W
     for i in range(len(held)):
         key, left, slot = entries.key[i], entries.left[i], entries.slot[i]

@@ -86,6 +86,7 @@ def place_of_row(tree: Tree, key: int, left: int, right: int, slot: int, base: i
 
 @kernel("void(Tree, int32[::1], int64[::1], int64[::1], int64[::1])")
 def count_partners(tree: Tree, keys: Any, lefts: Any, rights: Any, counts: Any) -> None:
+    """counts[i]: the partners of the interval (lefts[i], rights[i]) of keys[i], by counts at the nodes. O(log n) an interval."""
     for i in range(len(keys)):
         counts[i] = partners(tree, wide(keys[i]), lefts[i], rights[i])
 

@@ -56,6 +56,7 @@ WHOLE = Stretch(-1, NEG_INF, KEY_MAX, POS_INF)
 
 @kernel("void(Nodes, int64[::1], int64, int64, int64, Stretch)")
 def walk_start(nodes: Nodes, Z: Any, root: int, height: int, kind: int, stretch: Stretch) -> None:
+    """Begin a walk of the tree at `root` in the state `Z`: pairs of two sets, or of one (`kind`), within a stretch of the order. O(1)."""
     Z[LOW_KEY], Z[LOW], Z[HIGH_KEY], Z[HIGH] = stretch
     Z[TOP], Z[LEVELS], Z[KIND_], Z[DONE] = root, height, kind, 0
     Z[PART], Z[DEPTH], Z[TARGET_DEPTH] = NEXT_SOURCE, 0, 0

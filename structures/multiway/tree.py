@@ -246,6 +246,7 @@ def cut(nodes: MultiwayNodes, writing: Writing, X: Any, s: int, key: int, left: 
 
 @kernel("void(MultiwayNodes, Writing, int64[::1])")
 def make_empty(nodes: MultiwayNodes, writing: Writing, X: Any) -> None:
+    """A tree of one leaf without entries; `X`: scratch of a summary. O(1)."""
     W, T, C = nodes.W, nodes.T, writing.C
     o = allocate_block(nodes, C, LEAF)
     for i in range(T[SETS] + 1):

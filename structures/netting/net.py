@@ -85,6 +85,7 @@ def netted(told: Told, moves: Moves) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 @kernel("void(Told, Moves, Table, Left)")
 def net(told: Told, moves: Moves, table: Table, left: Left) -> None:
+    """Cancel rows that go and come in one version; `told`: ascending by version. What is left goes into `left`. O(1) a row, expected."""
     place_moves(moves, table)
     low = 0
     while low < len(told.versions):

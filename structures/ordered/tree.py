@@ -271,6 +271,7 @@ def expect(nodes: Nodes, C: Any, key: int, left: int, code: int, height: int) ->
 
 @kernel("void(Nodes, Writing)")
 def make_empty(nodes: Nodes, writing: Writing) -> None:
+    """A tree of one leaf without entries. O(1)."""
     C = writing.C
     C[ROOT] = new_leaf(nodes, C, 0, 0)
     C[HEIGHT], C[COUNT], C[COUNT + 1], C[LIVE] = 0, 0, 0, 0

@@ -13,6 +13,7 @@ from structures.rows.retired import LIVING
 
 @kernel("void(int64[::1], int64[::1], int32[::1])")
 def _count_up(counts: Any, died: Any, codes: Any) -> None:
+    """One use more for each code, which may come more than once; codes that had ended live again. O(1) a code."""
     for code in codes:
         counts[code] += 1
         if died[code] != LIVING:

@@ -63,6 +63,7 @@ def scan(born: Any, died: Any, kept: Any, version: int, start: int, used: int, o
 
 @kernel("void(int64[:,::1], int64[::1], int32[::1], int64[:,::1])")
 def gather(cells: Any, columns: Any, slots: Any, out: Any) -> None:
+    """out[j, i]: column columns[j] of the row slots[i]. O(1) a cell."""
     for i in range(len(slots)):
         slot = slots[i]
         for j in range(len(columns)):
@@ -82,6 +83,8 @@ def gather_valid(cells: Any, cell: int, bit: int, slots: Any, bitmap: Any) -> in
 
 @kernel("void(int8[::1], int64[:,::1], int64[::1], uint8[::1], int64, int32[::1], int32[::1], uint8[::1])", allocates=True)
 def gather_text(kinds: Any, cells: Any, places: Any, heap: Any, column: int, slots: Any, offsets: Any, data: Any) -> None:
+    """The texts of a column one behind the other, as Arrow keeps them: row i from byte offsets[i] to offsets[i + 1] of `data`; the offsets
+    are given. O(1) a byte."""
     starts = np.empty(len(slots), np.int64)  # first, so that the copies wait for memory side by side
     for i in range(len(slots)):
         starts[i] = text_start(kinds, cells, places, slots[i], column)
@@ -113,6 +116,7 @@ def look_alike(stored: Stored, columns: Any, row: int, row2: int) -> bool:
 
 @kernel("void(Stored, int64[::1], int32[::1], int32[::1], boolean[::1])")
 def same(stored: Stored, columns: Any, slots: Any, others: Any, out: Any) -> None:
+    """out[i]: whether the rows slots[i] and others[i] are alike in these columns. O(1) a cell, and a byte of text."""
     for i in range(len(slots)):
         out[i] = look_alike(stored, columns, wide(slots[i]), wide(others[i]))
 
