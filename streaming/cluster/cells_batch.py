@@ -7,7 +7,7 @@ processor time a row and 0.25 µs a row out; 60 ms a task. Memory: one cell's ro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
@@ -26,12 +26,12 @@ from service.wire.arrow import judge_record_batch
 from service.wire.room import UNBOUNDED
 from service.wire.schema import RelationDefinition, parse_relation
 from streaming.cluster.frames import ROW, TIE, Table, hashed
+from streaming.cluster.gathering import gathered
 from streaming.cluster.layout import Given, Layout, Member, Role
 from streaming.cluster.packing import SCHEMA, here, packed, unpacked
 from streaming.cluster.workers import freeze_modules
 
 VIEW = "v"
-_TOGETHER = 1 << 17  # rows that are routed at once
 _ROWS_OF_A_PARTITION = 40  # bits
 
 
@@ -64,18 +64,12 @@ class Judge(NamedTuple):
     def judged(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[Judged]:
         """Some ten thousand rows at a time. Raises BadRows."""
         definition = parse_relation(json.loads(self.definition))
-        numbered, waiting, rows = 0, list[pa.RecordBatch](), 0
-        for batch in batches:
-            waiting.append(batch)
-            rows += batch.num_rows
-            if rows >= _TOGETHER:
-                yield self._some(definition, waiting, (partition << _ROWS_OF_A_PARTITION) + numbered)
-                numbered, waiting, rows = numbered + rows, [], 0
-        if rows:
-            yield self._some(definition, waiting, (partition << _ROWS_OF_A_PARTITION) + numbered)
+        numbered = 0
+        for batch in gathered(batches):
+            yield self._some(definition, batch, (partition << _ROWS_OF_A_PARTITION) + numbered)
+            numbered += batch.num_rows
 
-    def _some(self, definition: RelationDefinition, batches: Sequence[pa.RecordBatch], first: int) -> Judged:
-        (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    def _some(self, definition: RelationDefinition, batch: pa.RecordBatch, first: int) -> Judged:
         if definition.key == [ROW]:
             batch = batch.append_column(ROW, pa.array(np.arange(first, first + batch.num_rows)))
         judged = judge_record_batch(definition.rules, self.relation, batch.select(definition.rules.names), 0, UNBOUNDED)

@@ -24,13 +24,13 @@ from service.wire.room import UNBOUNDED
 from service.wire.schema import OP_COLUMN, RelationDefinition, parse_relation
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.frames import TIE, hashed
+from streaming.cluster.gathering import as_one, gathered
 from streaming.cluster.layout import Given, Layout, Member, Numbers
 from streaming.cluster.netting import net
 from streaming.cluster.packing import QUESTION, SCHEMA, packed, packed_by
 
 SEQ_COLUMN = "_seq"
 ORDER, OP = "livejoin.order", "livejoin.op"
-TOGETHER = 1 << 17  # rows that are judged at once
 
 Kind = Literal["inserts", "ordered", "images"]
 """How the changes of a stream are to be understood: rows that are new; upserts and deletes in the order of `_seq`; rows that come and rows
@@ -54,19 +54,11 @@ def send(source: Source, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
     """Blobs, as SCHEMA, of a frame's prepared rows, and the question whose the states are. Raises BadRows."""
     yield pa.RecordBatch.from_pylist([QUESTION], SCHEMA)
     definition, layout = parse_relation(json.loads(source.definition)), Layout.of_json(source.layout)
-    waiting, rows = list[pa.RecordBatch](), 0
-    for batch in batches:
-        waiting.append(batch)
-        rows += batch.num_rows
-        if rows >= TOGETHER:
-            yield from _sent(source, definition, layout, waiting)
-            waiting, rows = [], 0
-    if rows:
-        yield from _sent(source, definition, layout, waiting)
+    for batch in gathered(batches):
+        yield from _sent(source, definition, layout, batch)
 
 
-def _sent(source: Source, definition: RelationDefinition, layout: Layout, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+def _sent(source: Source, definition: RelationDefinition, layout: Layout, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     rows, ops, order = _judged(source, definition, batch)
     for name in (*hashes(source.members), TIE):
         rows = rows.append_column(name, batch.column(name))
@@ -147,12 +139,12 @@ def form(rows: pa.Schema, flags: Sequence[str] = ()) -> pa.Schema:
 
 
 def taken(name: str, definition: RelationDefinition, blobs: Sequence[pa.RecordBatch], images: bool) -> Changes:
-    """Changes as a cell takes them. `images`: equal rows that come and that go cancel."""
-    changed = pa.concat_batches(blobs)
+    """Changes as a cell takes them. `images`: equal rows that come and that go cancel. Raises TooMuchAtOnce."""
+    changed = as_one(blobs, blobs[0].schema)
     rows, ops = changed.select(definition.rules.names), changed.column(OP).to_numpy()
     if images:
         gone, come = net(*(rows.filter(pa.array(mask)) for mask in (ops == DELETE, ops != DELETE)))
-        rows, ops = pa.concat_batches([gone, come]), np.repeat(np.array([DELETE, INSERT], np.uint8), [len(gone), len(come)])
+        rows, ops = as_one([gone, come], gone.schema), np.repeat(np.array([DELETE, INSERT], np.uint8), [len(gone), len(come)])
     else:
         order = np.argsort(changed.column(ORDER).to_numpy(), kind="stable")
         rows, ops = rows.take(pa.array(order)), ops[order]

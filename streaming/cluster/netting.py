@@ -7,7 +7,7 @@ alike.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +18,12 @@ from pyspark import TaskContext
 
 from service.wire.batch import DELETE, INSERT, OP_NAMES
 from service.wire.schema import OP_COLUMN
+from streaming.cluster.gathering import as_one, one_of
 from streaming.cluster.packing import unpacked
 
 EPOCH_COLUMN = "_epoch"
 _SIGN = "livejoin.sign"
+_MOST_BYTES = 1 << 30  # that are netted at once: a column of a batch has at most 2 GiB of text
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -48,8 +50,25 @@ def net(gone: pa.RecordBatch, come: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.
     found = []
     for rows, meets, kept in ((gone, gone_meets, signs < 0), (come, come_meets, signs > 0)):
         parts = [pa.table(rows.filter(pa.array(~meets))), more.filter(pa.array(kept)).select(names).cast(rows.schema)]
-        found.append(_one(pa.concat_tables(parts)))
+        found.append(one_of(pa.concat_tables(parts)))
     return found[0], found[1]
+
+
+def net_of_all(
+    gone: Sequence[pa.RecordBatch], come: Sequence[pa.RecordBatch], form: pa.Schema
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:  # fmt: skip
+    """What is left of all of them, in slices by the hashes of rows of about _MOST_BYTES. Raises TooMuchAtOnce (rows of one hash)."""
+    slices = 1 + sum(rows.nbytes for rows in (*gone, *come)) // _MOST_BYTES
+    if slices == 1:
+        yield net(as_one(gone, form), as_one(come, form))
+        return
+    places = [[row_hashes(rows) % np.uint64(slices) for rows in some] for some in (gone, come)]
+    for number in range(slices):
+        own = (
+            as_one([rows.filter(pa.array(of == number)) for rows, of in zip(some, numbers, strict=True)], form)
+            for some, numbers in zip((gone, come), places, strict=True)
+        )
+        yield net(*own)
 
 
 def _may_be_among(hashes: npt.NDArray[np.uint64], others: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
@@ -59,16 +78,6 @@ def _may_be_among(hashes: npt.NDArray[np.uint64], others: npt.NDArray[np.uint64]
     there[others & mask] = True
     found: npt.NDArray[np.bool_] = there[hashes & mask]
     return found
-
-
-def together(batches: Iterable[pa.RecordBatch], form: pa.Schema) -> pa.RecordBatch:
-    """As one batch."""
-    return _one(pa.Table.from_batches(batches, form))
-
-
-def _one(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_arrays([pa.array([], one.type) for one in table.schema], schema=table.schema)
 
 
 def row_hashes(rows: pa.RecordBatch) -> npt.NDArray[np.uint64]:
@@ -138,8 +147,8 @@ class Netting(NamedTuple):
         parts: dict[int, list[pa.RecordBatch]] = {DELETE: [], INSERT: []}
         for _, op, rows in unpacked(batches, [form] * (max(DELETE, INSERT) + 1)):
             parts[op].append(rows)
-        gone, come = (together(parts[op], form) for op in (DELETE, INSERT))
-        for op, rows in zip((DELETE, INSERT), net(gone, come), strict=True):
-            if rows.num_rows:
-                told = [pa.repeat(OP_NAMES[op], rows.num_rows), pa.repeat(epoch, rows.num_rows)]
-                yield pa.RecordBatch.from_arrays([*told, *rows.columns], schema=self.schema)
+        for op, left in zip((DELETE, INSERT), zip(*net_of_all(parts[DELETE], parts[INSERT], form), strict=True), strict=True):
+            for rows in left:
+                if rows.num_rows:
+                    told = [pa.repeat(OP_NAMES[op], rows.num_rows), pa.repeat(epoch, rows.num_rows)]
+                    yield pa.RecordBatch.from_arrays([*told, *rows.columns], schema=self.schema)

@@ -18,8 +18,9 @@ from service.wire.batch import DELETE, INSERT, Changes
 from service.wire.schema import RelationDefinition, parse_relation
 from streaming.cluster.changes import form, hashes, route, taken
 from streaming.cluster.frames import TIE
+from streaming.cluster.gathering import as_one
 from streaming.cluster.layout import Layout
-from streaming.cluster.netting import net, together
+from streaming.cluster.netting import net_of_all
 
 
 class ResolverPlan(NamedTuple):
@@ -68,12 +69,12 @@ class Bucket:
     def told(self, deltas: dict[str, Changed]) -> Iterator[pa.RecordBatch]:
         for name, delta in deltas.items():
             schema = self._wide[name].arrow_schema()
-            parts = ([pa.RecordBatch.from_arrays(rows.columns, schema=schema) for _, rows in some] for some in delta)
-            gone, come = net(*(together(some, schema) for some in parts))
-            numbers = [len(gone), len(come)]
-            ops, orders = np.repeat(np.array([DELETE, INSERT], np.uint8), numbers), np.repeat([0, 1], numbers)
-            if len(ops):
-                yield from route(self._layout, name, self._definitions[name], pa.concat_batches([gone, come]), ops, orders)
+            deletes, inserts = ([pa.RecordBatch.from_arrays(rows.columns, schema=schema) for _, rows in some] for some in delta)
+            for gone, come in net_of_all(deletes, inserts, schema):
+                numbers = [len(gone), len(come)]
+                ops, orders = np.repeat(np.array([DELETE, INSERT], np.uint8), numbers), np.repeat([0, 1], numbers)
+                if len(ops):
+                    yield from route(self._layout, name, self._definitions[name], as_one([gone, come], schema), ops, orders)
 
 
 def _with_hashes(definition: RelationDefinition, layout: Layout, name: str) -> RelationDefinition:

@@ -8,20 +8,23 @@ import re
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from service.wire.schema import parse_relation
+from streaming.cluster import gathering, netting
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.changes import Kind, _spark_hash, labels
+from streaming.cluster.gathering import TooMuchAtOnce, as_one, gathered, one_of
 from streaming.cluster.layout import Member
 from streaming.cluster.netting import net, row_hashes
 from streaming.cluster.reshard import _require_order
 from tests.streaming.cluster.churn import DEFINITIONS, Churn, follow
-from tests.streaming.cluster.local import Local, hash_of
+from tests.streaming.cluster.local import PARTS, Local, hash_of
 from tests.streaming.cluster.test_batch import VIEWS
 
 
@@ -142,6 +145,51 @@ def test_equal_rows_cancel_as_often_as_both_have_them() -> None:
         left = net(gone, come)
         assert counted(left[0]) == counted(gone) - counted(come) and counted(left[1]) == counted(come) - counted(gone)
         assert np.array_equal(row_hashes(gone), row_hashes(gone.slice(0, 1 << 20))) and len(set(row_hashes(gone).tolist())) <= 3
+
+
+@pytest.mark.parametrize("name", ["keyed pair with a hot key", "left join"])
+def test_what_is_too_much_for_one_batch_is_netted_in_slices(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And deletes still come first."""
+    sliced, net_ = list[int](), netting.net
+
+    def counted(gone: pa.RecordBatch, come: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        sliced.append(len(gone) + len(come))
+        return net_(gone, come)
+
+    monkeypatch.setattr(netting, "net", counted)
+    monkeypatch.setattr(netting, "_MOST_BYTES", 256)
+    prove(*of_view(name, "ordered"), name)
+    assert len([one for one in sliced if one]) > 6 * (PARTS + 4), "more than one of each part and bucket in an epoch"
+
+
+def test_of_several_chunks_none_is_left_out() -> None:
+    """As `combine_chunks` leaves them where a column is too long."""
+    long = pa.concat_tables([pa.table({"a": ["x"]}), pa.table({"a": ["y"]})])
+    with pytest.raises(TooMuchAtOnce, match="let the sources read less at once"):
+        one_of(cast(pa.Table, SimpleNamespace(combine_chunks=lambda: long)))
+    assert one_of(long).num_rows == 2 and one_of(long.slice(0, 0)).num_rows == 0
+
+
+@pytest.mark.soak
+def test_columns_that_a_batch_cannot_have_are_refused() -> None:
+    """2 GiB are written. The text of the batches is the same memory."""
+    text = pa.array(["x" * (1 << 28)])
+    batches = [pa.RecordBatch.from_arrays([text], ["a"]) for _ in range(8)]
+    with pytest.raises(TooMuchAtOnce, match="let the sources read less at once"):
+        as_one(batches, batches[0].schema)
+
+
+@pytest.mark.parametrize("most", [1 << 26, 4000])
+def test_rows_are_gathered_up_to_a_number_and_up_to_bytes(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows with much text were more than a batch can have before they were many."""
+    monkeypatch.setattr(gathering, "MOST_ROWS", 100)
+    monkeypatch.setattr(gathering, "MOST_BYTES", most)
+    texts = [["a" * number] * times for number, times in ((10, 30), (0, 0), (10, 80), (100, 20), (3000, 1), (9000, 2), (1, 1))]
+    batches = [pa.RecordBatch.from_pydict({"t": pa.array(some, pa.utf8())}) for some in texts]
+    found = list(gathered(batches))
+    assert [row for one in found for row in one.to_pydict()["t"]] == [row for some in texts for row in some]
+    sizes = [one.num_rows for one in found]
+    assert sizes == ([110, 24] if most > 4000 else [110, 20, 1, 2, 1])
 
 
 def test_a_layout_that_reads_the_sources_in_another_order_is_refused() -> None:
