@@ -93,6 +93,25 @@ def test_a_replay_gives_what_the_steps_gave(monkeypatch: pytest.MonkeyPatch, tim
     run_state_machine_as_test(Log, settings=settings(max_examples=8, stateful_step_count=12, deadline=None))
 
 
+@pytest.mark.parametrize("least", [1, 512], ids=["small blobs stay small", "small blobs are filled up"])
+def test_steps_of_several_blobs_leave_a_short_log(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More blobs than two a step came, and two went: under a load that lasts the log grew without bound. Rows are drawn from many, and in
+    between few change at a time, so that the oldest blobs are small."""
+    monkeypatch.setattr(state_log, "_SMALL", least)
+    monkeypatch.setattr(state_log, "_LARGEST", 1024)
+    blobs, logged, rng = Kept(), LoggedCell(empty()), np.random.default_rng(1)
+    logged.step([changed("p", [(id_, "a", False) for id_ in range(500)])], blobs)
+    most = 0
+    for number in range(300):
+        some = rng.choice(500, 3 if number // 50 % 2 else 200, replace=False)
+        before = logged.extent.next
+        logged.step([changed("p", [(int(id_), f"{number}", False) for id_ in some])], blobs)
+        most = max(most, logged.extent.next - before)
+        assert logged.cell.live == 500 and logged.extent.rows <= 4 * 500, number
+    assert most > 8, "of a step there are many blobs"
+    logged.check(blobs, empty())
+
+
 def test_a_log_stays_short_over_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     """All keys change again and again: what later blobs tell is not kept twice."""
     monkeypatch.setattr(state_log, "_SMALL", 1)
