@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle, TimerValues, ValueState
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
@@ -31,9 +30,9 @@ from service.wire.batch import Changes
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.packing import ASKS, QUESTION
 from streaming.cluster.state_log import Extent, LoggedCell
-from streaming.cluster.workers import freeze_modules
+from streaming.cluster.workers import freeze_modules, query_and_epoch
 
-_KEPT_FOR = 60.0  # seconds without a batch, after which Spark ends a worker, too
+_KEPT_FOR = 60.0  # seconds without a task, after which Spark ends a worker, too
 _TOGETHER = 10.0
 _LONG = ("first", "next", "logged", "rows", "bytes", "candidates", "told", "ignored", "rebuilds")
 _MARK = StructType([StructField("nonce", StringType()), *(StructField(name, LongType()) for name in _LONG)])
@@ -132,6 +131,19 @@ _HELD: dict[tuple[str, str, int], _Held] = {}
 """By query, stage and label."""
 
 
+class _Pace(NamedTuple):
+    """Of a query in this worker: its present micro-batch, when that before it and this one began, and when a cell was used last."""
+
+    epoch: int | None
+    before: float
+    began: float
+    seen: float
+
+
+_PACES: dict[str, _Pace] = {}
+"""By query."""
+
+
 class Keeper(StatefulProcessor):  # type: ignore[misc]
     """Each key's rows are blobs of changes (`packing.SCHEMA`), which its cell takes as one step."""
 
@@ -161,9 +173,10 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         told = mark.told + sum(len(keys) for delta in stepped.deltas.values() for keys, _ in (*delta.deletes, *delta.inserts))
         candidates, ignored = mark.candidates + stepped.candidates, mark.ignored + stepped.ignored
         self._keep(place, opened, logged, mark._replace(candidates=candidates, told=told, ignored=ignored))
-        for batch in opened.told(stepped.deltas):
-            for one in batch.to_pylist():
-                yield Row(**one)
+        with self._errors_named(place):
+            for batch in opened.told(stepped.deltas):
+                for one in batch.to_pylist():
+                    yield Row(**one)
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: TimerValues) -> None:
         """A blob of rows of a state that begins with them; nothing is told."""
@@ -179,14 +192,14 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         self._keep(place, opened, logged, mark)
 
     @contextmanager
-    def _errors_named(self, place: tuple[str, str, int], twice: str) -> Iterator[None]:
+    def _errors_named(self, place: tuple[str, str, int], twice: str | None = None) -> Iterator[None]:
         """`twice`: what is wrong where a key comes twice."""
         try:
             yield
         except Problem as problem:
             if problem.type == "no-room":
                 raise NoRoom(*place[1:], problem) from problem
-            if problem.type != "bad-rows":
+            if problem.type != "bad-rows" or twice is None:
                 raise
             raise BadRows(twice) from problem
         except (MemoryError, OSError) as error:
@@ -205,12 +218,12 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         kept = self._kept_plan.get()
         if kept is None:
             self._kept_plan.update((self._text,))
-        elif kept[0] != self._text:
+        elif json.loads(kept[0]) != json.loads(self._text):  # in another order they are alike
             raise AnotherPlan(kept[0], self._text)
 
     def _open(self, place: tuple[str, str, int]) -> tuple[Opened, LoggedCell, Mark]:
         freeze_modules()
-        _let_go()
+        _let_go(place[0], query_and_epoch()[1])
         held, state = _HELD.pop(place, None), self._mark.get()
         if state is None:
             self._require_own()
@@ -227,21 +240,40 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         return opened, LoggedCell.replayed(opened.cell, mark.extent, self._blobs), mark._replace(rebuilds=mark.rebuilds + 1)
 
 
-def _let_go() -> None:
+def _let_go(query: str, epoch: int | None) -> None:
     """Cells that nobody has used for long: those of a partition that has moved away, or of a query that has ended. All that were used in
     about the same micro-batch go together, because a collection takes a tenth of a second."""
     now = monotonic()
-    if all(now - held.since <= _KEPT_FOR for held in _HELD.values()):
+    _PACES[query] = _paced(_PACES.get(query), epoch, now)
+
+    def idle(for_: float) -> list[tuple[str, str, int]]:
+        """Used neither in the present micro-batch of their query nor in the one before, and not for so long before it began. Of another
+        query nobody knows whether it has ended, but by the time that its micro-batches took."""
+        found = []
+        for place, held in _HELD.items():
+            pace = _PACES.get(place[0]) or _Pace(None, now, now, held.since)
+            has_ended = place[0] != query and now - pace.seen > for_ + max(pace.seen - pace.before, 0)
+            if has_ended or held.since < min(pace.began - for_, pace.before):
+                found.append(place)
+        return found
+
+    if not idle(_KEPT_FOR):
         return
-    for one in [one for one, held in _HELD.items() if now - held.since > _KEPT_FOR - _TOGETHER]:
+    for one in idle(_KEPT_FOR - _TOGETHER):
         del _HELD[one]
+    for gone in _PACES.keys() - {query, *(place[0] for place in _HELD)}:
+        del _PACES[gone]
     gc.collect()  # cells have cycles, and each reserves address space
 
 
+def _paced(pace: _Pace | None, epoch: int | None, now: float) -> _Pace:
+    if pace is None or epoch is None:
+        return _Pace(epoch, now, now, now)
+    return pace._replace(seen=now) if epoch == pace.epoch else _Pace(epoch, pace.began, now, now)
+
+
 def _place(plan: Plan, key: Any) -> tuple[str, str, int]:
-    context = TaskContext.get()
-    query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
-    return query or "", plan.stage, int(key[0])
+    return query_and_epoch()[0], plan.stage, int(key[0])
 
 
 class _Blobs:

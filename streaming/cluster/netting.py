@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 
 from service.wire.batch import DELETE, INSERT, OP_NAMES
 from service.wire.schema import OP_COLUMN
 from streaming.cluster.gathering import as_one, one_of
 from streaming.cluster.packing import unpacked
+from streaming.cluster.workers import query_and_epoch
 
 EPOCH_COLUMN = "_epoch"
 _SIGN = "livejoin.sign"
@@ -121,6 +121,15 @@ def told_together(identities: pa.RecordBatch, rows: pa.RecordBatch) -> pa.Record
     return pa.RecordBatch.from_arrays([*(identities.column(name) for name in names), *rows.columns], schema=pa.schema(fields))
 
 
+class UnknownEpoch(ValueError):
+    """Spark does not tell the job which micro-batch it is of: the changes of all would be told as those of one."""
+
+    def __init__(self) -> None:
+        said = "the changes of a view are read by a job that does not know its micro-batch, as in foreachBatch over Spark Connect"
+        ways = "write them by the query itself (writeStream.format), or use Spark Classic, and read them in the thread of foreachBatch"
+        super().__init__(f"{said}: {ways}")
+
+
 class Netting(NamedTuple):
     """The last stage. Plain data: what it nets, as Arrow writes a schema."""
 
@@ -137,10 +146,11 @@ class Netting(NamedTuple):
         return pa.schema([pa.field(OP_COLUMN, pa.utf8(), False), pa.field(EPOCH_COLUMN, pa.int64(), False), *form])
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Blobs of a partition, whose role is DELETE or INSERT, as changes: deletes first."""
-        context = TaskContext.get()
-        assert context is not None
-        yield from self.netted(batches, int(context.getLocalProperty("streaming.sql.batchId") or 0))
+        """Blobs of a partition, whose role is DELETE or INSERT, as changes: deletes first. Raises UnknownEpoch."""
+        _, epoch = query_and_epoch()
+        if epoch is None:
+            raise UnknownEpoch
+        yield from self.netted(batches, epoch)
 
     def netted(self, batches: Iterable[pa.RecordBatch], epoch: int) -> Iterator[pa.RecordBatch]:
         form = pa.ipc.read_schema(pa.py_buffer(self.form))

@@ -4,10 +4,10 @@
     live    rows that the relations have
 
 A row that a blob inserts is live in it if it has not changed since the blob was written: then no later blob tells of it. Compaction appends
-the live rows of the oldest blob again, and removes it; its deletes are of rows that no blob has. A step compacts while the log has more than
-three times as many rows as the relations, up to twice as many rows as it has appended, and two blobs at least. So while compaction goes
-through the whole log once, steps append at most half as much, and the log has at most some three times as many rows as the relations,
-whatever came and went; where most rows go at once, it has so after further steps.
+the live rows of the oldest blob again, and removes it; its deletes are of rows that no blob has. While the log has more than three times as
+many rows as the relations, a step compacts twice as many rows as it has appended, and two blobs at least. So while compaction goes through
+the whole log once, steps append at most half as much, and the log has at most some three times as many rows as the relations, whatever came
+and went; where most rows go at once, it has so after further steps.
 
 Invariant: a replay of the blobs gives the relations. Costs: of a step, three times its own effects, and two old blobs.
 """

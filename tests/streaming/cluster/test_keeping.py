@@ -12,14 +12,17 @@ from typing import Any, cast
 import psutil
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import Row
 
+from service.engine.headless import Changed
 from streaming.cluster import keeping
 from streaming.cluster.cells_batch import BadRows
-from streaming.cluster.cells_stream import StreamPlan
+from streaming.cluster.cells_stream import OpenedCell, StreamPlan
 from streaming.cluster.changes import Source, send
 from streaming.cluster.keeping import AnotherPlan, Keeper, NoRoom
-from streaming.cluster.packing import QUESTION
+from streaming.cluster.netting import UnknownEpoch
+from streaming.cluster.packing import QUESTION, SCHEMA
 from streaming.cluster.state_log import LoggedCell
 from tests.streaming.cluster.churn import DEFINITIONS
 from tests.streaming.cluster.local import Local, prepared
@@ -93,6 +96,7 @@ def _blobs(source: Source, rows: Sequence[dict[str, Any]]) -> list[Row]:
 @pytest.fixture
 def task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Task]:
     monkeypatch.setattr(keeping, "_HELD", {})
+    monkeypatch.setattr(keeping, "_PACES", {})
     yield Task(Local("SELECT x.id AS id, x.room AS room FROM a x", {"a": DEFINITIONS["a"]}, {"a": "ordered"}, 1))
     gc.unfreeze()
 
@@ -164,6 +168,9 @@ def test_a_forged_nonce_is_not_believed(task: Task, monkeypatch: pytest.MonkeyPa
 def test_a_state_of_another_plan_is_refused(task: Task) -> None:
     _, task.committed = task.attempt(*of(1))
     kept = json.loads(task.committed["cells_plan"][0])
+    task.committed["cells_plan"] = (json.dumps(dict(reversed(kept.items()))),)
+    keeping._HELD.clear()
+    task.attempt(*of(2))  # in another order it is the same
     task.committed["cells_plan"] = (json.dumps({**kept, "view": {"sql": "SELECT"}}),)
     keeping._HELD.clear()
     with pytest.raises(AnotherPlan, match="of another view or layout"):
@@ -220,6 +227,52 @@ def test_a_cell_in_memory_is_used_by_the_plan_that_made_it(task: Task, monkeypat
     assert len(made) == 1, "it would send what it tells to seven parts"
 
 
+def in_epoch(monkeypatch: pytest.MonkeyPatch, epoch: int | None, now: float, query: str = "q") -> None:
+    """What Spark and the clock tell from now on."""
+    told = {"sql.streaming.queryId": query} | ({} if epoch is None else {"streaming.sql.batchId": str(epoch)})
+    monkeypatch.setattr(TaskContext, "_taskContext", TaskContext(localProperties=told))
+    monkeypatch.setattr(keeping, "monotonic", lambda: now)
+
+
+def test_micro_batches_that_take_long_keep_their_cells(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were replayed in each one if it took more than a minute. Another query has its own."""
+    made = replays(monkeypatch)
+    for epoch in range(4):
+        in_epoch(monkeypatch, epoch, 1000.0 * epoch)
+        _, task.committed = task.attempt(*of(epoch))
+    in_epoch(monkeypatch, 3, 3900.0)
+    _, task.committed = task.attempt(*of(9))
+    assert not made
+    own = keeping._HELD["q", "cells", 7]
+    in_epoch(monkeypatch, 7, 4000.0, "another")
+    task.attempt(*of(10))
+    assert keeping._HELD["q", "cells", 7] is own, "its next micro-batch may take as long as the last"
+    in_epoch(monkeypatch, 8, 5900.0, "another")
+    task.attempt(*of(10))
+    assert list(keeping._HELD) == [("another", "cells", 7)] and list(keeping._PACES) == ["another"], "the query has ended"
+
+
+def test_cells_that_two_micro_batches_did_not_use_are_let_go_after_a_minute(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_epoch(monkeypatch, 0, 0.0)
+    task.attempt(*of(1))
+    moved = keeping._HELD["q", "cells", 8] = keeping._HELD["q", "cells", 7]
+    for epoch, now, is_kept in ((1, 50.0, True), (2, 59.0, True), (2, 500.0, True), (3, 501.0, False)):
+        in_epoch(monkeypatch, epoch, now)
+        task.attempt(*of(1))
+        assert (keeping._HELD.get(("q", "cells", 8)) is moved) == is_kept, now
+
+
+def test_a_job_that_does_not_know_its_micro_batch_is_refused(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of foreachBatch over Connect: all their epochs were told as 0. The job of a query tells its own."""
+    told, _ = task.attempt(*of(1, 2))
+    blobs, netting = [pa.RecordBatch.from_pylist(told, SCHEMA)], task.local.netting
+    in_epoch(monkeypatch, None, 0.0)
+    with pytest.raises(UnknownEpoch, match=r"write them by the query itself \(writeStream.format\), or use Spark Classic"):
+        list(netting.run(blobs))
+    in_epoch(monkeypatch, 5, 0.0)
+    assert [row["_epoch"] for batch in netting.run(blobs) for row in batch.to_pylist()] == [5, 5]
+
+
 def test_a_state_without_a_blob_is_noticed(task: Task) -> None:
     _, task.committed = task.attempt(*of(1))
     keeping._HELD.clear()
@@ -237,6 +290,16 @@ def test_a_cell_without_room_is_named(task: Task) -> None:
             task.attempt(*of(1))
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def test_a_cell_without_room_for_what_it_tells_is_named(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: OpenedCell, deltas: dict[str, Changed]) -> Iterator[pa.RecordBatch]:
+        raise pa.lib.ArrowMemoryError("malloc of size 64 failed")
+        yield
+
+    monkeypatch.setattr(OpenedCell, "told", full)
+    with pytest.raises(NoRoom, match="the cell 7 of cells does not fit .*malloc of size 64"):
+        task.attempt(*of(1))
 
 
 def test_rows_that_a_state_begins_with_are_those_of_its_log(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
