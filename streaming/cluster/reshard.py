@@ -29,6 +29,7 @@ from streaming.cluster.frames import Table
 from streaming.cluster.layout import Layout
 from streaming.cluster.snapshot import by_cell, logs_of_cells
 from streaming.cluster.streams import kept_by, layout_of, require_settings, resolver_of, sent, sources_of
+from streaming.cluster.workers import freeze_modules
 
 
 def reshard(
@@ -119,16 +120,19 @@ class _Read(NamedTuple):
         return pa.schema([one.with_name(name) for name, one in zip(names, cell.schema(VIEW), strict=False)])
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        freeze_modules()
         schema = self.schema()
         for label, blobs in by_cell(batches):
-            if label not in self.cells:
-                continue
-            cell, names = self.opened()
-            for blob in blobs:
-                cell.replay(blob)
-            for rows in cell.rows(VIEW):
-                first = reduce(pc.and_, rows.columns[len(names) :], pa.array(np.ones(len(rows), np.bool_)))
-                yield pa.RecordBatch.from_arrays(rows.filter(first).columns[: len(names)], schema=schema)
+            if label in self.cells:
+                yield from self._rows_of_cell(schema, blobs)
+
+    def _rows_of_cell(self, schema: pa.Schema, blobs: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        cell, names = self.opened()
+        for blob in blobs:
+            cell.replay(blob)
+        for rows in cell.rows(VIEW):
+            first = reduce(pc.and_, rows.columns[len(names) :], pa.array(np.ones(len(rows), np.bool_)))
+            yield pa.RecordBatch.from_arrays(rows.filter(first).columns[: len(names)], schema=schema)
 
 
 def _rows(plan: StreamPlan, logs: DataFrame, relation: str) -> Table:

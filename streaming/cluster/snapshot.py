@@ -6,6 +6,7 @@ No result is stored for it, and the query may run meanwhile. An epoch is there a
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -18,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from streaming.cluster.cells_stream import StreamPlan
+from streaming.cluster.workers import freeze_modules
 
 _STAGES = ("cells", "keys")
 
@@ -48,10 +50,11 @@ def logs_of_cells(spark: SparkSession, checkpoint: str, epoch: int | None) -> tu
 
 
 def by_cell(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[bytes]]]:
-    """The label of each cell, and the blobs of its log."""
+    """The label of each cell, and the blobs of its log. What was made of the cell before is to be let go: it has cycles."""
     blobs = ((cell.as_py(), blob.as_py()) for batch in batches for cell, blob in zip(batch.column(0), batch.column(2), strict=True))
     for label, own in groupby(blobs, key=lambda one: one[0]):
         yield label, (blob for _, blob in own)
+        gc.collect()  # else a task has the memory of several cells, and their address space
 
 
 def status(checkpoint: str) -> DataFrame:
@@ -73,10 +76,21 @@ def status(checkpoint: str) -> DataFrame:
 def _operators(spark: SparkSession, checkpoint: str) -> dict[str, int]:
     """By stage, the number of the operator that has its states. Raises ValueError."""
     _ = spark.streams.active  # without it, the sources of states fail in a session that has not streamed
-    found = {}
-    for row in spark.read.format("state-metadata").load(checkpoint).select("operatorId", "operatorProperties").distinct().collect():
-        names = {one["stateName"] for one in json.loads(row[1] or "{}").get("stateVariables", [])}
-        found.update({stage: row[0] for stage in _STAGES if f"{stage}_log" in names})
+    rows = spark.read.format("state-metadata").load(checkpoint).select("operatorId", "operatorProperties").distinct().collect()
+    return by_stage(checkpoint, [(row[0], row[1]) for row in rows])
+
+
+def by_stage(checkpoint: str, operators: Iterable[tuple[int, str | None]]) -> dict[str, int]:
+    """Of the operators of a query, their numbers and properties, those of a join. Raises ValueError."""
+    found = dict[str, int]()
+    for number, properties in operators:
+        names = {one["stateName"] for one in json.loads(properties or "{}").get("stateVariables", [])}
+        for stage in _STAGES:
+            if f"{stage}_log" not in names:
+                continue
+            if found.setdefault(stage, number) != number:
+                said = f"{checkpoint} is of a query with several live_joins, whose states are not told apart"
+                raise ValueError(f"{said}: give each a query and a checkpoint of its own")
     if "cells" not in found:
         raise ValueError(f"{checkpoint} is no checkpoint of live_join")
     return found
@@ -90,9 +104,14 @@ def _state(spark: SparkSession, checkpoint: str, operator: int, name: str, epoch
 
 
 def _rows(plan: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    freeze_modules()
     for _, blobs in by_cell(batches):
-        opened = StreamPlan.of_json(json.loads(plan)).opened()
-        for blob in blobs:
-            opened.cell.replay(blob)
-        for view in opened.views:
-            yield from opened.cell.rows(view)
+        yield from _rows_of_cell(plan, blobs)
+
+
+def _rows_of_cell(plan: str, blobs: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    opened = StreamPlan.of_json(json.loads(plan)).opened()
+    for blob in blobs:
+        opened.cell.replay(blob)
+    for view in opened.views:
+        yield from opened.cell.rows(view)

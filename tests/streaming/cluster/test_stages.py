@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import re
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -23,6 +26,8 @@ from streaming.cluster.gathering import TooMuchAtOnce, as_one, gathered, one_of
 from streaming.cluster.layout import Member
 from streaming.cluster.netting import net, row_hashes
 from streaming.cluster.reshard import _require_order
+from streaming.cluster.snapshot import _rows as snapshot_rows
+from streaming.cluster.snapshot import by_stage
 from tests.streaming.cluster.churn import DEFINITIONS, Churn, follow
 from tests.streaming.cluster.local import PARTS, Local, hash_of
 from tests.streaming.cluster.test_batch import VIEWS
@@ -202,6 +207,49 @@ def test_a_layout_that_reads_the_sources_in_another_order_is_refused() -> None:
     _require_order(found[0], found[0])
     with pytest.raises(ValueError, match="would be read in the order b, a, but the checkpoint has a, b"):
         _require_order(found[0], found[1])
+
+
+def test_a_query_of_several_joins_is_refused() -> None:
+    """The states of the one that came last were read as those of all."""
+
+    def of(*names: str) -> str:
+        return json.dumps({"stateVariables": [{"stateName": name} for name in names]})
+
+    cells, keys = of("cells_log", "cells_mark", "cells_plan"), of("keys_log", "keys_mark", "keys_plan")
+    assert by_stage("c", [(0, cells), (1, keys), (2, None), (3, of("another"))]) == {"cells": 0, "keys": 1}
+    for operators in ([(0, cells), (1, keys), (2, cells)], [(0, keys), (1, cells), (2, keys)]):
+        with pytest.raises(ValueError, match="c is of a query with several live_joins, .*: give each a query"):
+            by_stage("c", operators)
+    with pytest.raises(ValueError, match="c is no checkpoint of live_join"):
+        by_stage("c", [(0, keys)])
+
+
+def test_a_task_that_reads_cells_has_one_at_a_time() -> None:
+    """Those of a star have cycles: without a collection their memory, and the address space that they reserve, was added up."""
+    local, churn = of_view("star", "ordered", 8)
+    for _ in range(2):
+        local.step(churn.epoch(60))
+    cells = {label: blobs for (stage, label), (_, _, blobs) in local.kept.items() if stage == "cells"}
+    kept = [(label, number, blob) for label, blobs in cells.items() for number, blob in blobs.items()]
+    form = pa.schema([("cell", pa.int32()), ("number", pa.int64()), ("blob", pa.binary())])
+    plan, process, reserved = json.dumps(local.plan.to_json()), psutil.Process(), list[int]()
+    local.kept.clear()
+    gc.collect()
+    before = process.memory_info().vms
+
+    def logs() -> Iterator[pa.RecordBatch]:
+        for row in kept:
+            reserved.append(process.memory_info().vms - before)
+            yield pa.RecordBatch.from_pylist([dict(zip(form.names, row, strict=True))], form)
+        reserved.append(process.memory_info().vms - before)
+
+    gc.disable()
+    try:
+        assert list(snapshot_rows(plan, logs()))
+    finally:
+        gc.enable()
+        gc.unfreeze()
+    assert len(reserved) > 4 and 1 << 35 < max(reserved) < 1.9 * reserved[1], reserved
 
 
 def test_labels_are_spread_evenly_over_each_divisor() -> None:
