@@ -230,7 +230,8 @@ def test_a_cell_in_memory_is_used_by_the_plan_that_made_it(task: Task, monkeypat
 def in_epoch(monkeypatch: pytest.MonkeyPatch, epoch: int | None, now: float, query: str = "q") -> None:
     """What Spark and the clock tell from now on."""
     told = {"sql.streaming.queryId": query} | ({} if epoch is None else {"streaming.sql.batchId": str(epoch)})
-    monkeypatch.setattr(TaskContext, "_taskContext", TaskContext(localProperties=told))
+    monkeypatch.setattr(TaskContext, "_taskContext", None)
+    TaskContext(localProperties=told)  # that of the process from now on
     monkeypatch.setattr(keeping, "monotonic", lambda: now)
 
 
