@@ -26,9 +26,8 @@ from service.wire.arrow import judge_record_batch
 from service.wire.room import UNBOUNDED
 from service.wire.schema import RelationDefinition, parse_relation
 from streaming.cluster.frames import ROW, TIE, Table, hashed
-from streaming.cluster.gathering import gathered
 from streaming.cluster.layout import Given, Layout, Member, Role
-from streaming.cluster.packing import SCHEMA, here, packed, unpacked
+from streaming.cluster.packing import SCHEMA, gathered, here, packed, unpacked
 from streaming.cluster.workers import freeze_modules
 
 VIEW = "v"

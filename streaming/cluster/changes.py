@@ -24,10 +24,9 @@ from service.wire.room import UNBOUNDED
 from service.wire.schema import OP_COLUMN, RelationDefinition, parse_relation
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.frames import TIE, hashed
-from streaming.cluster.gathering import as_one, gathered
 from streaming.cluster.layout import Given, Layout, Member, Numbers
 from streaming.cluster.netting import net
-from streaming.cluster.packing import QUESTION, SCHEMA, packed, packed_by
+from streaming.cluster.packing import QUESTION, SCHEMA, as_one, gathered, packed, packed_by
 
 SEQ_COLUMN = "_seq"
 ORDER, OP = "livejoin.order", "livejoin.op"

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from service.wire.batch import DELETE, INSERT, OP_NAMES
 from service.wire.schema import OP_COLUMN
-from streaming.cluster.gathering import as_one, one_of
-from streaming.cluster.packing import unpacked
+from streaming.cluster.packing import as_one, one_of, unpacked
 from streaming.cluster.workers import query_and_epoch
 
 EPOCH_COLUMN = "_epoch"

@@ -18,9 +18,9 @@ from service.wire.batch import DELETE, INSERT, Changes
 from service.wire.schema import RelationDefinition, parse_relation
 from streaming.cluster.changes import form, hashes, route, taken
 from streaming.cluster.frames import TIE
-from streaming.cluster.gathering import as_one
 from streaming.cluster.layout import Layout
 from streaming.cluster.netting import net_of_all
+from streaming.cluster.packing import as_one
 
 
 class ResolverPlan(NamedTuple):

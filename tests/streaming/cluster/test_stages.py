@@ -19,12 +19,12 @@ import pyarrow as pa
 import pytest
 
 from service.wire.schema import parse_relation
-from streaming.cluster import gathering, netting
+from streaming.cluster import netting, packing
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.changes import Kind, _spark_hash, labels
-from streaming.cluster.gathering import TooMuchAtOnce, as_one, gathered, one_of
 from streaming.cluster.layout import Member
 from streaming.cluster.netting import net, row_hashes
+from streaming.cluster.packing import TooMuchAtOnce, as_one, gathered, one_of
 from streaming.cluster.reshard import _require_order
 from streaming.cluster.snapshot import _rows as snapshot_rows
 from streaming.cluster.snapshot import by_stage
@@ -187,8 +187,8 @@ def test_columns_that_a_batch_cannot_have_are_refused() -> None:
 @pytest.mark.parametrize("most", [1 << 26, 4000])
 def test_rows_are_gathered_up_to_a_number_and_up_to_bytes(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows with much text were more than a batch can have before they were many."""
-    monkeypatch.setattr(gathering, "MOST_ROWS", 100)
-    monkeypatch.setattr(gathering, "MOST_BYTES", most)
+    monkeypatch.setattr(packing, "MOST_ROWS", 100)
+    monkeypatch.setattr(packing, "MOST_BYTES", most)
     texts = [["a" * number] * times for number, times in ((10, 30), (0, 0), (10, 80), (100, 20), (3000, 1), (9000, 2), (1, 1))]
     batches = [pa.RecordBatch.from_pydict({"t": pa.array(some, pa.utf8())}) for some in texts]
     found = list(gathered(batches))
