@@ -84,10 +84,10 @@ ROOM = Pair("bookings", "maintenance", "clashes", True)
 
 
 @contextmanager
-def serving(scale: Scale, environment: Mapping[str, str] | None = None) -> Iterator[ServerProcess]:
-    """A server on a fresh folder of the disk that temporary files are on, with the log on. It has come to rest (but not in a quick run):
-    the kernels that it loads behind its first requests are part of its start."""
-    with tempfile.TemporaryDirectory(prefix="livejoin-bench-") as folder:
+def serving(scale: Scale, environment: Mapping[str, str] | None = None, parent: Path | None = None) -> Iterator[ServerProcess]:
+    """A server on a fresh folder, with the log on; the folder is in `parent`, by default on the disk that temporary files are on. It has
+    come to rest (but not in a quick run): the kernels that it loads behind its first requests are part of its start."""
+    with tempfile.TemporaryDirectory(prefix="livejoin-bench-", dir=parent) as folder:
         with ServerProcess(Path(folder) / "data", environment=environment, fresh=True) as server:
             process = psutil.Process(server.process.pid)
             if not scale.quick:

@@ -1,5 +1,8 @@
 """How long single changes over one connection, to a relation that nothing else concerns, wait while something else happens.
 
+No aim is for fsync: the service's folder is in memory, where the system has files there (`/dev/shm`), and what a fsync takes is not in the
+figures; the notes of each say how often the log was checkpointed, which costs two of them on a disk.
+
 Each line of `SCENARIOS` prepares something and gives what is then to happen while the changes are sent. A run is compared with those in
 `results/stalls_before.json`, if there is this file: a result of this subject at an older commit, kept under that name.
 """
@@ -35,6 +38,7 @@ _AFTER = 1.5  # seconds that are watched once the thing has happened: housekeepi
 _P999, _GAP, _GAP_LARGE = 10.0, 50.0, 100.0  # milliseconds; the last from ten million rows on
 _LARGEST = 1_000_000  # rows of a batch, by default
 _ENVIRONMENT = {"LIVEJOIN_SYNCHRONOUS": "normal", "LIVEJOIN_PIN_IDLE": "3600", "LIVEJOIN_PIN_BYTES": "64GiB"}
+_MEMORY = Path("/dev/shm")
 _BEFORE = Path(__file__).parent / "results" / "stalls_before.json"
 
 Act = Callable[[], object]
@@ -226,7 +230,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, before: dict[str, Rival], figures: list[Figure]) -> list[str]:
     """The scenarios one behind the other in one service of n rows: adds the figures of each, and names those that failed."""
     failed = []
-    with serving(scale, _ENVIRONMENT) as server:
+    with serving(scale, _ENVIRONMENT, _MEMORY if _MEMORY.is_dir() else None) as server:
         stage = Stage(server, n, scale.size(3, 0))
         stage.fill()
         note(f"{n:,} rows are loaded")
@@ -282,7 +286,7 @@ def _watched(stage: Stage, act: Act) -> tuple[np.ndarray, float]:
 
 
 def _checkpoints(stage: Stage) -> tuple[float, float]:
-    """Of the log, with fsyncs that no aim is for: how many so far, and their seconds."""
+    """Of the log: how many so far, and their seconds."""
     return gauge(stage.server, "livejoin_checkpoint_seconds_count"), gauge(stage.server, "livejoin_checkpoint_seconds_sum")
 
 
