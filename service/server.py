@@ -239,7 +239,11 @@ def serve(settings: Settings) -> int:
     # uvicorn's word about answers that we break off on purpose is left out.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing response" not in record.getMessage())
     use_one_allocator()
-    context, door = Context(settings), Door(settings)
+    try:
+        context, door = Context(settings), Door(settings)
+    except (Damaged, OSError) as error:
+        complain(_reason(error, settings))
+        return 1
     allow_files(settings.max_connections)
     config = uvicorn.Config(
         create_app(context),

@@ -373,4 +373,4 @@ def test_a_client_that_sends_no_more_gets_its_answer(small: ServerProcess) -> No
             connection.sendall(b"".join(changes(400_000 + number) for number in range(requests)))
             connection.shutdown(socket.SHUT_WR)
             told = everything(connection)
-        assert told.count(b'"applied":1') == requests and told.count(b"connection: close") == 1
+        assert told.count(b'"applied":1') == requests and told.count(b"connection: close") <= 1  # it may answer before it knows
