@@ -105,33 +105,42 @@ def by_polars(sql: str, codes: np.ndarray, prices: np.ndarray) -> float:
 
 
 def singles(scale: Scale, note: Note) -> list[Figure]:
+    """Two services, one with the views, get changes in turns: how fast the machine is differs from minute to minute."""
     count, rows = scale.size(6_000, 100), scale.size(100_000, 500)
-    rates: dict[tuple[bool, int], float] = {}
-    for grouped in (False, True):
-        with serving(scale) as server:
+    rates: dict[tuple[bool, int], list[float]] = {}
+    rng = np.random.default_rng(5)
+    with serving(scale) as plain, serving(scale) as beside:
+        for server, views in ((plain, ()), (beside, VIEWS)):
             client = server.client()
             talk.define(client, "r", RELATION)
-            rng = np.random.default_rng(5)
             loaded = "".join(json.dumps(_row(rng, number)) + "\n" for number in range(rows))
             sent = client.post("/v1/relations/r/changes", content=loaded, headers={"Content-Type": "application/jsonl"})
             assert sent.status_code == 200, sent.text
-            for number, sql in enumerate(VIEWS if grouped else ()):
+            for number, sql in enumerate(views):
                 talk.view(client, f"v{number}", {"sql": sql})
-            process = psutil.Process(server.process.pid)
-            for connections in (1, 64):
-                bodies = [json.dumps(_row(rng, int(rng.integers(0, rows)))).encode() for _ in range(count)]
-                requests = [post("/v1/relations/r/changes", body, "application/jsonl") for body in bodies]
-                rates[grouped, connections] = exchange(server.port, process, requests, connections).rate
-                time.sleep(0.2)
+        for connections in (1, 64):
+            for _ in range(REPEATS):
+                for server in (plain, beside):
+                    bodies = [json.dumps(_row(rng, int(rng.integers(0, rows)))).encode() for _ in range(count)]
+                    requests = [post("/v1/relations/r/changes", body, "application/jsonl") for body in bodies]
+                    process = psutil.Process(server.process.pid)
+                    rate = exchange(server.port, process, requests, connections).rate
+                    rates.setdefault((server is beside, connections), []).append(rate)
+                    time.sleep(0.2)
     found = []
     for connections in (1, 64):
         without, mine = rates[False, connections], rates[True, connections]
-        note(f"{connections} connections: {mine:.0f} changes/s beside ten views, {without:.0f} without")
+        note(f"{connections} connections: {_rounded(mine)} changes/s beside ten views, {_rounded(without)} without")
+        left = [one / other for one, other in zip(mine, without, strict=True)]
         aim = 0.6 if connections == 64 else None
-        rivals = [Rival("without views", without, "changes/s")]
+        rivals = [Rival("without views", middle(without), "changes/s")]
         name = f"single changes, connections: {connections}: the part of the speed that is left beside ten views with groups"
-        found.append(Figure(name, mine / without, "of 1", aim=aim, rivals=rivals, parameters={"changes/s": mine}))
+        found.append(sampled(name, left, "of 1", aim=aim, rivals=rivals, parameters={"changes/s": middle(mine)}))
     return found
+
+
+def _rounded(rates: list[float]) -> str:
+    return ", ".join(f"{rate:.0f}" for rate in rates)
 
 
 def _row(rng: np.random.Generator, number: int) -> dict[str, object]:
