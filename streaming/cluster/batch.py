@@ -26,7 +26,7 @@ from streaming.cluster.frames import Table, require_kept, with_values
 from streaming.cluster.layout import Coordinate, Given, Role
 from streaming.cluster.sampling import SAMPLED, Sample, Samples, pairs_of
 
-_ROW, _ROW_OUT, _TASK = 1.2e-6, 0.25e-6, 0.06  # seconds of processor time in cells
+_ROW, _ROW_OUT, _TASK = 1.2e-6, 0.25e-6, 0.06  # seconds of processor time in cells, on the machine on which buckets were measured, too
 _ROWS_OF_A_CELL, _FEWEST_OF_A_CELL = 1_000_000, 20_000
 _SEED = 1
 _NOTHING = np.empty(0, np.int64)
