@@ -1,7 +1,8 @@
 """A join in cells, in batch: rows are judged and routed, go to the partition of their cell as blobs, and each cell streams its rows out.
 
 Two stages of Python; nothing is sorted, and of the output no more is held than a chunk. Costs of processor time, by the benchmark
-`cluster_batch`: 3 µs a row where as many come out; 50 ms a task, of which 25 are Spark's own and 5 those of an empty cell. Memory: one cell's rows, and its structures, in each Python worker.
+`cluster_batch`: 3 µs a row where as many come out; 50 ms a task, of which 25 are Spark's own and 5 those of an empty cell.
+Memory: one cell's rows, and its structures, in each Python worker.
 """
 
 from __future__ import annotations
