@@ -223,7 +223,7 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
 
     def _open(self, place: tuple[str, str, int]) -> tuple[Opened, LoggedCell, Mark]:
         freeze_modules()
-        _let_go(place[0], query_and_epoch()[1])
+        _let_go(*query_and_epoch())
         held, state = _HELD.pop(place, None), self._mark.get()
         if state is None:
             self._require_own()

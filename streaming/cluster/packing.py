@@ -74,16 +74,13 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in portions of about MOST_ROWS, or of MOST_BYTES if that is less; of one batch, if it is larger. None is empty."""
     waiting, rows, size = list[pa.RecordBatch](), 0, 0
     for batch in batches:
-        if waiting and size + batch.nbytes > MOST_BYTES:
-            yield as_one(waiting, waiting[0].schema)
-            waiting, rows, size = [], 0, 0
         if not batch.num_rows:
             continue
-        waiting.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= MOST_ROWS:
+        if waiting and (rows >= MOST_ROWS or size + batch.nbytes > MOST_BYTES):
             yield as_one(waiting, waiting[0].schema)
             waiting, rows, size = [], 0, 0
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
     if waiting:
         yield as_one(waiting, waiting[0].schema)
 
