@@ -11,13 +11,28 @@ from structures.core.reserve import reserve
 from structures.rows.retired import LIVING
 
 
+@kernel
+def take(counts: Any, died: Any, code: int) -> None:
+    """A key is used once more, and lives."""
+    counts[code] += 1
+    if died[code] != LIVING:
+        died[code] = LIVING
+
+
+@kernel
+def give_up(counts: Any, code: int) -> int:
+    """-> how often a key is used yet; -1: it was not in use."""
+    if counts[code] < 1:
+        return wide(-1)
+    counts[code] -= 1
+    return wide(counts[code])
+
+
 @kernel("void(int64[::1], int64[::1], int32[::1])")
 def _count_up(counts: Any, died: Any, codes: Any) -> None:
     """One use more for each code, which may come more than once; codes that had ended live again. O(1) a code."""
     for code in codes:
-        counts[code] += 1
-        if died[code] != LIVING:
-            died[code] = LIVING
+        take(counts, died, code)
 
 
 @kernel("int64(int64[::1], int32[::1], int32[::1])")
@@ -27,10 +42,10 @@ def _count_down(counts: Any, codes: Any, dropped: Any) -> int:
     for code in codes:
         if code < 0:
             continue
-        if counts[code] < 1:
+        left = give_up(counts, code)
+        if left < 0:
             return -1
-        counts[code] -= 1
-        if counts[code] == 0:
+        if left == 0:
             dropped[n] = code
             n += 1
     return n
@@ -48,21 +63,17 @@ class Uses(NamedTuple):
 @kernel
 def count_both(died: Any, codes: Any, uses: Uses) -> int:
     """First those that come. -> as of `_count_down`."""
-    counts, come = uses.counts, uses.come
     for i in range(len(codes)):
-        if come[i]:
-            counts[codes[i]] += 1
-            if died[codes[i]] != LIVING:
-                died[codes[i]] = LIVING
+        if uses.come[i]:
+            take(uses.counts, died, codes[i])
     n = wide(0)
     for i in range(len(codes)):
-        if not come[i]:
-            code = codes[i]
-            if counts[code] < 1:
+        if not uses.come[i]:
+            left = give_up(uses.counts, codes[i])
+            if left < 0:
                 return wide(-1)
-            counts[code] -= 1
-            if counts[code] == 0:
-                uses.dropped[n] = code
+            if left == 0:
+                uses.dropped[n] = codes[i]
                 n += 1
     return n
 

@@ -30,13 +30,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.core.kernel import arrays, compiled, fence, kernel, wide
+from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.core.reserve import MEMORY, SLOTS, reserve
 from structures.rows.key_counts import Uses, count_both
 from structures.rows.key_table import ALL_BITS, NULLS_A_CELL, TEXT, KeyTable, RowSet, Stored, entry_of, find_rows, same_key, tag_of
 from structures.rows.reading import STRETCH_BITS, Moved, Run, differing, gather, gather_text, gather_valid, same, scan
 from structures.rows.retired import LIVING, NEVER, Retired
-from structures.rows.succession import Slots, Succeeded, Told, slot_of, succeed
+from structures.rows.succession import Slots, Succeeded, Told, begin_life, slot_of, succeed
 
 HEAP_BYTES = min(1 << 37, max(1 << 30, MEMORY))  # more would be in vain, and other relations need address space, too
 LIFE_BYTES = 8 + 8 + 4  # of a slot: when it was born and died, and its place among the free ones
@@ -93,7 +93,6 @@ def _store(
     -> number of rows stored, heap_used. New slots come from the top of `free`, then from `used` on."""
     cells, places, heap = stored_rows.cells, stored_rows.places, stored_rows.heap
     kinds2, cells2, places2, heap2 = given.kinds, given.cells, given.places, given.heap
-    born, died, kept = slots.born, slots.died, slots.kept
     stored = 0
     last = len(entries) - 1
     for row in range(len(out)):
@@ -119,11 +118,7 @@ def _store(
                 for i in range(length):
                     heap[heap_used + i] = heap2[start + i]
                 heap_used += length
-            born[slot] = version
-            fence()  # see `scan`
-            if died[slot] != LIVING:
-                died[slot] = LIVING
-            kept[slot >> STRETCH_BITS] += 1
+            begin_life(slots, slot, version)
             entries[at] = entry_of(tag, slot)
             stored += 1
         out[row] = slot

@@ -69,6 +69,16 @@ def slot_of(slots: Slots, taken: int) -> int:
     return slots.used + taken - slots.free_count
 
 
+@kernel
+def begin_life(slots: Slots, slot: int, version: int) -> None:
+    """Of a row that has been written."""
+    slots.born[slot] = version
+    fence()  # see `scan`
+    if slots.died[slot] != LIVING:
+        slots.died[slot] = LIVING
+    slots.kept[slot >> STRETCH_BITS] += 1
+
+
 @kernel("UniTuple(int64, 3)(int64[:, ::1], Slots, Told, int32[::1], int64, Succeeded, int32[::1])")
 def succeed(cells: Any, slots: Slots, told: Told, places: Any, version: int, found: Succeeded, gone: Any) -> tuple[int, int, int]:
     """-> how many versions change something, how many rows go, and how many come. The slots of the former are put into `gone`. O(cells)."""
@@ -96,11 +106,7 @@ def succeed(cells: Any, slots: Slots, told: Told, places: Any, version: int, fou
             cells[slot, 0] = code
             for column in range(1, cells.shape[1]):
                 cells[slot, column] = told.rows[i, column]
-            slots.born[slot] = version
-            fence()  # see `scan`
-            if slots.died[slot] != LIVING:
-                slots.died[slot] = LIVING
-            slots.kept[slot >> STRETCH_BITS] += 1
+            begin_life(slots, slot, version)
             places[code] = slot + 1
             found.slots[lost + new] = slot
             new += 1
