@@ -152,8 +152,14 @@ class Children:
         self._let_go()
 
     def _new(self) -> Child:
-        if self._nursery is None or not self._nursery.alive:
-            self._nursery = Nursery()
+        nursery = self._nursery
+        if nursery is not None and nursery.alive:
+            try:
+                return nursery.child()
+            except OSError:
+                if nursery.alive:
+                    raise  # else it has ended just now
+        self._nursery = Nursery()
         return self._nursery.child()
 
     def _let_go(self) -> None:

@@ -82,7 +82,7 @@ class Session:
 
     def __init__(self, readers: Readers, child: Child, sql: str, tables: Sequence[Table], version: int | None, limits: Limits) -> None:
         """Takes over the child. `version`: one that is pinned, None for the newest. Problems `snapshot-expired`, `view-building`,
-        `view-failed`, `unsupported-query`; RuntimeError: the child has failed. Then it is not ended."""
+        `view-failed`, `unsupported-query`; of a child that has ended, as `fate` tells."""
         self._readers, self._child, self._sql, self._tables = readers, child, sql, tables
         self._reads = sum(len(table.places) for table in tables)
         self.limits, self.fileno = limits, child.socket.fileno()
@@ -101,7 +101,7 @@ class Session:
         except BaseException as error:
             self._held.close()
             if isinstance(error, frames.Gone):
-                raise RuntimeError("the child of a query did not start") from None
+                raise fate(child.end(), self._reads, limits) from None
             raise
 
     def turn(self, until: float) -> pa.RecordBatch | End | None:

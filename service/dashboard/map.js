@@ -58,7 +58,7 @@ export function map(view, { signal, failed }) {
     };
     try {
       let answer = await ask(whole ? { extent: true } : {});
-      const grown = whole && fit(answer.extent);
+      const grown = whole && axes.every((axis) => axis.isWhole) && fit(answer.extent); // unless somebody has moved it meanwhile
       if (grown) answer = await ask({});
       const lane = answer.lanes[0];
       take(lane.rows, grown && !lane.more);

@@ -176,7 +176,7 @@ class Timeline {
     const whole = this.axis.isWhole;
     try {
       let answer = await get(this.#address(first ? null : this.axis.window, first || whole ? { ...options, extent: true } : options), stop);
-      const grown = (first || whole) && this.#fit(answer.extent[0]) && !first;
+      const grown = (first || (whole && this.axis.isWhole)) && this.#fit(answer.extent[0]) && !first; // unless somebody has moved it meanwhile
       if (grown) answer = await get(this.#address(this.axis.window, options), stop);
       let lanes = answer.lanes;
       const sampled = lanes.length === 1 && lanes[0].key === null && lanes[0].more;

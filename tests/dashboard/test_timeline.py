@@ -162,6 +162,36 @@ def test_what_shows_everything_grows_until_somebody_moves_it(service: ServerProc
     page.get_by_text("11 rows in view").wait_for()
 
 
+def test_it_stays_where_somebody_moves_it_while_everything_is_asked_for(service: ServerProcess, visitor: Visitor) -> None:
+    client = service.client()
+    for relation in ("before", "after"):
+        talk.define(client, relation, PLAIN)
+    talk.view(client, "held", {"sql": "SELECT a.id AS i, b.id AS j FROM before a JOIN after b ON overlaps(a.x, b.x)"})
+    pairs = [{"id": number, "lo": 100 * number, "hi": 100 * number + 50} for number in range(4)]
+    talk.ok(talk.send(client, [upsert(relation, pair) for relation in ("before", "after") for pair in pairs[:3]]))
+    page = visitor()
+    page.goto(f"{service.url}/#/views/held")
+    page.get_by_text("3 rows in view").wait_for()
+    page.get_by_text("Following: nothing has changed").wait_for()
+    page.evaluate("""() => {
+        const real = window.fetch;
+        window.moved_ = 0;
+        window.fetch = async (...given) => {
+            const answer = await real(...given);
+            if (!window.moved_ && String(given[0]).includes("extent=true")) {
+                for (let at = 0; at < 3; at++) document.querySelector("canvas").dispatchEvent(new KeyboardEvent("keydown", {key: "+", bubbles: true}));
+                window.moved_ = document.querySelector(".span").innerText;
+            }
+            return answer;
+        };
+    }""")
+    talk.ok(talk.send(client, [upsert(relation, pairs[3]) for relation in ("before", "after")]))
+    until(lambda: page.evaluate("() => window.moved_"), page)
+    page.get_by_text("1 row in view").wait_for()
+    assert page.locator(".span").inner_text() == page.evaluate("() => window.moved_")
+    talk.drop(client, ["held"], ["before", "after"])
+
+
 def test_a_new_last_row_comes_into_view_until_somebody_scrolls(service: ServerProcess, visitor: Visitor) -> None:
     client = service.client()
     for relation in ("hosts", "guests"):

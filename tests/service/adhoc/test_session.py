@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -32,16 +33,17 @@ SCHEMA = DEFINITION.sent_schema()
 class Asking:
     """In a child's place: `theirs` is its end of the socket."""
 
-    def __init__(self) -> None:
+    def __init__(self, status: int | None = 0) -> None:
         self.socket, self.theirs = socket.socketpair()
+        self._status = status
 
     def open(self, scan: int) -> None:
         frames.send(self.theirs, frames.OPEN, json.dumps({"scan": scan, "table": 0, "columns": ["id", "v"]}).encode())
 
-    def end(self) -> int:
+    def end(self) -> int | None:
         self.socket.close()
         self.theirs.close()
-        return 0
+        return self._status
 
 
 @pytest.fixture
@@ -56,6 +58,16 @@ def asking(tmp_path: Path) -> Iterator[tuple[Asking, Session]]:
     assert [frames.receive(asking.theirs)[0] for _ in range(2)] == [frames.QUERY, frames.SCHEMA]
     yield asking, session
     session.close()
+    engine.close()
+
+
+@pytest.mark.parametrize(("status", "type"), [(None, "internal"), (-signal.SIGKILL, "query-too-large")])
+def test_a_child_that_ends_before_it_is_asked(tmp_path: Path, status: int | None, type: str) -> None:
+    engine, asking = opened(tmp_path), Asking(status)
+    asking.theirs.close()
+    with pytest.raises(Problem) as found:
+        Session(engine.readers, cast(Child, asking), "SELECT 1", [], None, Limits(1 << 30, 1, 30.0))
+    assert found.value.type == type and "by something else than the service" in found.value.detail
     engine.close()
 
 
