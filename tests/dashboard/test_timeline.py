@@ -179,7 +179,8 @@ def test_it_stays_where_somebody_moves_it_while_everything_is_asked_for(service:
         window.fetch = async (...given) => {
             const answer = await real(...given);
             if (!window.moved_ && String(given[0]).includes("extent=true")) {
-                for (let at = 0; at < 3; at++) document.querySelector("canvas").dispatchEvent(new KeyboardEvent("keydown", {key: "+", bubbles: true}));
+                const closer = () => new KeyboardEvent("keydown", {key: "+", bubbles: true});
+                for (let at = 0; at < 3; at++) document.querySelector("canvas").dispatchEvent(closer());
                 window.moved_ = document.querySelector(".span").innerText;
             }
             return answer;
