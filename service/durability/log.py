@@ -52,7 +52,9 @@ _WAL_BYTES = 8 << 20  # of SQLite's own log, worth a checkpoint
 _NEW_BYTES, _COMMITS = 1 << 20, 8  # payload that is worth one, in some 2 ms a MiB; of larger commits, as much as so many have
 LEFT = 64 << 20  # bytes of the disk that snapshots and backups leave to the log
 _CATALOG_ROOM = 512 << 10  # of the disk
-_GIVEN_PAGES = 32  # given back in one transaction, some milliseconds: SQLite looks each up, and those in use are written elsewhere
+_GIVEN_PAGES = 32  # given back in one transaction at most: those in use are written elsewhere
+_GIVEN_LOOKS = 400_000  # in one transaction, some 3 ms: SQLite may go through its whole list of free pages for each that is given back
+_GIVEN_PAUSE = 3  # times as long as a transaction has taken
 _FORGET_ROWS, _FORGET_BYTES = 512, 4 << 20  # removed in one transaction, for which whoever appends waits: some milliseconds
 
 
@@ -346,19 +348,20 @@ class Log:
         yield from database.replay(self._db, self._path, after_version, self._forgotten, self._state.reach.version)
 
     def give_back(self, spare: int, go_on: Callable[[], bool] = lambda: True) -> None:
-        """Give back to the file system what the database has free beyond so many bytes; as `forget`."""
+        """Give back to the file system what the database has free beyond so many bytes; as `forget`, with longer pauses. The cost of a
+        page grows with the number of free ones, and so fewer go in a step."""
         while go_on():
             started = time.monotonic()
             with self._guard:
                 while self._appender is not None:
                     self._changed.wait()
-                free = self._db.execute("PRAGMA freelist_count").fetchone()[0] - spare // _PAGE
-                if free <= 0:
+                free = self._db.execute("PRAGMA freelist_count").fetchone()[0]
+                if free <= spare // _PAGE:
                     return
-                pages = min(free, _GIVEN_PAGES)
+                pages = min(free - spare // _PAGE, _GIVEN_PAGES, max(_GIVEN_LOOKS // free, 1))
                 self._db.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would give back a single page
-                self._pages += pages  # each may have moved one that is in use
-            time.sleep(time.monotonic() - started)
+                self._pages += 1 + pages  # each may have moved one that is in use
+            time.sleep(_GIVEN_PAUSE * (time.monotonic() - started))
 
     def forget(self, up_to_version: int, go_on: Callable[[], bool] = lambda: True) -> None:
         """Remove the batches up to and including a version that a snapshot holds; in steps, with as long pauses between them, while

@@ -33,7 +33,6 @@ File = tuple[T, pa.Schema, Iterator[pa.RecordBatch]]
 
 _LOG_WORTH = 64 << 20  # bytes of log since the last snapshot that are worth one ...
 _LOG_SHARE = 0.5  # ... but at least such a share of the last one
-_FREE_BYTES = 64 << 20  # of the database, which the log will need again
 
 _NICE = 5  # of the thread
 _PATIENCE, _LONGEST_PATIENCE = 10.0, 600.0  # seconds after one that failed
@@ -71,11 +70,16 @@ class Snapshotting:
         """Bytes of the log since the last snapshot: for the next start to replay."""
         return self._log.written_bytes - self._written
 
+    @property
+    def _worth(self) -> int:
+        """Bytes of log that are worth a snapshot: as many as the log takes up again until it is cut the next time."""
+        return max(_LOG_WORTH, int(_LOG_SHARE * self._bytes))
+
     def consider(self) -> None:
         """Begin a snapshot, or go on cutting the log, if it is time and neither is under way. The writer's thread."""
         if time.monotonic() < self._not_before or self.under_way:
             return
-        if self.log_bytes > max(_LOG_WORTH, _LOG_SHARE * self._bytes) and not self._is_replaying:
+        if self.log_bytes > self._worth and not self._is_replaying:
             work: Callable[[], None] = partial(self._try, *self._what)
         elif self._log.forgotten < self._to_forget and not self._log.is_kept:
             work = self._cut
@@ -142,7 +146,7 @@ class Snapshotting:
         """Remove from the log what the older snapshot has. What is left, because a backup reads it or the disk is full, goes later."""
         try:
             self._log.forget(self._to_forget, lambda: not self._is_over)
-            self._log.give_back(_FREE_BYTES, lambda: not self._is_over)
+            self._log.give_back(self._worth, lambda: not self._is_over)
         except Exception as error:
             self._failed("the log could not be cut; it is tried again", error)
 

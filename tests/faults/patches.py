@@ -40,7 +40,6 @@ def small() -> None:
     batches; each start is that of another boot of the machine."""
     replace(snapshotting, "_LOG_WORTH", 8 << 10)
     replace(snapshotting, "_LOG_SHARE", 1.0)
-    replace(snapshotting, "_FREE_BYTES", 16 << 10)
     replace(snapshotting, "PIECE_ROWS", 8)
     replace(housekeeping, "_RATE", 0.05)
     replace(writer, "_TICK", 0.05)

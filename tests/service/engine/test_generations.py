@@ -7,7 +7,9 @@ import logging
 import os
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -176,18 +178,32 @@ def test_not_into_the_room_that_the_log_needs(tmp_path: Path, monkeypatch: pytes
 
 
 def test_free_pages_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.engine.snapshotting._FREE_BYTES", 1 << 20)
+    """Fewer at a time, the more there are: SQLite looks through its list of them for each."""
     engine = running(tmp_path)
+    pauses: list[int] = []  # how many pages there are when the thread that gives them back has done a step
+
+    def pause(seconds: float) -> None:
+        pauses.append(engine._log._db.execute("PRAGMA page_count").fetchone()[0])
+
     for n in range(30):
         engine.apply(batch(("upsert", "a", rows_of(n * 10_000, 10_000))))
     written(engine)
     engine.apply(batch(("upsert", "a", rows_of(0, 1))))
     engine._log._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     before = (tmp_path / "livejoin.db").stat().st_size
+    monkeypatch.setattr("service.engine.snapshotting._LOG_WORTH", 1 << 20)
+    monkeypatch.setattr("service.engine.snapshotting._LOG_SHARE", 0.0)
+    monkeypatch.setattr("service.durability.log._GIVEN_LOOKS", looks := 4000)
+    monkeypatch.setattr("service.durability.log.time", SimpleNamespace(**vars(time) | {"sleep": pause}))
     written(engine)
     engine._log._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     after = (tmp_path / "livejoin.db").stat().st_size
+    monkeypatch.undo()
     assert before > 5 << 20 and after < 2 << 20
+    spare = (1 << 20) >> 12
+    given = [(one, one - other) for one, other in pairwise(pauses) if other < one]
+    assert all(size <= max(1, looks // spare) for _, size in given) and any(size > 1 for _, size in given)
+    assert all(size <= 4 for _, size in given[:10]), "the list is long at first"
     engine.apply(batch(("upsert", "a", rows_of(0, 1))))
     assert engine.close()
     engine = opened(tmp_path)
