@@ -319,7 +319,8 @@ def test_a_checksum_left_out_is_found(begun: tuple[Contents, Steady], disk: Faul
             name = names[number % len(names)]
             write_out({**begun[0], name: flipped(begun[0][name] or b"", chance)}, disk.root)
             disk.restart()
-            with contextlib.suppress(NotStarted), disk.server(patches.small, patches.checksums_ignored) as server:
+            crash = httpx.TransportError  # Arrow itself may fall over what is damaged
+            with contextlib.suppress(NotStarted, crash), disk.server(patches.small, patches.checksums_ignored) as server:
                 begun[1].copy().require_sound(server.client())
 
 
