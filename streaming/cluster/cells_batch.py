@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +35,7 @@ from streaming.cluster.workers import freeze_modules
 
 VIEW = "v"
 _ROWS_OF_A_PARTITION = 40  # bits
+_PLANS = 8  # of which a worker keeps what it has read: there are as many as queries run at once
 
 
 def require_address_space(spark: SparkSession) -> None:
@@ -117,14 +120,29 @@ class CellPlan(NamedTuple):
 
     def cell(self) -> tuple[Cell, list[str], list[pa.Schema]]:
         """An empty one; the names of its views, which have its rows together; what blobs of each role look like."""
-        layout, relations, own = Layout.of_json(self.layout), self.definitions(), self.own()
-        view, names = parse_view(VIEW, json.loads(self.view), relations), layout.names()
-        views = []
-        for number, tests in enumerate(layout.home_tests()):
-            filters = [Filter(ColumnRef(alias, here(coordinate)), "=", is_here) for alias, coordinate, is_here in tests]
-            views.append(over(view, own, names, filters)._replace(name=f"{VIEW}{number}"))
-        homes = [Home({alias: (of, here(place)) for alias, of in intervals.items()}) for place, intervals in layout.homes()]
-        return Cell(own, views, homes), [one.name for one in views], [one.arrow_schema() for one in own.values()]
+        own, views, homes, schemas = _parsed(self.layout, tuple(self.relations.items()), self.view)
+        return Cell(own, views, homes), [one.name for one in views], schemas
+
+
+class _Parsed(NamedTuple):
+    own: dict[str, RelationDefinition]
+    views: list[View]
+    homes: list[Home]
+    schemas: list[pa.Schema]
+
+
+@lru_cache(_PLANS)
+def _parsed(layout_text: str, relation_texts: tuple[tuple[str, str], ...], view_text: str) -> _Parsed:
+    """What all cells of a plan have. A worker has many of them, one after the other."""
+    plan = CellPlan(layout_text, dict(relation_texts), view_text)
+    layout, own = Layout.of_json(layout_text), plan.own()
+    view, names = parse_view(VIEW, json.loads(view_text), plan.definitions()), layout.names()
+    views = []
+    for number, tests in enumerate(layout.home_tests()):
+        filters = [Filter(ColumnRef(alias, here(coordinate)), "=", is_here) for alias, coordinate, is_here in tests]
+        views.append(over(view, own, names, filters)._replace(name=f"{VIEW}{number}"))
+    homes = [Home({alias: (of, here(place)) for alias, of in intervals.items()}) for place, intervals in layout.homes()]
+    return _Parsed(own, views, homes, [one.arrow_schema() for one in own.values()])
 
 
 def all_rows(name: str, relation: str, definitions: Mapping[str, RelationDefinition]) -> View:
@@ -170,17 +188,17 @@ def _routed(layout_text: str, number: int, judge: Judge, batches: Iterable[pa.Re
 def _joined(plan: CellPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     freeze_modules()
     cell, names, schemas = plan.cell()
-    roles = Layout.of_json(plan.layout).roles
     one: int | None = None
-    for number, role, rows in unpacked(batches, schemas):
+    for (number, role), blobs in groupby(unpacked(batches, schemas), itemgetter(0, 1)):
         assert one in (None, number), "a partition has one cell"
         one = number
-        try:
-            cell.load(f"r{role}", rows)
-        except Problem:  # its only one
-            relation = roles[role].relation
-            key = ", ".join(parse_relation(json.loads(plan.relations[relation])).key)
-            raise BadRows(f"two rows of {relation} have the same key ({key})") from None
+        for rows in gathered(blob for _, _, blob in blobs):
+            try:
+                cell.load(f"r{role}", rows)
+            except Problem:  # its only one
+                relation = Layout.of_json(plan.layout).roles[role].relation
+                key = ", ".join(parse_relation(json.loads(plan.relations[relation])).key)
+                raise BadRows(f"two rows of {relation} have the same key ({key})") from None
     if one is not None:
         for name in names:
             yield from cell.rows(name)
