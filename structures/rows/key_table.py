@@ -24,10 +24,11 @@ entry that comes, from the last place to the first; then that one takes over. Lo
               to copy    copied                 into the larger one; what comes and goes meanwhile does so in both
 
 A removal moves entries to lower places, so from what is copied to what is to be copied, and copying twice does nothing. Only those that
-stand at the front because the end was full could move the other way: they are copied first.
+stand at the front because the end was full could move the other way: they are copied first, or as they come. So the larger table is
+written at two places at a time, which the copying has reached; its pages come one after the other, and no batch waits for all of them.
 
-    I4  while it grows, the larger table has just those entries of the old one that lie from `rest` on, or that have come since,
-        or some of those below
+    I4  while it grows, the larger table has just those entries of the old one that lie from `rest` on, those at the front whose place
+        would be there, and some of those below
 
 Costs: find, enter, remove O(1) expected a row, growing included: a batch pays for at most 32 places a row. 11 to 22 bytes a key once
 large, and up to twice as many more while it grows.
@@ -43,6 +44,7 @@ import numpy as np
 
 from structures.core.hashing import SECRET, State, begin_hash, end_hash, take_word
 from structures.core.kernel import arrays, compiled, kernel, wide
+from structures.core.reserve import reserve
 
 PLAIN, FLOAT, TEXT = 0, 1, 2
 NULLS_A_CELL = 32
@@ -56,6 +58,7 @@ _GROWS_FROM = 11  # sixteenths of the places: of the twelve that may be used
 _PLACES = 32  # copied for an entry that comes: all of them before half of the room that is left is used
 _STEP = 1 << 11  # places that are worth a call
 _LOOKED_AT = 1 << 10  # places at the front, where an empty one is expected soon
+_RESERVED = 1 << 17  # places
 _FEW = 64  # entries that are removed one by one even if they are all
 
 
@@ -224,11 +227,29 @@ def _copy_entries(entries: Any, first: int, end: int, larger: Any) -> None:
             _put(larger, entries[place])
 
 
-@kernel("void(int64[::1], int64[::1], Stored, int32[::1])")
-def _copy_rows(larger: Any, hashing: Any, stored: Stored, slots: Any) -> None:
-    """Let the entries of stored rows be in the larger table."""
+@kernel("void(int64[::1], int64, int64[::1], int64[::1], Stored, int32[::1])")
+def _copy_rows(entries: Any, rest: int, larger: Any, hashing: Any, stored: Stored, slots: Any) -> None:
+    """Let those entries of stored rows be in the larger table that no copying will find: all but those that lie below `rest`, from the
+    places of their tags on."""
+    last = len(entries) - 1
     for slot in slots:
-        _put(larger, entry_of(tag_of(stored, slot, hashing), slot))
+        tag = tag_of(stored, slot, hashing)
+        home, wanted = tag & last, entry_of(tag, slot)
+        at = home
+        while at < rest and entries[at] != wanted and entries[at] != 0:
+            at += 1
+        if at >= rest:
+            _put(larger, wanted)
+
+
+def _places(count: int) -> np.ndarray:
+    """So many empty ones. Raises MemoryError. What is free in the allocator would have to be zeroed at once: large ones are reserved."""
+    if count < _RESERVED:
+        return np.zeros(count, np.int64)
+    try:
+        return reserve(8 * count, np.int64)
+    except OSError as error:
+        raise MemoryError(f"no address space for {count} keys: {error}") from None
 
 
 class KeyTable:
@@ -236,14 +257,14 @@ class KeyTable:
 
     def __init__(self, hash_mask: int = ALL_BITS) -> None:
         self.hashing = np.array([hash_mask, *SECRET])
-        self.entries = np.zeros(_SMALLEST, np.int64)
+        self.entries = _places(_SMALLEST)
         self.count = 0
         self._larger: np.ndarray | None = None  # while it grows
         self._rest = 0  # places that are still to be copied
         self._owed = 0  # of these, for the entries that have come
 
     def make_room(self, more: int) -> None:
-        """Grow so that `more` entries fit. O(more), amortised, besides the reservation of memory."""
+        """Grow so that `more` entries fit. O(more), amortised. Raises MemoryError, with nothing changed."""
         needed = (self.count + more) * 4 // 3 + 1
         size = len(self.entries)
         if needed > size:
@@ -254,7 +275,7 @@ class KeyTable:
             self._begin(2 * size)
 
     def _begin(self, size: int) -> None:
-        self._larger = np.zeros(size, np.int64)
+        self._larger = _places(size)
         self._rest, self._owed = len(self.entries), 0
         empty = np.flatnonzero(self.entries[:_LOOKED_AT] == 0)
         front = int(empty[0]) if len(empty) else int(np.argmin(self.entries != 0))  # there is an empty one
@@ -273,7 +294,7 @@ class KeyTable:
         """The rows at these slots (int32[n]) have their entries, `count` of them since now."""
         self.count += count
         if self._larger is not None and count:
-            compiled(_copy_rows)(self._larger, self.hashing, stored, slots)
+            compiled(_copy_rows)(self.entries, self._rest, self._larger, self.hashing, stored, slots)
             self._owed += _PLACES * count
             if self._owed >= _STEP:
                 self._copy(self._owed)
@@ -281,7 +302,7 @@ class KeyTable:
     def remove(self, stored: Stored, slots: np.ndarray) -> None:
         """Take out the entries of these stored rows (int32[n], each once), which are there. O(1) if they are all."""
         if len(slots) == self.count > _FEW:
-            self.entries, self._larger = np.zeros(len(self.entries), np.int64), None
+            self.entries, self._larger = _places(len(self.entries)), None
             self.count = 0
             return
         removed = compiled(remove_rows)(self.entries, self.hashing, stored, slots)
@@ -302,5 +323,6 @@ class KeyTable:
         if self._larger is not None:
             copied = self._larger[self._larger != 0]
             assert len(np.unique(copied)) == len(copied) and np.isin(copied, entries).all(), "I4: an entry of no row"
-            above = self.entries[self._rest :]
-            assert np.isin(above[above != 0], copied).all(), "I4: an entry was not copied"
+            places = np.flatnonzero(self.entries)
+            is_reached = (places >= self._rest) | (places < (entries >> 32 & len(self.entries) - 1))
+            assert np.isin(entries[is_reached], copied).all(), "I4: an entry was not copied"

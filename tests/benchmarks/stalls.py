@@ -109,12 +109,13 @@ def feeds_settled(stage: Stage) -> Act:
 
 
 def table_grown(stage: Stage) -> Act:
-    """Small batches of new rows until the table of keys, three quarters full, doubles."""
-    full = 3 * (1 << ((2 * stage.half).bit_length() - 1)) // 4
+    """Small batches of new rows while the table of keys doubles, which begins when it is eleven sixteenths full and ends before twelve."""
+    places = 1 << ((2 * stage.half).bit_length() - 1)
+    first, end = 11 * places // 16 - SMALL, 3 * places // 4 + SMALL
     talk.define(stage.client, "grown", NARROW)
-    rows = _narrow(np.arange(full + 2 * SMALL))
-    stage.post([body("grown", rows.slice(at, min(LOAD, full - SMALL - at))) for at in range(0, full - SMALL, LOAD)])
-    return partial(stage.post, [body("grown", rows.slice(at, SMALL // 10)) for at in range(full - SMALL, full + 2 * SMALL, SMALL // 10)])
+    rows = _narrow(np.arange(end))
+    stage.post([body("grown", rows.slice(at, min(LOAD, first - at))) for at in range(0, first, LOAD)])
+    return partial(stage.post, [body("grown", rows.slice(at, min(SMALL // 10, end - at))) for at in range(first, end, SMALL // 10)])
 
 
 def text_rewritten(stage: Stage) -> Act:

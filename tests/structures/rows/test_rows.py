@@ -210,6 +210,8 @@ def test_a_key_table_grows_by_the_way(monkeypatch):
         if store._table._larger is not None:
             sizes.add(len(store._table._larger))
             store.check()
+            written = np.flatnonzero(store._table._larger) & len(store._table.entries) - 1
+            assert ((written >= store._table._rest - 64) | (written < 64)).all(), "pages that the copying has not reached"
             assert (store.find(row_set(store, [[other] for other in range(1, key + 1, 2)])) >= 0).all()
     assert sizes == {1 << 10, 1 << 11}
 
