@@ -138,7 +138,7 @@ def test_no_more_address_space_than_the_memory_could_fill(columns):
 
 def test_rows_that_have_not_died_take_no_memory_for_it():
     """Pages of `died` are written when a row dies, and not before."""
-    n = 1 << 16 if JIT else 1 << 12
+    n = 1 << 15 if JIT else 1 << 12  # with more, the key table is reserved as well, and may stand in the same mapping
     store = Rows([PLAIN], [0], False)
     written = store.died
     store.enter(1, RowSet(store.kinds, store.key, np.arange(n).reshape(n, 1), np.zeros(1, np.int64), np.frombuffer(b"?", np.uint8)))
