@@ -241,10 +241,12 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
 
 
 def _let_go(query: str, epoch: int | None) -> None:
-    """Cells that nobody has used for long: those of a partition that has moved away, or of a query that has ended. All that were used in
-    about the same micro-batch go together, because a collection takes a tenth of a second."""
-    now = monotonic()
-    _PACES[query] = _paced(_PACES.get(query), epoch, now)
+    """Cells that nobody has used for long: those of a partition that has moved away, or of a query that has ended. They are looked for once
+    a micro-batch. All that were used in about the same one go together, because a collection takes a tenth of a second."""
+    now, before = monotonic(), _PACES.get(query)
+    _PACES[query] = _paced(before, epoch, now)
+    if before is not None and before.epoch == epoch is not None:
+        return
 
     def idle(for_: float) -> list[tuple[str, str, int]]:
         """Used neither in the present micro-batch of their query nor in the one before, and not for so long before it began. Of another

@@ -29,7 +29,6 @@ from streaming.cluster.frames import Table
 from streaming.cluster.layout import Layout
 from streaming.cluster.snapshot import by_cell, logs_of_cells
 from streaming.cluster.streams import kept_by, layout_of, require_settings, resolver_of, sent, sources_of
-from streaming.cluster.workers import freeze_modules
 
 
 def reshard(
@@ -120,7 +119,6 @@ class _Read(NamedTuple):
         return pa.schema([one.with_name(name) for name, one in zip(names, cell.schema(VIEW), strict=False)])
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        freeze_modules()
         schema = self.schema()
         for label, blobs in by_cell(batches):
             if label in self.cells:

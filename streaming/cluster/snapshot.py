@@ -50,7 +50,8 @@ def logs_of_cells(spark: SparkSession, checkpoint: str, epoch: int | None) -> tu
 
 
 def by_cell(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[bytes]]]:
-    """The label of each cell, and the blobs of its log. What was made of the cell before is to be let go: it has cycles."""
+    """In a worker: the label of each cell, and the blobs of its log. What was made of the cell before is to be let go: it has cycles."""
+    freeze_modules()
     blobs = ((cell.as_py(), blob.as_py()) for batch in batches for cell, blob in zip(batch.column(0), batch.column(2), strict=True))
     for label, own in groupby(blobs, key=lambda one: one[0]):
         yield label, (blob for _, blob in own)
@@ -104,7 +105,6 @@ def _state(spark: SparkSession, checkpoint: str, operator: int, name: str, epoch
 
 
 def _rows(plan: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    freeze_modules()
     for _, blobs in by_cell(batches):
         yield from _rows_of_cell(plan, blobs)
 

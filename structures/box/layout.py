@@ -62,7 +62,7 @@ DEEPEST = 320  # of all nodes on a way: LARGE_DEEPEST, and log 2**13 to the base
 # LARGE_MORE times as many endpoints are rebuilt at once, so that it gets longer that much more slowly; and the most. In a balanced one
 # there are log 2**33 to the base 4/3 at most, 80.
 LARGE_DEEP, LARGE_DEEPER, LARGE_DEEPEST = 128, 200, 296
-LARGE_MORE = 16  # some 50 ms
+LARGE_MORE = 8  # some 30 ms, and twice as many beside a build
 LARGE_REBUILT = 12  # the lowest of them, with which an unbalanced one above is rebuilt where there are more than the most
 TOO_UNEVEN = 2**40  # of UNEVEN
 MOST_DIMENSIONS = 8
