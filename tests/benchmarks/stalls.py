@@ -1,7 +1,9 @@
 """How long single changes over one connection, to a relation that nothing else concerns, wait while something else happens.
 
 No aim is for fsync: the service's folder is in memory, where the system has files there (`/dev/shm`), and what a fsync takes is not in the
-figures; the notes of each say how often the log was checkpointed, which costs two of them on a disk.
+figures; the notes of each say how often the log was checkpointed, which costs two of them on a disk. What the machine itself takes to give
+a page of memory for the first time is measured before: the host of a virtual one may take tens of milliseconds for it, and take back soon
+what was freed. Where much memory is freed and taken anew, as when views of millions of rows are built anew, that is in the figures.
 
 Each line of `SCENARIOS` prepares something and gives what is then to happen while the changes are sent. A run is compared with those in
 `results/stalls_before.json`, if there is this file: a result of this subject at an older commit, kept under that name.
@@ -10,6 +12,7 @@ Each line of `SCENARIOS` prepares something and gives what is then to happen whi
 from __future__ import annotations
 
 import json
+import mmap
 import subprocess
 import sys
 import time
@@ -39,6 +42,7 @@ _P999, _GAP, _GAP_LARGE = 10.0, 50.0, 100.0  # milliseconds; the last from ten m
 _LARGEST = 1_000_000  # rows of a batch, by default
 _ENVIRONMENT = {"LIVEJOIN_SYNCHRONOUS": "normal", "LIVEJOIN_PIN_IDLE": "3600", "LIVEJOIN_PIN_BYTES": "64GiB"}
 _MEMORY = Path("/dev/shm")
+_TOUCHED, _LARGE_PAGE = 4 << 30, 2 << 20  # bytes
 _BEFORE = Path(__file__).parent / "results" / "stalls_before.json"
 
 Act = Callable[[], object]
@@ -231,6 +235,8 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, before: dict[str, Rival], figures: list[Figure]) -> list[str]:
     """The scenarios one behind the other in one service of n rows: adds the figures of each, and names those that failed."""
     failed = []
+    if not scale.quick:
+        note(f"memory that is touched for the first time: {_first_touch(_TOUCHED)}")
     with serving(scale, _ENVIRONMENT, _MEMORY if _MEMORY.is_dir() else None) as server:
         stage = Stage(server, n, scale.size(3, 0))
         stage.fill()
@@ -251,6 +257,19 @@ def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, before:
             p999, most = (figure.value for figure in figures[-2:])
             note(f"{scenario.words}: {seconds:.1f} s, p99.9 {p999:.1f} ms, at most {most:.1f} ms; {more}")
     return failed
+
+
+def _first_touch(size: int) -> str:
+    """What the machine takes for so many bytes, by large pages where there are such."""
+    longest, started = 0.0, time.perf_counter()
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        for at in range(0, size, _LARGE_PAGE):
+            before = time.perf_counter()
+            memory[at] = 1
+            longest = max(longest, time.perf_counter() - before)
+    seconds = time.perf_counter() - started
+    return f"{seconds * (1 << 30) / size:.2f} s a GiB, at most {1e3 * longest:.1f} ms for {_LARGE_PAGE >> 20} MiB"
 
 
 def figures_of(n: int, scenario: Scenario, waits: np.ndarray, seconds: float, before: dict[str, Rival], more: str) -> list[Figure]:
