@@ -41,7 +41,7 @@ class Chosen(NamedTuple):
 def candidates(query: Query) -> list[Coordinate]:
     """Of which any layout may be made, sizes and bounds still to be chosen. Raises NotDistributable."""
     if query.branches:
-        raise NotDistributable("the rows of UNION and EXCEPT are values, which come from several cells; use Spark's own")
+        return [_of_values(query)]
     whole = query.whole
     aliases = [alias for alias, _ in whole.aliases]
     equal = joining = [one for one in joined(whole.equal) if _is_true_of_rows(one, query)]
@@ -58,6 +58,26 @@ def candidates(query: Query) -> list[Coordinate]:
     found = [*_hashes(classes), *_slabs(query, classes)]
     meeting = {alias for one in found for alias in one.members}
     return found + [Coordinate("hash", {alias: Member(())}) for alias in aliases if alias not in meeting]
+
+
+def _of_values(query: Query) -> Coordinate:
+    """Of a view with UNION or EXCEPT: equal rows are to be in one cell, whatever SELECT they come from, with all that leaves them out."""
+    for position in range(len(query.outputs)):
+        members, first = dict[str, Member](), 0
+        for branch in query.branches:
+            column = branch.columns[position]
+            classes = [(query.aliases[first : first + branch.aliases], query.equal)]
+            first += branch.aliases
+            for group in (query.absent[number] for number in branch.absent):
+                same = ((column, group.columns[position]),) if group.columns else ()
+                classes.append((group.aliases, (*query.equal, *group.equal, *same)))
+            for aliases, equal in classes:
+                own = _columns_by_alias(next((one for one in joined(equal) if column in one), [column]))
+                members |= {alias: Member((own[alias],)) for alias, _ in aliases if alias in own}
+        if len(members) == len(query.whole.aliases):
+            return Coordinate("hash", members)
+    said = "equal rows of UNION and EXCEPT are to be in one cell, but no column of the view joins all aliases of each SELECT"
+    raise NotDistributable(f"{said}: select such a column, at the same place of each, or join the SELECTs apart, and use Spark's own")
 
 
 def _of_parts(query: Query) -> set[str]:

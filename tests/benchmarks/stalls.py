@@ -244,8 +244,8 @@ def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, before:
         for scenario in scenarios:
             try:
                 act, checkpoints = scenario.prepare(stage), _checkpoints(stage)
-                waits, seconds = _watched(stage, act)
-                more = _since(checkpoints, _checkpoints(stage))
+                waits, seconds, late = _watched(stage, act)
+                more = f"{_since(checkpoints, _checkpoints(stage))}; who only slept was late by {late:.1f} ms at most"
                 stage.clear()
             except Exception as error:
                 failed.append(f"{n:,} rows, {scenario.words}")
@@ -286,8 +286,9 @@ def figures_of(n: int, scenario: Scenario, waits: np.ndarray, seconds: float, be
     ]
 
 
-def _watched(stage: Stage, act: Act) -> tuple[np.ndarray, float]:
-    """What single changes wait while it happens and for some time after, in milliseconds; and how many seconds it takes itself."""
+def _watched(stage: Stage, act: Act) -> tuple[np.ndarray, float, float]:
+    """What single changes wait while it happens and for some time after, in milliseconds; how many seconds it takes itself; and by how many
+    milliseconds a thread that only sleeps is late at most."""
     command = [sys.executable, "-m", "tests.benchmarks.stalls_client", str(stage.server.port), "unrelated"]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as changes:
         assert changes.stdin is not None and changes.stdout is not None
@@ -298,11 +299,12 @@ def _watched(stage: Stage, act: Act) -> tuple[np.ndarray, float]:
             seconds = time.monotonic() - start
             time.sleep(max(_AFTER, stage.watch - seconds))
             changes.stdin.close()
-            sent = np.array(json.loads(changes.stdout.readline()))
+            found = json.loads(changes.stdout.readline())
         except BaseException:
             changes.kill()
             raise
-    return 1e3 * sent[sent.sum(axis=1) > start, 1], seconds
+    sent = np.array(found["sent"])
+    return 1e3 * sent[sent.sum(axis=1) > start, 1], seconds, 1e3 * found["late"]
 
 
 def _checkpoints(stage: Stage) -> tuple[float, float]:
