@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from service.views.parse import parse_view
-from service.wire.schema import RelationDefinition
+from service.wire.schema import RelationDefinition, parse_relation
 from streaming.cluster.buckets import Buckets, Side, best_buckets, is_whole, join_in_buckets
 from streaming.cluster.candidates import Chosen, candidates, choose
 from streaming.cluster.cells_batch import VIEW, Judge, join_in_cells
@@ -163,18 +163,37 @@ def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table],
 
 
 def sample_of(alias: str, relation: str, table: Table, definition: RelationDefinition, possible: Sequence[Coordinate], rows: int) -> Sample:
-    """Of an alias' frame. `rows`: how many it has."""
+    """Of an alias' frame. `rows`: how many it has. The driver gets the columns that decide about cells, and no other."""
     role = Role(relation, tuple(one.members.get(alias) for one in possible))
+    needed = _needed(definition, role)
     part = min(1.0, SAMPLED / max(1, rows))
     frame = table.prepared(role.members)
-    drawn = (frame if part == 1.0 else frame.sample(fraction=part, seed=_SEED)).toArrow()
-    judged = list(Judge.of(role, definition, False).judged(drawn.to_batches(), 0))
+    named = {column.name for column in definition.columns} - {column.name for column in needed.columns}
+    drawn = (frame if part == 1.0 else frame.sample(fraction=part, seed=_SEED)).drop(*named)
+    judged = list(Judge.of(role, needed, False).judged(drawn.toArrow().to_batches(), 0))
     if not judged:
         ends = (_NOTHING, _NOTHING)
         none = {number: Given(_NOTHING, *(ends if one.interval else ())) for number, one in enumerate(role.members) if one is not None}
         return Sample(0, _NOTHING, none)
-    (one,) = judged
-    return Sample(rows, one.ties, {number: given for number, given in enumerate(one.given) if given is not None})
+    given = {number: _together([one.given[number] for one in judged]) for number, member in enumerate(role.members) if member is not None}
+    return Sample(rows, np.concatenate([one.ties for one in judged]), given)
+
+
+def _needed(definition: RelationDefinition, role: Role) -> RelationDefinition:
+    """The same relation with its key, and what the role's intervals lie between, alone."""
+    plain = definition.to_json()
+    intervals = {one.interval: plain["intervals"][one.interval] for one in role.members if one is not None and one.interval is not None}
+    ends = {column for one in intervals.values() for name, column in one.items() if name != "bounds"}
+    columns = [column for column in plain["columns"] if column["name"] in ends.union(definition.key)]
+    return parse_relation({"columns": columns, "key": plain["key"], "intervals": intervals})
+
+
+def _together(given: Sequence[Given | None]) -> Given:
+    some = [one for one in given if one is not None]
+    if some[0].starts is None:
+        return Given(np.concatenate([one.hashes for one in some]))
+    hashes, starts, ends = (np.concatenate(column) for column in zip(*some, strict=True))
+    return Given(hashes, starts, ends)
 
 
 def _cells(spark: SparkSession, rows: int) -> int:

@@ -23,8 +23,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from livejoin import Arrow, LivejoinError, View
-from streaming.datasource.failures import FIRST_BATCH_GONE, LOAD_AGAIN, NEW_CHECKPOINT, told
+from streaming.datasource.failures import FIRST_BATCH_GONE, LOAD_AGAIN, NEW_CHECKPOINT, OTHER_COLUMNS, told
 from streaming.datasource.options import LONGEST_HOLD, MOST_PARTS, Options, Service
+from streaming.errors import StreamError
 
 _PARTS, _HOLD = 8, 600
 Offset = dict[str, Any]
@@ -100,11 +101,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not start["token"]:
                 self._reading = reading = self._begin(view, None)
                 return {"token": reading["token"], "version": reading["version"], "since": ""}
-            target = self._target
-            if target is not None and start["version"] >= target["version"]:
-                end = {**start, "rows": 0}
-            else:
-                end = view.changes_end(start["token"], limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+            end = view.changes_end(start["token"], limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        target = self._target
+        if target is not None and start["version"] >= target["version"]:  # of the same timeline: the service has judged the token
+            end = {**start, "rows": 0}
         if not end["rows"] and "since" in start:
             return start
         if target is not None and end["version"] > target["version"]:
@@ -152,15 +152,21 @@ def _opened(service: Service, name: str, gone: str) -> Iterator[View]:
 
 
 def _now(view: View) -> Offset:
-    """Where the changes to come begin."""
+    """Where the changes to come begin: behind those that have come since it was asked."""
+    lines = b""
     with view.changes(wait=0, limit=1) as changes:
-        (line,) = b"".join(changes.lines()).splitlines()
-    progress = orjson.loads(line)
+        for lines in changes.lines():  # noqa: B007 - the last line is wanted
+            pass
+    progress = orjson.loads(lines.splitlines()[-1])
     return {"token": progress["token"], "version": progress["version"]}
 
 
 def _as_spark(batches: Arrow, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """In the columns and types that Spark has asked for, to the letter."""
+    """In the columns and types that Spark has asked for, to the letter. Raises StreamError."""
     wanted = to_arrow_schema(schema, timezone="UTC")
     for batch in batches:
-        yield batch.select(wanted.names).cast(wanted)
+        try:
+            found = batch.select(wanted.names).cast(wanted)
+        except (KeyError, ValueError) as error:
+            raise StreamError(f"{OTHER_COLUMNS} ({error})") from error
+        yield found

@@ -1,7 +1,8 @@
 """Relations written by Spark.
 
     stream   a task gives its rows as Arrow in its commit message; `commit` sends one batch, whose source, epoch (the batch's id) and run
-             (the query's id) the service remembers: a batch that is run again, or was perhaps applied already, is applied once
+             (the query's id) the service remembers: a batch that is run again, or was perhaps applied already, is applied once. Empty
+             batches are sent, too, so that a service that lacks one is noticed
     batch    each task sends its rows as it reads them, in requests of some megabytes: upserts and deletes, so a task may be run again
 """
 
@@ -9,19 +10,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from livejoin import Client
 from livejoin.arrow import ARROW, stream_of
-from streaming.datasource.failures import LESS_AT_ONCE, NEW_RUN, told
+from streaming.datasource.failures import BEHIND, LESS_AT_ONCE, NEW_RUN, told
 from streaming.datasource.options import Options
 from streaming.errors import StreamError
 
 BATCH = ("relation", "on_error")
 STREAM = ("relation", "source", "on_error", "reset", "run")
+JSON = "application/json"
+_NO_CHANGES = b'{"changes": []}'
 LARGEST = 128 << 20  # bytes of a batch of a stream: they are in the driver's memory several times
 _QUERY = "sql.streaming.queryId"  # the property by which Spark tells tasks whose they are
 OnError = Literal["reject", "skip"]
@@ -30,10 +34,10 @@ log = logging.getLogger("livejoin.spark")
 
 
 class Written(WriterCommitMessage):
-    """What a task has: of a stream its rows as an Arrow stream, and the run; of a batch how many rows the service passed over."""
+    """What a task has: of a stream its rows as an Arrow stream, how many, and the run; of a batch how many rows the service passed over."""
 
-    def __init__(self, content: bytes, run: str, skipped: int = 0) -> None:
-        self.content, self.run, self.skipped = content, run, skipped
+    def __init__(self, content: bytes, run: str, rows: int = 0, skipped: int = 0) -> None:
+        self.content, self.run, self.rows, self.skipped = content, run, rows, skipped
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -59,26 +63,38 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not run:
             raise StreamError("Spark does not tell the id of the query: give it a name by the option 'run', another for each checkpoint")
         content = stream_of(batches, {b"livejoin.relation": self._relation.encode()}) if batches else b""
-        return Written(content, run)
+        return Written(content, run, sum(batch.num_rows for batch in batches))
 
     def commit(self, messages: list[Written | None], batchId: int) -> None:
-        written = [message for message in messages if message is not None and message.content]
+        written = [message for message in messages if message is not None]
         if not written:
             return
-        content = b"".join(message.content for message in written)
+        content, run, rows = b"".join(message.content for message in written), written[0].run, sum(message.rows for message in written)
         self._require_small(len(content))
-        with self._service.connect() as lj, told(f"{self._what}, batch {batchId}", ""):
+        what = f"{self._what}, batch {batchId}"
+        body = (content, ARROW) if content else (_NO_CHANGES, JSON)
+        with self._service.connect() as lj, told(what, ""):
             lj.readiness()  # a service that has answered is waited for, and the batch sent again, if the connection breaks
-            receipt = lj.post_changes(
-                content, ARROW, self._source, batchId, run=written[0].run, reset=self._reset, on_error=self._on_error
-            )
+            self._require_applied(lj, what, run, batchId)
+            receipt = lj.post_changes(*body, self._source, batchId, run=run, reset=self._reset, on_error=self._on_error)
         if receipt.duplicate and receipt.first is None:  # not this batch once more, which would be the last of the run
-            said = f"{self._what}, batch {batchId}: the run {written[0].run!r} has written later batches, so this one was not written: "
-            raise StreamError(said + NEW_RUN)
+            raise StreamError(f"{what}: the run {run!r} has written later batches, so this one was not written: {NEW_RUN}")
+        if receipt.first is not None and (before := _rows_of(receipt.first)) != rows:
+            said = f"the run {run!r} has written this batch with {before} rows, and now it has {rows}, which were not written"
+            raise StreamError(f"{what}: {said}: {NEW_RUN}")
         _report(self._relation, receipt.skipped_count)
 
     def abort(self, messages: list[Written | None], batchId: int) -> None:
         """Nothing was sent."""
+
+    def _require_applied(self, lj: Client, what: str, run: str, batch: int) -> None:
+        """Raises StreamError if the service lacks the batch before, as after its restoration from an older backup."""
+        if self._reset or not batch:
+            return
+        known = next((one for one in lj.sources() if one["name"] == self._source), None)
+        if known is None or (known["run"] == run and known["epoch"] < batch - 1):
+            has = "no batch of this source" if known is None else f"batch {known['epoch']} as the last of this run"
+            raise StreamError(f"{what}: the service has {has}, so it lacks what came before this one: {BEHIND}")
 
     def _require_small(self, size: int) -> None:
         if size > LARGEST:
@@ -104,13 +120,17 @@ class BatchWriter(DataSourceArrowWriter):
             for batch in iterator:
                 if batch.num_rows:
                     skipped += relation.load(pa.table(batch), on_error=self._on_error).skipped_count
-        return Written(b"", "", skipped)
+        return Written(b"", "", skipped=skipped)
 
     def commit(self, messages: list[Written | None]) -> None:
         _report(self._relation, sum(message.skipped for message in messages if message is not None))
 
     def abort(self, messages: list[Written | None]) -> None:
         """What was sent stays: it is written once more when the job is run again."""
+
+
+def _rows_of(receipt: dict[str, Any]) -> int:
+    return int(receipt["applied"] + receipt["ignored"] + receipt["skipped_count"])
 
 
 def _report(relation: str, skipped: int) -> None:

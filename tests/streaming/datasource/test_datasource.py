@@ -8,7 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import livejoin
 from streaming.datasource.options import Options
-from streaming.datasource.readers import schema_of
+from streaming.datasource.readers import _now, schema_of
 from streaming.errors import StreamError
 from streaming.spark import prepare_own
 from tests.server_process import ROOT, ServerProcess
@@ -311,6 +311,21 @@ def test_changes_that_are_no_longer_kept_end_the_query(hotel: Made) -> None:
     assert "no longer kept" in failed(error) and "start it with a new checkpoint" in failed(error) and "retain_rows" in failed(error)
 
 
+def test_changes_that_come_while_the_newest_token_is_asked_for() -> None:
+    """The answer has their version then, before its progress."""
+
+    class Busy:
+        @contextlib.contextmanager
+        def changes(self, wait: float, limit: int) -> Iterator[Busy]:
+            yield self
+
+        def lines(self) -> Iterator[bytes]:
+            yield b'{"op":"insert","version":7,"row":{}}\n'
+            yield b'{"op":"insert","version":7,"row":{}}\n{"op":"progress","version":7,"token":"t7"}\n'
+
+    assert _now(cast(livejoin.View, Busy())) == {"token": "t7", "version": 7}
+
+
 def test_a_stream_says_that_it_has_changes(spark: SparkSession, service: ServerProcess, tmp_path: Path) -> None:
     with livejoin.connect(service.url) as lj:
         lj.relation("y_of").create({"id": "int64"}, "id")
@@ -375,6 +390,65 @@ def test_a_new_checkpoint_needs_another_run(hotel: Made) -> None:
     assert "another value of the option 'run'" in failed(error) and h.booked == [1, 2]
     h.write(run="weekly", reset=True)
     assert h.booked == [1, 2, 3]
+
+
+def test_a_new_checkpoint_whose_first_batch_is_the_last_that_is_known(hotel: Made) -> None:
+    """It has other rows: they were passed over as a repetition, without a word."""
+    h = hotel()
+    h.put("1", 1, 2)
+    h.write(run="nightly", reset=True)
+    shutil.rmtree(h.folder / "write")
+    shutil.rmtree(h.folder / "in")
+    h.put("2", 3)
+    with pytest.raises(StreamingQueryException) as error:
+        h.write(run="nightly")
+    assert "this batch with 2 rows, and now it has 1" in failed(error) and "another value of the option 'run'" in failed(error)
+    h.write(run="weekly", reset=True)
+    assert h.booked == [1, 2, 3]
+
+
+def test_a_service_that_was_restored_lacks_batches_and_versions(hotel: Made) -> None:
+    """Its queries fail, in place of going on without what is missing."""
+    h = hotel()
+    h.work(1)
+    h.follow(snapshot=True)
+    h.put("1", 1)
+    h.write()
+    copy = h.folder / "copy"
+    assert h.service.stop() == 0
+    shutil.copytree(h.service.data, copy)
+    h.service.start()
+    for number in (2, 3):
+        h.put(str(number), number)
+        h.write()
+    h.follow(snapshot=True)
+    assert h.service.stop() == 0
+    shutil.rmtree(h.service.data)
+    copy.rename(h.service.data)
+    h.service.start()
+    h.put("4", 4)
+    with pytest.raises(StreamingQueryException) as error:
+        h.write()
+    assert "batch 3: the service has batch 0 as the last of this run" in failed(error) and "older backup" in failed(error)
+    with pytest.raises(StreamingQueryException) as error:
+        h.follow(snapshot=True)
+    assert "start it with a new checkpoint" in failed(error)
+    h.lj.forget_source(h.bookings.name)
+    with pytest.raises(StreamingQueryException) as error:
+        h.write()
+    assert "the service has no batch of this source" in failed(error)
+    h.write(reset=True)
+    assert h.booked == [1, 4]
+
+
+def test_empty_batches_are_known_to_the_service(hotel: Made) -> None:
+    h = hotel()
+    h.put("1", 1)
+    h.put("2")
+    h.put("3", 3)
+    h.write()
+    (source,) = [one for one in h.lj.sources() if one["name"] == h.bookings.name]
+    assert h.booked == [1, 3] and source["epoch"] == 2
 
 
 def test_another_query_has_to_say_that_it_takes_over(hotel: Made) -> None:
