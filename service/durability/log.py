@@ -356,9 +356,10 @@ class Log:
                 while self._appender is not None:
                     self._changed.wait()
                 free = self._db.execute("PRAGMA freelist_count").fetchone()[0]
-                if free <= spare // _PAGE:
+                left = free - spare // _PAGE
+                if left <= 0:
                     return
-                pages = min(free - spare // _PAGE, _GIVEN_PAGES, max(_GIVEN_LOOKS // free, 1))
+                pages = min(left, _GIVEN_PAGES, max(_GIVEN_LOOKS // free, 1))
                 self._db.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would give back a single page
                 self._pages += 1 + pages  # each may have moved one that is in use
             time.sleep(_GIVEN_PAUSE * (time.monotonic() - started))

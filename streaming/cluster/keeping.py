@@ -245,7 +245,7 @@ def _let_go(query: str, epoch: int | None) -> None:
     a micro-batch. All that were used in about the same one go together, because a collection takes a tenth of a second."""
     now, before = monotonic(), _PACES.get(query)
     _PACES[query] = _paced(before, epoch, now)
-    if before is not None and before.epoch == epoch is not None:
+    if epoch is not None and before is not None and before.epoch == epoch:
         return
 
     def idle(for_: float) -> list[tuple[str, str, int]]:

@@ -24,8 +24,7 @@ from streaming.errors import StreamError
 
 BATCH = ("relation", "on_error")
 STREAM = ("relation", "source", "on_error", "reset", "run")
-JSON = "application/json"
-_NO_CHANGES = b'{"changes": []}'
+_NO_CHANGES = b'{"changes": []}', "application/json"
 LARGEST = 128 << 20  # bytes of a batch of a stream: they are in the driver's memory several times
 _QUERY = "sql.streaming.queryId"  # the property by which Spark tells tasks whose they are
 OnError = Literal["reject", "skip"]
@@ -72,7 +71,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         content, run, rows = b"".join(message.content for message in written), written[0].run, sum(message.rows for message in written)
         self._require_small(len(content))
         what = f"{self._what}, batch {batchId}"
-        body = (content, ARROW) if content else (_NO_CHANGES, JSON)
+        body = (content, ARROW) if content else _NO_CHANGES
         with self._service.connect() as lj, told(what, ""):
             lj.readiness()  # a service that has answered is waited for, and the batch sent again, if the connection breaks
             self._require_applied(lj, what, run, batchId)
