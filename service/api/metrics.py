@@ -85,6 +85,7 @@ GAUGES = {
     "spools": ("livejoin_spools", "Files of rows that are kept on disk for readers of parts."),
     "spool_bytes": ("livejoin_spool_bytes", "Size of those files."),
     "retired_bytes": ("livejoin_retired_bytes", "Memory of the structures that is needed only by old versions."),
+    "free_bytes": ("livejoin_free_bytes", "Memory of the structures that is kept for reuse: free blocks, and lists of what goes."),
     "waiting_batches": ("livejoin_waiting_batches", "Batches waiting to be applied."),
     "subscribers": ("livejoin_subscribers", "Followers of views."),
     "writer_busy_seconds": ("livejoin_writer_busy_seconds", "How long the writer has been at work without a sign of progress."),

@@ -408,6 +408,7 @@ class Engine(ABC):
             "version": self.versions.published.number,
             "pins": len(self.versions),
             "retired_bytes": self._state.retired_bytes,
+            "free_bytes": self._state.free_bytes,
             "waiting_batches": self._writer.waiting,
             "writer_busy_seconds": self._writer.busy_seconds,
             "log_bytes": self._snapshots.log_bytes,

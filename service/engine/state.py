@@ -421,6 +421,12 @@ class State:
         tables = sum(relation.table.retired_bytes for relation in self.relations.values())
         return tables + self.indexes.retired_bytes + sum(view.retired_bytes for view in self.views.values())
 
+    @property
+    def free_bytes(self) -> int:
+        """What the stores of the structures keep from the system besides blocks that a version needs."""
+        stores = [*self.indexes.stores, *(store for view in self.views.values() for store in view.stores)]
+        return sum(max(0, store.held_bytes - store.live_bytes - store.retired_bytes) for store in stores)  # the writer may be at work
+
 
 def _enter(version: int, resolved: Resolved, parts: _Parts | None, versions: int) -> Run:
     """Put it into the table."""

@@ -23,6 +23,7 @@ from service.tables.sides import Side
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from structures.index.indexes import STEPS, Batch, Cursor, Entries, OrderedIndexes
 from structures.index.indexes import Run as IndexRun
+from structures.index.layout import IndexArena
 from structures.index.planting import Planted
 
 _CHUNK = 1 << 16  # rows that are read at once
@@ -265,6 +266,10 @@ class SharedIndexes:
     def retired_bytes(self) -> int:
         """What is held for readers of older versions."""
         return self._structure.retired_bytes if self._structure is not None else 0
+
+    @property
+    def stores(self) -> Sequence[IndexArena]:
+        return () if self._structure is None else (self._structure.arena,)
 
     def check(self) -> None:
         """Prove the invariants of all structures, and that each index has just the rows of its relation."""

@@ -25,7 +25,7 @@ from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.views.collecting import Collector, Retained, RowCollector, StretchCollector
 from service.views.deltas import Combination, Delta, DeltaSink, Sink, most_candidates
-from service.views.joins.protocol import Enumeration, Join
+from service.views.joins.protocol import Enumeration, Join, Store
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
 from service.views.shown import STRETCH
@@ -287,6 +287,12 @@ class LiveView:
         join = self._join
         kept = sum(former.bytes + former.retired_bytes for ref in self._former if (former := ref()) is not None)
         return kept + (join.retired_bytes if join is not None else 0)
+
+    @property
+    def stores(self) -> list[Store]:
+        """Of its structures, and of those that were replaced while a version is read in them."""
+        joins = (self._join, *(ref() for ref in self._former))
+        return [store for join in joins if join is not None for store in join.stores]
 
     @property
     def bytes(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.index.indexes import Entries, OrderedIndexes, index_order, items_of
+from structures.index.layout import IndexArena
 from structures.ranked.changes import GROUP, MISSING, MOST, STATE_WORDS, TIED, Listed
 
 CHUNK = 1 << 16  # rows that are listed at once
@@ -48,6 +49,11 @@ class Ranked:
     def rows(self) -> int:
         """All of them, listed or not."""
         return int(self._indexes.count(self._index, self._indexes.root(self._index)))
+
+    @property
+    def arena(self) -> IndexArena:
+        """Of the index."""
+        return self._indexes.arena
 
     @property
     def index_bytes(self) -> int:

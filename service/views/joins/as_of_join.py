@@ -32,7 +32,7 @@ from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from service.views.deltas import Combination, Sink, told_rows
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained
-from service.views.joins.protocol import Bounds, Defaults, Enumeration
+from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
 from service.views.words import BYTES, words_of
 from structures.core.arena import KEY_MAX
@@ -397,6 +397,10 @@ class AsOfJoin(Defaults):
     @property
     def retired_bytes(self) -> int:
         return int(self.tree.retired_bytes)
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return (self.tree.arena, self._validity.arena)
 
     def check(self) -> None:
         """Also that the tree has just the intervals of the index."""

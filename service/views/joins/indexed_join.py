@@ -23,7 +23,7 @@ from service.tables.store import Numbers
 from service.views.deltas import Sink
 from service.views.joins.indexed_cursor import Found, Indexed, IndexedCursor, IndexedRoot, Scan
 from service.views.joins.kept_index import KeptIndex
-from service.views.joins.protocol import Bounds, Defaults
+from service.views.joins.protocol import Bounds, Defaults, Store
 from structures.join_tree.cursors import Given, Start
 
 _CHUNK = 1 << 16  # rows in a step of a delta
@@ -129,6 +129,10 @@ class IndexedJoin(Defaults):
     @property
     def retired_bytes(self) -> int:
         return sum(index.tree.retired_bytes for index in self.indexes)
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return [index.tree.arena for index in self.indexes]
 
     def check(self) -> None:
         for index in self.indexes:

@@ -27,7 +27,7 @@ from service.views.deltas import Combination, Sink, told_rows
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained, Looked, Scanned, Shown
 from service.views.joins.outer_join import widened
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
+from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.joins.two_sides import TwoSides
 from structures.event_tree.matching import LONELY, Matching, MatchRoot
@@ -267,6 +267,11 @@ class MatchJoin(Defaults):
     def retired_bytes(self) -> int:
         mine = sum(one.matching.retired_bytes for one in self.matched)
         return mine + (0 if self._core is None else self._core.retired_bytes)
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        lists = [rows for one in self.matched for rows in (one.matching.unmatched, one.matching.matched)]
+        return [*(rows.arena for rows in lists), *(() if self._core is None else self._core.stores)]
 
     def check(self) -> None:
         """Also that the lists have just the rows of the newest version that they should."""

@@ -29,7 +29,7 @@ from service.views.deltas import Combination, Sink
 from service.views.joins.flips import Counts, Events, flips, segments, sliced
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained, Scanned, Shown
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
+from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 
 _CHUNK = 1 << 16  # rows of a join that are counted at once
 _NO_LIMIT = 1 << 60
@@ -296,6 +296,10 @@ class OuterJoin(Defaults):
     @property
     def retired_bytes(self) -> int:
         return sum(member.join.retired_bytes for member in self.members)
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return [store for member in self.members for store in member.join.stores]
 
     def check(self) -> None:
         """Also that the counts are those of the joins, and that joins of one tested alias have just the rows that pass."""

@@ -18,7 +18,7 @@ from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import BoxSource, Side, Source, joined
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from service.views.deltas import Combination, Sink, told_rows
-from service.views.joins.protocol import Bounds, Defaults
+from service.views.joins.protocol import Bounds, Defaults, Store
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
 from service.views.shapes import Shape
 from structures.box.tree import BoxTree
@@ -263,6 +263,10 @@ class OverlapJoin(Defaults):
     @property
     def retired_bytes(self) -> int:
         return int(self.tree.retired_bytes)
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return (self.tree.arena,)
 
     def check(self) -> None:
         self.tree.check(self.root)

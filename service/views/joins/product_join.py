@@ -29,7 +29,7 @@ from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
 from service.views.deltas import Combination, Sink
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
+from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 
 _FIRST, _BLOCK, _CHUNK = 64, 4096, 1 << 14  # rows that are read ahead: at first; at most, of the left part and of the right one
 _PIECE = 1 << 16  # rows of a delta at a time
@@ -293,6 +293,10 @@ class ProductJoin(Defaults):
     @property
     def retired_bytes(self) -> int:
         return sum(factor.join.retired_bytes for factor in self.factors)
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return [store for factor in self.factors for store in factor.join.stores]
 
     def check(self) -> None:
         for factor in self.factors:

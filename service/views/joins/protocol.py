@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,6 +15,20 @@ from service.views.deltas import Combination, Sink
 
 Bounds = dict[Span, tuple[int, int]]
 """Closed, encoded windows of joined intervals."""
+
+
+class Store(Protocol):
+    """Blocks of memory, as `structures.core.blocks` has them: bytes of the newest version's, of those that only older ones see, and of all
+    that the store keeps from the system."""
+
+    @property
+    def live_bytes(self) -> int: ...
+
+    @property
+    def retired_bytes(self) -> int: ...
+
+    @property
+    def held_bytes(self) -> int: ...
 
 
 class Enumeration(Protocol):
@@ -76,6 +90,11 @@ class Defaults:
         """Whether other structures should be built in place of these, as the data has become another; `version` is the newest. In the
         writer's turn: takes a few milliseconds now and then."""
         return False
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        """Where its structures have their blocks; not those of shared indexes."""
+        return ()
 
     @property
     def flips(self) -> int | None:
@@ -166,6 +185,9 @@ class Join(Protocol):
     def maintain(self, steps: int) -> bool: ...
 
     def is_outgrown(self, version: int) -> bool: ...
+
+    @property
+    def stores(self) -> Sequence[Store]: ...
 
     @property
     def flips(self) -> int | None: ...

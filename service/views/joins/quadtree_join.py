@@ -19,7 +19,7 @@ from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from service.views.deltas import Sink
-from service.views.joins.protocol import Defaults
+from service.views.joins.protocol import Defaults, Store
 from service.views.joins.qdag_trees import Base, Entries, Keys
 from structures.core.ticks import Ticks
 from structures.qdag.qdag import And, Atom
@@ -218,6 +218,10 @@ class QuadtreeJoin(Defaults):
     @property
     def retired_bytes(self) -> int:
         return self.trees.retired_bytes
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return (self.trees.arena,)
 
     def check(self) -> None:
         self.trees.check(self.trees.roots)

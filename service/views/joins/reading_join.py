@@ -21,7 +21,7 @@ from service.tables.sides import Side
 from service.tables.store import Numbers
 from service.views.deltas import Sink, told_rows
 from service.views.joins.product_join import These
-from service.views.joins.protocol import Bounds, Defaults, Enumeration
+from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
 from structures.adaptive.bow_tie import BowTie
 from structures.adaptive.elimination import Elimination
@@ -273,6 +273,10 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
     @property
     def retired_bytes(self) -> int:
         return self.indexes.retired_bytes if self._own else 0
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return self.indexes.stores if self._own else ()
 
     def is_outgrown(self, version: int) -> bool:
         """Also if it has indexes of its own after a replay, which others may have as well."""

@@ -23,7 +23,7 @@ from service.tables.sides import NEWEST, Side, ends_of
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from service.views.deltas import Sink, told_rows
 from service.views.joins.indexed_cursor import Scan
-from service.views.joins.protocol import Bounds, Defaults
+from service.views.joins.protocol import Bounds, Defaults, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.join_tree import layout
@@ -266,6 +266,10 @@ class TreeJoin(Defaults):
     @property
     def retired_bytes(self) -> int:
         return self.tree.retired_bytes
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return (self.tree.arena,)
 
     def check(self) -> None:
         if self.never:

@@ -22,7 +22,7 @@ from service.tables.changes import Runs, parted
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import NEWEST, Codes, Side, Source
 from service.tables.store import FREED_AT_ONCE, PIECE_ROWS, Domain, Numbers
-from service.views.joins.protocol import Defaults
+from service.views.joins.protocol import Defaults, Store
 from service.views.shown import Definitions
 from service.views.stages.aggregates import RAW
 from service.views.stages.columns import Columns
@@ -406,6 +406,10 @@ class VisitCounter(Counter):
     @property
     def retired_bytes(self) -> int:
         return int(self.structure.retired_bytes)
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return (self.structure.rows.arena,)
 
 
 def _part(taken: _Taken, part: slice | Numbers) -> _Taken:

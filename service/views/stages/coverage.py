@@ -21,7 +21,7 @@ from service.tables.sides import NEWEST, Side, ends_of, joined
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.collecting import StretchCollector
 from service.views.deltas import Sink
-from service.views.joins.protocol import Bounds, Defaults, Enumeration
+from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
 from service.views.stages.gaps import StretchesCursor
 from service.views.stages.groups import require_few
 from service.views.stages.key_stretches import KeyStretches
@@ -155,6 +155,10 @@ class CoverageStage(Defaults):
     @property
     def retired_bytes(self) -> int:
         return self._cover.retired_bytes
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return (self._cover.rows.arena, self._cover.partners.arena)
 
     def check(self) -> None:
         """Also that the structure has just the rows of the newest version."""

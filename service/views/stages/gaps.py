@@ -23,7 +23,7 @@ from service.views.collecting import StretchCollector
 from service.views.deltas import Combination, Sink
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Scanned
-from service.views.joins.protocol import Bounds, Defaults, Enumeration
+from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.joins.two_sides import TwoSides
 from service.views.shown import STRETCH
@@ -124,6 +124,10 @@ class GapsStage(Defaults):
     @property
     def retired_bytes(self) -> int:
         return self._cover.retired_bytes
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return (self._cover.rows.arena, self._cover.partners.arena)
 
     def check(self) -> None:
         """Also that the structure has just the rows and partners of the newest version."""

@@ -29,7 +29,7 @@ from service.tables.store import PIECE_ROWS, Numbers
 from service.views.collecting import Changed, RowCollector, joined
 from service.views.deltas import Combination, Sink
 from service.views.joins.product_join import These
-from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join
+from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 from service.views.stages.selection import Scan, Selection
 from service.views.stages.table import GroupTable
 from structures.aggregate.groups import Groups
@@ -233,6 +233,10 @@ class GroupsStage(Defaults):
     @property
     def retired_bytes(self) -> int:
         return self.core.retired_bytes + self._table.retired_bytes
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return self.core.stores
 
     def check(self) -> None:
         """Also: the living rows of the table are each at the place of its group, and what is told of the group now."""

@@ -8,7 +8,7 @@ Costs: O(log n + rows of a key that are listed) a changed row, and what ties wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import Sink, tell_slots
-from service.views.joins.protocol import Bounds, Defaults, Enumeration
+from service.views.joins.protocol import Bounds, Defaults, Enumeration, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.stages.aggregates import ORDERED
 from service.views.stages.columns import Columns, Read
@@ -163,6 +163,10 @@ class LatestStage(Defaults):
     @property
     def retired_bytes(self) -> int:
         return self._tops.retired_bytes
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return (self._tops.arena, self._tops.list.arena)
 
     def check(self) -> None:
         self._tops.check()
