@@ -29,12 +29,13 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.api import problems
 from service.api.http.access_log import log_request
-from service.api.http.answers import WHOLE
+from service.api.http.answers import PIECES, WHOLE, joined_body
 from service.api.http.bodies import Receive, Scope, Send
 from service.api.http.joined import Joined
 from service.api.metrics import count_request
 from service.errors import Problem
 from service.settings import Settings
+from service.wire.rows import Pieces
 
 SWEEP = 0.5  # seconds
 LINGER = 5.0  # seconds for which what a client still sends is discarded after it was refused
@@ -45,6 +46,7 @@ OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 _IDLE, _HEAD, _BODY = range(3)  # what a connection has received of its newest request: all of it, or a part
 _FILES = 1024  # open files beside the connections
+_SMALL = 4096  # bytes that are rather copied than given to the system as a part
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) \S+ HTTP/1\.[01]\r?\n")
 _UNFINISHED_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}( [!-~]{0,8192}( H?T?T?P?/?1?\.?[01]?\r?)?)?")
 
@@ -64,7 +66,7 @@ class Lingering(Joined):
         self._let_go()
         if not self._closed:
             self._closed = True
-            self.write = self.write_now = _discard  # type: ignore[method-assign]
+            self.write = self.write_now = self.write_pieces = _discard  # type: ignore[method-assign,assignment]
             if self._protocol.is_receiving and not self._transport.is_closing():
                 self._protocol.linger(self._transport)
                 return
@@ -106,22 +108,27 @@ class _Body:
         self._protocol.on_message_complete()
 
 
-def _discard(data: bytes) -> None:
+def _discard(data: Any) -> None:
     """Whoever still answers on a connection that is closed need not know."""
 
 
 class Cycle(RequestResponseCycle):
-    """A request and its answer, which may come whole in one message: `answers.WHOLE`."""
+    """A request and its answer, which may come whole in one message (`answers.WHOLE`), or its body in `answers.PIECES`."""
 
     defaults: ClassVar[tuple[list[tuple[bytes, bytes]], bytes]] = [], b""  # fields of every answer, the same list for a second, as bytes
 
     async def send(self, message: Any) -> None:
-        if message["type"] != WHOLE:
+        if message["type"] == PIECES and (not self.chunked_encoding or self.scope["method"] == "HEAD"):
+            message = joined_body(message)
+        if message["type"] not in (WHOLE, PIECES):
             await super().send(message)
             return
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
         if self.disconnected:
+            return
+        if message["type"] == PIECES:
+            self._send_pieces(message["pieces"])
             return
         if self.default_headers is not Cycle.defaults[0]:
             Cycle.defaults = self.default_headers, b"".join([b"%b: %b\r\n" % field for field in self.default_headers])
@@ -134,6 +141,20 @@ class Cycle(RequestResponseCycle):
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
+
+    def _send_pieces(self, pieces: Pieces) -> None:
+        """As one chunk; small ones next to each other are joined."""
+        size = sum(map(len, pieces))
+        if not size:  # an empty chunk ends a body
+            return
+        parts, small = Pieces(), Pieces([b"%x\r\n" % size])
+        for piece in (*pieces, b"\r\n"):
+            if len(piece) < _SMALL:
+                small.append(piece)
+                continue
+            parts += (b"".join(small), piece)
+            small = []
+        self.transport.write_pieces([*parts, b"".join(small)])  # type: ignore[attr-defined]  # a `Joined`
 
 
 class Door:

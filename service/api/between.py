@@ -18,7 +18,7 @@ from service.api.http.answers import existing, json_answer
 from service.api.http.parameters import Parameter, bad
 from service.api.metrics import RECORDS_SENT
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, query_parameters
-from service.api.stream import Closable, Source, Stream
+from service.api.stream import Chunk, Closable, Source, Stream
 from service.errors import Problem
 from service.following.chunks import CHUNK_ROWS
 from service.following.feeds import Feed
@@ -26,7 +26,7 @@ from service.following.subscriptions import Subscription
 from service.reading.cursors import RowReader, open_rows
 from service.tables.resolution import NO_SLOTS
 from service.views.live_view import LiveView
-from service.wire.rows import ArrowRows
+from service.wire.rows import ArrowRows, Pieces
 
 H = TypeVar("H", bound=Closable)
 _OWN = [pa.field("_op", pa.string(), False), pa.field("_version", pa.int64(), False)]
@@ -63,7 +63,7 @@ class _Made:
         self._schema = pa.schema(fields)
         self._stream = ArrowRows(self._schema)
 
-    def rows(self, op: str, version: int, keys: pa.RecordBatch, rows: pa.RecordBatch) -> bytes:
+    def rows(self, op: str, version: int, keys: pa.RecordBatch, rows: pa.RecordBatch) -> Pieces:
         RECORDS_SENT.inc(rows.num_rows)
         own = [pa.repeat(pa.scalar(value, field.type), rows.num_rows) for value, field in zip((op, version), _OWN, strict=True)]
         columns = [*own, *(keys.column(name) for name in self._keys), *rows.columns]
@@ -79,16 +79,16 @@ class _Changed:
     def __init__(self, view: LiveView, subscription: Subscription) -> None:
         self._subscription, self._made = subscription, _Made(view)
 
-    def step(self) -> tuple[bytes, bool]:
-        parts = []
+    def step(self) -> Chunk:
+        parts: Pieces = []
         for chunk in self._subscription.next():
             if chunk.problem is not None:
                 raise chunk.problem
             if chunk.keys is not None and chunk.rows is not None:
-                parts.append(self._made.rows(chunk.op, chunk.version, chunk.keys, chunk.rows))
+                parts += self._made.rows(chunk.op, chunk.version, chunk.keys, chunk.rows)
         if self._subscription.ended:
             parts.append(self._made.end())
-        return b"".join(parts), not self._subscription.ended
+        return parts, not self._subscription.ended
 
     def close(self) -> None:
         self._subscription.close()
@@ -100,11 +100,11 @@ class _Part:
     def __init__(self, view: LiveView, reader: RowReader) -> None:
         self._reader, self._made = reader, _Made(view)
 
-    def step(self) -> tuple[bytes, bool]:
+    def step(self) -> Chunk:
         found = self._reader.read_with_keys(CHUNK_ROWS)
         if found is None:
-            return self._made.end(), False
-        return self._made.rows("insert", self._reader.version, *found) if found[1].num_rows else b"", True
+            return [self._made.end()], False
+        return self._made.rows("insert", self._reader.version, *found) if found[1].num_rows else [], True
 
     def close(self) -> None:
         self._reader.close()
@@ -136,12 +136,12 @@ async def part_in_arrow(context: Context, view: LiveView, values: dict[str, Any]
 class _Followed(Stream):
     """One of the followers."""
 
-    def _release(self, job: asyncio.Future[tuple[bytes, bool]]) -> None:
+    def _release(self, job: asyncio.Future[Chunk]) -> None:
         super()._release(job)
         self._context.following -= 1
 
 
-_Begun = tuple[Source, tuple[bytes, bool]]
+_Begun = tuple[Source, Chunk]
 
 
 async def _begun(context: Context, pool: Executor, opened: Callable[[], H], source_of: Callable[[H], Source]) -> _Begun:

@@ -36,12 +36,13 @@ from service.api.openapi import (
 )
 from service.api.schemas import PAGE
 from service.api.steps import TURN, Steps, finish
-from service.api.stream import Stream
+from service.api.stream import Chunk, Stream
 from service.errors import Problem
 from service.query.model import GROUP
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.deltas import Combination
 from service.views.shown import ROW
+from service.wire.rows import Pieces
 
 JSON_PAGE = 1000  # rows of a JSON page without `limit`
 FIRST_CHUNK, LARGEST_CHUNK = 64, 65_536  # rows: the first leave at once
@@ -168,8 +169,8 @@ class Rows:
         finally:
             scout.close()
 
-    def step(self) -> tuple[bytes, bool]:
-        parts = []
+    def step(self) -> Chunk:
+        parts: Pieces = []
         if not self._begun:
             self._begun = True
             parts.append(self._format.head())
@@ -178,8 +179,8 @@ class Rows:
             parts.append(self._format.end(self.following))
         elif rows.num_rows:
             ROWS_SENT.inc(rows.num_rows)
-            parts.append(self._format.chunk(rows))
-        return b"".join(parts), rows is not None
+            parts += self._format.chunk(rows)
+        return parts, rows is not None
 
     def _next_rows(self) -> pa.RecordBatch | None:
         """The next rows, perhaps none yet; None at the end."""
@@ -227,7 +228,7 @@ def _after(reader: RowReader, rows: int) -> Steps[str | None]:
     return None if ended else reader.token()
 
 
-def _begin(opened: Opened, kind: str, limit: int | None, client: str) -> Steps[tuple[Rows, tuple[bytes, bool]]]:
+def _begin(opened: Opened, kind: str, limit: int | None, client: str) -> Steps[tuple[Rows, Chunk]]:
     """The rows, prepared, and their first chunk."""
     reader = opened()
     reader.client = client

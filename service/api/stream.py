@@ -15,10 +15,15 @@ from typing import Any, Protocol
 from starlette.responses import Response
 
 from service.api.context import Context
+from service.api.http.answers import PIECES
 from service.api.http.bodies import Receive, Scope, Send
 from service.errors import Problem
+from service.wire.rows import Pieces
 
 log = logging.getLogger("livejoin.api")
+
+
+Chunk = tuple[Pieces, bool]  # the next bytes (maybe none yet), and whether more will follow
 
 
 class Closable(Protocol):
@@ -28,31 +33,31 @@ class Closable(Protocol):
 class Source(Closable, Protocol):
     """Makes the chunks, one call at a time, in any thread."""
 
-    def step(self) -> tuple[bytes, bool]:
-        """The next bytes (maybe none yet), and whether more will follow. A Problem aborts the response."""
+    def step(self) -> Chunk:
+        """A Problem aborts the response."""
         ...
 
 
 class Streamed(Response):
     """A response in pieces, of which the first has been made already, so that an immediate error is still a proper problem."""
 
-    def __init__(self, context: Context, first: tuple[bytes, bool], kind: str, headers: Mapping[str, str], status: int = 200) -> None:
+    def __init__(self, context: Context, first: Chunk, kind: str, headers: Mapping[str, str], status: int = 200) -> None:
         super().__init__(None, status, headers, kind)
         if "Content-Length" not in headers:
             del self.headers["content-length"]
         self._context, self._first = context, first
 
-    def _begin(self) -> asyncio.Future[tuple[bytes, bool]]:
+    def _begin(self) -> asyncio.Future[Chunk]:
         """Begin to make the next bytes (maybe none yet); they come with whether more will follow. A Problem aborts the response."""
         raise NotImplementedError
 
-    def _release(self, job: asyncio.Future[tuple[bytes, bool]]) -> None:
+    def _release(self, job: asyncio.Future[Chunk]) -> None:
         """Let go what makes the pieces; `job`: the last one begun, which may be under way."""
         raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(client_gone(receive))
-        job: asyncio.Future[tuple[bytes, bool]] = self._context.loop.create_future()
+        job: asyncio.Future[Chunk] = self._context.loop.create_future()
         job.set_result(self._first)
         self._context.track()
         try:
@@ -66,8 +71,10 @@ class Streamed(Response):
                 body, more = job.result()
                 if more:
                     job = self._begin()
-                if body or not more:
-                    await send({"type": "http.response.body", "body": body, "more_body": more})
+                if body and more:
+                    await send({"type": PIECES, "pieces": body, "more_body": True})
+                elif not more:
+                    await send({"type": "http.response.body", "body": b"".join(body), "more_body": False})
         except asyncio.CancelledError:
             if not self._context.closing:
                 raise
@@ -88,7 +95,7 @@ class Stream(Streamed):
         context: Context,
         pool: Executor,
         source: Source,
-        first: tuple[bytes, bool],
+        first: Chunk,
         kind: str,
         headers: Mapping[str, str],
         status: int = 200,
@@ -96,10 +103,10 @@ class Stream(Streamed):
         super().__init__(context, first, kind, headers, status)
         self._pool, self._source = pool, source
 
-    def _begin(self) -> asyncio.Future[tuple[bytes, bool]]:
+    def _begin(self) -> asyncio.Future[Chunk]:
         return self._context.loop.run_in_executor(self._pool, self._source.step)
 
-    def _release(self, job: asyncio.Future[tuple[bytes, bool]]) -> None:
+    def _release(self, job: asyncio.Future[Chunk]) -> None:
         release(self._pool, job, self._source)
 
 

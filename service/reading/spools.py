@@ -195,7 +195,7 @@ class Draft:
         self._path = spool.path
         self._file = open(spool.path, "xb", buffering=0, opener=private)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Problems `too-busy`, `disk-full`; TooLong."""
         self._spools._reserve(self._size, len(data))
         self._size += len(data)

@@ -24,10 +24,10 @@ from service.wire.values.texts import base64_texts
 
 # A join must stay below Arrow's 2 GiB of text in one array; an escaped text is at most six times as long.
 _MAX_BYTES = 2**28
-_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _CSV_QUOTED = re.compile('[",\r\n]')
 
 Texts = Callable[[pa.Array], pa.Array]
+Pieces = list[bytes | memoryview]  # bytes to be sent, one piece behind the other
 
 
 @lru_cache(maxsize=4096)
@@ -180,17 +180,38 @@ class ArrowRows:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._head: bytes = schema.serialize().to_pybytes()
+        self._schema, self._sink = schema, _Sink()
+        self._writer = pa.ipc.new_stream(pa.PythonFile(self._sink, "w"), schema)
 
-    def chunk(self, batch: pa.RecordBatch) -> bytes:
-        """The bytes of one record batch of the schema."""
-        body: bytes = batch.serialize().to_pybytes()
-        return self._take_head() + body
+    def chunk(self, batch: pa.RecordBatch) -> Pieces:
+        """The bytes of one record batch of the schema: its columns are not copied, but referred to."""
+        if not batch.schema.equals(self._schema):  # what may be null
+            batch = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+        self._writer.write_batch(batch)
+        return self._sink.take()
 
     def end(self) -> bytes:
         """The bytes that close the stream."""
-        return self._take_head() + _END_OF_STREAM
+        self._writer.close()
+        return b"".join(self._sink.take())
 
-    def _take_head(self) -> bytes:
-        head, self._head = self._head, b""
-        return head
+
+class _Sink:
+    """A file to be written, of which the pieces are taken away as they come."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: Pieces = []
+
+    def write(self, piece: bytes | pa.Buffer) -> int:
+        self._pieces.append(piece if isinstance(piece, bytes) else memoryview(piece))
+        return len(piece)
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def take(self) -> Pieces:
+        taken, self._pieces = self._pieces, []
+        return taken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import socket
@@ -11,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from service.protocol import MAX_FIELDS, MAX_PIPELINED, SPARE, allow_files
@@ -260,6 +262,24 @@ def test_http_1_0_knows_no_chunks(small: ServerProcess) -> None:
     head, _, body = said(small, b"GET /livez HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
     assert b"content-length: %d" % len(body) in head and json.loads(body)
     is_problem(said(small, b"GET /nothing HTTP/1.0\r\n\r\n"), 404, "not-found")
+
+
+def test_columns_of_arrow_are_sent_as_they_are_with_and_without_chunks(small: ServerProcess) -> None:
+    path, accept = "/v1/relations/texts/rows", "application/vnd.apache.arrow.stream"
+    bodies = []
+    for version in ("1.0", "1.1"):
+        head = f"GET {path} HTTP/{version}\r\nHost: localhost\r\nAccept: {accept}\r\nConnection: close\r\n\r\n".encode()
+        with connected(small) as connection:
+            connection.sendall(head)
+            answer = http.client.HTTPResponse(connection)
+            answer.begin()
+            assert answer.chunked == (version == "1.1")
+            bodies.append(answer.read())
+    for body in bodies:
+        with pa.ipc.open_stream(body) as reader:
+            rows = reader.read_all()
+        assert rows.column("id").to_pylist() == list(range(5000)) and set(rows.column("text").to_pylist()) == {"x" * 4000}
+    assert len(bodies[0]) > 20_000_000
 
 
 def test_an_answer_in_http_1_0_that_is_broken_off_does_not_look_whole(small: ServerProcess) -> None:

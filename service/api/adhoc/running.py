@@ -16,7 +16,7 @@ from service.api.http import formats
 from service.api.http.bodies import Receive, Scope, Send
 from service.api.metrics import QUERY_SECONDS, ROWS_SENT
 from service.api.steps import TURN
-from service.api.stream import Streamed
+from service.api.stream import Chunk, Streamed
 from service.errors import Problem
 
 log = logging.getLogger("livejoin.api")
@@ -37,7 +37,7 @@ class Running:
         self.empty, self.expired = True, False
         self.version = session.version
 
-    async def first(self) -> tuple[bytes, bool]:
+    async def first(self) -> Chunk:
         """All before the first row, and the chunk that it is in; as `next`."""
         body, more = await self.next()
         while more and self.empty:
@@ -45,7 +45,7 @@ class Running:
             body += found
         return body, more
 
-    async def next(self) -> tuple[bytes, bool]:
+    async def next(self) -> Chunk:
         """The next bytes of the answer, and whether more follow. Raises the query's problem; not to be cancelled, but ended by `leave`."""
         try:
             while True:
@@ -63,7 +63,7 @@ class Running:
             self._outcome = "failed"
             raise
 
-    async def leave(self, last: asyncio.Future[tuple[bytes, bool]]) -> None:
+    async def leave(self, last: asyncio.Future[Chunk]) -> None:
         """End the query, whatever it does, and let all go; `last`: its last step, which may be under way."""
         context, queries = self._context, self._context.queries
         outcome = "timeout" if self.expired else self._outcome if last.done() else "gone"
@@ -106,17 +106,17 @@ class Running:
             raise Problem("query-timeout", f"the query has taken {self._session.limits.seconds:g} seconds (--query-time)")
         return job.result()
 
-    def _turn(self) -> tuple[bytes, bool] | None:
+    def _turn(self) -> Chunk | None:
         """In a thread: what `next` gives, or None: go on."""
         found = self._session.turn(time.perf_counter() + TURN)
         if found is None:
             return None
         if isinstance(found, End):
             assert self._format is not None, "the child tells the columns first"
-            return self._format.end(None), False
+            return [self._format.end(None)], False
         if self._format is None:
             self._format = formats.make(self._kind, self.version, found.schema)
-            return self._format.head(), True
+            return [self._format.head()], True
         self.empty = self.empty and not found.num_rows
         ROWS_SENT.inc(found.num_rows)
         return self._format.chunk(found), True
@@ -125,7 +125,7 @@ class Running:
 class Answer(Streamed):
     """The rows of a query that runs. While it does, its time counts also if its client takes nothing."""
 
-    def __init__(self, context: Context, running: Running, first: tuple[bytes, bool], kind: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, context: Context, running: Running, first: Chunk, kind: str, headers: Mapping[str, str]) -> None:
         super().__init__(context, first, kind, headers)
         self._running = running
         self._limit = asyncio.timeout(running.left if first[1] else None)
@@ -138,14 +138,14 @@ class Answer(Streamed):
             self._running.expired = True
             log.info("%s aborted: query-timeout, as its client took no more", scope["path"])
 
-    def _begin(self) -> asyncio.Future[tuple[bytes, bool]]:
+    def _begin(self) -> asyncio.Future[Chunk]:
         return asyncio.ensure_future(self._next())
 
-    async def _next(self) -> tuple[bytes, bool]:
+    async def _next(self) -> Chunk:
         found = await self._running.next()
         if not found[1] and not self._limit.expired():
             self._limit.reschedule(None)  # it is whole: how it is taken is up to the connection
         return found
 
-    def _release(self, job: asyncio.Future[tuple[bytes, bool]]) -> None:
+    def _release(self, job: asyncio.Future[Chunk]) -> None:
         self._leaving = asyncio.ensure_future(self._running.leave(job))

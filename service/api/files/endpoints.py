@@ -41,7 +41,7 @@ from service.api.openapi import (
 )
 from service.api.rows import RELATION_ROWS, VIEW_ROWS, Asked, Rows, of_relation, of_view
 from service.api.steps import Steps, finish
-from service.api.stream import Stream
+from service.api.stream import Chunk, Stream
 from service.errors import Problem
 from service.reading.cursors import RowReader
 from service.reading.spools import Spool, Spools, TooLong
@@ -66,7 +66,7 @@ class Begun(NamedTuple):
     """A file that is streamed."""
 
     rows: Rows
-    first: tuple[bytes, bool]
+    first: Chunk
     told: Told
 
 
@@ -149,7 +149,8 @@ class File:
             while more:
                 body, more = rows.step()
                 try:
-                    draft.write(body)
+                    for piece in body:
+                        draft.write(piece)
                 except TooLong:
                     return draft.is_too_long(self.readers)
                 yield
@@ -206,10 +207,10 @@ class _Part:
     def __init__(self, spools: Spools, spool: Spool, start: int, stop: int) -> None:
         self._spools, self._spool, self._at, self._stop = spools, spool, start, stop
 
-    def step(self) -> tuple[bytes, bool]:
+    def step(self) -> Chunk:
         data = self._spools.read(self._spool, self._at, min(_PIECE, self._stop - self._at))
         self._at += len(data)
-        return data, self._at < self._stop
+        return [data], self._at < self._stop
 
     def close(self) -> None: ...
 

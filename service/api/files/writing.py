@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from service.api.http import formats, media
 from service.api.http.formats import Format
+from service.wire.rows import Pieces
 
 GROUP_ROWS, GROUP_BYTES = 65_536, 16 << 20  # of a row group of Parquet, or an Arrow batch, at most
 
@@ -33,11 +34,12 @@ class Cut:
     def head(self) -> bytes:
         return self._inner.head()
 
-    def chunk(self, rows: pa.RecordBatch) -> bytes:
-        return b"".join([self._inner.chunk(group) for group in self._groups.add(rows)])
+    def chunk(self, rows: pa.RecordBatch) -> Pieces:
+        return [piece for group in self._groups.add(rows) for piece in self._inner.chunk(group)]
 
     def end(self, following: str | None) -> bytes:
-        return b"".join([self._inner.chunk(group) for group in self._groups.rest()]) + self._inner.end(following)
+        rest = [piece for group in self._groups.rest() for piece in self._inner.chunk(group)]
+        return b"".join([*rest, self._inner.end(following)])
 
 
 class Parquet:
@@ -50,9 +52,9 @@ class Parquet:
     def head(self) -> bytes:
         return self._sink.take()
 
-    def chunk(self, rows: pa.RecordBatch) -> bytes:
+    def chunk(self, rows: pa.RecordBatch) -> Pieces:
         self._writer.write_batch(rows, row_group_size=rows.num_rows)
-        return self._sink.take()
+        return [self._sink.take()]
 
     def end(self, following: str | None) -> bytes:
         self._writer.close()

@@ -9,14 +9,14 @@ import orjson
 import pyarrow as pa
 
 from service.api.http import media
-from service.wire.rows import ArrowRows, csv_header, encode_rows
+from service.wire.rows import ArrowRows, Pieces, csv_header, encode_rows
 
 
 class Format(Protocol):
     """The bytes of one response, in order: head, any number of chunks, end."""
 
     def head(self) -> bytes: ...
-    def chunk(self, rows: pa.RecordBatch) -> bytes: ...
+    def chunk(self, rows: pa.RecordBatch) -> Pieces: ...
     def end(self, following: str | None) -> bytes: ...
 
 
@@ -26,8 +26,8 @@ class Lines:
     def head(self) -> bytes:
         return b""
 
-    def chunk(self, rows: pa.RecordBatch) -> bytes:
-        return encode_rows(media.JSONL, rows)
+    def chunk(self, rows: pa.RecordBatch) -> Pieces:
+        return [encode_rows(media.JSONL, rows)]
 
     def end(self, following: str | None) -> bytes:
         return b""
@@ -43,15 +43,15 @@ class Page:
     def head(self) -> bytes:
         return b'{"version":%d,"rows":[' % self._version
 
-    def chunk(self, rows: pa.RecordBatch) -> bytes:
+    def chunk(self, rows: pa.RecordBatch) -> Pieces:
         if not rows.num_rows:
-            return b""
+            return []
         # A JSON text holds no raw line feed: those there are end rows.
         joined = encode_rows(media.JSONL, rows).rstrip(b"\n").replace(b"\n", b",")
         if self._begun:
-            return b"," + joined
+            return [b",", joined]
         self._begun = True
-        return joined
+        return [joined]
 
     def end(self, following: str | None) -> bytes:
         return b'],"next":%b}' % orjson.dumps(following)
@@ -64,8 +64,8 @@ class Csv:
     def head(self) -> bytes:
         return csv_header(self._schema)
 
-    def chunk(self, rows: pa.RecordBatch) -> bytes:
-        return encode_rows(media.CSV, rows)
+    def chunk(self, rows: pa.RecordBatch) -> Pieces:
+        return [encode_rows(media.CSV, rows)]
 
     def end(self, following: str | None) -> bytes:
         return b""
@@ -78,7 +78,7 @@ class Arrow:
     def head(self) -> bytes:
         return b""
 
-    def chunk(self, rows: pa.RecordBatch) -> bytes:
+    def chunk(self, rows: pa.RecordBatch) -> Pieces:
         return self._rows.chunk(rows)
 
     def end(self, following: str | None) -> bytes:
@@ -94,8 +94,8 @@ class Events:
     def head(self) -> bytes:
         return b""
 
-    def chunk(self, rows: pa.RecordBatch) -> bytes:
-        return encode_rows(media.SSE, rows)
+    def chunk(self, rows: pa.RecordBatch) -> Pieces:
+        return [encode_rows(media.SSE, rows)]
 
     def end(self, following: str | None) -> bytes:
         return b"event: end\ndata: %b\n\n" % orjson.dumps({"version": self._version, "next": following})

@@ -22,6 +22,13 @@ class Joined:
             self._transport.writelines((self._held, data))
             self._held = None
 
+    def write_pieces(self, pieces: list[Any]) -> None:
+        """What is written, in any number of pieces, at once."""
+        if self._held is not None:
+            pieces.insert(0, self._held)
+            self._held = None
+        self._transport.writelines(pieces)
+
     def write_now(self, data: bytes) -> None:
         """As `write`, of an answer that has come to its end."""
         self._let_go()

@@ -11,7 +11,7 @@ import httpx
 
 from service.api.app import create_app
 from service.api.context import Context
-from service.api.http.answers import WHOLE
+from service.api.http.answers import PIECES, WHOLE, joined_body
 from service.errors import CATALOGUE
 from service.settings import Settings
 
@@ -25,7 +25,7 @@ async def client(context: Context) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def _standard(app: Any) -> Any:
-    """The application for a server that does not know `WHOLE`."""
+    """The application for a server that does not know `WHOLE` and `PIECES`."""
 
     async def called(scope: Any, receive: Any, send: Any) -> None:
         async def sent(message: Any) -> None:
@@ -33,7 +33,7 @@ def _standard(app: Any) -> Any:
                 fields = [tuple(line.split(b": ", 1)) for line in message["head"].split(b"\r\n")[:-1]]
                 await send({"type": "http.response.start", "status": message["status"], "headers": fields})
                 message = {"type": "http.response.body", "body": message["body"]}
-            await send(message)
+            await send(joined_body(message) if message["type"] == PIECES else message)
 
         await app(scope, receive, sent)
 

@@ -5,6 +5,7 @@ import io
 import math
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
@@ -132,7 +133,7 @@ def test_an_arrow_stream_in_pieces_is_whole_only_at_its_end() -> None:
     first = record_batch([(1, 1.0, 1, 1, "a", True, "b")])
     second = record_batch([(2, None, None, None, None, None, "c"), (3, 0.0, 0, 0, "", False, "")]).slice(1)
     rows = ArrowRows(SCHEMA)
-    pieces = [rows.chunk(first), rows.chunk(second)]
+    pieces = [b"".join(rows.chunk(batch)) for batch in (first, second)]
     with pa.ipc.open_stream(pieces[0]) as reader:
         assert reader.read_next_batch().equals(first)  # the first chunk can be read alone
     assert not b"".join(pieces).endswith(b"\xff\xff\xff\xff\x00\x00\x00\x00")
@@ -141,3 +142,19 @@ def test_an_arrow_stream_in_pieces_is_whole_only_at_its_end() -> None:
         assert reader.read_all().to_batches() == [first, second]
     with pa.ipc.open_stream(ArrowRows(SCHEMA).end()) as reader:
         assert reader.read_all().num_rows == 0
+
+
+def test_the_columns_of_an_arrow_stream_are_not_copied() -> None:
+    values = np.arange(1000)
+    batch = pa.RecordBatch.from_arrays([pa.array(values)], schema=pa.schema([pa.field("x", pa.int64(), False)]))
+    rows = ArrowRows(batch.schema)
+    found = [piece for piece in rows.chunk(batch) if len(piece) == values.nbytes]
+    assert [np.frombuffer(piece, np.int64).ctypes.data for piece in found] == [batch.column(0).buffers()[1].address]
+
+
+def test_what_came_to_be_nullable_is_sent_with_the_schema_of_the_stream() -> None:
+    batch = record_batch([(1, 1.0, 1, 1, "a", True, "b")])
+    before = pa.schema([field.with_nullable(False) for field in SCHEMA])
+    rows = ArrowRows(before)
+    with pa.ipc.open_stream(b"".join(rows.chunk(batch)) + rows.end()) as reader:
+        assert reader.schema == before and reader.read_all().to_pylist() == batch.to_pylist()

@@ -36,7 +36,7 @@ def rows(random_: random.Random, count: int) -> pa.RecordBatch:
 
 def written(suffix: str, chunks: list[pa.RecordBatch]) -> bytes:
     file = make(suffix, 7, SCHEMA)
-    return b"".join([file.head(), *(file.chunk(chunk) for chunk in chunks), file.end(None)])
+    return b"".join([file.head(), *(piece for chunk in chunks for piece in file.chunk(chunk)), file.end(None)])
 
 
 def cut(random_: random.Random, whole: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -102,7 +102,7 @@ def test_a_column_that_comes_to_allow_nulls_while_it_is_written(tmp_path: Path, 
         parts, more = [], True
         while more:
             part, more = file.step()
-            parts.append(part)
+            parts.append(b"".join(part))
             if patched and len(parts) == 2:
                 engine.patch_relation("a", RelationPatch(nullable=["s", "e"]))
         file.close()
