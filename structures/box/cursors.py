@@ -42,7 +42,7 @@ class ViewCursor(Cursor):
 
     def _more(self, want: int) -> np.ndarray:
         out = np.empty((2, want + ROWS_BEYOND), np.int32)
-        n = compiled(view_fill)(self._arena.nodes, self._Z, self._tree, out[0], out[1], want)
+        n = compiled(view_fill)(self._arena.nodes, self._Z, self._tree, out[0], out[1], max(want - ROWS_BEYOND, (want + 1) // 2))
         self._ended = bool(self._Z[VIEW_QUEUED] == 0)
         return out[:, :n]
 

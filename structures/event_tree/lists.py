@@ -111,7 +111,7 @@ class ScanCursor(Cursor):
         self._Z[self._GAP] = 1
 
     def _more(self, want: int) -> np.ndarray:
-        out = np.empty((1, want + B), np.int32)
+        out = np.empty((1, max(want, 2 * B)), np.int32)
         n = compiled(scan_fill)(self._arena.M, self._arena.W, self._Z, self._height, out[0])
         self._Z[self._STEPS] += n
         self._ended = bool(self._Z[SCAN_DEPTH] == 0)
@@ -130,7 +130,7 @@ class SearchCursor(Cursor):
         compiled(search_start)(self._Z, root.offset, root.height, 0, key, bounds)
 
     def _more(self, want: int) -> np.ndarray:
-        out = np.empty((1, want + B), np.int32)
+        out = np.empty((1, max(want, 2 * B)), np.int32)
         n = compiled(search_fill)(self._nodes, self._Z, out[0], 0, _NO_ENDS)
         self._ended = bool(self._Z[search.DEPTH] == 0)
         return out[:, :n]

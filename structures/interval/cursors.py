@@ -35,7 +35,8 @@ class WalkCursor(Cursor):
 
     def _more(self, want: int) -> np.ndarray:
         out = np.empty((2, want + B * B), np.int32)
-        n = compiled(walk.walk_fill)(self._nodes, self._Z, out[0], out[1], want)
+        # What the last pair of leaves gives should be wanted, too: rows beyond would be a small chunk by themselves.
+        n = compiled(walk.walk_fill)(self._nodes, self._Z, out[0], out[1], max(want - B * B, (want + 1) // 2))
         self._ended = bool(self._Z[walk.DONE])
         return out[:, :n]
 
@@ -51,7 +52,7 @@ class SearchCursor(Cursor):
         compiled(search_start)(self._Z, root.offset, root.height, 0, 0, Bounds(NEG_INF, search.NOTHING_BEFORE, POS_INF, NEG_INF))
 
     def _more(self, want: int) -> np.ndarray:
-        out = np.empty((1, want + B), np.int32)
+        out = np.empty((1, max(want, 2 * B)), np.int32)
         n = compiled(search_fill)(self._nodes, self._Z, out[0], 0, _NO_ENDS)
         self._ended = bool(self._Z[search.DEPTH] == 0)
         return out[:, :n]
@@ -78,7 +79,7 @@ class PartnersCursor(Cursor):
         self._Z[search.SET], self._Z[search.TOP], self._Z[search.HIGH] = 0 if arena.C[KIND] == SELF else 1 - s, root.offset, root.height
 
     def _more(self, want: int) -> np.ndarray:
-        s, out = self._set, np.empty((2, want + B), np.int32)
+        s, out = self._set, np.empty((2, max(want, 2 * B)), np.int32)
         n = compiled(partners_fill)(self._arena.nodes, self._Z, self._items, out[s], out[1 - s], self._BUDGET)
         self._ended = bool(search.ITEM * self._Z[search.ITEM_AT] >= len(self._items))
         rows = out[:, :n]
