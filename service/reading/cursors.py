@@ -26,7 +26,7 @@ from service.reading.readings import Delays, Reading, ViewReading, split
 from service.reading.relation_rows import read_relation
 from service.reading.tokens import Forged, Signer
 from service.reading.windows import Window
-from service.tables.store import pieces
+from service.tables.store import PIECE_ROWS, pieces
 from service.views.deltas import Combination
 from service.views.live_view import LiveView
 from service.views.shown import Parts
@@ -243,12 +243,19 @@ class RowReader:
             return None
         slots, self._held = self._held, None
         if slots is not None and len(slots[0]):
-            most = next(pieces(self._reading.text_bytes(tuple(part[:limit] for part in slots)))).stop
+            most = self._fitting(tuple([part[:limit] for part in slots]))
             if len(slots[0]) > most:
                 slots, self._held = split(slots, most)
             self._cursors.rows_read += len(slots[0])
             self._passed += len(slots[0])
         return slots
+
+    def _fitting(self, slots: Combination) -> int:
+        """How many of these rows, the first ones, are taken at once."""
+        if not self._reading.has_texts:
+            return min(len(slots[0]), PIECE_ROWS)
+        first = next(pieces(self._reading.text_bytes(slots)))
+        return int(first.stop)
 
     def _look(self, limit: int) -> bool:
         """Hold what comes next, perhaps nothing yet; False at the end."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.histogram import Histogram
+from service.tables.arrow import is_text
 from service.tables.relations import Relation
 from service.tables.resolution import Indices, Slots
 from service.views.deltas import Combination
@@ -36,6 +37,9 @@ class Reading(Protocol):
     def fill(self, limit: int) -> Combination: ...
 
     def rows(self, slots: Combination) -> pa.RecordBatch: ...
+
+    @property
+    def has_texts(self) -> bool: ...
 
     def text_bytes(self, slots: Combination) -> Indices: ...
 
@@ -109,6 +113,10 @@ class ViewReading:
     def rows(self, slots: Combination) -> pa.RecordBatch:
         return self._shown.rows(slots)
 
+    @property
+    def has_texts(self) -> bool:
+        return self._shown.has_texts
+
     def text_bytes(self, slots: Combination) -> Indices:
         return self._shown.text_bytes(slots)
 
@@ -150,6 +158,10 @@ class TableReading:
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         return sent_batch(self.relation.table.take(self.schema.names, slots[0]), self.schema)
+
+    @property
+    def has_texts(self) -> bool:
+        return any(is_text(type_) for type_ in self.schema.types)
 
     def text_bytes(self, slots: Combination) -> Indices:
         return self.relation.table.text_bytes(self.schema.names, slots[0])

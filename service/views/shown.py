@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from service.query.model import GROUP, Output, Query
 from service.query.terms import growth
+from service.tables.arrow import is_text
 from service.tables.projection import Projection, needed_columns, one_zero, values_schema
 from service.tables.sides import Side
 from service.views.deltas import Combination, stretches_of
@@ -36,6 +37,10 @@ class Shown(Protocol):
     """Any thread; slots that a pinned version (or an unsettled delta) keeps."""
 
     schema: pa.Schema
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether `text_bytes` may tell anything but zeros."""
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         """The view's rows. Cost: a gather for each column."""
@@ -68,6 +73,7 @@ class Parts:
         self.schema = self._projection.schema
         self._grown = _grown(query)
         self._read, self._counted = [side.output for side in sides], [side.identity for side in sides]
+        self.has_texts = self._may_have_texts()
         self._keys = [(side.alias, name, side.relation.definition.column(name).kind) for side in sides for name in side.relation.key]
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
@@ -87,7 +93,11 @@ class Parts:
         if not any(read):  # constants alone
             read[0] = self._sides[0].relation.key
         other._read = other._counted = read
+        other.has_texts = other._may_have_texts()
         return other
+
+    def _may_have_texts(self) -> bool:
+        return self._grown != (1, 0) or any(_has_texts(side, names) for side, names in zip(self._sides, self._counted, strict=True))
 
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         parts = _taken(self._sides, [side.identity for side in self._sides], slots, self._optional)
@@ -168,6 +178,7 @@ class Values:
         places = iter(range(len(sides)))
         self._branches = [([next(places) for _ in range(branch.aliases)], branch.columns) for branch in query.branches]
         self._sides = sides
+        self.has_texts = any(_has_texts(side, side.output) for side in sides)
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         parts, order = list[pa.RecordBatch](), list[npt.NDArray[np.int64]]()
@@ -221,6 +232,10 @@ def _taken(
         for (side, part), own in zip(_of(sides, slots), names, strict=True)
         if own
     }
+
+
+def _has_texts(side: Side, names: Sequence[str]) -> bool:
+    return any(is_text(side.relation.schema.field(name).type) for name in names)
 
 
 def _of(sides: Sequence[Side], slots: Sequence[npt.NDArray[np.int32]]) -> list[tuple[Side, npt.NDArray[np.int32]]]:

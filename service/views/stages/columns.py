@@ -78,7 +78,7 @@ class Columns:
             for ref, field in zip(refs, fields, strict=True)
         ]
         self.domain: Domain | None = None
-        self._codes_texts = any(map(is_text, self._types))
+        self.has_texts = any(map(is_text, self._types))  # in the domain
         self.operands: list[tuple[int, int]] = []  # output, form
         self._texts: dict[int, Domain] = {}  # by operand that is CODED
         self._read: list[tuple[int, list[int], list[str]]] = []  # of each side: its place, its outputs, and their columns
@@ -220,7 +220,7 @@ class Columns:
 
     def _coded(self, columns: Sequence[_Column], come: Come | None) -> Slots:
         assert self.domain is not None
-        if self._codes_texts:
+        if self.has_texts:
             arrays = [part for number, column in enumerate(columns) for part in self._arrays(number, column)]
             batch = pa.RecordBatch.from_arrays(arrays, [str(i) for i in range(len(arrays))])
             return _codes_of(self.domain, batch, come)

@@ -65,6 +65,10 @@ class KeyStretches:
         schema = pa.schema([*(pa.field(f"{GROUP}.{one.name}", type_) for one, type_ in named), start])
         return pa.RecordBatch.from_arrays([*keys.columns, ends.column(0)], schema=schema), self._rows(keys, ends)
 
+    @property
+    def has_texts(self) -> bool:
+        return self.columns.has_texts
+
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
         """int64[n]: the bytes of text that `with_keys` copies for each row."""
         return self.columns.text_bytes(slots[0])

@@ -182,6 +182,10 @@ class GroupTable:
         types = [self.columns.schema.field(column.of).type for column in self._groups.columns]
         return pa.RecordBatch.from_arrays([pa.array([], type_) for type_ in types] or [pa.nulls(0)], self._names or [GROUP])
 
+    @property
+    def has_texts(self) -> bool:
+        return self.columns.has_texts
+
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
         """int64[n]: the bytes of text that `with_keys` copies for each row."""
         return self.columns.text_bytes(self._codes(slots[0]))
