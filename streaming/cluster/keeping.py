@@ -32,6 +32,7 @@ from streaming.cluster.packing import ASKS, QUESTION
 from streaming.cluster.state_log import Extent, LoggedCell
 from streaming.cluster.workers import freeze_modules, query_and_epoch
 
+FORMAT = 1  # of states: of marks, of blobs, and of how rows are divided by a layout
 _KEPT_FOR = 60.0  # seconds without a task, after which Spark ends a worker, too
 _TOGETHER = 10.0
 _LONG = ("first", "next", "logged", "rows", "bytes", "candidates", "told", "ignored", "rebuilds")
@@ -46,6 +47,14 @@ class AnotherPlan(ValueError):
     def __init__(self, kept: str, plan: str) -> None:
         said = "the checkpoint is of another view or layout, whose rows are in other cells: begin a new checkpoint, or give this layout"
         super().__init__(f"{said}\nof the checkpoint: {kept}\nof the query: {plan}")
+
+
+class AnotherFormat(ValueError):
+    """The state was written by a livejoin that keeps states in another form."""
+
+    def __init__(self, kept: object) -> None:
+        said = f"the checkpoint has states of format {kept}, and this livejoin reads format {FORMAT}"
+        super().__init__(f"{said}: let the query go on with the version that wrote them, or begin a new checkpoint")
 
 
 class NoRoom(MemoryError):
@@ -119,6 +128,14 @@ class Plan(Protocol):
         ...
 
 
+def plan_in(text: str) -> Any:
+    """What `to_json` of a plan gave, from the text that a state keeps. Raises AnotherFormat."""
+    kept = json.loads(text)
+    if kept.get("format") != FORMAT:
+        raise AnotherFormat(kept.get("format", 0))
+    return kept["plan"]
+
+
 class _Held(NamedTuple):
     plan: Plan
     nonce: str
@@ -149,7 +166,7 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._text = json.dumps(plan.to_json())
+        self._text = json.dumps({"format": FORMAT, "plan": plan.to_json()})
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         stage = self._plan.stage
@@ -214,11 +231,11 @@ class Keeper(StatefulProcessor):  # type: ignore[misc]
         _HELD[place] = _Held(self._plan, nonce, monotonic(), opened, logged)
 
     def _require_own(self) -> None:
-        """The state is of this plan from now on. Raises AnotherPlan."""
+        """The state is of this plan from now on. Raises AnotherPlan, AnotherFormat."""
         kept = self._kept_plan.get()
         if kept is None:
             self._kept_plan.update((self._text,))
-        elif json.loads(kept[0]) != json.loads(self._text):  # in another order they are alike
+        elif plan_in(kept[0]) != plan_in(self._text):  # in another order they are alike
             raise AnotherPlan(kept[0], self._text)
 
     def _open(self, place: tuple[str, str, int]) -> tuple[Opened, LoggedCell, Mark]:

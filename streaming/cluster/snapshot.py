@@ -19,14 +19,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from streaming.cluster.cells_stream import StreamPlan
+from streaming.cluster.keeping import plan_in
 from streaming.cluster.workers import freeze_modules
 
 _STAGES = ("cells", "keys")
 
 
 def snapshot(spark: SparkSession, checkpoint: str, epoch: int | None = None) -> DataFrame:
-    """The rows of the view after an epoch, by default the last. Raises ValueError (no checkpoint of a view), Spark's own errors (the epoch
-    is not kept).
+    """The rows of the view after an epoch, by default the last. Raises ValueError (no checkpoint of a view, or of another
+    format), Spark's own errors (the epoch is not kept).
 
     Costs: as a batch over the rows that cells have; memory of a task: a cell.
     """
@@ -46,7 +47,7 @@ def logs_of_cells(spark: SparkSession, checkpoint: str, epoch: int | None) -> tu
     blobs = logs.select(
         F.col("key.cell").alias("cell"), F.col("user_map_key.number").alias("number"), F.col("user_map_value.blob").alias("blob")
     )
-    return StreamPlan.of_json(json.loads(kept["value"]["plan"])), blobs.repartition("cell").sortWithinPartitions("cell", "number")
+    return StreamPlan.of_json(plan_in(kept["value"]["plan"])), blobs.repartition("cell").sortWithinPartitions("cell", "number")
 
 
 def by_cell(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[bytes]]]:

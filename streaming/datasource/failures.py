@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from livejoin import (
     BadToken,
@@ -58,5 +59,10 @@ def told(what: str, gone: str) -> Iterator[None]:
     except LivejoinError as error:
         said = error.detail or error.title if isinstance(error, Problem) else str(error)
         remedy = gone if isinstance(error, (SnapshotExpired, TokenExpired, BadToken, ReaderTooSlow)) else _REMEDIES.get(type(error))
-        bad = [f"{one.get('column') or 'row'} of row {one.get('index')}: {one.get('reason')}" for one in getattr(error, "errors", [])[:3]]
+        bad = some_bad(getattr(error, "errors", []))
         raise StreamError(f"{what}: {'; '.join([said, *bad, *([remedy] if remedy else [])])}") from error
+
+
+def some_bad(errors: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is wrong with the first of the bad rows of an answer."""
+    return [f"{one.get('column') or 'row'} of row {one.get('index')}: {one.get('reason')}" for one in errors[:3]]

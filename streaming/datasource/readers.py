@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -22,12 +22,13 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from livejoin import Arrow, LivejoinError, View
+from livejoin import Arrow, LivejoinError, SnapshotExpired, Unreachable, View
 from streaming.datasource.failures import FIRST_BATCH_GONE, LOAD_AGAIN, NEW_CHECKPOINT, OTHER_COLUMNS, told
 from streaming.datasource.options import LONGEST_HOLD, MOST_PARTS, Options, Service
 from streaming.errors import StreamError
 
 _PARTS, _HOLD = 8, 600
+_AT_ONCE = 100_000  # rows of changes, about: what follows in Spark may take its time for them
 Offset = dict[str, Any]
 
 
@@ -49,10 +50,10 @@ class Part(InputPartition):
 
 
 class Stretch(InputPartition):
-    """The changes between two tokens."""
+    """The changes between two tokens; `version` is that of the second."""
 
-    def __init__(self, since: str, until: str) -> None:
-        self.since, self.until = since, until
+    def __init__(self, since: str, until: str, version: int) -> None:
+        self.since, self.until, self.version = since, until, version
 
 
 class BatchReader(DataSourceReader):
@@ -71,7 +72,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: Part) -> Iterator[pa.RecordBatch]:
         with _opened(self._service, self._view, LOAD_AGAIN) as view:
-            yield from _as_spark(view.arrow(cursor=partition.cursor), self._schema)
+            yield from _as_spark(_held(lambda: view.arrow(cursor=partition.cursor)), self._schema)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -114,7 +115,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         since = end.get("since", start["token"])
         if since:
-            return [Stretch(since, end["token"])]
+            return [Stretch(since, end["token"], end["version"])]
         reading = self._reading
         if reading is None or reading["version"] != end["version"]:  # the query was restarted within its first batch
             with _opened(self._service, self._view, FIRST_BATCH_GONE) as view:
@@ -124,9 +125,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: Part | Stretch) -> Iterator[pa.RecordBatch]:
         with _opened(self._service, self._view, FIRST_BATCH_GONE if isinstance(partition, Part) else NEW_CHECKPOINT) as view:
             if isinstance(partition, Part):
-                found = view.part_as_changes(partition.cursor)
+                found = _held(lambda: view.part_as_changes(partition.cursor))
             else:
-                found = view.changes_between(partition.since, partition.until)
+                found = _changed(view, partition)
             yield from _as_spark(found, self._schema)
 
     def commit(self, end: Offset) -> None:
@@ -161,7 +162,38 @@ def _now(view: View) -> Offset:
     return {"token": progress["token"], "version": progress["version"]}
 
 
-def _as_spark(batches: Arrow, schema: StructType) -> Iterator[pa.RecordBatch]:
+def _held(opened: Callable[[], Arrow]) -> Iterator[pa.RecordBatch]:
+    """A part's rows. The service closes the connection of who takes nothing for long (--pin-idle), but holds the version: go on there."""
+    taken = before = 0
+    while True:
+        left = taken  # rows that come again, in the same order
+        try:
+            for batch in opened():
+                if left < batch.num_rows:
+                    taken += batch.num_rows - left
+                    yield batch.slice(left)
+                left = max(0, left - batch.num_rows)
+            return
+        except (Unreachable, SnapshotExpired):
+            if taken == before:
+                raise
+            before = taken
+
+
+def _changed(view: View, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+    """Whole versions, of which each request is taken at once: no connection waits for Spark."""
+    since = stretch.since
+    while True:
+        end = view.changes_end(since, _AT_ONCE)
+        is_last = end["version"] >= stretch.version or not end["rows"]
+        until = stretch.until if is_last else end["token"]
+        yield from view.changes_between(since, until).to_table().to_batches()
+        if is_last:
+            return
+        since = until
+
+
+def _as_spark(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
     """In the columns and types that Spark has asked for, to the letter. Raises StreamError."""
     wanted = to_arrow_schema(schema, timezone="UTC")
     for batch in batches:

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from livejoin import Client
 from livejoin.arrow import ARROW, stream_of
-from streaming.datasource.failures import BEHIND, LESS_AT_ONCE, NEW_RUN, told
+from streaming.datasource.failures import BEHIND, LESS_AT_ONCE, NEW_RUN, some_bad, told
 from streaming.datasource.options import Options
 from streaming.errors import StreamError
 
@@ -33,10 +33,17 @@ log = logging.getLogger("livejoin.spark")
 
 
 class Written(WriterCommitMessage):
-    """What a task has: of a stream its rows as an Arrow stream, how many, and the run; of a batch how many rows the service passed over."""
+    """What a task of a stream has: its rows as an Arrow stream, how many, and the run."""
 
-    def __init__(self, content: bytes, run: str, rows: int = 0, skipped: int = 0) -> None:
-        self.content, self.run, self.rows, self.skipped = content, run, rows, skipped
+    def __init__(self, content: bytes, run: str, rows: int) -> None:
+        self.content, self.run, self.rows = content, run, rows
+
+
+class Skipped(WriterCommitMessage):
+    """Bad rows that the service passed over in a task of a batch: how many, and some of them."""
+
+    def __init__(self, count: int, some: list[dict[str, Any]]) -> None:
+        self.count, self.some = count, some
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -81,7 +88,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if receipt.first is not None and (before := _rows_of(receipt.first)) != rows:
             said = f"the run {run!r} has written this batch with {before} rows, and now it has {rows}, which were not written"
             raise StreamError(f"{what}: {said}: {NEW_RUN}")
-        _report(self._relation, receipt.skipped_count)
+        _report(what, receipt.skipped_count, receipt.skipped)
 
     def abort(self, messages: list[Written | None], batchId: int) -> None:
         """Nothing was sent."""
@@ -112,19 +119,21 @@ class BatchWriter(DataSourceArrowWriter):
         self._service, self._relation = options.service, options.text("relation")
         self._on_error = cast(OnError, options.one_of("on_error", "reject", "skip"))
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        skipped = 0
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Skipped:
+        count, some = 0, list[dict[str, Any]]()
         with self._service.connect() as lj, told(f"the relation {self._relation}", ""):
             relation = lj.relation(self._relation)
             for batch in iterator:
                 if batch.num_rows:
-                    skipped += relation.load(pa.table(batch), on_error=self._on_error).skipped_count
-        return Written(b"", "", skipped=skipped)
+                    receipt = relation.load(pa.table(batch), on_error=self._on_error)
+                    count, some = count + receipt.skipped_count, some or receipt.skipped
+        return Skipped(count, some)
 
-    def commit(self, messages: list[Written | None]) -> None:
-        _report(self._relation, sum(message.skipped for message in messages if message is not None))
+    def commit(self, messages: list[Skipped | None]) -> None:
+        skipped = [message for message in messages if message is not None]
+        _report(f"the relation {self._relation}", sum(one.count for one in skipped), [bad for one in skipped for bad in one.some])
 
-    def abort(self, messages: list[Written | None]) -> None:
+    def abort(self, messages: list[Skipped | None]) -> None:
         """What was sent stays: it is written once more when the job is run again."""
 
 
@@ -132,6 +141,6 @@ def _rows_of(receipt: dict[str, Any]) -> int:
     return int(receipt["applied"] + receipt["ignored"] + receipt["skipped_count"])
 
 
-def _report(relation: str, skipped: int) -> None:
-    if skipped:
-        log.warning("the relation %s: %d bad rows were skipped (on_error)", relation, skipped)
+def _report(what: str, count: int, some: list[dict[str, Any]]) -> None:
+    if count:
+        log.warning("%s: %d bad rows were skipped (on_error), such as %s", what, count, "; ".join(some_bad(some)))

@@ -20,7 +20,7 @@ from streaming.cluster import keeping
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.cells_stream import OpenedCell, StreamPlan
 from streaming.cluster.changes import Source, send
-from streaming.cluster.keeping import AnotherPlan, Keeper, NoRoom
+from streaming.cluster.keeping import AnotherFormat, AnotherPlan, Keeper, NoRoom
 from streaming.cluster.netting import UnknownEpoch
 from streaming.cluster.packing import QUESTION, SCHEMA
 from streaming.cluster.state_log import LoggedCell
@@ -171,7 +171,11 @@ def test_a_state_of_another_plan_is_refused(task: Task) -> None:
     task.committed["cells_plan"] = (json.dumps(dict(reversed(kept.items()))),)
     keeping._HELD.clear()
     task.attempt(*of(2))  # in another order it is the same
-    task.committed["cells_plan"] = (json.dumps({**kept, "view": {"sql": "SELECT"}}),)
+    task.committed["cells_plan"] = (json.dumps({**kept, "format": 0}),)
+    keeping._HELD.clear()
+    with pytest.raises(AnotherFormat, match="states of format 0, and this livejoin reads format 1"):
+        task.attempt(*of(2))
+    task.committed["cells_plan"] = (json.dumps({**kept, "plan": {**kept["plan"], "view": {"sql": "SELECT"}}}),)
     keeping._HELD.clear()
     with pytest.raises(AnotherPlan, match="of another view or layout"):
         task.attempt(*of(2))

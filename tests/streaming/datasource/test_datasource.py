@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import livejoin
+from streaming.datasource import readers
 from streaming.datasource.options import Options
-from streaming.datasource.readers import _now, schema_of
+from streaming.datasource.readers import BatchReader, Part, StreamReader, Stretch, _now, schema_of
+from streaming.datasource.sink import BATCH, BatchWriter
 from streaming.errors import StreamError
 from streaming.spark import prepare_own
 from tests.server_process import ROOT, ServerProcess
@@ -160,6 +164,23 @@ def test_reads_that_are_done_with_make_room_for_others(spark: SparkSession, tmp_
         assert [frame.count() for frame in frames] == [100] * 3
 
 
+def test_a_task_that_is_slower_than_the_service_waits_goes_on_behind_its_rows(tmp_path: Path) -> None:
+    """As where what follows in Spark takes minutes for a batch: the service closes the connection, and holds the version still."""
+    with ServerProcess(tmp_path / "data", arguments=["--pin-idle", "1"]) as server, livejoin.connect(server.url) as lj:
+        lj.relation("wide").create({"id": "int64", "text": "string"}, "id")
+        lj.view("all", "SELECT id, text FROM wide")
+        lj.relation("wide").load(pa.table({"id": range(40_000), "text": ["x" * 1000] * 40_000}))  # more than sockets hold
+        options = Options({"url": server.url, "view": "all", "parts": "1"}, "for reading", ("view", "parts", "version", "hold"))
+        reader = BatchReader(options, schema_of(options))
+        (part,) = reader.partitions()
+        batches = reader.read(cast(Part, part))
+        found = [next(batches)]
+        while "took nothing" not in server.output():
+            time.sleep(0.05)
+        found.extend(batches)
+    assert pa.Table.from_batches(found)[0].to_pylist() == list(range(40_000))
+
+
 def test_all_types(spark: SparkSession, service: ServerProcess) -> None:
     """Out and in again: what is written by Spark is what it has read."""
     kinds = ["int64", "float64", "timestamp", "date", "string", "bool", "bytes", "uuid", "json"]
@@ -238,6 +259,16 @@ def test_a_token_that_is_not_valid_any_more_is_named(tmp_path: Path) -> None:
 
 
 # streams that are read
+
+
+def test_some_of_the_rows_that_were_skipped_are_told(service: ServerProcess, caplog: pytest.LogCaptureFixture) -> None:
+    with livejoin.connect(service.url) as lj:
+        lj.relation("skipped").create({"id": "int64", "room": "string"}, "id")
+    options = Options({"url": service.url, "relation": "skipped", "on_error": "skip"}, "for writing", BATCH)
+    writer = BatchWriter(options, overwrite=False)
+    written = [writer.write(iter([pa.record_batch({"id": ids, "room": [None, "A"]})])) for ids in ([1, 2], [3, 4])]
+    writer.commit([*written, None])
+    assert "2 bad rows were skipped" in caplog.text and caplog.text.count("room of row 0: ") == 2
 
 
 def test_changes_are_read_over_restarts_of_both(hotel: Made) -> None:
@@ -335,6 +366,29 @@ def test_a_stream_says_that_it_has_changes(spark: SparkSession, service: ServerP
         query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
         query.awaitTermination(60)
     assert "the option 'changes'" in failed(error)
+
+
+def test_a_batch_of_changes_is_asked_for_in_pieces(hotel: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whole versions, up to its end and not beyond, however few rows a piece may have."""
+    h = hotel()
+    h.work(1)
+    known = ("view", "changes", "maxRows", "snapshot")
+    options = Options({"url": h.service.url, "view": h.view.name, "changes": "true"}, "for reading", known)
+    reader = StreamReader(options, schema_of(options))
+    start = reader.initialOffset()
+    for number in range(6):
+        h.book(*range(3 * number, 3 * number + 3))
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    h.bookings.truncate()
+    (stretch,) = reader.partitions(start, end)
+    found = []
+    for most in (1, 7, 100_000):
+        monkeypatch.setattr(readers, "_AT_ONCE", most)
+        batches = list(reader.read(cast(Stretch, stretch)))
+        found.append([row for batch in batches for row in batch.select(["_op", "_version", "b.id"]).to_pylist()])
+        assert len(batches) >= {1: 6, 7: 3, 100_000: 1}[most]
+    assert found[0] == found[1] == found[2] and sorted(row["b.id"] for row in found[0]) == list(range(18))
+    assert {row["_op"] for row in found[0]} == {"insert"}
 
 
 # streams that are written
