@@ -86,8 +86,9 @@ class Engine(ABC):
         self._state = State()
         self._housekeeping = Housekeeping(self._state, self._log, self.versions, self.settings, self.sweep, lambda: self._builds.renew())
         self._writer = Writer(
-            self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, self._housekeep, self._failed
-        )
+            self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, lambda: self._builds.pause(),
+            self._housekeeping.piece, self._failed,
+        )  # fmt: skip
         self._builds = Builds(self._state, self._writer, self.versions, self.feed_of, self._require_kernels)
         self.stages = Stages(data, self.settings.max_relation_rows)
         self._rewrites = Rewrites(self._state, self._writer, self.versions)
@@ -480,11 +481,6 @@ class Engine(ABC):
 
     def _add_view(self, view: LiveView) -> None:
         self._state.views = {**self._state.views, view.name: view}
-
-    def _housekeep(self) -> bool:
-        """As `Housekeeping.piece`; and wait for builds that fall behind."""
-        self._builds.pause()
-        return self._housekeeping.piece()
 
     def _require_kernels(self, view: LiveView) -> None:
         """Wait for the kernels that the view needs, perhaps a minute. Raises Unusable."""

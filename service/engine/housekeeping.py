@@ -60,6 +60,7 @@ class Housekeeping:
             started = time.perf_counter()
             self._log.checkpoint_if_due()
             self.checkpoint_seconds.observe(time.perf_counter() - started)
+            return True
         if self._aged:
             self._looked, self._everything = time.monotonic(), True
             self._versions.expire_idle(self._settings.pin_idle)

@@ -1,7 +1,7 @@
 """The one writer: jobs and batches through a bounded queue to its thread, batches in groups that share an fsync.
 
     take what waits -> apply each in memory, as a version of its own -> append each to the log -> one commit
-    -> publish the newest -> wake the followers -> answer each -> a piece of housekeeping, and the rest of it while nothing waits
+    -> publish the newest -> wake the followers -> answer each -> housekeeping, in pieces, while nothing waits
 
 Writer is who holds the turn: the thread, or for one short batch the caller of `apply_at_once`, when nothing waits and the thread is idle.
 That caller may answer before it publishes, if nobody who has heard the answer can ask before it has.
@@ -78,16 +78,17 @@ class Unpublished(NamedTuple):
 
 
 class Writer:
-    """Owns the thread. `housekeep` is called in it after each group, once a second, and while nothing waits until it says that there is no
-    more; `on_failure` when the service is to end; `is_short` by the writer, whether a batch may be applied in a caller's thread."""
+    """Owns the thread. `pause` is called in it after each group; `housekeep` after each group, once a second, and while nothing waits until
+    it says that there is no more, unless it is put off; `on_failure` when the service is to end; `is_short` by the writer, whether a batch
+    may be applied in a caller's thread."""
 
     def __init__(
-        self, state: State, log: Log, versions: Pins, max_waiting: int, is_short: Callable[[Batch], bool], housekeep: Callable[[], bool],
-        on_failure: Callable[[BaseException], None],
+        self, state: State, log: Log, versions: Pins, max_waiting: int, is_short: Callable[[Batch], bool], pause: Callable[[], None],
+        housekeep: Callable[[], bool], on_failure: Callable[[BaseException], None],
     ) -> None:  # fmt: skip
         self._state, self._log, self._versions = state, log, versions
         self._max_waiting = max_waiting
-        self._is_short, self._housekeep, self._on_failure = is_short, housekeep, on_failure
+        self._is_short, self._pause, self._housekeep, self._on_failure = is_short, pause, housekeep, on_failure
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._urgent: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._turn = threading.Lock()  # who holds it writes
@@ -276,13 +277,12 @@ class Writer:
             self._beat = None
 
     def _tidy(self, share: float = 0.0, following: Item | None = None) -> None:
-        """A piece of housekeeping, which may wait for builds that fall behind, and more for as long as is owed, which is `share` seconds
-        more by now, and as much longer as a piece takes. While somebody waits, in the queue or as `following`, some of it is put off."""
+        """Wait for builds that fall behind; then a piece of housekeeping, and more for as long as is owed, which is `share` seconds more by
+        now, and as much longer as a piece takes. While somebody waits, in the queue or as `following`, some of it is put off."""
+        self._pause()
         self._owed += share
-        more = self._housekeep()
-        started = time.monotonic()
-        spent = 0.0
-        while more and spent < (max(_PIECE, self._owed) if following is None and self._queue.empty() else self._owed - _MOST_OWED):
+        started, spent, more = time.monotonic(), 0.0, True
+        while more and spent <= (max(_PIECE, self._owed) if following is None and self._queue.empty() else self._owed - _MOST_OWED):
             more = self._housekeep()
             spent = time.monotonic() - started
         self._owed = max(0.0, self._owed - spent) if more else 0.0

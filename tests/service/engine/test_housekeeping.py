@@ -14,6 +14,8 @@ from service.reading.cursors import open_rows
 from service.tables.store import Table
 from tests.service.running import HeldWriter, batch, check, counted, keep_house, look, of_ops, rows_of, running
 
+_ALL = float("inf")  # seconds
+
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Instance]:
@@ -42,13 +44,12 @@ def test_what_comes_is_not_behind_all_pieces(engine: Instance, monkeypatch: pyte
     assert happened == ["piece"] * 3 + ["change"] + ["piece"] * 6
 
 
-@pytest.mark.parametrize("is_taken", [False, True])
-@pytest.mark.parametrize(("most", "before"), [(float("inf"), 1), (0.0, 5)])
+@pytest.mark.parametrize(("most", "is_taken", "before"), [(_ALL, False, 1), (_ALL, True, 0), (0.0, False, 5), (0.0, True, 5)])
 def test_what_a_group_owes_is_put_off_while_somebody_waits(
-    engine: Instance, monkeypatch: pytest.MonkeyPatch, most: float, before: int, is_taken: bool
+    engine: Instance, monkeypatch: pytest.MonkeyPatch, most: float, is_taken: bool, before: int
 ) -> None:
     """Not more than so many seconds of it: under changes that never pause it is done in between all the same. `is_taken`: who waits is no
-    longer in the queue, but was left out of the group."""
+    longer in the queue, but was left out of the group, and waits for no piece at all."""
     monkeypatch.setattr("service.engine.writer._PIECE", 0.0)
     monkeypatch.setattr("service.engine.writer._SHARE", 1e9)
     monkeypatch.setattr("service.engine.writer._MOST_OWED", most)
@@ -77,6 +78,19 @@ def test_what_a_group_owes_is_put_off_while_somebody_waits(
     assert ended.wait(60)
     engine._writer.call(lambda: None).result()  # behind the change
     assert happened.index("change") == before
+
+
+def test_a_checkpoint_of_the_log_is_a_piece(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[bool] = []
+
+    def look() -> None:
+        engine._housekeeping._tasks.appendleft(lambda: bool(done.append(True)))
+        monkeypatch.setattr("service.durability.log._WAL_BYTES", -1)
+        assert engine._log.checkpoint_due and engine._housekeeping.piece() and not done
+        monkeypatch.undo()
+        assert not engine._log.checkpoint_due and engine._housekeeping.piece() and done
+
+    engine.at_rest(look)
 
 
 def test_the_slots_of_a_truncate_are_freed_in_pieces(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
