@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import numpy as np
-import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -39,6 +38,7 @@ from service.api.steps import TURN, Steps, finish
 from service.api.stream import Chunk, Stream
 from service.errors import Problem
 from service.query.model import GROUP
+from service.reading.ahead import Walkers
 from service.reading.cursors import RowReader, open_relation_rows, open_rows
 from service.views.deltas import Combination
 from service.views.shown import ROW
@@ -47,6 +47,7 @@ from service.wire.rows import Pieces
 JSON_PAGE = 1000  # rows of a JSON page without `limit`
 FIRST_CHUNK, LARGEST_CHUNK = 64, 65_536  # rows: the first leave at once
 CHUNK_TIME = 0.010  # seconds; a chunk leaves when it is full or after this time
+_BEGINNING = 0.0002  # seconds, about: what it takes another thread to begin, several times
 HELD_BYTES = 32 << 20  # of slots: a page up to here is enumerated before it leaves, for its Link header
 _FOUND_BYTES = 512  # of Python objects, each time that some are found
 
@@ -129,13 +130,15 @@ def relation_filters(values: dict[str, Any]) -> dict[str, Any]:
 class Rows:
     """The chunks of one response. Every method takes milliseconds: call them in threads."""
 
-    def __init__(self, reader: RowReader, made: formats.Format, limit: int | None) -> None:
+    def __init__(self, reader: RowReader, made: formats.Format, limit: int | None, walkers: Walkers | None = None) -> None:
+        """`walkers`: threads that may find further rows meanwhile."""
         self.reader = reader
+        self._walkers = walkers
         self._format = made
         self._left = limit
         self._found: deque[Combination] = deque()  # of a page, before its rows leave
         self._size = FIRST_CHUNK
-        self._begun = False
+        self._begun = self._looks_ahead = False
         self.empty = True
         self.following: str | None = None
 
@@ -174,45 +177,51 @@ class Rows:
         if not self._begun:
             self._begun = True
             parts.append(self._format.head())
-        rows = self._next_rows()
-        if rows is None:
+        found = self._next()
+        if found is None:
             parts.append(self._format.end(self.following))
-        elif rows.num_rows:
-            ROWS_SENT.inc(rows.num_rows)
+        elif len(found[0]):
+            ROWS_SENT.inc(len(found[0]))
+            begun = time.perf_counter()
+            rows = self.reader.rows(found)
+            gathered = time.perf_counter()
             parts += self._format.chunk(rows)
-        return parts, rows is not None
+            self._adapt(self.reader.took + gathered - begun)
+            self._looks_ahead = is_worth_a_thread(self.reader.took, time.perf_counter() - begun)
+        return parts, found is not None
 
-    def _next_rows(self) -> pa.RecordBatch | None:
-        """The next rows, perhaps none yet; None at the end."""
+    def _next(self) -> Combination | None:
+        """Where the next rows are, perhaps none yet; None at the end."""
         if self._found:
-            return self.reader.rows(self._found.popleft())
+            return self._found.popleft()
         if self._left == 0:
             return None
-        begun = time.perf_counter()
-        rows = None
-        seconds = 0.0
-        while seconds < TURN:
-            rows = self.reader.read(self._size if self._left is None else min(self._size, self._left))
-            seconds = time.perf_counter() - begun
-            if rows is None:
-                return None
-            if rows.num_rows:
-                self._adapt(seconds)
+        end = time.perf_counter() + TURN
+        while True:
+            found = self.reader.find(self._size if self._left is None else min(self._size, self._left))
+            if found is None or len(found[0]) or time.perf_counter() >= end:
                 break
-        if self._left is not None and rows is not None:
-            self._left -= rows.num_rows
-        return rows
+        if found is not None and self._left is not None:
+            self._left -= len(found[0])
+        elif found is not None and self._walkers is not None and self._looks_ahead:
+            self.reader.look_ahead(self._walkers, self._size)
+        return found
 
     def _adapt(self, seconds: float) -> None:
         """Chunks grow while they are fast to make."""
         CHUNK_SECONDS.observe(seconds)
         if seconds < CHUNK_TIME / 4:
-            self._size = min(self._size * 4, LARGEST_CHUNK)
+            self._size = min(self._size * (16 if seconds < CHUNK_TIME / 16 else 4), LARGEST_CHUNK)
         elif seconds > CHUNK_TIME:
             self._size = max(self._size // 2, FIRST_CHUNK)
 
     def close(self) -> None:
         self.reader.close()
+
+
+def is_worth_a_thread(found: float, made: float) -> bool:
+    """Whether to find rows beside making bytes of those before, if these took so many seconds: the shorter of the two is saved."""
+    return min(found, made) > max(_BEGINNING, (found + made) / 8)
 
 
 def _after(reader: RowReader, rows: int) -> Steps[str | None]:
@@ -228,12 +237,12 @@ def _after(reader: RowReader, rows: int) -> Steps[str | None]:
     return None if ended else reader.token()
 
 
-def _begin(opened: Opened, kind: str, limit: int | None, client: str) -> Steps[tuple[Rows, Chunk]]:
+def _begin(opened: Opened, kind: str, limit: int | None, client: str, walkers: Walkers) -> Steps[tuple[Rows, Chunk]]:
     """The rows, prepared, and their first chunk."""
     reader = opened()
     reader.client = client
     try:
-        rows = Rows(reader, formats.make(kind, reader.version, reader.schema), limit)
+        rows = Rows(reader, formats.make(kind, reader.version, reader.schema), limit, walkers)
         yield from rows.prepare()
         return rows, rows.step()
     except BaseException:
@@ -283,7 +292,8 @@ async def answer_rows(request: Request, asked: Asked) -> Response:
         limit = JSON_PAGE
     if request.method == "HEAD":
         limit = 0
-    rows, first = await finish(context, asked.pool, request.receive, _begin(asked.opened, kind, limit, client_of(request.scope)))
+    begun = _begin(asked.opened, kind, limit, client_of(request.scope), context.walkers)
+    rows, first = await finish(context, asked.pool, request.receive, begun)
     headers = {
         "Livejoin-Version": str(rows.reader.version),
         "Livejoin-Empty": "true" if rows.empty else "false",

@@ -12,8 +12,11 @@ from __future__ import annotations
 import itertools
 import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +24,7 @@ import pyarrow as pa
 from service.engine.published import Published
 from service.engine.versions import Pin, Pins, expired
 from service.errors import Problem
+from service.reading.ahead import Walkers
 from service.reading.lookups import Point, look_up
 from service.reading.readings import Delays, Reading, ViewReading, split
 from service.reading.relation_rows import read_relation
@@ -157,6 +161,8 @@ class RowReader:
         self._begun: Kept | None = None  # the cursor that it goes on from
         self.client = ""  # whose cursors its cursors are
         self._stride = 1  # rows to look at when the last look has found none
+        self._ahead: Future[Combination | None] | None = None  # what `find` gives next
+        self.took = 0.0  # seconds, by the last `find`, in whatever thread
         self.version = pin.version.number
         self.schema = reading.schema
 
@@ -190,8 +196,21 @@ class RowReader:
 
     def find(self, max_rows: int) -> Combination | None:
         """As `read`, but where the rows are stored. Cost: their enumeration, without their columns."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            return ahead.result()
+        return self._find(max_rows)
+
+    def look_ahead(self, walkers: Walkers, max_rows: int) -> None:
+        """Begin to find what `find` gives next in another thread, if one is free. Until then only `rows` and `close` may be called."""
+        self._ahead = walkers.begin(partial(self._find, max_rows))
+
+    def _find(self, max_rows: int) -> Combination | None:
+        begun = time.perf_counter()
         with self._cursors.versions.reading(self._pin):
-            return self._next(max_rows)
+            found = self._next(max_rows)
+        self.took = time.perf_counter() - begun
+        return found
 
     def rows(self, found: Combination) -> pa.RecordBatch:
         """Rows that `find` gave."""

@@ -2,12 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from threading import Event
+from typing import Any
 
+import pyarrow as pa
+import pytest
+
+from service.api import rows as api_rows
 from service.api.http import formats, media
-from service.api.rows import Rows
+from service.api.rows import Rows, is_worth_a_thread
+from service.errors import Problem
+from service.instance import Instance
+from service.reading.ahead import Walkers
 from service.reading.cursors import open_rows
 from tests.service.running import batch, rows_of, running
+
+
+@pytest.fixture
+def walkers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Walkers]:
+    """Used for every chunk, however small."""
+    monkeypatch.setattr(api_rows, "is_worth_a_thread", lambda found, made: True)
+    made = Walkers()
+    yield made
+    made.shutdown(wait=True, cancel_futures=False)
+
+
+def full(folder: Path) -> Instance:
+    engine = running(folder)
+    engine.apply(batch(("upsert", "a", rows_of(0, 300)), ("upsert", "b", rows_of(0, 300))))
+    return engine
+
+
+def answer(engine: Instance, walkers: Walkers | None) -> Rows:
+    reader = open_rows(engine.readers, "v")
+    return Rows(reader, formats.make(media.ARROW, reader.version, reader.schema), None, walkers)
+
+
+def read(rows: Rows) -> pa.Table:
+    parts, more = [], True
+    while more:
+        found, more = rows.step()
+        parts += found
+    rows.close()
+    with pa.ipc.open_stream(b"".join(parts)) as reader:
+        return reader.read_all()
 
 
 def test_what_a_page_holds_is_its_own(tmp_path: Path) -> None:
@@ -21,4 +62,44 @@ def test_what_a_page_holds_is_its_own(tmp_path: Path) -> None:
     assert [len(slots) for found in page._found for slots in found] == [5, 5] and page.following
     assert all(slots.base is None for found in page._found for slots in found)
     page.close()
+    engine.close()
+
+
+def test_it_is_worth_a_thread_where_both_take_their_time() -> None:
+    assert is_worth_a_thread(0.002, 0.001) and is_worth_a_thread(0.001, 0.002)
+    assert not is_worth_a_thread(0.0001, 0.0001)  # small chunks
+    assert not is_worth_a_thread(0.001, 0.050) and not is_worth_a_thread(0.050, 0.001)
+
+
+def test_rows_found_ahead_are_the_same_in_the_same_order(tmp_path: Path, walkers: Walkers, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, begun = full(tmp_path), list[Any]()
+    begin = walkers.begin
+    monkeypatch.setattr(walkers, "begin", lambda call: begun.append(begin(call)) or begun[-1])
+    plain = read(answer(engine, None))
+    assert not begun
+    ahead = read(answer(engine, walkers))
+    assert ahead.equals(plain) and ahead.num_rows == 300 * 300
+    assert len([one for one in begun if one is not None]) > 2
+    engine.close()
+
+
+def test_no_thread_looks_ahead_where_all_are_busy(tmp_path: Path, walkers: Walkers) -> None:
+    engine, go_on, busy = full(tmp_path), Event(), list[Future[bool]]()
+    while (one := walkers.begin(go_on.wait)) is not None:
+        busy.append(one)
+    assert busy and read(answer(engine, walkers)).num_rows == 300 * 300
+    go_on.set()
+    assert all(one.result() for one in busy)
+    engine.close()
+
+
+def test_a_version_that_expires_while_somebody_looks_ahead(tmp_path: Path, walkers: Walkers) -> None:
+    engine = full(tmp_path)
+    rows = answer(engine, walkers)
+    rows.step()
+    rows.close()  # whatever was found by then
+    with pytest.raises(Problem, match="expired|released"):
+        while True:
+            rows.step()
+    assert len(engine.versions) == 0
     engine.close()

@@ -1,0 +1,32 @@
+"""Threads that find the next rows of a reading beside the one that gathers and sends those found before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Semaphore
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Walkers:
+    """At most half as many threads as there are processors: what they take, nobody else must want. Any thread."""
+
+    def __init__(self) -> None:
+        most = max(1, (os.cpu_count() or 1) // 2)
+        self._pool = ThreadPoolExecutor(most, thread_name_prefix="walker")
+        self._free = Semaphore(most)
+
+    def begin(self, call: Callable[[], T]) -> Future[T] | None:
+        """Call it in a thread, at once; None: all of them are busy. It takes milliseconds, and waits for nothing."""
+        if not self._free.acquire(blocking=False):
+            return None
+        begun = self._pool.submit(call)
+        begun.add_done_callback(lambda _: self._free.release())
+        return begun
+
+    def shutdown(self, wait: bool, cancel_futures: bool) -> None:
+        """As of an executor."""
+        self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
