@@ -79,6 +79,25 @@ def tables(spark: SparkSession) -> dict[str, Table]:
     return {name: Table(spark.createDataFrame(rows), KEYS[name], SPANS[name]) for name, rows in TABLES.items()}
 
 
+def in_runs(points: str, by: str) -> str:
+    """SQL of the longest runs of points of each value of `by`. The points are between _FIRST and _LAST, which stand for unbounded."""
+    numbered = f"SELECT {by}, p, p - row_number() OVER (PARTITION BY {by} ORDER BY p) AS island FROM ({points})"
+    return f"SELECT {by}, nullif(min(p), {_FIRST}), nullif(max(p), {_LAST}) FROM ({numbered}) GROUP BY {by}, island"
+
+
+_FIRST, _LAST = -9, 300
+_POINTS = f"SELECT x.*, unnest(range(coalesce(starts, {_FIRST}), coalesce(ends, {_LAST}) + 1)) AS p FROM a x"
+_UNDER = f"EXISTS (SELECT 1 FROM b y WHERE x.room = y.room AND coalesce(s, {_FIRST}) <= p AND p <= coalesce(e, {_LAST}))"
+STRETCHES = {
+    "SELECT x.id, gaps(x.stay, y.slot) AS free FROM a x LEFT JOIN b y ON x.room = y.room AND overlaps(x.stay, y.slot)":
+        in_runs(f"SELECT id, p FROM ({_POINTS}) x WHERE NOT {_UNDER}", "id"),
+    "SELECT x.id, coverage(x.stay, y.slot) AS busy FROM a x JOIN b y ON x.room = y.room AND overlaps(x.stay, y.slot)":
+        in_runs(f"SELECT id, p FROM ({_POINTS}) x WHERE {_UNDER}", "id"),
+    "SELECT x.room, coverage(x.stay) AS busy FROM a x GROUP BY x.room": in_runs(f"SELECT DISTINCT room, p FROM ({_POINTS})", "room"),
+}  # fmt: skip
+"""In the SQL of a service, and point by point in that of DuckDB."""
+
+
 def in_duckdb(sql: str, **others: pa.Table) -> Counter[tuple[Any, ...]]:
     """`overlaps` written out; open ends are unbounded."""
     of = {alias: name for name, alias in re.findall(r"\b([abe]) ([xyz])\b", sql)}
@@ -95,7 +114,7 @@ def in_duckdb(sql: str, **others: pa.Table) -> Counter[tuple[Any, ...]]:
     con = duckdb.connect()
     for name, rows in (TABLES | others).items():
         con.register(name, rows)
-    text = re.sub(r"overlaps\((\w\.\w+), (\w\.\w+)\)", written, sql)
+    text = STRETCHES.get(sql) or re.sub(r"overlaps\((\w\.\w+), (\w\.\w+)\)", written, sql)
     return Counter(con.sql(text).fetchall())
 
 
@@ -134,13 +153,14 @@ VIEWS = {
     "union of texts and nulls": "SELECT x.room, x.floor FROM a x UNION SELECT y.room, y.floor FROM b y",
     "except": "SELECT x.low, x.room FROM a x EXCEPT SELECT y.least, y.room FROM b y JOIN a z ON y.least = z.low WHERE y.floor = 1",
     "as of": "SELECT x.id, y.nr FROM a x ASOF JOIN b y ON x.room = y.room AND x.id >= y.nr",
+    **dict(zip(("gaps", "coverage", "coverage of groups"), STRETCHES, strict=True)),
 }
 
 
 # Of these the layout and the plan of a cell are those of others.
 LIKE_OTHERS = (
     "self-join", "path of equalities", "star", "product", "groups of one", "distinct", "full join", "groups of a left join", "exists",
-    "union of texts and nulls",
+    "union of texts and nulls", "coverage",
 )  # fmt: skip
 
 
