@@ -115,6 +115,12 @@ def _first_alias_at_home(layout: Layout) -> Iterator[list[tuple[str, int, bool]]
     yield [(next(iter(one.members)), number, True) for number, one in enumerate(layout.coordinates)]
 
 
+def _first_start_at_home(layout: Layout) -> Iterator[list[tuple[str, int, bool]]]:
+    """The place of the member that starts first, in place of the last one's: those that start later are not there, unless they start there
+    too."""
+    yield [(alias, number, True) for number, one in enumerate(layout.coordinates) for alias in one.members]
+
+
 _ROUTE = Layout.route
 
 
@@ -128,7 +134,10 @@ def _everywhere(layout: Layout) -> Iterator[tuple[int, dict[str, str]]]:
     yield from ()
 
 
-@pytest.mark.parametrize(("name", "planted"), [("route", _not_to_the_end), ("home_tests", _first_alias_at_home), ("homes", _everywhere)])
+@pytest.mark.parametrize(
+    ("name", "planted"),
+    [("route", _not_to_the_end), ("home_tests", _first_alias_at_home), ("home_tests", _first_start_at_home), ("homes", _everywhere)],
+)
 def test_a_planted_bug_is_noticed(monkeypatch: pytest.MonkeyPatch, name: str, planted: Any) -> None:
     monkeypatch.setattr(Layout, name, planted)
     with pytest.raises(AssertionError):

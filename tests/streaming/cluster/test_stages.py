@@ -18,6 +18,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from service.engine import headless
 from service.wire.schema import parse_relation
 from streaming.cluster import cells_batch, netting, packing
 from streaming.cluster.cells_batch import BadRows
@@ -88,6 +89,14 @@ def test_without_home_tests_rows_are_told_twice(monkeypatch: pytest.MonkeyPatch)
     """The canary of the last."""
     monkeypatch.setattr("streaming.cluster.layout.Layout.homes", lambda layout: iter(()))
     monkeypatch.setattr(cells_batch, "_parsed", cells_batch._parsed.__wrapped__)  # what it keeps of the last has them
+    with pytest.raises(AssertionError):
+        prove(*in_bands(1, None))
+
+
+def test_home_by_the_first_start_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another canary: starts in the opposite order."""
+    ends = headless.stored_endpoints
+    monkeypatch.setattr(headless, "stored_endpoints", lambda *given: tuple(~one for one in ends(*given)))
     with pytest.raises(AssertionError):
         prove(*in_bands(1, None))
 

@@ -42,6 +42,7 @@ class Query:
     def __init__(self, spark: SparkSession, folder: Path, name: str, kind: Kind, seed: int, width: int = 16) -> None:
         self.spark, self.folder, self.kind, self.sql, self.width = spark, folder, kind, VIEWS[name], width
         self.layout: str | None = None
+        self.mode = "append"
         self.checkpoint = str(folder / "checkpoint")
         self.names = list(dict.fromkeys(re.findall(r"(?:FROM|JOIN|,) ([abe])\b", self.sql)))
         self.churn = Churn(seed, self.names, kind, 15)
@@ -56,7 +57,7 @@ class Query:
         return changes_of(self.spark, self.folder, self.sql, self.names, self.kind, self.width, self.layout)
 
     def start(self) -> StreamingQuery:
-        stream = self.changes().writeStream.option("checkpointLocation", self.checkpoint).foreachBatch(self._sink)
+        stream = self.changes().writeStream.outputMode(self.mode).option("checkpointLocation", self.checkpoint).foreachBatch(self._sink)
         return stream.start()
 
     def _sink(self, frame: DataFrame, epoch: int) -> None:
@@ -230,12 +231,15 @@ def test_other_cells_are_refused_in_the_first_micro_batch(kind: Kind, spark: Spa
 
 
 FEW: Mapping[str, Kind] = {"groups": "images", "left join": "inserts"}
-MORE: Mapping[str, Kind] = {**FEW, "triangle": "ordered"}
+MORE: Mapping[str, Kind] = {**FEW, "triangle": "ordered", "gaps": "ordered", "coverage of groups": "images"}
 
 
 @pytest.mark.parametrize(("kinds", "epochs"), [(FEW, 2), pytest.param(MORE, 3, marks=pytest.mark.soak)], ids=["few", "more"])
 def test_classes_of_views_beside_one_another(spark: SparkSession, tmp_path: Path, kinds: Mapping[str, Kind], epochs: int) -> None:
+    """Append and Update modes are alike."""
     views = [Query(spark, tmp_path / name.replace(" ", "_"), name, kind, 5) for name, kind in kinds.items()]
+    for one in views[::2]:
+        one.mode = "update"
     queries = [one.start() for one in views]
     for _ in range(epochs):
         for one in views:
