@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,9 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import livejoin
 from streaming.datasource import readers
 from streaming.datasource.options import Options
-from streaming.datasource.readers import BatchReader, Part, StreamReader, Stretch, _now, schema_of
-from streaming.datasource.sink import BATCH, BatchWriter
-from streaming.errors import StreamError
+from streaming.datasource.readers import StreamReader, Stretch, schema_of
 from streaming.spark import prepare_own
 from tests.server_process import ROOT, ServerProcess
 from tests.streaming.datasource.relay import Relay
@@ -164,23 +160,6 @@ def test_reads_that_are_done_with_make_room_for_others(spark: SparkSession, tmp_
         assert [frame.count() for frame in frames] == [100] * 3
 
 
-def test_a_task_that_is_slower_than_the_service_waits_goes_on_behind_its_rows(tmp_path: Path) -> None:
-    """As where what follows in Spark takes minutes for a batch: the service closes the connection, and holds the version still."""
-    with ServerProcess(tmp_path / "data", arguments=["--pin-idle", "1"]) as server, livejoin.connect(server.url) as lj:
-        lj.relation("wide").create({"id": "int64", "text": "string"}, "id")
-        lj.view("all", "SELECT id, text FROM wide")
-        lj.relation("wide").load(pa.table({"id": range(40_000), "text": ["x" * 1000] * 40_000}))  # more than sockets hold
-        options = Options({"url": server.url, "view": "all", "parts": "1"}, "for reading", ("view", "parts", "version", "hold"))
-        reader = BatchReader(options, schema_of(options))
-        (part,) = reader.partitions()
-        batches = reader.read(cast(Part, part))
-        found = [next(batches)]
-        while "took nothing" not in server.output():
-            time.sleep(0.05)
-        found.extend(batches)
-    assert pa.Table.from_batches(found)[0].to_pylist() == list(range(40_000))
-
-
 def test_all_types(spark: SparkSession, service: ServerProcess) -> None:
     """Out and in again: what is written by Spark is what it has read."""
     kinds = ["int64", "float64", "timestamp", "date", "string", "bool", "bytes", "uuid", "json"]
@@ -248,27 +227,7 @@ def test_options_that_are_wrong(spark: SparkSession, service: ServerProcess, opt
     assert said in failed(error)
 
 
-def test_a_token_that_is_not_valid_any_more_is_named(tmp_path: Path) -> None:
-    (tmp_path / "boss").write_text("lj_" + "a" * 40)
-    (tmp_path / "boss").chmod(0o600)
-    with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_ADMIN_TOKEN_FILE": str(tmp_path / "boss")}) as guarded:
-        options = {"url": guarded.url, "view": "v", "token": "lj_" + "b" * 40}
-        with pytest.raises(StreamError, match="token.*; give a valid one by the option 'token', or LIVEJOIN_TOKEN") as error:
-            schema_of(Options(options, "for reading", ("view",)))
-        assert "bbb" not in str(error.value)
-
-
 # streams that are read
-
-
-def test_some_of_the_rows_that_were_skipped_are_told(service: ServerProcess, caplog: pytest.LogCaptureFixture) -> None:
-    with livejoin.connect(service.url) as lj:
-        lj.relation("skipped").create({"id": "int64", "room": "string"}, "id")
-    options = Options({"url": service.url, "relation": "skipped", "on_error": "skip"}, "for writing", BATCH)
-    writer = BatchWriter(options, overwrite=False)
-    written = [writer.write(iter([pa.record_batch({"id": ids, "room": [None, "A"]})])) for ids in ([1, 2], [3, 4])]
-    writer.commit([*written, None])
-    assert "2 bad rows were skipped" in caplog.text and caplog.text.count("room of row 0: ") == 2
 
 
 def test_changes_are_read_over_restarts_of_both(hotel: Made) -> None:
@@ -340,21 +299,6 @@ def test_changes_that_are_no_longer_kept_end_the_query(hotel: Made) -> None:
     with pytest.raises(StreamingQueryException) as error:
         h.follow(snapshot=True)
     assert "no longer kept" in failed(error) and "start it with a new checkpoint" in failed(error) and "retain_rows" in failed(error)
-
-
-def test_changes_that_come_while_the_newest_token_is_asked_for() -> None:
-    """The answer has their version then, before its progress."""
-
-    class Busy:
-        @contextlib.contextmanager
-        def changes(self, wait: float, limit: int) -> Iterator[Busy]:
-            yield self
-
-        def lines(self) -> Iterator[bytes]:
-            yield b'{"op":"insert","version":7,"row":{}}\n'
-            yield b'{"op":"insert","version":7,"row":{}}\n{"op":"progress","version":7,"token":"t7"}\n'
-
-    assert _now(cast(livejoin.View, Busy())) == {"token": "t7", "version": 7}
 
 
 def test_a_stream_says_that_it_has_changes(spark: SparkSession, service: ServerProcess, tmp_path: Path) -> None:

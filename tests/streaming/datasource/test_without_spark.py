@@ -1,8 +1,10 @@
-"""What readers and writers of a running query say where it cannot go on. With a real service, and without Spark."""
+"""Readers and writers of `format("livejoin")`, with a real service, and without Spark."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -15,8 +17,8 @@ from service.access.access_token import AccessToken, digest, new_text
 from service.access.store import add_token
 from streaming.datasource import sink
 from streaming.datasource.options import Options
-from streaming.datasource.readers import StreamReader, Stretch, schema_of
-from streaming.datasource.sink import STREAM, StreamWriter
+from streaming.datasource.readers import BatchReader, Part, StreamReader, Stretch, _now, schema_of
+from streaming.datasource.sink import BATCH, STREAM, BatchWriter, StreamWriter
 from streaming.errors import StreamError
 from tests.server_process import ServerProcess
 
@@ -97,3 +99,55 @@ def test_a_batch_that_is_too_large_is_refused_before_it_is_sent(monkeypatch: pyt
     written = [writer.write(iter([rows])) for _ in range(2)]
     with pytest.raises(StreamError, match=said):
         writer.commit([*written, None], 0)
+
+
+def test_a_task_that_is_slower_than_the_service_waits_goes_on_behind_its_rows(tmp_path: Path) -> None:
+    """As where what follows in Spark takes minutes for a batch: the service closes the connection, and holds the version still."""
+    with ServerProcess(tmp_path / "data", arguments=["--pin-idle", "1"]) as server, livejoin.connect(server.url) as lj:
+        lj.relation("wide").create({"id": "int64", "text": "string"}, "id")
+        lj.view("all", "SELECT id, text FROM wide")
+        lj.relation("wide").load(pa.table({"id": range(40_000), "text": ["x" * 1000] * 40_000}))  # more than sockets hold
+        options = Options({"url": server.url, "view": "all", "parts": "1"}, "for reading", ("view", "parts", "version", "hold"))
+        reader = BatchReader(options, schema_of(options))
+        (part,) = reader.partitions()
+        batches = reader.read(cast(Part, part))
+        found = [next(batches)]
+        while "took nothing" not in server.output():
+            time.sleep(0.05)
+        found.extend(batches)
+    assert pa.Table.from_batches(found)[0].to_pylist() == list(range(40_000))
+
+
+def test_a_token_that_is_not_valid_any_more_is_named(tmp_path: Path) -> None:
+    (tmp_path / "boss").write_text("lj_" + "a" * 40)
+    (tmp_path / "boss").chmod(0o600)
+    with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_ADMIN_TOKEN_FILE": str(tmp_path / "boss")}) as guarded:
+        options = {"url": guarded.url, "view": "v", "token": "lj_" + "b" * 40}
+        with pytest.raises(StreamError, match="token.*; give a valid one by the option 'token', or LIVEJOIN_TOKEN") as error:
+            schema_of(Options(options, "for reading", ("view",)))
+        assert "bbb" not in str(error.value)
+
+
+def test_some_of_the_rows_that_were_skipped_are_told(shared_server: ServerProcess, caplog: pytest.LogCaptureFixture) -> None:
+    with livejoin.connect(shared_server.url) as lj:
+        lj.relation("skipped").create({"id": "int64", "room": "string"}, "id")
+    options = Options({"url": shared_server.url, "relation": "skipped", "on_error": "skip"}, "for writing", BATCH)
+    writer = BatchWriter(options, overwrite=False)
+    written = [writer.write(iter([pa.record_batch({"id": ids, "room": [None, "A"]})])) for ids in ([1, 2], [3, 4])]
+    writer.commit([*written, None])
+    assert "2 bad rows were skipped" in caplog.text and caplog.text.count("room of row 0: ") == 2
+
+
+def test_changes_that_come_while_the_newest_token_is_asked_for() -> None:
+    """The answer has their version then, before its progress."""
+
+    class Busy:
+        @contextlib.contextmanager
+        def changes(self, wait: float, limit: int) -> Iterator[Busy]:
+            yield self
+
+        def lines(self) -> Iterator[bytes]:
+            yield b'{"op":"insert","version":7,"row":{}}\n'
+            yield b'{"op":"insert","version":7,"row":{}}\n{"op":"progress","version":7,"token":"t7"}\n'
+
+    assert _now(cast(livejoin.View, Busy())) == {"token": "t7", "version": 7}
