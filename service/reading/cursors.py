@@ -30,7 +30,7 @@ from service.reading.readings import Delays, Reading, ViewReading, split
 from service.reading.relation_rows import read_relation
 from service.reading.tokens import Forged, Signer
 from service.reading.windows import Window
-from service.tables.store import PIECE_ROWS, pieces
+from service.tables.store import pieces
 from service.views.deltas import Combination
 from service.views.live_view import LiveView
 from service.views.shown import Parts
@@ -272,7 +272,7 @@ class RowReader:
     def _fitting(self, slots: Combination) -> int:
         """How many of these rows, the first ones, are taken at once."""
         if not self._reading.has_texts:
-            return min(len(slots[0]), PIECE_ROWS)
+            return len(slots[0])
         first = next(pieces(self._reading.text_bytes(slots)))
         return int(first.stop)
 

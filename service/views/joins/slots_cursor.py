@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 
 from service.views.deltas import Combination
 
-_CHUNK = 1 << 16  # rows at once: a structure's cursor makes room for as many as it is asked for
+_CHUNK = 1 << 17  # rows at once: a structure's cursor makes room for as many as it is asked for
 
 
 class Slotted(Protocol):

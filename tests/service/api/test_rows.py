@@ -18,7 +18,7 @@ from service.errors import Problem
 from service.instance import Instance
 from service.reading.ahead import Walkers
 from service.reading.cursors import open_rows
-from tests.service.running import batch, rows_of, running
+from tests.service.running import PAIR, batch, rows_of, running
 
 
 @pytest.fixture
@@ -102,4 +102,18 @@ def test_a_version_that_expires_while_somebody_looks_ahead(tmp_path: Path, walke
         while True:
             rows.step()
     assert len(engine.versions) == 0
+    engine.close()
+
+
+def test_a_chunk_of_arrow_is_bounded_by_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_rows, "CHUNK_TIME", 1e9)  # as if all were made at once
+    select = [f"a.{column} as {column}{i}" for i in range(7) for column in ("id", "s", "e")]
+    engine = running(tmp_path, PAIR | {"select": select})
+    engine.apply(batch(("upsert", "a", rows_of(0, 300)), ("upsert", "b", rows_of(0, 300))))
+    rows, sizes, more = answer(engine, None), list[int](), True
+    while more:
+        pieces, more = rows.step()
+        sizes.append(sum(map(len, pieces)))
+    rows.close()
+    assert max(sizes) <= (2 << 20) + 4096 and sizes[-3] > 1 << 20 and sum(sizes) > 300 * 300 * 21 * 8
     engine.close()
