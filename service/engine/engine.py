@@ -144,6 +144,7 @@ class Engine(ABC):
                 to_build.append((view, self._passage_of(view, snapshot)))
         if all(passage is None for _, passage in to_build):
             self._state.history = None
+        self._housekeeping.pages.start()
         self._writer.start()
         self._is_open = True
         return to_build
@@ -384,6 +385,7 @@ class Engine(ABC):
                 self._builds.end()
                 if self._is_open and self.state != "failed":
                     self._writer.stop()
+                self._housekeeping.pages.stop()
                 if self._is_open and self.state != "failed":  # it may have failed on the way
                     self._snapshots.finish()
                 elif self._is_open:

@@ -26,6 +26,7 @@ from service.tables.resolution import NO_SLOTS, Indices, Resolved, prepare, reso
 from service.tables.rewriting import Rewrite
 from service.tables.store import Numbers
 from service.views.deltas import Delta
+from service.views.joins.protocol import Store
 from service.views.live_view import LiveView
 from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, Batch, concatenated
 from service.wire.errors import RowError
@@ -424,8 +425,13 @@ class State:
     @property
     def free_bytes(self) -> int:
         """What the stores of the structures keep from the system besides blocks that a version needs."""
-        stores = [*self.indexes.stores, *(store for view in self.views.values() for store in view.stores)]
-        return sum(max(0, store.held_bytes - store.live_bytes - store.retired_bytes) for store in stores)  # the writer may be at work
+        held = (store.held_bytes - store.live_bytes - store.retired_bytes for store in self.stores)
+        return sum(max(0, one) for one in held)  # the writer may be at work
+
+    @property
+    def stores(self) -> list[Store]:
+        """Where the structures have their blocks."""
+        return [*self.indexes.stores, *(store for view in self.views.values() for store in view.stores)]
 
 
 def _enter(version: int, resolved: Resolved, parts: _Parts | None, versions: int) -> Run:

@@ -1,0 +1,150 @@
+"""Pages that growing arrays need next are asked for beside the writer: those, each once, and no others."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine import fresh_pages
+from service.engine.fresh_pages import FreshPages, Front
+from service.instance import Instance
+from structures.core.reserve import reserve
+from tests.service.running import batch, keep_house, rows_of, running
+
+_PAGE, _MOST, _PART = fresh_pages._PAGE, fresh_pages._MOST, fresh_pages._PART
+_SIZE = 64 << 20  # bytes
+
+
+def address_of(array: np.ndarray) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+class Growing:
+    """An array that grows to its first `size` bytes, and the pages that were asked for behind it."""
+
+    def __init__(self, size: int) -> None:
+        self.array, self.size, self.asked = reserve(_SIZE, np.uint8), size, list[int]()
+        self.begin = address_of(self.array)
+        self.pages = FreshPages(lambda: [(self.array, self.size)])
+        self.grow(0)
+
+    def grow(self, by: int) -> list[int]:
+        """What is asked for then."""
+        self.size += by
+        new: list[int] = []
+
+        def populate(address: int, size: int) -> None:
+            assert size == _PAGE
+            new.append(address)
+
+        self.pages.look(populate)
+        self.asked += new
+        return new
+
+
+def test_what_does_not_grow_is_left_alone() -> None:
+    one = Growing(32 << 20)
+    assert one.grow(0) == one.grow(-_PAGE) == []
+
+
+def test_the_next_pages_of_what_grows_are_asked_for_once() -> None:
+    one = Growing(32 << 20)
+    first = -(-(one.begin + one.size + _PAGE) // _PAGE) * _PAGE
+    assert one.grow(_PAGE) == [first, first + _PAGE], "twice as much as it has grown by"
+    assert one.grow(_PAGE) == [first + 2 * _PAGE]
+    assert one.grow(1) == []
+
+
+def test_nothing_is_asked_for_behind_a_load() -> None:
+    one = Growing(32 << 20)
+    assert one.grow(_MOST + 1) == []
+    assert one.grow(_MOST) != []
+
+
+@given(st.integers(0, 40 << 20), st.lists(st.integers(-_PAGE, 2 * _MOST), max_size=20))
+def test_each_page_is_asked_for_once_behind_the_end_and_not_far(size: int, steps: list[int]) -> None:
+    one = Growing(size)
+    for by in steps:
+        by = min(by, _SIZE - one.size)
+        for address in one.grow(by):
+            assert address % _PAGE == 0 and one.begin + one.size <= address <= one.begin + _SIZE - _PAGE
+            assert address - (one.begin + one.size) < min(2 * by, _MOST, one.size // _PART)
+    assert len(one.asked) == len(set(one.asked))
+
+
+def _is_resident(address: int) -> bool:
+    found = ctypes.create_string_buffer(1)
+    assert ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(1), found) == 0
+    return bool(found.raw[0] & 1)
+
+
+def _can_populate() -> bool:
+    if sys.platform != "linux":
+        return False
+    array = reserve(2 * _PAGE, np.uint8)
+    address = -(-address_of(array) // _PAGE) * _PAGE
+    madvise = ctypes.CDLL(None).madvise
+    return bool(madvise(ctypes.c_void_p(address), ctypes.c_size_t(_PAGE), fresh_pages._POPULATE_WRITE) == 0)
+
+
+@pytest.mark.skipif(not _can_populate(), reason="this system cannot populate memory ahead")
+def test_the_thread_has_the_system_give_them() -> None:
+    array, size, looks = reserve(_SIZE, np.uint8), 32 << 20, 0
+
+    def fronts() -> Iterator[Front]:
+        nonlocal looks
+        yield array, size
+        looks += 1
+
+    def await_looks(count: int) -> None:
+        end = time.monotonic() + 60
+        while looks < count:
+            assert time.monotonic() < end
+            time.sleep(0.001)
+
+    pages = FreshPages(fronts)
+    pages.start()
+    pages.look_soon()
+    await_looks(1)
+    size += _PAGE // 2
+    pages.look_soon()
+    await_looks(2)
+    end = address_of(array) + size
+    next_page = -(-end // _PAGE) * _PAGE
+    assert _is_resident(next_page) and not _is_resident(next_page + _PAGE) and not _is_resident(next_page - _PAGE)
+    assert array[next_page - address_of(array)] == 0
+    pages.stop()
+    pages._thread.join(60)
+    assert not pages._thread.is_alive()
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instance]:
+    monkeypatch.setattr(FreshPages, "start", lambda pages: None)  # the test looks
+    engine = running(tmp_path, synchronous="normal")
+    yield engine
+    engine.close()
+
+
+def test_changes_make_a_service_look_at_its_tables_and_structures(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fresh_pages, "_PAGE", 4096)
+    pages, asked = engine._housekeeping.pages, list[int]()
+    for first in range(0, 12_000, 3_000):
+        pages._due.clear()
+        engine.apply(batch(("upsert", "a", rows_of(first, 3_000, start=first))))
+        keep_house(engine)
+        assert pages._due.is_set()
+        pages.look(lambda address, size: asked.append(address))
+    (store,) = engine.views["v"].stores
+    table = engine.relation("a").table
+    for array, used in ((table.cells, table.used * table.cells.strides[0]), (store.M, 0)):
+        begin = address_of(array)
+        assert any(begin + used <= address < begin + array.nbytes for address in asked)
