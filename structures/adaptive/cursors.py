@@ -43,7 +43,7 @@ class Cursor(cursor.Cursor):
 
     def clone(self) -> Self:
         other = super().clone()
-        other._walking = self._walking._replace(Z=other._Z)
+        other._walking = self._walking._replace(state=other._Z)
         return other
 
     @property

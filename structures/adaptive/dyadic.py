@@ -32,10 +32,10 @@ from structures.index.search import BEFORE, BEHIND, Items, Place, has_prefix, se
 
 DIGIT = 4  # bits of x a level
 MOST_LEVELS = 15  # of indexes
-# Words of R in the reading of a bow-tie: R(x), S(x, y), S(y, x), T(y); the level TOP, and behind it the root of each level from 1 on
+# Words of the roots in the reading of a bow-tie: R(x), S(x, y), S(y, x), T(y); the level TOP, behind it the root of each level from 1 on
 OF_R, BY_X, BY_Y, OF_T, TOP = range(5)
 ROOTS = TOP + 1 + MOST_LEVELS
-KEY = STATE_WORDS  # words of Z: what is looked up
+KEY = STATE_WORDS  # words of the state: what is looked up
 LAST_VALUE = 2**63 - 1
 
 
@@ -64,30 +64,30 @@ def highest_apart(x: int, v: int, top: int) -> int:
 
 
 @kernel
-def look_at(nodes: Nodes, walking: Walking, root: int, k: int, place: Place) -> tuple[int, int]:
+def look_at(nodes: Nodes, walking: Walking, root: int, arity: int, place: Place) -> tuple[int, int]:
     """`seek`, counted."""
-    Z = walking.Z
-    Z[STEPS] += 1
-    Z[LOOKUPS] += 1
-    return seek(nodes, root, k, place)
+    state = walking.state
+    state[STEPS] += 1
+    state[LOOKUPS] += 1
+    return seek(nodes, root, arity, place)
 
 
 @kernel
 def point_in(nodes: Nodes, walking: Walking, v: int, level: int, low: int, high: int) -> tuple[int, int]:
     """The first entry with low <= y <= high of the index of a level, in the block of v; leaf 0: there is none."""
     M = nodes.M
-    _, R, Z = walking
-    if level == R[TOP]:
-        root, k, p = R[BY_Y], 2, 0
+    _, roots, state = walking
+    if level == roots[TOP]:
+        root, k, p = roots[BY_Y], 2, 0
     elif level == 0:
-        root, k, p = R[BY_X], 2, 1
-        Z[KEY] = v
+        root, k, p = roots[BY_X], 2, 1
+        state[KEY] = v
     else:
-        root, k, p = R[TOP + level], 3, 1
-        Z[KEY] = block_of(v, level)
-    Z[KEY + p] = low
-    leaf, i = look_at(nodes, walking, root, k, Place(Z, KEY, 1, p + 1, BEFORE))
-    if leaf == 0 or (p == 1 and M[leaf + HEAD + i] != Z[KEY]) or M[leaf + HEAD + p * LEAF_ROOM[k] + i] > high:
+        root, k, p = roots[TOP + level], 3, 1
+        state[KEY] = block_of(v, level)
+    state[KEY + p] = low
+    leaf, i = look_at(nodes, walking, root, k, Place(state, KEY, 1, p + 1, BEFORE))
+    if leaf == 0 or (p == 1 and M[leaf + HEAD + i] != state[KEY]) or M[leaf + HEAD + p * LEAF_ROOM[k] + i] > high:
         return 0, 0
     return leaf, i
 
@@ -96,17 +96,17 @@ def point_in(nodes: Nodes, walking: Walking, v: int, level: int, low: int, high:
 def first_beyond(nodes: Nodes, walking: Walking, x: int, low: int, high: int) -> tuple[int, int]:
     """The first point beyond x, by (x, y), with low <= y <= high: its entry by (x, y); leaf 0: there is none."""
     M = nodes.M
-    _, R, Z = walking
+    _, roots, state = walking
     level, inside = -1, False  # of the block that is looked at; whether one above it surely has a point
     end = x  # of what has none
     while True:
-        Z[KEY] = end
-        leaf, i = look_at(nodes, walking, R[BY_X], 2, Place(Z, KEY, 1, 1, BEHIND))
+        state[KEY] = end
+        leaf, i = look_at(nodes, walking, roots[BY_X], 2, Place(state, KEY, 1, 1, BEHIND))
         if leaf == 0:
             return 0, 0
         v = M[leaf + HEAD + i]
         if not inside:
-            level = highest_apart(x, v, R[TOP])
+            level = highest_apart(x, v, roots[TOP])
         leaf, i = point_in(nodes, walking, v, level, low, high)
         while leaf != 0 and level > 0:
             inside = True
@@ -114,7 +114,7 @@ def first_beyond(nodes: Nodes, walking: Walking, x: int, low: int, high: int) ->
             leaf, i = point_in(nodes, walking, v, level, low, high)
         if leaf != 0:
             return leaf, i
-        if level == R[TOP]:
+        if level == roots[TOP]:
             return 0, 0
         end = end_of_block(v, level)
 
@@ -123,10 +123,10 @@ def first_beyond(nodes: Nodes, walking: Walking, x: int, low: int, high: int) ->
 def next_point(nodes: Nodes, walking: Walking, place: Place, low: int, high: int) -> tuple[int, int]:
     """The first point at or beyond a place, BEFORE or BEHIND (x, y), with low <= y <= high: its entry by (x, y); leaf 0: there is none."""
     M = nodes.M
-    _, R, Z = walking
-    x, y = place.X[place.x], place.X[place.x + 1]
-    Z[KEY], Z[KEY + 1] = x, max(low, y)
-    leaf, i = look_at(nodes, walking, R[BY_X], 2, Place(Z, KEY, 1, 2, BEFORE if y < low else place.slot))
+    _, roots, state = walking
+    x, y = place.coordinates[place.start], place.coordinates[place.start + 1]
+    state[KEY], state[KEY + 1] = x, max(low, y)
+    leaf, i = look_at(nodes, walking, roots[BY_X], 2, Place(state, KEY, 1, 2, BEFORE if y < low else place.slot))
     if leaf != 0:
         if M[leaf + HEAD + i] == x and M[leaf + HEAD + LEAF_ROOM[2] + i] <= high:
             return leaf, i
@@ -140,7 +140,7 @@ def change_points(nodes: Nodes, writing: Writing, holders: Any, sign: int, items
     room for all of them. `key`: int64[3] to work with. Cost: O(log n) a point and level."""
     entry = Items(key, 3, items.slots)
     for e in range(len(items.slots)):
-        key[1], key[2] = items.X[e * items.width + 1], items.X[e * items.width]
+        key[1], key[2] = items.coordinates[e * items.width + 1], items.coordinates[e * items.width]
         for level in range(1, len(holders) + 1):
             key[0] = block_of(key[2], level)
             change(nodes, writing, holders[level - 1], sign, entry, 0)
@@ -151,8 +151,8 @@ def recheck_points(nodes: Nodes, writing: Writing, root: int, holders: Any, item
     """As `change_points`, but what is put are those of the points that the index of S by (x, y) has at this root, and the others are cut;
     a level that is right already stays."""
     for e in range(len(items.slots)):
-        key[1], key[2] = items.X[e * items.width + 1], items.X[e * items.width]
-        live = has_prefix(nodes, root, 2, items.X, e * items.width, 1, 2)
+        key[1], key[2] = items.coordinates[e * items.width + 1], items.coordinates[e * items.width]
+        live = has_prefix(nodes, root, 2, items.coordinates, e * items.width, 1, 2)
         for level in range(1, len(holders) + 1):
             key[0] = block_of(key[2], level)
             if live:

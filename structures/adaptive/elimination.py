@@ -61,6 +61,6 @@ class Elimination(Reader):
         return Cursor(self.indexes.arena, (self._given if given else self._keyed)[place], self._roots_of(root), items)
 
     def _roots_of(self, root: Root) -> list[int]:
-        """R, as kernels take it."""
+        """The roots as kernels take them."""
         words = [*(root.roots[member] for member in self._in_roles), *root.levels]
         return words + [0] * (dyadic.ROOTS - len(words))

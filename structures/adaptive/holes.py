@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.adaptive.dyadic import BY_X, KEY, OF_R, OF_T, look_at, next_point
+from structures.adaptive.dyadic import BY_X, KEY, LAST_VALUE, OF_R, OF_T, look_at, next_point
 from structures.adaptive.product import (
     AT,
     FIRST,
@@ -39,21 +39,21 @@ from structures.index.layout import HEAD, LEAF_ROOM
 from structures.index.search import BEFORE, BEHIND, Items, Place, seek_last
 
 BEGIN, GO_ON, EMIT = range(3)  # phases
-# Words of Z: the range; the place; the greatest of R; ranges on the stack, the most so far, those that found no room
+# Words of the state: the range; the place; the greatest of R; ranges on the stack, the most so far, those that found no room
 # and the most that there may be
 LOW, HIGH, X_, Y_, SLOT_, MOST_X, DEPTH, DEEPEST, FORGOTTEN, MOST, HOLES_WORDS = range(KEY + 2, KEY + 13)
-RANGE = 4  # words of K, of a range: LOW, HIGH, and the place, which is behind
+RANGE = 4  # words of the stack, of a range: LOW, HIGH, and the place, which is behind
 LEAST_VALUE = -(2**63)
 
 
 @kernel
-def go_to(Z: Any, x: int, y: int, slot: int) -> None:
-    Z[X_], Z[Y_], Z[SLOT_] = x, y, slot
+def go_to(state: Any, x: int, y: int, slot: int) -> None:
+    state[X_], state[Y_], state[SLOT_] = x, y, slot
 
 
 @kernel
-def must_grow(Z: Any, K: Any) -> bool:
-    return RANGE * Z[DEPTH] == len(K) and Z[DEPTH] < Z[MOST]
+def must_grow(state: Any, stack: Any) -> bool:
+    return RANGE * state[DEPTH] == len(stack) and state[DEPTH] < state[MOST]
 
 
 @kernel
@@ -64,112 +64,112 @@ def value_at(nodes: Nodes, leaf: int, i: int) -> int:
 @kernel
 def last_of(nodes: Nodes, walking: Walking, member: int, key: int, slot: int) -> int:
     """The greatest value of R or T before a place, which has one before it."""
-    Z = walking.Z
-    Z[KEY] = key
-    leaf, i = seek_last(nodes, walking.R[member], 1, Place(Z, KEY, 1, 1, slot))
-    Z[STEPS] += 1
-    Z[LOOKUPS] += 1
+    state = walking.state
+    state[KEY] = key
+    leaf, i = seek_last(nodes, walking.roots[member], 1, Place(state, KEY, 1, 1, slot))
+    state[STEPS] += 1
+    state[LOOKUPS] += 1
     return value_at(nodes, leaf, i)
 
 
 @kernel
 def first_of(nodes: Nodes, walking: Walking, member: int, key: int) -> tuple[int, int]:
     """The first entry of R or T from a value on."""
-    walking.Z[KEY] = key
-    return look_at(nodes, walking, walking.R[member], 1, Place(walking.Z, KEY, 1, 1, BEFORE))
+    walking.state[KEY] = key
+    return look_at(nodes, walking, walking.roots[member], 1, Place(walking.state, KEY, 1, 1, BEFORE))
 
 
 @kernel
 def begin_ranges(nodes: Nodes, walking: Walking) -> bool:
     """The range from the least to the greatest of T; False: an atom is empty."""
-    _, R, Z = walking
-    if R[OF_R] == 0 or R[BY_X] == 0 or R[OF_T] == 0:
+    _, roots, state = walking
+    if roots[OF_R] == 0 or roots[BY_X] == 0 or roots[OF_T] == 0:
         return False
     leaf, i = first_of(nodes, walking, OF_R, LEAST_VALUE)
-    go_to(Z, value_at(nodes, leaf, i), LEAST_VALUE, BEFORE)
+    go_to(state, value_at(nodes, leaf, i), LEAST_VALUE, BEFORE)
     leaf, i = first_of(nodes, walking, OF_T, LEAST_VALUE)
-    Z[LOW] = value_at(nodes, leaf, i)
-    Z[HIGH] = last_of(nodes, walking, OF_T, 2**63 - 1, BEHIND)
-    Z[MOST_X] = last_of(nodes, walking, OF_R, 2**63 - 1, BEHIND)
-    Z[PHASE] = GO_ON
+    state[LOW] = value_at(nodes, leaf, i)
+    state[HIGH] = last_of(nodes, walking, OF_T, LAST_VALUE, BEHIND)
+    state[MOST_X] = last_of(nodes, walking, OF_R, LAST_VALUE, BEHIND)
+    state[PHASE] = GO_ON
     return True
 
 
 @kernel
-def next_range(Z: Any, K: Any) -> bool:
+def next_range(state: Any, stack: Any) -> bool:
     """On to the range at the top of the stack; False: there is none."""
-    if Z[DEPTH] == 0:
+    if state[DEPTH] == 0:
         return False
-    Z[DEPTH] -= 1
-    k = RANGE * Z[DEPTH]
-    Z[LOW], Z[HIGH] = K[k], K[k + 1]
-    go_to(Z, K[k + 2], K[k + 3], BEHIND)
+    state[DEPTH] -= 1
+    k = RANGE * state[DEPTH]
+    state[LOW], state[HIGH] = stack[k], stack[k + 1]
+    go_to(state, stack[k + 2], stack[k + 3], BEHIND)
     return True
 
 
 @kernel
-def cut_range(Z: Any, K: Any, a: int, b: int, x: int, y: int) -> None:
+def cut_range(state: Any, stack: Any, a: int, b: int, x: int, y: int) -> None:
     """The point (x, y) lies in the hole (a, b) of T."""
-    k = RANGE * Z[DEPTH]
-    if k == len(K):
-        Z[FORGOTTEN] += 1
-        go_to(Z, x, b, BEFORE)
+    k = RANGE * state[DEPTH]
+    if k == len(stack):
+        state[FORGOTTEN] += 1
+        go_to(state, x, b, BEFORE)
         return
-    K[k], K[k + 1], K[k + 2], K[k + 3] = b, Z[HIGH], x, y
-    Z[HIGH] = a
-    Z[DEPTH] += 1
-    Z[DEEPEST] = max(Z[DEEPEST], Z[DEPTH])
-    go_to(Z, x, y, BEHIND)
+    stack[k], stack[k + 1], stack[k + 2], stack[k + 3] = b, state[HIGH], x, y
+    state[HIGH] = a
+    state[DEPTH] += 1
+    state[DEEPEST] = max(state[DEEPEST], state[DEPTH])
+    go_to(state, x, y, BEHIND)
 
 
 @kernel
-def stand_at(Z: Any, q: int, leaf: int, i: int) -> None:
+def stand_at(state: Any, q: int, leaf: int, i: int) -> None:
     """Position q has the tuple's group here."""
     z = PLACES + PLACE_WORDS * q
-    Z[z + FIRST], Z[z + FIRST + 1] = leaf, i
+    state[z + FIRST], state[z + FIRST + 1] = leaf, i
 
 
 @kernel
-def visit(nodes: Nodes, walking: Walking, K: Any) -> bool:
+def visit(nodes: Nodes, walking: Walking, stack: Any) -> bool:
     """Look at the next point of the range; False: no range has one."""
-    M, Z = nodes.M, walking.Z
-    leaf, i = next_point(nodes, walking, Place(Z, X_, 1, 2, Z[SLOT_]), Z[LOW], Z[HIGH])
-    if leaf == 0 or M[leaf + HEAD + i] > Z[MOST_X]:
-        return next_range(Z, K)
+    M, state = nodes.M, walking.state
+    leaf, i = next_point(nodes, walking, Place(state, X_, 1, 2, state[SLOT_]), state[LOW], state[HIGH])
+    if leaf == 0 or M[leaf + HEAD + i] > state[MOST_X]:
+        return next_range(state, stack)
     x, y = M[leaf + HEAD + i], M[leaf + HEAD + LEAF_ROOM[2] + i]
-    Z[PROBES] += 1
+    state[PROBES] += 1
     own, j = first_of(nodes, walking, OF_R, x)
     if value_at(nodes, own, j) != x:
-        go_to(Z, value_at(nodes, own, j), LEAST_VALUE, BEFORE)
+        go_to(state, value_at(nodes, own, j), LEAST_VALUE, BEFORE)
         return True
-    stand_at(Z, 0, own, j)
-    stand_at(Z, 1, leaf, i)
+    stand_at(state, 0, own, j)
+    stand_at(state, 1, leaf, i)
     own, j = first_of(nodes, walking, OF_T, y)
     if value_at(nodes, own, j) != y:
-        cut_range(Z, K, last_of(nodes, walking, OF_T, y, BEFORE), value_at(nodes, own, j), x, y)
+        cut_range(state, stack, last_of(nodes, walking, OF_T, y, BEFORE), value_at(nodes, own, j), x, y)
         return True
-    stand_at(Z, 2, own, j)
-    Z[TUPLE], Z[TUPLE + 1] = x, y
-    go_to(Z, x, y, BEHIND)
+    stand_at(state, 2, own, j)
+    state[TUPLE], state[TUPLE + 1] = x, y
+    go_to(state, x, y, BEHIND)
     begin_product(nodes, walking)
-    Z[PHASE] = EMIT
+    state[PHASE] = EMIT
     return True
 
 
 @kernel("int64(Nodes, Walking, int64[::1], Items, Told, int64)")
-def holes_fill(nodes: Nodes, walking: Walking, K: Any, items: Items, told: Told, budget: int) -> int:
-    """Further rows, from where Z is; how many, at most `stride`. All are told once Z[AT] is 1.
+def holes_fill(nodes: Nodes, walking: Walking, stack: Any, items: Items, told: Told, budget: int) -> int:
+    """Further rows, from where `state` is; how many, at most `stride`. All are told once state[AT] is 1.
 
-    `items`: one, of no coordinates. K: the stack, int64[RANGE * m]. Stops after `budget` steps too (look-ups and rows; Z[STEPS] counts
+    `items`: one, of no coordinates. stack: int64[RANGE * m]. Stops after `budget` steps too (look-ups and rows; state[STEPS] counts
     them), and when the stack has to grow: call it again with a larger one that begins alike. Cost: as the module's head.
     """
-    Z = walking.Z
-    n, stop = 0, Z[STEPS] + budget
-    while n < told.stride and Z[AT] == 0 and Z[STEPS] < stop and not must_grow(Z, K):
-        if Z[PHASE] == EMIT:
+    state = walking.state
+    n, stop = 0, state[STEPS] + budget
+    while n < told.stride and state[AT] == 0 and state[STEPS] < stop and not must_grow(state, stack):
+        if state[PHASE] == EMIT:
             n, more = emit(nodes, walking, items.slots, told, n)
             if not more:
-                Z[PHASE] = GO_ON
-        elif not (begin_ranges(nodes, walking) if Z[PHASE] == BEGIN else visit(nodes, walking, K)):
-            Z[AT] = 1
+                state[PHASE] = GO_ON
+        elif not (begin_ranges(nodes, walking) if state[PHASE] == BEGIN else visit(nodes, walking, stack)):
+            state[AT] = 1
     return n

@@ -20,7 +20,7 @@ import numpy as np
 
 MOST_ATOMS = 8
 
-# Words of P; then of a position.
+# Words of a plan; then of a position.
 POSITIONS, PREFIX, GIVEN, WIDTH, WIDEST, POSITION = range(6)  # how many; 1: the first is given; values of a tuple; who has the last one
 MEMBER, ARITY_, OFFSET, ATOM, NEEDS, POSITION_WORDS = range(6)  # NEEDS: positions, as bits
 
@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
 
 def plan_of(parts: Sequence[Part], prefix: int, given: bool) -> np.ndarray:
-    """P. `given`: the first part is, with `prefix` values."""
+    """The plan. `given`: the first part is, with `prefix` values."""
     ends = [part.offset + part.arity for part in parts]
     width = max(ends)
     words = [len(parts), prefix, int(given), width, max(q for q, end in enumerate(ends) if end == width)]

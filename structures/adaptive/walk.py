@@ -61,44 +61,44 @@ BEGIN, ASK, EMIT = range(3)  # phases
 
 
 @kernel
-def next_turn(P: Any, Z: Any) -> int:
+def next_turn(plan: Any, state: Any) -> int:
     """The next position that does not agree and may be asked."""
-    q = Z[TURN]
+    q = state[TURN]
     while True:
-        q = q + 1 if q + 1 < P[POSITIONS] else 0
-        needs = P[POSITION + POSITION_WORDS * q + NEEDS]
-        if (Z[AGREED] >> q) & 1 == 0 and needs & Z[AGREED] == needs:
+        q = q + 1 if q + 1 < plan[POSITIONS] else 0
+        needs = plan[POSITION + POSITION_WORDS * q + NEEDS]
+        if (state[AGREED] >> q) & 1 == 0 and needs & state[AGREED] == needs:
             return q
 
 
 @kernel
-def still_agreeing(P: Any, Z: Any, length: int) -> int:
+def still_agreeing(plan: Any, state: Any, length: int) -> int:
     """Those that agree, as bits, and have no more than so many first values of the tuple."""
     kept = 0
-    for q in range(P[POSITIONS]):
+    for q in range(plan[POSITIONS]):
         a = POSITION + POSITION_WORDS * q
-        if P[a + OFFSET] + P[a + ARITY_] <= length:
-            kept |= Z[AGREED] & (1 << q)
+        if plan[a + OFFSET] + plan[a + ARITY_] <= length:
+            kept |= state[AGREED] & (1 << q)
     return kept
 
 
 @kernel
 def look_up(nodes: Nodes, walking: Walking, q: int) -> tuple[int, int]:
     """The first entry of position q that the eliminator leaves possible; leaf 0: there is none."""
-    P, R, Z = walking
+    plan, roots, state = walking
     a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
-    k, offset, length = P[a + ARITY_], P[a + OFFSET], Z[LENGTH]
+    k, offset, length = plan[a + ARITY_], plan[a + OFFSET], state[LENGTH]
     known = min(k, length - offset)
-    behind = Z[IS_BEHIND] != 0 and length - offset <= k
-    place = Place(Z, TUPLE + offset, 1, known, BEHIND if behind else BEFORE)
-    leaf, i = seek_near(nodes, R[P[a + MEMBER]], k, Z[z + LEAF_], min(Z[z + ENTRY], Z[z + END] - 1), place)
-    Z[STEPS] += 1
-    Z[LOOKUPS] += 1
-    below = min(k, max(0, P[PREFIX] - offset))
-    if leaf == 0 or not same(nodes.M, leaf, LEAF_ROOM[k], i, Z, TUPLE + offset, 1, below):
+    behind = state[IS_BEHIND] != 0 and length - offset <= k
+    place = Place(state, TUPLE + offset, 1, known, BEHIND if behind else BEFORE)
+    leaf, i = seek_near(nodes, roots[plan[a + MEMBER]], k, state[z + LEAF_], min(state[z + ENTRY], state[z + END] - 1), place)
+    state[STEPS] += 1
+    state[LOOKUPS] += 1
+    below = min(k, max(0, plan[PREFIX] - offset))
+    if leaf == 0 or not same(nodes.M, leaf, LEAF_ROOM[k], i, state, TUPLE + offset, 1, below):
         return 0, 0
-    Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = leaf, i, i + 1
-    Z[z + FIRST], Z[z + FIRST + 1] = leaf, i
+    state[z + LEAF_], state[z + ENTRY], state[z + END] = leaf, i, i + 1
+    state[z + FIRST], state[z + FIRST + 1] = leaf, i
     return leaf, i
 
 
@@ -106,80 +106,80 @@ def look_up(nodes: Nodes, walking: Walking, q: int) -> tuple[int, int]:
 def ask(nodes: Nodes, walking: Walking, q: int) -> bool:
     """Let position q agree with the eliminator or raise it; False: the walk is at its end."""
     M = nodes.M
-    P, _, Z = walking
+    plan, _, state = walking
     a = POSITION + POSITION_WORDS * q
-    k, offset, length = P[a + ARITY_], P[a + OFFSET], Z[LENGTH]
+    k, offset, length = plan[a + ARITY_], plan[a + OFFSET], state[LENGTH]
     leaf, i = look_up(nodes, walking, q)
     if leaf == 0:
-        if offset <= P[PREFIX]:
+        if offset <= plan[PREFIX]:
             return False
-        Z[AGREED] = still_agreeing(P, Z, offset - 1)
-        Z[LENGTH], Z[IS_BEHIND] = offset, 1
+        state[AGREED] = still_agreeing(plan, state, offset - 1)
+        state[LENGTH], state[IS_BEHIND] = offset, 1
         return True
     room, n, j = LEAF_ROOM[k], min(k, length - offset), 0
-    while j < n and M[leaf + HEAD + j * room + i] == Z[TUPLE + offset + j]:
+    while j < n and M[leaf + HEAD + j * room + i] == state[TUPLE + offset + j]:
         j += 1
     if j < n:
-        Z[AGREED] = still_agreeing(P, Z, offset + j)
+        state[AGREED] = still_agreeing(plan, state, offset + j)
     if j < n or length == 0:
-        Z[PROBES] += 1
+        state[PROBES] += 1
     if j < n or length < offset + k:
         for c in range(j, k):
-            Z[TUPLE + offset + c] = M[leaf + HEAD + c * room + i]
-        Z[LENGTH], Z[IS_BEHIND] = offset + k, 0
-    Z[AGREED] |= 1 << q
+            state[TUPLE + offset + c] = M[leaf + HEAD + c * room + i]
+        state[LENGTH], state[IS_BEHIND] = offset + k, 0
+    state[AGREED] |= 1 << q
     return True
 
 
 @kernel
-def begin_item(P: Any, Z: Any, items: Items) -> None:
+def begin_item(plan: Any, state: Any, items: Items) -> None:
     """The eliminator is what the item gives, or the beginning of all."""
-    for j in range(P[PREFIX]):
-        Z[TUPLE + j] = items.X[Z[AT] * items.width + j]
-    Z[LENGTH], Z[IS_BEHIND], Z[AGREED], Z[TURN] = P[PREFIX], 0, P[GIVEN], P[POSITIONS] - 1
-    Z[PROBES] += P[PREFIX] > 0
-    Z[STEPS] += 1
-    Z[PHASE] = ASK
+    for j in range(plan[PREFIX]):
+        state[TUPLE + j] = items.coordinates[state[AT] * items.width + j]
+    state[LENGTH], state[IS_BEHIND], state[AGREED], state[TURN] = plan[PREFIX], 0, plan[GIVEN], plan[POSITIONS] - 1
+    state[PROBES] += plan[PREFIX] > 0
+    state[STEPS] += 1
+    state[PHASE] = ASK
 
 
 @kernel
-def end_item(Z: Any) -> None:
-    Z[AT] += 1
-    Z[PHASE] = BEGIN
+def end_item(state: Any) -> None:
+    state[AT] += 1
+    state[PHASE] = BEGIN
 
 
 @kernel
-def go_behind(P: Any, Z: Any) -> None:
+def go_behind(plan: Any, state: Any) -> None:
     """The tuple is told: on behind it."""
-    if P[PREFIX] >= P[WIDTH]:
-        end_item(Z)
+    if plan[PREFIX] >= plan[WIDTH]:
+        end_item(state)
         return
-    Z[AGREED] = still_agreeing(P, Z, P[WIDTH] - 1)
-    Z[IS_BEHIND], Z[TURN], Z[PHASE] = 1, P[WIDEST] - 1, ASK
+    state[AGREED] = still_agreeing(plan, state, plan[WIDTH] - 1)
+    state[IS_BEHIND], state[TURN], state[PHASE] = 1, plan[WIDEST] - 1, ASK
 
 
 @kernel("int64(Nodes, Walking, Items, Told, int64)")
 def adaptive_fill(nodes: Nodes, walking: Walking, items: Items, told: Told, budget: int) -> int:
-    """Further rows of the items, from where Z is; how many, at most `stride`. All are told once Z[AT] is the number of items.
+    """Further rows of the items, from where `state` is; how many, at most `stride`. All are told once state[AT] is the number of items.
 
-    `items`: given entries or keys, or one of no coordinates for all rows. Stops after `budget` steps too (look-ups, items, rows; Z[STEPS]
-    counts them). Cost: O(log n) a look-up, O(1) a row; how many look-ups, the module's head says.
+    `items`: given entries or keys, or one of no coordinates for all rows. Stops after `budget` steps too (look-ups, items, rows;
+    state[STEPS] counts them). Cost: O(log n) a look-up, O(1) a row; how many look-ups, the module's head says.
     """
-    P, _, Z = walking
-    n, stop, all_ = 0, Z[STEPS] + budget, (1 << P[POSITIONS]) - 1
-    while n < told.stride and Z[AT] < len(items.slots) and Z[STEPS] < stop:
-        if Z[PHASE] == BEGIN:
-            begin_item(P, Z, items)
-        elif Z[PHASE] == EMIT:
+    plan, _, state = walking
+    n, stop, all_ = 0, state[STEPS] + budget, (1 << plan[POSITIONS]) - 1
+    while n < told.stride and state[AT] < len(items.slots) and state[STEPS] < stop:
+        if state[PHASE] == BEGIN:
+            begin_item(plan, state, items)
+        elif state[PHASE] == EMIT:
             n, more = emit(nodes, walking, items.slots, told, n)
             if not more:
-                go_behind(P, Z)
+                go_behind(plan, state)
         else:
-            q = next_turn(P, Z)
-            Z[TURN] = q
+            q = next_turn(plan, state)
+            state[TURN] = q
             if not ask(nodes, walking, q):
-                end_item(Z)
-            elif Z[AGREED] == all_:
+                end_item(state)
+            elif state[AGREED] == all_:
                 begin_product(nodes, walking)
-                Z[PHASE] = EMIT
+                state[PHASE] = EMIT
     return n

@@ -43,14 +43,14 @@ LEAF_FILL = np.maximum(1, layout.LEAF_ROOM * 7 // 8)  # entries of a leaf, by ar
 
 
 @kernel
-def descend(nodes: Nodes, C: Any, h: int, X: Any, x: int, slot: int) -> int:
+def descend(nodes: Nodes, C: Any, h: int, coordinates: Any, start: int, slot: int) -> int:
     """The leaf where the entry belongs; the path is left in C[PATH:]."""
     M, W = nodes.M, nodes.W
-    k, o, d = C[h + layout.ARITY], C[h + layout.ROOT], 0
+    arity, o, d = C[h + layout.ARITY], C[h + layout.ROOT], 0
     while level_of(W, o) > 0:
-        c = child_for(nodes, o, k, Place(X, x, 1, k, slot))
+        c = child_for(nodes, o, arity, Place(coordinates, start, 1, arity, slot))
         C[layout.PATH + 2 * d], C[layout.PATH + 2 * d + 1] = o, c
-        o = child_of(W, k, o, c)
+        o = child_of(W, arity, o, c)
         expect_block(M, o)
         d += 1
     C[layout.DEPTH] = d
@@ -58,45 +58,45 @@ def descend(nodes: Nodes, C: Any, h: int, X: Any, x: int, slot: int) -> int:
 
 
 @kernel
-def shared(M: Any, o: int, room: int, i: int, X: Any, x: int, k: int) -> int:
+def shared(M: Any, o: int, room: int, i: int, coordinates: Any, start: int, arity: int) -> int:
     """How many of its first coordinates entry i of leaf o has in common with these."""
     j = 0
-    while j < k and M[o + layout.HEAD + j * room + i] == X[x + j]:
+    while j < arity and M[o + layout.HEAD + j * room + i] == coordinates[start + j]:
         j += 1
     return j
 
 
 @kernel
-def neighbour_leaf(W: Any, C: Any, k: int, right: bool) -> int:
+def neighbour_leaf(W: Any, C: Any, arity: int, right: bool) -> int:
     """The leaf beside the one at the end of the path; 0: there is none."""
     d = C[layout.DEPTH] - 1
     while d >= 0:
         o, c = C[layout.PATH + 2 * d], C[layout.PATH + 2 * d + 1]
         if (c + 1 < count_of(W, o)) if right else c > 0:
-            o = child_of(W, k, o, c + 1 if right else c - 1)
+            o = child_of(W, arity, o, c + 1 if right else c - 1)
             while level_of(W, o) > 0:
-                o = child_of(W, k, o, 0 if right else count_of(W, o) - 1)
+                o = child_of(W, arity, o, 0 if right else count_of(W, o) - 1)
             return o
         d -= 1
     return 0
 
 
 @kernel
-def in_common(nodes: Nodes, writing: Writing, k: int, o: int, before: int, after: int, X: Any, x: int) -> int:
+def in_common(nodes: Nodes, writing: Writing, arity: int, o: int, before: int, after: int, coordinates: Any, start: int) -> int:
     """The most coordinates that these have in common with an entry beside them: number `before` and `after` of the path's leaf o."""
     M, W, C = nodes.M, nodes.W, writing.C
-    room, n = layout.LEAF_ROOM[k], 0
+    room, n = layout.LEAF_ROOM[arity], 0
     leaf, i = o, before
     if i < 0:
-        leaf = neighbour_leaf(W, C, k, False)
+        leaf = neighbour_leaf(W, C, arity, False)
         i = count_of(W, leaf) - 1
     if leaf != 0:
-        n = shared(M, leaf, room, i, X, x, k)
+        n = shared(M, leaf, room, i, coordinates, start, arity)
     leaf, i = o, after
-    if n < k and i == count_of(W, o):
-        leaf, i = neighbour_leaf(W, C, k, True), 0
-    if n < k and leaf != 0:
-        n = max(n, shared(M, leaf, room, i, X, x, k))
+    if n < arity and i == count_of(W, o):
+        leaf, i = neighbour_leaf(W, C, arity, True), 0
+    if n < arity and leaf != 0:
+        n = max(n, shared(M, leaf, room, i, coordinates, start, arity))
     return n
 
 
@@ -107,11 +107,11 @@ def halve(nodes: Nodes, C: Any, h: int, o: int, at: int) -> tuple[int, int, int]
     What comes at the end, as what ascends does, leaves three quarters behind.
     """
     W = nodes.W
-    k, n = C[h + layout.ARITY], count_of(W, o)
+    arity, n = C[h + layout.ARITY], count_of(W, o)
     new = new_block(nodes, C, h, level_of(W, o))
     left = at <= n // 2
     half = n // 2 if left else (n + 1) // 2 if at < n else n - max(1, n // 4)
-    move(nodes, k, o, half, n, new, 0)
+    move(nodes, arity, o, half, n, new, 0)
     W[2 * o + layout.COUNT], W[2 * new + layout.COUNT] = half, n - half
     if left:
         return new, o, at
@@ -122,50 +122,50 @@ def halve(nodes: Nodes, C: Any, h: int, o: int, at: int) -> tuple[int, int, int]
 def even_out(nodes: Nodes, writing: Writing, h: int, o: int, c: int) -> None:
     """Child c of own node o is too small: join it with a neighbour, or even the two out."""
     W, C = nodes.W, writing.C
-    k = C[h + layout.ARITY]
+    arity = C[h + layout.ARITY]
     a = c - 1 if c > 0 else 0
-    x, y = own_block(nodes, writing, h, child_of(W, k, o, a)), child_of(W, k, o, a + 1)
-    nx, ny = count_of(W, x), count_of(W, y)
-    inner = level_of(W, x) > 0
-    if nx + ny <= room_of(W, x, k):
-        move(nodes, k, y, 0, ny, x, nx)
+    start, y = own_block(nodes, writing, h, child_of(W, arity, o, a)), child_of(W, arity, o, a + 1)
+    nx, ny = count_of(W, start), count_of(W, y)
+    inner = level_of(W, start) > 0
+    if nx + ny <= room_of(W, start, arity):
+        move(nodes, arity, y, 0, ny, start, nx)
         if inner:
-            set_separator(nodes, k, x, nx, o, a + 1)
-        W[2 * x + layout.COUNT] = nx + ny
+            set_separator(nodes, arity, start, nx, o, a + 1)
+        W[2 * start + layout.COUNT] = nx + ny
         drop_block(nodes, writing, h, y)
-        set_child(W, k, o, a, x)
-        close_place(nodes, k, o, a + 1, 1)
+        set_child(W, arity, o, a, start)
+        close_place(nodes, arity, o, a + 1, 1)
         return
     y = own_block(nodes, writing, h, y)
     if inner:
-        set_separator(nodes, k, y, 0, o, a + 1)
+        set_separator(nodes, arity, y, 0, o, a + 1)
     half = (nx + ny) // 2
     if nx < half:
-        move(nodes, k, y, 0, half - nx, x, nx)
-        W[2 * x + layout.COUNT] = half
-        close_place(nodes, k, y, 0, half - nx)
+        move(nodes, arity, y, 0, half - nx, start, nx)
+        W[2 * start + layout.COUNT] = half
+        close_place(nodes, arity, y, 0, half - nx)
     else:
-        open_place(nodes, k, y, 0, nx - half)
-        move(nodes, k, x, half, nx, y, 0)
-        W[2 * x + layout.COUNT] = half
-    set_separator(nodes, k, o, a + 1, y, 0)
-    set_child(W, k, o, a, x)
-    set_child(W, k, o, a + 1, y)
+        open_place(nodes, arity, y, 0, nx - half)
+        move(nodes, arity, start, half, nx, y, 0)
+        W[2 * start + layout.COUNT] = half
+    set_separator(nodes, arity, o, a + 1, y, 0)
+    set_child(W, arity, o, a, start)
+    set_child(W, arity, o, a + 1, y)
 
 
 @kernel
-def insert_child(nodes: Nodes, k: int, o: int, c: int, child: int) -> None:
+def insert_child(nodes: Nodes, arity: int, o: int, c: int, child: int) -> None:
     """Put a child, which begins where its first item does, into own node o, which has room."""
     W = nodes.W
-    open_place(nodes, k, o, c, 1)
-    set_separator(nodes, k, o, c, child, 0)
-    set_child(W, k, o, c, child)
+    open_place(nodes, arity, o, c, 1)
+    set_separator(nodes, arity, o, c, child, 0)
+    set_child(W, arity, o, c, child)
 
 
 @kernel
-def least_of(W: Any, o: int, k: int) -> int:
+def least_of(W: Any, o: int, arity: int) -> int:
     """What a block that is not the root has at least."""
-    return max(2 if level_of(W, o) > 0 else 1, room_of(W, o, k) // 4)
+    return max(2 if level_of(W, o) > 0 else 1, room_of(W, o, arity) // 4)
 
 
 @kernel
@@ -173,91 +173,91 @@ def climb(nodes: Nodes, writing: Writing, h: int, depth: int, child: int, extra:
     """Bring the path in C[PATH:] up to date: what was below its first `depth` blocks is now `child`, followed by the new block `extra`
     unless that is 0."""
     W, C = nodes.W, writing.C
-    k = C[h + layout.ARITY]
+    arity = C[h + layout.ARITY]
     for d in range(depth - 1, -1, -1):
         o, c = own_block(nodes, writing, h, C[layout.PATH + 2 * d]), C[layout.PATH + 2 * d + 1]
-        set_child(W, k, o, c, child)
+        set_child(W, arity, o, c, child)
         right = wide(0)
         if extra != 0:
             at, into = c + 1, o
-            if count_of(W, o) == layout.INNER_ROOM[k]:
+            if count_of(W, o) == layout.INNER_ROOM[arity]:
                 right, into, at = halve(nodes, C, h, o, at)
-            insert_child(nodes, k, into, at, extra)
-        elif count_of(W, child) < least_of(W, child, k):
+            insert_child(nodes, arity, into, at, extra)
+        elif count_of(W, child) < least_of(W, child, arity):
             even_out(nodes, writing, h, o, c)
         child, extra = o, right
     if extra != 0:
         root = new_block(nodes, C, h, level_of(W, child) + 1)
-        insert_child(nodes, k, root, 0, child)
-        insert_child(nodes, k, root, 1, extra)
+        insert_child(nodes, arity, root, 0, child)
+        insert_child(nodes, arity, root, 1, extra)
         child = root
     elif level_of(W, child) > 0 and count_of(W, child) == 1:
-        root = child_of(W, k, child, 0)
+        root = child_of(W, arity, child, 0)
         drop_block(nodes, writing, h, child)
         child = root
     C[h + layout.ROOT] = child
 
 
 @kernel
-def write_entry(nodes: Nodes, k: int, o: int, i: int, X: Any, x: int, slot: int) -> None:
+def write_entry(nodes: Nodes, arity: int, o: int, i: int, coordinates: Any, start: int, slot: int) -> None:
     """Put an entry at place i of own leaf o, which has room."""
     M, W = nodes.M, nodes.W
-    open_place(nodes, k, o, i, 1)
-    room = layout.LEAF_ROOM[k]
-    for j in range(k):
-        M[o + layout.HEAD + j * room + i] = X[x + j]
-    W[slot_at(o, k, room) + i] = slot
+    open_place(nodes, arity, o, i, 1)
+    room = layout.LEAF_ROOM[arity]
+    for j in range(arity):
+        M[o + layout.HEAD + j * room + i] = coordinates[start + j]
+    W[slot_at(o, arity, room) + i] = slot
 
 
 @kernel
-def is_at(nodes: Nodes, k: int, o: int, i: int, X: Any, x: int, slot: int) -> bool:
+def is_at(nodes: Nodes, arity: int, o: int, i: int, coordinates: Any, start: int, slot: int) -> bool:
     """Whether the entry is number i of leaf o."""
     M, W = nodes.M, nodes.W
-    room = layout.LEAF_ROOM[k]
-    return i < count_of(W, o) and W[slot_at(o, k, room) + i] == slot and same(M, o, room, i, X, x, 1, k)
+    room = layout.LEAF_ROOM[arity]
+    return i < count_of(W, o) and W[slot_at(o, arity, room) + i] == slot and same(M, o, room, i, coordinates, start, 1, arity)
 
 
 @kernel
-def put(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot: int) -> int:
+def put(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, slot: int) -> int:
     """Put an entry; the most first coordinates that another one has in common with it. -1, and nothing done: it is there already."""
     W, C = nodes.W, writing.C
-    k, extra = C[h + layout.ARITY], wide(0)
+    arity, extra = C[h + layout.ARITY], wide(0)
     if C[h + layout.ROOT] == 0:
         C[h + layout.ROOT] = new_block(nodes, C, h, 0)
-        write_entry(nodes, k, C[h + layout.ROOT], 0, X, x, slot)
+        write_entry(nodes, arity, C[h + layout.ROOT], 0, coordinates, start, slot)
         return 0
-    o = descend(nodes, C, h, X, x, slot)
-    i = position(nodes, o, k, 0, Place(X, x, 1, k, slot))
-    if is_at(nodes, k, o, i, X, x, slot):
+    o = descend(nodes, C, h, coordinates, start, slot)
+    i = position(nodes, o, arity, 0, Place(coordinates, start, 1, arity, slot))
+    if is_at(nodes, arity, o, i, coordinates, start, slot):
         return -1
-    common = in_common(nodes, writing, k, o, i - 1, i, X, x)
+    common = in_common(nodes, writing, arity, o, i - 1, i, coordinates, start)
     o = own_block(nodes, writing, h, o)
     into = o
-    if count_of(W, o) == layout.LEAF_ROOM[k]:
+    if count_of(W, o) == layout.LEAF_ROOM[arity]:
         extra, into, i = halve(nodes, C, h, o, i)
-    write_entry(nodes, k, into, i, X, x, slot)
+    write_entry(nodes, arity, into, i, coordinates, start, slot)
     climb(nodes, writing, h, C[layout.DEPTH], o, extra)
     return common
 
 
 @kernel
-def cut(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot: int) -> int:
+def cut(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, slot: int) -> int:
     """Take an entry out; the most first coordinates that another one has in common with it. -1, and nothing done: it is not there."""
     W, C = nodes.W, writing.C
-    k = C[h + layout.ARITY]
+    arity = C[h + layout.ARITY]
     if C[h + layout.ROOT] == 0:
         return -1
-    o = descend(nodes, C, h, X, x, slot)
-    i = position(nodes, o, k, 0, Place(X, x, 1, k, slot))
-    if not is_at(nodes, k, o, i, X, x, slot):
+    o = descend(nodes, C, h, coordinates, start, slot)
+    i = position(nodes, o, arity, 0, Place(coordinates, start, 1, arity, slot))
+    if not is_at(nodes, arity, o, i, coordinates, start, slot):
         return -1
-    common = in_common(nodes, writing, k, o, i - 1, i + 1, X, x)
+    common = in_common(nodes, writing, arity, o, i - 1, i + 1, coordinates, start)
     if C[layout.DEPTH] == 0 and count_of(W, o) == 1:
         drop_block(nodes, writing, h, o)
         C[h + layout.ROOT] = 0
         return common
     o = own_block(nodes, writing, h, o)
-    close_place(nodes, k, o, i, 1)
+    close_place(nodes, arity, o, i, 1)
     climb(nodes, writing, h, C[layout.DEPTH], o, 0)
     return common
 
@@ -269,16 +269,16 @@ def cut(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot: int) -> in
 def build_leaves(nodes: Nodes, writing: Writing, h: int, items: Items, leaves: Any, first: int, last: int) -> None:
     """Make the leaves from `first` to before `last` of those that entries, which ascend, are divided among: leaves[first:last]."""
     M, W, C = nodes.M, nodes.W, writing.C
-    X, width, slots = items
-    k, n, blocks = C[h + layout.ARITY], len(slots), len(leaves)
+    coordinates, width, slots = items
+    arity, n, blocks = C[h + layout.ARITY], len(slots), len(leaves)
     for b in range(first, last):
         low, high = n * b // blocks, n * (b + 1) // blocks
         o = new_block(nodes, C, h, 0)
-        for j in range(k):
-            a = o + layout.HEAD + j * layout.LEAF_ROOM[k] - low
+        for j in range(arity):
+            a = o + layout.HEAD + j * layout.LEAF_ROOM[arity] - low
             for i in range(low, high):
-                M[a + i] = X[i * width + j]
-        a = slot_at(o, k, layout.LEAF_ROOM[k]) - low
+                M[a + i] = coordinates[i * width + j]
+        a = slot_at(o, arity, layout.LEAF_ROOM[arity]) - low
         for i in range(low, high):
             W[a + i] = slots[i]
         W[2 * o + layout.COUNT] = high - low
@@ -289,9 +289,9 @@ def build_leaves(nodes: Nodes, writing: Writing, h: int, items: Items, leaves: A
 def build_inner(nodes: Nodes, writing: Writing, h: int, leaves: Any) -> None:
     """Let these leaves, at least one, be those of the empty tree at holder h."""
     W, C = nodes.W, writing.C
-    k = C[h + layout.ARITY]
+    arity = C[h + layout.ARITY]
     level = leaves
-    fill = layout.INNER_ROOM[k] - 1 if layout.INNER_ROOM[k] > 3 else 3
+    fill = layout.INNER_ROOM[arity] - 1 if layout.INNER_ROOM[arity] > 3 else 3
     while len(level) > 1:
         blocks = -(-len(level) // fill)
         above = np.empty(blocks, np.int64)
@@ -299,30 +299,30 @@ def build_inner(nodes: Nodes, writing: Writing, h: int, leaves: Any) -> None:
             low, high = len(level) * b // blocks, len(level) * (b + 1) // blocks
             o = new_block(nodes, C, h, level_of(W, level[0]) + 1)
             for c in range(low, high):
-                insert_child(nodes, k, o, c - low, level[c])
+                insert_child(nodes, arity, o, c - low, level[c])
             above[b] = o
         level = above
     C[h + layout.ROOT] = level[0]
 
 
 @kernel
-def drop_on(nodes: Nodes, writing: Writing, h: int, S: Any, at: int, most: int) -> int:
+def drop_on(nodes: Nodes, writing: Writing, h: int, way: Any, at: int, most: int) -> int:
     """Go on dropping the blocks of a tree that was the one of holder h, until none is left or so many are; how many are left to be dropped.
-    S[at]: levels of the way; behind it block and next child of each."""
+    way[at]: levels of the way; behind it block and next child of each."""
     W, C = nodes.W, writing.C
-    k, d = C[h + layout.ARITY], S[at] - 1
+    arity, d = C[h + layout.ARITY], way[at] - 1
     while d >= 0 and most > 0:
         p = at + 1 + 2 * d
-        o, c = S[p], S[p + 1]
+        o, c = way[p], way[p + 1]
         if level_of(W, o) > 0 and c < count_of(W, o):
-            S[p + 1] = c + 1
-            S[p + 2], S[p + 3] = child_of(W, k, o, c), 0
+            way[p + 1] = c + 1
+            way[p + 2], way[p + 3] = child_of(W, arity, o, c), 0
             d += 1
         else:
             drop_block(nodes, writing, h, o)
             d -= 1
             most -= 1
-    S[at] = d + 1
+    way[at] = d + 1
     return most
 
 

@@ -31,12 +31,12 @@ def has_spare_room(C: Any) -> bool:
 def move_children(nodes: Nodes, writing: Writing, h: int, d: int) -> None:
     """Move what is to be moved of the children of the path's own block number d."""
     W, C = nodes.W, writing.C
-    o, k = C[layout.PATH + 2 * d], C[h + layout.ARITY]
+    o, arity = C[layout.PATH + 2 * d], C[h + layout.ARITY]
     for c in range(count_of(W, o)):
-        child = child_of(W, k, o, c)
+        child = child_of(W, arity, o, c)
         if is_behind(C, child, 0):
             child = moved_block(nodes, writing, h, child)
-            set_child(W, k, o, c, child)
+            set_child(W, arity, o, c, child)
             if c == C[layout.PATH + 2 * d + 1]:
                 C[layout.PATH + 2 * d + 2] = child
 
@@ -45,17 +45,17 @@ def move_children(nodes: Nodes, writing: Writing, h: int, d: int) -> None:
 def fill_leaves(nodes: Nodes, writing: Writing, h: int, o: int, leaves: int) -> None:
     """Write the entries below own inner node o, which has leaves, into so many new ones."""
     W, C = nodes.W, writing.C
-    k, n = C[h + layout.ARITY], count_of(W, o)
-    total = size_of(W, k, o)
+    arity, n = C[h + layout.ARITY], count_of(W, o)
+    total = size_of(W, arity, o)
     for c in range(n):
-        C[layout.OLD + c] = child_of(W, k, o, c)
+        C[layout.OLD + c] = child_of(W, arity, o, c)
     c, i = wide(0), wide(0)
     for b in range(leaves):
         need, filled = total * (b + 1) // leaves - total * b // leaves, wide(0)
         new = new_block(nodes, C, h, 0)
         while filled < need:
             some = min(count_of(W, C[layout.OLD + c]) - i, need - filled)
-            move(nodes, k, C[layout.OLD + c], i, i + some, new, filled)
+            move(nodes, arity, C[layout.OLD + c], i, i + some, new, filled)
             filled += some
             i += some
             if i == count_of(W, C[layout.OLD + c]):
@@ -64,25 +64,25 @@ def fill_leaves(nodes: Nodes, writing: Writing, h: int, o: int, leaves: int) -> 
         C[layout.NEW + b] = new
     for b in range(leaves):
         if b > 0:
-            set_separator(nodes, k, o, b, C[layout.NEW + b], 0)
-        set_child(W, k, o, b, C[layout.NEW + b])
+            set_separator(nodes, arity, o, b, C[layout.NEW + b], 0)
+        set_child(W, arity, o, b, C[layout.NEW + b])
     W[2 * o + layout.COUNT] = leaves
     for c in range(n):
         drop_block(nodes, writing, h, C[layout.OLD + c])
 
 
 @kernel
-def compact_beside(nodes: Nodes, writing: Writing, h: int, X: Any, x: int, slot: int) -> None:
+def compact_beside(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, slot: int) -> None:
     """Move and fill what lies beside the path to an entry that was put or cut."""
     W, C = nodes.W, writing.C
-    k = C[h + layout.ARITY]
-    descend(nodes, C, h, X, x, slot)
+    arity = C[h + layout.ARITY]
+    descend(nodes, C, h, coordinates, start, slot)
     for d in range(C[layout.DEPTH]):
         move_children(nodes, writing, h, d)
     if C[layout.DEPTH] > 0:
         o = C[layout.PATH + 2 * C[layout.DEPTH] - 2]
         has_looked_at(C, count_of(W, o))
-        leaves = -(-size_of(W, k, o) // LEAF_FILL[k])
+        leaves = -(-size_of(W, arity, o) // LEAF_FILL[arity])
         if leaves + leaves // 8 < count_of(W, o):
             fill_leaves(nodes, writing, h, o, leaves)
             climb(nodes, writing, h, C[layout.DEPTH] - 1, o, 0)

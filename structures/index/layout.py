@@ -37,7 +37,7 @@ INNER_ROOM = np.array([0] + [min(max(3, B), _ROOM // (2 * k + 3)) for k in range
 
 # Words of C.
 MISSING, DEPTH, PATH = KEPT, KEPT + 1, KEPT + 2  # changes that could not be made; levels of the path behind it (2 words a level)
-MOST_LEVELS = 64
+MOST_LEVELS = 64  # of a tree: an inner node has two children at least, and there are fewer than 2**31 entries
 ROOMY = PATH + 2 * MOST_LEVELS  # whether there is room to compact beside changes
 OLD, NEW = ROOMY + 1, ROOMY + 1 + BLOCK  # leaves of an inner node that are written anew
 TREES = NEW + BLOCK  # the first holder
@@ -59,35 +59,35 @@ def level_of(W: Any, o: int) -> int:
 
 
 @kernel
-def room_of(W: Any, o: int, k: int) -> int:
+def room_of(W: Any, o: int, arity: int) -> int:
     """The most that block o can hold: the distance of its columns."""
-    return LEAF_ROOM[k] if W[2 * o + LEVEL] == 0 else INNER_ROOM[k]
+    return LEAF_ROOM[arity] if W[2 * o + LEVEL] == 0 else INNER_ROOM[arity]
 
 
 @kernel
-def slot_at(o: int, k: int, room: int) -> int:
+def slot_at(o: int, arity: int, room: int) -> int:
     """Of a block the first slot's place in W; those of children and counts lie `room` and twice that behind."""
-    return 2 * (o + HEAD + k * room)
+    return 2 * (o + HEAD + arity * room)
 
 
 @kernel
-def child_at(k: int, o: int, c: int) -> int:
+def child_at(arity: int, o: int, c: int) -> int:
     """The place in W of child c of inner node o."""
-    return slot_at(o, k, INNER_ROOM[k]) + INNER_ROOM[k] + c
+    return slot_at(o, arity, INNER_ROOM[arity]) + INNER_ROOM[arity] + c
 
 
 @kernel
-def child_of(W: Any, k: int, o: int, c: int) -> int:
-    return wide(W[child_at(k, o, c)]) << BLOCK_BITS
+def child_of(W: Any, arity: int, o: int, c: int) -> int:
+    return wide(W[child_at(arity, o, c)]) << BLOCK_BITS
 
 
 @kernel
-def size_of(W: Any, k: int, o: int) -> int:
+def size_of(W: Any, arity: int, o: int) -> int:
     """Entries below block o."""
     n = count_of(W, o)
     if level_of(W, o) == 0:
         return n
-    first = child_at(k, o, 0) + INNER_ROOM[k]
+    first = child_at(arity, o, 0) + INNER_ROOM[arity]
     size = wide(0)
     for c in range(n):
         size += W[first + c]
@@ -142,15 +142,15 @@ def moved_block(nodes: Nodes, writing: Writing, h: int, o: int) -> int:
 
 
 @kernel
-def move(nodes: Nodes, k: int, source: int, low: int, high: int, target: int, at: int) -> None:
+def move(nodes: Nodes, arity: int, source: int, low: int, high: int, target: int, at: int) -> None:
     """Copy items [low, high) of a block to place `at` of another of its kind, or further left in itself. Counts stay."""
     M, W = nodes.M, nodes.W
-    room = room_of(W, source, k)
-    for j in range(k):
+    room = room_of(W, source, arity)
+    for j in range(arity):
         a, b = source + HEAD + j * room, target + HEAD + j * room + at - low
         for i in range(low, high):
             M[b + i] = M[a + i]
-    a, b = slot_at(source, k, room), slot_at(target, k, room) + at - low
+    a, b = slot_at(source, arity, room), slot_at(target, arity, room) + at - low
     for _ in range(1 if W[2 * source + LEVEL] == 0 else 3):
         for i in range(low, high):
             W[b + i] = W[a + i]
@@ -159,15 +159,15 @@ def move(nodes: Nodes, k: int, source: int, low: int, high: int, target: int, at
 
 
 @kernel
-def open_place(nodes: Nodes, k: int, o: int, at: int, by: int) -> None:
+def open_place(nodes: Nodes, arity: int, o: int, at: int, by: int) -> None:
     """Move the items of block o from `at` on by so many places to the right, and count these."""
     M, W = nodes.M, nodes.W
-    room, n = room_of(W, o, k), count_of(W, o)
-    for j in range(k):
+    room, n = room_of(W, o, arity), count_of(W, o)
+    for j in range(arity):
         a = o + HEAD + j * room
         for i in range(n - 1, at - 1, -1):
             M[a + by + i] = M[a + i]
-    a = slot_at(o, k, room)
+    a = slot_at(o, arity, room)
     for _ in range(1 if W[2 * o + LEVEL] == 0 else 3):
         for i in range(n - 1, at - 1, -1):
             W[a + by + i] = W[a + i]
@@ -176,29 +176,29 @@ def open_place(nodes: Nodes, k: int, o: int, at: int, by: int) -> None:
 
 
 @kernel
-def close_place(nodes: Nodes, k: int, o: int, at: int, by: int) -> None:
+def close_place(nodes: Nodes, arity: int, o: int, at: int, by: int) -> None:
     """Take so many items out of block o, from `at` on."""
     W = nodes.W
     n = count_of(W, o)
-    move(nodes, k, o, at + by, n, o, at)
+    move(nodes, arity, o, at + by, n, o, at)
     W[2 * o + COUNT] = n - by
 
 
 @kernel
-def set_separator(nodes: Nodes, k: int, target: int, at: int, source: int, i: int) -> None:
+def set_separator(nodes: Nodes, arity: int, target: int, at: int, source: int, i: int) -> None:
     """Item `at` of an inner node begins where item i of a block does."""
     M, W = nodes.M, nodes.W
-    room, there = room_of(W, source, k), INNER_ROOM[k]
-    for j in range(k):
+    room, there = room_of(W, source, arity), INNER_ROOM[arity]
+    for j in range(arity):
         M[target + HEAD + j * there + at] = M[source + HEAD + j * room + i]
-    W[slot_at(target, k, there) + at] = W[slot_at(source, k, room) + i]
+    W[slot_at(target, arity, there) + at] = W[slot_at(source, arity, room) + i]
 
 
 @kernel
-def set_child(W: Any, k: int, o: int, c: int, child: int) -> None:
+def set_child(W: Any, arity: int, o: int, c: int, child: int) -> None:
     """Child c of inner node o is this block, with all that is below it."""
-    p = child_at(k, o, c)
-    W[p], W[p + INNER_ROOM[k]] = child >> BLOCK_BITS, size_of(W, k, child)
+    p = child_at(arity, o, c)
+    W[p], W[p + INNER_ROOM[arity]] = child >> BLOCK_BITS, size_of(W, arity, child)
 
 
 class IndexArena(Blocks):

@@ -17,12 +17,12 @@ from structures.index.search import Items
 def change(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, e: int) -> int:
     """Put (sign > 0) or cut entry number e; what the one tells. C[MISSING] counts those that could not be."""
     C = writing.C
-    X, x, slot = items.X, e * items.width, wide(items.slots[e])
-    common = put(nodes, writing, h, X, x, slot) if sign > 0 else cut(nodes, writing, h, X, x, slot)
+    coordinates, start, slot = items.coordinates, e * items.width, wide(items.slots[e])
+    common = put(nodes, writing, h, coordinates, start, slot) if sign > 0 else cut(nodes, writing, h, coordinates, start, slot)
     if common < 0:
         C[MISSING] += 1
     elif has_spare_room(C):
-        compact_beside(nodes, writing, h, X, x, slot)
+        compact_beside(nodes, writing, h, coordinates, start, slot)
     return common
 
 

@@ -89,11 +89,11 @@ class Cursor(cursor.Cursor):
         self, arena: IndexArena, walking: Walking, items: Entries, make: Callable[[], ConstraintTree], kept: tuple[Keeper, Lease] | None
     ) -> None:
         """`make`: an empty tree; `kept`: where a kept one may be had."""
-        super().__init__(int(walking.P[ATOMS]) + int(walking.P[GIVEN] >= 0), walking.Z)
+        super().__init__(int(walking.plan[ATOMS]) + int(walking.plan[GIVEN] >= 0), walking.state)
         self._arena, self._walking, self._items = arena, walking, items_of(items)
         self._ended = len(items.slot) == 0
         self._make, self._kept = make, kept
-        self._takes_kept = kept is not None and not walking.P[TRIANGLE]
+        self._takes_kept = kept is not None and not walking.plan[TRIANGLE]
         self._own = _Own()  # clones have the same
 
     def _more(self, want: int) -> np.ndarray:
@@ -132,7 +132,7 @@ class Cursor(cursor.Cursor):
     def clone(self) -> Self:
         """An independent cursor at the same place, which shares the constraints of a single item."""
         other = super().clone()
-        other._walking = self._walking._replace(Z=other._Z)
+        other._walking = self._walking._replace(state=other._Z)
         if len(self._items.slots) > 1:  # the constraints are those below one item, and the two are soon at different ones
             other._own = _Own()
         return other
@@ -145,7 +145,7 @@ class Cursor(cursor.Cursor):
     def counters(self) -> dict[str, int]:
         """Tuples probed, those of them that are in all atoms; of a triangle the pairs of values of its first two variables that were looked
         at; look-ups as the paper counts them, one a coordinate; intervals put; how often a full tree was cleared, and intervals lost so."""
-        is_triangle = bool(self._walking.P[TRIANGLE])
+        is_triangle = bool(self._walking.plan[TRIANGLE])
         return {name: int(self._Z[word]) for name, word in _COUNTERS.items() if is_triangle or word != PAIRS}
 
 
@@ -211,7 +211,7 @@ class Minesweeper(IndexReader):
     def _cursor(self, root: Root, place: int | None, given: bool, items: Entries) -> Cursor:
         walking = Walking(self.shape.plan(place, given), np.array(root.roots, np.int64), np.zeros(STATE_WORDS, np.int64))
         kept = (self._keeper, root.lease) if place is None else None
-        kind = TriangleTree if walking.P[TRIANGLE] else ConstraintTree
+        kind = TriangleTree if walking.plan[TRIANGLE] else ConstraintTree
         return Cursor(self.indexes.arena, walking, items, partial(self._make, kind), kept)
 
     def _make(self, kind: type[ConstraintTree] = ConstraintTree) -> ConstraintTree:

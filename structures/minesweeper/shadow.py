@@ -41,7 +41,7 @@ from structures.minesweeper.cds import (
     put_interval,
 )
 
-# Words of Z, the state of a reading (`walk.py`): what is counted, how many of the tuple's first values are the frontier's; of triangles
+# Words of the state of a reading (`walk.py`): what is counted, how many of the tuple's first values are the frontier's; of triangles
 # pairs that were looked at, and whether the frontier is at the end; the frontier, the tuple.
 AT, PHASE, STEPS, LAST, GAP, PROBES, OUTPUTS, LOOKUPS, CONSTRAINTS, RESETS, FORGOTTEN, COVERED, TIGHT, PAIRS, OVER = range(15)
 FRONTIER = OVER + 1
@@ -57,34 +57,34 @@ NONE, FREE, STOPPED, ENDED = range(4)
 
 
 @kernel
-def list_level(tree: Constraints, Z: Any, i: int) -> None:
+def list_level(tree: Constraints, state: Any, i: int) -> None:
     """List the nodes of depth i that the tuple matches, from those above them; all have seen the log."""
     T, L = tree.T, tree.L
     to, n = LISTS + LIST * i, wide(0)
     if i == 0:
         L[to], n = ROOT, wide(1)
-        Z[STEPS] += bring_up(tree, ROOT)
+        state[STEPS] += bring_up(tree, ROOT)
     else:
         above = to - LIST
         for a in range(L[SIZES + i - 1]):
             v = L[above + a]
-            for u in (T[NODE_WORDS * v + cds.STAR], child(tree, v, Z[TUPLE + i - 1])):
+            for u in (T[NODE_WORDS * v + cds.STAR], child(tree, v, state[TUPLE + i - 1])):
                 if u != 0:
-                    Z[STEPS] += bring_up(tree, u)
+                    state[STEPS] += bring_up(tree, u)
                     L[to + n] = u
                     n += 1
     L[SIZES + i] = n
 
 
 @kernel
-def gather(tree: Constraints, Z: Any, i: int) -> None:
+def gather(tree: Constraints, state: Any, i: int) -> None:
     """Take up the nodes of level i that have intervals, those with the most values first, and their shadows."""
     T, L = tree.T, tree.L
     if T[cds.LISTED] != T[cds.MADE]:  # new nodes may belong to any level
         for d in range(i):
-            list_level(tree, Z, d)
+            list_level(tree, state, d)
         T[cds.LISTED] = T[cds.MADE]
-    list_level(tree, Z, i)
+    list_level(tree, state, i)
     to, size, k = LISTS + LIST * i, L[SIZES + i], wide(0)
     for a in range(size):
         v = L[to + a]
@@ -106,17 +106,17 @@ def gather(tree: Constraints, Z: Any, i: int) -> None:
 
 
 @kernel
-def own_free(tree: Constraints, Z: Any, j: int, x: int) -> tuple[bool, int, int]:
+def own_free(tree: Constraints, state: Any, j: int, x: int) -> tuple[bool, int, int]:
     """The least value >= x free in node j and in its shadow: whether there is one, and it; and the mask of what was met."""
     L = tree.L
     u, shadow = L[U + j], L[SHADOW + j]
-    Z[STEPS] += 1
+    state[STEPS] += 1
     found, y, mask = next_free(tree, u, x)
     if shadow == 0 or shadow == u:
         return found, y, mask
     z = y
     while found:
-        Z[STEPS] += 1
+        state[STEPS] += 1
         found, z, more = next_free(tree, shadow, y)
         mask |= more
         if not found or z == y:
@@ -129,39 +129,39 @@ def own_free(tree: Constraints, Z: Any, j: int, x: int) -> tuple[bool, int, int]
 
 
 @kernel
-def remember(tree: Constraints, Z: Any, i: int, j: int, last: int, mask: int) -> None:
+def remember(tree: Constraints, state: Any, i: int, j: int, last: int, mask: int) -> None:
     """The shadow of node j of level i has nothing free from where its search began to `last`: put that, if there is room."""
     L = tree.L
     if L[SHADOW + j] == 0:
         if is_short(tree):
             return
-        L[SHADOW + j] = node_of(tree, L[SHADOW_BITS + j], i, Z, TUPLE)
+        L[SHADOW + j] = node_of(tree, L[SHADOW_BITS + j], i, state, TUPLE)
     if L[SHADOW + j] == L[U + j] or not is_short(tree):
-        Z[CONSTRAINTS] += put_interval(tree, L[SHADOW + j], L[FROM + j], last, mask)
+        state[CONSTRAINTS] += put_interval(tree, L[SHADOW + j], L[FROM + j], last, mask)
 
 
 @kernel
-def stop_here(tree: Constraints, Z: Any, i: int, j: int, y: int) -> int:
+def stop_here(tree: Constraints, state: Any, i: int, j: int, y: int) -> int:
     """The search is given up while it asks about y at node j: what it knows is put, so that the next one has it."""
     L, mask = tree.L, wide(0)
     for a in range(j, -1, -1):
         mask |= L[MASK + a]
         if y > L[FROM + a]:
-            remember(tree, Z, i, a, y - 1, mask)
+            remember(tree, state, i, a, y - 1, mask)
     return STOPPED
 
 
 @kernel
-def next_value(tree: Constraints, Z: Any, i: int, x: int, stop: int) -> int:
+def next_value(tree: Constraints, state: Any, i: int, x: int, stop: int) -> int:
     """The least value >= x of level i free in all nodes: L[VALUE], or NONE. L[MET]: the mask of all that was met."""
     L = tree.L
     k, j, y, found = L[NODES_], wide(0), x, True
     L[FROM], L[MASK] = x, 0
     while j < k:  # node j is asked from L[FROM + j] on
-        found, y, L[MASK + j] = own_free(tree, Z, j, L[FROM + j])
+        found, y, L[MASK + j] = own_free(tree, state, j, L[FROM + j])
         if found and j < k - 1:
-            if Z[STEPS] >= stop:
-                return stop_here(tree, Z, i, j, y)
+            if state[STEPS] >= stop:
+                return stop_here(tree, state, i, j, y)
             L[TO + j], L[FROM + j + 1] = y, y
             j += 1
             continue
@@ -171,11 +171,11 @@ def next_value(tree: Constraints, Z: Any, i: int, x: int, stop: int) -> int:
             L[MASK + j] |= L[MASK + j + 1]
             if found and y != L[TO + j]:
                 z = y
-                found, y, more = own_free(tree, Z, j, z)
+                found, y, more = own_free(tree, state, j, z)
                 L[MASK + j] |= more
                 again = found and y != z
             if not again and (not found or y > L[FROM + j]):
-                remember(tree, Z, i, j, y - 1 if found else GREATEST, L[MASK + j])
+                remember(tree, state, i, j, y - 1 if found else GREATEST, L[MASK + j])
         if not again:
             break
         L[TO + j], L[FROM + j + 1] = y, y
@@ -185,76 +185,76 @@ def next_value(tree: Constraints, Z: Any, i: int, x: int, stop: int) -> int:
 
 
 @kernel
-def rule_out(tree: Constraints, Z: Any) -> int:
+def rule_out(tree: Constraints, state: Any) -> int:
     """Nothing is free where the values of the first node's shadow are: put that; the level of the last of them, -1: there is none, so no
     tuple is left."""
     L = tree.L
     bits = L[SHADOW_BITS]
     if bits == 0:
-        Z[CONSTRAINTS] += put_interval(tree, ROOT, LEAST, GREATEST, L[MET])
-        Z[COVERED] = 1
+        state[CONSTRAINTS] += put_interval(tree, ROOT, LEAST, GREATEST, L[MET])
+        state[COVERED] = 1
         return -1
     last = highest(bits)
-    t = Z[TUPLE + last]
-    Z[CONSTRAINTS] += put_interval(tree, node_of(tree, bits ^ (wide(1) << last), last, Z, TUPLE), t, t, L[MET])
+    t = state[TUPLE + last]
+    state[CONSTRAINTS] += put_interval(tree, node_of(tree, bits ^ (wide(1) << last), last, state, TUPLE), t, t, L[MET])
     return last
 
 
 @kernel
-def pass_on(Z: Any, i: int, n: int) -> int:
+def pass_on(state: Any, i: int, n: int) -> int:
     """Take the frontier behind all tuples that begin with its first i values: the level that has grown, -1: none are left."""
     i -= 1
-    while i >= 0 and Z[FRONTIER + i] == GREATEST:
+    while i >= 0 and state[FRONTIER + i] == GREATEST:
         i -= 1
     if i >= 0:
-        Z[FRONTIER + i] += 1
+        state[FRONTIER + i] += 1
         for d in range(i + 1, n):
-            Z[FRONTIER + d] = LEAST
+            state[FRONTIER + d] = LEAST
     return i
 
 
 @kernel
-def keep_prefix(Z: Any, i: int, n: int) -> None:
+def keep_prefix(state: Any, i: int, n: int) -> None:
     """The search is given up at level i: it begins again with what it has."""
-    if Z[TIGHT] < i:
+    if state[TIGHT] < i:
         for d in range(n):
-            Z[FRONTIER + d] = Z[TUPLE + d] if d < i else LEAST
+            state[FRONTIER + d] = state[TUPLE + d] if d < i else LEAST
 
 
 @kernel
-def next_probe(tree: Constraints, Z: Any, n: int, stop: int) -> int:
+def next_probe(tree: Constraints, state: Any, n: int, stop: int) -> int:
     """Take the tuple, and the frontier, to the least tuple of n values from the frontier on that no constraint rules out (FREE); ENDED:
     there is none. STOPPED: so many steps were taken, or the tree has no room."""
     L, i = tree.L, wide(0)
-    Z[TIGHT], tree.T[cds.LISTED] = 0, 0
+    state[TIGHT], tree.T[cds.LISTED] = 0, 0
     while i < n:
-        if Z[STEPS] >= stop or is_short(tree):
-            keep_prefix(Z, i, n)
+        if state[STEPS] >= stop or is_short(tree):
+            keep_prefix(state, i, n)
             return STOPPED
-        gather(tree, Z, i)
-        x = Z[FRONTIER + i] if Z[TIGHT] == i else LEAST
-        how = next_value(tree, Z, i, x, stop)
+        gather(tree, state, i)
+        x = state[FRONTIER + i] if state[TIGHT] == i else LEAST
+        how = next_value(tree, state, i, x, stop)
         if how == FREE:
-            Z[TUPLE + i] = L[VALUE]
-            if Z[TIGHT] == i and L[VALUE] == Z[FRONTIER + i]:
-                Z[TIGHT] = i + 1
+            state[TUPLE + i] = L[VALUE]
+            if state[TIGHT] == i and L[VALUE] == state[FRONTIER + i]:
+                state[TIGHT] = i + 1
             i += 1
             continue
         if how == NONE and x > LEAST:
-            how = next_value(tree, Z, i, LEAST, stop)
+            how = next_value(tree, state, i, LEAST, stop)
             if how == FREE:
-                i = pass_on(Z, i, n)
+                i = pass_on(state, i, n)
                 if i < 0:
                     return ENDED
-                Z[TIGHT] = i
+                state[TIGHT] = i
                 continue
         if how == STOPPED:
-            keep_prefix(Z, i, n)
+            keep_prefix(state, i, n)
             return STOPPED
-        i = rule_out(tree, Z)
+        i = rule_out(tree, state)
         if i < 0:
             return ENDED
-        Z[TIGHT] = min(Z[TIGHT], i)
+        state[TIGHT] = min(state[TIGHT], i)
     for d in range(n):
-        Z[FRONTIER + d] = Z[TUPLE + d]
+        state[FRONTIER + d] = state[TUPLE + d]
     return FREE

@@ -20,7 +20,7 @@ from structures.minesweeper.cds import MOST_LEVELS
 
 MOST_ATOMS = 8
 
-# Words of P; then of an atom. GIVEN: the atom whose entries are given, or -1; TRIANGLE: whether all rows of one are searched.
+# Words of a plan; then of an atom. GIVEN: the atom whose entries are given, or -1; TRIANGLE: whether all rows of one are searched.
 LEVELS, ATOMS, GIVEN, TRIANGLE, ATOM = range(5)
 # BOUND: of its first coordinates; NUMBER: of the alias; SOURCE: of each bound coordinate the number in what is given, of others the level
 MEMBER, ARITY_, BOUND, NUMBER, SOURCE = range(5)
@@ -85,7 +85,7 @@ class Shape:
         raise ValueError(f"atom {atom} has no index by the variables {sorted(first)} and then {list(rest)}")
 
     def _plan(self, place: int | None, given: bool) -> np.ndarray:
-        """P: of a search for all rows, or for those where the variables of atom `place` are bound; `given`: by entries of it."""
+        """The plan of a search for all rows, or for those where the variables of atom `place` are bound; `given`: by entries of it."""
         bound = list(self._variables[place]) if place is not None else []
         order = [v for v in self.order if v not in bound]
         atoms = [a for a in range(self.t) if not (given and a == place)]

@@ -242,14 +242,14 @@ def next_interval(tree: Constraints, v: int, x: int) -> tuple[bool, int, int]:
 
 
 @kernel
-def grow(tree: Constraints, Z: Any, stop: int) -> bool:
+def grow(tree: Constraints, state: Any, stop: int) -> bool:
     """Bring the lists up to date; False: so many steps were taken, or the tree has no room."""
     T, L = tree.T, tree.L
     begin(tree)  # another cursor may have let it be cleared: its frames are of nodes that are no more
     while L[FRAMES] > 0 or rise(tree):
-        if Z[STEPS] >= stop or is_short(tree):
+        if state[STEPS] >= stop or is_short(tree):
             return False
-        Z[STEPS] += 1
+        state[STEPS] += 1
         f = FRAME + FRAME_WORDS * (L[FRAMES] - 1)
         v, x, high = L[f], L[f + 1], L[f + 2]
         found, low, last = next_interval(tree, T[NODE_WORDS * v + LEFT], x)
@@ -271,48 +271,48 @@ def grow(tree: Constraints, Z: Any, stop: int) -> bool:
 
 
 @kernel
-def advance(Z: Any, d: int, high: int) -> None:
+def advance(state: Any, d: int, high: int) -> None:
     """Nothing is left to tell of the tuples that begin with the tuple's first d values, and have up to `high` at level d."""
     while d >= 0 and high == GREATEST:
         d -= 1
-        high = Z[TUPLE + d]  # of no use where none is left
+        high = state[TUPLE + d]  # of no use where none is left
     if d < 0:
-        Z[OVER] = 1
+        state[OVER] = 1
         return
     for i in range(d):
-        if Z[FRONTIER + i] != Z[TUPLE + i]:
+        if state[FRONTIER + i] != state[TUPLE + i]:
             return  # it is further
-    if Z[FRONTIER + d] <= high:
-        Z[FRONTIER + d] = high + 1
+    if state[FRONTIER + d] <= high:
+        state[FRONTIER + d] = high + 1
         for i in range(d + 1, 3):
-            Z[FRONTIER + i] = LEAST
+            state[FRONTIER + i] = LEAST
 
 
 @kernel
-def put_triangle_gap(tree: Constraints, Z: Any, bits: int, d: int, low: int, high: int) -> None:
+def put_triangle_gap(tree: Constraints, state: Any, bits: int, d: int, low: int, high: int) -> None:
     """Where the tuple has its values at the levels of `bits`, level d is not from `low` to `high`: of S, and of T under a, that is kept."""
     T = tree.T
     begin(tree)
     if d == 1 and bits == 0:
-        Z[CONSTRAINTS] += put_key_gap(tree, low, high)
+        state[CONSTRAINTS] += put_key_gap(tree, low, high)
     elif d == 2 and bits == 2:
-        Z[CONSTRAINTS] += put_value_gap(tree, Z[TUPLE + 1], low, high)
-    elif d == 2 and T[NODE_WORDS * OWN + WHOLE] != 0 and T[NODE_WORDS * OWN + KEY] == Z[TUPLE]:
-        Z[CONSTRAINTS] += put_interval(tree, OWN, low, high, 1)
-    advance(Z, d, high)
+        state[CONSTRAINTS] += put_value_gap(tree, state[TUPLE + 1], low, high)
+    elif d == 2 and T[NODE_WORDS * OWN + WHOLE] != 0 and T[NODE_WORDS * OWN + KEY] == state[TUPLE]:
+        state[CONSTRAINTS] += put_interval(tree, OWN, low, high, 1)
+    advance(state, d, high)
 
 
 @kernel
-def turn_to(tree: Constraints, Z: Any, a: int, stop: int) -> bool:
+def turn_to(tree: Constraints, state: Any, a: int, stop: int) -> bool:
     """Let the gaps of T be those under a; False: so many steps were taken while others were dropped."""
     T, u = tree.T, NODE_WORDS * OWN
     if T[u + WHOLE] != 0 and T[u + KEY] == a:
         return True
     T[u + WHOLE] = 0
     while T[u + cds.COUNT] != 0:
-        if Z[STEPS] >= stop:
+        if state[STEPS] >= stop:
             return False
-        Z[STEPS] += 1
+        state[STEPS] += 1
         _, low, high = next_interval(tree, OWN, LEAST)
         take_out(tree, OWN, low, high, 1)
     T[u + KEY], T[u + WHOLE] = a, 1
@@ -320,17 +320,17 @@ def turn_to(tree: Constraints, Z: Any, a: int, stop: int) -> bool:
 
 
 @kernel
-def free_value(tree: Constraints, Z: Any, v: int, c: int, stop: int) -> tuple[int, int]:
+def free_value(tree: Constraints, state: Any, v: int, c: int, stop: int) -> tuple[int, int]:
     """The least value >= c free in node v (0: in all) and in the gaps of T: FREE, and it; NONE; or STOPPED, and where to go on."""
     while True:
-        Z[STEPS] += 1
+        state[STEPS] += 1
         found, y, _ = next_free(tree, OWN, c)
         if not found or v == 0:
             return FREE if found else NONE, y
         found, c, _ = next_free(tree, v, y)
         if not found or c == y:
             return FREE if found else NONE, c
-        if Z[STEPS] >= stop:
+        if state[STEPS] >= stop:
             return STOPPED, c
 
 
@@ -346,11 +346,11 @@ def next_sibling(tree: Constraints, v: int) -> int:
 
 
 @kernel
-def walk(tree: Constraints, Z: Any, unknown: tuple[bool, int], stop: int) -> int:
+def walk(tree: Constraints, state: Any, unknown: tuple[bool, int], stop: int) -> int:
     """Take the tuple to the first leaf from the frontier's b on, which is one, that has a value of C with a (FREE), or the frontier to the
     first value that is not known (STOPPED, too, if the steps are done), or say that there is neither (NONE)."""
     T, L = tree.T, tree.L
-    a, b = Z[FRONTIER], Z[FRONTIER + 1]
+    a, b = state[FRONTIER], state[FRONTIER + 1]
     there, z = unknown
     v, c = L[WALK], L[WALK_C]
     L[WALK] = 0
@@ -358,37 +358,37 @@ def walk(tree: Constraints, Z: Any, unknown: tuple[bool, int], stop: int) -> int
         v, c = leaf_of(tree, b), wide(LEAST)
     while v != 0 and not (there and low_of(tree, v) > z):
         how, leaf = NONE, T[NODE_WORDS * v + BIT] < 0
-        if Z[STEPS] >= stop:
+        if state[STEPS] >= stop:
             how = STOPPED
         elif T[NODE_WORDS * v + WHOLE] != 0:
-            Z[PAIRS] += leaf and c == LEAST
-            how, c = free_value(tree, Z, v, c, stop)
+            state[PAIRS] += leaf and c == LEAST
+            how, c = free_value(tree, state, v, c, stop)
         else:
             how = FREE
         if how == STOPPED:
             L[WALK], L[WALK_C], L[WALK_A], L[WALK_B] = v, c, a, b
             return STOPPED
         if how == FREE and leaf:
-            Z[TUPLE + 1], Z[TUPLE + 2] = T[NODE_WORDS * v + KEY], c
+            state[TUPLE + 1], state[TUPLE + 2] = T[NODE_WORDS * v + KEY], c
             return FREE
         v, c = T[NODE_WORDS * v + LEFT] if how == FREE else next_sibling(tree, v), wide(LEAST)
     if not there:
         return NONE
-    Z[FRONTIER + 1] = z
+    state[FRONTIER + 1] = z
     return STOPPED
 
 
 @kernel
-def next_of_a(tree: Constraints, Z: Any, stop: int) -> int:
+def next_of_a(tree: Constraints, state: Any, stop: int) -> int:
     """As `next_triple`, of the frontier's a, whose gaps of T the tree has; NONE: of a there is none. STOPPED, too, if the frontier has come
     to a value that is not known."""
-    b, c = Z[FRONTIER + 1], Z[FRONTIER + 2]
+    b, c = state[FRONTIER + 1], state[FRONTIER + 2]
     if c > LEAST:
-        how, Z[TUPLE + 2] = free_value(tree, Z, leaf_of(tree, b), c, stop)
+        how, state[TUPLE + 2] = free_value(tree, state, leaf_of(tree, b), c, stop)
         if how == STOPPED:
-            Z[FRONTIER + 2] = Z[TUPLE + 2]
+            state[FRONTIER + 2] = state[TUPLE + 2]
         if how != NONE:
-            Z[TUPLE + 1] = b
+            state[TUPLE + 1] = b
             return how
         if b == GREATEST:
             return NONE
@@ -396,36 +396,36 @@ def next_of_a(tree: Constraints, Z: Any, stop: int) -> int:
     found, b, _ = next_free(tree, GAPS, b)
     if not found:
         return NONE
-    Z[FRONTIER + 1], Z[FRONTIER + 2] = b, LEAST
+    state[FRONTIER + 1], state[FRONTIER + 2] = b, LEAST
     there, z, _ = next_free(tree, KNOWN, b)
     if not there or z > b:
-        return walk(tree, Z, (there, z), stop)
-    Z[PAIRS] += 1
-    Z[TUPLE + 1] = b
-    how, Z[TUPLE + 2] = free_value(tree, Z, 0, LEAST, stop)
+        return walk(tree, state, (there, z), stop)
+    state[PAIRS] += 1
+    state[TUPLE + 1] = b
+    how, state[TUPLE + 2] = free_value(tree, state, 0, LEAST, stop)
     return how
 
 
 @kernel
-def next_triple(tree: Constraints, Z: Any, stop: int) -> int:
+def next_triple(tree: Constraints, state: Any, stop: int) -> int:
     """Take the tuple, and the frontier, to the least tuple from the frontier on that no constraint rules out (FREE); ENDED: there is none.
     STOPPED: so many steps were taken, or the tree has no room."""
-    if not grow(tree, Z, stop):
+    if not grow(tree, state, stop):
         return STOPPED
-    while Z[OVER] == 0:
-        a = Z[FRONTIER]
-        if Z[STEPS] >= stop or not turn_to(tree, Z, a, stop):
+    while state[OVER] == 0:
+        a = state[FRONTIER]
+        if state[STEPS] >= stop or not turn_to(tree, state, a, stop):
             return STOPPED
-        how = next_of_a(tree, Z, stop)
+        how = next_of_a(tree, state, stop)
         if how == FREE:
-            Z[TUPLE] = a
+            state[TUPLE] = a
             for d in range(3):
-                Z[FRONTIER + d] = Z[TUPLE + d]
+                state[FRONTIER + d] = state[TUPLE + d]
             return FREE
         if how == NONE:
             found, _, _ = next_free(tree, GAPS, LEAST)
-            Z[TUPLE] = a
-            advance(Z, 0, a if found else GREATEST)
+            state[TUPLE] = a
+            advance(state, 0, a if found else GREATEST)
     return ENDED
 
 

@@ -6,8 +6,8 @@ that Algorithm 2 explores only those along the tuple are put, one an atom. Of a 
 next probe need not find them. Rows themselves are no constraints: the search goes on behind them, in lexicographic order, and so a cursor
 is the tuple and the place among its rows, which are the product of its slots in the atoms.
 
-State Z, plain data, which is also the cursor: counters, the frontier and the tuple (`shadow.py`), then of each atom its entry, the end of
-its group in that leaf, both at the group's beginning, and its key. What is bound is in the key's first coordinates.
+The state is plain data, which is also the cursor: counters, the frontier and the tuple (`shadow.py`), then of each atom its entry, the end
+of its group in that leaf, both at the group's beginning, and its key. What is bound is in the key's first coordinates.
 
 Costs: a look-up O(log n); at most arity many of them, as the paper counts, an atom and probe. Source: *Beyond Worst-case Analysis for
 Joins with Minesweeper*, Algorithm 2; docs/design/natural-joins.md (*minesweeper*).
@@ -56,11 +56,11 @@ STATE_WORDS = PLACES + PLACE_WORDS * MOST_ATOMS
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]")
 class Walking(NamedTuple):
-    """A reading of the version with these roots R by the plan P, and its state."""
+    """A reading of the version with these roots by this plan, and its state."""
 
-    P: np.ndarray
-    R: np.ndarray
-    Z: np.ndarray
+    plan: np.ndarray
+    roots: np.ndarray
+    state: np.ndarray
 
 
 @kernel
@@ -76,20 +76,20 @@ def place_at(q: int) -> int:
 @kernel
 def take_group(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int) -> None:
     """Atom q is at the first entry of the tuple's group."""
-    P, _, Z = walking
-    k, z = P[atom_at(q) + ARITY_], place_at(q)
-    end = group_end(nodes, leaf, k, i, Z, z + KEY_, 1, k)
-    Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = leaf, i, end
-    Z[z + FIRST], Z[z + FIRST + 1], Z[z + FIRST + 2] = leaf, i, end
+    plan, _, state = walking
+    k, z = plan[atom_at(q) + ARITY_], place_at(q)
+    end = group_end(nodes, leaf, k, i, state, z + KEY_, 1, k)
+    state[z + LEAF_], state[z + ENTRY], state[z + END] = leaf, i, end
+    state[z + FIRST], state[z + FIRST + 1], state[z + FIRST + 2] = leaf, i, end
 
 
 @kernel
 def in_common(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int) -> int:
     """How many first coordinates of its key atom q has in entry i of the leaf; 0 is no leaf."""
-    M, (P, _, Z) = nodes.M, walking
-    k, z, j = P[atom_at(q) + ARITY_], place_at(q), wide(0)
+    M, (plan, _, state) = nodes.M, walking
+    k, z, j = plan[atom_at(q) + ARITY_], place_at(q), wide(0)
     room = LEAF_ROOM[k]
-    while leaf != 0 and j < k and M[leaf + HEAD + j * room + i] == Z[z + KEY_ + j]:
+    while leaf != 0 and j < k and M[leaf + HEAD + j * room + i] == state[z + KEY_ + j]:
         j += 1
     return j
 
@@ -97,40 +97,40 @@ def in_common(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int) -> int:
 @kernel
 def put_gap(tree: Constraints, walking: Walking, q: int, c: int, low: int, high: int) -> None:
     """Where the tuple has the values of atom q's key before coordinate c, that one is not from `low` to `high`."""
-    P, _, Z = walking
+    plan, _, state = walking
     a, bits = atom_at(q), wide(0)
-    for j in range(P[a + BOUND], c):
-        bits |= wide(1) << P[a + SOURCE + j]
-    if P[TRIANGLE] != 0:
-        put_triangle_gap(tree, Z, bits, P[a + SOURCE + c], low, high)
+    for j in range(plan[a + BOUND], c):
+        bits |= wide(1) << plan[a + SOURCE + j]
+    if plan[TRIANGLE] != 0:
+        put_triangle_gap(tree, state, bits, plan[a + SOURCE + c], low, high)
         return
-    v = node_of(tree, bits, P[a + SOURCE + c], Z, TUPLE)
-    Z[CONSTRAINTS] += put_interval(tree, v, low, high, wide(1) << q)
+    v = node_of(tree, bits, plan[a + SOURCE + c], state, TUPLE)
+    state[CONSTRAINTS] += put_interval(tree, v, low, high, wide(1) << q)
 
 
 @kernel
 def look_up(nodes: Nodes, tree: Constraints, walking: Walking, q: int) -> bool:
     """Take atom q to the group of its key; False: it has none, and the gap around it is put."""
-    M, (P, R, Z) = nodes.M, walking
+    M, (plan, roots, state) = nodes.M, walking
     a, z = atom_at(q), place_at(q)
-    k, p = P[a + ARITY_], P[a + BOUND]
-    room, root = LEAF_ROOM[k], R[P[a + MEMBER]]
-    place = Place(Z, z + KEY_, 1, k, BEFORE)
-    leaf, i = seek_near(nodes, root, k, Z[z + FIRST], Z[z + FIRST + 1], place)
-    Z[STEPS] += 1
+    k, p = plan[a + ARITY_], plan[a + BOUND]
+    room, root = LEAF_ROOM[k], roots[plan[a + MEMBER]]
+    place = Place(state, z + KEY_, 1, k, BEFORE)
+    leaf, i = seek_near(nodes, root, k, state[z + FIRST], state[z + FIRST + 1], place)
+    state[STEPS] += 1
     behind = in_common(nodes, walking, q, leaf, i)
     if behind == k:
-        Z[LOOKUPS] += k - p
+        state[LOOKUPS] += k - p
         take_group(nodes, walking, q, leaf, i)
         return True
     other, b = seek_last(nodes, root, k, place) if leaf == 0 or i == 0 else (leaf, i - 1)
     before = in_common(nodes, walking, q, other, b)
     if leaf != 0:
-        Z[z + FIRST], Z[z + FIRST + 1] = leaf, i
+        state[z + FIRST], state[z + FIRST + 1] = leaf, i
     c = max(before, behind)
     if c < p:
         c = p
-    Z[LOOKUPS] += c - p + 1
+    state[LOOKUPS] += c - p + 1
     if p < k:
         low = M[other + HEAD + c * room + b] + 1 if other != 0 and before == c else wide(LEAST)
         high = M[leaf + HEAD + c * room + i] - 1 if leaf != 0 and behind == c else wide(GREATEST)
@@ -141,15 +141,15 @@ def look_up(nodes: Nodes, tree: Constraints, walking: Walking, q: int) -> bool:
 @kernel
 def put_gap_behind(nodes: Nodes, tree: Constraints, walking: Walking, q: int) -> None:
     """Atom q has the tuple, and no next value of the last level before that of its next entry."""
-    M, (P, R, Z) = nodes.M, walking
+    M, (plan, roots, state) = nodes.M, walking
     a, z = atom_at(q), place_at(q)
-    k = P[a + ARITY_]
-    if P[a + BOUND] == k or P[a + SOURCE + k - 1] != P[LEVELS] - 1 or Z[z + KEY_ + k - 1] == GREATEST:
+    k = plan[a + ARITY_]
+    if plan[a + BOUND] == k or plan[a + SOURCE + k - 1] != plan[LEVELS] - 1 or state[z + KEY_ + k - 1] == GREATEST:
         return
-    leaf, i = seek_near(nodes, R[P[a + MEMBER]], k, Z[z + LEAF_], Z[z + ENTRY], Place(Z, z + KEY_, 1, k, BEHIND))
-    Z[STEPS] += 1
-    Z[LOOKUPS] += 1
-    low, high = Z[z + KEY_ + k - 1] + 1, wide(GREATEST)
+    leaf, i = seek_near(nodes, roots[plan[a + MEMBER]], k, state[z + LEAF_], state[z + ENTRY], Place(state, z + KEY_, 1, k, BEHIND))
+    state[STEPS] += 1
+    state[LOOKUPS] += 1
+    low, high = state[z + KEY_ + k - 1] + 1, wide(GREATEST)
     if leaf != 0 and in_common(nodes, walking, q, leaf, i) == k - 1:
         high = M[leaf + HEAD + (k - 1) * LEAF_ROOM[k] + i] - 1
     if low <= high:
@@ -159,17 +159,17 @@ def put_gap_behind(nodes: Nodes, tree: Constraints, walking: Walking, q: int) ->
 @kernel
 def open_item(nodes: Nodes, tree: Constraints, walking: Walking, items: Items) -> bool:
     """Begin the search for the next item; False: an atom whose variables are all bound does not have it."""
-    P, _, Z = walking
-    x = Z[AT] * items.width
-    for d in range(P[LEVELS]):
-        Z[FRONTIER + d] = LEAST
-    Z[OVER] = 0
+    plan, _, state = walking
+    x = state[AT] * items.width
+    for d in range(plan[LEVELS]):
+        state[FRONTIER + d] = LEAST
+    state[OVER] = 0
     found = True
-    for q in range(P[ATOMS]):
+    for q in range(plan[ATOMS]):
         a, z = atom_at(q), place_at(q)
-        for j in range(P[a + BOUND]):
-            Z[z + KEY_ + j] = items.X[x + P[a + SOURCE + j]]
-        if P[a + BOUND] == P[a + ARITY_] and found:
+        for j in range(plan[a + BOUND]):
+            state[z + KEY_ + j] = items.coordinates[x + plan[a + SOURCE + j]]
+        if plan[a + BOUND] == plan[a + ARITY_] and found:
             found = look_up(nodes, tree, walking, q)
     return found
 
@@ -177,21 +177,21 @@ def open_item(nodes: Nodes, tree: Constraints, walking: Walking, items: Items) -
 @kernel
 def explore(nodes: Nodes, tree: Constraints, walking: Walking) -> bool:
     """Look the tuple up in all atoms; False: it is no row, and gaps around it are put."""
-    P, _, Z = walking
+    plan, _, state = walking
     found = True
-    Z[PROBES] += 1
-    for q in range(P[ATOMS]):
+    state[PROBES] += 1
+    for q in range(plan[ATOMS]):
         a, z = atom_at(q), place_at(q)
-        if P[a + BOUND] == P[a + ARITY_]:
+        if plan[a + BOUND] == plan[a + ARITY_]:
             continue
-        for j in range(P[a + BOUND], P[a + ARITY_]):
-            Z[z + KEY_ + j] = Z[TUPLE + P[a + SOURCE + j]]
+        for j in range(plan[a + BOUND], plan[a + ARITY_]):
+            state[z + KEY_ + j] = state[TUPLE + plan[a + SOURCE + j]]
         found = look_up(nodes, tree, walking, q) and found
     if found:
-        Z[OUTPUTS] += 1
-        if P[TRIANGLE] != 0:
-            advance(Z, 2, Z[TUPLE + 2])
-        for q in range(P[ATOMS]):
+        state[OUTPUTS] += 1
+        if plan[TRIANGLE] != 0:
+            advance(state, 2, state[TUPLE + 2])
+        for q in range(plan[ATOMS]):
             put_gap_behind(nodes, tree, walking, q)
     return found
 
@@ -199,99 +199,99 @@ def explore(nodes: Nodes, tree: Constraints, walking: Walking) -> bool:
 @kernel
 def emit(nodes: Nodes, walking: Walking, slots: Any, told: Told, n: int) -> int:
     """Write rows from where all atoms stand through the last one's group in its leaf, as long as there is room; the rows then."""
-    W, (P, _, Z) = nodes.W, walking
+    W, (plan, _, state) = nodes.W, walking
     out, stride = told
-    last = P[ATOMS] - 1
+    last = plan[ATOMS] - 1
     z = place_at(last)
-    low, m = Z[z + ENTRY], min(Z[z + END] - Z[z + ENTRY], stride - n)
+    low, m = state[z + ENTRY], min(state[z + END] - state[z + ENTRY], stride - n)
     for q in range(-1, last + 1):
-        o = (P[GIVEN] if q < 0 else P[atom_at(q) + NUMBER]) * stride + n
+        o = (plan[GIVEN] if q < 0 else plan[atom_at(q) + NUMBER]) * stride + n
         if q < 0:
-            for j in range(m if P[GIVEN] >= 0 else 0):
-                out[o + j] = slots[Z[AT]]
+            for j in range(m if plan[GIVEN] >= 0 else 0):
+                out[o + j] = slots[state[AT]]
             continue
-        k, place = P[atom_at(q) + ARITY_], place_at(q)
-        source = slot_at(Z[place + LEAF_], k, LEAF_ROOM[k])
+        k, place = plan[atom_at(q) + ARITY_], place_at(q)
+        source = slot_at(state[place + LEAF_], k, LEAF_ROOM[k])
         for j in range(m):
-            out[o + j] = W[source + (low + j if q == last else Z[place + ENTRY])]
-    Z[z + ENTRY] = low + m
-    Z[STEPS] += m
-    Z[GAP] = max(Z[GAP], Z[STEPS] - m + 1 - Z[LAST])
-    Z[LAST] = Z[STEPS]
+            out[o + j] = W[source + (low + j if q == last else state[place + ENTRY])]
+    state[z + ENTRY] = low + m
+    state[STEPS] += m
+    state[GAP] = max(state[GAP], state[STEPS] - m + 1 - state[LAST])
+    state[LAST] = state[STEPS]
     return n + m
 
 
 @kernel
 def forward(nodes: Nodes, walking: Walking, q: int) -> bool:
     """Take atom q to the next entry of its group, or back to the first: False."""
-    P, R, Z = walking
+    plan, roots, state = walking
     a, z = atom_at(q), place_at(q)
-    k, leaf = P[a + ARITY_], Z[z + LEAF_]
-    Z[STEPS] += 1
-    if Z[z + ENTRY] + 1 < Z[z + END]:
-        Z[z + ENTRY] += 1
+    k, leaf = plan[a + ARITY_], state[z + LEAF_]
+    state[STEPS] += 1
+    if state[z + ENTRY] + 1 < state[z + END]:
+        state[z + ENTRY] += 1
         return True
     n = count_of(nodes.W, leaf)
-    if Z[z + END] == n:
-        other, i = next_entry(nodes, R[P[a + MEMBER]], k, leaf, n - 1)
-        if other != 0 and same(nodes.M, other, LEAF_ROOM[k], i, Z, z + KEY_, 1, k):
-            Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = other, i, group_end(nodes, other, k, i, Z, z + KEY_, 1, k)
+    if state[z + END] == n:
+        other, i = next_entry(nodes, roots[plan[a + MEMBER]], k, leaf, n - 1)
+        if other != 0 and same(nodes.M, other, LEAF_ROOM[k], i, state, z + KEY_, 1, k):
+            state[z + LEAF_], state[z + ENTRY], state[z + END] = other, i, group_end(nodes, other, k, i, state, z + KEY_, 1, k)
             return True
-    Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = Z[z + FIRST], Z[z + FIRST + 1], Z[z + FIRST + 2]
+    state[z + LEAF_], state[z + ENTRY], state[z + END] = state[z + FIRST], state[z + FIRST + 1], state[z + FIRST + 2]
     return False
 
 
 @kernel
-def next_item(Z: Any) -> None:
-    Z[AT] += 1
-    Z[PHASE] = OPEN
+def next_item(state: Any) -> None:
+    state[AT] += 1
+    state[PHASE] = OPEN
 
 
 @kernel
 def step(nodes: Nodes, tree: Constraints, walking: Walking, items: Items, told: Told, rows: tuple[int, int]) -> int:
     """Do what comes next; the rows then. `rows`: those before, and the steps at which to stop."""
-    P, _, Z = walking
+    plan, _, state = walking
     n, stop = rows
-    if Z[PHASE] == EMIT:
+    if state[PHASE] == EMIT:
         n = emit(nodes, walking, items.slots, told, n)
-        q = P[ATOMS] - 1
-        if Z[place_at(q) + ENTRY] == Z[place_at(q) + END]:
-            Z[place_at(q) + ENTRY] -= 1
+        q = plan[ATOMS] - 1
+        if state[place_at(q) + ENTRY] == state[place_at(q) + END]:
+            state[place_at(q) + ENTRY] -= 1
             while q >= 0 and not forward(nodes, walking, q):
                 q -= 1
             if q < 0:
-                Z[PHASE] = PROBE
-                if P[TRIANGLE] == 0 and pass_on(Z, P[LEVELS], P[LEVELS]) < 0:
-                    next_item(Z)
-    elif Z[PHASE] == EXPLORE:
-        if P[TRIANGLE] == 0 or grow(tree, Z, stop):  # others may have left it undone
-            Z[PHASE] = EMIT if explore(nodes, tree, walking) else PROBE
-    elif Z[PHASE] == OPEN:
+                state[PHASE] = PROBE
+                if plan[TRIANGLE] == 0 and pass_on(state, plan[LEVELS], plan[LEVELS]) < 0:
+                    next_item(state)
+    elif state[PHASE] == EXPLORE:
+        if plan[TRIANGLE] == 0 or grow(tree, state, stop):  # others may have left it undone
+            state[PHASE] = EMIT if explore(nodes, tree, walking) else PROBE
+    elif state[PHASE] == OPEN:
         if len(items.slots) > 1:
             clear(tree)
-        Z[PHASE] = PROBE
+        state[PHASE] = PROBE
         if not open_item(nodes, tree, walking, items):
-            next_item(Z)
+            next_item(state)
     else:
-        how = next_triple(tree, Z, stop) if P[TRIANGLE] != 0 else next_probe(tree, Z, P[LEVELS], stop)
+        how = next_triple(tree, state, stop) if plan[TRIANGLE] != 0 else next_probe(tree, state, plan[LEVELS], stop)
         if how == FREE:
-            Z[PHASE] = EXPLORE
+            state[PHASE] = EXPLORE
         elif how == ENDED:
-            if P[TRIANGLE] != 0 and Z[OUTPUTS] == 0:
-                Z[COVERED] = 1
-            next_item(Z)
+            if plan[TRIANGLE] != 0 and state[OUTPUTS] == 0:
+                state[COVERED] = 1
+            next_item(state)
     return n
 
 
 @kernel("int64(Nodes, Constraints, Walking, Items, Told, int64)")
 def mine(nodes: Nodes, tree: Constraints, walking: Walking, items: Items, told: Told, budget: int) -> int:
-    """Further rows of the items, from where Z is; how many, at most `stride`. All are told once Z[AT] is the number of items.
+    """Further rows of the items, from where `state` is; how many, at most `stride`. All are told once state[AT] is the number of items.
 
     `items`: given entries or keys, or one of no coordinates for all rows; between two of several the tree is cleared. Stops after `budget`
-    steps too (look-ups, steps in the tree, rows; Z[STEPS] counts them), and when the tree is short of room. Cost: as the class says.
+    steps too (look-ups, steps in the tree, rows; state[STEPS] counts them), and when the tree is short of room. Cost: as the class says.
     """
-    Z = walking.Z
-    n, stop = wide(0), Z[STEPS] + budget
-    while n < told.stride and Z[AT] < len(items.slots) and Z[STEPS] < stop and not is_short(tree):
+    state = walking.state
+    n, stop = wide(0), state[STEPS] + budget
+    while n < told.stride and state[AT] < len(items.slots) and state[STEPS] < stop and not is_short(tree):
         n = step(nodes, tree, walking, items, told, (n, stop))
     return n

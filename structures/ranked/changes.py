@@ -64,8 +64,8 @@ class At(NamedTuple):
 class Visit(NamedTuple):
     """The state, room for a place, and the places that are found: two of each change at most; the words of rows, if they have some."""
 
-    Z: np.ndarray
-    X: np.ndarray
+    state: np.ndarray
+    coordinates: np.ndarray
     places: Places
     words: Words
 
@@ -77,26 +77,26 @@ def is_full(count: int, most: int, tied: int) -> bool:
 
 
 @kernel
-def list_first(nodes: Nodes, root: int, k: int, begin: At, Z: Any, listed: Listed, n: int, of: int) -> tuple[int, int, int]:
+def list_first(nodes: Nodes, root: int, arity: int, begin: At, state: Any, listed: Listed, n: int, of: int) -> tuple[int, int, int]:
     """List the rows that stand first of those that begin as this place does, from number n on; how many, or FULL, and where it ended."""
     M, W = nodes.M, nodes.W
     place, leaf, i = begin
-    room, most, tied = LEAF_ROOM[k], Z[MOST], Z[TIED]
+    room, most, tied = LEAF_ROOM[arity], state[MOST], state[TIED]
     count, first, before, b = wide(0), wide(0), wide(0), wide(0)
-    while leaf != 0 and not is_full(count, most, tied) and same(M, leaf, room, i, place.X, place.x, 1, place.p):
-        if count > 0 and not same(M, leaf, room, i, M, before + HEAD + b, room, k):
+    while leaf != 0 and not is_full(count, most, tied) and same(M, leaf, room, i, place.coordinates, place.start, 1, place.length):
+        if count > 0 and not same(M, leaf, room, i, M, before + HEAD + b, room, arity):
             if count >= most:
                 break
             first = count
         if n + count == len(listed.slot):
             return FULL, leaf, i
-        listed.slot[n + count] = W[slot_at(leaf, k, room) + i]
+        listed.slot[n + count] = W[slot_at(leaf, arity, room) + i]
         count += 1
         before, b = leaf, i
-        leaf, i = next_entry(nodes, root, k, leaf, i)
+        leaf, i = next_entry(nodes, root, arity, leaf, i)
     sure = count if count <= most else first
     for j in range(count):
-        listed.of[n + j], listed.after[n + j], listed.sure[n + j] = of, Z[CHANGED], j < sure
+        listed.of[n + j], listed.after[n + j], listed.sure[n + j] = of, state[CHANGED], j < sure
     return count, leaf, i
 
 
@@ -105,8 +105,8 @@ def change_some(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any
     """Put (sign > 0) or cut the entries from number `first` on; how many could not be."""
     missing = 0
     for e in range(first, end):
-        x, slot = e * items.width, wide(items.slots[e])
-        done = put(nodes, writing, h, items.X, x, slot) if signs[e] > 0 else cut(nodes, writing, h, items.X, x, slot)
+        coordinates, start, slot = items.coordinates, e * items.width, wide(items.slots[e])
+        done = put(nodes, writing, h, coordinates, start, slot) if signs[e] > 0 else cut(nodes, writing, h, coordinates, start, slot)
         missing += done < 0
     return missing
 
@@ -116,7 +116,7 @@ def change_rows(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any
     """As `change_some`, of rows that words tell apart."""
     missing = 0
     for e in range(first, end):
-        key, at, slot = items.X[e * items.width], items.X[e * items.width + 1], wide(items.slots[e])
+        key, at, slot = items.coordinates[e * items.width], items.coordinates[e * items.width + 1], wide(items.slots[e])
         if signs[e] > 0:
             missing += not put_row(nodes, writing, h, key, at, slot, words)
         else:
@@ -128,7 +128,7 @@ def change_rows(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any
 def list_row(nodes: Nodes, root: int, at: At, words: Words, after: int, listed: Listed, n: int, of: int) -> int:
     """List the row that stands first at a place at number n; how many, or FULL."""
     place, leaf, i = at
-    if leaf == 0 or not same(nodes.M, leaf, LEAF_ROOM[WORDED_ARITY], i, place.X, place.x, 1, place.p):
+    if leaf == 0 or not same(nodes.M, leaf, LEAF_ROOM[WORDED_ARITY], i, place.coordinates, place.start, 1, place.length):
         return 0
     if n == len(listed.slot):
         return FULL
@@ -137,118 +137,118 @@ def list_row(nodes: Nodes, root: int, at: At, words: Words, after: int, listed: 
 
 
 @kernel("int64(Nodes, Writing, int64, Items, int8[::1], int64[::1], int64[::1], Listed)")
-def change_groups(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, ends: Any, Z: Any, listed: Listed) -> int:
-    """Change the index at holder h group by group, from number Z[GROUP] on, until all are done or no more rows fit; the rows listed. The
-    changes of group g, all of one key, end before ends[g]."""
+def change_groups(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, ends: Any, state: Any, listed: Listed) -> int:
+    """Change the index at holder h group by group, from number state[GROUP] on, until all are done or no more rows fit; the rows listed.
+    The changes of group g, all of one key, end before ends[g]."""
     C = writing.C
-    k, n = C[h + ARITY], 0
-    while Z[GROUP] < len(ends):
-        g = Z[GROUP]
+    arity, n = C[h + ARITY], 0
+    while state[GROUP] < len(ends):
+        g = state[GROUP]
         first = ends[g - 1] if g > 0 else wide(0)
         while True:
-            place = Place(items.X, first * items.width, 1, 1, BEFORE)
-            leaf, i = seek(nodes, C[h + ROOT], k, place)
-            count, _, _ = list_first(nodes, C[h + ROOT], k, At(place, leaf, i), Z, listed, n, g)
+            place = Place(items.coordinates, first * items.width, 1, 1, BEFORE)
+            leaf, i = seek(nodes, C[h + ROOT], arity, place)
+            count, _, _ = list_first(nodes, C[h + ROOT], arity, At(place, leaf, i), state, listed, n, g)
             if count == FULL:
                 return n
             n += count
-            if Z[CHANGED] != 0:
+            if state[CHANGED] != 0:
                 break
-            Z[MISSING] += change_some(nodes, writing, h, items, signs, first, ends[g])
-            Z[CHANGED] = 1
-        Z[CHANGED] = 0
-        Z[GROUP] = g + 1
+            state[MISSING] += change_some(nodes, writing, h, items, signs, first, ends[g])
+            state[CHANGED] = 1
+        state[CHANGED] = 0
+        state[GROUP] = g + 1
     return n
 
 
 @kernel
-def seek_on(nodes: Nodes, root: int, k: int, behind: At, place: Place) -> tuple[int, int]:
+def seek_on(nodes: Nodes, root: int, arity: int, behind: At, place: Place) -> tuple[int, int]:
     """As `seek`; `behind`: the first entry behind a place before this one."""
-    if behind.leaf == 0 or not is_before(nodes, behind.leaf, k, LEAF_ROOM[k], behind.i, place):
+    if behind.leaf == 0 or not is_before(nodes, behind.leaf, arity, LEAF_ROOM[arity], behind.i, place):
         return behind.leaf, behind.i
-    return seek_near(nodes, root, k, behind.leaf, behind.i, place)
+    return seek_near(nodes, root, arity, behind.leaf, behind.i, place)
 
 
 @kernel
-def go_behind(nodes: Nodes, root: int, k: int, at: At) -> tuple[int, int]:
+def go_behind(nodes: Nodes, root: int, arity: int, at: At) -> tuple[int, int]:
     """The first entry behind the place, from one that is there or is that entry."""
-    X, leaf, i = at.place.X, at.leaf, at.i
-    if leaf == 0 or not same(nodes.M, leaf, LEAF_ROOM[k], i, X, 0, 1, 2):
+    coordinates, leaf, i = at.place.coordinates, at.leaf, at.i
+    if leaf == 0 or not same(nodes.M, leaf, LEAF_ROOM[arity], i, coordinates, 0, 1, 2):
         return leaf, i
-    return seek_near(nodes, root, k, leaf, i, Place(X, 0, 1, 2, BEHIND))
+    return seek_near(nodes, root, arity, leaf, i, Place(coordinates, 0, 1, 2, BEHIND))
 
 
 @kernel
-def last_before(nodes: Nodes, k: int, leaf: int, i: int, key: int) -> int:
+def last_before(nodes: Nodes, arity: int, leaf: int, i: int, key: int) -> int:
     """The last number of the key before this entry, the first one behind a place of it."""
     if leaf == 0 or nodes.M[leaf + HEAD + i] != key:
         return wide(POS_INF)
-    return nodes.M[leaf + HEAD + LEAF_ROOM[k] + i] - 1
+    return nodes.M[leaf + HEAD + LEAF_ROOM[arity] + i] - 1
 
 
 @kernel
-def find_places(nodes: Nodes, root: int, k: int, items: Items, first: int, end: int, Z: Any, places: Places) -> None:
+def find_places(nodes: Nodes, root: int, arity: int, items: Items, first: int, end: int, state: Any, places: Places) -> None:
     """The places of a group that its changes concern: theirs, which ascend, and those before them, in order."""
-    M, X, begin = nodes.M, items.X, Z[PLACES]
+    M, coordinates, begin = nodes.M, items.coordinates, state[PLACES]
     for e in range(first, end):
-        x, n = e * items.width, Z[PLACES]
-        key, at = X[x], X[x + 1]
+        start, n = e * items.width, state[PLACES]
+        key, at = coordinates[start], coordinates[start + 1]
         if n > begin and places.at[n - 1] == at:
             continue
-        leaf, i = seek_last(nodes, root, k, Place(X, x, 1, 2, BEFORE))
+        leaf, i = seek_last(nodes, root, arity, Place(coordinates, start, 1, 2, BEFORE))
         has = leaf != 0 and M[leaf + HEAD + i] == key
-        before = M[leaf + HEAD + LEAF_ROOM[k] + i] if has else wide(NEG_INF)
-        if (has or (Z[FILLED] != 0 and at != NEG_INF)) and (n == begin or before > places.at[n - 1]):
-            places.group[n], places.at[n] = Z[GROUP], before
+        before = M[leaf + HEAD + LEAF_ROOM[arity] + i] if has else wide(NEG_INF)
+        if (has or (state[FILLED] != 0 and at != NEG_INF)) and (n == begin or before > places.at[n - 1]):
+            places.group[n], places.at[n] = state[GROUP], before
             n += 1
-        places.group[n], places.at[n] = Z[GROUP], at
-        Z[PLACES] = n + 1
+        places.group[n], places.at[n] = state[GROUP], at
+        state[PLACES] = n + 1
 
 
 @kernel("int64(Nodes, Writing, int64, Items, int8[::1], int64[::1], Visit, Listed)")
 def change_places(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, ends: Any, visit: Visit, listed: Listed) -> int:
     """As `change_groups`; the changes of a group ascend by their places, and listed is who is first at each place that they concern, and
     until where."""
-    C, Z, X, places, words = writing.C, visit.Z, visit.X, visit.places, visit.words
-    k, n = C[h + ARITY], 0
-    while Z[GROUP] < len(ends):
-        g = Z[GROUP]
+    C, state, coordinates, places, words = writing.C, visit.state, visit.coordinates, visit.places, visit.words
+    arity, n = C[h + ARITY], 0
+    while state[GROUP] < len(ends):
+        g = state[GROUP]
         first = ends[g - 1] if g > 0 else wide(0)
-        X[0] = items.X[first * items.width]
-        if Z[CHANGED] == 0 and Z[LISTING] == Z[PLACES]:  # else it goes on
-            Z[FIRST] = Z[PLACES]
-            find_places(nodes, C[h + ROOT], k, items, first, ends[g], Z, places)
+        coordinates[0] = items.coordinates[first * items.width]
+        if state[CHANGED] == 0 and state[LISTING] == state[PLACES]:  # else it goes on
+            state[FIRST] = state[PLACES]
+            find_places(nodes, C[h + ROOT], arity, items, first, ends[g], state, places)
         while True:
-            until = places.after if Z[CHANGED] != 0 else places.before
-            place = Place(X, 0, 1, 2, BEFORE)
+            until = places.after if state[CHANGED] != 0 else places.before
+            place = Place(coordinates, 0, 1, 2, BEFORE)
             leaf, i, is_known = wide(0), wide(0), False
-            while Z[LISTING] < Z[PLACES]:
-                j = Z[LISTING]
-                X[1] = places.at[j]
+            while state[LISTING] < state[PLACES]:
+                j = state[LISTING]
+                coordinates[1] = places.at[j]
                 if is_known:
-                    leaf, i = seek_on(nodes, C[h + ROOT], k, At(place, leaf, i), place)
+                    leaf, i = seek_on(nodes, C[h + ROOT], arity, At(place, leaf, i), place)
                 else:
-                    leaf, i = seek(nodes, C[h + ROOT], k, place)
-                if Z[WORDED] != 0:
-                    count = list_row(nodes, C[h + ROOT], At(place, leaf, i), words, Z[CHANGED], listed, n, j)
+                    leaf, i = seek(nodes, C[h + ROOT], arity, place)
+                if state[WORDED] != 0:
+                    count = list_row(nodes, C[h + ROOT], At(place, leaf, i), words, state[CHANGED], listed, n, j)
                 else:
-                    count, leaf, i = list_first(nodes, C[h + ROOT], k, At(place, leaf, i), Z, listed, n, j)
+                    count, leaf, i = list_first(nodes, C[h + ROOT], arity, At(place, leaf, i), state, listed, n, j)
                 if count == FULL:
                     return n
                 n += count
-                leaf, i = go_behind(nodes, C[h + ROOT], k, At(place, leaf, i))
+                leaf, i = go_behind(nodes, C[h + ROOT], arity, At(place, leaf, i))
                 is_known = True
-                until[j] = last_before(nodes, k, leaf, i, X[0])
-                Z[LISTING] = j + 1
-            if Z[CHANGED] != 0:
+                until[j] = last_before(nodes, arity, leaf, i, coordinates[0])
+                state[LISTING] = j + 1
+            if state[CHANGED] != 0:
                 break
-            if Z[WORDED] != 0:
-                Z[MISSING] += change_rows(nodes, writing, h, items, signs, first, ends[g], words)
+            if state[WORDED] != 0:
+                state[MISSING] += change_rows(nodes, writing, h, items, signs, first, ends[g], words)
             else:
-                Z[MISSING] += change_some(nodes, writing, h, items, signs, first, ends[g])
-            Z[CHANGED], Z[LISTING] = 1, Z[FIRST]
-        Z[CHANGED] = 0
-        Z[GROUP] = g + 1
+                state[MISSING] += change_some(nodes, writing, h, items, signs, first, ends[g])
+            state[CHANGED], state[LISTING] = 1, state[FIRST]
+        state[CHANGED] = 0
+        state[GROUP] = g + 1
     return n
 
 

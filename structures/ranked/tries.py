@@ -3,9 +3,9 @@
 Problem: rows (key, place) are told apart by sequences of int64, none of which begins another. Find the row at a place whose words come
 first.
 
-    (key, place, word, 0)    the only row there whose words begin so, with its slot
-    (key, place, word, n)    several: node n tells them apart, by the word that follows
-    (-1, m, word, 0 or n)    likewise below node m
+    (key, place, word, 0)         the only row there whose words begin so, with its slot
+    (key, place, word, n)         several: node n tells them apart, by the word that follows
+    (OF_NODE, m, word, 0 or n)    likewise below node m
 
 All of these are entries of one ordered index, written in place (`entries.py`). A row is only as deep as others ask for: a node is made when
 a second row comes whose words begin alike, and goes with the last row below it.
@@ -33,6 +33,8 @@ from structures.index.search import BEFORE, Items, Place, has_prefix, same, seek
 
 ARITY = 4
 BELOW = 3  # the coordinate that names a node
+OF_NODE = -1  # in place of a key
+NOBODY = -1  # in place of a slot
 LAST, LOOKED, WORDS_STATE = range(3)  # the node that was made last, nodes looked at so far
 _ENTRY, _LEVEL = 4, 3  # words of an entry, of a level of the path
 
@@ -44,8 +46,8 @@ class Words(NamedTuple):
     slots: np.ndarray
     starts: np.ndarray
     words: np.ndarray
-    Z: np.ndarray
-    X: np.ndarray
+    state: np.ndarray
+    entry: np.ndarray
     path: np.ndarray
 
 
@@ -75,10 +77,10 @@ def words_of(words: Words, slot: int) -> tuple[int, int]:
 
 
 @kernel
-def find_word(nodes: Nodes, root: int, X: Any) -> tuple[int, int]:
-    """The entry that begins with X[:3]; leaf 0: there is none."""
-    leaf, i = seek(nodes, root, ARITY, Place(X, 0, 1, 3, BEFORE))
-    if leaf != 0 and same(nodes.M, leaf, LEAF_ROOM[ARITY], i, X, 0, 1, 3):
+def find_word(nodes: Nodes, root: int, entry: Any) -> tuple[int, int]:
+    """The entry that begins with entry[:3]; leaf 0: there is none."""
+    leaf, i = seek(nodes, root, ARITY, Place(entry, 0, 1, 3, BEFORE))
+    if leaf != 0 and same(nodes.M, leaf, LEAF_ROOM[ARITY], i, entry, 0, 1, 3):
         return leaf, i
     return wide(0), wide(0)
 
@@ -98,28 +100,28 @@ def row_at(nodes: Nodes, leaf: int, i: int) -> int:
 @kernel
 def first_row(nodes: Nodes, root: int, leaf: int, i: int, words: Words) -> int:
     """The slot of the row that comes first of an entry and those below it."""
-    X, Z = words.X, words.Z
+    entry, state = words.entry, words.state
     node = below(nodes, leaf, i)
     while node != 0:
-        X[0], X[1] = -1, node
-        leaf, i = seek(nodes, root, ARITY, Place(X, 0, 1, 2, BEFORE))
+        entry[0], entry[1] = OF_NODE, node
+        leaf, i = seek(nodes, root, ARITY, Place(entry, 0, 1, 2, BEFORE))
         node = below(nodes, leaf, i)
-        Z[LOOKED] += 1
+        state[LOOKED] += 1
     return row_at(nodes, leaf, i)
 
 
 @kernel
 def put_row(nodes: Nodes, writing: Writing, h: int, key: int, at: int, slot: int, words: Words) -> bool:
     """A row comes. False, and nothing else: one with the same words is there, or words that are needed are not known."""
-    C, X, Z = writing.C, words.X, words.Z
+    C, entry, state = writing.C, words.entry, words.state
     begin, end = words_of(words, slot)
-    X[0], X[1] = key, at
+    entry[0], entry[1] = key, at
     for w in range(begin, end):
-        X[2] = words.words[w]
-        leaf, i = find_word(nodes, C[h + ROOT], X)
+        entry[2] = words.words[w]
+        leaf, i = find_word(nodes, C[h + ROOT], entry)
         if leaf == 0:
-            X[3] = 0
-            put(nodes, writing, h, X, 0, slot)
+            entry[3] = 0
+            put(nodes, writing, h, entry, 0, slot)
             return True
         node = below(nodes, leaf, i)
         if node == 0:
@@ -128,77 +130,77 @@ def put_row(nodes: Nodes, writing: Writing, h: int, key: int, at: int, slot: int
             next_ = first + w - begin + 1
             if w + 1 == end or next_ >= last:
                 return False
-            Z[LAST] += 1
-            node = Z[LAST]
-            X[3] = 0
-            cut(nodes, writing, h, X, 0, other)
-            X[3] = node
-            put(nodes, writing, h, X, 0, 0)
-            X[0], X[1], X[2], X[3] = -1, node, words.words[next_], 0
-            put(nodes, writing, h, X, 0, other)
-        X[0], X[1] = -1, node
-        Z[LOOKED] += 1
+            state[LAST] += 1
+            node = state[LAST]
+            entry[3] = 0
+            cut(nodes, writing, h, entry, 0, other)
+            entry[3] = node
+            put(nodes, writing, h, entry, 0, 0)
+            entry[0], entry[1], entry[2], entry[3] = OF_NODE, node, words.words[next_], 0
+            put(nodes, writing, h, entry, 0, other)
+        entry[0], entry[1] = OF_NODE, node
+        state[LOOKED] += 1
     return False
 
 
 @kernel
 def cut_row(nodes: Nodes, writing: Writing, h: int, key: int, at: int, slot: int, words: Words) -> bool:
     """A row goes, with the nodes that have no other. False, and nothing else: it is not there."""
-    C, X, Z, path = writing.C, words.X, words.Z, words.path
+    C, entry, state, path = writing.C, words.entry, words.state, words.path
     begin, end = words_of(words, slot)
-    X[0], X[1] = key, at
+    entry[0], entry[1] = key, at
     node, w = wide(-1), begin
     while node != 0:
         if w == end:
             return False
-        X[2] = words.words[w]
-        leaf, i = find_word(nodes, C[h + ROOT], X)
+        entry[2] = words.words[w]
+        leaf, i = find_word(nodes, C[h + ROOT], entry)
         if leaf == 0:
             return False
         node = below(nodes, leaf, i)
         if node != 0:
             level = _LEVEL * (w - begin)
-            path[level], path[level + 1], path[level + 2] = X[0], X[1], X[2]
-            X[0], X[1] = -1, node
-            Z[LOOKED] += 1
+            path[level], path[level + 1], path[level + 2] = entry[0], entry[1], entry[2]
+            entry[0], entry[1] = OF_NODE, node
+            state[LOOKED] += 1
             w += 1
-    X[3] = 0
-    if cut(nodes, writing, h, X, 0, slot) < 0:
+    entry[3] = 0
+    if cut(nodes, writing, h, entry, 0, slot) < 0:
         return False
-    while w > begin and not has_prefix(nodes, C[h + ROOT], ARITY, X, 0, 1, 2):
+    while w > begin and not has_prefix(nodes, C[h + ROOT], ARITY, entry, 0, 1, 2):
         w -= 1
         level = _LEVEL * (w - begin)
-        X[3] = X[1]
-        X[0], X[1], X[2] = path[level], path[level + 1], path[level + 2]
-        cut(nodes, writing, h, X, 0, 0)
+        entry[3] = entry[1]
+        entry[0], entry[1], entry[2] = path[level], path[level + 1], path[level + 2]
+        cut(nodes, writing, h, entry, 0, 0)
     return True
 
 
 @kernel("void(Nodes, int64, Items, Words, int32[::1])")
 def find_neighbours(nodes: Nodes, root: int, items: Items, words: Words, found: Any) -> None:
-    """Of each of these rows (key, place) the row down to which its own words lead; -1: there is none."""
-    X = words.X
+    """Of each of these rows (key, place) the row down to which its own words lead; NOBODY: there is none."""
+    entry = words.entry
     for e in range(len(found)):
-        found[e] = -1
+        found[e] = NOBODY
         begin, end = words_of(words, wide(items.slots[e]))
-        X[0], X[1] = items.X[e * items.width], items.X[e * items.width + 1]
+        entry[0], entry[1] = items.coordinates[e * items.width], items.coordinates[e * items.width + 1]
         for w in range(begin, end):
-            X[2] = words.words[w]
-            leaf, i = find_word(nodes, root, X)
+            entry[2] = words.words[w]
+            leaf, i = find_word(nodes, root, entry)
             if leaf == 0:
                 break
             node = below(nodes, leaf, i)
             if node == 0:
                 found[e] = row_at(nodes, leaf, i)
                 break
-            X[0], X[1] = -1, node
+            entry[0], entry[1] = OF_NODE, node
 
 
 @kernel("void(Nodes, int64, Items, Words, int32[::1])")
 def find_firsts(nodes: Nodes, root: int, items: Items, words: Words, found: Any) -> None:
     """Of each of these places, which have rows, that which comes first."""
     for e in range(len(found)):
-        leaf, i = seek(nodes, root, ARITY, Place(items.X, e * items.width, 1, 2, BEFORE))
+        leaf, i = seek(nodes, root, ARITY, Place(items.coordinates, e * items.width, 1, 2, BEFORE))
         found[e] = first_row(nodes, root, leaf, i, words)
 
 
@@ -218,7 +220,7 @@ def expanded(entries: Entries, starts: np.ndarray, words: np.ndarray) -> tuple[E
         slots.append(np.where(counts > 1, 0, entries.slot[rows[begins]]).astype(np.int32))
         several = np.repeat(counts > 1, counts)
         made, depth, rows = made + int(np.count_nonzero(counts > 1)), depth + 1, rows[several]
-        names = np.column_stack((np.full(len(rows), -1), np.repeat(numbers, counts)[several]))
+        names = np.column_stack((np.full(len(rows), OF_NODE), np.repeat(numbers, counts)[several]))
     return Entries(np.concatenate(parts), np.concatenate(slots)), made
 
 
@@ -226,5 +228,5 @@ def check_nodes(entries: Entries) -> None:
     """Prove the invariants, of all entries."""
     named = np.sort(entries.coordinates[entries.coordinates[:, BELOW] != 0, BELOW])
     assert (np.diff(named) > 0).all(), "W1: two entries name one node"
-    there = np.unique(entries.coordinates[entries.coordinates[:, 0] == -1, 1])
+    there = np.unique(entries.coordinates[entries.coordinates[:, 0] == OF_NODE, 1])
     assert np.array_equal(named, there), "W1, W2: a node has no entry, or no entry names it"

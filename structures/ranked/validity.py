@@ -28,9 +28,7 @@ from structures.index.indexes import Entries, items_of
 from structures.ranked import tries
 from structures.ranked.changes import FILLED, PLACES, WORDED, Places, Visit, change_places
 from structures.ranked.entries import Changes, Ranked
-from structures.ranked.tries import Words, words_with
-
-NOBODY = -1
+from structures.ranked.tries import NOBODY, Words, words_with
 
 WordsOf = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Of rows at n slots where their words begin, int64[n + 1], and all of these, int64: a row's begin no other's of its place, and of two rows

@@ -1,6 +1,6 @@
 """No-goods: entries of which a walk has found that no row has them, and the entry at which each group goes on behind them.
 
-A table T is open addressing: COUNT entries, whether it can still grow (GROWS), then pairs of a key and an address. An *address* is a leaf
+A table is open addressing: COUNT entries, whether it can still grow (GROWS), then pairs of a key and an address. An *address* is a leaf
 and the number of an entry in it, or 0, the end of the index. A key is an address and its atom, or 0: the pair is free. The table is a
 cache: what is not in it is found again. Addresses hold while the version is pinned, so a table serves readings of one version only.
 
@@ -42,75 +42,75 @@ def entry_of(address: int) -> int:
 
 
 @kernel
-def place_of(T: Any, address: int, atom: int) -> int:
+def place_of(table: Any, address: int, atom: int) -> int:
     """Where the entry's key is, or would be."""
     key = (address << ATOM_BITS) | atom
-    mask = ((len(T) - PAIRS) >> 1) - 1
+    mask = ((len(table) - PAIRS) >> 1) - 1
     h = ((((key ^ (key >> 31)) & 0x7FFFFFFF) * 0x9E3779B1) >> 24) & mask  # below 2**63
-    while T[PAIRS + 2 * h] != 0 and T[PAIRS + 2 * h] != key:
+    while table[PAIRS + 2 * h] != 0 and table[PAIRS + 2 * h] != key:
         h = (h + 1) & mask
     return PAIRS + 2 * h
 
 
 @kernel
-def is_full(T: Any) -> bool:
-    return 4 * T[COUNT] >= len(T) - PAIRS
+def is_full(table: Any) -> bool:
+    return 4 * table[COUNT] >= len(table) - PAIRS
 
 
 @kernel
-def must_grow(T: Any) -> bool:
-    return T[GROWS] != 0 and is_full(T)
+def must_grow(table: Any) -> bool:
+    return table[GROWS] != 0 and is_full(table)
 
 
 @kernel
-def note(T: Any, address: int, atom: int, following: int) -> bool:
+def note(table: Any, address: int, atom: int, following: int) -> bool:
     """Note a no-good; False: it was noted before."""
-    p = place_of(T, address, atom)
-    if T[p] != 0:
+    p = place_of(table, address, atom)
+    if table[p] != 0:
         return False
-    T[p], T[p + 1] = (address << ATOM_BITS) | atom, following
-    T[COUNT] += 1
+    table[p], table[p + 1] = (address << ATOM_BITS) | atom, following
+    table[COUNT] += 1
     return True
 
 
 @kernel
-def passed_over(T: Any, address: int, atom: int) -> tuple[int, int]:
+def passed_over(table: Any, address: int, atom: int) -> tuple[int, int]:
     """The first entry from this one on that is no no-good, 0 at the end; and the steps to it."""
     steps = 0
     while address != 0:
-        p = place_of(T, address, atom)
-        if T[p] == 0:
+        p = place_of(table, address, atom)
+        if table[p] == 0:
             break
-        following = T[p + 1]
+        following = table[p + 1]
         if following != 0:
-            further = place_of(T, following, atom)
-            if T[further] != 0:
-                T[p + 1] = following = T[further + 1]
+            further = place_of(table, following, atom)
+            if table[further] != 0:
+                table[p + 1] = following = table[further + 1]
         address = following
         steps += 1
     return address, steps
 
 
 @kernel
-def is_first(T: Any) -> bool:
+def is_first(table: Any) -> bool:
     """Whether it never grew."""
-    return len(T) == PAIRS + 4 * _FIRST
+    return len(table) == PAIRS + 4 * _FIRST
 
 
 @kernel
-def forget_all(T: Any) -> None:
-    T[COUNT] = 0
-    for p in range(PAIRS, len(T)):
-        T[p] = 0
+def forget_all(table: Any) -> None:
+    table[COUNT] = 0
+    for p in range(PAIRS, len(table)):
+        table[p] = 0
 
 
 @kernel("void(int64[::1], int64[::1])")
-def copy_all(T: Any, other: Any) -> None:
-    """Copy all entries of T into another, larger table, which is empty. Cost: O(len(T))."""
-    for p in range(PAIRS, len(T), 2):
-        if T[p] != 0:
-            atom = T[p] & ((1 << ATOM_BITS) - 1)
-            note(other, T[p] >> ATOM_BITS, atom, T[p + 1])
+def copy_all(table: Any, other: Any) -> None:
+    """Copy all entries of a table into another, larger one, which is empty. Cost: O(len(table))."""
+    for p in range(PAIRS, len(table), 2):
+        if table[p] != 0:
+            atom = table[p] & ((1 << ATOM_BITS) - 1)
+            note(other, table[p] >> ATOM_BITS, atom, table[p + 1])
 
 
 class NoGoods:

@@ -14,12 +14,14 @@ import numpy as np
 from structures.core.blocks import Nodes
 from structures.core.entries import Told
 from structures.core.kernel import arrays, kernel, wide
+from structures.core.runs import AT as GROUP
+from structures.core.runs import BEGUN, RUN_WORDS, end_change
 from structures.index.search import Items
 from structures.tree_tracker.no_goods import COUNT, forget_all, is_first
 from structures.tree_tracker.shape import MOST_ATOMS
 from structures.tree_tracker.walk import AT, LEAF_, OPEN, PLACE_WORDS, PLACES, Walking, go, walk
 
-GROUP, BUSY, ATOM, RUN_STATE = range(4)  # the state N: the group, whether rows of it are being told, the atom that is looked at
+ATOM, RUN_STATE = range(RUN_WORDS, RUN_WORDS + 2)  # behind the state of a run, whose changes are groups: the atom that is looked at
 _EVER = 2**62  # steps: a delta is interrupted by its rows, and by a table that has to grow
 
 
@@ -40,13 +42,13 @@ class Groups(NamedTuple):
 @kernel
 def begin(groups: Groups, walking: Walking, a: int, e: int) -> None:
     """Start the walk from change e of atom a. The counters go on."""
-    P, _, Z, _ = walking
-    for w in range(len(P)):
-        P[w] = groups.plans[a * len(P) + w]
+    plan, _, state, _ = walking
+    for w in range(len(plan)):
+        plan[w] = groups.plans[a * len(plan) + w]
     for q in range(MOST_ATOMS):
-        Z[PLACES + PLACE_WORDS * q + LEAF_] = 0
-    Z[AT] = e
-    go(Z, 0, OPEN)
+        state[PLACES + PLACE_WORDS * q + LEAF_] = 0
+    state[AT] = e
+    go(state, 0, OPEN)
 
 
 @kernel
@@ -59,43 +61,44 @@ def change_of(groups: Groups, g: int, a: int) -> int:
 
 
 @kernel
-def move_roots(groups: Groups, R: Any, g: int, a: int) -> None:
+def move_roots(groups: Groups, roots: Any, g: int, a: int) -> None:
     for e in range(groups.starts[g], groups.starts[g + 1]):
         for m in range(groups.first[a], groups.first[a + 1]):
             if (groups.members[e] >> m) & 1 != 0:
-                R[m] = groups.after[e]
+                roots[m] = groups.after[e]
 
 
 @kernel("int64(Nodes, Walking, Groups, Items, Told, int64[::1], int64[::1])")
-def follow_run(nodes: Nodes, walking: Walking, groups: Groups, items: Items, told: Told, done: Any, N: Any) -> int:
-    """Follow groups from number N[GROUP] on until all are done, there is no room for more rows, or the table has to be another one; the
+def follow_run(nodes: Nodes, walking: Walking, groups: Groups, items: Items, told: Told, done: Any, run: Any) -> int:
+    """Follow groups from number run[GROUP] on until all are done, there is no room for more rows, or the table has to be another one; the
     rows written, at most `stride`.
 
-    `items`: entry i is that of change i. done: int64[groups], the rows written when group g was done. R is brought up to date. N[BUSY] says
-    whether to go on with the same table, grown if it must be, or with a new one. Cost: O(log n) a look-up, for the rows and dead ends.
+    `items`: entry i is that of change i. done: int64[groups], the rows written when group g was done. The roots are brought up to date.
+    run[BEGUN] says whether to go on with the same table, grown if it must be, or with a new one. Cost: O(log n) a look-up, for the rows and
+    dead ends.
     """
-    _, R, Z, T = walking
+    _, roots, state, table = walking
     n = wide(0)
-    while N[GROUP] < len(groups.starts) - 1:
-        g = N[GROUP]
-        while N[ATOM] < len(groups.first) - 1:
-            a = N[ATOM]
+    while run[GROUP] < len(groups.starts) - 1:
+        g = run[GROUP]
+        while run[ATOM] < len(groups.first) - 1:
+            a = run[ATOM]
             e = change_of(groups, g, a)
             if e >= 0:
                 if groups.wanted[g]:
-                    if N[BUSY] == 0:
+                    if run[BEGUN] == 0:
                         begin(groups, walking, a, e)
-                        N[BUSY] = 1
+                        run[BEGUN] = 1
                     n = walk(nodes, walking, items, e + 1, told, n, _EVER)
-                    if Z[AT] == e:
+                    if state[AT] == e:
                         return n
-                N[BUSY] = 0
-                move_roots(groups, R, g, a)
-            N[ATOM] += 1
-            if T[COUNT] != 0:
-                if not is_first(T):
+                run[BEGUN] = 0
+                move_roots(groups, roots, g, a)
+            run[ATOM] += 1
+            if table[COUNT] != 0:
+                if not is_first(table):
                     return n
-                forget_all(T)
-        done[g] = n
-        N[GROUP], N[ATOM] = g + 1, 0
+                forget_all(table)
+        end_change(run, done, n, False)
+        run[ATOM] = 0
     return n

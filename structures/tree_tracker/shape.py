@@ -1,8 +1,8 @@
 """The shape of an acyclic join: the atoms as a tree, the indexes by which an atom is looked up from each neighbour, and the plans of walks.
 
 Of each atom there is an index for each set of variables that it shares with a neighbour; these variables come first in it. Each is a
-*member*; R holds the members' roots, atom by atom. A *plan* is a list of positions: the atoms in preorder, from the one where the walk
-starts. All but the first are looked up by a key, the variables that they share with the position above.
+*member*; `roots` holds the members' roots, atom by atom. A *plan* is a list of positions: the atoms in preorder, from the one where the
+walk starts. All but the first are looked up by a key, the variables that they share with the position above.
 
 Source: docs/design/natural-joins.md (*tree-tracker*).
 """
@@ -20,7 +20,7 @@ from structures.index.layout import MOST_ARITY
 MOST_ATOMS = 8
 _PLANS = 64  # kept: of each start, by the order of the atoms' sizes
 
-# Words of P; then of a position.
+# Words of a plan; then of a position.
 POSITIONS, GIVEN, POSITION = range(3)  # how many; whether entries of the first are given; the first
 # BOUND: length of the key; ABOVE: position or -1; CHILDREN: how many; SOURCE: of each coordinate of the key its number above
 MEMBER, ARITY_, BOUND, ABOVE, ATOM, CHILDREN, SOURCE = range(7)
@@ -81,8 +81,8 @@ class Shape:
         raise ValueError(f"atom {atom} has no index that begins with the variables {sorted(key)}")
 
     def _plan(self, start: int, prefix: int, order: tuple[int, ...]) -> np.ndarray:
-        """P: of a walk from atom `start`, of which entries are given (`prefix` -1), or all are meant that begin with so many coordinates.
-        Of several children the one comes first that does so in `order`."""
+        """The plan of a walk from atom `start`, of which entries are given (`prefix` -1), or all are meant that begin with so many
+        coordinates. Of several children the one comes first that does so in `order`."""
         walk: list[tuple[int, int]] = []  # atom, position above
 
         def visit(atom: int, above: int) -> None:

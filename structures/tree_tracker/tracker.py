@@ -39,13 +39,13 @@ import numpy as np
 from structures.core import cursor
 from structures.core.entries import Told
 from structures.core.kernel import compiled
-from structures.core.runs import Deltas, gather
+from structures.core.runs import BEGUN, Deltas, gather
 from structures.index.deltas import CHUNK
 from structures.index.following import ONE, Atom, IndexReader, Member
 from structures.index.indexes import Entries, OrderedIndexes, Run, items_of
 from structures.index.layout import IndexArena
 from structures.tree_tracker.no_goods import NoGoods
-from structures.tree_tracker.runs import BUSY, RUN_STATE, Groups, follow_run
+from structures.tree_tracker.runs import RUN_STATE, Groups, follow_run
 from structures.tree_tracker.shape import POSITIONS, Shape, index_orders
 from structures.tree_tracker.walk import (
     AT,
@@ -103,13 +103,13 @@ class Cursor(cursor.Cursor):
 
     def _walk(self, told: Told, known: NoGoods) -> int:
         known.grow()
-        walking = self._walking._replace(T=known.table)
+        walking = self._walking._replace(table=known.table)
         return int(compiled(tracker_fill)(self._arena.nodes, walking, self._items, told, self._BUDGET))
 
     def clone(self) -> Self:
         """An independent cursor at the same place, which shares what is known of no-goods."""
         other = super().clone()
-        other._walking = self._walking._replace(Z=other._Z)
+        other._walking = self._walking._replace(state=other._Z)
         return other
 
     @property
@@ -160,12 +160,12 @@ class TreeTracker(IndexReader):
 
         def go_on(end: int, deltas: bool) -> int:
             nonlocal known
-            if state[BUSY]:
+            if state[BEGUN]:
                 known.grow()
             else:
                 known = NoGoods()
             some = groups._replace(starts=starts[: end + 1], wanted=wanted if deltas else np.zeros_like(wanted))
-            return int(compiled(follow_run)(self.indexes.arena.nodes, walking._replace(T=known.table), some, items, told, done, state))
+            return int(compiled(follow_run)(self.indexes.arena.nodes, walking._replace(table=known.table), some, items, told, done, state))
 
         deltas = gather(state, done, self._out, go_on, limit)
         for a, first in enumerate(self.first):

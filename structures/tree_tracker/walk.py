@@ -9,7 +9,7 @@ of a position tells the two apart, so the rows do not depend on which no-goods a
 TT-gamma is the same walk behind a pass from the leaves of the tree to its root, which notes all entries without partners (REDUCE): nothing
 fails after it.
 
-State Z, plain data, which is also the cursor: counters, then of each position its entry, the end of its group in that leaf, whether it
+The state is plain data, which is also the cursor: counters, then of each position its entry, the end of its group in that leaf, whether it
 LIVED, and its key. `LEVEL` and `PHASE` say what comes next.
 
 Costs: a look-up O(log n); of t atoms (t - 1) (r + removed) look-ups for r rows, and no more than n entries are removed while there is room
@@ -52,197 +52,197 @@ STATE_WORDS = PLACES + PLACE_WORDS * MOST_ATOMS
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
 class Walking(NamedTuple):
-    """A reading of the version with these roots R by the plan P, its state, and a table of no-goods."""
+    """A reading of the version with these roots by this plan, its state, and a table of no-goods."""
 
-    P: np.ndarray
-    R: np.ndarray
-    Z: np.ndarray
-    T: np.ndarray
+    plan: np.ndarray
+    roots: np.ndarray
+    state: np.ndarray
+    table: np.ndarray
 
 
 @kernel
-def go(Z: Any, level: int, phase: int) -> None:
-    Z[LEVEL], Z[PHASE] = level, phase
+def go(state: Any, level: int, phase: int) -> None:
+    state[LEVEL], state[PHASE] = level, phase
 
 
 @kernel
 def settle(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int, end: int) -> bool:
     """Take position q to the first entry of its group, from (leaf, i) on, that is no no-good; False: there is none. `end`: of the group in
     that leaf, 0: it is not known."""
-    P, _, Z, T = walking
+    plan, _, state, table = walking
     a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
-    k, p = P[a + ARITY_], P[a + BOUND]
+    k, p = plan[a + ARITY_], plan[a + BOUND]
     first = leaf
-    if leaf != 0 and P[a + CHILDREN] != 0:
-        address, steps = passed_over(T, address_of(leaf, i), P[a + ATOM])
+    if leaf != 0 and plan[a + CHILDREN] != 0:
+        address, steps = passed_over(table, address_of(leaf, i), plan[a + ATOM])
         leaf, i = leaf_of(address), entry_of(address)
-        Z[STEPS] += steps
+        state[STEPS] += steps
     if leaf == 0:
         return False
     if leaf != first or end == 0:
-        if not same(nodes.M, leaf, LEAF_ROOM[k], i, Z, z + KEY, 1, p):
+        if not same(nodes.M, leaf, LEAF_ROOM[k], i, state, z + KEY, 1, p):
             return False
-        end = group_end(nodes, leaf, k, i, Z, z + KEY, 1, p)
+        end = group_end(nodes, leaf, k, i, state, z + KEY, 1, p)
     if i >= end:
         return False
-    Z[z + LEAF_], Z[z + ENTRY], Z[z + END] = leaf, i, end
+    state[z + LEAF_], state[z + ENTRY], state[z + END] = leaf, i, end
     return True
 
 
 @kernel
 def look_up(nodes: Nodes, walking: Walking, items: Items, q: int) -> bool:
     """Take position q to the first entry of the group that the one above wants; False: it has none that can be in a row."""
-    P, R, Z, _ = walking
+    plan, roots, state, _ = walking
     a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
-    k, p, above = P[a + ARITY_], P[a + BOUND], P[a + ABOVE]
-    Y, y, step = items.X, Z[AT] * items.width, 1
-    if above > 0 or (above == 0 and P[GIVEN] == 0):
+    k, p, above = plan[a + ARITY_], plan[a + BOUND], plan[a + ABOVE]
+    Y, y, step = items.coordinates, state[AT] * items.width, 1
+    if above > 0 or (above == 0 and plan[GIVEN] == 0):
         b = PLACES + PLACE_WORDS * above
-        step = LEAF_ROOM[P[a + ARITY_ + POSITION_WORDS * (above - q)]]
-        Y, y = nodes.M, Z[b + LEAF_] + HEAD + Z[b + ENTRY]
+        step = LEAF_ROOM[plan[a + ARITY_ + POSITION_WORDS * (above - q)]]
+        Y, y = nodes.M, state[b + LEAF_] + HEAD + state[b + ENTRY]
     for j in range(p):
-        Z[z + KEY + j] = Y[y + P[a + SOURCE + j] * step]
-    near = min(Z[z + ENTRY], Z[z + END] - 1)
-    leaf, i = seek_near(nodes, R[P[a + MEMBER]], k, Z[z + LEAF_], near, Place(Z, z + KEY, 1, p, BEFORE))
-    Z[STEPS] += 1
-    Z[LOOKUPS] += q > 0
-    Z[z + LIVED] = 0
+        state[z + KEY + j] = Y[y + plan[a + SOURCE + j] * step]
+    near = min(state[z + ENTRY], state[z + END] - 1)
+    leaf, i = seek_near(nodes, roots[plan[a + MEMBER]], k, state[z + LEAF_], near, Place(state, z + KEY, 1, p, BEFORE))
+    state[STEPS] += 1
+    state[LOOKUPS] += q > 0
+    state[z + LIVED] = 0
     return settle(nodes, walking, q, leaf, i, 0)
 
 
 @kernel
 def forward(nodes: Nodes, walking: Walking, q: int) -> bool:
     """Take position q to the next entry of its group that is no no-good; False: there is none."""
-    P, R, Z, _ = walking
-    if q == 0 and P[GIVEN] != 0:
+    plan, roots, state, _ = walking
+    if q == 0 and plan[GIVEN] != 0:
         return False
     a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
-    leaf, k = Z[z + LEAF_], P[a + ARITY_]
-    Z[STEPS] += 1
-    if Z[z + ENTRY] + 1 < Z[z + END]:
-        return settle(nodes, walking, q, leaf, Z[z + ENTRY] + 1, Z[z + END])
+    leaf, k = state[z + LEAF_], plan[a + ARITY_]
+    state[STEPS] += 1
+    if state[z + ENTRY] + 1 < state[z + END]:
+        return settle(nodes, walking, q, leaf, state[z + ENTRY] + 1, state[z + END])
     n = count_of(nodes.W, leaf)
-    if Z[z + END] < n:
+    if state[z + END] < n:
         return False
-    other, i = next_entry(nodes, R[P[a + MEMBER]], k, leaf, n - 1)
+    other, i = next_entry(nodes, roots[plan[a + MEMBER]], k, leaf, n - 1)
     return settle(nodes, walking, q, other, i, 0)
 
 
 @kernel
 def remove_dangling(nodes: Nodes, walking: Walking, q: int, noted: bool) -> None:
     """The entry of position q is in no row. `noted`: it may be met again."""
-    P, R, Z, T = walking
+    plan, roots, state, table = walking
     a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
-    Z[REMOVED] += 1
+    state[REMOVED] += 1
     if not noted:
         return
-    if is_full(T):
-        Z[FORGOTTEN] += 1
+    if is_full(table):
+        state[FORGOTTEN] += 1
         return
-    leaf, i = Z[z + LEAF_], Z[z + ENTRY]
-    other, j = next_entry(nodes, R[P[a + MEMBER]], P[a + ARITY_], leaf, i)
-    Z[NO_GOODS] += note(T, address_of(leaf, i), P[a + ATOM], address_of(other, j))
+    leaf, i = state[z + LEAF_], state[z + ENTRY]
+    other, j = next_entry(nodes, roots[plan[a + MEMBER]], plan[a + ARITY_], leaf, i)
+    state[NO_GOODS] += note(table, address_of(leaf, i), plan[a + ATOM], address_of(other, j))
 
 
 @kernel
-def arrive(P: Any, Z: Any, q: int) -> None:
+def arrive(plan: Any, state: Any, q: int) -> None:
     """Position q has an entry: on to the next position, or to the row."""
-    if q + 1 < P[POSITIONS]:
-        go(Z, q + 1, OPEN)
+    if q + 1 < plan[POSITIONS]:
+        go(state, q + 1, OPEN)
     else:
-        go(Z, q, EMIT)
+        go(state, q, EMIT)
 
 
 @kernel
-def leave(P: Any, Z: Any, q: int) -> None:
+def leave(plan: Any, state: Any, q: int) -> None:
     """The group of position q is at its end: it has failed unless it has lived."""
     if q == 0:
-        Z[AT] += 1
-        go(Z, 0, OPEN)
-    elif Z[PLACES + PLACE_WORDS * q + LIVED] != 0:
-        go(Z, q - 1, FORWARD)
+        state[AT] += 1
+        go(state, 0, OPEN)
+    elif state[PLACES + PLACE_WORDS * q + LIVED] != 0:
+        go(state, q - 1, FORWARD)
     else:
-        go(Z, P[POSITION + POSITION_WORDS * q + ABOVE], REMOVE)
+        go(state, plan[POSITION + POSITION_WORDS * q + ABOVE], REMOVE)
 
 
 @kernel
 def reduce(nodes: Nodes, walking: Walking, items: Items, q: int) -> None:
     """Look at the next entry of position q, from the last position to the first: whether each child has a partner for it."""
-    P, R, Z, _ = walking
+    plan, roots, state, _ = walking
     a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
-    if P[a + CHILDREN] != 0:
-        k, root = P[a + ARITY_], R[P[a + MEMBER]]
-        if Z[z + LIVED] == 0:
-            leaf, i = seek(nodes, root, k, Place(Z, z + KEY, 1, 0, BEFORE))
+    if plan[a + CHILDREN] != 0:
+        k, root = plan[a + ARITY_], roots[plan[a + MEMBER]]
+        if state[z + LIVED] == 0:
+            leaf, i = seek(nodes, root, k, Place(state, z + KEY, 1, 0, BEFORE))
         else:
-            leaf, i = next_entry(nodes, root, k, Z[z + LEAF_], Z[z + ENTRY])
-        Z[STEPS] += 1
+            leaf, i = next_entry(nodes, root, k, state[z + LEAF_], state[z + ENTRY])
+        state[STEPS] += 1
         if leaf != 0:
-            Z[z + LEAF_], Z[z + ENTRY], Z[z + END], Z[z + LIVED] = leaf, i, i + 1, 1
-            for r in range(q + 1, P[POSITIONS]):
-                if P[POSITION + POSITION_WORDS * r + ABOVE] == q and not look_up(nodes, walking, items, r):
+            state[z + LEAF_], state[z + ENTRY], state[z + END], state[z + LIVED] = leaf, i, i + 1, 1
+            for r in range(q + 1, plan[POSITIONS]):
+                if plan[POSITION + POSITION_WORDS * r + ABOVE] == q and not look_up(nodes, walking, items, r):
                     remove_dangling(nodes, walking, q, True)
                     break
             return
-    go(Z, max(q - 1, 0), REDUCE if q > 0 else OPEN)
+    go(state, max(q - 1, 0), REDUCE if q > 0 else OPEN)
 
 
 @kernel
 def emit(nodes: Nodes, walking: Walking, slots: Any, told: Told, n: int) -> int:
     """Write rows from where all stand through the last position's group in its leaf, as long as there is room; the rows then."""
-    W, P, Z = nodes.W, walking.P, walking.Z
+    W, plan, state = nodes.W, walking.plan, walking.state
     out, stride = told
-    last = P[POSITIONS] - 1
+    last = plan[POSITIONS] - 1
     z = PLACES + PLACE_WORDS * last
-    low, m = Z[z + ENTRY], min(Z[z + END] - Z[z + ENTRY], stride - n)
+    low, m = state[z + ENTRY], min(state[z + END] - state[z + ENTRY], stride - n)
     for q in range(last + 1):
         a, place = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
-        k, o = P[a + ARITY_], P[a + ATOM] * stride + n
-        source = slot_at(Z[place + LEAF_], k, LEAF_ROOM[k])
+        k, o = plan[a + ARITY_], plan[a + ATOM] * stride + n
+        source = slot_at(state[place + LEAF_], k, LEAF_ROOM[k])
         if q == last:
             for j in range(m):
                 out[o + j] = W[source + low + j]
         else:
-            slot = slots[Z[AT]] if q == 0 and P[GIVEN] != 0 else W[source + Z[place + ENTRY]]
+            slot = slots[state[AT]] if q == 0 and plan[GIVEN] != 0 else W[source + state[place + ENTRY]]
             for j in range(m):
                 out[o + j] = slot
-    Z[z + ENTRY] = low + m
-    Z[STEPS] += m
-    Z[GAP] = max(Z[GAP], Z[STEPS] - m + 1 - Z[LAST])
-    Z[LAST] = Z[STEPS]
+    state[z + ENTRY] = low + m
+    state[STEPS] += m
+    state[GAP] = max(state[GAP], state[STEPS] - m + 1 - state[LAST])
+    state[LAST] = state[STEPS]
     return n + m
 
 
 @kernel
 def step(nodes: Nodes, walking: Walking, items: Items, told: Told, n: int) -> int:
     """Do what comes next; the rows then."""
-    P, _, Z, _ = walking
-    q, phase = Z[LEVEL], Z[PHASE]
+    plan, _, state, _ = walking
+    q, phase = state[LEVEL], state[PHASE]
     z = PLACES + PLACE_WORDS * q
     if phase == EMIT:
         n = emit(nodes, walking, items.slots, told, n)
-        if Z[z + ENTRY] == Z[z + END]:
-            go(Z, q, FORWARD)
+        if state[z + ENTRY] == state[z + END]:
+            go(state, q, FORWARD)
         return n
     if phase == REDUCE:
         reduce(nodes, walking, items, q)
         return n
     if phase == OPEN:
-        if q == 0 and P[GIVEN] != 0:
-            Z[z + LIVED] = 0
+        if q == 0 and plan[GIVEN] != 0:
+            state[z + LIVED] = 0
             found = True
         else:
             found = look_up(nodes, walking, items, q)
     else:
         if phase == FORWARD:
-            Z[z + LIVED] = 1
+            state[z + LIVED] = 1
         else:
             remove_dangling(nodes, walking, q, q > 0)
         found = forward(nodes, walking, q)
     if found:
-        arrive(P, Z, q)
+        arrive(plan, state, q)
     else:
-        leave(P, Z, q)
+        leave(plan, state, q)
     return n
 
 
@@ -250,18 +250,18 @@ def step(nodes: Nodes, walking: Walking, items: Items, told: Told, n: int) -> in
 def walk(nodes: Nodes, walking: Walking, items: Items, end: int, told: Told, n: int, budget: int) -> int:
     """Go on: rows from number n on, until all items before number `end` are done, there are `stride` rows, so many steps were taken, or the
     table has to grow; the rows then."""
-    Z, T = walking.Z, walking.T
-    stop = Z[STEPS] + budget
-    while n < told.stride and Z[AT] < end and Z[STEPS] < stop and not must_grow(T):
+    state, table = walking.state, walking.table
+    stop = state[STEPS] + budget
+    while n < told.stride and state[AT] < end and state[STEPS] < stop and not must_grow(table):
         n = step(nodes, walking, items, told, n)
     return n
 
 
 @kernel("int64(Nodes, Walking, Items, Told, int64)")
 def tracker_fill(nodes: Nodes, walking: Walking, items: Items, told: Told, budget: int) -> int:
-    """Further rows of the items, from where Z is; how many, at most `stride`. All are told once Z[AT] is the number of items.
+    """Further rows of the items, from where `state` is; how many, at most `stride`. All are told once state[AT] is the number of items.
 
     `items`: given entries or keys, or one of no coordinates for all rows. Stops after `budget` steps too (look-ups, entries passed over,
-    rows; Z[STEPS] counts them), and when the table T has to grow: call it again with a larger one. Cost: O(1) a step, O(log n) a look-up.
+    rows; state[STEPS] counts them), and when the table has to grow: call it again with a larger one. Cost: O(1) a step, O(log n) a look-up.
     """
     return walk(nodes, walking, items, len(items.slots), told, wide(0), budget)

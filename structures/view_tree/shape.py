@@ -1,9 +1,9 @@
 """The shape of a view tree: variables in path order, the nodes above the atoms, and the plans by which rows are found.
 
 Atoms have numbers from 0 on, nodes those that follow, the root first, parents before children. Both are *members*: of each there is a tree
-in the arena, and R holds its root. A *plan* is a list of positions, the loops of an enumeration from the outermost to the innermost: nodes,
-parents before children, then atoms. Each goes through what its member has below a prefix, which is that of its parent's current entry, or
-what is given.
+in the arena, and `roots` holds its root. A *plan* is a list of positions, the loops of an enumeration from the outermost to the innermost:
+nodes, parents before children, then atoms. Each goes through what its member has below a prefix, which is that of its parent's current
+entry, or what is given.
 
 Source: docs/design/natural-joins.md (*view-tree*).
 """
@@ -18,11 +18,11 @@ import numpy as np
 MOST_ATOMS = 8
 MOST_MEMBERS = 2 * MOST_ATOMS - 1
 
-# Words of T, a member.
+# Words of a member.
 PARENT, ARITY, PREFIX, HOLDER, CHILDREN, CHILD = range(6)  # node above or -1; of its tree; its coordinates; in C; how many, and they
 MEMBER_WORDS = CHILD + MOST_MEMBERS
 
-# Words of P, a plan; then of a position.
+# Words of a plan; then of a position.
 POSITIONS, GIVEN, POSITION = range(3)  # how many; the atom whose slots are given or -1; the first
 # BOUND: length of the prefix; KNOWN: of that, what the given item has; ABOVE: position, -1: given; ALIAS: atom or -1
 MEMBER, ARITY_, BOUND, KNOWN, ABOVE, ALIAS, POSITION_WORDS = range(7)
@@ -84,7 +84,8 @@ def nodes_of(orders: Sequence[tuple[int, ...]]) -> list[Node]:
 
 
 class Shape:
-    """`table`: T. `plans`: P: number a for the rows of given entries of atom a, t + a for those of a given key of it, 2 t for all rows."""
+    """`table`: the words of all members. `plans`: number a for the rows of given entries of atom a, t + a for those of a given key of it, 2
+    t for all rows."""
 
     def __init__(self, orders: Sequence[tuple[int, ...]], arities: Sequence[int]) -> None:
         """`orders`: the atoms' variables in path order; `arities`: of their indexes. ValueError: not 2 to 8 atoms, no tree, or more

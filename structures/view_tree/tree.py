@@ -78,7 +78,7 @@ class Cursor(cursor.Cursor):
 
     def clone(self) -> Self:
         other = super().clone()
-        other._walking = self._walking._replace(Z=other._Z)
+        other._walking = self._walking._replace(state=other._Z)
         return other
 
 
@@ -111,13 +111,13 @@ class ViewTree(Planted):
 
     def _next_tree(self) -> Entries | None:
         """The live prefixes of the next node: those below it are there. O(n)."""
-        t, v, (T, R, _) = self.shape.t, self._next, self._view
+        t, v, (members, roots, _) = self.shape.t, self._next, self._view
         if v < t:
             return None
         node = self.shape.nodes[v - t]
         sizes = [self.indexes.count(*self._tree(child)) for child in node.children]
         found = np.empty(min(sizes) * node.prefix, np.int64)
-        n = live_prefixes(self._arrays[0], T, R, v, np.zeros(2 * len(sizes), np.int64), found)
+        n = live_prefixes(self._arrays[0], members, roots, v, np.zeros(2 * len(sizes), np.int64), found)
         return Entries(found[: n * node.prefix].reshape(n, node.prefix), np.zeros(n, np.int32))
 
     def _place(self) -> int:
@@ -154,10 +154,10 @@ class ViewTree(Planted):
         offsets: not needed, as an atom has one index. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows
         that fill more than a chunk are given up; None: there are none. Cost: as `follow`, and a copy of the deltas.
         """
-        n, Z = len(run.signs), self._walk
+        n, state = len(run.signs), self._walk
         wanted = np.ones(n, np.bool_) if quiet is None else ~quiet
         changes = Changes(self._members_of(run.indexes), run.signs, run.common, run.after, wanted)
-        walking, items = Walking(self.shape.plans, self._roots, Z), items_of(run.entries)
+        walking, items = Walking(self.shape.plans, self._roots, state), items_of(run.entries)
         told, done = Told(self._out.reshape(-1), CHUNK), np.zeros(n, np.int64)
 
         def go_on(end: int, deltas: bool) -> int:

@@ -48,7 +48,8 @@ from structures.interval.tree import IntervalTree
 from structures.ordered.whole import read_all
 from structures.ranked.entries import Changes
 from structures.ranked.search import find_ends
-from structures.ranked.validity import NOBODY, Turns, Validity
+from structures.ranked.tries import NOBODY
+from structures.ranked.validity import Turns, Validity
 
 _CHUNK = 1 << 16  # rows of a relation in a step of building
 _LONELY = KEY_MAX - 1  # the key of points that nothing meets
