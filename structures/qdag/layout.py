@@ -1,17 +1,19 @@
 """The words that a reading of qdags goes by: its plan, its roots, its state. `walk.py` has the drawing in words.
 
-    Z    state: header | slots, cells, their levels, candidates of each atom, values of the variables | each atom's way down to the given
-         values | frames [level, left, level in a cell or of leaves, ref in a cell, a ref an atom]; level >= 0: a joint node, `left` its
-         children; JOIN: leaves that are joined, `left` one more than the atom in hand; -1 - t: the rows of atom t in the cell, `left`
-         entries or children. The refs are those of the joint atoms, and then of the tested ones
-    ref  place << AT of an inner node; place << AT | FRESH of a leaf; of a leaf in S which of its entries, as bits; of a tested atom also 0,
-         nothing is there, or FULL, the given values are there and no variable is free
-    S    of each atom the leaf in hand: LINE words, k coordinates (but for given ones, in a cell of these) and the slots [LEAF each, int32].
-         On the way down to a frame, and below it, an atom has only one
-    P    joint atoms, all atoms, all quadrants, place of the given atom, words an item, tested atoms, whether each tuple is told once, which
-         variables are given; an atom: arity, first, place, checks, variables, MAP, EXT, LATE, SOURCES, GROUP, WHOLE; the joint atoms come
-         before those that are cells, the tested ones last
-    R    per atom: root, bits, base         items: each the slot of the given row, and each variable's value, if it has one
+    state    header | slots, cells, their levels, candidates of each atom, values of the variables | each atom's way down to the given
+    values |
+             frames [level, left, level in a cell or of leaves, ref in a cell, a ref an atom]; level >= 0: a joint node, `left` its
+             children; JOIN: leaves that are joined, `left` one more than the atom in hand; -1 - t: the rows of atom t in the cell, `left`
+             entries or children. The refs are those of the joint atoms, and then of the tested ones
+    ref      place << AT of an inner node; place << AT | FRESH of a leaf; of a leaf in hand which of its entries, as bits; of a tested atom
+             also 0, nothing is there, or FULL, the given values are there and no variable is free
+    leaves   of each atom the leaf in hand: LINE words, its coordinates (but for given ones, in a cell of these) and the slots [LEAF each,
+             int32]. On the way down to a frame, and below it, an atom has only one
+    plan     joint atoms, all atoms, all quadrants, place of the given atom, words an item, tested atoms, whether each tuple is told once,
+             which variables are given; an atom: arity, first, place, checks, variables, MAP, EXT, LATE, SOURCES, GROUP, WHOLE; the joint
+             atoms come before those that are cells, the tested ones last
+    roots    per atom: root, bits, base
+    items    each the slot of the given row, and each variable's value, if it has one
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ AT = 20  # of a ref: where the place begins, behind the bits of a leaf's entries
 SUBSET = 2**AT - 1
 FRESH = 2 ** (AT - 1)
 FULL = FRESH  # of place 0, where nothing lies
-ROOT_WORDS = 3  # in R, of an atom's tree: ROOT, BITS, BASE
+ROOT_WORDS = 3  # of the roots, of an atom's tree: ROOT, BITS, BASE
 
 
 def plan_words(atoms: int) -> int:
@@ -63,28 +65,28 @@ def line_words(atoms: int) -> int:
 
 
 @kernel(forceinline=True)
-def root_of(R: Any, t: int) -> int:
-    return R[ROOT_WORDS * t + ROOT]
+def root_of(roots: Any, t: int) -> int:
+    return roots[ROOT_WORDS * t + ROOT]
 
 
 @kernel(forceinline=True)
-def bits_of(R: Any, t: int) -> int:
+def bits_of(roots: Any, t: int) -> int:
     """The levels of atom t's tree."""
-    return R[ROOT_WORDS * t + BITS]
+    return roots[ROOT_WORDS * t + BITS]
 
 
 @kernel(forceinline=True)
-def base_of(R: Any, t: int) -> int:
+def base_of(roots: Any, t: int) -> int:
     """Where the compact form of atom t's tree begins."""
-    return R[ROOT_WORDS * t + BASE]
+    return roots[ROOT_WORDS * t + BASE]
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int32[::1]", "int64[::1]")
 class Walking(NamedTuple):
     """What is read, and how far: see the drawing."""
 
-    P: np.ndarray
-    R: np.ndarray
+    plan: np.ndarray
+    roots: np.ndarray
     items: np.ndarray
-    S: np.ndarray
-    Z: np.ndarray
+    leaves: np.ndarray
+    state: np.ndarray

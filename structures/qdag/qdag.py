@@ -79,7 +79,7 @@ class Cursor(cursor.Cursor):
     _STEPS, _GAP, _DEAD = layout.STEPS, layout.GAP, layout.DEAD
 
     def __init__(self, join: And, plans: Sequence[np.ndarray], items: np.ndarray, scan: np.ndarray | None) -> None:
-        """`plans`: P, R, A, Q of `scan.py`; `items` are what is read, or, with a scan, have room for it."""
+        """`plans`: two plans, each with its roots, as in `scan.py`; `items` are what is read, or, with a scan, have room for it."""
         trees, atoms = join.trees, len(join.atoms)
         super().__init__(join.lines + (join.dimension if join.once else 0), np.zeros(state_words(atoms), np.int64))
         self._has_groups = join.lines < atoms
@@ -90,8 +90,8 @@ class Cursor(cursor.Cursor):
         self._ended = self._is_over()
 
     def _is_over(self) -> bool:
-        Z = self._Z
-        return Z.item(layout.DEPTH) == 0 and Z.item(layout.ITEM) == Z.item(layout.ITEMS) and self._scan.item(SCANNED) == 0
+        state = self._Z
+        return state.item(layout.DEPTH) == 0 and state.item(layout.ITEM) == state.item(layout.ITEMS) and self._scan.item(SCANNED) == 0
 
     def _more(self, want: int) -> np.ndarray:
         out = np.empty((len(self._nothing), want), np.int32)
@@ -102,13 +102,13 @@ class Cursor(cursor.Cursor):
     @property
     def counters(self) -> dict[str, int]:
         """With groups: tuples that were looked up in their atoms; items, cells and tuples that a group left out."""
-        Z = self._Z
-        return {"looked_up": Z.item(layout.LOOKED_UP), "excluded": Z.item(layout.EXCLUDED)} if self._has_groups else {}
+        state = self._Z
+        return {"looked_up": state.item(layout.LOOKED_UP), "excluded": state.item(layout.EXCLUDED)} if self._has_groups else {}
 
     def clone(self) -> Self:
         other, walking = super().clone(), self._walking
         other._scan = self._scan.copy()
-        other._walking = walking._replace(items=walking.items.copy(), S=walking.S.copy(), Z=other._Z)
+        other._walking = walking._replace(items=walking.items.copy(), leaves=walking.leaves.copy(), state=other._Z)
         return other
 
 

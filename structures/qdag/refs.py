@@ -38,55 +38,55 @@ def enter(W: Any, o: int) -> int:
 
 
 @kernel(forceinline=True)
-def enter_child(nodes: QuadNodes, base: int, o: int, k: int, c: int) -> int:
+def enter_child(nodes: QuadNodes, base: int, o: int, arity: int, c: int) -> int:
     """The ref of child c of an inner node, all of it; 0: there is none."""
     W = nodes.W
-    child = child_of(nodes, base, o, k, c)
+    child = child_of(nodes, base, o, arity, c)
     return child << AT | FRESH if child != 0 and leads_to_leaf(W, o, c, child) else child << AT
 
 
 @kernel(forceinline=True)
-def loaded(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int) -> int:
-    """Atom t's ref, its leaf in hand if it is one; b: the level."""
-    P, R, S = walking.P, walking.R, walking.S
+def loaded(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int) -> int:
+    """Atom t's ref, its leaf in hand if it is one."""
+    plan, roots, leaves = walking.plan, walking.roots, walking.leaves
     if ref & FRESH == 0:
         return ref
     a = ATOM + t * ATOM_WORDS
-    f = P[a + FIRST]
-    known = f if b < CODE_BITS else 0
-    return (1 << copy_leaf(nodes, base_of(R, t), ref >> AT, Shape(P[a + ARITY], f), b, known, S, t * LINE)) - 1
+    f = plan[a + FIRST]
+    known = f if level < CODE_BITS else 0
+    return (1 << copy_leaf(nodes, base_of(roots, t), ref >> AT, Shape(plan[a + ARITY], f), level, known, leaves, t * LINE)) - 1
 
 
 @kernel(forceinline=True)
-def of_child(S: Any, s: int, k: int, f: int, b: int, some: int, c: int) -> int:
-    """Those of some entries of the leaf at S[s] that belong to child c of level b >= 0, below the coordinates that come first."""
-    for j in range(k - 1, f - 1, -1):
-        ones = with_bit16(S, s + j * LEAF, b)
+def of_child(leaves: Any, s: int, arity: int, leading: int, level: int, some: int, c: int) -> int:
+    """Those of some entries of the leaf at leaves[s] that belong to child c of a level >= 0, below the coordinates that come first."""
+    for j in range(arity - 1, leading - 1, -1):
+        ones = with_bit16(leaves, s + j * LEAF, level)
         some &= ones if c & 1 != 0 else ~ones
         c >>= 1
     return some
 
 
 @kernel(forceinline=True)
-def child_at(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int, i: int) -> int:
-    """The ref of qdag t's child number i of level b, which is there."""
-    P, R, S = walking.P, walking.R, walking.S
-    if b >= bits_of(R, t):
+def child_at(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int, i: int) -> int:
+    """The ref of qdag t's child number i of this level, which is there."""
+    plan, roots, leaves = walking.plan, walking.roots, walking.leaves
+    if level >= bits_of(roots, t):
         return ref
     a = ATOM + t * ATOM_WORDS
-    some, k, c = ref & SUBSET, P[a + ARITY], P[a + MAP + i]
+    some, k, c = ref & SUBSET, plan[a + ARITY], plan[a + MAP + i]
     if some == 0:
-        return enter_child(nodes, base_of(R, t), ref >> AT, k, c)
-    return of_child(S, t * LINE, k, P[a + FIRST], b, some, c)
+        return enter_child(nodes, base_of(roots, t), ref >> AT, k, c)
+    return of_child(leaves, t * LINE, k, plan[a + FIRST], level, some, c)
 
 
 @kernel(forceinline=True)
-def await_child(W: Any, walking: Walking, t: int, ref: int, b: int, i: int) -> None:
-    """Ask for the block of qdag t's child number i of level b, which is there, if it is a live one."""
-    P, R = walking.P, walking.R
+def await_child(W: Any, walking: Walking, t: int, ref: int, level: int, i: int) -> None:
+    """Ask for the block of qdag t's child number i of this level, which is there, if it is a live one."""
+    plan, roots = walking.plan, walking.roots
     o = ref >> AT
-    if b < bits_of(R, t) and ref & SUBSET == 0 and o > 0:
-        child = live_child(W, o, P[ATOM + t * ATOM_WORDS + MAP + i])
+    if level < bits_of(roots, t) and ref & SUBSET == 0 and o > 0:
+        child = live_child(W, o, plan[ATOM + t * ATOM_WORDS + MAP + i])
         if child > 0:
             prefetch(W, 2 * child)
             prefetch(W, 2 * child + HEAD + LEAF)
@@ -94,83 +94,83 @@ def await_child(W: Any, walking: Walking, t: int, ref: int, b: int, i: int) -> N
 
 
 @kernel(forceinline=True)
-def quadrants(nodes: QuadNodes, walking: Walking, t: int, ref: int, b: int) -> int:
-    """The children of level b that qdag t does not leave empty."""
-    P, R, S = walking.P, walking.R, walking.S
+def quadrants(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int) -> int:
+    """The children of this level that qdag t does not leave empty."""
+    plan, roots, leaves = walking.plan, walking.roots, walking.leaves
     a = ATOM + t * ATOM_WORDS
-    if b >= bits_of(R, t):
-        return P[a + EXT]
-    some, k, found = ref & SUBSET, P[a + ARITY], wide(0)
+    if level >= bits_of(roots, t):
+        return plan[a + EXT]
+    some, k, found = ref & SUBSET, plan[a + ARITY], wide(0)
     if some == 0:
-        mask = children_of(nodes, base_of(R, t), ref >> AT, k)
+        mask = children_of(nodes, base_of(roots, t), ref >> AT, k)
         while mask != 0:
-            found |= P[a + EXT + lowest(mask)]
+            found |= plan[a + EXT + lowest(mask)]
             mask &= mask - 1
         return found
-    f = P[a + FIRST]
+    f = plan[a + FIRST]
     for c in range(1 << (k - f)):
-        if of_child(S, t * LINE, k, f, b, some, c) != 0:
-            found |= P[a + EXT + c]
+        if of_child(leaves, t * LINE, k, f, level, some, c) != 0:
+            found |= plan[a + EXT + c]
     return found
 
 
 @kernel(forceinline=True)
 def agreeing(walking: Walking, t: int, some: int, coordinates: int, values: Any, v: int) -> int:
     """Those of some entries of atom t's leaf that have, in these coordinates (bits), their variables' values[v + variable]."""
-    P, S = walking.P, walking.S
+    plan, leaves = walking.plan, walking.leaves
     a = ATOM + t * ATOM_WORDS + VARIABLES
     while coordinates != 0 and some != 0:
         j = lowest(coordinates)
         coordinates &= coordinates - 1
-        some &= equal16(S, t * LINE + j * LEAF, values[v + P[a + j]])
+        some &= equal16(leaves, t * LINE + j * LEAF, values[v + plan[a + j]])
     return some
 
 
 @kernel(forceinline=True)
-def first_of_each(S: Any, s: int, f: int, k: int, some: int) -> int:
-    """Of some entries of the leaf at S[s] the first of each tuple, by the coordinates from f to k."""
+def first_of_each(leaves: Any, s: int, leading: int, arity: int, some: int) -> int:
+    """Of some entries of the leaf at leaves[s] the first of each tuple, by the coordinates behind the leading ones."""
     kept, same, i = wide(0), wide(0), wide(0)
     while some != 0:
         i = lowest(some)
         kept |= wide(1) << i
         same = some
-        for j in range(f, k):
-            same &= equal16(S, s + j * LEAF, wide(S[s + j * LEAF + i]))
+        for j in range(leading, arity):
+            same &= equal16(leaves, s + j * LEAF, wide(leaves[s + j * LEAF + i]))
         some &= ~same
     return kept
 
 
 @kernel
 def bind(nodes: QuadNodes, walking: Walking, t: int, count: int) -> int:
-    """Atom t's ref where its first `count` coordinates have the values of item Z[ITEM] - 1; 0: nothing is there. The way down begins where
-    it parts from the one before."""
-    W, P, R, items, Z = nodes.W, walking.P, walking.R, walking.items, walking.Z
-    a, ref, bits, base = ATOM + t * ATOM_WORDS, enter(W, root_of(R, t)), bits_of(R, t), base_of(R, t)
-    way, v, differ = WAYS + t * WAY_WORDS, (Z[ITEM] - 1) * P[WIDTH] + 1, wide(0)
-    last = Z[way] * P[WIDTH] + 1 if Z[way] >= 0 else v
+    """Atom t's ref where its first `count` coordinates have the values of item state[ITEM] - 1; 0: nothing is there. The way down begins
+    where it parts from the one before."""
+    W, plan, roots, items, state = nodes.W, walking.plan, walking.roots, walking.items, walking.state
+    a, ref, bits, base = ATOM + t * ATOM_WORDS, enter(W, root_of(roots, t)), bits_of(roots, t), base_of(roots, t)
+    way, v, differ = WAYS + t * WAY_WORDS, (state[ITEM] - 1) * plan[WIDTH] + 1, wide(0)
+    last = state[way] * plan[WIDTH] + 1 if state[way] >= 0 else v
     for j in range(count):
-        variable = P[a + VARIABLES + j]
+        variable = plan[a + VARIABLES + j]
         if items[v + variable] >> bits != 0:
             return 0
         differ |= items[v + variable] ^ items[last + variable]
-    k, b = P[a + ARITY], bits - 1
-    if Z[way] >= 0:
-        b = max(Z[way + 1], highest(differ)) if differ != 0 else Z[way + 1]
-        ref = Z[way + 3 + b]
-    Z[way] = Z[ITEM] - 1
-    while b >= 0 and ref & FRESH == 0:
-        Z[way + 3 + b] = ref
+    k, level = plan[a + ARITY], bits - 1
+    if state[way] >= 0:
+        level = max(state[way + 1], highest(differ)) if differ != 0 else state[way + 1]
+        ref = state[way + 3 + level]
+    state[way] = state[ITEM] - 1
+    while level >= 0 and ref & FRESH == 0:
+        state[way + 3 + level] = ref
         c = wide(0)
         for j in range(count):
-            c = c << 1 | ((items[v + P[a + VARIABLES + j]] >> b) & 1)
+            c = c << 1 | ((items[v + plan[a + VARIABLES + j]] >> level) & 1)
         ref = enter_child(nodes, base, ref >> AT, k, c)
         if ref == 0:
-            Z[way + 1] = b
+            state[way + 1] = level
             return 0
-        b -= 1
-    Z[way + 1], Z[way + 3 + b] = b, ref
-    rest = (1 << count) - 1 if b >= 0 else 0
+        level -= 1
+    state[way + 1], state[way + 3 + level] = level, ref
+    rest = (1 << count) - 1 if level >= 0 else 0
     if count < k:
-        b = CODE_BITS + b if b >= 0 else bits - 1
-    ref = loaded(nodes, walking, t, ref, b)
+        level = CODE_BITS + level if level >= 0 else bits - 1
+    ref = loaded(nodes, walking, t, ref, level)
     return agreeing(walking, t, ref, rest, items, v) if ref & SUBSET != 0 else ref

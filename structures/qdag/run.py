@@ -4,14 +4,16 @@ A run is a list of steps, in order: an entry goes (STEP_LEAVE) or comes (STEP_EN
 (STEP_INSERT) and its rows are told. Steps of one change and of one kind (moves, deletes, inserts) stand for each other as those of a batch
 do: all are written, then atom number i is joined with the atoms before it as they are then, and with those behind it as they were before.
 
-    U    a step: change, sign, base, where its entry lies in E
-    T    trees by base: tree, words of an entry, which of the base's columns it takes      X    of each base its first tree, and the end
-    A    atoms: base, where its plan begins and ends in P, words of its entry, places and trees of the atoms that are joined with it, the
-         entry's variables
-    G    AT the step in hand; PLACE the atom in hand (-1: nothing is written yet), READING whether it is being read; ROWS told of this kind
-         of this change; LIMIT of these (-1: nothing is told)
-    V    roots of all trees before and after the step in hand      N    room for an entry
-    L    lines, rows of `out`: change, sign, first, end, whether there were more than the limit and none is here
+    steps      change, sign, base, where its entry lies in `entries`
+    trees      by base: tree, words of an entry, which of the base's columns it takes
+    bases      of each its first tree, and the end
+    atoms      base, where the plan begins and ends, words of an entry, places and trees of the atoms that are joined with it, the entry's
+               variables
+    run        AT the step in hand; PLACE the atom in hand (-1: nothing is written yet), READING whether it is being read; ROWS told of this
+               kind of this change; LIMIT of these (-1: nothing is told)
+    versions   roots of all trees before and after the step in hand
+    entry      room for one
+    lines      of `out`: change, sign, first, end, whether there were more than the limit and none is here
 
 Costs: as of each change by itself, without what a call costs. Source: docs/design/natural-joins.md (*Deltas*).
 """
@@ -43,122 +45,127 @@ _CAPACITY = 1 << 13
 
 @arrays("int64[:, ::1]", "int32[::1]")
 class Steps(NamedTuple):
-    U: np.ndarray
-    E: np.ndarray
+    steps: np.ndarray
+    entries: np.ndarray
 
 
 @arrays("int64[:, ::1]", "int64[:, ::1]", "int64[:, ::1]")
 class Query(NamedTuple):
-    T: np.ndarray
-    X: np.ndarray
-    A: np.ndarray
+    trees: np.ndarray
+    bases: np.ndarray
+    atoms: np.ndarray
 
 
 @arrays("int64[::1]", "int64[:, ::1]", "int32[::1]")
 class State(NamedTuple):
-    G: np.ndarray
-    V: np.ndarray
-    N: np.ndarray
+    run: np.ndarray
+    versions: np.ndarray
+    entry: np.ndarray
 
 
 @arrays("int64[:, ::1]", "int32[:, ::1]")
 class Lines(NamedTuple):
-    L: np.ndarray
+    lines: np.ndarray
     out: np.ndarray
 
 
 @kernel
-def write_step(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, N: Any, s: int) -> None:
+def write_step(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, entry: Any, s: int) -> None:
     """Step s, in all trees of its base."""
-    C, T, X, E, step = writing.C, query.T, query.X, steps.E, steps.U
+    C, trees, bases, entries, step = writing.C, query.trees, query.bases, steps.entries, steps.steps
     base, e = step[s, 2], step[s, 3]
-    for i in range(X[base, 0], X[base, 1]):
-        for j in range(T[i, 1]):
-            N[j] = E[e + T[i, 2 + j]]
+    for i in range(bases[base, 0], bases[base, 1]):
+        for j in range(trees[i, 1]):
+            entry[j] = entries[e + trees[i, 2 + j]]
         if step[s, 1] == STEP_ENTER or step[s, 1] == STEP_INSERT:
-            done = insert_entry(nodes, writing, T[i, 0], N, 0)
+            done = insert_entry(nodes, writing, trees[i, 0], entry, 0)
         else:
-            done = delete_entry(nodes, writing, T[i, 0], N, 0)
+            done = delete_entry(nodes, writing, trees[i, 0], entry, 0)
         if not done:
             C[MISSING] += 1
 
 
 @kernel
-def keep_roots(C: Any, V: Any, v: int) -> None:
-    """Root, bits and base of every tree, as they are, to V[v]."""
-    for t in range(V.shape[1] // ROOT_WORDS):
+def keep_roots(C: Any, versions: Any, v: int) -> None:
+    """Root, bits and base of every tree, as they are, to versions[v]."""
+    for t in range(versions.shape[1] // ROOT_WORDS):
         for i in range(ROOT_WORDS):
-            V[v, ROOT_WORDS * t + i] = C[TREE + TREE_WORDS * t + i]
+            versions[v, ROOT_WORDS * t + i] = C[TREE + TREE_WORDS * t + i]
 
 
 @kernel
-def open_reading(A: Any, a: int, E: Any, e: int, V: Any, walking: Walking, others: int) -> None:
-    """Of the rows in which atom a has the entry at E[e]; the others are of the version that is theirs."""
-    R, items, Z = walking.R, walking.items, walking.Z
-    k = A[a, WIDTH] - 1
-    items[0] = E[e + k]
+def open_reading(atoms: Any, a: int, entries: Any, e: int, versions: Any, walking: Walking, others: int) -> None:
+    """Of the rows in which atom a has the entry at entries[e]; the others are of the version that is theirs."""
+    roots, items, reading = walking.roots, walking.items, walking.state
+    k = atoms[a, WIDTH] - 1
+    items[0] = entries[e + k]
     for j in range(k):
-        items[1 + A[a, COLUMNS + j]] = E[e + j]
+        items[1 + atoms[a, COLUMNS + j]] = entries[e + j]
     for t in range(others):
-        place, tree = A[a, OTHERS + t] >> 16, A[a, OTHERS + t] & 65535
+        place, tree = atoms[a, OTHERS + t] >> 16, atoms[a, OTHERS + t] & 65535
         for i in range(ROOT_WORDS):
-            R[ROOT_WORDS * t + i] = V[1 if place < a else 0, ROOT_WORDS * tree + i]
-    Z[DEPTH], Z[ITEM], Z[ITEMS] = 0, 0, 1
+            roots[ROOT_WORDS * t + i] = versions[1 if place < a else 0, ROOT_WORDS * tree + i]
+    reading[DEPTH], reading[ITEM], reading[ITEMS] = 0, 0, 1
 
 
 @kernel
 def tell(nodes: QuadNodes, query: Query, steps: Steps, walking: Walking, state: State, out: Any, n: int, end: int) -> int:
-    """The rows of the steps from G[AT] to `end`, until `out` is full or they are more than the limit; how many rows there are then."""
-    U, E, A, G, V = steps.U, steps.E, query.A, state.G, state.V
-    P, R, items, S, Z = walking.P, walking.R, walking.items, walking.S, walking.Z
-    while G[PLACE] < len(A) and n < out.shape[1] and G[ROWS] <= G[LIMIT]:
-        a, s = G[PLACE], G[AT]
-        while s < end and U[s, 2] != A[a, BASE]:
+    """The rows of the steps from run[AT] to `end`, until `out` is full or they are more than the limit; how many rows there are then."""
+    table, entries, atoms, run, versions = steps.steps, steps.entries, query.atoms, state.run, state.versions
+    plans, roots, items, leaves, reading = walking.plan, walking.roots, walking.items, walking.leaves, walking.state
+    while run[PLACE] < len(atoms) and n < out.shape[1] and run[ROWS] <= run[LIMIT]:
+        a, s = run[PLACE], run[AT]
+        while s < end and table[s, 2] != atoms[a, BASE]:
             s += 1
         if s < end:
-            plan = P[A[a, PLAN] : A[a, PLAN + 1]]
-            if G[READING] == 0:
-                open_reading(A, a, E, U[s, 3], V, walking, len(A) - 1)
-                G[READING] = 1
+            plan = plans[atoms[a, PLAN] : atoms[a, PLAN + 1]]
+            if run[READING] == 0:
+                open_reading(atoms, a, entries, table[s, 3], versions, walking, len(atoms) - 1)
+                run[READING] = 1
             before = n
-            n = and_steps(nodes, Walking(plan, R, items, S, Z), out, n, 1 << 62)
-            G[ROWS] += n - before
-            if Z[DEPTH] > 0 or n == out.shape[1]:
+            n = and_steps(nodes, Walking(plan, roots, items, leaves, reading), out, n, 1 << 62)
+            run[ROWS] += n - before
+            if reading[DEPTH] > 0 or n == out.shape[1]:
                 break
-        G[PLACE] += 1
-        G[READING] = 0
+        run[PLACE] += 1
+        run[READING] = 0
     return n
+
+
+@kernel
+def write_line(lines: Any, i: int, change: int, sign: int, first: int, end: int, too_large: int) -> None:
+    lines[i, 0], lines[i, 1], lines[i, 2], lines[i, 3], lines[i, 4] = change, sign, first, end, too_large
 
 
 @kernel("int64(QuadNodes, Writing, Query, Steps, Walking, State, Lines)")
 def follow(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, walking: Walking, state: State, told: Lines) -> int:
     """Go on until all steps are done, or there is no room for more rows or lines; how many lines there are."""
-    C, U, A, G, V, L, out = writing.C, steps.U, query.A, state.G, state.V, told.L, told.out
-    n, lines, limit = wide(0), wide(0), G[LIMIT]
-    while G[AT] < len(U) and n < out.shape[1] and lines < len(L):
-        s, end = G[AT], G[AT] + 1
-        while end < len(U) and U[end, 0] == U[s, 0] and max(U[end, 1], STEP_ENTER) == max(U[s, 1], STEP_ENTER):
+    C, table, atoms, run, versions, out = writing.C, steps.steps, query.atoms, state.run, state.versions, told.out
+    n, lines, limit = wide(0), wide(0), run[LIMIT]
+    while run[AT] < len(table) and n < out.shape[1] and lines < len(told.lines):
+        s, end = run[AT], run[AT] + 1
+        while end < len(table) and table[end, 0] == table[s, 0] and max(table[end, 1], STEP_ENTER) == max(table[s, 1], STEP_ENTER):
             end += 1
-        if G[PLACE] < 0:
+        if run[PLACE] < 0:
             C[VERSION] += 1
-            keep_roots(C, V, 0)
+            keep_roots(C, versions, 0)
             for i in range(s, end):
-                write_step(nodes, writing, query, steps, state.N, i)
-            keep_roots(C, V, 1)
-            G[PLACE], G[READING], G[ROWS] = 0, 0, 0
-            if limit < 0 or U[s, 1] <= STEP_ENTER:
-                G[PLACE] = len(A)
+                write_step(nodes, writing, query, steps, state.entry, i)
+            keep_roots(C, versions, 1)
+            run[PLACE], run[READING], run[ROWS] = 0, 0, 0
+            if limit < 0 or table[s, 1] <= STEP_ENTER:
+                run[PLACE] = len(atoms)
         start = n
         n = tell(nodes, query, steps, walking, state, out, n, end)
-        if G[ROWS] > limit and limit >= 0:
-            n, G[PLACE] = start, len(A)
-            L[lines, 0], L[lines, 1], L[lines, 2], L[lines, 3], L[lines, 4] = U[s, 0], U[s, 1], n, n, 1
+        if run[ROWS] > limit and limit >= 0:
+            n, run[PLACE] = start, len(atoms)
+            write_line(told.lines, lines, table[s, 0], table[s, 1], n, n, 1)
             lines += 1
         elif n > start:
-            L[lines, 0], L[lines, 1], L[lines, 2], L[lines, 3], L[lines, 4] = U[s, 0], U[s, 1], start, n, 0
+            write_line(told.lines, lines, table[s, 0], table[s, 1], start, n, 0)
             lines += 1
-        if G[PLACE] == len(A):
-            G[AT], G[PLACE] = end, -1
+        if run[PLACE] == len(atoms):
+            run[AT], run[PLACE] = end, -1
     return lines
 
 
@@ -184,46 +191,46 @@ class Runs:
     ) -> None:
         self._trees = join.trees
         ends = np.cumsum([0, *map(len, bases)])
-        X = np.column_stack((ends[:-1], ends[1:]))
-        T = np.zeros((ends[-1], 3 + MOST_ARITY), np.int64)
-        for row, (tree, columns) in zip(T, [one for own in bases for one in own], strict=True):
+        places = np.column_stack((ends[:-1], ends[1:]))
+        trees = np.zeros((ends[-1], 3 + MOST_ARITY), np.int64)
+        for row, (tree, columns) in zip(trees, [one for own in bases for one in own], strict=True):
             row[: 2 + len(columns)] = tree, len(columns), *columns
         plans = [join.plan_of(place) for place in range(len(base_of))]
         ends = np.cumsum([0, *(len(plan.words) for plan in plans)])
-        P = np.concatenate([plan.words for plan in plans])
-        A = np.zeros((len(base_of), ATOM_WORDS), np.int64)
-        for place, (row, plan) in enumerate(zip(A, plans, strict=True)):
+        words = np.concatenate([plan.words for plan in plans])
+        atoms = np.zeros((len(base_of), ATOM_WORDS), np.int64)
+        for place, (row, plan) in enumerate(zip(atoms, plans, strict=True)):
             variables = join.variables_of(place)
             row[BASE], row[PLAN], row[PLAN + 1], row[WIDTH] = base_of[place], ends[place], ends[place + 1], len(variables) + 1
             row[OTHERS : OTHERS + len(plan.trees)] = [other << 16 | tree for other, tree in plan.trees]
             row[COLUMNS : COLUMNS + len(variables)] = variables
         others = len(base_of) - 1
-        self._query = Query(T, X, A)
-        R, items = np.zeros(ROOT_WORDS * max(1, others), np.int64), np.zeros(1 + join.dimension, np.int64)
-        S, Z = np.zeros(line_words(max(1, others)), np.int32), np.zeros(state_words(max(1, others)), np.int64)
-        self._walking = Walking(P, R, items, S, Z)
-        V = np.zeros((2, ROOT_WORDS * len(join.trees.shapes)), np.int64)
-        self._state = State(np.zeros(5, np.int64), V, np.zeros(MOST_ARITY + 1, np.int32))
+        self._query = Query(trees, places, atoms)
+        roots, items = np.zeros(ROOT_WORDS * max(1, others), np.int64), np.zeros(1 + join.dimension, np.int64)
+        leaves, reading = np.zeros(line_words(max(1, others)), np.int32), np.zeros(state_words(max(1, others)), np.int64)
+        self._walking = Walking(words, roots, items, leaves, reading)
+        versions = np.zeros((2, ROOT_WORDS * len(join.trees.shapes)), np.int64)
+        self._state = State(np.zeros(5, np.int64), versions, np.zeros(MOST_ARITY + 1, np.int32))
         self._told = Lines(np.zeros((capacity, 5), np.int64), np.zeros((len(base_of), capacity), np.int32))
 
     def follow(self, version: int, steps: np.ndarray, entries: np.ndarray, limit: int | None) -> Iterator[Told]:
         """int64[n, 4] steps over int32 entries of their bases, each kind of a change as one more version after `version`; tell what they
         did. `limit`: of rows; None: tell nothing. `QuadTrees.require` comes first. KeyError: some deleted entries were not there."""
         self._trees.arena.C[VERSION] = version
-        for base, (first, end) in enumerate(self._query.X.tolist()):
+        for base, (first, end) in enumerate(self._query.bases.tolist()):
             own = steps[steps[:, 2] == base]
             come = (own[:, 1] == STEP_ENTER) | (own[:, 1] == STEP_INSERT)
-            for tree, width, *columns in self._query.T[first:end].tolist():
+            for tree, width, *columns in self._query.trees[first:end].tolist():
                 self._trees.expect(tree, entries[own[:, 3, None] + np.array(columns[:width])], come)
-        G, told = self._state.G, self._told
-        G[:] = 0, -1, 0, 0, -1 if limit is None else limit
-        while G[AT] < len(steps):
+        run, told = self._state.run, self._told
+        run[:] = 0, -1, 0, 0, -1 if limit is None else limit
+        while run[AT] < len(steps):
             lines = compiled(follow)(*self._trees.arrays, self._query, Steps(steps, entries), self._walking, self._state, told)
-            for change, sign, first, end, too_large in told.L[:lines].tolist():
+            for change, sign, first, end, too_large in told.lines[:lines].tolist():
                 yield Told(change, sign == STEP_INSERT, told.out[:, first:end].copy(), bool(too_large))
         self._trees.settle_missing()
 
     @property
     def steps(self) -> int:
         """As `Cursor.steps`, of all readings so far."""
-        return int(self._walking.Z[STEPS])
+        return int(self._walking.state[STEPS])

@@ -4,11 +4,11 @@ An item is given (an entry whose partners are wanted, or values that are looked 
 scanned meanwhile, leaf after leaf, as many at a time as `items` has room for. A tuple whose rows fill more than a leaf is one item, by
 itself and without a slot: row by row, the same would be searched again for each of them.
 
-    P, R    the plan and the roots by which an item with a slot is read: of all atoms but the one whose slot it is
-    A, Q    of all atoms, by which an item without one is read
+An item with a slot is read by the plan and the roots of `walking`: of all atoms but the one whose slot it is. One without is read by the
+other plan and the other roots, of all atoms.
 
-    Y    the depth of the scan, 0 at its end; of the driving atom's tree base, arity, variables; whether each tuple is one item, without a
-         slot; frames [place, level, children left, -1 before the first]
+    scanning    the depth of the scan, 0 at its end; of the driving atom's tree base, arity, variables; whether each tuple is one item,
+                without a slot; frames [place, level, children left, -1 before the first]
 
 Costs: scan O(1) an entry or tuple of many, besides O(log l) a leaf.
 """
@@ -37,66 +37,67 @@ _UNTOLD = -1
 
 
 def scan_of(root: Root, variables: Sequence[int], tuples: bool) -> np.ndarray:
-    """Y of a plain tree whose coordinates are these variables."""
-    Y = np.zeros(SCAN_WORDS, np.int64)
-    Y[BASE], Y[ARITY], Y[TUPLES], Y[VARIABLES : VARIABLES + len(variables)] = root.base, len(variables), tuples, variables
+    """The state of a scan of a plain tree whose coordinates are these variables."""
+    scanning = np.zeros(SCAN_WORDS, np.int64)
+    scanning[BASE], scanning[ARITY], scanning[TUPLES] = root.base, len(variables), tuples
+    scanning[VARIABLES : VARIABLES + len(variables)] = variables
     if root.count:
-        Y[SCANNED], Y[FRAMES : FRAMES + 3] = 1, (root.place, root.bits - 1, _UNTOLD)
-    return Y
+        scanning[SCANNED], scanning[FRAMES : FRAMES + 3] = 1, (root.place, root.bits - 1, _UNTOLD)
+    return scanning
 
 
 @kernel
-def scan(nodes: QuadNodes, Y: Any, walking: Walking, width: int) -> int:
+def scan(nodes: QuadNodes, scanning: Any, walking: Walking, width: int) -> int:
     """The driving atom's next entries as items of `width` words, as long as a whole leaf has room, or its next tuple of many rows; how many
     they are."""
-    W, items, S = nodes.W, walking.items, walking.S
-    n, base, k = wide(0), Y[BASE], Y[ARITY]
-    while Y[SCANNED] > 0 and n + LEAF * width <= len(items):
-        f = FRAMES + 3 * (Y[SCANNED] - 1)
-        o, b, left = Y[f], Y[f + 1], Y[f + 2]
-        many = b < 0 and not ends_at(W, o)
+    W, items, leaves = nodes.W, walking.items, walking.leaves
+    n, base, k = wide(0), scanning[BASE], scanning[ARITY]
+    while scanning[SCANNED] > 0 and n + LEAF * width <= len(items):
+        f = FRAMES + 3 * (scanning[SCANNED] - 1)
+        o, level, left = scanning[f], scanning[f + 1], scanning[f + 2]
+        many = level < 0 and not ends_at(W, o)
         if many and n > 0:
             break
         while many and not ends_at(W, o):
-            o, b = child_of(nodes, base, o, k, lowest(children_of(nodes, base, o, k))), b - 1
+            o, level = child_of(nodes, base, o, k, lowest(children_of(nodes, base, o, k))), level - 1
         if ends_at(W, o):
-            Y[SCANNED] -= 1
-            count = copy_leaf(nodes, base, o, Shape(k, 0), b, 0, S, 0)
+            scanning[SCANNED] -= 1
+            count = copy_leaf(nodes, base, o, Shape(k, 0), level, 0, leaves, 0)
             some = wide(1) if many else (wide(1) << count) - 1
-            if Y[TUPLES] != 0:
-                some = first_of_each(S, 0, 0, k, some)
+            if scanning[TUPLES] != 0:
+                some = first_of_each(leaves, 0, 0, k, some)
             while some != 0:
                 i = lowest(some)
                 some &= some - 1
-                items[n] = NO_SLOT if many or Y[TUPLES] != 0 else S[k * LEAF + i]
+                items[n] = NO_SLOT if many or scanning[TUPLES] != 0 else leaves[k * LEAF + i]
                 for j in range(k):
-                    items[n + 1 + Y[VARIABLES + j]] = S[j * LEAF + i]
+                    items[n + 1 + scanning[VARIABLES + j]] = leaves[j * LEAF + i]
                 n += width
             if many:
                 break
             continue
         if left == _UNTOLD:
             left = children_of(nodes, base, o, k)
-        Y[f + 2] = left & (left - 1)
-        if Y[f + 2] != 0:  # else the last child takes its parent's place
+        scanning[f + 2] = left & (left - 1)
+        if scanning[f + 2] != 0:  # else the last child takes its parent's place
             f += 3
-            Y[SCANNED] += 1
-        Y[f], Y[f + 1], Y[f + 2] = child_of(nodes, base, o, k, lowest(left)), b - 1, _UNTOLD
+            scanning[SCANNED] += 1
+        scanning[f], scanning[f + 1], scanning[f + 2] = child_of(nodes, base, o, k, lowest(left)), level - 1, _UNTOLD
     return n // width
 
 
 @kernel("int64(QuadNodes, Walking, int64[::1], int64[::1], int64[::1], int32[:, ::1], int64)")
-def read_items(nodes: QuadNodes, walking: Walking, A: Any, Q: Any, Y: Any, out: Any, budget: int) -> int:
+def read_items(nodes: QuadNodes, walking: Walking, other_plan: Any, other_roots: Any, scanning: Any, out: Any, budget: int) -> int:
     """Go on until `out` (a line an alias) is full, all items are read, or `budget` steps are made; how many rows it has then."""
-    P, items, S, Z = walking.P, walking.items, walking.S, walking.Z
-    n, stop = wide(0), Z[STEPS] + budget
-    while n < out.shape[1] and Z[STEPS] < stop:
-        if Z[DEPTH] == 0 and Z[ITEM] == Z[ITEMS]:
-            if Y[SCANNED] == 0:
+    plan, items, leaves, state = walking.plan, walking.items, walking.leaves, walking.state
+    n, stop = wide(0), state[STEPS] + budget
+    while n < out.shape[1] and state[STEPS] < stop:
+        if state[DEPTH] == 0 and state[ITEM] == state[ITEMS]:
+            if scanning[SCANNED] == 0:
                 break
-            Z[ITEM], Z[ITEMS] = 0, scan(nodes, Y, walking, P[WIDTH])
+            state[ITEM], state[ITEMS] = 0, scan(nodes, scanning, walking, plan[WIDTH])
         if items[0] == NO_SLOT:
-            n = and_steps(nodes, Walking(A, Q, items, S, Z), out, n, stop)
+            n = and_steps(nodes, Walking(other_plan, other_roots, items, leaves, state), out, n, stop)
         else:
             n = and_steps(nodes, walking, out, n, stop)
     return n

@@ -55,23 +55,23 @@ class Branch(NamedTuple):
 
 @kernel
 def is_there(nodes: QuadNodes, walking: Walking, t: int) -> bool:
-    """Whether atom t has the tuple in Z."""
-    R, Z = walking.R, walking.Z
-    if root_of(R, t) == 0:
+    """Whether atom t has the tuple in the state."""
+    roots, state = walking.roots, walking.state
+    if root_of(roots, t) == 0:
         return False
-    Z[FRAMES] = enter(nodes.W, root_of(R, t))
+    state[FRAMES] = enter(nodes.W, root_of(roots, t))
     return has_tuple(nodes, walking, t, FRAMES, CODE_BITS)
 
 
 @kernel
 def is_told(nodes: QuadNodes, walking: Walking) -> bool:
-    """Whether a branch has the tuple in Z: all its own atoms have it, and of each of its groups one does not."""
-    P, t = walking.P, wide(0)
-    while t < P[ATOMS]:
-        branch, stands = P[ATOM + t * ATOM_WORDS + PLACE], True
-        while t < P[ATOMS] and P[ATOM + t * ATOM_WORDS + PLACE] == branch:
-            group, all_have = P[ATOM + t * ATOM_WORDS + GROUP], stands
-            while t < P[ATOMS] and P[ATOM + t * ATOM_WORDS + PLACE] == branch and P[ATOM + t * ATOM_WORDS + GROUP] == group:
+    """Whether a branch has the tuple in the state: all its own atoms have it, and of each of its groups one does not."""
+    plan, t = walking.plan, wide(0)
+    while t < plan[ATOMS]:
+        branch, stands = plan[ATOM + t * ATOM_WORDS + PLACE], True
+        while t < plan[ATOMS] and plan[ATOM + t * ATOM_WORDS + PLACE] == branch:
+            group, all_have = plan[ATOM + t * ATOM_WORDS + GROUP], stands
+            while t < plan[ATOMS] and plan[ATOM + t * ATOM_WORDS + PLACE] == branch and plan[ATOM + t * ATOM_WORDS + GROUP] == group:
                 all_have = all_have and is_there(nodes, walking, t)
                 t += 1
             stands = stands and all_have == (group == MUST)
@@ -83,13 +83,13 @@ def is_told(nodes: QuadNodes, walking: Walking) -> bool:
 @kernel("int64(QuadNodes, Walking, int32[:, ::1], uint8[::1])")
 def find_told(nodes: QuadNodes, walking: Walking, tuples: Any, found: Any) -> int:
     """Whether a branch has each of these tuples; how many atoms were looked into."""
-    Z, n = walking.Z, tuples.shape[1]
-    Z[LOOKED_UP] = 0
+    state, n = walking.state, tuples.shape[1]
+    state[LOOKED_UP] = 0
     for i in range(n):
         for v in range(tuples.shape[0]):
-            Z[VALUES + v] = tuples[v, i]
+            state[VALUES + v] = tuples[v, i]
         found[i] = 1 if is_told(nodes, walking) else 0
-    return wide(Z[LOOKED_UP])
+    return wide(state[LOOKED_UP])
 
 
 class _Test:
@@ -97,21 +97,21 @@ class _Test:
 
     def __init__(self, branches: Sequence[And], roots: Roots) -> None:
         listed = [(number, place, one) for number, one in enumerate(branches) for place in range(len(one.atoms))]
-        P = np.zeros(layout.plan_words(len(listed)), np.int64)
-        P[ATOMS] = len(listed)
+        plan = np.zeros(layout.plan_words(len(listed)), np.int64)
+        plan[ATOMS] = len(listed)
         for t, (number, place, one) in enumerate(listed):
             a, order = ATOM + t * ATOM_WORDS, one.variables_of(place)
-            P[a + ARITY], P[a + PLACE], P[a + GROUP] = len(order), number, one.groups[place]
-            P[a + layout.VARIABLES : a + layout.VARIABLES + len(order)] = order
-        R = np.array([word for _, place, one in listed for word in roots[_plain(one.atoms[place])][:ROOT_WORDS]], np.int64)
-        S, Z = np.empty(layout.line_words(len(listed)), np.int32), np.zeros(FRAMES + 1, np.int64)
-        self._walking = Walking(P, R, np.empty(0, np.int64), S, Z)
+            plan[a + ARITY], plan[a + PLACE], plan[a + GROUP] = len(order), number, one.groups[place]
+            plan[a + layout.VARIABLES : a + layout.VARIABLES + len(order)] = order
+        words = np.array([word for _, place, one in listed for word in roots[_plain(one.atoms[place])][:ROOT_WORDS]], np.int64)
+        leaves, state = np.empty(layout.line_words(len(listed)), np.int32), np.zeros(FRAMES + 1, np.int64)
+        self._walking = Walking(plan, words, np.empty(0, np.int64), leaves, state)
 
     def find(self, trees: QuadTrees, tuples: np.ndarray) -> tuple[np.ndarray, int]:
         """bool[n]: whether they have each of these tuples, int32[d, n]; and how many atoms were looked into."""
         found = np.zeros(tuples.shape[1], np.uint8)
         # A cursor and its clones may be read by several threads.
-        walking = self._walking._replace(S=self._walking.S.copy(), Z=self._walking.Z.copy())
+        walking = self._walking._replace(leaves=self._walking.leaves.copy(), state=self._walking.state.copy())
         looked_up = compiled(find_told)(trees.arrays[0], walking, np.ascontiguousarray(tuples), found)
         return found.view(np.bool_), int(looked_up)
 

@@ -45,13 +45,13 @@ def set_child(W: Any, o: int, c: int, child: int) -> None:
 
 
 @kernel
-def thaw(nodes: QuadNodes, C: Any, h: int, o: int, b: int) -> int:
-    """A live block like the compact place o of level b."""
+def thaw(nodes: QuadNodes, C: Any, h: int, o: int, level: int) -> int:
+    """A live block like the compact place o of a level."""
     W = nodes.W
     k, base = C[h + layout.ARITY], C[h + layout.BASE]
     if ends_at(W, o):
         new = new_leaf(nodes, C, k)
-        W[2 * new + layout.ENTRIES] = copy_leaf(nodes, base, o, Shape(k, C[h + layout.FIRST]), b, 0, W, 2 * new + layout.HEAD)
+        W[2 * new + layout.ENTRIES] = copy_leaf(nodes, base, o, Shape(k, C[h + layout.FIRST]), level, 0, W, 2 * new + layout.HEAD)
         return new
     new = new_inner(nodes, C, k)
     mask = children_of(nodes, base, o, k)
@@ -63,11 +63,11 @@ def thaw(nodes: QuadNodes, C: Any, h: int, o: int, b: int) -> int:
 
 
 @kernel
-def own_block(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int) -> int:
+def own_block(nodes: QuadNodes, writing: Writing, h: int, o: int, level: int) -> int:
     """The block itself if this version wrote it, else a copy in its place."""
     M, W, C = nodes.M, nodes.W, writing.C
     if o < 0:
-        return thaw(nodes, C, h, o, b)
+        return thaw(nodes, C, h, o, level)
     if M[o] == C[VERSION]:
         return o
     k = C[h + layout.ARITY]
@@ -80,42 +80,42 @@ def own_block(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int) -> int
 
 
 @kernel
-def append(W: Any, o: int, k: int, E: Any, e: int, step: int) -> None:
-    """Put the entry at E[e] into a leaf that has room."""
+def append(W: Any, o: int, arity: int, entries: Any, e: int, step: int) -> None:
+    """Put the entry at entries[e] into a leaf that has room."""
     n = wide(W[2 * o + layout.ENTRIES])
     p = 2 * o + layout.HEAD + n
-    for j in range(k + 1):
-        W[p + j * layout.LEAF] = E[e + j * step]
+    for j in range(arity + 1):
+        W[p + j * layout.LEAF] = entries[e + j * step]
     W[2 * o + layout.ENTRIES] = n + 1
 
 
 @kernel
-def split(nodes: QuadNodes, writing: Writing, o: int, k: int, f: int, b: int) -> int:
-    """An inner node of level b in place of live leaf o."""
+def split(nodes: QuadNodes, writing: Writing, o: int, arity: int, leading: int, level: int) -> int:
+    """An inner node of this level in place of live leaf o."""
     W, C = nodes.W, writing.C
     n = wide(W[2 * o + layout.ENTRIES])
-    new = new_inner(nodes, C, k)
+    new = new_inner(nodes, C, arity)
     for i in range(n):
         e = 2 * o + layout.HEAD + i
-        c = digit(W, e, layout.LEAF, k, f, b)
+        c = digit(W, e, layout.LEAF, arity, leading, level)
         child = live_child(W, new, c)
         if child == 0:
-            child = new_leaf(nodes, C, k)
+            child = new_leaf(nodes, C, arity)
             set_child(W, new, c, child)
-        append(W, child, k, W, e, layout.LEAF)
-    drop_block(nodes, writing, o, k)
+        append(W, child, arity, W, e, layout.LEAF)
+    drop_block(nodes, writing, o, arity)
     return new
 
 
 @kernel
-def grow(nodes: QuadNodes, C: Any, h: int, E: Any, e: int) -> bool:
+def grow(nodes: QuadNodes, C: Any, h: int, entries: Any, e: int) -> bool:
     """Let the tree at holder h reach as far as the entry: a level a bit, in which all lies in the first quadrant. False, with nothing done:
     a tree in two parts would need that in each cell."""
     W = nodes.W
     k, root = C[h + layout.ARITY], C[h + layout.ROOT]
     reach = wide(1)
     for j in range(k):
-        reach |= wide(E[e + j])
+        reach |= wide(entries[e + j])
     while reach >> C[h + layout.BITS] != 0:
         if root != 0 and not ends_at(W, root):
             if C[h + layout.FIRST] > 0:
@@ -129,11 +129,11 @@ def grow(nodes: QuadNodes, C: Any, h: int, E: Any, e: int) -> bool:
 
 
 @kernel
-def insert_entry(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int) -> bool:
+def insert_entry(nodes: QuadNodes, writing: Writing, t: int, entries: Any, e: int) -> bool:
     """Put an entry that is not there into tree t; False, with nothing done, if it does not reach so far (`grow`)."""
     W, C = nodes.W, writing.C
     h = layout.TREE + layout.TREE_WORDS * t
-    if not grow(nodes, C, h, E, e):
+    if not grow(nodes, C, h, entries, e):
         return False
     k, f, o, b = C[h + layout.ARITY], C[h + layout.FIRST], C[h + layout.ROOT], top_level(C, h)
     above, c = wide(0), wide(0)  # o is its child c; 0: the root
@@ -149,9 +149,9 @@ def insert_entry(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int) -> 
         else:
             set_child(W, above, c, o)
         if is_leaf(W, o):
-            append(W, o, k, E, e, 1)
+            append(W, o, k, entries, e, 1)
             break
-        above, c = o, digit(E, e, 1, k, f, b)
+        above, c = o, digit(entries, e, 1, k, f, b)
         o = live_child(W, o, c)
         b = level_below(b, C[h + layout.BITS])
     C[h + layout.COUNT] += 1
@@ -159,11 +159,11 @@ def insert_entry(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int) -> 
 
 
 @kernel
-def place_in(W: Any, o: int, k: int, E: Any, e: int) -> int:
-    """Which entry of live leaf o equals the one at E[e]; -1: none."""
+def place_in(W: Any, o: int, arity: int, entries: Any, e: int) -> int:
+    """Which entry of live leaf o equals the one at entries[e]; -1: none."""
     found = (1 << wide(W[2 * o + layout.ENTRIES])) - 1
-    for j in range(k, -1, -1):
-        found &= equal16(W, 2 * o + layout.HEAD + j * layout.LEAF, wide(E[e + j]))
+    for j in range(arity, -1, -1):
+        found &= equal16(W, 2 * o + layout.HEAD + j * layout.LEAF, wide(entries[e + j]))
     return lowest(found) if found != 0 else -1
 
 
@@ -184,8 +184,8 @@ def is_small(nodes: QuadNodes, C: Any, h: int, o: int, c: int, child: int) -> bo
 
 
 @kernel
-def gather(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, c: int, child: int) -> int:
-    """A leaf in place of live inner node o of level b, which is small. Its children are dropped."""
+def gather(nodes: QuadNodes, writing: Writing, h: int, o: int, level: int, c: int, child: int) -> int:
+    """A leaf in place of live inner node o of this level, which is small. Its children are dropped."""
     W, C = nodes.W, writing.C
     k = C[h + layout.ARITY]
     leaf = new_leaf(nodes, C, k)
@@ -193,7 +193,7 @@ def gather(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, c: int, c
         one = child if i == c else live_child(W, o, i)
         if one != 0:
             if one < 0:
-                one = thaw(nodes, C, h, one, level_below(b, C[h + layout.BITS]))
+                one = thaw(nodes, C, h, one, level_below(level, C[h + layout.BITS]))
             for e in range(W[2 * one + layout.ENTRIES]):
                 append(W, leaf, k, W, 2 * one + layout.HEAD + e, layout.LEAF)
             drop_block(nodes, writing, one, k)
@@ -202,12 +202,12 @@ def gather(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, c: int, c
 
 
 @kernel
-def take_out(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, E: Any, e: int) -> int:
-    """Leaf o of level b without the entry, 0 if it had no other; -1, with nothing done, if it is not there."""
+def take_out(nodes: QuadNodes, writing: Writing, h: int, o: int, level: int, entries: Any, e: int) -> int:
+    """Leaf o of this level without the entry, 0 if it had no other; -1, with nothing done, if it is not there."""
     M, W, C = nodes.M, nodes.W, writing.C
     k = C[h + layout.ARITY]
-    leaf = thaw(nodes, C, h, o, b) if o < 0 else o
-    i, last = place_in(W, leaf, k, E, e), wide(W[2 * leaf + layout.ENTRIES]) - 1
+    leaf = thaw(nodes, C, h, o, level) if o < 0 else o
+    i, last = place_in(W, leaf, k, entries, e), wide(W[2 * leaf + layout.ENTRIES]) - 1
     if i < 0:
         if o < 0:
             free(M, C, leaf, class_of(W, leaf, k))
@@ -215,7 +215,7 @@ def take_out(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, E: Any,
     if last == 0:
         drop_block(nodes, writing, leaf, k)
         return 0
-    leaf = own_block(nodes, writing, h, leaf, b)
+    leaf = own_block(nodes, writing, h, leaf, level)
     W[2 * leaf + layout.ENTRIES] = last
     for j in range(k + 1):
         W[2 * leaf + layout.HEAD + j * layout.LEAF + i] = W[2 * leaf + layout.HEAD + j * layout.LEAF + last]
@@ -223,22 +223,22 @@ def take_out(nodes: QuadNodes, writing: Writing, h: int, o: int, b: int, E: Any,
 
 
 @kernel
-def delete_entry(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int) -> bool:
+def delete_entry(nodes: QuadNodes, writing: Writing, t: int, entries: Any, e: int) -> bool:
     """Take an entry out of tree t; False, with nothing done, if it is not there."""
     W, C = nodes.W, writing.C
     h = layout.TREE + layout.TREE_WORDS * t
     k, f, o, b, base = C[h + layout.ARITY], C[h + layout.FIRST], C[h + layout.ROOT], top_level(C, h), C[h + layout.BASE]
     for j in range(k):
-        if wide(E[e + j]) >> C[h + layout.BITS] != 0:
+        if wide(entries[e + j]) >> C[h + layout.BITS] != 0:
             return False
     depth = 0
     while o != 0 and not ends_at(W, o):
-        c = digit(E, e, 1, k, f, b)
+        c = digit(entries, e, 1, k, f, b)
         C[layout.PATH + 3 * depth], C[layout.PATH + 3 * depth + 1], C[layout.PATH + 3 * depth + 2] = o, c, b
         o = wide(child_of(nodes, base, o, k, c))
         depth += 1
         b = level_below(b, C[h + layout.BITS])
-    o = take_out(nodes, writing, h, o, b, E, e) if o != 0 else -1
+    o = take_out(nodes, writing, h, o, b, entries, e) if o != 0 else -1
     if o < 0:
         return False
     small = True  # what lies below may have become so
@@ -262,29 +262,29 @@ def delete_entry(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int) -> 
 
 
 @kernel("void(int32[::1], int64, int64[::1])")
-def morton_keys(E: Any, k: int, keys: Any) -> None:
-    """Of the entries in E, with k coordinates, their places in Morton order, by as many of the highest bits as fit."""
+def morton_keys(entries: Any, arity: int, keys: Any) -> None:
+    """Of the entries, with so many coordinates, their places in Morton order, by as many of the highest bits as fit."""
     highest_code = wide(0)
     for i in range(len(keys)):
-        for j in range(k):
-            highest_code |= wide(E[i * (k + 1) + j])
+        for j in range(arity):
+            highest_code |= wide(entries[i * (arity + 1) + j])
     top = highest(highest_code) if highest_code != 0 else 0
     for i in range(len(keys)):
         keys[i] = 0
-        for b in range(top, max(-1, top - 62 // k), -1):
-            keys[i] = keys[i] << k | digit(E, i * (k + 1), 1, k, 0, b)
+        for b in range(top, max(-1, top - 62 // arity), -1):
+            keys[i] = keys[i] << arity | digit(entries, i * (arity + 1), 1, arity, 0, b)
 
 
 @kernel("int64(QuadNodes, Writing, int64, int32[::1], int64, boolean)")
-def change_entries(nodes: QuadNodes, writing: Writing, t: int, E: Any, e: int, come: bool) -> int:
-    """Insert or delete all of them from E[e] on; where it stopped: at the end, or at one that the tree does not reach. C[MISSING] counts
-    deletes of what was not there."""
+def change_entries(nodes: QuadNodes, writing: Writing, t: int, entries: Any, e: int, come: bool) -> int:
+    """Insert or delete all of them from entries[e] on; where it stopped: at the end, or at one that the tree does not reach. C[MISSING]
+    counts deletes of what was not there."""
     C = writing.C
-    while e < len(E):
+    while e < len(entries):
         if not come:
-            if not delete_entry(nodes, writing, t, E, e):
+            if not delete_entry(nodes, writing, t, entries, e):
                 C[layout.MISSING] += 1
-        elif not insert_entry(nodes, writing, t, E, e):
+        elif not insert_entry(nodes, writing, t, entries, e):
             break
         e += C[layout.TREE + layout.TREE_WORDS * t + layout.ARITY] + 1
     return e

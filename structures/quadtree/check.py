@@ -27,7 +27,7 @@ class _Reader:
     """Of one version of a tree."""
 
     def __init__(self, arena: QuadArena, forms: CompactForms, root: Root, shape: Shape, seen: dict[int, int]) -> None:
-        self.W, self.K, self.B, self.base, self.shape, self.seen = arena.W, forms.K, forms.B, root[2], shape, seen
+        self.W, self.compact, self.packed, self.base, self.shape, self.seen = arena.W, forms.compact, forms.packed, root[2], shape, seen
         self.top = root[1] - 1 + (CODE_BITS if shape[1] else 0)
         self.bits = root[1]
         # Of the compact form, as far as was asked for: inner children, and leaves, before each place; entries before each leaf.
@@ -65,7 +65,7 @@ class _Reader:
         return found
 
     def _bit(self, kind: int, place: int) -> int:
-        return int(self.K[self.K[self.base + NODES] + kind + NODE_WORDS * (place // 64)]) >> place % 64 & 1
+        return int(self.compact[self.compact[self.base + NODES] + kind + NODE_WORDS * (place // 64)]) >> place % 64 & 1
 
     def _rank(self, kind: int, place: int) -> int:
         """The bits of a kind before `place`, counted anew."""
@@ -76,10 +76,10 @@ class _Reader:
 
     def _size(self, number: int) -> int:
         """The entries of leaves before this one."""
-        leaves = int(self.K[self.base + LEAVES])
+        leaves = int(self.compact[self.base + LEAVES])
         while len(self.sizes) <= number:
             q = len(self.sizes) - 1
-            self.sizes.append(self.sizes[-1] + 1 + (int(self.K[leaves + q // SIZES]) >> 4 * (q % SIZES) & 15))
+            self.sizes.append(self.sizes[-1] + 1 + (int(self.compact[leaves + q // SIZES]) >> 4 * (q % SIZES) & 15))
         return self.sizes[number]
 
     def _children(self, number: int) -> list[int]:
@@ -94,9 +94,9 @@ class _Reader:
     def _leaf(self, number: int, level: int) -> list[Entry]:
         """Of a compact leaf: its bits as they were written, one after another."""
         arity, first = self.shape
-        code = int(self.K[self.base + CODE])
+        code = int(self.compact[self.base + CODE])
         size = self._size(number + 1) - self._size(number)
-        q0, entry0, at = self.K[self.base + TABLE + LEVEL_WORDS * (level - LOWEST) :][:LEVEL_WORDS].tolist()
+        q0, entry0, at = self.compact[self.base + TABLE + LEVEL_WORDS * (level - LOWEST) :][:LEVEL_WORDS].tolist()
         assert q0 <= number and entry0 == self._size(q0), f"Q1: the table of level {level} is wrong"
         low = [0] * arity
         for j in range(arity):
@@ -107,7 +107,7 @@ class _Reader:
         together = sum(low) <= 32
         whole, *widths = (next(width for width in (0, 1, 2, 4) if 8 * width >= bits) for bits in (code, *([sum(low)] if together else low)))
         at += (number - q0) * arity * whole + (self._size(number) - entry0) * (sum(widths) + 4)
-        read = self.B[at : at + arity * whole + size * (sum(widths) + 4)].tobytes()
+        read = self.packed[at : at + arity * whole + size * (sum(widths) + 4)].tobytes()
         columns, at = [], arity * whole
         for width in (*widths, 4):
             columns.append([int.from_bytes(read[at + i * width : at + (i + 1) * width], "little") for i in range(size)])

@@ -52,32 +52,32 @@ def compact_place(number: int, leaf: bool) -> int:
 
 
 @kernel
-def compact_child(K: Any, base: int, place: int, k: int, c: int) -> int:
+def compact_child(compact: Any, base: int, place: int, arity: int, c: int) -> int:
     """The place of child c of a compact inner node; 0: none."""
-    bit = ((~place >> 1) << k) + c
-    w = K[base + NODES] + NODE_WORDS * (bit >> 6)
+    bit = ((~place >> 1) << arity) + c
+    w = compact[base + NODES] + NODE_WORDS * (bit >> 6)
     bit &= 63
     before = ~(wide(-1) << bit)
-    if (K[w + 1] >> bit) & 1 != 0:
-        return compact_place((K[w] & _LOW) + count_bits(K[w + 1] & before) + 1, False)
-    if (K[w + 2] >> bit) & 1 != 0:
-        return compact_place((K[w] >> 32) + count_bits(K[w + 2] & before), True)
+    if (compact[w + 1] >> bit) & 1 != 0:
+        return compact_place((compact[w] & _LOW) + count_bits(compact[w + 1] & before) + 1, False)
+    if (compact[w + 2] >> bit) & 1 != 0:
+        return compact_place((compact[w] >> 32) + count_bits(compact[w + 2] & before), True)
     return 0
 
 
 @kernel
-def compact_mask(K: Any, base: int, place: int, k: int) -> int:
+def compact_mask(compact: Any, base: int, place: int, arity: int) -> int:
     """The children of a compact inner node, as bits."""
-    bit = (~place >> 1) << k
-    w = K[base + NODES] + NODE_WORDS * (bit >> 6)
-    return ((K[w + 1] | K[w + 2]) >> (bit & 63)) & ((1 << (1 << k)) - 1)
+    bit = (~place >> 1) << arity
+    w = compact[base + NODES] + NODE_WORDS * (bit >> 6)
+    return ((compact[w + 1] | compact[w + 2]) >> (bit & 63)) & ((1 << (1 << arity)) - 1)
 
 
 @kernel
-def compact_size(K: Any, base: int, place: int) -> int:
+def compact_size(compact: Any, base: int, place: int) -> int:
     """Entries of a compact leaf."""
     q = ~place >> 1
-    return ((K[K[base + LEAVES] + q // SIZES] >> 4 * (q % SIZES)) & 15) + 1
+    return ((compact[compact[base + LEAVES] + q // SIZES] >> 4 * (q % SIZES)) & 15) + 1
 
 
 @kernel(forceinline=True)
@@ -87,215 +87,215 @@ def bytes_of(bits: int) -> int:
 
 
 @kernel(forceinline=True)
-def low_bits(b: int, j: int, f: int, code: int) -> int:
-    """How many bits of coordinate j, of `code` bits, are not told by the way to a node of level b."""
-    if b >= CODE_BITS:
-        return b - CODE_BITS + 1 if j < f else code
-    return 0 if j < f or b < 0 else b + 1
+def low_bits(level: int, j: int, leading: int, code: int) -> int:
+    """How many bits of coordinate j, of `code` bits, are not told by the way to a node of this level."""
+    if level >= CODE_BITS:
+        return level - CODE_BITS + 1 if j < leading else code
+    return 0 if j < leading or level < 0 else level + 1
 
 
 @kernel(forceinline=True)
-def low_total(b: int, k: int, f: int, code: int) -> int:
+def low_total(level: int, arity: int, leading: int, code: int) -> int:
     """Of all coordinates."""
     total = wide(0)
-    for j in range(k):
-        total += low_bits(b, j, f, code)
+    for j in range(arity):
+        total += low_bits(level, j, leading, code)
     return total
 
 
 @kernel(forceinline=True)
-def entry_bytes(b: int, k: int, f: int, code: int) -> int:
-    """Of an entry in a leaf of level b: one number of all low bits if 32 will do, else one a coordinate; and the slot."""
-    total = low_total(b, k, f, code)
+def entry_bytes(level: int, arity: int, leading: int, code: int) -> int:
+    """Of an entry in a leaf of this level: one number of all low bits if 32 will do, else one a coordinate; and the slot."""
+    total = low_total(level, arity, leading, code)
     if total <= TOGETHER:
         return bytes_of(total) + SLOT_BYTES
     total = wide(SLOT_BYTES)
-    for j in range(k):
-        total += bytes_of(low_bits(b, j, f, code))
+    for j in range(arity):
+        total += bytes_of(low_bits(level, j, leading, code))
     return total
 
 
 @kernel(forceinline=True)
-def read_number(B: Any, at: int, width: int) -> int:
+def read_number(packed: Any, at: int, width: int) -> int:
     found = wide(0)
     for i in range(width):
-        found |= wide(B[at + i]) << 8 * i
+        found |= wide(packed[at + i]) << 8 * i
     return found
 
 
 @kernel
-def write_number(B: Any, at: int, width: int, value: int) -> int:
+def write_number(packed: Any, at: int, width: int, value: int) -> int:
     """Where it ends."""
     for i in range(width):
-        B[at + i] = (value >> 8 * i) & 255
+        packed[at + i] = (value >> 8 * i) & 255
     return at + width
 
 
 @kernel(forceinline=True)
-def copy_compact(nodes: QuadNodes, base: int, place: int, shape: Shape, b: int, known: int, S: Any, s: int) -> int:
+def copy_compact(nodes: QuadNodes, base: int, place: int, shape: Shape, level: int, known: int, out: Any, s: int) -> int:
     """As `copy_leaf` of `search.py`, of a compact leaf."""
-    K, B, k, f = nodes.K, nodes.B, shape.arity, shape.first
-    q, code = ~place >> 1, K[base + CODE]
-    word, j = K[K[base + LEAVES] + q // SIZES], q % SIZES
+    compact, packed, k, f = nodes.compact, nodes.packed, shape.arity, shape.first
+    q, code = ~place >> 1, compact[base + CODE]
+    word, j = compact[compact[base + LEAVES] + q // SIZES], q % SIZES
     before = word & ((1 << 4 * j) - 1)
     n = ((word >> 4 * j) & 15) + 1
     before = (before & 0x0F0F0F0F) + ((before >> 4) & 0x0F0F0F0F)
     first = (word >> 32) + j + (((before * 0x01010101) >> 24) & 255)
-    table, prefix, total = base + TABLE + LEVEL_WORDS * (b - LOWEST), bytes_of(code), low_total(b, k, f, code)
-    at = K[table + 2] + (q - K[table]) * prefix * k + (first - K[table + 1]) * entry_bytes(b, k, f, code)
+    table, prefix, total = base + TABLE + LEVEL_WORDS * (level - LOWEST), bytes_of(code), low_total(level, k, f, code)
+    at = compact[table + 2] + (q - compact[table]) * prefix * k + (first - compact[table + 1]) * entry_bytes(level, k, f, code)
     p, shift = at + prefix * k, wide(0)
     for j in range(known, k):  # the entries have no bits of those before
-        low = low_bits(b, j, f, code)
+        low = low_bits(level, j, f, code)
         width = bytes_of(total if total <= TOGETHER else low)
-        copy_column(B, p, width, shift, low, read_number(B, at + j * prefix, prefix), S, s + j * LEAF)
+        copy_column(packed, p, width, shift, low, read_number(packed, at + j * prefix, prefix), out, s + j * LEAF)
         if total <= TOGETHER:
             shift += low
         if total > TOGETHER or j == k - 1:
             p += n * width
-    widen16_4(S, s + k * LEAF, B, p, 0, SLOT_MASK, 0)
+    widen16_4(out, s + k * LEAF, packed, p, 0, SLOT_MASK, 0)
     return n
 
 
 @kernel(forceinline=True)
-def copy_column(B: Any, p: int, width: int, shift: int, low: int, high: int, S: Any, s: int) -> None:
-    """Put sixteen numbers to S[s]: `low` bits each, from bit `shift` of so many bytes, behind those of `high`."""
+def copy_column(packed: Any, p: int, width: int, shift: int, low: int, high: int, out: Any, s: int) -> None:
+    """Put sixteen numbers to out[s]: `low` bits each, from bit `shift` of so many bytes, behind those of `high`."""
     mask = ~(wide(-1) << low)
     if width == 1:
-        widen16_1(S, s, B, p, shift, mask, high)
+        widen16_1(out, s, packed, p, shift, mask, high)
     elif width == 2:
-        widen16_2(S, s, B, p, shift, mask, high)
+        widen16_2(out, s, packed, p, shift, mask, high)
     elif width == 4:
-        widen16_4(S, s, B, p, shift, mask, high)
+        widen16_4(out, s, packed, p, shift, mask, high)
     else:
-        widen16_1(S, s, B, p, 0, 0, high)
+        widen16_1(out, s, packed, p, 0, 0, high)
 
 
 @kernel
-def deal(E: Any, spare: Any, first: int, end: int, k: int, f: int, b: int, ends: Any) -> None:
-    """Put the entries [first, end) in the order of their digits of level b; child c has [ends[c], ends[c + 1])."""
-    width = k + 1
+def deal(entries: Any, spare: Any, first: int, end: int, arity: int, leading: int, level: int, ends: Any) -> None:
+    """Put the entries [first, end) in the order of their digits of the level; child c has [ends[c], ends[c + 1])."""
+    width = arity + 1
     ends[:] = 0
     for i in range(first, end):
-        ends[digit(E, i * width, 1, k, f, b) + 2] += 1
+        ends[digit(entries, i * width, 1, arity, leading, level) + 2] += 1
     ends[0], ends[1] = first, first
-    for c in range(1 << k):
+    for c in range(1 << arity):
         ends[c + 2] += ends[c + 1]
     for i in range(first * width, end * width):
-        spare[i] = E[i]
+        spare[i] = entries[i]
     for i in range(first, end):
-        c = digit(spare, i * width, 1, k, f, b)
+        c = digit(spare, i * width, 1, arity, leading, level)
         for j in range(width):
-            E[ends[c + 1] * width + j] = spare[i * width + j]
+            entries[ends[c + 1] * width + j] = spare[i * width + j]
         ends[c + 1] += 1
 
 
 @kernel
-def write_leaf(B: Any, at: int, E: Any, first: int, end: int, shape: Shape, b: int, code: int) -> int:
-    """The bytes of a leaf of level b; where they end."""
+def write_leaf(packed: Any, at: int, entries: Any, first: int, end: int, shape: Shape, level: int, code: int) -> int:
+    """The bytes of a leaf of the level; where they end."""
     k, f = shape
     for j in range(k):
-        low = low_bits(b, j, f, code)
-        at = write_number(B, at, bytes_of(code), wide(E[first * (k + 1) + j]) >> low << low)
-    total = low_total(b, k, f, code)
+        low = low_bits(level, j, f, code)
+        at = write_number(packed, at, bytes_of(code), wide(entries[first * (k + 1) + j]) >> low << low)
+    total = low_total(level, k, f, code)
     for j in range(0 if total > TOGETHER else k - 1, k):
-        width = bytes_of(total if total <= TOGETHER else low_bits(b, j, f, code))
+        width = bytes_of(total if total <= TOGETHER else low_bits(level, j, f, code))
         for i in range(first, end):
             number, shift = wide(0), wide(0)
             for c in range(0 if total <= TOGETHER else j, j + 1):
-                low = low_bits(b, c, f, code)
-                number |= (wide(E[i * (k + 1) + c]) & ~(wide(-1) << low)) << shift
+                low = low_bits(level, c, f, code)
+                number |= (wide(entries[i * (k + 1) + c]) & ~(wide(-1) << low)) << shift
                 shift += low
-            at = write_number(B, at, width, number)
+            at = write_number(packed, at, width, number)
     for i in range(first, end):
-        at = write_number(B, at, SLOT_BYTES, wide(E[i * (k + 1) + k]))
+        at = write_number(packed, at, SLOT_BYTES, wide(entries[i * (k + 1) + k]))
     return at
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "uint8[::1]", "int64[:, :, ::1]", "int64[::1]")
 class Making(NamedTuple):
     """A compact form that is being made: its header, nodes, leaves and their bytes; the entries, first and end, of a level's inner nodes
-    and of the next one's; and Z, how far it is: the words below."""
+    and of the next one's; and the state, how far it is: the words below."""
 
     H: np.ndarray
     N: np.ndarray
     L: np.ndarray
-    B: np.ndarray
+    packed: np.ndarray
     ranges: np.ndarray
-    Z: np.ndarray
+    state: np.ndarray
 
 
-# Of Z: nodes, inner children, leaves, their entries and bytes so far; the level, its ranges (0 at the end), which of them is next, which
-# side they are on, and how many the next level has.
+# Of the state: nodes, inner children, leaves, their entries and bytes so far; the level, its ranges (0 at the end), which of them is
+# next, which side they are on, and how many the next level has.
 NODE, INNER, LEAF_NODES, ENTRY, AT, LEVEL, LEFT, RANGE, SIDE, FOUND = range(10)
 
 
 @kernel
-def find_ends(E: Any, first: int, end: int, k: int, f: int, b: int, ends: Any) -> int:
+def find_ends(entries: Any, first: int, end: int, arity: int, leading: int, level: int, ends: Any) -> int:
     """As `deal` says, of entries [first, end) that are in the order of their digits already; how many were looked at,
     O(2**k log(end - first))."""
-    width, looked_at = k + 1, wide(0)
+    width, looked_at = arity + 1, wide(0)
     ends[0] = first
-    for c in range(1, 1 << k):
+    for c in range(1, 1 << arity):
         low, high = ends[c - 1], wide(end)
         while low < high:
             looked_at += 1
             middle = (low + high) // 2
-            if digit(E, middle * width, 1, k, f, b) < c:
+            if digit(entries, middle * width, 1, arity, leading, level) < c:
                 low = middle + 1
             else:
                 high = middle
         ends[c] = low
-    ends[1 << k] = end
+    ends[1 << arity] = end
     return looked_at
 
 
 @kernel("int64(int32[::1], int32[::1], Making, int64, int64, int64)", allocates=True)
-def compress(E: Any, spare: Any, making: Making, k: int, f: int, budget: int) -> int:
-    """Go on making the compact form of these entries, more than LEAF, until it is whole (Z[LEFT] is 0) or so many steps are done: a child
-    of a node, an entry, or one that is looked at to find a child, is one. How many are left, below 0 if the last node took more.
+def compress(entries: Any, spare: Any, making: Making, arity: int, leading: int, budget: int) -> int:
+    """Go on making the compact form of these entries, more than LEAF, until it is whole (state[LEFT] is 0) or so many steps are done: a
+    child of a node, an entry, or one that is looked at to find a child, is one. How many are left, below 0 if the last node took more.
 
-    `spare`: as long as E, whose order is lost then; or empty, if E is in Morton order, but for entries of one leaf. In the end H[NODES] and
-    H[LEAVES] say how many words of N and L there are, Z[AT] how many bytes of B; the table's bytes begin at 0.
+    `spare`: as long as the entries, whose order is lost then; or empty, if they are in Morton order, but for entries of one leaf. In the
+    end H[NODES] and H[LEAVES] say how many words of N and L there are, state[AT] how many bytes of `packed`; the table's bytes begin at 0.
     """
-    H, N, L, B, ranges, Z = making.H, making.N, making.L, making.B, making.ranges, making.Z
-    ends, code = np.empty((1 << k) + 2, np.int64), H[CODE]
-    while Z[LEFT] > 0 and budget > 0:
-        b, side, node, at = Z[LEVEL], Z[SIDE], Z[NODE], Z[AT]
+    H, N, L, packed, ranges, state = making.H, making.N, making.L, making.packed, making.ranges, making.state
+    ends, code = np.empty((1 << arity) + 2, np.int64), H[CODE]
+    while state[LEFT] > 0 and budget > 0:
+        b, side, node, at = state[LEVEL], state[SIDE], state[NODE], state[AT]
         lower = level_below(b, code)
-        if Z[RANGE] == 0:
+        if state[RANGE] == 0:
             table = TABLE + LEVEL_WORDS * (lower - LOWEST)
-            H[table], H[table + 1], H[table + 2] = Z[LEAF_NODES], Z[ENTRY], at
-        first, end = ranges[side, Z[RANGE], 0], ranges[side, Z[RANGE], 1]
+            H[table], H[table + 1], H[table + 2] = state[LEAF_NODES], state[ENTRY], at
+        first, end = ranges[side, state[RANGE], 0], ranges[side, state[RANGE], 1]
         if len(spare) > 0:
-            deal(E, spare, first, end, k, f, b, ends)
+            deal(entries, spare, first, end, arity, leading, b, ends)
         else:
-            budget -= find_ends(E, first, end, k, f, b, ends)
-        w, bit = NODE_WORDS * ((node << k) >> 6), (node << k) & 63
+            budget -= find_ends(entries, first, end, arity, leading, b, ends)
+        w, bit = NODE_WORDS * ((node << arity) >> 6), (node << arity) & 63
         if bit == 0:
-            N[w], N[w + 1], N[w + 2] = Z[LEAF_NODES] << 32 | Z[INNER], 0, 0
-        budget -= 1 << k
-        for c in range(1 << k):
+            N[w], N[w + 1], N[w + 2] = state[LEAF_NODES] << 32 | state[INNER], 0, 0
+        budget -= 1 << arity
+        for c in range(1 << arity):
             first, end = ends[c], ends[c + 1]
             if end - first > LEAF:
                 N[w + 1] |= wide(1) << (bit + c)
-                ranges[1 - side, Z[FOUND], 0], ranges[1 - side, Z[FOUND], 1] = first, end
-                Z[FOUND] += 1
-                Z[INNER] += 1
+                ranges[1 - side, state[FOUND], 0], ranges[1 - side, state[FOUND], 1] = first, end
+                state[FOUND] += 1
+                state[INNER] += 1
             elif end > first:
                 N[w + 2] |= wide(1) << (bit + c)
-                leaf = Z[LEAF_NODES]
+                leaf = state[LEAF_NODES]
                 if leaf % SIZES == 0:
-                    L[leaf // SIZES] = Z[ENTRY] << 32
+                    L[leaf // SIZES] = state[ENTRY] << 32
                 L[leaf // SIZES] |= (end - first - 1) << 4 * (leaf % SIZES)
-                at = write_leaf(B, at, E, first, end, Shape(k, f), lower, code)
-                Z[LEAF_NODES] = leaf + 1
-                Z[ENTRY] += end - first
+                at = write_leaf(packed, at, entries, first, end, Shape(arity, leading), lower, code)
+                state[LEAF_NODES] = leaf + 1
+                state[ENTRY] += end - first
                 budget -= end - first
-        Z[NODE], Z[AT] = node + 1, at
-        Z[RANGE] += 1
-        if Z[RANGE] == Z[LEFT]:
-            Z[LEFT], Z[FOUND], Z[RANGE], Z[SIDE], Z[LEVEL] = Z[FOUND], 0, 0, 1 - side, lower
-    H[NODES], H[LEAVES] = NODE_WORDS * (((Z[NODE] << k) + 63) >> 6), (Z[LEAF_NODES] + SIZES - 1) // SIZES
+        state[NODE], state[AT] = node + 1, at
+        state[RANGE] += 1
+        if state[RANGE] == state[LEFT]:
+            state[LEFT], state[FOUND], state[RANGE], state[SIDE], state[LEVEL] = state[FOUND], 0, 0, 1 - side, lower
+    H[NODES], H[LEAVES] = NODE_WORDS * (((state[NODE] << arity) + 63) >> 6), (state[LEAF_NODES] + SIZES - 1) // SIZES
     return budget
 
 
@@ -305,18 +305,18 @@ def begun(n: int, shape: Shape, code: int) -> Making:
     lengths = NODE_WORDS * ((inner << k) // 64 + 1), n // SIZES + 1, n * (2 * k + 1) * SLOT_BYTES // 8 + 1
     header, (nodes, leaves, rest) = np.zeros(HEADER, np.int64), (np.empty(length, np.int64) for length in lengths)  # zeros would be written
     header[CODE] = code
-    ranges, Z = np.empty((2, n // (LEAF + 1), 2), np.int64), np.zeros(FOUND + 1, np.int64)
-    ranges[0, 0], Z[LEFT], Z[LEVEL] = (0, n), 1, code - 1 + (CODE_BITS if shape.first > 0 else 0)
-    return Making(header, nodes, leaves, rest.view(np.uint8), ranges, Z)
+    ranges, state = np.empty((2, n // (LEAF + 1), 2), np.int64), np.zeros(FOUND + 1, np.int64)
+    ranges[0, 0], state[LEFT], state[LEVEL] = (0, n), 1, code - 1 + (CODE_BITS if shape.first > 0 else 0)
+    return Making(header, nodes, leaves, rest.view(np.uint8), ranges, state)
 
 
 def form_words(making: Making) -> int:
     """Of a form that is whole."""
-    return HEADER + making.H.item(NODES) + making.H.item(LEAVES) + (making.Z.item(AT) + 7) // 8
+    return HEADER + making.H.item(NODES) + making.H.item(LEAVES) + (making.state.item(AT) + 7) // 8
 
 
 class Form(NamedTuple):
-    """One that is kept: words [base, end) of K, born and retired as a block of the arena (NEVER: it is in use)."""
+    """One that is kept: words [base, end) of `compact`, born and retired as a block of the arena (NEVER: it is in use)."""
 
     base: int
     end: int
@@ -328,18 +328,18 @@ class Form(NamedTuple):
 NEVER = 2**62
 
 
-def most_words(n: int, k: int) -> int:
+def most_words(n: int, arity: int) -> int:
     """Of the compact form of n entries with k coordinates."""
-    nodes = (LEVELS * (n // (LEAF + 1)) << k) // 64 + 1
-    return HEADER + NODE_WORDS * nodes + n // SIZES + 1 + n * (2 * k + 1) * SLOT_BYTES // 8 + 1
+    nodes = (LEVELS * (n // (LEAF + 1)) << arity) // 64 + 1
+    return HEADER + NODE_WORDS * nodes + n // SIZES + 1 + n * (2 * arity + 1) * SLOT_BYTES // 8 + 1
 
 
 class CompactForms:
     """The compact forms of an arena's trees, in one array. `words`: reserved address space, not memory."""
 
     def __init__(self, words: int) -> None:
-        self.K: np.ndarray = reserve((words + 16) * 8, np.int64)[:words]  # the last leaf's columns are read at once
-        self.B: np.ndarray = self.K.view(np.uint8)
+        self.compact: np.ndarray = reserve((words + 16) * 8, np.int64)[:words]  # the last leaf's columns are read at once
+        self.packed: np.ndarray = self.compact.view(np.uint8)
         self.forms: list[Form] = []
 
     def build(self, version: int, entries: np.ndarray, shape: Shape, code: int) -> int:
@@ -349,14 +349,14 @@ class CompactForms:
         compress(flat, np.empty_like(flat), making, *shape, 1 << 62)
         base, parts = self.place(version, making, len(entries))
         for at, part in parts:
-            self.K[at : at + len(part)] = part
+            self.compact[at : at + len(part)] = part
         return base
 
     def place(self, version: int, making: Making, count: int) -> tuple[int, list[tuple[int, np.ndarray]]]:
         """Give a form that is whole its place: where it lies, and which words are to be copied to where."""
         header = making.H
         nodes, leaves = making.N[: header[NODES]], making.L[: header[LEAVES]]
-        rest = making.B.view(np.int64)[: (making.Z.item(AT) + 7) // 8]
+        rest = making.packed.view(np.int64)[: (making.state.item(AT) + 7) // 8]
         base = self._room(form_words(making))
         at = base + HEADER
         header[NODES], header[LEAVES] = at, at + len(nodes)
@@ -379,8 +379,8 @@ class CompactForms:
 
     def require(self, words: int) -> None:
         """Raise MemoryError unless so many words, in any number of forms, surely fit."""
-        if words and (self.forms[-1].end if self.forms else 1) + words > len(self.K):
-            raise MemoryError(f"this view's compact quadtrees have reached the size of their array ({self.K.nbytes} bytes)")
+        if words and (self.forms[-1].end if self.forms else 1) + words > len(self.compact):
+            raise MemoryError(f"this view's compact quadtrees have reached the size of their array ({self.compact.nbytes} bytes)")
 
     def retire(self, base: int, version: int) -> None:
         """`version` no longer uses the one at base."""
@@ -393,7 +393,7 @@ class CompactForms:
             if form.retired > oldest or pinned(pins, form.born, form.retired):
                 kept.append(form)
             else:
-                give_back(self.K, form.base, form.end)
+                give_back(self.compact, form.base, form.end)
         self.forms = kept
 
     def bits_a_tuple(self, base: int) -> float:

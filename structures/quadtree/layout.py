@@ -70,8 +70,8 @@ class QuadNodes(NamedTuple):
 
     M: np.ndarray
     W: np.ndarray
-    K: np.ndarray
-    B: np.ndarray
+    compact: np.ndarray
+    packed: np.ndarray
 
 
 @kernel
@@ -87,8 +87,8 @@ def live_child(W: Any, o: int, c: int) -> int:
 
 
 @kernel
-def slot_levels(k: int) -> int:
-    return (CODE_BITS + k - 1) // k
+def slot_levels(arity: int) -> int:
+    return (CODE_BITS + arity - 1) // arity
 
 
 class Shape(NamedTuple):
@@ -99,22 +99,22 @@ class Shape(NamedTuple):
 
 
 @kernel
-def digit(E: Any, e: int, step: int, k: int, f: int, b: int) -> int:
-    """Which child the entry at E[e], E[e + step], ... belongs to at level b."""
-    if b < 0:
-        return (wide(E[e + k * step]) >> (k * (slot_levels(k) + b))) & ((1 << k) - 1)
-    low, high = f, k
-    if b >= CODE_BITS:
-        low, high, b = 0, f, b - CODE_BITS
+def digit(entries: Any, e: int, step: int, arity: int, leading: int, level: int) -> int:
+    """Which child the entry at entries[e], entries[e + step], ... belongs to at the level."""
+    if level < 0:
+        return (wide(entries[e + arity * step]) >> (arity * (slot_levels(arity) + level))) & ((1 << arity) - 1)
+    low, high = leading, arity
+    if level >= CODE_BITS:
+        low, high, level = 0, leading, level - CODE_BITS
     found = wide(0)
     for j in range(low, high):
-        found = found << 1 | ((wide(E[e + j * step]) >> b) & 1)
+        found = found << 1 | ((wide(entries[e + j * step]) >> level) & 1)
     return found
 
 
 @kernel
-def level_below(b: int, bits: int) -> int:
-    return bits - 1 if b == CODE_BITS else b - 1
+def level_below(level: int, bits: int) -> int:
+    return bits - 1 if level == CODE_BITS else level - 1
 
 
 @kernel
@@ -135,31 +135,31 @@ def new_block(M: Any, C: Any, cls: int) -> int:
 
 
 @kernel
-def class_of(W: Any, o: int, k: int) -> int:
-    return 2 * (k - 1) + (1 if is_leaf(W, o) else 0)
+def class_of(W: Any, o: int, arity: int) -> int:
+    return 2 * (arity - 1) + (1 if is_leaf(W, o) else 0)
 
 
 @kernel
-def drop_block(nodes: QuadNodes, writing: Writing, o: int, k: int) -> None:
-    """The newest version no longer uses block o of a tree of k attributes."""
-    drop(nodes.M, writing, o, class_of(nodes.W, o, k))
+def drop_block(nodes: QuadNodes, writing: Writing, o: int, arity: int) -> None:
+    """The newest version no longer uses block o of a tree of so many attributes."""
+    drop(nodes.M, writing, o, class_of(nodes.W, o, arity))
 
 
 @kernel
-def new_leaf(nodes: QuadNodes, C: Any, k: int) -> int:
+def new_leaf(nodes: QuadNodes, C: Any, arity: int) -> int:
     M, W = nodes.M, nodes.W
-    o = new_block(M, C, 2 * (k - 1) + 1)
+    o = new_block(M, C, 2 * (arity - 1) + 1)
     W[2 * o + ENTRIES], W[2 * o + MARK] = 0, LEAF_MARK
     return o
 
 
 @kernel
-def new_inner(nodes: QuadNodes, C: Any, k: int) -> int:
+def new_inner(nodes: QuadNodes, C: Any, arity: int) -> int:
     """Without children."""
     M, W = nodes.M, nodes.W
-    o = new_block(M, C, 2 * (k - 1))
+    o = new_block(M, C, 2 * (arity - 1))
     W[2 * o + LEAVES], W[2 * o + CHILDREN] = 0, 0
-    for c in range(1 << k):
+    for c in range(1 << arity):
         W[2 * o + HEAD + c] = 0
     return o
 

@@ -44,20 +44,20 @@ _SPARE = layout.TREE + layout.TREE_WORDS * layout.SPARE_TREE
 
 @arrays("int64[:, ::1]", "int64[::1]")
 class Descent(NamedTuple):
-    """A walk through the subtrees of a root: those that wait, the first at the end [place, level]; Z: how many, base, bits, arity and first
-    of the tree, words of entries found, their codes ORed."""
+    """A walk through the subtrees of a root: those that wait, the first at the end [place, level]; the state: how many, base, bits, arity
+    and first of the tree, words of entries found, their codes ORed."""
 
     todo: np.ndarray
-    Z: np.ndarray
+    state: np.ndarray
 
     @property
     def is_over(self) -> bool:
-        return self.Z.item(WAITING) == 0
+        return self.state.item(WAITING) == 0
 
     @property
     def waiting(self) -> tuple[list[int], int]:
         """The places whose subtrees are to be visited, and the arity of the tree."""
-        return self.todo[: self.Z.item(WAITING), 0].tolist(), self.Z.item(ARITY)
+        return self.todo[: self.state.item(WAITING), 0].tolist(), self.state.item(ARITY)
 
 
 def descent(place: int, bits: int, base: int, shape: Shape) -> Descent:
@@ -67,32 +67,32 @@ def descent(place: int, bits: int, base: int, shape: Shape) -> Descent:
 
 
 @kernel("int64(QuadNodes, Descent, int32[::1], int64)", allocates=True)
-def gather_entries(nodes: QuadNodes, way: Descent, E: Any, budget: int) -> int:
-    """Go on putting entries to E, in Morton order but for those of a leaf, until none is left or so many steps are
+def gather_entries(nodes: QuadNodes, way: Descent, entries: Any, budget: int) -> int:
+    """Go on putting entries to `entries`, in Morton order but for those of a leaf, until none is left or so many steps are
     done; how many are left."""
-    W, todo, Z = nodes.W, way.todo, way.Z
-    base, bits, k, f, e = Z[BASE], Z[BITS], Z[ARITY], Z[FIRST], Z[FOUND]
+    W, todo, state = nodes.W, way.todo, way.state
+    base, bits, k, f, e = state[BASE], state[BITS], state[ARITY], state[FIRST], state[FOUND]
     S = np.empty(k * layout.LEAF + 16, np.int32)
-    while Z[WAITING] > 0 and budget > 0:
-        Z[WAITING] -= 1
-        o, b = todo[Z[WAITING], 0], todo[Z[WAITING], 1]
+    while state[WAITING] > 0 and budget > 0:
+        state[WAITING] -= 1
+        o, b = todo[state[WAITING], 0], todo[state[WAITING], 1]
         budget -= 1
         if ends_at(W, o):
             n = copy_leaf(nodes, base, o, Shape(k, f), b, 0, S, 0)
             budget -= n
             for i in range(n):
                 for j in range(k + 1):
-                    E[e + j] = S[j * layout.LEAF + i]
+                    entries[e + j] = S[j * layout.LEAF + i]
                     if j < k:
-                        Z[CODES] |= wide(E[e + j])
+                        state[CODES] |= wide(entries[e + j])
                 e += k + 1
         else:
             for c in range((1 << k) - 1, -1, -1):
                 child = wide(child_of(nodes, base, o, k, c))
                 if child != 0:
-                    todo[Z[WAITING], 0], todo[Z[WAITING], 1] = child, level_below(b, bits)
-                    Z[WAITING] += 1
-    Z[FOUND] = e
+                    todo[state[WAITING], 0], todo[state[WAITING], 1] = child, level_below(b, bits)
+                    state[WAITING] += 1
+    state[FOUND] = e
     return budget
 
 
@@ -100,33 +100,33 @@ def gather_entries(nodes: QuadNodes, way: Descent, E: Any, budget: int) -> int:
 def drop_blocks(nodes: QuadNodes, writing: Writing, way: Descent, budget: int) -> int:
     """Go on dropping the live blocks of a root that the newest version no longer uses, until none is left or so many are; how many are left
     to be dropped."""
-    W, todo, Z = nodes.W, way.todo, way.Z
-    k = Z[ARITY]
-    while Z[WAITING] > 0 and budget > 0:
-        Z[WAITING] -= 1
-        o = todo[Z[WAITING], 0]
+    W, todo, state = nodes.W, way.todo, way.state
+    k = state[ARITY]
+    while state[WAITING] > 0 and budget > 0:
+        state[WAITING] -= 1
+        o = todo[state[WAITING], 0]
         if o <= 0:  # what lies below a compact place is compact
             continue
         for c in range(0 if is_leaf(W, o) else 1 << k):
             child = live_child(W, o, c)
             if child > 0:
-                todo[Z[WAITING], 0] = child
-                Z[WAITING] += 1
+                todo[state[WAITING], 0] = child
+                state[WAITING] += 1
         drop_block(nodes, writing, o, k)
         budget -= 1
     return budget
 
 
 @kernel("int64(QuadNodes, Writing, int64, int32[::1], uint8[::1])")
-def replay(nodes: QuadNodes, writing: Writing, t: int, E: Any, come: Any) -> int:
+def replay(nodes: QuadNodes, writing: Writing, t: int, entries: Any, come: Any) -> int:
     """Insert or delete these entries, one after another; how many were done before one that tree t does not reach, or have."""
     C = writing.C
     width = C[layout.TREE + layout.TREE_WORDS * t + layout.ARITY] + 1
     for i in range(len(come)):
         if come[i] != 0:
-            done = insert_entry(nodes, writing, t, E, i * width)
+            done = insert_entry(nodes, writing, t, entries, i * width)
         else:
-            done = delete_entry(nodes, writing, t, E, i * width)
+            done = delete_entry(nodes, writing, t, entries, i * width)
         if not done:
             return i
     return wide(len(come))
@@ -148,7 +148,7 @@ class Merge:
         self.tree, self._shape, self._bits = tree, shape, bits
         self.since: int | None = arena.C.item(VERSION)
         self._arena, self._forms = arena, forms
-        self._arrays = QuadNodes(arena.M, arena.W, forms.K, forms.B), arena.writing
+        self._arrays = QuadNodes(arena.M, arena.W, forms.compact, forms.packed), arena.writing
         h = layout.TREE + layout.TREE_WORDS * tree
         self.root: list[int] = arena.C[h : h + 4].tolist()
         place, old_bits, base, count = self.root
@@ -192,7 +192,7 @@ class Merge:
         steps = int(compiled(gather_entries)(self._arrays[0], self._way, self._entries, steps))
         if self._way.is_over:
             self.since = None
-            bits = self._bits if self._shape.first else max(1, int(self._way.Z[CODES]).bit_length())
+            bits = self._bits if self._shape.first else max(1, int(self._way.state[CODES]).bit_length())
             self._making = begun(self.root[3], self._shape, bits)
             self._phases.pop(0)
         return steps
@@ -201,7 +201,7 @@ class Merge:
         making, C = self._making, self._arena.C
         assert making is not None
         steps = int(compiled(compress)(self._entries, self._entries[:0], making, *self._shape, steps))
-        if making.Z[LEFT] == 0:
+        if making.state[LEFT] == 0:
             bits, count = making.H.item(CODE), self.root[3]
             self._forms.require(form_words(making))
             base, self._parts = self._forms.place(C.item(VERSION), making, count)
@@ -213,7 +213,7 @@ class Merge:
     def _copy(self, steps: int) -> int:
         at, part = self._parts[0]
         n = min(len(part), _COPIED * steps)
-        self._forms.K[at : at + n] = part[:n]
+        self._forms.compact[at : at + n] = part[:n]
         self._parts[0] = at + n, part[n:]
         if n == len(part):
             self._parts.pop(0)

@@ -17,17 +17,17 @@ def ends_at(W: Any, o: int) -> bool:
 
 
 @kernel(forceinline=True)
-def child_of(nodes: QuadNodes, base: int, o: int, k: int, c: int) -> int:
+def child_of(nodes: QuadNodes, base: int, o: int, arity: int, c: int) -> int:
     """The place of child c of an inner node; 0: none."""
-    W, K = nodes.W, nodes.K
-    return live_child(W, o, c) if o > 0 else compact_child(K, base, o, k, c)
+    W, compact = nodes.W, nodes.compact
+    return live_child(W, o, c) if o > 0 else compact_child(compact, base, o, arity, c)
 
 
 @kernel(forceinline=True)
-def children_of(nodes: QuadNodes, base: int, o: int, k: int) -> int:
+def children_of(nodes: QuadNodes, base: int, o: int, arity: int) -> int:
     """The children of an inner node, as bits."""
-    W, K = nodes.W, nodes.K
-    return wide(W[2 * o + CHILDREN]) if o > 0 else compact_mask(K, base, o, k)
+    W, compact = nodes.W, nodes.compact
+    return wide(W[2 * o + CHILDREN]) if o > 0 else compact_mask(compact, base, o, arity)
 
 
 @kernel(forceinline=True)
@@ -39,17 +39,17 @@ def leads_to_leaf(W: Any, o: int, c: int, child: int) -> bool:
 @kernel
 def size_of(nodes: QuadNodes, base: int, o: int) -> int:
     """Entries of a leaf."""
-    W, K = nodes.W, nodes.K
-    return wide(W[2 * o + ENTRIES]) if o > 0 else compact_size(K, base, o)
+    W, compact = nodes.W, nodes.compact
+    return wide(W[2 * o + ENTRIES]) if o > 0 else compact_size(compact, base, o)
 
 
 @kernel(forceinline=True)
-def copy_leaf(nodes: QuadNodes, base: int, o: int, shape: Shape, b: int, known: int, S: Any, s: int) -> int:
-    """Put a leaf of level b as columns of LEAF at S[s], k coordinates and the slots; how many entries. What lies behind each column, up to
-    sixteen, is overwritten. The first `known` coordinates are left out: the way to the leaf tells all their bits."""
+def copy_leaf(nodes: QuadNodes, base: int, o: int, shape: Shape, level: int, known: int, out: Any, s: int) -> int:
+    """Put a leaf of the level as columns of LEAF at out[s], its coordinates and the slots; how many entries. What lies behind each column,
+    up to sixteen, is overwritten. The first `known` coordinates are left out: the way to the leaf tells all their bits."""
     W = nodes.W
     if o < 0:
-        return copy_compact(nodes, base, o, shape, b, known, S, s)
+        return copy_compact(nodes, base, o, shape, level, known, out, s)
     for j in range(known, shape.arity + 1):
-        copy16(S, s + j * LEAF, W, 2 * o + HEAD + j * LEAF)
+        copy16(out, s + j * LEAF, W, 2 * o + HEAD + j * LEAF)
     return wide(W[2 * o + ENTRIES])

@@ -95,7 +95,7 @@ class QuadTrees(Versioned[QuadArena]):
         self.forms = CompactForms(min(words // 2, _FORM_WORDS))
         cls = 2 * (max(self.shapes)[0] - 1)
         self._largest: list[int] = self.arena.classes[cls : cls + 2, SIZE].tolist()  # words of an inner node, and of a leaf
-        self.arrays = QuadNodes(self.arena.M, self.arena.W, self.forms.K, self.forms.B), self.arena.writing
+        self.arrays = QuadNodes(self.arena.M, self.arena.W, self.forms.compact, self.forms.packed), self.arena.writing
         self._least, self._many = max(least, layout.LEAF + 1), _MANY
         self._changed = [0] * len(self.shapes)  # entries, since the tree's form was made
         self._unpaid = 0  # entries that have changed, and of which no steps were done
