@@ -26,7 +26,7 @@ _EVER = 2**62  # steps: a delta is interrupted by its rows alone
 
 @kernel("int64(MultiwayNodes, Writing, int64[::1], Walking, int64[::1], Told, Changes, boolean)")
 def run_changes(
-    nodes: MultiwayNodes, writing: Writing, X: Any, walking: Walking, state: Any, told: Told, changes: Changes, deltas: bool
+    nodes: MultiwayNodes, writing: Writing, scratch: Any, walking: Walking, state: Any, told: Told, changes: Changes, deltas: bool
 ) -> int:
     """Make the changes from state[AT] on until all are done, there is no room for more rows, or Z[FULL]; the rows told.
 
@@ -35,7 +35,7 @@ def run_changes(
     C, Z = writing.C, walking.Z
     signs, entries, order, done = changes
     n = 0
-    if refuses(state, entries, nodes.T[SETS]):
+    if refuses(state, entries, nodes.table[SETS]):
         return REFUSED
     while state[AT] < len(order):
         e = order[state[AT]]
@@ -48,9 +48,9 @@ def run_changes(
             if Z[MODE] != DONE:
                 return n
         if signs[e] > 0:
-            put(nodes, writing, X, entry)
+            put(nodes, writing, scratch, entry)
             missing = False
         else:
-            missing = not cut(nodes, writing, X, entry.set, entry.key, entry.left, entry.slot)
+            missing = not cut(nodes, writing, scratch, entry.set, entry.key, entry.left, entry.slot)
         end_change(state, done, n, missing)
     return n

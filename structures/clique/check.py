@@ -32,7 +32,7 @@ def leasts_of(entries: list[Entry], t: int) -> list[tuple[int, int] | None]:
 
 def check_summary(A: MultiwayArena, o: int, entries: list[Entry]) -> None:
     """Prove I2 of node o."""
-    t, keys, tops = int(A.T[CLIQUE]), int(keys_at(A.T, o)), int(top_at(o))
+    t, keys, tops = int(A.table[CLIQUE]), int(keys_at(A.table, o)), int(top_at(o))
     last = entries[-1][0] if entries else -1
     wanted = sorted((right for key, _, _, right in entries if key == last), reverse=True)[:t]
     head = int(A.W[keys]), int(A.W[keys + 1])
@@ -48,5 +48,5 @@ def check_summary(A: MultiwayArena, o: int, entries: list[Entry]) -> None:
 def check_clique(A: MultiwayArena, root: Root, others: tuple[Root, ...]) -> None:
     """Prove I1 to I3 of the version, and I3 of the arena when all roots in use are given."""
     entries = check_nodes(A, 1, root, others, lambda o, below: check_summary(A, o, below))
-    live = leasts_of(entries, int(A.T[CLIQUE]))[-1] is not None
+    live = leasts_of(entries, int(A.table[CLIQUE]))[-1] is not None
     assert root.live == live, f"live is {root.live}"

@@ -27,8 +27,8 @@ from structures.multiway.tree import side_of
 @kernel
 def reaches(nodes: MultiwayNodes, o: int, key: int, value: int) -> bool:
     """Whether an entry of the key below node o, which has none of a later one, ends at `value` or later."""
-    M, W, T = nodes.M, nodes.W, nodes.T
-    k = keys_at(T, o)
+    M, W, table = nodes.M, nodes.W, nodes.table
+    k = keys_at(table, o)
     return W[k] == key and W[k + 1] > 0 and M[top_at(o)] >= value
 
 
@@ -63,11 +63,11 @@ def begin_search(nodes: MultiwayNodes, walking: Walking, left: int, code: int, a
 @kernel
 def search(nodes: MultiwayNodes, walking: Walking) -> bool:
     """Find the next cover in the tree, nearest leaf first; False when there are no more."""
-    M, W, T, Z, J = nodes.M, nodes.W, nodes.T, walking.Z, walking.J
+    M, W, table, Z, J = nodes.M, nodes.W, nodes.table, walking.Z, walking.J
     key, value = Z[state.KEY], Z[state.START]
     while True:
         o, i = Z[state.SEARCH_LEAF], Z[state.SEARCH_AT]
-        e, w = entry_at(T, o)
+        e, w = entry_at(table, o)
         while i >= 0 and W[w + L + i] == key:
             Z[state.STEPS] += 1
             if M[e + L + i] >= value and W[w + i] != Z[state.GIVEN]:

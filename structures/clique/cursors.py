@@ -36,7 +36,7 @@ class Cursor(cursor.Cursor):
 
     def __init__(self, blocks: MultiwayArena, root: Root, key: int | None, window: tuple[int, int] | None, given: Entries | None) -> None:
         self._walking = state.new_walk()
-        super().__init__(int(blocks.T[CLIQUE]), self._walking.Z)
+        super().__init__(int(blocks.table[CLIQUE]), self._walking.Z)
         self._nodes, self._offset = blocks.nodes, root.offset
         self._window = window or _EVER
         self._entries = given or NO_ENTRIES

@@ -1,6 +1,6 @@
 """The state of a walk over cliques: plain data, which is also the cursor.
 
-    Z   scalars | CONTEXT: right endpoints | PICKED: places of covers | nodes still to come [LEVELS] | nodes still to be searched [LEVELS]
+    Z   scalars | CONTEXT: right endpoints | PICKED: places of covers | nodes still to come, and to be searched [MOST_LEVELS each]
     H   int64[n]: right endpoints of the heap
     J   int32[3, n]: slots of the heap; slots of covers, as they are found; their places in the heap
 
@@ -14,9 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from structures.core.kernel import arrays
-from structures.multiway.layout import L
+from structures.multiway.layout import MOST_LEVELS, L
 
-LEVELS = 64  # more than a tree can have
 ROOM = 16 * L  # places of a new walk's heap
 
 # What comes next: nothing; the next node; the next entry of a leaf; what covers a start, from the tree or from the heap; rows.
@@ -33,8 +32,8 @@ COVERS, QUEUED, PICKS, PICKING = 26, 27, 28, 29  # found so far; of the heap; of
 EACH_KEY, NEXT_KEY, ITEM = 30, 31, 32  # a window over all keys: the keys to come; given entries that have begun
 CONTEXT, PICKED = 34, 42
 NODE_STACK = 50
-SEARCH_STACK = NODE_STACK + LEVELS
-WALK_WORDS = SEARCH_STACK + LEVELS
+SEARCH_STACK = NODE_STACK + MOST_LEVELS
+WALK_WORDS = SEARCH_STACK + MOST_LEVELS
 
 HEAP_SLOT, COVER, QUEUE = range(3)  # rows of J
 

@@ -67,7 +67,7 @@ class CliqueTree(MultiwayTree):
         """The newest version, published or not."""
         A = self.arena
         o = int(A.C[ROOT])
-        live = A.W[keys_at(A.T, o) + 1 + self.members] != KEY_MAX
+        live = A.W[keys_at(A.table, o) + 1 + self.members] != KEY_MAX
         return Root(o, int(A.C[HEIGHT]), (int(A.C[COUNTS]),), bool(live))
 
     @property

@@ -43,8 +43,8 @@ _HEAP_MOST = 4 * L  # what a walk takes along from leaf to leaf; a longer heap h
 @kernel
 def pass_over(nodes: MultiwayNodes, walking: Walking, o: int) -> None:
     """The walk goes on to the right of subtree o."""
-    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
-    keys, tops = keys_at(T, o), top_at(o)
+    M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
+    keys, tops = keys_at(table, o), top_at(o)
     if W[keys] != Z[state.KEY]:
         Z[state.KEY], Z[state.COUNT] = W[keys], 0
     for j in range(W[keys + 1]):
@@ -64,8 +64,8 @@ def pass_entry(walking: Walking, right: int, slot: int) -> None:
 @kernel
 def has_centre(nodes: MultiwayNodes, walking: Walking, o: int) -> bool:
     """Whether subtree o, next to the right, has a centre within the stretch: exact."""
-    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
-    keys, leasts = keys_at(T, o) + 1, top_at(o) + T[CLIQUE] - 1
+    M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
+    keys, leasts = keys_at(table, o) + 1, top_at(o) + table[CLIQUE] - 1
     for j in range(Z[state.MEMBERS]):
         k = Z[state.MEMBERS] - j
         key, start = wide(W[keys + k]), M[leasts + k]
@@ -116,9 +116,9 @@ def enter_leaf(walking: Walking, o: int, at: int) -> None:
 @kernel
 def next_centre(nodes: MultiwayNodes, walking: Walking) -> None:
     """Go on to the next centre in the leaf, and begin with what covers its start."""
-    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
+    M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
     o = Z[state.LEAF]
-    e, w = entry_at(T, o)
+    e, w = entry_at(table, o)
     n, covers = count_of(nodes, o), Z[state.MEMBERS] - 1
     for i in range(Z[state.AT], n):
         key, left = wide(W[w + L + i]), M[e + i]
@@ -145,11 +145,11 @@ def next_centre(nodes: MultiwayNodes, walking: Walking) -> None:
 @kernel
 def leave_centre(nodes: MultiwayNodes, walking: Walking) -> None:
     """All rows of the centre are told: it joins the context."""
-    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
+    M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
     Z[state.WHOLE], Z[state.MODE] = 1, state.ENTRIES
     Z[state.DEAD] += 1 if Z[state.COVERS] <= Z[state.PICKS] else 0
     if Z[state.CENTRE] >= 0:
-        e, w = entry_at(T, Z[state.LEAF])
+        e, w = entry_at(table, Z[state.LEAF])
         pass_entry(walking, M[e + L + Z[state.AT]], wide(W[w + Z[state.AT]]))
         Z[state.AT] += 1
 
@@ -188,11 +188,11 @@ def walk(nodes: MultiwayNodes, walking: Walking, told: Told, n: int, end: int, u
 
 
 @kernel
-def start(T: Any, walking: Walking, root: int, members: int, given: int, high_key: int, high: int) -> None:
+def start(table: Any, walking: Walking, root: int, members: int, given: int, high_key: int, high: int) -> None:
     """A walk of no nodes yet, with an empty context."""
     Z = walking.Z
     Z[state.TOP], Z[state.MEMBERS], Z[state.GIVEN], Z[state.HIGH_KEY], Z[state.HIGH] = root, members, given, high_key, high
-    Z[state.KEY], Z[state.COUNT], Z[state.KEPT] = -1, 0, T[CLIQUE]
+    Z[state.KEY], Z[state.COUNT], Z[state.KEPT] = -1, 0, table[CLIQUE]
     Z[state.NODE_DEPTH], Z[state.HEAPED], Z[state.WHOLE], Z[state.PICKING] = 0, 0, 0, 0
     Z[state.MODE] = state.NODES
 
@@ -200,7 +200,7 @@ def start(T: Any, walking: Walking, root: int, members: int, given: int, high_ke
 @kernel
 def stand(nodes: MultiwayNodes, walking: Walking, key: int, left: int, slot: int) -> None:
     """Go to the place of (key, left, slot): what comes before is the context, what comes after is ahead."""
-    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
+    M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
     o = Z[state.TOP]
     while height_of(W, o) > 0:
         Z[state.STEPS] += 1
@@ -212,7 +212,7 @@ def stand(nodes: MultiwayNodes, walking: Walking, key: int, left: int, slot: int
             Z[state.NODE_STACK + Z[state.NODE_DEPTH]] = upper
             Z[state.NODE_DEPTH] += 1
             o = lower
-    e, w = entry_at(T, o)
+    e, w = entry_at(table, o)
     if Z[state.KEY] != key:
         Z[state.KEY], Z[state.COUNT] = key, 0
     at = position(nodes, o, 0, key, left, slot)
@@ -227,9 +227,9 @@ def stand(nodes: MultiwayNodes, walking: Walking, key: int, left: int, slot: int
 @kernel
 def start_rows(nodes: MultiwayNodes, walking: Walking, root: int, low_key: int, high_key: int) -> None:
     """All rows of the keys low_key..high_key."""
-    T, Z = nodes.T, walking.Z
-    start(T, walking, root, T[CLIQUE], NONE_GIVEN, high_key, POS_INF)
-    Z[state.KEPT] = T[CLIQUE] - 1
+    table, Z = nodes.table, walking.Z
+    start(table, walking, root, table[CLIQUE], NONE_GIVEN, high_key, POS_INF)
+    Z[state.KEPT] = table[CLIQUE] - 1
     if low_key > 0:
         stand(nodes, walking, low_key, NEG_INF, -1)
         Z[state.WHOLE] = 1
@@ -249,10 +249,10 @@ class Window(NamedTuple):
 def start_window(nodes: MultiwayNodes, walking: Walking, root: int, window: Window, given: int, inside: bool, right: int) -> None:
     """Rows whose members all meet the window; with the entry `given` (-1: none), which meets it, ends at `right`, and is, or is
     not, `inside` the tree."""
-    T, Z = nodes.T, walking.Z
+    table, Z = nodes.table, walking.Z
     key, lo, hi = window
-    members = T[CLIQUE] if given < 0 else T[CLIQUE] - 1
-    start(T, walking, root, members, given, key, hi)
+    members = table[CLIQUE] if given < 0 else table[CLIQUE] - 1
+    start(table, walking, root, members, given, key, hi)
     if lo > hi:
         Z[state.MODE] = state.DONE
         return

@@ -23,8 +23,8 @@ from structures.multiway.topology import MEMBER, NEAR, ORDER, POS, SETS, SIZE
 @kernel(forceinline=True)
 def meeting(nodes: MultiwayNodes, o: int, j: int, low: int, high: int, least: int, most: int) -> int:
     """The entries of run j of leaf o with a key in [low, high], left <= most, right >= least, as a mask."""
-    M, W, T = nodes.M, nodes.W, nodes.T
-    e, w = entry_at(T, o)
+    M, W, table = nodes.M, nodes.W, nodes.table
+    e, w = entry_at(table, o)
     start, end = start_of(W, o, j), start_of(W, o, j + 1)
     lo = start
     while lo < end and W[w + L + lo] < low:
@@ -40,81 +40,82 @@ def meeting(nodes: MultiwayNodes, o: int, j: int, low: int, high: int, least: in
 @kernel
 def enter_leaf(nodes: MultiwayNodes, walking: Walking, o: int, g: int, all: bool) -> bool:
     """List the candidates of all aliases of goal g in leaf o (`all`: every entry is one); False if one has none."""
-    W, T, Z = nodes.W, nodes.T, walking.Z
-    v = Z[g + goals.G_SUBSET]
-    first = T[ORDER + T[POS + v]]
-    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
-        j = T[MEMBER + m]
+    W, table, state = nodes.W, nodes.table, walking.state
+    v = state[g + goals.G_SUBSET]
+    first = table[ORDER + table[POS + v]]
+    for m in range(table[POS + v], table[POS + v] + table[SIZE + v]):
+        j = table[MEMBER + m]
         if all:
             mask = (1 << (start_of(W, o, j + 1) - start_of(W, o, j))) - 1
         else:
-            mask = meeting(nodes, o, j, Z[g + goals.G_LOW], Z[g + goals.G_HIGH], Z[g + goals.LEAST + j], Z[g + goals.MOST + j])
-        Z[goals.CANDIDATES + 6 * first + j] = mask
+            least, most = state[g + goals.LEAST + j], state[g + goals.MOST + j]
+            mask = meeting(nodes, o, j, state[g + goals.G_LOW], state[g + goals.G_HIGH], least, most)
+        state[goals.CANDIDATES + 6 * first + j] = mask
         if mask == 0:
             return False
-    Z[goals.LEFT_OVER + first], Z[goals.SIDES + first] = Z[goals.CANDIDATES + 6 * first + first], 0
+    state[goals.LEFT_OVER + first], state[goals.SIDES + first] = state[goals.CANDIDATES + 6 * first + first], 0
     return True
 
 
 @kernel
 def across(walking: Walking, i: int, sides: int, mask: int) -> int:
     """The candidates of alias i, the last to be bound, with which a tuple has entries of both children."""
-    Z = walking.Z
+    state = walking.state
     if sides == 1:
-        return mask & ~Z[goals.LOWER + i]
-    return mask & Z[goals.LOWER + i] if sides == 2 else mask
+        return mask & ~state[goals.LOWER + i]
+    return mask & state[goals.LOWER + i] if sides == 2 else mask
 
 
 @kernel
 def narrow(nodes: MultiwayNodes, walking: Walking, o: int, v: int, level: int, p: int, crossing: bool) -> bool:
     """The alias of this level is bound, to the entry at place p: list the candidates that the later ones keep; False if one keeps none."""
-    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
-    e, w = entry_at(T, o)
-    at = ORDER + T[POS + v] + level
-    i, next = T[at], T[at + 1]
+    M, W, table, state = nodes.M, nodes.W, nodes.table, walking.state
+    e, w = entry_at(table, o)
+    at = ORDER + table[POS + v] + level
+    i, next = table[at], table[at + 1]
     key, left, right = wide(W[w + L + p]), M[e + p], M[e + L + p]
-    near = T[NEAR + i]
-    for m in range(1, T[SIZE + v] - level):
-        j = T[at + m]
-        mask = Z[goals.CANDIDATES + 6 * i + j]
+    near = table[NEAR + i]
+    for m in range(1, table[SIZE + v] - level):
+        j = table[at + m]
+        mask = state[goals.CANDIDATES + 6 * i + j]
         if (near >> j) & 1 != 0:
             mask &= meeting(nodes, o, j, key, key, left, right)
             if mask == 0:
                 return False
-        Z[goals.CANDIDATES + 6 * next + j] = mask
-    mask = Z[goals.CANDIDATES + 6 * next + next]
+        state[goals.CANDIDATES + 6 * next + j] = mask
+    mask = state[goals.CANDIDATES + 6 * next + next]
     if crossing:
-        Z[goals.SIDES + next] = Z[goals.SIDES + i] | side_of_place(W, walking, o, i, p)
-        if level + 2 == T[SIZE + v]:
-            mask = across(walking, next, Z[goals.SIDES + next], mask)
-    Z[goals.LEFT_OVER + next] = mask
+        state[goals.SIDES + next] = state[goals.SIDES + i] | side_of_place(W, walking, o, i, p)
+        if level + 2 == table[SIZE + v]:
+            mask = across(walking, next, state[goals.SIDES + next], mask)
+    state[goals.LEFT_OVER + next] = mask
     return mask != 0
 
 
 @kernel
 def side_of_place(W: Any, walking: Walking, o: int, i: int, p: int) -> int:
-    Z = walking.Z
-    return 1 if (Z[goals.LOWER + i] >> (p - start_of(W, o, i))) & 1 != 0 else 2
+    state = walking.state
+    return 1 if (state[goals.LOWER + i] >> (p - start_of(W, o, i))) & 1 != 0 else 2
 
 
 @kernel
 def leaf_step(nodes: MultiwayNodes, walking: Walking, o: int, f: int, told: Told, n: int, end: int) -> int:
     """Go on in leaf o (or the strip) until `end` rows are told, the next goal has begun, or STEP is 0: frame f is done with. Rows told."""
-    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
-    g = Z[f + goals.GOAL]
-    strip = Z[f + goals.NODE] == goals.IN_STRIP
-    if Z[f + goals.STEP] == 0:
-        if not enter_leaf(nodes, walking, o, g, strip or Z[g + goals.G_FREE] != 0):
+    M, W, table, state = nodes.M, nodes.W, nodes.table, walking.state
+    g = state[f + goals.GOAL]
+    strip = state[f + goals.NODE] == goals.IN_STRIP
+    if state[f + goals.STEP] == 0:
+        if not enter_leaf(nodes, walking, o, g, strip or state[g + goals.G_FREE] != 0):
             return n
-        Z[f + goals.STEP] = 1
-    crossing = strip and Z[goals.CROSSING] != 0
-    v, final = Z[g + goals.G_SUBSET], Z[g + goals.G_NEXT] == goals.NO_GOAL
-    e, w = entry_at(T, o)
-    order, last = ORDER + T[POS + v], T[SIZE + v] - 1
-    level = Z[f + goals.STEP] - 1
+        state[f + goals.STEP] = 1
+    crossing = strip and state[goals.CROSSING] != 0
+    v, final = state[g + goals.G_SUBSET], state[g + goals.G_NEXT] == goals.NO_GOAL
+    e, w = entry_at(table, o)
+    order, last = ORDER + table[POS + v], table[SIZE + v] - 1
+    level = state[f + goals.STEP] - 1
     while level >= 0:
-        i = T[order + level]
-        left_over = Z[goals.LEFT_OVER + i]
+        i = table[order + level]
+        left_over = state[goals.LEFT_OVER + i]
         if left_over == 0:
             level -= 1
             continue
@@ -125,20 +126,20 @@ def leaf_step(nodes: MultiwayNodes, walking: Walking, o: int, f: int, told: Told
             continue
         if final and level == max(0, last - 2):
             n = write_rows(nodes, walking, o, v, told, n, end, crossing)
-            left_over = Z[goals.LEFT_OVER + i]
+            left_over = state[goals.LEFT_OVER + i]
             if left_over == 0:
                 continue
         p = start_of(W, o, i) + lowest(left_over)
-        Z[goals.LEFT_OVER + i] = left_over & (left_over - 1)
-        Z[goals.LEFT_ + i], Z[goals.RIGHT_ + i], Z[goals.SLOT_ + i] = M[e + p], M[e + L + p], W[w + p]
-        Z[goals.STEPS] += 1
+        state[goals.LEFT_OVER + i] = left_over & (left_over - 1)
+        state[goals.LEFT_ + i], state[goals.RIGHT_ + i], state[goals.SLOT_ + i] = M[e + p], M[e + L + p], W[w + p]
+        state[goals.STEPS] += 1
         if level == last:
-            Z[goals.GOALS] = Z[f + goals.GOALS_]
-            begin(T, walking, Z[g + goals.G_NEXT])
+            state[goals.GOALS] = state[f + goals.GOALS_]
+            begin(table, walking, state[g + goals.G_NEXT])
             break
         if narrow(nodes, walking, o, v, level, p, crossing):
             level += 1
-    Z[f + goals.STEP] = level + 1
+    state[f + goals.STEP] = level + 1
     return n
 
 
@@ -151,28 +152,28 @@ def fill_column(out: Any, lo: int, hi: int, slot: int) -> None:
 @kernel
 def count_rows(walking: Walking, rows: int) -> None:
     """So many rows were found since the last."""
-    Z = walking.Z
-    Z[goals.GAP] = max(Z[goals.GAP], Z[goals.STEPS] - Z[goals.LAST])
-    Z[goals.LAST] = Z[goals.STEPS]
-    Z[goals.ROWS] += rows
-    Z[goals.FUEL] = min(goals.FUEL_MOST, Z[goals.FUEL] + rows)
+    state = walking.state
+    state[goals.GAP] = max(state[goals.GAP], state[goals.STEPS] - state[goals.LAST])
+    state[goals.LAST] = state[goals.STEPS]
+    state[goals.ROWS] += rows
+    state[goals.FUEL] = min(goals.FUEL_MOST, state[goals.FUEL] + rows)
 
 
 @kernel
 def write_run(nodes: MultiwayNodes, walking: Walking, o: int, last: int, told: Told, n: int, end: int) -> int:
     """Write the rows of all candidates left over for the last alias, up to `end`."""
-    W, T, Z, out, stride = nodes.W, nodes.T, walking.Z, told.out, told.stride
-    mask, start = Z[goals.LEFT_OVER + last], n
-    run = entry_at(T, o)[1] + start_of(W, o, last)
+    W, table, state, out, stride = nodes.W, nodes.table, walking.state, told.out, told.stride
+    mask, start = state[goals.LEFT_OVER + last], n
+    run = entry_at(table, o)[1] + start_of(W, o, last)
     while mask != 0 and n < end:
         out[stride * last + n] = W[run + lowest(mask)]
         mask &= mask - 1
         n += 1
-    Z[goals.LEFT_OVER + last] = mask
-    for i in range(T[SETS]):
+    state[goals.LEFT_OVER + last] = mask
+    for i in range(table[SETS]):
         if i != last:
-            fill_column(out, stride * i + start, stride * i + n, Z[goals.SLOT_ + i])
-    Z[goals.STEPS] += 1
+            fill_column(out, stride * i + start, stride * i + n, state[goals.SLOT_ + i])
+    state[goals.STEPS] += 1
     count_rows(walking, n - start)
     return n
 
@@ -181,21 +182,21 @@ def write_run(nodes: MultiwayNodes, walking: Walking, o: int, last: int, told: T
 def write_rows(nodes: MultiwayNodes, walking: Walking, o: int, v: int, told: Told, n: int, end: int, crossing: bool) -> int:
     """Write the rows of the candidates left over for the last alias but two (but one, if v has only two) with all of the two behind it,
     one candidate after the other, while all rows that it may have fit."""
-    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
-    order, size = ORDER + T[POS + v], T[SIZE + v]
+    M, W, table, state = nodes.M, nodes.W, nodes.table, walking.state
+    order, size = ORDER + table[POS + v], table[SIZE + v]
     outer = size > 2
-    j, k = T[order + size - 2], T[order + size - 1]
-    i = T[order + size - 3] if outer else j
-    near_i = T[NEAR + i] if outer else 0
-    adjacent = (T[NEAR + j] >> k) & 1 != 0
-    e, w = entry_at(T, o)
+    j, k = table[order + size - 2], table[order + size - 1]
+    i = table[order + size - 3] if outer else j
+    near_i = table[NEAR + i] if outer else 0
+    adjacent = (table[NEAR + j] >> k) & 1 != 0
+    e, w = entry_at(table, o)
     run_i, run_j, run_k = start_of(W, o, i), start_of(W, o, j), w + start_of(W, o, k)
     out, stride = told.out, told.stride
     column_j, column_k = stride * j, stride * k
-    steps, row, gap, start = Z[goals.STEPS], Z[goals.LAST], Z[goals.GAP], n
-    mask = Z[goals.LEFT_OVER + i]
+    steps, row, gap, start = state[goals.STEPS], state[goals.LAST], state[goals.GAP], n
+    mask = state[goals.LEFT_OVER + i]
     while mask != 0:
-        js, ks, sides = Z[goals.CANDIDATES + 6 * i + j], Z[goals.CANDIDATES + 6 * i + k], Z[goals.SIDES + i]
+        js, ks, sides = state[goals.CANDIDATES + 6 * i + j], state[goals.CANDIDATES + 6 * i + k], state[goals.SIDES + i]
         p = run_i + lowest(mask)
         if outer:
             key, left, right = wide(W[w + L + p]), M[e + p], M[e + L + p]
@@ -235,11 +236,11 @@ def write_rows(nodes: MultiwayNodes, walking: Walking, o: int, v: int, told: Tol
                 n += 1
         if outer:
             fill_column(out, stride * i + first, stride * i + n, W[w + p])
-    Z[goals.LEFT_OVER + i], Z[goals.STEPS] = mask, steps
+    state[goals.LEFT_OVER + i], state[goals.STEPS] = mask, steps
     if n > start:
         count_rows(walking, n - start)
-        Z[goals.LAST], Z[goals.GAP] = row, gap
-        for c in range(T[SETS]):
+        state[goals.LAST], state[goals.GAP] = row, gap
+        for c in range(table[SETS]):
             if c != i and c != j and c != k:
-                fill_column(out, stride * c + start, stride * c + n, Z[goals.SLOT_ + c])
+                fill_column(out, stride * c + start, stride * c + n, state[goals.SLOT_ + c])
     return n

@@ -33,10 +33,10 @@ def run_changes(nodes: MultiwayNodes, writing: Writing, walking: Walking, state:
 
     state[MISSING] counts deletes of entries that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
     """
-    C, Z, X = writing.C, walking.Z, walking.X
+    C, reading, scratch = writing.C, walking.state, walking.scratch
     signs, entries, order, done = changes
     n = 0
-    if refuses(state, entries, nodes.T[SETS]):
+    if refuses(state, entries, nodes.table[SETS]):
         return REFUSED
     while state[AT] < len(order):
         e = order[state[AT]]
@@ -46,12 +46,12 @@ def run_changes(nodes: MultiwayNodes, writing: Writing, walking: Walking, state:
                 start_partners(nodes, walking, C[ROOT], entry, NEG_INF, POS_INF)
                 state[BEGUN] = 1
             n = walk(nodes, walking, told, n, told.stride, _EVER)
-            if Z[DEPTH] > 0:
+            if reading[DEPTH] > 0:
                 return n
         if signs[e] > 0:
-            put(nodes, writing, X, entry)
+            put(nodes, writing, scratch, entry)
             missing = False
         else:
-            missing = not cut(nodes, writing, X, entry.set, entry.key, entry.left, entry.slot)
+            missing = not cut(nodes, writing, scratch, entry.set, entry.key, entry.left, entry.slot)
         end_change(state, done, n, missing)
     return n

@@ -39,12 +39,12 @@ def extreme_of(entries: list[Entry], topology: Topology, members: list[int], whi
 
 def check_summary(A: MultiwayArena, topology: Topology, o: int, entries: list[Entry]) -> None:
     """Prove I2 of node o: keys and near endpoints as by definition, and each stored tuple a real one."""
-    T, by_code = A.T, {x[2]: x for x in entries}
+    table, by_code = A.table, {x[2]: x for x in entries}
     for which in (0, 1):
-        place, near, slot = 0, int(near_at(T, o, which)), int(slot_at(T, o, which))
+        place, near, slot = 0, int(near_at(table, o, which)), int(slot_at(table, o, which))
         for v, members in enumerate(topology.members):
             wanted = extreme_of(entries, topology, members, which)
-            key = int(A.W[key_at(T, o, which) + v])
+            key = int(A.W[key_at(table, o, which) + v])
             if wanted is None:
                 assert key == (KEY_MAX if which == 0 else -1), f"I2: extreme {which} of {members} at {o} has key {key}, should be absent"
             else:
@@ -53,7 +53,7 @@ def check_summary(A: MultiwayArena, topology: Topology, o: int, entries: list[En
                 for m, i in enumerate(members):
                     k, left, _, right = by_code[8 * int(A.W[slot + place + m]) + i]
                     ends = (left, right) if which == 0 else (right, left)
-                    assert (k, *ends) == (key, *(int(A.M[near + f * int(T[SPAN]) + place + m]) for f in (0, 1))), "I2: a stored tuple"
+                    assert (k, *ends) == (key, *(int(A.M[near + f * int(table[SPAN]) + place + m]) for f in (0, 1))), "I2: a stored tuple"
             place += len(members)
 
 

@@ -34,22 +34,22 @@ class Cursor(cursor.Cursor):
     _BUDGET = 1 << 15
 
     def __init__(self, blocks: MultiwayArena, root: Root, key: int | None, window: tuple[int, int], given: Entries | None) -> None:
-        super().__init__(int(blocks.T[SETS]), goals.new_walk(blocks.T, root.height))
+        super().__init__(int(blocks.table[SETS]), goals.new_walk(blocks.table, root.height))
         self._entries, self._window = given or NO_ENTRIES, window
         self._walking = Walking(self._Z, self._Z.view(np.int32), np.zeros(STRIP_SCRATCH, np.int64))
         if given is None:
-            compiled(start_all)(blocks.T, self._walking, root.offset, goals.ANY_KEY if key is None else key, *window)
+            compiled(start_all)(blocks.table, self._walking, root.offset, goals.ANY_KEY if key is None else key, *window)
         self._nodes, self._offset = blocks.nodes, root.offset
 
     def _more(self, want: int) -> np.ndarray:
-        Z, want = self._Z, min(want, _MOST_ROWS)
+        state, want = self._Z, min(want, _MOST_ROWS)
         out = np.empty((len(self._nothing), want), np.int32)
         told = Told(out.reshape(-1), want)
         n = compiled(walk_fill)(self._nodes, self._walking, self._offset, self._entries, *self._window, told, self._BUDGET)
-        self._ended = bool(Z[goals.DEPTH] == 0 and Z[goals.EACH_KEY] == 0 and Z[goals.ITEM] == len(self._entries.key))
+        self._ended = bool(state[goals.DEPTH] == 0 and state[goals.EACH_KEY] == 0 and state[goals.ITEM] == len(self._entries.key))
         return out if n == want else out[:, :n].copy()
 
     def clone(self) -> Self:
         other = super().clone()
-        other._walking = Walking(other._Z, other._Z.view(np.int32), self._walking.X.copy())
+        other._walking = Walking(other._Z, other._Z.view(np.int32), self._walking.scratch.copy())
         return other

@@ -1,6 +1,6 @@
 """The state of an enumeration of the IJ-heap: counters, the tuple, goals and frames (`walk.py` says what they are).
 
-    Z   counters | the tuple by alias | candidates in leaves | goals | frames | strip (`strip.py`)
+    state   counters | the tuple by alias | candidates in leaves | goals | frames | strip (`strip.py`)
 
 A goal is "a v-tuple below node u" with keys, bounds by alias and the goal that follows it; GIVEN bounds are its own, the others those
 and the neighbours bound before it, taken when it begins. A frame works on a goal at a node on the way down, or in the strip.
@@ -47,71 +47,72 @@ FUEL_MOST = 16
 ANY_KEY = -1
 
 
-def new_walk(T: np.ndarray, height: int) -> np.ndarray:
+def new_walk(table: np.ndarray, height: int) -> np.ndarray:
     """A state for trees of the height at most. Each alias is in one goal that is worked on: a frame a level, and one in the strip."""
-    strip = FRAME0 + FRAME_WORDS * int(T[SETS]) * (height + 2)
-    Z = np.zeros(strip + int(T[LEAF_WORDS_]) + LANES, np.int64)  # `within8` reads beyond a run
-    Z[STRIP] = strip
-    return Z
+    strip = FRAME0 + FRAME_WORDS * int(table[SETS]) * (height + 2)
+    state = np.zeros(strip + int(table[LEAF_WORDS_]) + LANES, np.int64)  # `within8` reads beyond a run
+    state[STRIP] = strip
+    return state
 
 
 @arrays("int64[::1]", "int32[::1]", "int64[::1]")
 class Walking(NamedTuple):
     """An enumeration: its state, the same as 32-bit words, and scratch."""
 
-    Z: np.ndarray
+    state: np.ndarray
     ZW: np.ndarray
-    X: np.ndarray
+    scratch: np.ndarray
 
 
 @kernel
 def walk_start(walking: Walking, root: int, lo: int, hi: int) -> None:
     """Begin a reading of the version at `root`, every interval meeting [lo, hi]: without goals it has no rows. Counters go on."""
-    Z = walking.Z
-    Z[DEPTH], Z[GOALS], Z[TOP], Z[EACH_KEY], Z[FUEL], Z[LO], Z[HI] = 0, 0, root, 0, FUEL_MOST, lo, hi
+    state = walking.state
+    state[DEPTH], state[GOALS], state[TOP], state[EACH_KEY], state[FUEL], state[LO], state[HI] = 0, 0, root, 0, FUEL_MOST, lo, hi
 
 
 @kernel
-def add_goal(T: Any, walking: Walking, o: int, v: int, next: int, before: int, low: int, high: int) -> int:
+def add_goal(table: Any, walking: Walking, o: int, v: int, next: int, before: int, low: int, high: int) -> int:
     """A new goal in front of `next`, bounded by the window alone; its place."""
-    Z = walking.Z
-    g = GOAL0 + GOAL_WORDS * Z[GOALS]
-    Z[GOALS] += 1
-    Z[g + G_NODE], Z[g + G_SUBSET], Z[g + G_NEXT], Z[g + G_BEFORE], Z[g + G_LOW], Z[g + G_HIGH] = o, v, next, before, low, high
-    Z[g + G_FREE] = Z[LO] == NEG_INF and Z[HI] == POS_INF and low == 0 and high == LAST_KEY
-    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
-        i = T[MEMBER + m]
-        Z[g + GIVEN_MOST + i], Z[g + GIVEN_LEAST + i] = Z[HI], Z[LO]
+    state = walking.state
+    g = GOAL0 + GOAL_WORDS * state[GOALS]
+    state[GOALS] += 1
+    state[g + G_NODE], state[g + G_SUBSET], state[g + G_NEXT], state[g + G_BEFORE] = o, v, next, before
+    state[g + G_LOW], state[g + G_HIGH] = low, high
+    state[g + G_FREE] = state[LO] == NEG_INF and state[HI] == POS_INF and low == 0 and high == LAST_KEY
+    for m in range(table[POS + v], table[POS + v] + table[SIZE + v]):
+        i = table[MEMBER + m]
+        state[g + GIVEN_MOST + i], state[g + GIVEN_LEAST + i] = state[HI], state[LO]
     return g
 
 
 @kernel
 def push_frame(walking: Walking, o: int, g: int, goals: int) -> None:
     """Work on goal g at node o."""
-    Z = walking.Z
-    f = FRAME0 + FRAME_WORDS * Z[DEPTH]
-    Z[DEPTH] += 1
-    Z[f + NODE], Z[f + GOAL], Z[f + STEP], Z[f + GOALS_], Z[f + TRIED] = o, g, 0, goals, 0
+    state = walking.state
+    f = FRAME0 + FRAME_WORDS * state[DEPTH]
+    state[DEPTH] += 1
+    state[f + NODE], state[f + GOAL], state[f + STEP], state[f + GOALS_], state[f + TRIED] = o, g, 0, goals, 0
 
 
 @kernel
-def begin(T: Any, walking: Walking, g: int) -> None:
+def begin(table: Any, walking: Walking, g: int) -> None:
     """Push the first frame for goal g, bounded."""
-    Z = walking.Z
-    bound_goal(T, walking, g)
-    push_frame(walking, Z[g + G_NODE], g, Z[GOALS])
+    state = walking.state
+    bound_goal(table, walking, g)
+    push_frame(walking, state[g + G_NODE], g, state[GOALS])
 
 
 @kernel
-def bound_goal(T: Any, walking: Walking, g: int) -> None:
+def bound_goal(table: Any, walking: Walking, g: int) -> None:
     """The bounds of goal g are those given and the neighbours bound before."""
-    Z = walking.Z
-    v, before = Z[g + G_SUBSET], Z[g + G_BEFORE]
-    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
-        i = T[MEMBER + m]
-        most, least = Z[g + GIVEN_MOST + i], Z[g + GIVEN_LEAST + i]
-        bound = T[NEAR + i] & before
-        for j in range(T[SETS]):
+    state = walking.state
+    v, before = state[g + G_SUBSET], state[g + G_BEFORE]
+    for m in range(table[POS + v], table[POS + v] + table[SIZE + v]):
+        i = table[MEMBER + m]
+        most, least = state[g + GIVEN_MOST + i], state[g + GIVEN_LEAST + i]
+        bound = table[NEAR + i] & before
+        for j in range(table[SETS]):
             if (bound >> j) & 1 != 0:
-                most, least = min(most, Z[RIGHT_ + j]), max(least, Z[LEFT_ + j])
-        Z[g + MOST + i], Z[g + LEAST + i] = most, least
+                most, least = min(most, state[RIGHT_ + j]), max(least, state[LEFT_ + j])
+        state[g + MOST + i], state[g + LEAST + i] = most, least

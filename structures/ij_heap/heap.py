@@ -55,8 +55,8 @@ class IJHeap(MultiwayTree):
         """`words`: the arena's address space in 8-byte words (not memory)."""
         self.topology = topology
         super().__init__(MultiwayArena(topology.table, summary_words(topology), words), np.zeros(STRIP_SCRATCH, np.int64), topology.t)
-        Z = new_walk(self.arena.T, _LEVELS)
-        self._walking = Walking(Z, Z.view(np.int32), self._arrays[2])
+        state = new_walk(self.arena.table, _LEVELS)
+        self._walking = Walking(state, state.view(np.int32), self._arrays[2])
         self._change = partial(compiled(run_changes), *self._arrays[:2], self._walking, self._state, self._told)
 
     @property
@@ -64,13 +64,13 @@ class IJHeap(MultiwayTree):
         """The newest version, published or not."""
         A = self.arena
         o = int(A.C[ROOT])
-        live = A.W[key_at(A.T, o, 0) + A.T[ALL]] != KEY_MAX
+        live = A.W[key_at(A.table, o, 0) + A.table[ALL]] != KEY_MAX
         return Root(o, int(A.C[HEIGHT]), tuple(A.C[COUNTS : COUNTS + self.topology.t].tolist()), bool(live))
 
     @property
     def update_steps(self) -> int:
         """Nodes, splits and entries looked at for all deltas so far."""
-        return int(self._walking.Z[STEPS]) + self._read_steps
+        return int(self._walking.state[STEPS]) + self._read_steps
 
     # --- reading
 
@@ -96,16 +96,16 @@ class IJHeap(MultiwayTree):
         return self._extreme(1, root, a, b, key)
 
     def _extreme(self, which: int, root: Root, bound: Sequence[int], other: Sequence[int] | None, key: int) -> np.ndarray | None:
-        A, t, X = self.arena, self.topology.t, np.zeros(SCRATCH_WORDS, np.int64)
+        A, t, scratch = self.arena, self.topology.t, np.zeros(SCRATCH_WORDS, np.int64)
         if not (0 <= key <= LAST_KEY and len(bound) == t and (other is None or len(other) == t)):
             raise ValueError(f"bounds are {t} values, a key is 0 to {LAST_KEY}")
-        X[ASK], X[ASK + 1 : ASK + 1 + t] = key, bound
-        if not find_extreme(A.nodes, X, which, root.offset, int(A.T[ALL])) or X[ANSWER + KEY_] != key:
+        scratch[ASK], scratch[ASK + 1 : ASK + 1 + t] = key, bound
+        if not find_extreme(A.nodes, scratch, which, root.offset, int(A.table[ALL])) or scratch[ANSWER + KEY_] != key:
             return None
-        near = X[ANSWER + NEAR_ : ANSWER + NEAR_ + t]
+        near = scratch[ANSWER + NEAR_ : ANSWER + NEAR_ + t]
         if other is not None and any((v > o) if which == 0 else (v < o) for v, o in zip(near, other, strict=True)):
             return None
-        return X[ANSWER + SLOT_ : ANSWER + SLOT_ + t].astype(np.int32)
+        return scratch[ANSWER + SLOT_ : ANSWER + SLOT_ + t].astype(np.int32)
 
     def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""

@@ -19,41 +19,41 @@ from structures.ij_heap.bind import meeting
 from structures.ij_heap.goals import G_SUBSET, LEAST, LOWER, MOST, STEPS, STRIP, Walking
 from structures.multiway.alias import FOUND_, at_least, at_most, first, reach
 from structures.multiway.extreme import SCRATCH_WORDS
-from structures.multiway.layout import CHILD, STARTS, L, MultiwayNodes, height_of, key_of, near_at, start_of
+from structures.multiway.layout import CHILD, MOST_LEVELS, STARTS, L, MultiwayNodes, height_of, key_of, near_at, start_of
 from structures.multiway.leaves import entry_at
 from structures.multiway.topology import DIAMETER, MEMBER, NEAR, POS, SETS, SIZE
 
-STACK = SCRATCH_WORDS  # of nodes, in X behind the scratch of `multiway.extreme`
-REACHES, BEGINS = STACK + 64, STACK + 70  # bounds by alias: of the lower child's entries, of the upper child's
-STRIP_SCRATCH = STACK + 76
+STACK = SCRATCH_WORDS  # of nodes, in `scratch` behind the scratch of `multiway.extreme`
+REACHES, BEGINS = STACK + MOST_LEVELS, STACK + MOST_LEVELS + 6  # bounds by alias: of the lower child's entries, of the upper child's
+STRIP_SCRATCH = BEGINS + 6
 
 
 @kernel(forceinline=True)
 def gather(nodes: MultiwayNodes, walking: Walking, o: int, i: int, key: int, least: int, most: int, n: int) -> int:
     """Append the entries of set i below node o with the key, right >= least, left <= most to the strip, which holds n; how many it holds
     then, -1 if they are too many."""
-    M, W, T, Z, ZW, X = nodes.M, nodes.W, nodes.T, walking.Z, walking.ZW, walking.X
-    a, b = entry_at(T, Z[STRIP])
-    X[STACK] = o
+    M, W, table, state, ZW, scratch = nodes.M, nodes.W, nodes.table, walking.state, walking.ZW, walking.scratch
+    a, b = entry_at(table, state[STRIP])
+    scratch[STACK] = o
     top = 1
     while top > 0:
         top -= 1
-        o = X[STACK + top]
+        o = scratch[STACK + top]
         while at_least(nodes, o, i, key, least) and at_most(nodes, o, i, key, most):
-            Z[STEPS] += 1
+            state[STEPS] += 1
             if height_of(W, o) > 0:
-                X[STACK + top] = M[o + CHILD + 1]
+                scratch[STACK + top] = M[o + CHILD + 1]
                 top += 1
                 o = M[o + CHILD]
                 continue
-            e, w = entry_at(T, o)
+            e, w = entry_at(table, o)
             mask = meeting(nodes, o, i, key, key, least, most)
             if n + count_bits(mask) > L:
                 return -1
             while mask != 0:
                 p = start_of(W, o, i) + lowest(mask)
                 mask &= mask - 1
-                Z[a + n], Z[a + L + n] = M[e + p], M[e + L + p]
+                state[a + n], state[a + L + n] = M[e + p], M[e + L + p]
                 ZW[b + n], ZW[b + L + n] = W[w + p], W[w + L + p]
                 n += 1
             break
@@ -64,15 +64,15 @@ def gather(nodes: MultiwayNodes, walking: Walking, o: int, i: int, key: int, lea
 def gather_rows(nodes: MultiwayNodes, walking: Walking, o: int, g: int, key: int) -> int:
     """Fill the strip with all of goal g's aliases below node o within its bounds: the number of entries; 0 if there is surely no row,
     -1 if they are too many."""
-    T, Z, ZW = nodes.T, walking.Z, walking.ZW
-    strip, v, n = Z[STRIP], Z[g + G_SUBSET], 0
+    table, state, ZW = nodes.table, walking.state, walking.ZW
+    strip, v, n = state[STRIP], state[g + G_SUBSET], 0
     ZW[2 * strip + STARTS] = 0
-    member = T[POS + v]
-    for i in range(T[SETS]):
-        if member < T[POS + v] + T[SIZE + v] and T[MEMBER + member] == i:
+    member = table[POS + v]
+    for i in range(table[SETS]):
+        if member < table[POS + v] + table[SIZE + v] and table[MEMBER + member] == i:
             member += 1
             before = n
-            n = gather(nodes, walking, o, i, key, Z[g + LEAST + i], Z[g + MOST + i], n)
+            n = gather(nodes, walking, o, i, key, state[g + LEAST + i], state[g + MOST + i], n)
             if n <= before:
                 return min(n, 0)
         ZW[2 * strip + STARTS + i + 1] = n
@@ -81,67 +81,67 @@ def gather_rows(nodes: MultiwayNodes, walking: Walking, o: int, g: int, key: int
 
 @kernel
 def cross_bounds(nodes: MultiwayNodes, walking: Walking, lower: int, upper: int, v: int, key: int) -> None:
-    """What an entry of alias i in the lower child must reach, into X[REACHES + i], and where one in the upper child must have begun, into
-    X[BEGINS + i], to be part of a v-tuple across the two."""
-    M, T, X = nodes.M, nodes.T, walking.X
-    begins, ends = near_at(T, upper, 0), near_at(T, lower, 1)
-    lo, hi = T[POS + v], T[POS + v] + T[SIZE + v]
+    """What an entry of alias i in the lower child must reach, into scratch[REACHES + i], and where one in the upper child must have begun,
+    into scratch[BEGINS + i], to be part of a v-tuple across the two."""
+    M, table, scratch = nodes.M, nodes.table, walking.scratch
+    begins, ends = near_at(table, upper, 0), near_at(table, lower, 1)
+    lo, hi = table[POS + v], table[POS + v] + table[SIZE + v]
     for m in range(lo, hi):
-        X[REACHES + T[MEMBER + m]], X[BEGINS + T[MEMBER + m]] = POS_INF, NEG_INF
+        scratch[REACHES + table[MEMBER + m]], scratch[BEGINS + table[MEMBER + m]] = POS_INF, NEG_INF
     for m in range(lo, hi):
-        j = T[MEMBER + m]
+        j = table[MEMBER + m]
         there, here = key_of(nodes, upper, 0, j) == key, key_of(nodes, lower, 1, j) == key
         for k in range(lo, hi):
-            i = T[MEMBER + k]
-            if (T[NEAR + j] >> i) & 1 != 0:
+            i = table[MEMBER + k]
+            if (table[NEAR + j] >> i) & 1 != 0:
                 if there:
-                    X[REACHES + i] = min(X[REACHES + i], M[begins + j])
+                    scratch[REACHES + i] = min(scratch[REACHES + i], M[begins + j])
                 if here:
-                    X[BEGINS + i] = max(X[BEGINS + i], M[ends + j])
+                    scratch[BEGINS + i] = max(scratch[BEGINS + i], M[ends + j])
 
 
 @kernel
 def widen(nodes: MultiwayNodes, walking: Walking, lower: int, upper: int, v: int, key: int) -> None:
     """Let the bounds of `cross_bounds` take in what meets an entry within them. An alias with one neighbour is no way for others: what
     it could meet across is that neighbour itself."""
-    T, X = nodes.T, walking.X
-    lo, hi, members = T[POS + v], T[POS + v] + T[SIZE + v], 0
+    table, scratch = nodes.table, walking.scratch
+    lo, hi, members = table[POS + v], table[POS + v] + table[SIZE + v], 0
     for m in range(lo, hi):
-        members |= 1 << T[MEMBER + m]
+        members |= 1 << table[MEMBER + m]
     for m in range(lo, hi):
-        j = T[MEMBER + m]
-        near = T[NEAR + j] & members
+        j = table[MEMBER + m]
+        near = table[NEAR + j] & members
         if near & (near - 1) == 0:
             continue
-        met = first(nodes, X, lower, j, key, X[REACHES + j]) and X[FOUND_] == key
+        met = first(nodes, scratch, lower, j, key, scratch[REACHES + j]) and scratch[FOUND_] == key
         for k in range(lo, hi):
-            if met and (T[NEAR + j] >> T[MEMBER + k]) & 1 != 0:
-                X[REACHES + T[MEMBER + k]] = min(X[REACHES + T[MEMBER + k]], X[FOUND_ + 1])
-        met = reach(nodes, X, upper, j, key, X[BEGINS + j]) and X[FOUND_] == key
+            if met and (table[NEAR + j] >> table[MEMBER + k]) & 1 != 0:
+                scratch[REACHES + table[MEMBER + k]] = min(scratch[REACHES + table[MEMBER + k]], scratch[FOUND_ + 1])
+        met = reach(nodes, scratch, upper, j, key, scratch[BEGINS + j]) and scratch[FOUND_] == key
         for k in range(lo, hi):
-            if met and (T[NEAR + j] >> T[MEMBER + k]) & 1 != 0:
-                X[BEGINS + T[MEMBER + k]] = max(X[BEGINS + T[MEMBER + k]], X[FOUND_ + 2])
+            if met and (table[NEAR + j] >> table[MEMBER + k]) & 1 != 0:
+                scratch[BEGINS + table[MEMBER + k]] = max(scratch[BEGINS + table[MEMBER + k]], scratch[FOUND_ + 2])
 
 
 @kernel
 def gather_across(nodes: MultiwayNodes, walking: Walking, o: int, g: int, key: int) -> bool:
     """Fill the strip with what tuples of goal g across the children of node o can be made of; False if that is too much."""
-    M, T, Z, ZW, X = nodes.M, nodes.T, walking.Z, walking.ZW, walking.X
-    lower, upper, v, strip = M[o + CHILD], M[o + CHILD + 1], Z[g + G_SUBSET], Z[STRIP]
+    M, table, state, ZW, scratch = nodes.M, nodes.table, walking.state, walking.ZW, walking.scratch
+    lower, upper, v, strip = M[o + CHILD], M[o + CHILD + 1], state[g + G_SUBSET], state[STRIP]
     cross_bounds(nodes, walking, lower, upper, v, key)
-    for _ in range(T[DIAMETER + v] - 1):
+    for _ in range(table[DIAMETER + v] - 1):
         widen(nodes, walking, lower, upper, v, key)
-    n, member = 0, T[POS + v]
+    n, member = 0, table[POS + v]
     ZW[2 * strip + STARTS] = 0
-    for i in range(T[SETS]):
-        if member < T[POS + v] + T[SIZE + v] and T[MEMBER + member] == i:
+    for i in range(table[SETS]):
+        if member < table[POS + v] + table[SIZE + v] and table[MEMBER + member] == i:
             member += 1
-            start, least, most = n, Z[g + LEAST + i], Z[g + MOST + i]
-            n = gather(nodes, walking, lower, i, key, max(least, X[REACHES + i]), most, n)
+            start, least, most = n, state[g + LEAST + i], state[g + MOST + i]
+            n = gather(nodes, walking, lower, i, key, max(least, scratch[REACHES + i]), most, n)
             if n < 0:
                 return False
-            Z[LOWER + i] = (1 << (n - start)) - 1
-            n = gather(nodes, walking, upper, i, key, least, min(most, X[BEGINS + i]), n)
+            state[LOWER + i] = (1 << (n - start)) - 1
+            n = gather(nodes, walking, upper, i, key, least, min(most, scratch[BEGINS + i]), n)
             if n < 0:
                 return False
         ZW[2 * strip + STARTS + i + 1] = n

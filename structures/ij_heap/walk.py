@@ -45,96 +45,97 @@ NO, PERHAPS, SURELY, LEAST_IS = range(4)  # LEAST_IS: the least tuple below the 
 
 
 @kernel("void(int64[::1], Walking, int64, int64, int64, int64)")
-def start_all(T: Any, walking: Walking, root: int, key: int, lo: int, hi: int) -> None:
+def start_all(table: Any, walking: Walking, root: int, key: int, lo: int, hi: int) -> None:
     """Rows of the whole version (key -1) or of one key, whose intervals all meet [lo, hi]. Bounds without a key are answered key by key."""
-    Z = walking.Z
+    state = walking.state
     walk_start(walking, root, lo, hi)
     if key != goals.ANY_KEY:
-        begin(T, walking, add_goal(T, walking, root, T[topology.ALL], goals.NO_GOAL, 0, key, key))
+        begin(table, walking, add_goal(table, walking, root, table[topology.ALL], goals.NO_GOAL, 0, key, key))
     elif lo == NEG_INF and hi == POS_INF:
-        begin(T, walking, add_goal(T, walking, root, T[topology.ALL], goals.NO_GOAL, 0, 0, LAST_KEY))
+        begin(table, walking, add_goal(table, walking, root, table[topology.ALL], goals.NO_GOAL, 0, 0, LAST_KEY))
     else:
-        Z[goals.EACH_KEY], Z[goals.NEXT_KEY] = 1, 0
+        state[goals.EACH_KEY], state[goals.NEXT_KEY] = 1, 0
 
 
 @kernel
 def next_key(nodes: MultiwayNodes, walking: Walking) -> None:
     """Begin with the next key that has rows; clear EACH_KEY if there is none."""
-    T, Z, X = nodes.T, walking.Z, walking.X
-    no_bounds(X, ASK, 0)
-    X[ASK] = Z[goals.NEXT_KEY]
-    if Z[goals.NEXT_KEY] > LAST_KEY or not extreme(nodes, X, 0, Z[goals.TOP], T[topology.ALL], False):
-        Z[goals.EACH_KEY] = 0
+    table, state, scratch = nodes.table, walking.state, walking.scratch
+    no_bounds(scratch, ASK, 0)
+    scratch[ASK] = state[goals.NEXT_KEY]
+    if state[goals.NEXT_KEY] > LAST_KEY or not extreme(nodes, scratch, 0, state[goals.TOP], table[topology.ALL], False):
+        state[goals.EACH_KEY] = 0
         return
-    key = X[ANSWER + KEY_]
-    Z[goals.NEXT_KEY], Z[goals.GOALS] = key + 1, 0
-    g = add_goal(T, walking, Z[goals.TOP], T[topology.ALL], goals.NO_GOAL, 0, key, key)
-    begin(T, walking, g)
-    if not enters(nodes, walking, g, Z[goals.TOP], True):
-        Z[goals.DEPTH] = 0
+    key = scratch[ANSWER + KEY_]
+    state[goals.NEXT_KEY], state[goals.GOALS] = key + 1, 0
+    g = add_goal(table, walking, state[goals.TOP], table[topology.ALL], goals.NO_GOAL, 0, key, key)
+    begin(table, walking, g)
+    if not enters(nodes, walking, g, state[goals.TOP], True):
+        state[goals.DEPTH] = 0
 
 
 @kernel
 def start_partners(nodes: MultiwayNodes, walking: Walking, root: int, entry: Entry, lo: int, hi: int) -> None:
     """Rows in which the entry takes part: the product of the components of the rest, none if one of them has no tuple. It need not be in
     the tree itself."""
-    T, Z = nodes.T, walking.Z
+    table, state = nodes.table, walking.state
     s, key, left, right, slot = entry
     walk_start(walking, root, lo, hi)
     if left > hi or right < lo:
         return
-    Z[goals.LEFT_ + s], Z[goals.RIGHT_ + s], Z[goals.SLOT_ + s] = left, right, slot
-    rest = add_goal(T, walking, root, T[topology.REST + 8 * s], goals.NO_GOAL, 1 << s, key, key)
-    bound_goal(T, walking, rest)
+    state[goals.LEFT_ + s], state[goals.RIGHT_ + s], state[goals.SLOT_ + s] = left, right, slot
+    rest = add_goal(table, walking, root, table[topology.REST + 8 * s], goals.NO_GOAL, 1 << s, key, key)
+    bound_goal(table, walking, rest)
     if not confine(nodes, walking, rest, root):
         return
     entries = gather_rows(nodes, walking, root, rest, key)
     if entries > 0:
-        Z[goals.CROSSING] = 0
-        push_frame(walking, goals.IN_STRIP, rest, Z[goals.GOALS])
+        state[goals.CROSSING] = 0
+        push_frame(walking, goals.IN_STRIP, rest, state[goals.GOALS])
     if entries >= 0:
         return
-    g, before = goals.NO_GOAL, (1 << T[topology.SETS]) - 1
-    for c in range(T[topology.REST + 8 * s + 1]):
-        v = T[topology.REST + 8 * s + 2 + c]
-        for m in range(T[topology.POS + v], T[topology.POS + v] + T[topology.SIZE + v]):
-            before &= ~(1 << T[topology.MEMBER + m])
-        g = add_goal(T, walking, root, v, g, before, key, key)
-        for m in range(T[topology.POS + v], T[topology.POS + v] + T[topology.SIZE + v]):
-            i = T[topology.MEMBER + m]
-            Z[g + goals.GIVEN_MOST + i], Z[g + goals.GIVEN_LEAST + i] = Z[rest + goals.MOST + i], Z[rest + goals.LEAST + i]
-        bound_goal(T, walking, g)
-        if not enters(nodes, walking, g, root, T[topology.REST + 8 * s + 1] > 1):
+    g, before = goals.NO_GOAL, (1 << table[topology.SETS]) - 1
+    for c in range(table[topology.REST + 8 * s + 1]):
+        v = table[topology.REST + 8 * s + 2 + c]
+        for m in range(table[topology.POS + v], table[topology.POS + v] + table[topology.SIZE + v]):
+            before &= ~(1 << table[topology.MEMBER + m])
+        g = add_goal(table, walking, root, v, g, before, key, key)
+        for m in range(table[topology.POS + v], table[topology.POS + v] + table[topology.SIZE + v]):
+            i = table[topology.MEMBER + m]
+            state[g + goals.GIVEN_MOST + i], state[g + goals.GIVEN_LEAST + i] = state[rest + goals.MOST + i], state[rest + goals.LEAST + i]
+        bound_goal(table, walking, g)
+        if not enters(nodes, walking, g, root, table[topology.REST + 8 * s + 1] > 1):
             return
-    begin(T, walking, g)
+    begin(table, walking, g)
 
 
 @kernel
 def confine(nodes: MultiwayNodes, walking: Walking, g: int, o: int) -> bool:
     """Bound the aliases of goal g by what their neighbours can reach below node o, from those that a bound alias bounds
     outwards; False if the goal surely has no tuple there."""
-    T, Z, X = nodes.T, walking.Z, walking.X
-    v, key = Z[g + goals.G_SUBSET], Z[g + goals.G_LOW]
+    table, state, scratch = nodes.table, walking.state, walking.scratch
+    v, key = state[g + goals.G_SUBSET], state[g + goals.G_LOW]
     members, edge, inside = 0, 0, 0
-    for m in range(T[topology.POS + v], T[topology.POS + v] + T[topology.SIZE + v]):
-        members |= 1 << T[topology.MEMBER + m]
-        if T[topology.NEAR + T[topology.MEMBER + m]] & Z[g + goals.G_BEFORE] != 0:
-            edge |= 1 << T[topology.MEMBER + m]
+    for m in range(table[topology.POS + v], table[topology.POS + v] + table[topology.SIZE + v]):
+        members |= 1 << table[topology.MEMBER + m]
+        if table[topology.NEAR + table[topology.MEMBER + m]] & state[g + goals.G_BEFORE] != 0:
+            edge |= 1 << table[topology.MEMBER + m]
     while inside | edge != members:
         beyond = 0
-        for i in range(T[topology.SETS]):
-            next = T[topology.NEAR + i] & members & ~(inside | edge)
+        for i in range(table[topology.SETS]):
+            next = table[topology.NEAR + i] & members & ~(inside | edge)
             if (edge >> i) & 1 == 0 or next == 0:
                 continue
-            if not first(nodes, X, o, i, key, Z[g + goals.LEAST + i]) or X[FOUND_] != key or X[FOUND_ + 1] > Z[g + goals.MOST + i]:
+            least, most = state[g + goals.LEAST + i], state[g + goals.MOST + i]
+            if not first(nodes, scratch, o, i, key, least) or scratch[FOUND_] != key or scratch[FOUND_ + 1] > most:
                 return False
-            least = X[FOUND_ + 1]
-            reach(nodes, X, o, i, key, Z[g + goals.MOST + i])
+            least = scratch[FOUND_ + 1]
+            reach(nodes, scratch, o, i, key, state[g + goals.MOST + i])
             beyond |= next
-            for j in range(T[topology.SETS]):
+            for j in range(table[topology.SETS]):
                 if (next >> j) & 1 != 0:
-                    Z[g + goals.LEAST + j] = max(Z[g + goals.LEAST + j], least)
-                    Z[g + goals.MOST + j] = min(Z[g + goals.MOST + j], X[FOUND_ + 2])
+                    state[g + goals.LEAST + j] = max(state[g + goals.LEAST + j], least)
+                    state[g + goals.MOST + j] = min(state[g + goals.MOST + j], scratch[FOUND_ + 2])
         inside, edge = inside | edge, beyond
     return True
 
@@ -143,51 +144,51 @@ def confine(nodes: MultiwayNodes, walking: Walking, g: int, o: int) -> bool:
 
 
 @kernel
-def ask_bounds(T: Any, walking: Walking, v: int, key: int, bounds: int) -> None:
-    Z, X = walking.Z, walking.X
-    X[ASK] = key
-    for m in range(T[topology.POS + v], T[topology.POS + v] + T[topology.SIZE + v]):
-        X[ASK + 1 + T[topology.MEMBER + m]] = Z[bounds + T[topology.MEMBER + m]]
+def ask_bounds(table: Any, walking: Walking, v: int, key: int, bounds: int) -> None:
+    state, scratch = walking.state, walking.scratch
+    scratch[ASK] = key
+    for m in range(table[topology.POS + v], table[topology.POS + v] + table[topology.SIZE + v]):
+        scratch[ASK + 1 + table[topology.MEMBER + m]] = state[bounds + table[topology.MEMBER + m]]
 
 
 @kernel
 def has_tuple(nodes: MultiwayNodes, walking: Walking, g: int, o: int, v: int) -> bool:
-    """Whether a v-tuple below node o keeps the bounds at X[ASK] and the upper bounds of goal g: exact, by Closure. The least of those
-    that keep X[ASK] is left at X[ANSWER]."""
-    T, Z, X = nodes.T, walking.Z, walking.X
-    asked = X[ASKED]
-    found = extreme(nodes, X, 0, o, v, False)
-    Z[goals.STEPS] += X[ASKED] - asked
-    if not found or X[ANSWER + KEY_] > Z[g + goals.G_HIGH]:
+    """Whether a v-tuple below node o keeps the bounds at scratch[ASK] and the upper bounds of goal g: exact, by Closure. The least of those
+    that keep scratch[ASK] is left at scratch[ANSWER]."""
+    table, state, scratch = nodes.table, walking.state, walking.scratch
+    asked = scratch[ASKED]
+    found = extreme(nodes, scratch, 0, o, v, False)
+    state[goals.STEPS] += scratch[ASKED] - asked
+    if not found or scratch[ANSWER + KEY_] > state[g + goals.G_HIGH]:
         return False
-    if X[ANSWER + KEY_] == Z[g + goals.G_HIGH]:
-        for m in range(T[topology.POS + v], T[topology.POS + v] + T[topology.SIZE + v]):
-            i = T[topology.MEMBER + m]
-            if X[ANSWER + NEAR_ + i] > Z[g + goals.MOST + i]:
+    if scratch[ANSWER + KEY_] == state[g + goals.G_HIGH]:
+        for m in range(table[topology.POS + v], table[topology.POS + v] + table[topology.SIZE + v]):
+            i = table[topology.MEMBER + m]
+            if scratch[ANSWER + NEAR_ + i] > state[g + goals.MOST + i]:
                 return False
     return True
 
 
 @kernel
 def allows(nodes: MultiwayNodes, walking: Walking, g: int, o: int, v: int, low: int, least: int) -> int:
-    """What the extremes of node o say of v-tuples with keys from `low`, the lower bounds at Z[least] and the upper ones of goal g."""
-    M, T, Z = nodes.M, nodes.T, walking.Z
-    high = Z[g + goals.G_HIGH]
+    """What the extremes of node o say of v-tuples with keys from `low`, the lower bounds at state[least] and the upper ones of goal g."""
+    M, table, state = nodes.M, nodes.table, walking.state
+    high = state[g + goals.G_HIGH]
     k0, k1 = key_of(nodes, o, 0, v), key_of(nodes, o, 1, v)
     if k1 < low or k0 > high:
         return NO
-    begins, ends = near_at(T, o, 0), near_at(T, o, 1)
-    span = T[topology.SPAN]
+    begins, ends = near_at(table, o, 0), near_at(table, o, 1)
+    span = table[topology.SPAN]
     least_is, greatest_is = k0 >= low, k1 <= high
-    for m in range(T[topology.POS + v], T[topology.POS + v] + T[topology.SIZE + v]):
-        i = T[topology.MEMBER + m]
-        if k1 == low and M[ends + m] < Z[least + i]:
+    for m in range(table[topology.POS + v], table[topology.POS + v] + table[topology.SIZE + v]):
+        i = table[topology.MEMBER + m]
+        if k1 == low and M[ends + m] < state[least + i]:
             return NO
-        if k0 == high and M[begins + m] > Z[g + goals.MOST + i]:
+        if k0 == high and M[begins + m] > state[g + goals.MOST + i]:
             return NO
-        if k0 == low and M[begins + span + m] < Z[least + i]:
+        if k0 == low and M[begins + span + m] < state[least + i]:
             least_is = False
-        if k1 == high and M[ends + span + m] > Z[g + goals.MOST + i]:
+        if k1 == high and M[ends + span + m] > state[g + goals.MOST + i]:
             greatest_is = False
     if least_is:
         return LEAST_IS
@@ -197,35 +198,35 @@ def allows(nodes: MultiwayNodes, walking: Walking, g: int, o: int, v: int, low: 
 @kernel
 def enters(nodes: MultiwayNodes, walking: Walking, g: int, o: int, exact: bool) -> bool:
     """Whether to work on goal g below node o."""
-    T, Z = nodes.T, walking.Z
-    v = Z[g + goals.G_SUBSET]
-    if Z[g + goals.G_FREE] != 0:
+    table, state = nodes.table, walking.state
+    v = state[g + goals.G_SUBSET]
+    if state[g + goals.G_FREE] != 0:
         return key_of(nodes, o, 0, v) != KEY_MAX
-    answer = allows(nodes, walking, g, o, v, Z[g + goals.G_LOW], g + goals.LEAST)
-    if answer != PERHAPS or not (exact or Z[goals.FUEL] <= 0):
+    answer = allows(nodes, walking, g, o, v, state[g + goals.G_LOW], g + goals.LEAST)
+    if answer != PERHAPS or not (exact or state[goals.FUEL] <= 0):
         return answer != NO
-    ask_bounds(T, walking, v, Z[g + goals.G_LOW], g + goals.LEAST)
+    ask_bounds(table, walking, v, state[g + goals.G_LOW], g + goals.LEAST)
     return has_tuple(nodes, walking, g, o, v)
 
 
 @kernel
 def crosses(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int) -> int:
     """The key at which split r of goal g may be live at node o, by the stored extremes; -1 if it surely is not."""
-    M, W, T, Z = nodes.M, nodes.W, nodes.T, walking.Z
+    M, W, table, state = nodes.M, nodes.W, nodes.table, walking.state
     lower, upper = M[o + CHILD], M[o + CHILD + 1]
-    lows, highs = key_at(T, lower, 1), key_at(T, upper, 0)
-    key = wide(W[lows + T[r + topology.SPLIT_PARTS]])
-    if key != W[highs + T[r + topology.SPLIT_PARTS + 6]] or key < Z[g + goals.G_LOW] or key > Z[g + goals.G_HIGH]:
+    lows, highs = key_at(table, lower, 1), key_at(table, upper, 0)
+    key = wide(W[lows + table[r + topology.SPLIT_PARTS]])
+    if key != W[highs + table[r + topology.SPLIT_PARTS + 6]] or key < state[g + goals.G_LOW] or key > state[g + goals.G_HIGH]:
         return -1
-    ends, begins = near_at(T, lower, 1), near_at(T, upper, 0)
-    for edge in range(r + topology.SPLIT_EDGES, r + topology.SPLIT_EDGES + 4 * T[r + topology.SPLIT_CROSS], 4):
-        if M[ends + T[edge + 2]] < M[begins + T[edge + 3]]:
+    ends, begins = near_at(table, lower, 1), near_at(table, upper, 0)
+    for edge in range(r + topology.SPLIT_EDGES, r + topology.SPLIT_EDGES + 4 * table[r + topology.SPLIT_CROSS], 4):
+        if M[ends + table[edge + 2]] < M[begins + table[edge + 3]]:
             return -1
-    for c in range(1, T[r + topology.SPLIT_COUNT]):
-        if W[lows + T[r + topology.SPLIT_PARTS + c]] != key:
+    for c in range(1, table[r + topology.SPLIT_COUNT]):
+        if W[lows + table[r + topology.SPLIT_PARTS + c]] != key:
             return -1
-    for c in range(1, T[r + topology.SPLIT_COUNT + 1]):
-        if W[highs + T[r + topology.SPLIT_PARTS + 6 + c]] != key:
+    for c in range(1, table[r + topology.SPLIT_COUNT + 1]):
+        if W[highs + table[r + topology.SPLIT_PARTS + 6 + c]] != key:
             return -1
     return key
 
@@ -233,39 +234,39 @@ def crosses(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int) -> i
 @kernel
 def live(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int, key: int) -> bool:
     """Whether split r of goal g, with `key` by `crosses`, has a tuple within the bounds at node o: exact. The lower bounds that the
-    components of the lower side must keep are left in Z[SHARP] by alias."""
-    M, T, Z, X = nodes.M, nodes.T, walking.Z, walking.X
+    components of the lower side must keep are left in state[SHARP] by alias."""
+    M, table, state, scratch = nodes.M, nodes.table, walking.state, walking.scratch
     lower, upper = M[o + CHILD], M[o + CHILD + 1]
-    begins = near_at(T, upper, 0)
-    same = key == Z[g + goals.G_LOW]
+    begins = near_at(table, upper, 0)
+    same = key == state[g + goals.G_LOW]
     for i in range(6):
-        Z[goals.SHARP + i] = Z[g + goals.LEAST + i] if same else NEG_INF
-    first, behind = r + topology.SPLIT_EDGES, r + topology.SPLIT_EDGES + 4 * T[r + topology.SPLIT_CROSS]
-    if Z[g + goals.G_FREE] != 0:
+        state[goals.SHARP + i] = state[g + goals.LEAST + i] if same else NEG_INF
+    first, behind = r + topology.SPLIT_EDGES, r + topology.SPLIT_EDGES + 4 * table[r + topology.SPLIT_CROSS]
+    if state[g + goals.G_FREE] != 0:
         for edge in range(first, behind, 4):
-            Z[goals.SHARP + T[edge]] = max(Z[goals.SHARP + T[edge]], M[begins + T[edge + 3]])
+            state[goals.SHARP + table[edge]] = max(state[goals.SHARP + table[edge]], M[begins + table[edge + 3]])
         return True
-    for c in range(T[r + topology.SPLIT_COUNT + 1]):
-        v = T[r + topology.SPLIT_PARTS + 6 + c]
-        answer = allows(nodes, walking, g, upper, v, Z[g + goals.G_LOW], g + goals.LEAST)
+    for c in range(table[r + topology.SPLIT_COUNT + 1]):
+        v = table[r + topology.SPLIT_PARTS + 6 + c]
+        answer = allows(nodes, walking, g, upper, v, state[g + goals.G_LOW], g + goals.LEAST)
         if answer == NO:
             return False
         if answer != LEAST_IS:
-            ask_bounds(T, walking, v, key, g + goals.LEAST)
-            if not has_tuple(nodes, walking, g, upper, v) or X[ANSWER + KEY_] != key:
+            ask_bounds(table, walking, v, key, g + goals.LEAST)
+            if not has_tuple(nodes, walking, g, upper, v) or scratch[ANSWER + KEY_] != key:
                 return False
-        lo, hi = T[topology.POS + v], T[topology.POS + v] + T[topology.SIZE + v]
+        lo, hi = table[topology.POS + v], table[topology.POS + v] + table[topology.SIZE + v]
         for edge in range(first, behind, 4):
-            if lo <= T[edge + 3] < hi:
-                bound = M[begins + T[edge + 3]] if answer == LEAST_IS else X[ANSWER + NEAR_ + T[edge + 1]]
-                Z[goals.SHARP + T[edge]] = max(Z[goals.SHARP + T[edge]], bound)
-    for c in range(T[r + topology.SPLIT_COUNT]):
-        v = T[r + topology.SPLIT_PARTS + c]
+            if lo <= table[edge + 3] < hi:
+                bound = M[begins + table[edge + 3]] if answer == LEAST_IS else scratch[ANSWER + NEAR_ + table[edge + 1]]
+                state[goals.SHARP + table[edge]] = max(state[goals.SHARP + table[edge]], bound)
+    for c in range(table[r + topology.SPLIT_COUNT]):
+        v = table[r + topology.SPLIT_PARTS + c]
         answer = allows(nodes, walking, g, lower, v, key, goals.SHARP)
         if answer == NO:
             return False
         if answer == PERHAPS:
-            ask_bounds(T, walking, v, key, goals.SHARP)
+            ask_bounds(table, walking, v, key, goals.SHARP)
             if not has_tuple(nodes, walking, g, lower, v):
                 return False
     return True
@@ -277,141 +278,142 @@ def live(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int, key: in
 @kernel
 def divide(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int, key: int) -> None:
     """Replace goal g by those of live split r at node o, and begin the first."""
-    M, T, Z = nodes.M, nodes.T, walking.Z
-    v, next, before = Z[g + goals.G_SUBSET], Z[g + goals.G_NEXT], Z[g + goals.G_BEFORE]
-    for m in range(T[topology.POS + v], T[topology.POS + v] + T[topology.SIZE + v]):
-        before |= 1 << T[topology.MEMBER + m]
-    free, low = Z[g + goals.G_FREE] != 0, T[r + topology.SPLIT_L]
+    M, table, state = nodes.M, nodes.table, walking.state
+    v, next, before = state[g + goals.G_SUBSET], state[g + goals.G_NEXT], state[g + goals.G_BEFORE]
+    for m in range(table[topology.POS + v], table[topology.POS + v] + table[topology.SIZE + v]):
+        before |= 1 << table[topology.MEMBER + m]
+    free, low = state[g + goals.G_FREE] != 0, table[r + topology.SPLIT_L]
     for side in range(1, -1, -1):
-        for c in range(T[r + topology.SPLIT_COUNT + side]):
-            part = T[r + topology.SPLIT_PARTS + 6 * side + c]
-            for m in range(T[topology.POS + part], T[topology.POS + part] + T[topology.SIZE + part]):
-                before &= ~(1 << T[topology.MEMBER + m])
-            next = add_goal(T, walking, M[o + CHILD + side], part, next, before, key, key)
-            for m in range(T[topology.POS + part], T[topology.POS + part] + T[topology.SIZE + part]):
-                i = T[topology.MEMBER + m]
+        for c in range(table[r + topology.SPLIT_COUNT + side]):
+            part = table[r + topology.SPLIT_PARTS + 6 * side + c]
+            for m in range(table[topology.POS + part], table[topology.POS + part] + table[topology.SIZE + part]):
+                before &= ~(1 << table[topology.MEMBER + m])
+            next = add_goal(table, walking, M[o + CHILD + side], part, next, before, key, key)
+            for m in range(table[topology.POS + part], table[topology.POS + part] + table[topology.SIZE + part]):
+                i = table[topology.MEMBER + m]
                 if not free:
-                    Z[next + goals.GIVEN_MOST + i], Z[next + goals.GIVEN_LEAST + i] = Z[g + goals.MOST + i], Z[g + goals.LEAST + i]
+                    state[next + goals.GIVEN_MOST + i] = state[g + goals.MOST + i]
+                    state[next + goals.GIVEN_LEAST + i] = state[g + goals.LEAST + i]
                 if (low >> i) & 1 != 0:
-                    Z[next + goals.GIVEN_LEAST + i] = Z[goals.SHARP + i]
-    begin(T, walking, next)
+                    state[next + goals.GIVEN_LEAST + i] = state[goals.SHARP + i]
+    begin(table, walking, next)
 
 
 @kernel
 def alias_enters(nodes: MultiwayNodes, walking: Walking, g: int, o: int, i: int) -> bool:
     """As `enters`, for a goal of alias i alone."""
-    Z, X = walking.Z, walking.X
-    high, most, low, least = Z[g + goals.G_HIGH], Z[g + goals.MOST + i], Z[g + goals.G_LOW], Z[g + goals.LEAST + i]
+    state, scratch = walking.state, walking.scratch
+    high, most, low, least = state[g + goals.G_HIGH], state[g + goals.MOST + i], state[g + goals.G_LOW], state[g + goals.LEAST + i]
     if not (at_most(nodes, o, i, high, most) and at_least(nodes, o, i, low, least)):
         return False
-    if Z[goals.FUEL] > 0:
+    if state[goals.FUEL] > 0:
         return True
-    reach(nodes, X, o, i, high, most)
-    return X[FOUND_] > low or (X[FOUND_] == low and X[FOUND_ + 2] >= least)
+    reach(nodes, scratch, o, i, high, most)
+    return scratch[FOUND_] > low or (scratch[FOUND_] == low and scratch[FOUND_ + 2] >= least)
 
 
 @kernel
 def alias_step(nodes: MultiwayNodes, walking: Walking, f: int) -> bool:
     """Go on at an inner node with a goal of one alias, which has no splits: False when the frame is done with."""
-    M, W, Z = nodes.M, nodes.W, walking.Z
-    o, g = Z[f + goals.NODE], Z[f + goals.GOAL]
-    i = Z[g + goals.G_SUBSET]
+    M, W, state = nodes.M, nodes.W, walking.state
+    o, g = state[f + goals.NODE], state[f + goals.GOAL]
+    i = state[g + goals.G_SUBSET]
     while height_of(W, o) > 0:
-        Z[goals.STEPS] += 1
+        state[goals.STEPS] += 1
         lower, upper = M[o + CHILD], M[o + CHILD + 1]
         after = alias_enters(nodes, walking, g, upper, i)
         if alias_enters(nodes, walking, g, lower, i):
             if after:
-                Z[f + goals.NODE], Z[f + goals.STEP], Z[f + goals.TRIED] = upper, 0, 0
-                push_frame(walking, lower, g, Z[f + goals.GOALS_])
+                state[f + goals.NODE], state[f + goals.STEP], state[f + goals.TRIED] = upper, 0, 0
+                push_frame(walking, lower, g, state[f + goals.GOALS_])
                 return True
             o = lower
         elif after:
             o = upper
         else:
             return False
-    Z[f + goals.NODE] = o
+    state[f + goals.NODE] = o
     return True
 
 
 @kernel
 def inner_step(nodes: MultiwayNodes, walking: Walking, f: int) -> bool:
     """Go on at an inner node: False when the frame is done with."""
-    M, T, Z = nodes.M, nodes.T, walking.Z
-    o, g = Z[f + goals.NODE], Z[f + goals.GOAL]
-    if Z[f + goals.STEP] == 0:
-        Z[f + goals.STEP] = 1
+    M, table, state = nodes.M, nodes.table, walking.state
+    o, g = state[f + goals.NODE], state[f + goals.GOAL]
+    if state[f + goals.STEP] == 0:
+        state[f + goals.STEP] = 1
         if enters(nodes, walking, g, M[o + CHILD], False):
-            push_frame(walking, M[o + CHILD], g, Z[f + goals.GOALS_])
+            push_frame(walking, M[o + CHILD], g, state[f + goals.GOALS_])
             return True
-    Z[goals.GOALS] = Z[f + goals.GOALS_]
-    v = Z[g + goals.G_SUBSET]
-    splits, records = T[topology.NSPLITS + v], T[topology.SPLITS + v]
-    while Z[f + goals.STEP] <= splits:
-        r = T[records + Z[f + goals.STEP] - 1]
-        Z[f + goals.STEP] += 1
+    state[goals.GOALS] = state[f + goals.GOALS_]
+    v = state[g + goals.G_SUBSET]
+    splits, records = table[topology.NSPLITS + v], table[topology.SPLITS + v]
+    while state[f + goals.STEP] <= splits:
+        r = table[records + state[f + goals.STEP] - 1]
+        state[f + goals.STEP] += 1
         key = crosses(nodes, walking, o, g, r)
         if key < 0 or not live(nodes, walking, o, g, r, key):
             continue
-        if Z[f + goals.TRIED] == 0 and Z[g + goals.G_NEXT] == goals.NO_GOAL:
-            Z[f + goals.TRIED] = 1
+        if state[f + goals.TRIED] == 0 and state[g + goals.G_NEXT] == goals.NO_GOAL:
+            state[f + goals.TRIED] = 1
             if gather_across(nodes, walking, o, g, key):
-                Z[f + goals.STEP], Z[goals.CROSSING] = splits + 1, 1
-                push_frame(walking, goals.IN_STRIP, g, Z[f + goals.GOALS_])
+                state[f + goals.STEP], state[goals.CROSSING] = splits + 1, 1
+                push_frame(walking, goals.IN_STRIP, g, state[f + goals.GOALS_])
                 return True
         divide(nodes, walking, o, g, r, key)
         return True
     if enters(nodes, walking, g, M[o + CHILD + 1], False):
-        Z[f + goals.NODE], Z[f + goals.STEP], Z[f + goals.TRIED] = M[o + CHILD + 1], 0, 0
+        state[f + goals.NODE], state[f + goals.STEP], state[f + goals.TRIED] = M[o + CHILD + 1], 0, 0
         return True
     return False
 
 
 @kernel
 def walk(nodes: MultiwayNodes, walking: Walking, told: Told, n: int, end: int, until: int) -> int:
-    """Go on until `end` rows are told, the steps pass `until`, or Z[DEPTH] is 0: all found. Rows told."""
-    W, T, Z, ZW = nodes.W, nodes.T, walking.Z, walking.ZW
-    while Z[goals.DEPTH] > 0 and Z[goals.STEPS] < until:
-        f = goals.FRAME0 + goals.FRAME_WORDS * (Z[goals.DEPTH] - 1)
-        Z[goals.STEPS] += 1
-        if Z[f + goals.STEP] == 0:
-            Z[f + goals.ROWS_] = Z[goals.ROWS]
-        o, depth = Z[f + goals.NODE], Z[goals.DEPTH]
+    """Go on until `end` rows are told, the steps pass `until`, or state[DEPTH] is 0: all found. Rows told."""
+    W, table, state, ZW = nodes.W, nodes.table, walking.state, walking.ZW
+    while state[goals.DEPTH] > 0 and state[goals.STEPS] < until:
+        f = goals.FRAME0 + goals.FRAME_WORDS * (state[goals.DEPTH] - 1)
+        state[goals.STEPS] += 1
+        if state[f + goals.STEP] == 0:
+            state[f + goals.ROWS_] = state[goals.ROWS]
+        o, depth = state[f + goals.NODE], state[goals.DEPTH]
         if o == goals.IN_STRIP or height_of(W, o) == 0:
             if o == goals.IN_STRIP:
-                n = leaf_step(MultiwayNodes(Z, ZW, T), walking, Z[goals.STRIP], f, told, n, end)
+                n = leaf_step(MultiwayNodes(state, ZW, table), walking, state[goals.STRIP], f, told, n, end)
             else:
                 n = leaf_step(nodes, walking, o, f, told, n, end)
-            if n == end and Z[f + goals.STEP] > 0:
+            if n == end and state[f + goals.STEP] > 0:
                 return n
-            done = Z[goals.DEPTH] == depth and Z[f + goals.STEP] == 0
-        elif T[topology.NSPLITS + Z[Z[f + goals.GOAL] + goals.G_SUBSET]] == 0:
+            done = state[goals.DEPTH] == depth and state[f + goals.STEP] == 0
+        elif table[topology.NSPLITS + state[state[f + goals.GOAL] + goals.G_SUBSET]] == 0:
             done = not alias_step(nodes, walking, f)
         else:
             done = not inner_step(nodes, walking, f)
         if done:
-            Z[goals.DEPTH] -= 1
-            if Z[goals.ROWS] == Z[f + goals.ROWS_]:
-                Z[goals.DEAD] += 1
-                Z[goals.FUEL] -= 1
+            state[goals.DEPTH] -= 1
+            if state[goals.ROWS] == state[f + goals.ROWS_]:
+                state[goals.DEAD] += 1
+                state[goals.FUEL] -= 1
     return n
 
 
 @kernel("int64(MultiwayNodes, Walking, int64, Entries, int64, int64, Told, int64)")
 def walk_fill(nodes: MultiwayNodes, walking: Walking, root: int, entries: Entries, lo: int, hi: int, told: Told, steps: int) -> int:
-    """Up to `stride` rows, within about so many steps: of what Z has begun, then of entry after entry, all intervals meeting [lo, hi].
-    Z[ITEM] entries have begun; all is found when that is their number and Z[DEPTH] and Z[EACH_KEY] are 0 after it."""
-    Z = walking.Z
-    n, until = 0, Z[goals.STEPS] + steps
-    while n < told.stride and Z[goals.STEPS] < until:
-        if Z[goals.DEPTH] == 0:
-            Z[goals.STEPS] += 1
-            if Z[goals.EACH_KEY] != 0:
+    """Up to `stride` rows, within about so many steps: of what has begun, then of entry after entry, all intervals meeting [lo, hi].
+    state[ITEM] entries have begun; all is found when that is their number and state[DEPTH] and state[EACH_KEY] are 0 after it."""
+    state = walking.state
+    n, until = 0, state[goals.STEPS] + steps
+    while n < told.stride and state[goals.STEPS] < until:
+        if state[goals.DEPTH] == 0:
+            state[goals.STEPS] += 1
+            if state[goals.EACH_KEY] != 0:
                 next_key(nodes, walking)
-            elif Z[goals.ITEM] == len(entries.set):
+            elif state[goals.ITEM] == len(entries.set):
                 break
             else:
-                Z[goals.ITEM] += 1
-                start_partners(nodes, walking, root, entry_of(entries, Z[goals.ITEM] - 1), lo, hi)
+                state[goals.ITEM] += 1
+                start_partners(nodes, walking, root, entry_of(entries, state[goals.ITEM] - 1), lo, hi)
         n = walk(nodes, walking, told, n, told.stride, until)
     return n

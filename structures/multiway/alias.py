@@ -4,7 +4,8 @@
     reach(a)  the entry with the largest right among those with (key, left) <= (K, a): a child whose right neighbour has one, too, lies
               wholly within `a`, and its stored greatest is the best of it
 
-Answers are left in X at FOUND_: key, left, right, slot. A node's summary has singletons as subset i at place i. Costs: O(log n + L).
+Answers are left in `scratch` at FOUND_: key, left, right, slot. A node's summary has singletons as subset i at place i. Costs: O(log n +
+L).
 """
 
 from __future__ import annotations
@@ -23,58 +24,58 @@ FOUND_WORDS = 4
 @kernel
 def at_least(nodes: MultiwayNodes, o: int, i: int, key: int, bound: int) -> bool:
     """Whether an entry of set i below node o has (key, right) >= the given one."""
-    M, T = nodes.M, nodes.T
+    M, table = nodes.M, nodes.table
     k = key_of(nodes, o, 1, i)
-    return k > key or (k == key and M[near_at(T, o, 1) + i] >= bound)
+    return k > key or (k == key and M[near_at(table, o, 1) + i] >= bound)
 
 
 @kernel
 def at_most(nodes: MultiwayNodes, o: int, i: int, key: int, bound: int) -> bool:
     """Whether an entry of set i below node o has (key, left) <= the given one."""
-    M, T = nodes.M, nodes.T
+    M, table = nodes.M, nodes.table
     k = key_of(nodes, o, 0, i)
-    return k < key or (k == key and M[near_at(T, o, 0) + i] <= bound)
+    return k < key or (k == key and M[near_at(table, o, 0) + i] <= bound)
 
 
 @kernel
-def found_stored(nodes: MultiwayNodes, X: Any, o: int, i: int, which: int) -> None:
-    M, W, T = nodes.M, nodes.W, nodes.T
-    near, far = near_at(T, o, which) + i, near_at(T, o, which) + T[SPAN] + i
-    X[FOUND_], X[FOUND_ + 3] = key_of(nodes, o, which, i), W[slot_at(T, o, which) + i]
-    X[FOUND_ + 1], X[FOUND_ + 2] = (M[near], M[far]) if which == 0 else (M[far], M[near])
+def found_stored(nodes: MultiwayNodes, scratch: Any, o: int, i: int, which: int) -> None:
+    M, W, table = nodes.M, nodes.W, nodes.table
+    near, far = near_at(table, o, which) + i, near_at(table, o, which) + table[SPAN] + i
+    scratch[FOUND_], scratch[FOUND_ + 3] = key_of(nodes, o, which, i), W[slot_at(table, o, which) + i]
+    scratch[FOUND_ + 1], scratch[FOUND_ + 2] = (M[near], M[far]) if which == 0 else (M[far], M[near])
 
 
 @kernel
-def found_entry(nodes: MultiwayNodes, X: Any, o: int, p: int) -> None:
-    M, W, T = nodes.M, nodes.W, nodes.T
-    e, w = entry_at(T, o)
-    X[FOUND_], X[FOUND_ + 1], X[FOUND_ + 2], X[FOUND_ + 3] = W[w + L + p], M[e + p], M[e + L + p], W[w + p]
+def found_entry(nodes: MultiwayNodes, scratch: Any, o: int, p: int) -> None:
+    M, W, table = nodes.M, nodes.W, nodes.table
+    e, w = entry_at(table, o)
+    scratch[FOUND_], scratch[FOUND_ + 1], scratch[FOUND_ + 2], scratch[FOUND_ + 3] = W[w + L + p], M[e + p], M[e + L + p], W[w + p]
 
 
 @kernel
-def first(nodes: MultiwayNodes, X: Any, o: int, i: int, key: int, bound: int) -> bool:
+def first(nodes: MultiwayNodes, scratch: Any, o: int, i: int, key: int, bound: int) -> bool:
     """Whether set i has an entry below node o with (key, right) >= the given one; the first of them."""
-    M, W, T = nodes.M, nodes.W, nodes.T
+    M, W, table = nodes.M, nodes.W, nodes.table
     if not at_least(nodes, o, i, key, bound):
         return False
     while height_of(W, o) > 0:
         k = key_of(nodes, o, 0, i)
-        if k > key or (k == key and M[near_at(T, o, 0) + T[SPAN] + i] >= bound):
-            found_stored(nodes, X, o, i, 0)
+        if k > key or (k == key and M[near_at(table, o, 0) + table[SPAN] + i] >= bound):
+            found_stored(nodes, scratch, o, i, 0)
             return True
         o = M[o + CHILD] if at_least(nodes, M[o + CHILD], i, key, bound) else M[o + CHILD + 1]
-    e, w = entry_at(T, o)
+    e, w = entry_at(table, o)
     p = start_of(W, o, i)
     while W[w + L + p] < key or (W[w + L + p] == key and M[e + L + p] < bound):
         p += 1
-    found_entry(nodes, X, o, p)
+    found_entry(nodes, scratch, o, p)
     return True
 
 
 @kernel
-def reach(nodes: MultiwayNodes, X: Any, o: int, i: int, key: int, bound: int) -> bool:
+def reach(nodes: MultiwayNodes, scratch: Any, o: int, i: int, key: int, bound: int) -> bool:
     """Whether set i has an entry below node o with (key, left) <= the given one; the one with the largest (key, right) of them."""
-    M, W, T = nodes.M, nodes.W, nodes.T
+    M, W, table = nodes.M, nodes.W, nodes.table
     if not at_most(nodes, o, i, key, bound):
         return False
     best, best_key, most = 0, wide(-1), wide(0)
@@ -83,11 +84,11 @@ def reach(nodes: MultiwayNodes, X: Any, o: int, i: int, key: int, bound: int) ->
         if not at_most(nodes, upper, i, key, bound):
             o = lower
             continue
-        k, right = key_of(nodes, lower, 1, i), M[near_at(T, lower, 1) + i]
+        k, right = key_of(nodes, lower, 1, i), M[near_at(table, lower, 1) + i]
         if k > best_key or (k == best_key and k >= 0 and right > most):
             best, best_key, most = lower, k, right
         o = upper
-    e, w = entry_at(T, o)
+    e, w = entry_at(table, o)
     place = -1
     for p in range(start_of(W, o, i), start_of(W, o, i + 1)):
         k = wide(W[w + L + p])
@@ -96,7 +97,7 @@ def reach(nodes: MultiwayNodes, X: Any, o: int, i: int, key: int, bound: int) ->
         if k > best_key or (k == best_key and M[e + L + p] >= most):
             place, best_key, most = p, k, M[e + L + p]
     if place >= 0:
-        found_entry(nodes, X, o, place)
+        found_entry(nodes, scratch, o, place)
     else:
-        found_stored(nodes, X, best, i, 1)
+        found_stored(nodes, scratch, best, i, 1)
     return True

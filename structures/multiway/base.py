@@ -22,7 +22,7 @@ class MultiwayTree(EntryTree[MultiwayArena]):
 
     def __init__(self, arena: MultiwayArena, scratch: np.ndarray, members: int) -> None:
         """`scratch`: int64, for the summaries; `members`: the slots of a row."""
-        super().__init__(arena, int(arena.T[SETS]), members, np.zeros(RUN_WORDS, np.int64))
+        super().__init__(arena, int(arena.table[SETS]), members, np.zeros(RUN_WORDS, np.int64))
         self._arrays = arena.nodes, arena.writing, scratch
         make_empty(*self._arrays)
 

@@ -15,7 +15,7 @@ Entry = tuple[int, int, int, int]  # key, left, code, right
 
 def leaf_entries(A: MultiwayArena, o: int, t: int) -> list[Entry]:
     """The entries of a leaf, in the tree's order; proves I1 for each run."""
-    e, w = entry_at(A.T, o)
+    e, w = entry_at(A.table, o)
     entries: list[Entry] = []
     for s in range(t):
         lo, hi = int(A.W[2 * o + STARTS + s]), int(A.W[2 * o + STARTS + s + 1])

@@ -25,7 +25,7 @@ from structures.multiway.leaves import LEAF_SCRATCH, count_of, entry_at
 from structures.multiway.topology import CLIQUE
 
 MOST = 8  # members
-# A summary in the making, in X.
+# A summary in the making, in `scratch`.
 TOPS, LEASTS, LEAST_KEYS = LEAF_SCRATCH, LEAF_SCRATCH + MOST, LEAF_SCRATCH + 2 * MOST
 SCRATCH_WORDS = LEAF_SCRATCH + 3 * MOST
 
@@ -42,86 +42,86 @@ def top_at(o: int) -> int:
 
 
 @kernel
-def keys_at(T: Any, o: int) -> int:
+def keys_at(table: Any, o: int) -> int:
     """The place of the last key of block o in W; its entries, and the key of mn[1], follow."""
-    return 2 * (o + SUMMARY + 2 * T[CLIQUE])
+    return 2 * (o + SUMMARY + 2 * table[CLIQUE])
 
 
 @kernel
-def enter(X: Any, at: int, count: int, most: int, right: int) -> int:
-    """Put a right endpoint among the `count` largest, descending from X[at], of which `most` are kept; how many there are now."""
+def enter(scratch: Any, at: int, count: int, most: int, right: int) -> int:
+    """Put a right endpoint among the `count` largest, descending from scratch[at], of which `most` are kept; how many there are now."""
     j = count
     if count == most:
-        if most == 0 or X[at + most - 1] >= right:
+        if most == 0 or scratch[at + most - 1] >= right:
             return count
         j = most - 1
-    while j > 0 and X[at + j - 1] < right:
-        X[at + j] = X[at + j - 1]
+    while j > 0 and scratch[at + j - 1] < right:
+        scratch[at + j] = scratch[at + j - 1]
         j -= 1
-    X[at + j] = right
+    scratch[at + j] = right
     return min(count + 1, most)
 
 
 @kernel
-def of_leaf(nodes: MultiwayNodes, X: Any, o: int) -> tuple[int, int]:
-    """Make the summary of leaf o in X; its last key, and the entries of it."""
-    M, W, T = nodes.M, nodes.W, nodes.T
-    e, w = entry_at(T, o)
-    t, met, last, count = T[CLIQUE], 0, -1, 0
+def of_leaf(nodes: MultiwayNodes, scratch: Any, o: int) -> tuple[int, int]:
+    """Make the summary of leaf o in `scratch`; its last key, and the entries of it."""
+    M, W, table = nodes.M, nodes.W, nodes.table
+    e, w = entry_at(table, o)
+    t, met, last, count = table[CLIQUE], 0, -1, 0
     for i in range(count_of(nodes, o)):
         key, left = wide(W[w + L + i]), M[e + i]
         if key != last:
             last, count = key, 0
-        while met < t and met <= count and (met == 0 or X[TOPS + met - 1] >= left):
-            X[LEASTS + met], X[LEAST_KEYS + met] = left, key
+        while met < t and met <= count and (met == 0 or scratch[TOPS + met - 1] >= left):
+            scratch[LEASTS + met], scratch[LEAST_KEYS + met] = left, key
             met += 1
-        count = enter(X, TOPS, count, t, M[e + L + i])
+        count = enter(scratch, TOPS, count, t, M[e + L + i])
     for k in range(met, t):
-        X[LEAST_KEYS + k] = KEY_MAX
+        scratch[LEAST_KEYS + k] = KEY_MAX
     return last, count
 
 
 @kernel
-def of_children(nodes: MultiwayNodes, X: Any, o: int) -> tuple[int, int]:
-    """Make the summary of inner node o in X, of what its children have; its last key, and the entries of it."""
-    M, W, T = nodes.M, nodes.W, nodes.T
-    t, lower, upper = T[CLIQUE], M[o + CHILD], M[o + CHILD + 1]
-    a, b, ka, kb = top_at(lower), top_at(upper), keys_at(T, lower), keys_at(T, upper)
+def of_children(nodes: MultiwayNodes, scratch: Any, o: int) -> tuple[int, int]:
+    """Make the summary of inner node o in `scratch`, of what its children have; its last key, and the entries of it."""
+    M, W, table = nodes.M, nodes.W, nodes.table
+    t, lower, upper = table[CLIQUE], M[o + CHILD], M[o + CHILD + 1]
+    a, b, ka, kb = top_at(lower), top_at(upper), keys_at(table, lower), keys_at(table, upper)
     last, count, reach = wide(W[kb]), wide(W[kb + 1]), wide(W[ka + 1])
     for j in range(count):
-        X[TOPS + j] = M[b + j]
+        scratch[TOPS + j] = M[b + j]
     if W[ka] == last:
         for j in range(reach):
-            count = enter(X, TOPS, count, t, M[a + j])
+            count = enter(scratch, TOPS, count, t, M[a + j])
     for k in range(t):
         if W[ka + 2 + k] != KEY_MAX:
-            X[LEASTS + k], X[LEAST_KEYS + k] = M[a + t + k], W[ka + 2 + k]
+            scratch[LEASTS + k], scratch[LEAST_KEYS + k] = M[a + t + k], W[ka + 2 + k]
             continue
-        X[LEASTS + k], X[LEAST_KEYS + k] = M[b + t + k], W[kb + 2 + k]
+        scratch[LEASTS + k], scratch[LEAST_KEYS + k] = M[b + t + k], W[kb + 2 + k]
         for j in range(min(k, reach), 0, -1):  # the more the lower one gives, the earlier its others begin
             if W[kb + 2 + k - j] == W[ka] and M[b + t + k - j] <= M[a + j - 1]:
-                X[LEASTS + k], X[LEAST_KEYS + k] = M[b + t + k - j], W[ka]
+                scratch[LEASTS + k], scratch[LEAST_KEYS + k] = M[b + t + k - j], W[ka]
                 break
     return last, count
 
 
 @kernel
-def summarise_clique(nodes: MultiwayNodes, X: Any, o: int) -> bool:
+def summarise_clique(nodes: MultiwayNodes, scratch: Any, o: int) -> bool:
     """Write the summary of node o, whose entries or children are in place; whether it changed."""
-    M, W, T = nodes.M, nodes.W, nodes.T
+    M, W, table = nodes.M, nodes.W, nodes.table
     if height_of(W, o) == 0:
-        last, count = of_leaf(nodes, X, o)
+        last, count = of_leaf(nodes, scratch, o)
     else:
-        last, count = of_children(nodes, X, o)
-    t, tops, keys = T[CLIQUE], top_at(o), keys_at(T, o)
+        last, count = of_children(nodes, scratch, o)
+    t, tops, keys = table[CLIQUE], top_at(o), keys_at(table, o)
     changed = W[keys] != last or W[keys + 1] != count
     W[keys], W[keys + 1] = last, count
     for j in range(count):
-        if M[tops + j] != X[TOPS + j]:
-            M[tops + j], changed = X[TOPS + j], True
+        if M[tops + j] != scratch[TOPS + j]:
+            M[tops + j], changed = scratch[TOPS + j], True
     for k in range(t):
-        if W[keys + 2 + k] != X[LEAST_KEYS + k]:
-            W[keys + 2 + k], changed = X[LEAST_KEYS + k], True
-        if X[LEAST_KEYS + k] != KEY_MAX and M[tops + t + k] != X[LEASTS + k]:
-            M[tops + t + k], changed = X[LEASTS + k], True
+        if W[keys + 2 + k] != scratch[LEAST_KEYS + k]:
+            W[keys + 2 + k], changed = scratch[LEAST_KEYS + k], True
+        if scratch[LEAST_KEYS + k] != KEY_MAX and M[tops + t + k] != scratch[LEASTS + k]:
+            M[tops + t + k], changed = scratch[LEASTS + k], True
     return changed

@@ -8,7 +8,7 @@ from structures.core.compaction import earn, end_compaction, is_behind, may_comp
 from structures.core.control import CREDIT, VERSION
 from structures.core.kernel import kernel
 from structures.multiway import layout
-from structures.multiway.layout import MultiwayNodes, class_of, moved
+from structures.multiway.layout import MOST_LEVELS, MultiwayNodes, class_of, moved
 from structures.multiway.topology import INNER_WORDS_, LEAF_WORDS_
 from structures.multiway.tree import descend
 
@@ -58,9 +58,9 @@ def compact_next(nodes: MultiwayNodes, writing: Writing) -> bool:
 @kernel("void(MultiwayNodes, Writing, int64, int64)")
 def compact(nodes: MultiwayNodes, writing: Writing, leaves: int, spare: int) -> None:
     """Look at so many more leaves, writing as the current version; `spare`: words that other changes were promised."""
-    T, C = nodes.T, writing.C
+    table, C = nodes.table, writing.C
     if not earn(C, leaves):
         return
-    while may_compact(C, T[LEAF_WORDS_] + 64 * T[INNER_WORDS_] + spare):
+    while may_compact(C, table[LEAF_WORDS_] + MOST_LEVELS * table[INNER_WORDS_] + spare):
         if compact_next(nodes, writing):
             end_compaction(C)

@@ -36,10 +36,13 @@ CHILD = 2  # in M, from o: + side
 SEPARATOR_LEFT, SEPARATOR_CODE = 4, 5
 SUMMARY = 6
 
+# Of a tree: balanced by height it has 1.45 log2(n) levels over n leaves, 48 over those of 6 * 2**30 entries, which are the most.
+MOST_LEVELS = 64
+
 # Words of C: ROOT and HEIGHT as in `core/arena.py`, then
 COUNTS = HEIGHT + 1  # + set
 PATH = COUNTS + 8  # 2 words a level: node, side
-AFTER = PATH + 2 * 64  # key, left, code: how far compaction has come
+AFTER = PATH + 2 * MOST_LEVELS  # key, left, code: how far compaction has come
 CONTROL_WORDS = AFTER + 3
 
 
@@ -54,32 +57,32 @@ class MultiwayNodes(NamedTuple):
 
     M: np.ndarray
     W: np.ndarray
-    T: np.ndarray
+    table: np.ndarray
 
 
 @kernel
-def near_at(T: Any, o: int, which: int) -> int:
+def near_at(table: Any, o: int, which: int) -> int:
     """The first word of `near` in the summary of block o; `far` lies SPAN behind."""
-    return o + SUMMARY + 2 * which * T[SPAN]
+    return o + SUMMARY + 2 * which * table[SPAN]
 
 
 @kernel
-def slot_at(T: Any, o: int, which: int) -> int:
+def slot_at(table: Any, o: int, which: int) -> int:
     """The first of the slots in W."""
-    return 2 * (o + SUMMARY + 4 * T[SPAN]) + which * T[SPAN]
+    return 2 * (o + SUMMARY + 4 * table[SPAN]) + which * table[SPAN]
 
 
 @kernel
-def key_at(T: Any, o: int, which: int) -> int:
+def key_at(table: Any, o: int, which: int) -> int:
     """The first of the keys in W."""
-    return 2 * (o + SUMMARY + 5 * T[SPAN]) + which * T[SUBSETS]
+    return 2 * (o + SUMMARY + 5 * table[SPAN]) + which * table[SUBSETS]
 
 
 @kernel
 def key_of(nodes: MultiwayNodes, o: int, which: int, v: int) -> int:
     """The key of the stored extreme of v at block o: KEY_MAX (`which` 0) or -1 (1) if there is none."""
-    W, T = nodes.W, nodes.T
-    return wide(W[key_at(T, o, which) + v])
+    W, table = nodes.W, nodes.table
+    return wide(W[key_at(table, o, which) + v])
 
 
 @kernel
@@ -118,28 +121,28 @@ def class_of(W: Any, o: int) -> int:
 def moved(nodes: MultiwayNodes, writing: Writing, o: int) -> int:
     """A copy in place of the block."""
     cls = class_of(nodes.W, o)
-    return blocks.moved(nodes.M, writing, o, cls, nodes.T[LEAF_WORDS_ + cls])
+    return blocks.moved(nodes.M, writing, o, cls, nodes.table[LEAF_WORDS_ + cls])
 
 
 class MultiwayArena(EntryBlocks):
-    """The store of one tree, and the table T (of a topology, or a clique) with the sizes of its blocks."""
+    """The store of one tree, and the table (of a topology, or a clique) with the sizes of its blocks."""
 
     def __init__(self, table: np.ndarray, summary: int, words: int = STORE_WORDS) -> None:
         """`summary`: words of a block's summary; `words`: reserved address space in 8-byte words, not memory."""
-        T = table.copy()
-        T[ENTRIES] = SUMMARY + summary
-        T[INNER_WORDS_], T[LEAF_WORDS_] = T[ENTRIES], T[ENTRIES] + 3 * L
-        super().__init__(T[LEAF_WORDS_ : LEAF_WORDS_ + 2].tolist(), CONTROL_WORDS - KEPT, words)
+        table = table.copy()
+        table[ENTRIES] = SUMMARY + summary
+        table[INNER_WORDS_], table[LEAF_WORDS_] = table[ENTRIES], table[ENTRIES] + 3 * L
+        super().__init__(table[LEAF_WORDS_ : LEAF_WORDS_ + 2].tolist(), CONTROL_WORDS - KEPT, words)
         self.C[AFTER : AFTER + 3] = FIRST_PLACE
-        self.T: np.ndarray = T
-        self.nodes = MultiwayNodes(self.M, self.W, T)
+        self.table: np.ndarray = table
+        self.nodes = MultiwayNodes(self.M, self.W, table)
 
     def require(self, changes: int, times: int = 1) -> int:
         """As `EntryBlocks.require`: a change copies at worst three leaves and, on its path, every node and two beside it."""
-        leaf, inner = int(self.T[LEAF_WORDS_]), int(self.T[INNER_WORDS_])
+        leaf, inner = int(self.table[LEAF_WORDS_]), int(self.table[INNER_WORDS_])
         entries = int(self.C[COUNTS : COUNTS + MOST].sum()) + changes
-        paths = changes * (3 * leaf + 64 * inner)
-        anew = (entries // LEAF_LEAST + 64) * (leaf + 2 * inner)
+        paths = changes * (3 * leaf + MOST_LEVELS * inner)
+        anew = (entries // LEAF_LEAST + MOST_LEVELS) * (leaf + 2 * inner)
         words = times * min(paths, anew)
         self.require_words(words)
         return words

@@ -19,7 +19,7 @@ from structures.core.kernel import kernel
 from structures.multiway.layout import SEPARATOR_CODE, SEPARATOR_KEY, SEPARATOR_LEFT, STARTS, L, MultiwayNodes, allocate_block, start_of
 from structures.multiway.topology import EDGES, ENTRIES, MEMBER, NEDGES, POS, SETS, SIZE
 
-# Scratch in X: places by set, prefix maxima by place. An answer: key, mask of the members filled in, near, far, slot [6 each].
+# Scratch: places by set, prefix maxima by place. An answer: key, mask of the members filled in, near, far, slot [6 each].
 AT, BEST = 0, 8
 KEY_, FILLED, NEAR_, FAR_, SLOT_ = 0, 1, 2, 8, 14
 ANSWER_WORDS = 20
@@ -27,23 +27,23 @@ LEAF_SCRATCH = BEST + L
 
 
 @kernel
-def entry_at(T: Any, o: int) -> tuple[int, int]:
+def entry_at(table: Any, o: int) -> tuple[int, int]:
     """The places of the columns of leaf o: `left` in M (`right` lies L behind), `slot` in W (`key` L behind)."""
-    e = o + T[ENTRIES]
+    e = o + table[ENTRIES]
     return e, 2 * (e + 2 * L)
 
 
 @kernel
 def count_of(nodes: MultiwayNodes, o: int) -> int:
-    W, T = nodes.W, nodes.T
-    return start_of(W, o, T[SETS])
+    W, table = nodes.W, nodes.table
+    return start_of(W, o, table[SETS])
 
 
 @kernel
 def position(nodes: MultiwayNodes, o: int, s: int, key: int, left: int, slot: int) -> int:
     """The first place of run s of leaf o whose (key, left, slot) is >= the given one."""
-    M, W, T = nodes.M, nodes.W, nodes.T
-    e, w = entry_at(T, o)
+    M, W, table = nodes.M, nodes.W, nodes.table
+    e, w = entry_at(table, o)
     lo, hi = start_of(W, o, s), start_of(W, o, s + 1)
     while lo < hi:
         mid = (lo + hi) // 2
@@ -57,18 +57,18 @@ def position(nodes: MultiwayNodes, o: int, s: int, key: int, left: int, slot: in
 
 @kernel
 def holds(nodes: MultiwayNodes, o: int, s: int, p: int, key: int, left: int, slot: int) -> bool:
-    M, W, T = nodes.M, nodes.W, nodes.T
-    e, w = entry_at(T, o)
+    M, W, table = nodes.M, nodes.W, nodes.table
+    e, w = entry_at(table, o)
     return p < start_of(W, o, s + 1) and W[w + L + p] == key and M[e + p] == left and W[w + p] == slot
 
 
 @kernel
 def put_in_leaf(nodes: MultiwayNodes, o: int, entry: Entry) -> None:
     """Put the entry into own leaf o, which has room."""
-    M, W, T = nodes.M, nodes.W, nodes.T
+    M, W, table = nodes.M, nodes.W, nodes.table
     s, key, left, right, slot = entry
     p, n = position(nodes, o, s, key, left, slot), count_of(nodes, o)
-    e, w = entry_at(T, o)
+    e, w = entry_at(table, o)
     for i in range(n, p, -1):
         M[e + i] = M[e + i - 1]
         M[e + L + i] = M[e + L + i - 1]
@@ -76,31 +76,31 @@ def put_in_leaf(nodes: MultiwayNodes, o: int, entry: Entry) -> None:
         W[w + L + i] = W[w + L + i - 1]
     M[e + p], M[e + L + p] = left, right
     W[w + p], W[w + L + p] = slot, key
-    for i in range(s + 1, T[SETS] + 1):
+    for i in range(s + 1, table[SETS] + 1):
         W[2 * o + STARTS + i] += 1
 
 
 @kernel
 def cut_from_leaf(nodes: MultiwayNodes, o: int, s: int, p: int) -> None:
     """Take the entry at place p of run s out of own leaf o."""
-    M, W, T = nodes.M, nodes.W, nodes.T
+    M, W, table = nodes.M, nodes.W, nodes.table
     n = count_of(nodes, o)
-    e, w = entry_at(T, o)
+    e, w = entry_at(table, o)
     for i in range(p + 1, n):
         M[e + i - 1] = M[e + i]
         M[e + L + i - 1] = M[e + L + i]
         W[w + i - 1] = W[w + i]
         W[w + L + i - 1] = W[w + L + i]
-    for i in range(s + 1, T[SETS] + 1):
+    for i in range(s + 1, table[SETS] + 1):
         W[2 * o + STARTS + i] -= 1
 
 
 @kernel
 def append_run(nodes: MultiwayNodes, source: int, lo: int, hi: int, target: int, at: int) -> int:
     """Copy places [lo, hi) of a leaf to `at` of another; the place behind."""
-    M, W, T = nodes.M, nodes.W, nodes.T
-    a, wa = entry_at(T, source)
-    b, wb = entry_at(T, target)
+    M, W, table = nodes.M, nodes.W, nodes.table
+    a, wa = entry_at(table, source)
+    b, wb = entry_at(table, target)
     for i in range(hi - lo):
         M[b + at + i] = M[a + lo + i]
         M[b + L + at + i] = M[a + L + lo + i]
@@ -110,13 +110,13 @@ def append_run(nodes: MultiwayNodes, source: int, lo: int, hi: int, target: int,
 
 
 @kernel
-def first_run(nodes: MultiwayNodes, X: Any, o: int) -> int:
-    """The set whose entry at place X[AT + set] comes first in the order; -1 when all runs are used up."""
-    M, W, T = nodes.M, nodes.W, nodes.T
-    e, w = entry_at(T, o)
+def first_run(nodes: MultiwayNodes, scratch: Any, o: int) -> int:
+    """The set whose entry at place scratch[AT + set] comes first in the order; -1 when all runs are used up."""
+    M, W, table = nodes.M, nodes.W, nodes.table
+    e, w = entry_at(table, o)
     s, key, left, slot = -1, 0, 0, 0
-    for i in range(T[SETS]):
-        p = X[AT + i]
+    for i in range(table[SETS]):
+        p = scratch[AT + i]
         if p == start_of(W, o, i + 1):
             continue
         k, v, r = W[w + L + p], M[e + p], W[w + p]
@@ -126,37 +126,37 @@ def first_run(nodes: MultiwayNodes, X: Any, o: int) -> int:
 
 
 @kernel
-def to_the_starts(nodes: MultiwayNodes, X: Any, o: int) -> None:
-    W, T = nodes.W, nodes.T
-    for i in range(T[SETS]):
-        X[AT + i] = start_of(W, o, i)
+def to_the_starts(nodes: MultiwayNodes, scratch: Any, o: int) -> None:
+    W, table = nodes.W, nodes.table
+    for i in range(table[SETS]):
+        scratch[AT + i] = start_of(W, o, i)
 
 
 @kernel
-def separate(nodes: MultiwayNodes, X: Any, o: int, leaf: int) -> None:
+def separate(nodes: MultiwayNodes, scratch: Any, o: int, leaf: int) -> None:
     """Make the first entry of the leaf the separator of own inner node o."""
-    M, W, T = nodes.M, nodes.W, nodes.T
-    to_the_starts(nodes, X, leaf)
-    s = first_run(nodes, X, leaf)
-    e, w = entry_at(T, leaf)
-    p = X[AT + s]
+    M, W, table = nodes.M, nodes.W, nodes.table
+    to_the_starts(nodes, scratch, leaf)
+    s = first_run(nodes, scratch, leaf)
+    e, w = entry_at(table, leaf)
+    p = scratch[AT + s]
     M[o + SEPARATOR_LEFT], M[o + SEPARATOR_CODE] = M[e + p], 8 * W[w + p] + s
     W[2 * o + SEPARATOR_KEY] = W[w + L + p]
 
 
 @kernel
-def cut_leaf(nodes: MultiwayNodes, C: Any, X: Any, o: int, m: int) -> tuple[int, int]:
+def cut_leaf(nodes: MultiwayNodes, C: Any, scratch: Any, o: int, m: int) -> tuple[int, int]:
     """Two new leaves: the first m entries of leaf o, and the rest."""
-    W, T = nodes.W, nodes.T
-    to_the_starts(nodes, X, o)
+    W, table = nodes.W, nodes.table
+    to_the_starts(nodes, scratch, o)
     for _ in range(m):
-        X[AT + first_run(nodes, X, o)] += 1
+        scratch[AT + first_run(nodes, scratch, o)] += 1
     a, b = allocate_block(nodes, C, LEAF), allocate_block(nodes, C, LEAF)
     na, nb = 0, 0
     W[2 * a + STARTS], W[2 * b + STARTS] = 0, 0
-    for i in range(T[SETS]):
-        na = append_run(nodes, o, start_of(W, o, i), X[AT + i], a, na)
-        nb = append_run(nodes, o, X[AT + i], start_of(W, o, i + 1), b, nb)
+    for i in range(table[SETS]):
+        na = append_run(nodes, o, start_of(W, o, i), scratch[AT + i], a, na)
+        nb = append_run(nodes, o, scratch[AT + i], start_of(W, o, i + 1), b, nb)
         W[2 * a + STARTS + i + 1], W[2 * b + STARTS + i + 1] = na, nb
     return a, b
 
@@ -164,10 +164,10 @@ def cut_leaf(nodes: MultiwayNodes, C: Any, X: Any, o: int, m: int) -> tuple[int,
 @kernel
 def concatenate_leaves(nodes: MultiwayNodes, C: Any, a: int, b: int) -> int:
     """A new leaf with the entries of a, then those of b (together at most L)."""
-    W, T = nodes.W, nodes.T
+    W, table = nodes.W, nodes.table
     o, n = allocate_block(nodes, C, LEAF), 0
     W[2 * o + STARTS] = 0
-    for i in range(T[SETS]):
+    for i in range(table[SETS]):
         n = append_run(nodes, a, start_of(W, a, i), start_of(W, a, i + 1), o, n)
         n = append_run(nodes, b, start_of(W, b, i), start_of(W, b, i + 1), o, n)
         W[2 * o + STARTS + i + 1] = n
@@ -175,16 +175,16 @@ def concatenate_leaves(nodes: MultiwayNodes, C: Any, a: int, b: int) -> int:
 
 
 @kernel
-def even_leaves(nodes: MultiwayNodes, writing: Writing, X: Any, a: int, b: int) -> tuple[int, int]:
+def even_leaves(nodes: MultiwayNodes, writing: Writing, scratch: Any, a: int, b: int) -> tuple[int, int]:
     """New leaves with the entries of a and b, neighbours in this order, in two halves; a and b are dropped."""
     C = writing.C
     na, nb = count_of(nodes, a), count_of(nodes, b)
     half = (na + nb) // 2
     if na >= half:
-        x, rest = cut_leaf(nodes, C, X, a, half)
+        x, rest = cut_leaf(nodes, C, scratch, a, half)
         y = concatenate_leaves(nodes, C, rest, b)
     else:
-        rest, y = cut_leaf(nodes, C, X, b, half - na)
+        rest, y = cut_leaf(nodes, C, scratch, b, half - na)
         x = concatenate_leaves(nodes, C, a, rest)
     drop(nodes.M, writing, rest, LEAF)
     drop(nodes.M, writing, a, LEAF)
@@ -196,34 +196,34 @@ def even_leaves(nodes: MultiwayNodes, writing: Writing, X: Any, a: int, b: int) 
 
 
 @kernel
-def leaf_least(nodes: MultiwayNodes, X: Any, o: int, v: int, key: int, at: int) -> bool:
-    """Find the least v-tuple of leaf o with (key, right) >= (`key`, X[at + alias]): its places into X[AT + alias]."""
-    M, W, T = nodes.M, nodes.W, nodes.T
-    e, w = entry_at(T, o)
-    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
-        i = T[MEMBER + m]
-        p = _ends_after(nodes, e, w, start_of(W, o, i), start_of(W, o, i + 1), key, X[at + i])
+def leaf_least(nodes: MultiwayNodes, scratch: Any, o: int, v: int, key: int, at: int) -> bool:
+    """Find the least v-tuple of leaf o with (key, right) >= (`key`, scratch[at + alias]): its places into scratch[AT + alias]."""
+    M, W, table = nodes.M, nodes.W, nodes.table
+    e, w = entry_at(table, o)
+    for m in range(table[POS + v], table[POS + v] + table[SIZE + v]):
+        i = table[MEMBER + m]
+        p = _ends_after(nodes, e, w, start_of(W, o, i), start_of(W, o, i + 1), key, scratch[at + i])
         if p < 0:
             return False
-        X[AT + i] = p
+        scratch[AT + i] = p
     moved = True
     while moved:
         moved = False
-        for edge in range(T[EDGES + v], T[EDGES + v] + 2 * T[NEDGES + v], 2):
-            i, j = T[edge], T[edge + 1]
+        for edge in range(table[EDGES + v], table[EDGES + v] + 2 * table[NEDGES + v], 2):
+            i, j = table[edge], table[edge + 1]
             while True:
-                p, q = X[AT + i], X[AT + j]
+                p, q = scratch[AT + i], scratch[AT + j]
                 kp, kq = W[w + L + p], W[w + L + q]
                 if kp < kq or (kp == kq and M[e + L + p] < M[e + q]):
                     p = _ends_after(nodes, e, w, p + 1, start_of(W, o, i + 1), kq, M[e + q])
                     if p < 0:
                         return False
-                    X[AT + i] = p
+                    scratch[AT + i] = p
                 elif kq < kp or M[e + L + q] < M[e + p]:
                     q = _ends_after(nodes, e, w, q + 1, start_of(W, o, j + 1), kp, M[e + p])
                     if q < 0:
                         return False
-                    X[AT + j] = q
+                    scratch[AT + j] = q
                 else:
                     break
                 moved = True
@@ -243,40 +243,41 @@ def _ends_after(nodes: MultiwayNodes, e: int, w: int, p: int, end: int, key: int
 
 
 @kernel
-def leaf_greatest(nodes: MultiwayNodes, X: Any, o: int, v: int, key: int, at: int) -> bool:
-    """Find the v-tuple of leaf o with the greatest rights and (key, left) <= (`key`, X[at + alias]): its places into X[AT + alias]."""
-    M, W, T = nodes.M, nodes.W, nodes.T
-    e, w = entry_at(T, o)
-    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
-        i = T[MEMBER + m]
+def leaf_greatest(nodes: MultiwayNodes, scratch: Any, o: int, v: int, key: int, at: int) -> bool:
+    """Find the v-tuple of leaf o with the greatest rights and (key, left) <= (`key`, scratch[at + alias]): its places into scratch[AT +
+    alias]."""
+    M, W, table = nodes.M, nodes.W, nodes.table
+    e, w = entry_at(table, o)
+    for m in range(table[POS + v], table[POS + v] + table[SIZE + v]):
+        i = table[MEMBER + m]
         lo, end = start_of(W, o, i), start_of(W, o, i + 1)
         best = lo
         for p in range(lo, end):
             if W[w + L + p] > W[w + L + best] or M[e + L + p] >= M[e + L + best]:
                 best = p
-            X[BEST + p] = best
-        p = _begins_before(nodes, e, w, lo, end, key, X[at + i])
+            scratch[BEST + p] = best
+        p = _begins_before(nodes, e, w, lo, end, key, scratch[at + i])
         if p < 0:
             return False
-        X[AT + i] = X[BEST + p]
+        scratch[AT + i] = scratch[BEST + p]
     moved = True
     while moved:
         moved = False
-        for edge in range(T[EDGES + v], T[EDGES + v] + 2 * T[NEDGES + v], 2):
-            i, j = T[edge], T[edge + 1]
+        for edge in range(table[EDGES + v], table[EDGES + v] + 2 * table[NEDGES + v], 2):
+            i, j = table[edge], table[edge + 1]
             while True:
-                p, q = X[AT + i], X[AT + j]
+                p, q = scratch[AT + i], scratch[AT + j]
                 kp, kq = W[w + L + p], W[w + L + q]
                 if kq > kp or (kp == kq and M[e + q] > M[e + L + p]):
                     q = _begins_before(nodes, e, w, start_of(W, o, j), start_of(W, o, j + 1), kp, M[e + L + p])
                     if q < 0:
                         return False
-                    X[AT + j] = X[BEST + q]
+                    scratch[AT + j] = scratch[BEST + q]
                 elif kp > kq or M[e + p] > M[e + L + q]:
                     p = _begins_before(nodes, e, w, start_of(W, o, i), start_of(W, o, i + 1), kq, M[e + L + q])
                     if p < 0:
                         return False
-                    X[AT + i] = X[BEST + p]
+                    scratch[AT + i] = scratch[BEST + p]
                 else:
                     break
                 moved = True

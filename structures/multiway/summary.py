@@ -7,7 +7,7 @@ Touch rule (by Closure): putting r into set i changes the least V-tuple only if 
 r only if r *is* its member of i; the greatest mirrored. What is above: a put no longer matters once it did not touch; a cut once the
 stored member lies strictly before r. PENDING (a mask of subsets, for each `which`) says what may still change further up.
 
-The tree serves cliques of one set as well, whose nodes say something else (`clique_summary.py`); T[CLIQUE] tells.
+The tree serves cliques of one set as well, whose nodes say something else (`clique_summary.py`); table[CLIQUE] tells.
 
 Costs: a leaf O(edges * L) a subset, an inner node one query (`extreme`) a subset, with O(1) visits when nothing reaches across.
 Source: docs/design/ij-heap.md (*The one composition step*, *Touch rule*).
@@ -29,51 +29,51 @@ PUT, CUT = 1, -1
 
 
 @kernel
-def store(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int) -> None:
-    """Write the answer at X[ANSWER] as the node's extreme of v."""
-    M, W, T = nodes.M, nodes.W, nodes.T
-    near, slot = near_at(T, o, which), slot_at(T, o, which)
-    W[key_at(T, o, which) + v] = X[ANSWER + KEY_]
-    if X[ANSWER + FILLED] == 0:
+def store(nodes: MultiwayNodes, scratch: Any, which: int, o: int, v: int) -> None:
+    """Write the answer at scratch[ANSWER] as the node's extreme of v."""
+    M, W, table = nodes.M, nodes.W, nodes.table
+    near, slot = near_at(table, o, which), slot_at(table, o, which)
+    W[key_at(table, o, which) + v] = scratch[ANSWER + KEY_]
+    if scratch[ANSWER + FILLED] == 0:
         return
-    for m in range(T[POS + v], T[POS + v] + T[SIZE + v]):
-        i = T[MEMBER + m]
-        M[near + m], M[near + T[SPAN] + m] = X[ANSWER + NEAR_ + i], X[ANSWER + FAR_ + i]
-        W[slot + m] = X[ANSWER + SLOT_ + i]
+    for m in range(table[POS + v], table[POS + v] + table[SIZE + v]):
+        i = table[MEMBER + m]
+        M[near + m], M[near + table[SPAN] + m] = scratch[ANSWER + NEAR_ + i], scratch[ANSWER + FAR_ + i]
+        W[slot + m] = scratch[ANSWER + SLOT_ + i]
 
 
 @kernel
-def summarise_subset(nodes: MultiwayNodes, X: Any, which: int, o: int, v: int) -> None:
+def summarise_subset(nodes: MultiwayNodes, scratch: Any, which: int, o: int, v: int) -> None:
     W = nodes.W
-    no_bounds(X, ASK, which)
+    no_bounds(scratch, ASK, which)
     if height_of(W, o) == 0:
-        forget(X, ANSWER, which)
-        offer_leaf(nodes, X, which, o, v, ASK, ANSWER)
+        forget(scratch, ANSWER, which)
+        offer_leaf(nodes, scratch, which, o, v, ASK, ANSWER)
     else:
-        extreme(nodes, X, which, o, v, True)
-    store(nodes, X, which, o, v)
+        extreme(nodes, scratch, which, o, v, True)
+    store(nodes, scratch, which, o, v)
 
 
 @kernel
-def summarise(nodes: MultiwayNodes, X: Any, o: int) -> None:
+def summarise(nodes: MultiwayNodes, scratch: Any, o: int) -> None:
     """Write the whole summary of node o, whose entries or children are in place."""
-    T = nodes.T
-    if T[CLIQUE] != 0:
-        summarise_clique(nodes, X, o)
+    table = nodes.table
+    if table[CLIQUE] != 0:
+        summarise_clique(nodes, scratch, o)
         return
-    for v in range(T[SUBSETS]):
+    for v in range(table[SUBSETS]):
         for which in range(2):
-            summarise_subset(nodes, X, which, o, v)
+            summarise_subset(nodes, scratch, which, o, v)
 
 
 @kernel
-def concerned(T: Any, s: int) -> int:
+def concerned(table: Any, s: int) -> int:
     """The subsets that set s belongs to, as a mask; of a clique one bit, for all that a node says."""
-    if T[CLIQUE] != 0:
+    if table[CLIQUE] != 0:
         return 1
     mask = 0
-    for v in range(T[SUBSETS]):
-        if T[PLACE + 8 * v + s] >= 0:
+    for v in range(table[SUBSETS]):
+        if table[PLACE + 8 * v + s] >= 0:
             mask |= 1 << v
     return mask
 
@@ -82,34 +82,34 @@ def concerned(T: Any, s: int) -> int:
 def touches(nodes: MultiwayNodes, which: int, o: int, v: int, entry: Entry, sign: int) -> tuple[bool, bool]:
     """Whether putting (sign 1) or cutting the entry r, below node o, may change its extreme of v; and whether it may change one further
     up."""
-    M, W, T = nodes.M, nodes.W, nodes.T
+    M, W, table = nodes.M, nodes.W, nodes.table
     x, s, key, slot = -which, entry.set, entry.key, entry.slot
     end = entry.left if which == 0 else entry.right
     k = key_of(nodes, o, which, v)
-    m = T[PLACE + 8 * v + s]
-    near = M[near_at(T, o, which) + m]
+    m = table[PLACE + 8 * v + s]
+    near = M[near_at(table, o, which) + m]
     before = (k ^ x) < (key ^ x) or (k == key and (near ^ x) < (end ^ x))
     if sign == PUT:
         touched = not before and not (k == key and near == end)
         return touched, touched
-    if k == key and W[slot_at(T, o, which) + m] == slot:
+    if k == key and W[slot_at(table, o, which) + m] == slot:
         return True, True
     return False, not before
 
 
 @kernel
-def refresh(nodes: MultiwayNodes, X: Any, which: int, o: int, pending: int, entry: Entry, sign: int) -> int:
+def refresh(nodes: MultiwayNodes, scratch: Any, which: int, o: int, pending: int, entry: Entry, sign: int) -> int:
     """r was put or cut below own node o, whose summary is as before: bring it up to date for the pending subsets; what is pending above."""
-    T = nodes.T
-    if T[CLIQUE] != 0:
-        return 1 if which == 0 and summarise_clique(nodes, X, o) else 0
+    table = nodes.table
+    if table[CLIQUE] != 0:
+        return 1 if which == 0 and summarise_clique(nodes, scratch, o) else 0
     v = 0
     left = pending
     while left != 0:
         if left & 1 != 0:
             touched, above = touches(nodes, which, o, v, entry, sign)
             if touched:
-                summarise_subset(nodes, X, which, o, v)
+                summarise_subset(nodes, scratch, which, o, v)
             if not above:
                 pending &= ~(1 << v)
         left >>= 1

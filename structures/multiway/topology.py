@@ -2,9 +2,9 @@
 
 Problem: a topology is a connected graph G on t = 2..6 sets (aliases). Everything that the IJ-heap stores or asks is about a
 *connected* non-empty subset V of them; the composition step splits V = V_L + V_G in every way, takes the components of both sides
-and looks at the edges across. All this depends on G alone, so it is written down once, as one table T.
+and looks at the edges across. All this depends on G alone, so it is written down once, as one table.
 
-    T   [0..15] sizes | the sections named below | edge lists | split records
+    table   [0..15] sizes | the sections named below | edge lists | split records
 
 Subsets are numbered by size, then by mask: the singletons {i} are 0..t-1, the last is the set of all. Behind it come "all without i"
 where that is not connected: they have members and a binding order, no place in summaries. A subset's members (ascending)
@@ -84,7 +84,7 @@ class Topology:
         self.table = self._table()
 
     def _table(self) -> np.ndarray:
-        """The table T; block sizes are left to `layout`."""
+        """The table; block sizes are left to `layout`."""
         t, head = self.t, [0] * TABLE
         tail: list[int] = []
         head[SETS], head[SUBSETS], head[ALL] = t, len(self.subsets), len(self.subsets) - 1

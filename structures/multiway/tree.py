@@ -87,7 +87,7 @@ def swap_separators(nodes: MultiwayNodes, a: int, b: int) -> None:
 
 
 @kernel
-def balance(nodes: MultiwayNodes, writing: Writing, X: Any, o: int) -> None:
+def balance(nodes: MultiwayNodes, writing: Writing, scratch: Any, o: int) -> None:
     """Restore I3 at own inner node o, whose children's heights differ by two at most. The entries below o stay the same, and so may
     its summary; the nodes that change places are summarised anew."""
     M, W = nodes.M, nodes.W
@@ -106,14 +106,14 @@ def balance(nodes: MultiwayNodes, writing: Writing, X: Any, o: int) -> None:
             M[z + layout.CHILD + b], M[o + layout.CHILD + a], M[o + layout.CHILD + b] = M[o + layout.CHILD + b], y, z
             swap_separators(nodes, o, z)
             measure(nodes, z)
-            summarise(nodes, X, z)
+            summarise(nodes, scratch, z)
         measure(nodes, y)
-        summarise(nodes, X, y)
+        summarise(nodes, scratch, y)
     measure(nodes, o)
 
 
 @kernel
-def fill_up(nodes: MultiwayNodes, writing: Writing, X: Any, o: int, side: int) -> int:
+def fill_up(nodes: MultiwayNodes, writing: Writing, scratch: Any, o: int, side: int) -> int:
     """Child `side` of own node o is a leaf with too few entries: join it with the leaf beside it, or even the two out. Gives what stands
     in o's place: o, or the one leaf that is left."""
     M, W, C = nodes.M, nodes.W, writing.C
@@ -125,7 +125,7 @@ def fill_up(nodes: MultiwayNodes, writing: Writing, X: Any, o: int, side: int) -
         z = concatenate_leaves(nodes, C, a, b)
         drop(nodes.M, writing, a, LEAF)
         drop(nodes.M, writing, b, LEAF)
-        summarise(nodes, X, z)
+        summarise(nodes, scratch, z)
         if not inner:
             drop(nodes.M, writing, o, INNER)
             return z
@@ -134,16 +134,16 @@ def fill_up(nodes: MultiwayNodes, writing: Writing, X: Any, o: int, side: int) -
         W[2 * o + layout.SEPARATOR_KEY] = W[2 * beside + layout.SEPARATOR_KEY]
         drop(nodes.M, writing, beside, INNER)
         return o
-    a, b = even_leaves(nodes, writing, X, a, b)
-    separate(nodes, X, o, b)
-    summarise(nodes, X, a)
-    summarise(nodes, X, b)
+    a, b = even_leaves(nodes, writing, scratch, a, b)
+    separate(nodes, scratch, o, b)
+    summarise(nodes, scratch, a)
+    summarise(nodes, scratch, b)
     x, y = (a, b) if side == 0 else (b, a)
     M[o + layout.CHILD + side] = x
     if inner:
         beside = own(nodes, writing, beside)
         M[beside + layout.CHILD + side] = y
-        summarise(nodes, X, beside)
+        summarise(nodes, scratch, beside)
         y = beside
     M[o + layout.CHILD + 1 - side] = y
     return o
@@ -153,7 +153,7 @@ def fill_up(nodes: MultiwayNodes, writing: Writing, X: Any, o: int, side: int) -
 
 
 @kernel
-def climb(nodes: MultiwayNodes, writing: Writing, X: Any, child: int, least: int, greatest: int, entry: Entry, sign: int) -> None:
+def climb(nodes: MultiwayNodes, writing: Writing, scratch: Any, child: int, least: int, greatest: int, entry: Entry, sign: int) -> None:
     """Bring the path in C[PATH:] up to date: its leaf is now `child`, the entry was put or cut there; the masks say which extremes may
     still change above."""
     M, W, C = nodes.M, nodes.W, writing.C
@@ -168,18 +168,18 @@ def climb(nodes: MultiwayNodes, writing: Writing, X: Any, child: int, least: int
         M[o + layout.CHILD + side] = child
         if height_of(W, child) == 0 and count_of(nodes, child) < layout.LEAF_LEAST:
             uneven = True
-            above = fill_up(nodes, writing, X, o, side)
+            above = fill_up(nodes, writing, scratch, o, side)
             if above != o:
                 child = above
                 continue
         if uneven:
             height = height_of(W, o)
-            balance(nodes, writing, X, o)
+            balance(nodes, writing, scratch, o)
             uneven = height != height_of(W, o)
         if least != 0:
-            least = refresh(nodes, X, 0, o, least, entry, sign)
+            least = refresh(nodes, scratch, 0, o, least, entry, sign)
         if greatest != 0:
-            greatest = refresh(nodes, X, 1, o, greatest, entry, sign)
+            greatest = refresh(nodes, scratch, 1, o, greatest, entry, sign)
         if o == old and least == 0 and greatest == 0 and not uneven:
             return
         child = o
@@ -188,55 +188,55 @@ def climb(nodes: MultiwayNodes, writing: Writing, X: Any, child: int, least: int
 
 
 @kernel
-def split(nodes: MultiwayNodes, writing: Writing, X: Any, full: int, entry: Entry) -> int:
+def split(nodes: MultiwayNodes, writing: Writing, scratch: Any, full: int, entry: Entry) -> int:
     """Put an entry into a full leaf: a new inner node over two new leaves stands in its place."""
     M, W, C = nodes.M, nodes.W, writing.C
     o = allocate_block(nodes, C, INNER)
-    a, b = cut_leaf(nodes, C, X, full, layout.L - layout.L // 2)
+    a, b = cut_leaf(nodes, C, scratch, full, layout.L - layout.L // 2)
     drop(nodes.M, writing, full, LEAF)
-    separate(nodes, X, o, b)
+    separate(nodes, scratch, o, b)
     target = b if side_of(nodes, o, entry.key, entry.left, 8 * entry.slot + entry.set) else a
     put_in_leaf(nodes, target, entry)
     M[o + layout.CHILD], M[o + layout.CHILD + 1] = a, b
     W[2 * o + layout.HEIGHT_] = 1
-    summarise(nodes, X, a)
-    summarise(nodes, X, b)
-    summarise(nodes, X, o)
+    summarise(nodes, scratch, a)
+    summarise(nodes, scratch, b)
+    summarise(nodes, scratch, o)
     return o
 
 
 @kernel
-def put(nodes: MultiwayNodes, writing: Writing, X: Any, entry: Entry) -> None:
+def put(nodes: MultiwayNodes, writing: Writing, scratch: Any, entry: Entry) -> None:
     """Put an entry that is not there."""
-    T, C = nodes.T, writing.C
+    table, C = nodes.table, writing.C
     o = descend(nodes, C, entry.key, entry.left, 8 * entry.slot + entry.set)
-    least = concerned(T, entry.set)
+    least = concerned(table, entry.set)
     greatest = least
     if count_of(nodes, o) == layout.L:
-        o = split(nodes, writing, X, o, entry)
+        o = split(nodes, writing, scratch, o, entry)
     else:
         o = own(nodes, writing, o)
         put_in_leaf(nodes, o, entry)
-        least = refresh(nodes, X, 0, o, least, entry, PUT)
-        greatest = refresh(nodes, X, 1, o, greatest, entry, PUT)
-    climb(nodes, writing, X, o, least, greatest, entry, PUT)
+        least = refresh(nodes, scratch, 0, o, least, entry, PUT)
+        greatest = refresh(nodes, scratch, 1, o, greatest, entry, PUT)
+    climb(nodes, writing, scratch, o, least, greatest, entry, PUT)
     C[layout.COUNTS + entry.set] += 1
 
 
 @kernel
-def cut(nodes: MultiwayNodes, writing: Writing, X: Any, s: int, key: int, left: int, slot: int) -> bool:
+def cut(nodes: MultiwayNodes, writing: Writing, scratch: Any, s: int, key: int, left: int, slot: int) -> bool:
     """Take an entry out; False, and nothing done, if it is not there."""
-    M, T, C = nodes.M, nodes.T, writing.C
+    M, table, C = nodes.M, nodes.table, writing.C
     o = descend(nodes, C, key, left, 8 * slot + s)
     p = position(nodes, o, s, key, left, slot)
     if not holds(nodes, o, s, p, key, left, slot):
         return False
-    entry = Entry(s, key, left, M[entry_at(T, o)[0] + layout.L + p], slot)
+    entry = Entry(s, key, left, M[entry_at(table, o)[0] + layout.L + p], slot)
     o = own(nodes, writing, o)
     cut_from_leaf(nodes, o, s, p)
-    least = refresh(nodes, X, 0, o, concerned(T, s), entry, CUT)
-    greatest = refresh(nodes, X, 1, o, concerned(T, s), entry, CUT)
-    climb(nodes, writing, X, o, least, greatest, entry, CUT)
+    least = refresh(nodes, scratch, 0, o, concerned(table, s), entry, CUT)
+    greatest = refresh(nodes, scratch, 1, o, concerned(table, s), entry, CUT)
+    climb(nodes, writing, scratch, o, least, greatest, entry, CUT)
     C[layout.COUNTS + s] -= 1
     return True
 
@@ -245,57 +245,57 @@ def cut(nodes: MultiwayNodes, writing: Writing, X: Any, s: int, key: int, left: 
 
 
 @kernel("void(MultiwayNodes, Writing, int64[::1])")
-def make_empty(nodes: MultiwayNodes, writing: Writing, X: Any) -> None:
-    """A tree of one leaf without entries; `X`: scratch of a summary. O(1)."""
-    W, T, C = nodes.W, nodes.T, writing.C
+def make_empty(nodes: MultiwayNodes, writing: Writing, scratch: Any) -> None:
+    """A tree of one leaf without entries; `scratch`: of a summary. O(1)."""
+    W, table, C = nodes.W, nodes.table, writing.C
     o = allocate_block(nodes, C, LEAF)
-    for i in range(T[SETS] + 1):
+    for i in range(table[SETS] + 1):
         W[2 * o + layout.STARTS + i] = 0
-    summarise(nodes, X, o)
+    summarise(nodes, scratch, o)
     C[ROOT], C[HEIGHT] = o, 0
 
 
 @kernel
-def build_leaf(nodes: MultiwayNodes, writing: Writing, X: Any, entries: Entries, order: Any) -> int:
+def build_leaf(nodes: MultiwayNodes, writing: Writing, scratch: Any, entries: Entries, order: Any) -> int:
     """A new leaf of the entries at the places `order`, in the tree's order."""
-    M, W, T, C = nodes.M, nodes.W, nodes.T, writing.C
+    M, W, table, C = nodes.M, nodes.W, nodes.table, writing.C
     sets, keys, lefts, rights, slots = entries.set, entries.key, entries.left, entries.right, entries.slot
-    o, t = allocate_block(nodes, C, LEAF), T[SETS]
+    o, t = allocate_block(nodes, C, LEAF), table[SETS]
     for i in range(t + 1):
         W[2 * o + layout.STARTS + i] = 0
     for n in order:
         W[2 * o + layout.STARTS + 1 + wide(sets[n])] += 1
     for i in range(t):
-        X[AT + i] = start_of(W, o, i)
+        scratch[AT + i] = start_of(W, o, i)
         W[2 * o + layout.STARTS + i + 1] += start_of(W, o, i)
-    e, w = entry_at(T, o)
+    e, w = entry_at(table, o)
     for n in order:
         s = wide(sets[n])
-        p = X[AT + s]
-        X[AT + s] = p + 1
+        p = scratch[AT + s]
+        scratch[AT + s] = p + 1
         M[e + p], M[e + layout.L + p] = lefts[n], rights[n]
         W[w + p], W[w + layout.L + p] = slots[n], keys[n]
         C[layout.COUNTS + s] += 1
-    summarise(nodes, X, o)
+    summarise(nodes, scratch, o)
     return o
 
 
 @kernel
-def build_inner(nodes: MultiwayNodes, C: Any, X: Any, a: int, b: int) -> int:
+def build_inner(nodes: MultiwayNodes, C: Any, scratch: Any, a: int, b: int) -> int:
     """A new node over a and b; its separator is the first entry below b."""
     M, W = nodes.M, nodes.W
     o, leaf = allocate_block(nodes, C, INNER), b
     while height_of(W, leaf) > 0:
         leaf = M[leaf + layout.CHILD]
     M[o + layout.CHILD], M[o + layout.CHILD + 1] = a, b
-    separate(nodes, X, o, leaf)
+    separate(nodes, scratch, o, leaf)
     measure(nodes, o)
-    summarise(nodes, X, o)
+    summarise(nodes, scratch, o)
     return o
 
 
 @kernel("void(MultiwayNodes, Writing, int64[::1], Entries, int64[::1])", allocates=True)
-def build(nodes: MultiwayNodes, writing: Writing, X: Any, entries: Entries, order: Any) -> None:
+def build(nodes: MultiwayNodes, writing: Writing, scratch: Any, entries: Entries, order: Any) -> None:
     """Build an empty tree from entries; `order`: their places by (key, left, code). 2**h places take one or two leaves each, so that all
     heights differ by one at most."""
     W, C = nodes.W, writing.C
@@ -310,10 +310,10 @@ def build(nodes: MultiwayNodes, writing: Writing, X: Any, entries: Entries, orde
         lo, hi = leaves * place // width, leaves * (place + 1) // width
         for b in range(lo, hi):
             part = order[n * b // leaves : n * (b + 1) // leaves]
-            leaf = build_leaf(nodes, writing, X, entries, part)
-            level[place] = leaf if b == lo else build_inner(nodes, C, X, level[place], leaf)
+            leaf = build_leaf(nodes, writing, scratch, entries, part)
+            level[place] = leaf if b == lo else build_inner(nodes, C, scratch, level[place], leaf)
     while width > 1:
         width //= 2
         for place in range(width):
-            level[place] = build_inner(nodes, C, X, level[2 * place], level[2 * place + 1])
+            level[place] = build_inner(nodes, C, scratch, level[2 * place], level[2 * place + 1])
     C[ROOT], C[HEIGHT] = level[0], height_of(W, level[0])

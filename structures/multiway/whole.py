@@ -18,10 +18,10 @@ from structures.multiway.tree import make_empty
 
 
 @kernel("void(MultiwayNodes, Writing, int64[::1])", allocates=True)
-def clear(nodes: MultiwayNodes, writing: Writing, X: Any) -> None:
+def clear(nodes: MultiwayNodes, writing: Writing, scratch: Any) -> None:
     """Take all entries out of the tree in C."""
-    M, W, T, C = nodes.M, nodes.W, nodes.T, writing.C
-    stack = np.empty(128, np.int64)
+    M, W, table, C = nodes.M, nodes.W, nodes.table, writing.C
+    stack = np.empty(2 * layout.MOST_LEVELS, np.int64)
     stack[0] = C[ROOT]
     n = 1
     while n > 0:
@@ -31,16 +31,16 @@ def clear(nodes: MultiwayNodes, writing: Writing, X: Any) -> None:
             stack[n], stack[n + 1] = M[o + layout.CHILD], M[o + layout.CHILD + 1]
             n += 2
         drop(M, writing, o, class_of(W, o))
-    for s in range(T[SETS]):
+    for s in range(table[SETS]):
         C[layout.COUNTS + s] = 0
-    make_empty(nodes, writing, X)
+    make_empty(nodes, writing, scratch)
 
 
 @kernel("void(MultiwayNodes, int64[::1], Entries)", allocates=True)
 def read_all(nodes: MultiwayNodes, C: Any, into: Entries) -> None:
     """Put the entries of the tree in C to `into`, leaf by leaf in order, which has room for just these."""
-    M, W, T = nodes.M, nodes.W, nodes.T
-    stack = np.empty(128, np.int64)
+    M, W, table = nodes.M, nodes.W, nodes.table
+    stack = np.empty(2 * layout.MOST_LEVELS, np.int64)
     stack[0] = C[ROOT]
     n, at = 1, 0
     while n > 0:
@@ -50,8 +50,8 @@ def read_all(nodes: MultiwayNodes, C: Any, into: Entries) -> None:
             stack[n], stack[n + 1] = M[o + layout.CHILD + 1], M[o + layout.CHILD]
             n += 2
             continue
-        e, w = entry_at(T, o)
-        for s in range(T[SETS]):
+        e, w = entry_at(table, o)
+        for s in range(table[SETS]):
             for p in range(start_of(W, o, s), start_of(W, o, s + 1)):
                 into.set[at], into.key[at], into.slot[at] = s, W[w + layout.L + p], W[w + p]
                 into.left[at], into.right[at] = M[e + p], M[e + layout.L + p]

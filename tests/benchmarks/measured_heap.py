@@ -185,7 +185,7 @@ def many_singles(heap: IJHeap, changes: Changes, count: int, deltas: bool = True
     signs = np.tile(np.array([-1, 1], np.int8), total // 2)
     arena, t = heap.arena, heap.topology.t
     arena.require(total)
-    scratch, walk, state = heap._arrays[-1], new_walk(arena.T, _LEVELS), np.zeros(3, np.int64)
+    scratch, walk, state = heap._arrays[-1], new_walk(arena.table, _LEVELS), np.zeros(3, np.int64)
     told, asked = Told(np.empty(t * CHUNK, np.int32), CHUNK), int(scratch[ASKED])
     each = EachChange(signs, Entries(*mixed), np.zeros(1, np.int64), np.empty(0, np.int64))
     start = time.perf_counter()
