@@ -53,8 +53,8 @@ STACK_WORDS = TASK * 4 * layout.DEEPEST * layout.MOST_DIMENSIONS
 
 
 @kernel
-def push(S: Any, n: int, what: int, level: int, h: int, s: int) -> int:
-    S[n], S[n + 1], S[n + 2], S[n + 3] = what, level, h, s
+def push(stack: Any, n: int, what: int, level: int, h: int, s: int) -> int:
+    stack[n], stack[n + 1], stack[n + 2], stack[n + 3] = what, level, h, s
     return n + TASK
 
 
@@ -67,7 +67,7 @@ def own_child(nodes: Nodes, writing: Writing, o: int, c: int) -> int:
 
 
 @kernel
-def as_point(nodes: Nodes, writing: Writing, S: Any, n: int, level: int, o: int, s: int) -> int:
+def as_point(nodes: Nodes, writing: Writing, stack: Any, n: int, level: int, o: int, s: int) -> int:
     """The box has its left end in the slab of own node o."""
     W, C = nodes.W, writing.C
     i, t = pointed(C, level, s)
@@ -80,11 +80,11 @@ def as_point(nodes: Nodes, writing: Writing, S: Any, n: int, level: int, o: int,
         if 2 * W[h + layout.IDLE] > W[h + layout.MEMBERS + 1 - i]:
             drop_tree(nodes, writing, level + 1, h)
             return n
-    return push(S, n, BEGIN, level + 1, h, t)
+    return push(stack, n, BEGIN, level + 1, h, t)
 
 
 @kernel
-def as_spanner(nodes: Nodes, writing: Writing, S: Any, n: int, level: int, o: int, box: Box) -> int:
+def as_spanner(nodes: Nodes, writing: Writing, stack: Any, n: int, level: int, o: int, box: Box) -> int:
     """The box covers the slab of own node o, but not that of its parent."""
     W, C = nodes.W, writing.C
     i, t = spanned(C, level, box.set)
@@ -93,7 +93,7 @@ def as_spanner(nodes: Nodes, writing: Writing, S: Any, n: int, level: int, o: in
         activate(nodes, writing, level, o, i, Box(t, box.key, box.slot, box.lo, box.hi))
         return n
     W[h + layout.IDLE] = 0
-    return push(S, n, BEGIN, level + 1, h, t)
+    return push(stack, n, BEGIN, level + 1, h, t)
 
 
 @kernel
@@ -112,7 +112,7 @@ def in_leaf(nodes: Nodes, writing: Writing, sign: int, level: int, o: int, box: 
 
 
 @kernel
-def begin(nodes: Nodes, writing: Writing, S: Any, n: int, sign: int, level: int, h: int, box: Box) -> int:
+def begin(nodes: Nodes, writing: Writing, stack: Any, n: int, sign: int, level: int, h: int, box: Box) -> int:
     """Change the nodes and records of the tree in holder h, and push what is to change in the trees at its nodes."""
     M, W, s, key = nodes.M, nodes.W, box.set, box.key
     code, left, right = 2 * box.slot + s, box.lo[level], box.hi[level]
@@ -121,7 +121,7 @@ def begin(nodes: Nodes, writing: Writing, S: Any, n: int, sign: int, level: int,
     set_root(W, h, o)
     while True:
         W[2 * o + layout.WEIGHT] += 2 * sign
-        n = as_point(nodes, writing, S, n, level, o, s)
+        n = as_point(nodes, writing, stack, n, level, o, s)
         if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
             in_leaf(nodes, writing, sign, level, o, box, 3)
             return n
@@ -133,13 +133,13 @@ def begin(nodes: Nodes, writing: Writing, S: Any, n: int, sign: int, level: int,
     o = own_child(nodes, writing, fork, 0)
     while True:
         W[2 * o + layout.WEIGHT] += sign
-        n = as_point(nodes, writing, S, n, level, o, s)
+        n = as_point(nodes, writing, stack, n, level, o, s)
         if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
             break
         if goes_right(M, o, key, left, code):
             o = own_child(nodes, writing, o, 1)
         else:
-            n = as_spanner(nodes, writing, S, n, level, own_child(nodes, writing, o, 1), box)
+            n = as_spanner(nodes, writing, stack, n, level, own_child(nodes, writing, o, 1), box)
             o = own_child(nodes, writing, o, 0)
     in_leaf(nodes, writing, sign, level, o, box, 2)
     o = own_child(nodes, writing, fork, 1)
@@ -148,7 +148,7 @@ def begin(nodes: Nodes, writing: Writing, S: Any, n: int, sign: int, level: int,
         if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
             break
         if goes_right(M, o, key, right, layout.RIGHT_TIE + code):
-            n = as_spanner(nodes, writing, S, n, level, own_child(nodes, writing, o, 0), box)
+            n = as_spanner(nodes, writing, stack, n, level, own_child(nodes, writing, o, 0), box)
             o = own_child(nodes, writing, o, 1)
         else:
             o = own_child(nodes, writing, o, 0)
@@ -219,21 +219,21 @@ def change_flat(nodes: Nodes, writing: Writing, sign: int, h: int, s: int, slot:
 
 
 @kernel
-def change_box(nodes: Nodes, writing: Writing, S: Any, sign: int, box: Box) -> None:
+def change_box(nodes: Nodes, writing: Writing, stack: Any, sign: int, box: Box) -> None:
     """Put the box, which is not there, or cut it, which is."""
     C = writing.C
     d, uneven = C[layout.DIMENSIONS], C[layout.UNEVEN]
-    n = push(S, 0, BEGIN, 0, layout.TOP, box.set)
+    n = push(stack, 0, BEGIN, 0, layout.TOP, box.set)
     while n > 0 and not no_room(C, 0):
         n -= TASK
-        what, level, h, t = S[n], S[n + 1], S[n + 2], S[n + 3]
+        what, level, h, t = stack[n], stack[n + 1], stack[n + 2], stack[n + 3]
         if level + 1 == d:
             change_flat(nodes, writing, sign, h, t, box.slot, box.lo[d - 1], box.hi[d - 1])
             continue
         member = Box(t, box.key if level == 0 else 0, box.slot, box.lo, box.hi)
         if what == BEGIN:
-            n = push(S, n, FINISH, level, h, t)
-            n = begin(nodes, writing, S, n, sign, level, h, member)
+            n = push(stack, n, FINISH, level, h, t)
+            n = begin(nodes, writing, stack, n, sign, level, h, member)
         else:
             finish(nodes, writing, level, h, member)
     if uneven < C[layout.UNEVEN] < layout.TOO_UNEVEN:
@@ -274,7 +274,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
     if refuses(state, entries, 1 if single else 2):
         return REFUSED
     out0, out1 = told.out[: told.stride], told.out[told.stride :]
-    item, S, Z = state[ITEM : ITEM + LO_ + 2 * d], state[STACK:SEARCH], state[SEARCH:]
+    item, stack, Z = state[ITEM : ITEM + LO_ + 2 * d], state[STACK:SEARCH], state[SEARCH:]
     while state[AT] < len(order) and C[layout.FULL] == 0:
         e = order[state[AT]]
         sign, s, key, slot = signs[e], wide(entries.set[e]), wide(entries.key[e]), wide(entries.slot[e])
@@ -283,7 +283,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
         there = True
         if state[BEGUN] == 0:
             if sign > 0:
-                change_box(nodes, writing, S, 1, box)
+                change_box(nodes, writing, stack, 1, box)
                 for j in range(d):
                     boxes[s, slot, j], boxes[s, slot, d + j] = lo[j], hi[j]
             else:
@@ -301,6 +301,6 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
                 if Z[QUEUED] > 0:
                     return n
             if sign < 0:
-                change_box(nodes, writing, S, -1, box)
+                change_box(nodes, writing, stack, -1, box)
         end_change(state, done, n, not there)
     return n

@@ -1,6 +1,6 @@
 """Cursors: enumerations of one version of a box tree, resumable and cloned at no cost.
 
-A cursor is plain data beside the tree: its state Z belongs to the kernels of `search` and `walk`. Whoever holds one
+A cursor is plain data beside the tree: its state belongs to the kernels of `search` and `walk`. Whoever holds one
 holds its version's pin.
 """
 
@@ -59,9 +59,9 @@ class QueryCursor(Cursor):
         self._ended = len(items) == 0
 
     def _more(self, want: int) -> np.ndarray:
-        Z, out = self._Z, np.empty((2, want + B + ROOM), np.int32)
-        n = compiled(query_fill)(self._arena.nodes, Z, self._tree, self._items.reshape(-1), out[0], out[1], 0, self._BUDGET)
-        self._ended = bool(Z[QUEUED] == 0 and Z[ITEM_AT] == len(self._items) - 1)
+        state, out = self._Z, np.empty((2, want + B + ROOM), np.int32)
+        n = compiled(query_fill)(self._arena.nodes, state, self._tree, self._items.reshape(-1), out[0], out[1], 0, self._BUDGET)
+        self._ended = bool(state[QUEUED] == 0 and state[ITEM_AT] == len(self._items) - 1)
         return out[::-1, :n] if self._swap else out[:, :n]
 
 

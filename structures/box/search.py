@@ -8,7 +8,7 @@ kept (no member spans it), is looked through leaf by leaf: this never happens fo
 
 Item: slot (kept out of its own partners in a "self" structure: `is_partner`), key, set searched, mode, tie of the left end in dimension 0,
 lo[d], hi[d]. A member asks with its own ties, so that it finds the nodes in whose trees it lies.
-State Z, plain data, which is also the cursor: that of `ordered.search` (in use if FLAT_IS_ON; its counters run on), then
+The state is plain data, which is also the cursor: that of `ordered.search` (in use if FLAT_IS_ON; its counters run on), then
 QUEUED tasks of (what, level, node, height, set).
 
 Costs: O(log n) 1-D searches to the power of d - 1 and O(CAP) a leaf, then as `ordered.search` says. Source: Tao and Yi, section 4.2.
@@ -50,74 +50,74 @@ class Task(NamedTuple):
 
 
 @kernel
-def push_task(Z: Any, what: int, level: int, o: int, height: int, t: int) -> None:
-    q = QUEUE + TASK * Z[QUEUED]
-    Z[q], Z[q + 1], Z[q + 2], Z[q + 3], Z[q + 4] = what, level, o, height, t
-    Z[QUEUED] += 1
+def push_task(state: Any, what: int, level: int, o: int, height: int, t: int) -> None:
+    q = QUEUE + TASK * state[QUEUED]
+    state[q], state[q + 1], state[q + 2], state[q + 3], state[q + 4] = what, level, o, height, t
+    state[QUEUED] += 1
 
 
 @kernel
-def ask(Z: Any, root: int) -> None:
+def ask(state: Any, root: int) -> None:
     """Begin with an item."""
-    Z[QUEUED], Z[FLAT_IS_ON] = 0, 0
-    push_task(Z, NODES, 0, root, 0, 0)
+    state[QUEUED], state[FLAT_IS_ON] = 0, 0
+    push_task(state, NODES, 0, root, 0, 0)
 
 
 @kernel
-def push_tree(nodes: Nodes, Z: Any, level: int, d: int, o: int, i: int, t: int) -> None:
+def push_tree(nodes: Nodes, state: Any, level: int, dimensions: int, o: int, i: int, t: int) -> None:
     """Set t of tree i of node o is to be searched."""
     W = nodes.W
     h = 2 * o + layout.TREES + layout.TREE_WORDS * i
     if W[h + layout.MEMBERS + t] > 0:
-        push_task(Z, FLAT if level + 2 == d else NODES, level + 1, root_of(W, h), W[h + layout.HEIGHT_], t)
+        push_task(state, FLAT if level + 2 == dimensions else NODES, level + 1, root_of(W, h), W[h + layout.HEIGHT_], t)
 
 
 @kernel
-def push_points(nodes: Nodes, Z: Any, single: bool, level: int, d: int, o: int, t: int) -> None:
+def push_points(nodes: Nodes, state: Any, single: bool, level: int, dimensions: int, o: int, t: int) -> None:
     """The points of set t at node o: in its tree, or leaf by leaf."""
     W = nodes.W
     alone = single and level == 0
     i = 0 if alone else 1 - t
     if W[2 * o + layout.TREES + layout.TREE_WORDS * i + layout.STATE] & layout.ACTIVE != 0:
-        push_tree(nodes, Z, level, d, o, i, 1 if alone else t)
+        push_tree(nodes, state, level, dimensions, o, i, 1 if alone else t)
     else:
-        push_task(Z, POINTS, level, o, 0, t)
+        push_task(state, POINTS, level, o, 0, t)
 
 
 @kernel
-def expand(nodes: Nodes, Z: Any, single: bool, d: int, level: int, root: int, t: int, item: Any) -> None:
+def expand(nodes: Nodes, state: Any, single: bool, dimensions: int, level: int, root: int, t: int, item: Any) -> None:
     """Push what a tree of nodes has for the item."""
     M, W = nodes.M, nodes.W
     mode = item[MODE] if level == 0 else BOTH
     key = item[KEY_] if level == 0 else 0
     tie = item[TIE] if level == 0 else 2 * item[SLOT_] + 1 - t
     end = layout.RIGHT_TIE + (layout.EVERY_CODE if mode == WITHIN else tie)
-    low, high = item[LO_ + level], item[LO_ + d + level]
+    low, high = item[LO_ + level], item[LO_ + dimensions + level]
     o, fork = root, 0
     while True:
-        Z[STEPS] += 1
+        state[STEPS] += 1
         if mode != WITHIN:
-            push_tree(nodes, Z, level, d, o, t, t)  # its spanners
+            push_tree(nodes, state, level, dimensions, o, t, t)  # its spanners
         if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
-            push_task(Z, LEFT_LEAF, level, o, 0, t)
+            push_task(state, LEFT_LEAF, level, o, 0, t)
             break
         left = goes_right(M, o, key, low, tie)
         if fork == 0 and mode != BEFORE and left != goes_right(M, o, key, high, end):
             fork = o
         elif fork != 0 and not left:
-            push_points(nodes, Z, single, level, d, child_of(W, o, 1), t)
+            push_points(nodes, state, single, level, dimensions, child_of(W, o, 1), t)
         o = child_of(W, o, left)
     if fork == 0:
         return
     o = child_of(W, fork, 1)
     while W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
-        Z[STEPS] += 1
+        state[STEPS] += 1
         if goes_right(M, o, key, high, end):
-            push_points(nodes, Z, single, level, d, child_of(W, o, 0), t)
+            push_points(nodes, state, single, level, dimensions, child_of(W, o, 0), t)
             o = child_of(W, o, 1)
         else:
             o = child_of(W, o, 0)
-    push_task(Z, RIGHT_LEAF, level, o, 0, t)
+    push_task(state, RIGHT_LEAF, level, o, 0, t)
 
 
 @kernel
@@ -139,7 +139,7 @@ def partners_of(item: Any, slots: Any, lo: int, hi: int) -> int:
 
 
 @kernel
-def scan(nodes: Nodes, Z: Any, tree: BoxRoot, task: Task, item: Any, out: Any, n: int) -> int:
+def scan(nodes: Nodes, state: Any, tree: BoxRoot, task: Task, item: Any, out: Any, n: int) -> int:
     """Report the records of a leaf that are asked for, from out[n] on."""
     M, W, what, level, t = nodes.M, nodes.W, task.what, task.level, task.set
     single, d = tree.single, tree.dimensions
@@ -149,7 +149,7 @@ def scan(nodes: Nodes, Z: Any, tree: BoxRoot, task: Task, item: Any, out: Any, n
     lo, hi = item[LO_ : LO_ + d], item[LO_ + d : LO_ + 2 * d]
     alone = single and level == 0
     end = beginning_by(nodes, o, hi[level + 1])
-    Z[STEPS] += end
+    state[STEPS] += end
     start = n
     for i in range(end):
         tag, left, right = M[o + TAG + i], M[o + LEFT1 - 2 * layout.ROOM + i], M[o + LEFT1 - layout.ROOM + i]
@@ -169,53 +169,54 @@ def scan(nodes: Nodes, Z: Any, tree: BoxRoot, task: Task, item: Any, out: Any, n
                 out[n] = slot
                 n += 1
     if n > start:
-        Z[GAP] = max(Z[GAP], Z[STEPS] - Z[LAST])
-        Z[LAST] = Z[STEPS]
+        state[GAP] = max(state[GAP], state[STEPS] - state[LAST])
+        state[LAST] = state[STEPS]
     return n
 
 
 @kernel("int64(Nodes, int64[::1], BoxRoot, int64[::1], int32[::1], int32[::1], int64, int64)")
-def query_fill(nodes: Nodes, Z: Any, tree: BoxRoot, items: Any, own: Any, other: Any, n: int, budget: int) -> int:
-    """Go on with the items from Z[ITEM_AT] on (the first has been asked for): (item's slot, hit) from place n on. Ends when all are done
-    (Z[QUEUED] is 0), when less than B + ROOM places are left, or after about `budget` steps; gives the number of rows written so far."""
+def query_fill(nodes: Nodes, state: Any, tree: BoxRoot, items: Any, own: Any, other: Any, n: int, budget: int) -> int:
+    """Go on with the items from state[ITEM_AT] on (the first has been asked for): (item's slot, hit) from place n on. Ends when all are
+    done (state[QUEUED] is 0), when less than B + ROOM places are left, or after about `budget` steps; gives the number of rows written so
+    far."""
     W, single, d = nodes.W, tree.single, tree.dimensions
     words, ends = LO_ + 2 * d, items[:0]
-    last, start = len(items) // words - 1, Z[STEPS]
-    while len(other) - n > B + layout.ROOM and Z[STEPS] - start <= budget:
-        item = items[Z[ITEM_AT] * words : (Z[ITEM_AT] + 1) * words]
-        if Z[QUEUED] == 0:
-            if Z[ITEM_AT] >= last:
+    last, start = len(items) // words - 1, state[STEPS]
+    while len(other) - n > B + layout.ROOM and state[STEPS] - start <= budget:
+        item = items[state[ITEM_AT] * words : (state[ITEM_AT] + 1) * words]
+        if state[QUEUED] == 0:
+            if state[ITEM_AT] >= last:
                 break
-            Z[ITEM_AT] += 1
-            ask(Z, tree.root)
+            state[ITEM_AT] += 1
+            ask(state, tree.root)
             continue
-        q = QUEUE + TASK * (Z[QUEUED] - 1)
-        task = Task(Z[q], Z[q + 1], Z[q + 2], Z[q + 3], Z[q + 4])
+        q = QUEUE + TASK * (state[QUEUED] - 1)
+        task = Task(state[q], state[q + 1], state[q + 2], state[q + 3], state[q + 4])
         what, level, o, t = task.what, task.level, task.node, task.set
         m = n
         if what == FLAT:
-            if Z[FLAT_IS_ON] == 0:
-                search_start(Z, o, task.height, t, 0, Bounds(NEG_INF, NOTHING_BEFORE, item[LO_ + 2 * d - 1], item[LO_ + d - 1]))
-                Z[FLAT_IS_ON] = 1
-            at, gap = Z[LAST], Z[GAP]
-            m = search_fill(nodes, Z, other, n, ends)
-            if Z[DEPTH] == 0:
-                Z[FLAT_IS_ON] = 0
-                Z[QUEUED] -= 1
+            if state[FLAT_IS_ON] == 0:
+                search_start(state, o, task.height, t, 0, Bounds(NEG_INF, NOTHING_BEFORE, item[LO_ + 2 * d - 1], item[LO_ + d - 1]))
+                state[FLAT_IS_ON] = 1
+            at, gap = state[LAST], state[GAP]
+            m = search_fill(nodes, state, other, n, ends)
+            if state[DEPTH] == 0:
+                state[FLAT_IS_ON] = 0
+                state[QUEUED] -= 1
             if single and m > n:
                 m = partners_of(item, other, n, m)
                 if m == n:
-                    Z[LAST], Z[GAP] = at, gap
+                    state[LAST], state[GAP] = at, gap
         else:
-            Z[QUEUED] -= 1
+            state[QUEUED] -= 1
             if what == NODES:
-                expand(nodes, Z, single, d, level, o, item[SET_] if level == 0 else t, item)
+                expand(nodes, state, single, d, level, o, item[SET_] if level == 0 else t, item)
             elif what == POINTS and W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
-                Z[STEPS] += 1
-                push_points(nodes, Z, single, level, d, child_of(W, o, 1), t)
-                push_points(nodes, Z, single, level, d, child_of(W, o, 0), t)
+                state[STEPS] += 1
+                push_points(nodes, state, single, level, d, child_of(W, o, 1), t)
+                push_points(nodes, state, single, level, d, child_of(W, o, 0), t)
             else:
-                m = scan(nodes, Z, tree, task, item, other, n)
+                m = scan(nodes, state, tree, task, item, other, n)
         for j in range(n, m):
             own[j] = item[SLOT_]
         n = m

@@ -4,7 +4,7 @@ A row lies at one node of level 0: in one of its trees, where the walk goes on w
 a leaf. Only what is live is entered, so there are no dead ends; with a key, only nodes whose slabs reach into that key, so
 dead ends lie on the two ways to its first and last place.
 
-State Z, plain data, which is also the cursor: that of `interval.walk` (in use if FLAT_IS_ON; its counters run on), ONLY (a key or
+The state is plain data, which is also the cursor: that of `interval.walk` (in use if FLAT_IS_ON; its counters run on), ONLY (a key or
 -1), then QUEUED tasks of (what, level, node, height or next record).
 
 Costs: O(log n) steps between rows for each dimension, besides O(CAP ** 2) in a leaf whose boxes all meet in dimension k + 1 and
@@ -37,28 +37,28 @@ def view_words(dimensions: int) -> int:
 
 
 @kernel
-def push_live(Z: Any, what: int, level: int, o: int, extra: int) -> None:
-    q = QUEUE + TASK * Z[QUEUED]
-    Z[q], Z[q + 1], Z[q + 2], Z[q + 3] = what, level, o, extra
-    Z[QUEUED] += 1
+def push_live(state: Any, what: int, level: int, o: int, extra: int) -> None:
+    q = QUEUE + TASK * state[QUEUED]
+    state[q], state[q + 1], state[q + 2], state[q + 3] = what, level, o, extra
+    state[QUEUED] += 1
 
 
 @kernel("void(int32[::1], int64[::1], int64, int64)")
-def view_start(W: Any, Z: Any, root: int, only: int) -> None:
+def view_start(W: Any, state: Any, root: int, only: int) -> None:
     """Begin a view walk of one tree at the node `root`; `only`: the key to stay with, or a negative number for all. O(1)."""
-    Z[ONLY] = only
+    state[ONLY] = only
     if W[2 * root + layout.FLAGS] & layout.LIVE_NODE != 0:
-        push_live(Z, NODE_, 0, root, 0)
+        push_live(state, NODE_, 0, root, 0)
 
 
 @kernel
-def enter_node(nodes: Nodes, Z: Any, d: int, level: int, o: int) -> None:
+def enter_node(nodes: Nodes, state: Any, dimensions: int, level: int, o: int) -> None:
     """Push what is live at a node and below it."""
     M, W = nodes.M, nodes.W
-    w, key = 2 * o, Z[ONLY]
+    w, key = 2 * o, state[ONLY]
     if W[w + layout.FLAGS] & layout.LEAF_NODE != 0:
         if W[w + layout.ROWS] > 0:
-            push_live(Z, RECORDS_, level, records_of(W, o), 0)
+            push_live(state, RECORDS_, level, records_of(W, o), 0)
     else:
         for c in range(2):
             child = child_of(W, o, c)
@@ -67,60 +67,60 @@ def enter_node(nodes: Nodes, Z: Any, d: int, level: int, o: int) -> None:
             if level == 0 and key >= 0:
                 if c == 0 and goes_right(M, o, key, NEG_INF, -1) or c == 1 and not goes_right(M, o, key, POS_INF, 2 * layout.RIGHT_TIE):
                     continue
-            push_live(Z, NODE_, level, child, 0)
+            push_live(state, NODE_, level, child, 0)
     for i in range(2):
         h = w + layout.TREES + layout.TREE_WORDS * i
         if W[h + layout.STATE] & layout.LIVE_ != 0:
-            push_live(Z, FLAT if level + 2 == d else NODE_, level + 1, root_of(W, h), W[h + layout.HEIGHT_])
+            push_live(state, FLAT if level + 2 == dimensions else NODE_, level + 1, root_of(W, h), W[h + layout.HEIGHT_])
 
 
 @kernel
-def rows_of_record(nodes: Nodes, Z: Any, tree: BoxRoot, q: int, out0: Any, out1: Any, n: int) -> int:
+def rows_of_record(nodes: Nodes, state: Any, tree: BoxRoot, q: int, out0: Any, out1: Any, n: int) -> int:
     """Report the rows of the next record of the task at word q with later ones, from place n on."""
     M, W = nodes.M, nodes.W
-    level, o, i, d = Z[q + 1], Z[q + 2], Z[q + 3], tree.dimensions
+    level, o, i, d = state[q + 1], state[q + 2], state[q + 3], tree.dimensions
     tag = M[o + TAG + i]
-    if level == 0 and Z[ONLY] >= 0 and key_of(tag) != Z[ONLY]:
+    if level == 0 and state[ONLY] >= 0 and key_of(tag) != state[ONLY]:
         return n
     code = code_of(tag)
     alone, end, e = tree.single and level == 0, W[2 * o + layout.COUNT], i
     own, other = (out0, out1) if alone or code & 1 == 0 else (out1, out0)
     while True:
         j = next_row(M, o, level, d, alone, i, e + 1, end)
-        Z[STEPS] += (j if j >= 0 else ~j) - e
+        state[STEPS] += (j if j >= 0 else ~j) - e
         if j < 0:
             return n
         own[n], other[n] = code >> 1, code_of(M[o + TAG + j]) >> 1
         n += 1
         e = j
-        note_row(Z)
+        note_row(state)
 
 
 @kernel("int64(Nodes, int64[::1], BoxRoot, int32[::1], int32[::1], int64)")
-def view_fill(nodes: Nodes, Z: Any, tree: BoxRoot, out0: Any, out1: Any, want: int) -> int:
-    """Go on with the walk until `want` rows are written or Z[QUEUED] is 0; out0, out1 must hold want + max(B * B, ROOM)."""
+def view_fill(nodes: Nodes, state: Any, tree: BoxRoot, out0: Any, out1: Any, want: int) -> int:
+    """Go on with the walk until `want` rows are written or state[QUEUED] is 0; out0, out1 must hold want + max(B * B, ROOM)."""
     W = nodes.W
     n = 0
-    while n < want and Z[QUEUED] > 0:
-        q = QUEUE + TASK * (Z[QUEUED] - 1)
-        what, level, o = Z[q], Z[q + 1], Z[q + 2]
+    while n < want and state[QUEUED] > 0:
+        q = QUEUE + TASK * (state[QUEUED] - 1)
+        what, level, o = state[q], state[q + 1], state[q + 2]
         if what == NODE_:
-            Z[QUEUED] -= 1
-            Z[STEPS] += 1
-            enter_node(nodes, Z, tree.dimensions, level, o)
+            state[QUEUED] -= 1
+            state[STEPS] += 1
+            enter_node(nodes, state, tree.dimensions, level, o)
         elif what == RECORDS_:
-            n = rows_of_record(nodes, Z, tree, q, out0, out1, n)
-            Z[q + 3] += 1
-            if Z[q + 3] == W[2 * o + layout.COUNT]:
-                Z[QUEUED] -= 1
+            n = rows_of_record(nodes, state, tree, q, out0, out1, n)
+            state[q + 3] += 1
+            if state[q + 3] == W[2 * o + layout.COUNT]:
+                state[QUEUED] -= 1
         else:
-            if Z[FLAT_IS_ON] == 0:
-                walk_start(nodes, Z, o, Z[q + 3], PAIR, WHOLE)
-                Z[FLAT_IS_ON] = 1
-            n += walk_fill(nodes, Z, out0[n:], out1[n:], want - n)
-            if Z[DONE] != 0:
-                Z[FLAT_IS_ON] = 0
-                Z[QUEUED] -= 1
+            if state[FLAT_IS_ON] == 0:
+                walk_start(nodes, state, o, state[q + 3], PAIR, WHOLE)
+                state[FLAT_IS_ON] = 1
+            n += walk_fill(nodes, state, out0[n:], out1[n:], want - n)
+            if state[DONE] != 0:
+                state[FLAT_IS_ON] = 0
+                state[QUEUED] -= 1
     return n
 
 

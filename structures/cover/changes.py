@@ -50,7 +50,7 @@ class Trees(NamedTuple):
 class Scratch(NamedTuple):
     """The state, STATE_WORDS; hits of a search, and their ends."""
 
-    Z: np.ndarray
+    state: np.ndarray
     hits: np.ndarray
     ends: np.ndarray
 
@@ -66,37 +66,39 @@ class One(NamedTuple):
 
 @kernel("int64(Trees, Scratch, int64[:,::1], Moves, boolean)")
 def run_moves(trees: Trees, scratch: Scratch, out: Any, moves: Moves, deltas: bool) -> int:
-    """Make the changes from number Z[AT] on until all are done or `out` is full; the stretches told: slot (~slot: it goes), start, last."""
-    Z = scratch.Z
+    """Make the changes from number state[AT] on until all are done or `out` is full; the stretches told: slot (~slot: it goes), start,
+    last."""
+    state = scratch.state
     n = 0
-    while Z[AT] < len(moves.kind):
-        i = Z[AT]
+    while state[AT] < len(moves.kind):
+        i = state[AT]
         kind = moves.kind[i]
         one = One(wide(moves.key[i]), moves.left[i], moves.right[i], wide(moves.slot[i]))
         of_rows = kind == OUTER_MOVE or kind == OUTER_DELETE or kind == OUTER_INSERT
         comes = kind == OUTER_INSERT or kind == PARTNER_INSERT
-        if Z[BEGUN] == 0:
+        if state[BEGUN] == 0:
             expect_change(trees, moves, i + 2 * AHEAD, 1)
             expect_change(trees, moves, i + AHEAD, 0)
-            Z[BEGUN], Z[POINT], Z[ENDED], Z[FINAL], Z[SEARCHING], Z[HITS], Z[HIT], Z[HIT_BEGUN] = 1, one.left, 0, 0, 0, 0, 0, 0
+            state[BEGUN], state[POINT], state[ENDED], state[FINAL] = 1, one.left, 0, 0
+            state[SEARCHING], state[HITS], state[HIT], state[HIT_BEGUN] = 0, 0, 0, 0
             if kind == OUTER_MOVE or kind == PARTNER_MOVE:
                 former = One(one.key, one.left, one.right, wide(moves.former[i]))
-                Z[BEGUN] = 1 if take_out(trees, of_rows, former) else 2
+                state[BEGUN] = 1 if take_out(trees, of_rows, former) else 2
                 take_in(trees, of_rows, one)
-                Z[ENDED] = 1
+                state[ENDED] = 1
             elif kind == OUTER_INSERT:
                 take_in(trees, of_rows, one)
             elif kind != PARTNER_INSERT:
-                Z[BEGUN] = 1 if take_out(trees, of_rows, one) else 2
-            if deltas and Z[COVERED] != 0 and Z[ENDED] == 0 and not of_rows:
-                find_ends(trees, Z, one)
-        if deltas and Z[BEGUN] == 1 and Z[ENDED] == 0:
-            n = tell_row(trees, Z, one, comes, out, n) if of_rows else tell_partner(trees, scratch, one, comes, out, n)
-            if Z[ENDED] == 0:
+                state[BEGUN] = 1 if take_out(trees, of_rows, one) else 2
+            if deltas and state[COVERED] != 0 and state[ENDED] == 0 and not of_rows:
+                find_ends(trees, state, one)
+        if deltas and state[BEGUN] == 1 and state[ENDED] == 0:
+            n = tell_row(trees, state, one, comes, out, n) if of_rows else tell_partner(trees, scratch, one, comes, out, n)
+            if state[ENDED] == 0:
                 return n
         if kind == PARTNER_INSERT:
             take_in(trees, of_rows, one)
-        end_change(Z, moves.done, n, Z[BEGUN] == 2)
+        end_change(state, moves.done, n, state[BEGUN] == 2)
     return n
 
 
@@ -132,55 +134,55 @@ def tell(out: Any, n: int, comes: bool, slot: int, start: int, last: int) -> int
 
 
 @kernel
-def tell_row(trees: Trees, Z: Any, row: One, comes: bool, out: Any, n: int) -> int:
+def tell_row(trees: Trees, state: Any, row: One, comes: bool, out: Any, n: int) -> int:
     """All stretches of a row."""
-    nodes, C, at = trees.its_nodes, trees.its_writing.C, Z[POINT]
+    nodes, C, at = trees.its_nodes, trees.its_writing.C, state[POINT]
     while n < out.shape[1]:
-        found, start, last = next_stretch(nodes, C[ROOT], C[HEIGHT], row.key, at, Z[COVERED] != 0)
-        Z[STEPS] += 1
+        found, start, last = next_stretch(nodes, C[ROOT], C[HEIGHT], row.key, at, state[COVERED] != 0)
+        state[STEPS] += 1
         if found and start <= row.right:
             n = tell(out, n, comes, row.slot, start, min(last, row.right))
         if not found or last >= row.right:
-            Z[ENDED] = 1
+            state[ENDED] = 1
             break
         at = last + 1
-    Z[POINT] = at
+    state[POINT] = at
     return n
 
 
 @kernel
 def tell_partner(trees: Trees, scratch: Scratch, partner: One, comes: bool, out: Any, n: int) -> int:
-    """What a partner changes, which is not in its tree; Z[ENDED]: that was all."""
-    Z = scratch.Z
+    """What a partner changes, which is not in its tree; state[ENDED]: that was all."""
+    state = scratch.state
     while True:
-        while Z[HIT] < Z[HITS]:
+        while state[HIT] < state[HITS]:
             if out.shape[1] - n < SPARE:
                 return n
-            j = Z[HIT]
+            j = state[HIT]
             row = One(partner.key, scratch.ends[2 * j], scratch.ends[2 * j + 1], wide(scratch.hits[j]))
-            if Z[COVERED] == 0:
-                n = tell_split(Z, row, partner, comes, out, n)
+            if state[COVERED] == 0:
+                n = tell_split(state, row, partner, comes, out, n)
             else:
-                n = tell_joined(trees, Z, row, partner, comes, out, n)
-                if Z[HIT_BEGUN] != 0:
+                n = tell_joined(trees, state, row, partner, comes, out, n)
+                if state[HIT_BEGUN] != 0:
                     return n
-            Z[HIT] += 1
-        if Z[SEARCHING] != 0:
-            Z[HITS], Z[HIT] = search_fill(trees.nodes, Z[SEARCH:], scratch.hits, 0, scratch.ends), 0
-            Z[SEARCHING] = 1 if Z[SEARCH + DEPTH] > 0 else 0
-        elif Z[FINAL] != 0 or not begin_stretch(trees, Z, partner):
-            Z[ENDED] = 1
+            state[HIT] += 1
+        if state[SEARCHING] != 0:
+            state[HITS], state[HIT] = search_fill(trees.nodes, state[SEARCH:], scratch.hits, 0, scratch.ends), 0
+            state[SEARCHING] = 1 if state[SEARCH + DEPTH] > 0 else 0
+        elif state[FINAL] != 0 or not begin_stretch(trees, state, partner):
+            state[ENDED] = 1
             return n
 
 
 @kernel
-def begin_stretch(trees: Trees, Z: Any, partner: One) -> bool:
+def begin_stretch(trees: Trees, state: Any, partner: One) -> bool:
     """Look for the rows under the next stretch of the partner that no other covers, and that has any; False: there is none."""
     nodes, C, mine, D = trees.its_nodes, trees.its_writing.C, trees.nodes, trees.writing.C
-    at = Z[POINT]
+    at = state[POINT]
     while at <= partner.right:
         found, start, last = next_gap(nodes, C[ROOT], C[HEIGHT], partner.key, at)
-        Z[STEPS] += 2
+        state[STEPS] += 2
         if not found or start > partner.right:
             return False
         found, first = next_covered(mine, D[ROOT], D[HEIGHT], partner.key, start)
@@ -189,22 +191,22 @@ def begin_stretch(trees: Trees, Z: Any, partner: One) -> bool:
         if first > last:
             at = first
             continue
-        Z[START] = gap_begin(nodes, C[ROOT], C[HEIGHT], partner.key, start) if start == at else start
-        Z[CLIP], Z[LAST], Z[SEARCHING] = start, last, 1
+        state[START] = gap_begin(nodes, C[ROOT], C[HEIGHT], partner.key, start) if start == at else start
+        state[CLIP], state[LAST], state[SEARCHING] = start, last, 1
         if last >= partner.right:
-            Z[FINAL] = 1
+            state[FINAL] = 1
         else:
-            Z[POINT] = last + 1
+            state[POINT] = last + 1
         bounds = Bounds(NEG_INF, NOTHING_BEFORE, min(last, partner.right), start)
-        search_start(Z[SEARCH:], D[ROOT], D[HEIGHT], 0, partner.key, bounds)
+        search_start(state[SEARCH:], D[ROOT], D[HEIGHT], 0, partner.key, bounds)
         return True
     return False
 
 
 @kernel
-def tell_split(Z: Any, row: One, partner: One, comes: bool, out: Any, n: int) -> int:
+def tell_split(state: Any, row: One, partner: One, comes: bool, out: Any, n: int) -> int:
     """The gap of a row under the stretch, and what the partner leaves of it."""
-    left, right = max(row.left, Z[START]), min(row.right, Z[LAST])
+    left, right = max(row.left, state[START]), min(row.right, state[LAST])
     n = tell(out, n, not comes, row.slot, left, right)
     if left < partner.left:
         n = tell(out, n, comes, row.slot, left, partner.left - 1)
@@ -214,40 +216,40 @@ def tell_split(Z: Any, row: One, partner: One, comes: bool, out: Any, n: int) ->
 
 
 @kernel
-def find_ends(trees: Trees, Z: Any, partner: One) -> None:
+def find_ends(trees: Trees, state: Any, partner: One) -> None:
     """Write FROM and TO."""
     nodes, C = trees.its_nodes, trees.its_writing.C
     root, height, key = C[ROOT], C[HEIGHT], partner.key
-    Z[FROM], Z[TO] = partner.left, partner.right
+    state[FROM], state[TO] = partner.left, partner.right
     if partner.left > NEG_INF:
         found, start = next_covered(nodes, root, height, key, partner.left - 1)
         if found and start == partner.left - 1:
-            Z[FROM] = run_begin(nodes, root, height, key, start)
+            state[FROM] = run_begin(nodes, root, height, key, start)
     if partner.right < POS_INF:
         found, start, last = next_run(nodes, root, height, key, partner.right + 1)
         if found and start == partner.right + 1:
-            Z[TO] = last
+            state[TO] = last
 
 
 @kernel
-def tell_joined(trees: Trees, Z: Any, row: One, partner: One, comes: bool, out: Any, n: int) -> int:
-    """What the partner makes of the row's stretches that it meets or touches, and these; Z[HIT_BEGUN]: there is no room for more."""
+def tell_joined(trees: Trees, state: Any, row: One, partner: One, comes: bool, out: Any, n: int) -> int:
+    """What the partner makes of the row's stretches that it meets or touches, and these; state[HIT_BEGUN]: there is no room for more."""
     nodes, C = trees.its_nodes, trees.its_writing.C
     root, height, key = C[ROOT], C[HEIGHT], row.key
-    end = min(row.right, Z[TO])
-    if Z[HIT_BEGUN] == 0:
+    end = min(row.right, state[TO])
+    if state[HIT_BEGUN] == 0:
         _, first, _ = next_gap(nodes, root, height, key, max(row.left, partner.left))
-        if first < Z[CLIP]:  # it was told at an earlier stretch
+        if first < state[CLIP]:  # it was told at an earlier stretch
             return n
-        Z[HIT_BEGUN], Z[HIT_POINT] = 1, max(row.left, Z[FROM])
-        n = tell(out, n, comes, row.slot, Z[HIT_POINT], end)
+        state[HIT_BEGUN], state[HIT_POINT] = 1, max(row.left, state[FROM])
+        n = tell(out, n, comes, row.slot, state[HIT_POINT], end)
     while n < out.shape[1]:
-        found, start, last = next_run(nodes, root, height, key, Z[HIT_POINT])
-        Z[STEPS] += 1
+        found, start, last = next_run(nodes, root, height, key, state[HIT_POINT])
+        state[STEPS] += 1
         if found and start <= end:
             n = tell(out, n, not comes, row.slot, start, min(last, end))
         if not found or last >= end:
-            Z[HIT_BEGUN] = 0
+            state[HIT_BEGUN] = 0
             break
-        Z[HIT_POINT] = last + 1
+        state[HIT_POINT] = last + 1
     return n

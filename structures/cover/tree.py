@@ -172,16 +172,16 @@ class StretchCursor(Cursor):
         return None
 
     def _more(self, want: int) -> np.ndarray:
-        Z = self._Z
-        if Z[walk.ITEM_AT] == len(self._items):
+        state = self._Z
+        if state[walk.ITEM_AT] == len(self._items):
             items = self._next_items()
             if items is None:
                 self._ended = True
                 return self._nothing
-            self._items, Z[walk.ITEM_AT] = items, 0
-            Z[walk.STEPS] += 1
+            self._items, state[walk.ITEM_AT] = items, 0
+            state[walk.STEPS] += 1
         out = np.empty((3, want), np.int64)
-        n = compiled(walk.tell_items)(self._nodes, *self._root.partners[:2], self._items, Z, out, self._asked)
+        n = compiled(walk.tell_items)(self._nodes, *self._root.partners[:2], self._items, state, out, self._asked)
         return out[:, :n]
 
 
@@ -226,8 +226,8 @@ class _OfKeys(StretchCursor):
         compiled(search_start)(self._search, rows.offset, rows.height, 0, self._key, bounds)
 
     def _next_items(self) -> np.ndarray | None:
-        rows, Z = self._root.rows, self._search
-        if Z[search.DEPTH] == 0:
+        rows, state = self._root.rows, self._search
+        if state[search.DEPTH] == 0:
             if self._is_one:
                 return None
             self._key = int(compiled(next_key)(self._rows, rows.offset, rows.height, self._key))
@@ -236,7 +236,7 @@ class _OfKeys(StretchCursor):
                 return None
             self._begin()
         slots, ends = np.empty(_ITEMS, np.int32), np.empty(2 * _ITEMS, np.int64)
-        n = compiled(search_fill)(self._rows, Z, slots, 0, ends)
+        n = compiled(search_fill)(self._rows, state, slots, 0, ends)
         items = np.empty((n, walk.ITEM), np.int64)
         items[:, walk.KEY_], items[:, walk.SLOT_] = self._key, slots[:n]
         items[:, walk.LEFT_], items[:, walk.RIGHT_] = ends[: 2 * n : 2], ends[1 : 2 * n : 2]

@@ -135,34 +135,34 @@ ITEM_AT, BEGUN, POINT, STEPS, LAST, GAP, READ_WORDS = range(7)  # words of a rea
 
 
 @kernel("int64(Nodes, int64, int64, int64[:,::1], int64[::1], int64[:,::1], int64[::1])")
-def tell_items(nodes: Nodes, root: int, height: int, items: Any, Z: Any, out: Any, asked: Any) -> int:
-    """Of the items from Z[ITEM_AT] on what intervals leave of them, or (asked[2]) what they cover of them: the stretches that meet
+def tell_items(nodes: Nodes, root: int, height: int, items: Any, state: Any, out: Any, asked: Any) -> int:
+    """Of the items from state[ITEM_AT] on what intervals leave of them, or (asked[2]) what they cover of them: the stretches that meet
     [asked[0], asked[1]], as slot, start and last from out[:, 0] on, until it is full; how many."""
     n, low, high, covered = 0, asked[0], asked[1], asked[2] != 0
-    while Z[ITEM_AT] < len(items):
-        item = items[Z[ITEM_AT]]
+    while state[ITEM_AT] < len(items):
+        item = items[state[ITEM_AT]]
         key, left, right = item[KEY_], item[LEFT_], item[RIGHT_]
-        at = Z[POINT] if Z[BEGUN] != 0 else max(left, low)
+        at = state[POINT] if state[BEGUN] != 0 else max(left, low)
         while at <= right:
             if n == out.shape[1]:
-                Z[POINT] = at  # of a row of which nothing is told yet, the walk begins again
+                state[POINT] = at  # of a row of which nothing is told yet, the walk begins again
                 return n
             found, start, last = next_stretch(nodes, root, height, key, at, covered)
-            Z[STEPS] += 1
+            state[STEPS] += 1
             if not found or start > right or start > high:
                 break
-            if start == at and Z[BEGUN] == 0 and at > left:
+            if start == at and state[BEGUN] == 0 and at > left:
                 start = max(left, gap_or_run_begin(nodes, root, height, key, at, covered))
             out[0, n], out[1, n], out[2, n] = item[SLOT_], start, min(last, right)
             n += 1
-            Z[GAP] = max(Z[GAP], Z[STEPS] - Z[LAST])
-            Z[LAST] = Z[STEPS]
-            Z[BEGUN] = 1
+            state[GAP] = max(state[GAP], state[STEPS] - state[LAST])
+            state[LAST] = state[STEPS]
+            state[BEGUN] = 1
             if last >= right:
                 break
             at = last + 1
-        Z[BEGUN] = 0
-        Z[ITEM_AT] += 1
+        state[BEGUN] = 0
+        state[ITEM_AT] += 1
     return n
 
 
@@ -182,24 +182,24 @@ def gap_or_run_begin(nodes: Nodes, root: int, height: int, key: int, at: int, co
 
 
 @kernel("int64(Nodes, int64[::1], int64, int64[:,::1])")
-def scan_items(nodes: Nodes, Z: Any, height: int, items: Any) -> int:
-    """Further rows of a tree, in its order, from where Z is (`ordered/scan.py`): as many leaves as there is room for; how many."""
+def scan_items(nodes: Nodes, state: Any, height: int, items: Any) -> int:
+    """Further rows of a tree, in its order, from where `state` is (`ordered/scan.py`): as many leaves as there is room for; how many."""
     M, W = nodes.M, nodes.W
     n = 0
-    while Z[SCAN_DEPTH] > 0 and len(items) - n >= B:
-        f = SCAN_FRAMES + 2 * (Z[SCAN_DEPTH] - 1)
-        o, c = Z[f], Z[f + 1]
+    while state[SCAN_DEPTH] > 0 and len(items) - n >= B:
+        f = SCAN_FRAMES + 2 * (state[SCAN_DEPTH] - 1)
+        o, c = state[f], state[f + 1]
         count = W[2 * o + CHILDREN]  # of a leaf its entries
-        if Z[SCAN_DEPTH] == height + 1:
+        if state[SCAN_DEPTH] == height + 1:
             for i in range(count):
                 items[n, KEY_], items[n, SLOT_] = W[2 * o + KEY + i], W[2 * o + SLOT + i]
                 items[n, LEFT_], items[n, RIGHT_] = M[o + LEFT + i], M[o + RIGHT + i]
                 n += 1
-            Z[SCAN_DEPTH] -= 1
+            state[SCAN_DEPTH] -= 1
         elif c == count:
-            Z[SCAN_DEPTH] -= 1
+            state[SCAN_DEPTH] -= 1
         else:
-            Z[f + 1] = c + 1
-            Z[f + 2], Z[f + 3] = child_of(W, o, c), 0
-            Z[SCAN_DEPTH] += 1
+            state[f + 1] = c + 1
+            state[f + 2], state[f + 3] = child_of(W, o, c), 0
+            state[SCAN_DEPTH] += 1
     return n

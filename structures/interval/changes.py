@@ -32,7 +32,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes:
     state: of the run, then of the search. state[MISSING] counts deletes of entries that were not there (nothing is done for them).
     REFUSED: nothing was done, as an entry is none.
     """
-    C, Z = writing.C, state[RUN_WORDS:]
+    C, search = writing.C, state[RUN_WORDS:]
     signs, entries, order, done = changes
     sets, keys, lefts, rights, slots = entries
     out0, out1 = told.out[: told.stride], told.out[told.stride :]
@@ -57,17 +57,18 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes:
                 n += 1
             else:
                 if state[BEGUN] == 0:
-                    search_start(Z, C[ROOT], C[HEIGHT], 0 if kind == SELF else 1 - s, key, Bounds(NEG_INF, NOTHING_BEFORE, right, left))
+                    bounds = Bounds(NEG_INF, NOTHING_BEFORE, right, left)
+                    search_start(search, C[ROOT], C[HEIGHT], 0 if kind == SELF else 1 - s, key, bounds)
                     state[BEGUN] = 1
                 own = out0 if s == 0 else out1
                 other = out1 if s == 0 else out0
-                m = search_fill(nodes, Z, other, n, ends)
+                m = search_fill(nodes, search, other, n, ends)
                 if kind == SELF:
                     m = without(other, n, m, slot)
                 for j in range(n, m):
                     own[j] = slot
                 n = m
-                if Z[DEPTH] > 0:
+                if search[DEPTH] > 0:
                     return n
         missing = False
         if signs[e] > 0:

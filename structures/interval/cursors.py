@@ -1,6 +1,6 @@
 """Cursors: enumerations of one version of an interval tree, resumable and cloned at no cost.
 
-A cursor is plain data beside the tree: its state Z belongs to the kernels of `ordered.search` and `walk`.
+A cursor is plain data beside the tree: its state belongs to the kernels of `ordered.search` and `walk`.
 Whoever holds one holds its version's pin. Costs: as its kernel says; a window goes key by key.
 """
 
@@ -161,7 +161,7 @@ class WindowCursor(PartedCursor):
 
     def _first(self, s: int, most: int, after: tuple[int, int], least: int) -> int | None:
         """The smallest left endpoint of the search's hits, None if there is none."""
-        Z, out, ends = np.zeros(search.SEARCH_WORDS, np.int64), np.empty(B + 1, np.int32), np.empty(2 * B + 2, np.int64)
-        compiled(search_start)(Z, self._root.offset, self._root.height, s, self._key, Bounds(*after, most, least))
-        n = compiled(search_fill)(self._arena.nodes, Z, out, 0, ends)
+        state, out, ends = np.zeros(search.SEARCH_WORDS, np.int64), np.empty(B + 1, np.int32), np.empty(2 * B + 2, np.int64)
+        compiled(search_start)(state, self._root.offset, self._root.height, s, self._key, Bounds(*after, most, least))
+        n = compiled(search_fill)(self._arena.nodes, state, out, 0, ends)
         return int(ends[0]) if n else None

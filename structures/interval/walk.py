@@ -10,7 +10,7 @@ The source walk enters a child iff it is live or reaches the first entry of the 
 productive nodes of the paper. The target walk goes right from S and ends at the first leaf that begins
 beyond the largest right endpoint of S. Of S, `reach` lists the entries that still reach the target.
 
-State Z, plain data, which is also the cursor; the unit of resumption is one (S, T): at most B * B rows.
+The state is plain data, which is also the cursor; the unit of resumption is one (S, T): at most B * B rows.
 
 Costs: O(log n) steps between rows, about one a row. Source: Tao and Yi, Theorem 1; docs/design/ij-heap.md (*Whole view*).
 """
@@ -55,28 +55,28 @@ WHOLE = Stretch(-1, NEG_INF, KEY_MAX, POS_INF)
 
 
 @kernel("void(Nodes, int64[::1], int64, int64, int64, Stretch)")
-def walk_start(nodes: Nodes, Z: Any, root: int, height: int, kind: int, stretch: Stretch) -> None:
-    """Begin a walk of the tree at `root` in the state `Z`: pairs of two sets, or of one (`kind`), within a stretch of the order. O(1)."""
-    Z[LOW_KEY], Z[LOW], Z[HIGH_KEY], Z[HIGH] = stretch
-    Z[TOP], Z[LEVELS], Z[KIND_], Z[DONE] = root, height, kind, 0
-    Z[PART], Z[DEPTH], Z[TARGET_DEPTH] = NEXT_SOURCE, 0, 0
-    Z[ROOT_LEAF] = 1 if height == 0 else 0
+def walk_start(nodes: Nodes, state: Any, root: int, height: int, kind: int, stretch: Stretch) -> None:
+    """Begin a walk of the tree at `root`: pairs of two sets, or of one (`kind`), within a stretch of the order. O(1)."""
+    state[LOW_KEY], state[LOW], state[HIGH_KEY], state[HIGH] = stretch
+    state[TOP], state[LEVELS], state[KIND_], state[DONE] = root, height, kind, 0
+    state[PART], state[DEPTH], state[TARGET_DEPTH] = NEXT_SOURCE, 0, 0
+    state[ROOT_LEAF] = 1 if height == 0 else 0
     if height > 0:
-        push_source(nodes, Z, root, KEY_MAX, POS_INF, KEY_MAX, POS_INF)
+        push_source(nodes, state, root, KEY_MAX, POS_INF, KEY_MAX, POS_INF)
 
 
 @kernel
-def not_before(k: int, v: int, key: int, value: int) -> bool:
-    return k > key or (k == key and v >= value)
+def not_before(key: int, value: int, other_key: int, other: int) -> bool:
+    return key > other_key or (key == other_key and value >= other)
 
 
 @kernel
-def push_source(nodes: Nodes, Z: Any, o: int, key0: int, next0: int, key1: int, next1: int) -> None:
+def push_source(nodes: Nodes, state: Any, o: int, key0: int, next0: int, key1: int, next1: int) -> None:
     """Push node o; (key_s, next_s): the first entry of set s to its right."""
     M, W = nodes.M, nodes.W
-    f = FRAMES + FRAME * Z[DEPTH]
-    Z[f], Z[f + 3], Z[f + 4], Z[f + 5], Z[f + 6] = o, key0, next0, key1, next1
-    single = Z[KIND_] == SELF
+    f = FRAMES + FRAME * state[DEPTH]
+    state[f], state[f + 3], state[f + 4], state[f + 5], state[f + 6] = o, key0, next0, key1, next1
+    single = state[KIND_] == SELF
     live = W[2 * o + LIVE_CHILDREN]
     mask = 0
     for c in range(W[2 * o + CHILDREN] - 1, -1, -1):
@@ -87,76 +87,76 @@ def push_source(nodes: Nodes, Z: Any, o: int, key0: int, next0: int, key1: int, 
         else:
             enter = not_before(kr0, M[o + MR + c], key1, next1) or not_before(kr1, M[o + MR + F + c], key0, next0)
         if enter or (live >> c) & 1 != 0:
-            begins = not_before(Z[HIGH_KEY], Z[HIGH], kl0, l0) or not_before(Z[HIGH_KEY], Z[HIGH], kl1, l1)
-            if begins and not (c + 1 < W[2 * o + CHILDREN] and wholly_before(nodes, o, c, Z[LOW_KEY], Z[LOW], -1)):
+            begins = not_before(state[HIGH_KEY], state[HIGH], kl0, l0) or not_before(state[HIGH_KEY], state[HIGH], kl1, l1)
+            if begins and not (c + 1 < W[2 * o + CHILDREN] and wholly_before(nodes, o, c, state[LOW_KEY], state[LOW], -1)):
                 mask |= 1 << c
         if kl0 != KEY_MAX:
             key0, next0 = kl0, l0
         if kl1 != KEY_MAX:
             key1, next1 = kl1, l1
-    Z[f + 1] = mask
-    Z[DEPTH] += 1
+    state[f + 1] = mask
+    state[DEPTH] += 1
 
 
 @kernel
-def next_source(nodes: Nodes, Z: Any) -> bool:
-    """Go to the next productive leaf: Z[SOURCE], and the first entries to its right in Z[NEXT0_KEY:]."""
+def next_source(nodes: Nodes, state: Any) -> bool:
+    """Go to the next productive leaf: state[SOURCE], and the first entries to its right in state[NEXT0_KEY:]."""
     M, W = nodes.M, nodes.W
-    if Z[ROOT_LEAF] == 1:
-        Z[ROOT_LEAF] = 0
-        Z[SOURCE] = Z[TOP]
-        Z[NEXT0_KEY], Z[NEXT0], Z[NEXT1_KEY], Z[NEXT1] = KEY_MAX, POS_INF, KEY_MAX, POS_INF
-        Z[STEPS] += 1
+    if state[ROOT_LEAF] == 1:
+        state[ROOT_LEAF] = 0
+        state[SOURCE] = state[TOP]
+        state[NEXT0_KEY], state[NEXT0], state[NEXT1_KEY], state[NEXT1] = KEY_MAX, POS_INF, KEY_MAX, POS_INF
+        state[STEPS] += 1
         return True
-    while Z[DEPTH] > 0:
-        f = FRAMES + FRAME * (Z[DEPTH] - 1)
-        o, mask = Z[f], Z[f + 1]
+    while state[DEPTH] > 0:
+        f = FRAMES + FRAME * (state[DEPTH] - 1)
+        o, mask = state[f], state[f + 1]
         if mask == 0:
-            Z[DEPTH] -= 1
+            state[DEPTH] -= 1
             continue
         c = lowest(mask)
-        Z[f + 1], Z[f + 2] = mask & (mask - 1), c
-        Z[STEPS] += 1
+        state[f + 1], state[f + 2] = mask & (mask - 1), c
+        state[STEPS] += 1
         for s in range(2):
-            Z[NEXT0_KEY + 2 * s], Z[NEXT0 + 2 * s] = Z[f + 3 + 2 * s], Z[f + 4 + 2 * s]
+            state[NEXT0_KEY + 2 * s], state[NEXT0 + 2 * s] = state[f + 3 + 2 * s], state[f + 4 + 2 * s]
             for e in range(c + 1, W[2 * o + CHILDREN]):
                 if W[2 * o + KL + s * F + e] != KEY_MAX:
-                    Z[NEXT0_KEY + 2 * s], Z[NEXT0 + 2 * s] = W[2 * o + KL + s * F + e], M[o + ML + s * F + e]
+                    state[NEXT0_KEY + 2 * s], state[NEXT0 + 2 * s] = W[2 * o + KL + s * F + e], M[o + ML + s * F + e]
                     break
         child = child_of(W, o, c)
-        if Z[DEPTH] == Z[LEVELS]:
-            Z[SOURCE] = child
+        if state[DEPTH] == state[LEVELS]:
+            state[SOURCE] = child
             return True
-        push_source(nodes, Z, child, Z[NEXT0_KEY], Z[NEXT0], Z[NEXT1_KEY], Z[NEXT1])
+        push_source(nodes, state, child, state[NEXT0_KEY], state[NEXT0], state[NEXT1_KEY], state[NEXT1])
     return False
 
 
 @kernel
-def within(nodes: Nodes, Z: Any, o: int, s: int) -> tuple[int, int]:
+def within(nodes: Nodes, state: Any, o: int, s: int) -> tuple[int, int]:
     """The places of set s in leaf o whose (key, left) lies in [low, high]."""
     M, W = nodes.M, nodes.W
     lo, hi = run_of(W, o, s)
-    if lo < hi and not not_before(W[2 * o + KEY + lo], M[o + LEFT + lo], Z[LOW_KEY], Z[LOW]):
-        lo = position(nodes, o, lo, hi, Z[LOW_KEY], Z[LOW], -1)
-    if lo < hi and not not_before(Z[HIGH_KEY], Z[HIGH], W[2 * o + KEY + hi - 1], M[o + LEFT + hi - 1]):
-        hi = position(nodes, o, lo, hi, Z[HIGH_KEY], Z[HIGH], KEY_MAX)
+    if lo < hi and not not_before(W[2 * o + KEY + lo], M[o + LEFT + lo], state[LOW_KEY], state[LOW]):
+        lo = position(nodes, o, lo, hi, state[LOW_KEY], state[LOW], -1)
+    if lo < hi and not not_before(state[HIGH_KEY], state[HIGH], W[2 * o + KEY + hi - 1], M[o + LEFT + hi - 1]):
+        hi = position(nodes, o, lo, hi, state[HIGH_KEY], state[HIGH], KEY_MAX)
     return lo, hi
 
 
 @kernel
-def note_row(Z: Any) -> None:
-    Z[GAP] = max(Z[GAP], Z[STEPS] - Z[LAST])
-    Z[LAST] = Z[STEPS]
+def note_row(state: Any) -> None:
+    state[GAP] = max(state[GAP], state[STEPS] - state[LAST])
+    state[LAST] = state[STEPS]
 
 
 @kernel
 def runs_inside(
-    nodes: Nodes, Z: Any, x: tuple[int, int], y: tuple[int, int], strict: bool, own: Any, other: Any, n: int
+    nodes: Nodes, state: Any, mine: tuple[int, int], theirs: tuple[int, int], strict: bool, own: Any, other: Any, n: int
 ) -> int:  # fmt: skip
-    """Rows of what lies in the places x, [lo, hi), of the source leaf with the run of what lies in y that begins in it: at its left end or
-    later, later if strict."""
+    """Rows of what lies in some places, [lo, hi), of the source leaf with the run of what lies in theirs that begins in it: at its left end
+    or later, later if strict."""
     M, W = nodes.M, nodes.W
-    o, (lo, hi), (a, end) = Z[SOURCE], x, y
+    o, (lo, hi), (a, end) = state[SOURCE], mine, theirs
     for i in range(lo, hi):
         k, left, right = W[2 * o + KEY + i], M[o + LEFT + i], M[o + RIGHT + i]
         while a < end:
@@ -171,19 +171,19 @@ def runs_inside(
             other[n] = W[2 * o + SLOT + e]
             n += 1
             e += 1
-        Z[STEPS] += 1
+        state[STEPS] += 1
         if e > a:
-            note_row(Z)
+            note_row(state)
     return n
 
 
 @kernel
-def pairs_inside(nodes: Nodes, Z: Any, out0: Any, out1: Any, n: int) -> int:
+def pairs_inside(nodes: Nodes, state: Any, out0: Any, out1: Any, n: int) -> int:
     """Part 0: the rows inside the source leaf."""
     M, W = nodes.M, nodes.W
-    o = Z[SOURCE]
-    i0, i1 = within(nodes, Z, o, 0)
-    if Z[KIND_] == SELF:
+    o = state[SOURCE]
+    i0, i1 = within(nodes, state, o, 0)
+    if state[KIND_] == SELF:
         for i in range(i0, i1):
             k, right, slot = W[2 * o + KEY + i], M[o + RIGHT + i], W[2 * o + SLOT + i]
             e = i + 1
@@ -191,88 +191,88 @@ def pairs_inside(nodes: Nodes, Z: Any, out0: Any, out1: Any, n: int) -> int:
                 out0[n], out1[n] = slot, W[2 * o + SLOT + e]
                 n += 1
                 e += 1
-            Z[STEPS] += 1
+            state[STEPS] += 1
             if e > i + 1:
-                note_row(Z)
+                note_row(state)
         return n
-    x, y = (i0, i1), within(nodes, Z, o, 1)
-    n = runs_inside(nodes, Z, x, y, False, out0, out1, n)
-    return runs_inside(nodes, Z, y, x, True, out1, out0, n)
+    x, y = (i0, i1), within(nodes, state, o, 1)
+    n = runs_inside(nodes, state, x, y, False, out0, out1, n)
+    return runs_inside(nodes, state, y, x, True, out1, out0, n)
 
 
 @kernel
-def begin_part(nodes: Nodes, Z: Any, s: int, t: int) -> None:
+def begin_part(nodes: Nodes, state: Any, s: int, t: int) -> None:
     """List the entries of set s in the source leaf that reach the first entry of set t to its right, and stand at that leaf."""
     M, W = nodes.M, nodes.W
-    o = Z[SOURCE]
-    key, first = Z[NEXT0_KEY + 2 * t], Z[NEXT0 + 2 * t]
-    Z[TARGET_DEPTH], Z[REACHING] = 0, 0
-    if not not_before(Z[HIGH_KEY], Z[HIGH], key, first) or key == KEY_MAX:
+    o = state[SOURCE]
+    key, first = state[NEXT0_KEY + 2 * t], state[NEXT0 + 2 * t]
+    state[TARGET_DEPTH], state[REACHING] = 0, 0
+    if not not_before(state[HIGH_KEY], state[HIGH], key, first) or key == KEY_MAX:
         return
-    lo, hi = within(nodes, Z, o, s)
+    lo, hi = within(nodes, state, o, s)
     n, most = 0, NEG_INF
     for i in range(hi - 1, lo - 1, -1):
         if W[2 * o + KEY + i] != key:
             break
         right = M[o + RIGHT + i]
-        Z[REACH + n] = i
+        state[REACH + n] = i
         n += right >= first
         most = max(most, right)
     if n == 0:
         return
-    Z[REACHING] = n
-    Z[BOUND_KEY] = key
-    Z[BOUND] = min(most, Z[HIGH]) if Z[HIGH_KEY] == key else most
-    for d in range(Z[LEVELS]):
+    state[REACHING] = n
+    state[BOUND_KEY] = key
+    state[BOUND] = min(most, state[HIGH]) if state[HIGH_KEY] == key else most
+    for d in range(state[LEVELS]):
         f = FRAMES + FRAME * d
-        Z[TARGETS + 2 * d], Z[TARGETS + 2 * d + 1] = Z[f], Z[f + 2] + 1
-    Z[TARGET_DEPTH] = Z[LEVELS]
+        state[TARGETS + 2 * d], state[TARGETS + 2 * d + 1] = state[f], state[f + 2] + 1
+    state[TARGET_DEPTH] = state[LEVELS]
 
 
 @kernel
-def next_target(nodes: Nodes, Z: Any, t: int) -> int:
+def next_target(nodes: Nodes, state: Any, t: int) -> int:
     """The next leaf to the right that begins within the bound in set t; 0 when there is none."""
     M, W = nodes.M, nodes.W
-    while Z[TARGET_DEPTH] > 0:
-        g = TARGETS + 2 * (Z[TARGET_DEPTH] - 1)
-        o, c = Z[g], Z[g + 1]
+    while state[TARGET_DEPTH] > 0:
+        g = TARGETS + 2 * (state[TARGET_DEPTH] - 1)
+        o, c = state[g], state[g + 1]
         while c < W[2 * o + CHILDREN] and W[2 * o + KL + t * F + c] == KEY_MAX:
             c += 1
         if c == W[2 * o + CHILDREN]:
-            Z[TARGET_DEPTH] -= 1
+            state[TARGET_DEPTH] -= 1
             continue
-        if not not_before(Z[BOUND_KEY], Z[BOUND], W[2 * o + KL + t * F + c], M[o + ML + t * F + c]):
+        if not not_before(state[BOUND_KEY], state[BOUND], W[2 * o + KL + t * F + c], M[o + ML + t * F + c]):
             break
-        Z[g + 1] = c + 1
-        Z[STEPS] += 1
+        state[g + 1] = c + 1
+        state[STEPS] += 1
         child = child_of(W, o, c)
-        if Z[TARGET_DEPTH] == Z[LEVELS]:
+        if state[TARGET_DEPTH] == state[LEVELS]:
             return child
-        Z[g + 2], Z[g + 3] = child, 0
-        Z[TARGET_DEPTH] += 1
-    Z[TARGET_DEPTH] = 0
+        state[g + 2], state[g + 3] = child, 0
+        state[TARGET_DEPTH] += 1
+    state[TARGET_DEPTH] = 0
     return 0
 
 
 @kernel
-def runs_across(nodes: Nodes, Z: Any, target: int, t: int, own: Any, other: Any, n: int) -> int:
+def runs_across(nodes: Nodes, state: Any, target: int, t: int, own: Any, other: Any, n: int) -> int:
     """Rows of the reaching entries of the source leaf with their runs of set t at the beginning of the target leaf."""
     M, W = nodes.M, nodes.W
-    o = Z[SOURCE]
+    o = state[SOURCE]
     first, end = run_of(W, target, t)
-    while end > first and W[2 * target + KEY + end - 1] != Z[BOUND_KEY]:
+    while end > first and W[2 * target + KEY + end - 1] != state[BOUND_KEY]:
         end -= 1
     last = M[target + LEFT + end - 1]
-    beyond = Z[HIGH] if Z[HIGH_KEY] == Z[BOUND_KEY] else POS_INF
+    beyond = state[HIGH] if state[HIGH_KEY] == state[BOUND_KEY] else POS_INF
     left = M[target + LEFT + first]
     kept = 0
-    for r in range(Z[REACHING]):
-        i = Z[REACH + r]
+    for r in range(state[REACHING]):
+        i = state[REACH + r]
         right = min(M[o + RIGHT + i], beyond)
-        Z[STEPS] += 1
+        state[STEPS] += 1
         if right < left:
             continue
-        Z[REACH + kept] = i
+        state[REACH + kept] = i
         kept += 1
         slot = W[2 * o + SLOT + i]
         e = end
@@ -285,35 +285,35 @@ def runs_across(nodes: Nodes, Z: Any, target: int, t: int, own: Any, other: Any,
             own[n + j] = slot
             other[n + j] = W[2 * target + SLOT + first + j]
         n += m
-        note_row(Z)
-    Z[REACHING] = kept
+        note_row(state)
+    state[REACHING] = kept
     return n
 
 
 @kernel("int64(Nodes, int64[::1], int32[::1], int32[::1], int64)")
-def walk_fill(nodes: Nodes, Z: Any, out0: Any, out1: Any, want: int) -> int:
-    """Go on with the walk until `want` rows are written or Z[DONE]; out0, out1 must hold want + B * B."""
+def walk_fill(nodes: Nodes, state: Any, out0: Any, out1: Any, want: int) -> int:
+    """Go on with the walk until `want` rows are written or state[DONE]; out0, out1 must hold want + B * B."""
     n = 0
     while n < want:
-        part = Z[PART]
+        part = state[PART]
         if part == NEXT_SOURCE:
-            if not next_source(nodes, Z):
-                Z[DONE] = 1
+            if not next_source(nodes, state):
+                state[DONE] = 1
                 break
-            n = pairs_inside(nodes, Z, out0, out1, n)
-            Z[PART] = 1
-            begin_part(nodes, Z, 0, 0 if Z[KIND_] == SELF else 1)
+            n = pairs_inside(nodes, state, out0, out1, n)
+            state[PART] = 1
+            begin_part(nodes, state, 0, 0 if state[KIND_] == SELF else 1)
             continue
-        t = 1 if part == 1 and Z[KIND_] != SELF else 0
-        target = next_target(nodes, Z, t) if Z[TARGET_DEPTH] > 0 else 0
+        t = 1 if part == 1 and state[KIND_] != SELF else 0
+        target = next_target(nodes, state, t) if state[TARGET_DEPTH] > 0 else 0
         if target != 0:
             if part == 1:
-                n = runs_across(nodes, Z, target, t, out0, out1, n)
+                n = runs_across(nodes, state, target, t, out0, out1, n)
             else:
-                n = runs_across(nodes, Z, target, t, out1, out0, n)
-        elif part == 1 and Z[KIND_] != SELF:
-            Z[PART] = 2
-            begin_part(nodes, Z, 1, 0)
+                n = runs_across(nodes, state, target, t, out1, out0, n)
+        elif part == 1 and state[KIND_] != SELF:
+            state[PART] = 2
+            begin_part(nodes, state, 1, 0)
         else:
-            Z[PART] = NEXT_SOURCE
+            state[PART] = NEXT_SOURCE
     return n

@@ -13,7 +13,7 @@ import numpy as np
 from structures.core.blocks import Nodes, Writing
 from structures.core.entries import INSERT
 from structures.core.kernel import arrays, kernel
-from structures.core.runs import AT, BEGUN, RUN_WORDS
+from structures.core.runs import AT, BEGUN, RUN_WORDS, end_change
 from structures.join_tree.layout import FIRST_PORT, HAS, HIDDEN, Tables, shift_row
 from structures.join_tree.spread import (
     BESIDE_NULL,
@@ -36,7 +36,7 @@ RUNS = FLIPS + 1  # in Z: how many runs the change that is being made has
 RUN = RUNS + 1  # the state of a run
 CHANGES_WORDS = RUN + RUN_WORDS
 MOVE = 0  # beside DELETE and INSERT
-BEFORE, ENDED, BROUGHT, AFTER, DONE = range(1, 6)  # state[BEGUN]: which rows of a change are being told (`phase`)
+BEFORE, ENDED, BROUGHT, AFTER, DONE = range(1, 6)  # run[BEGUN]: which rows of a change are being told (`phase`)
 
 
 @arrays("int8[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64[::1]")
@@ -55,46 +55,44 @@ class Singles(NamedTuple):
 def run_singles(
     nodes: Nodes, writing: Writing, tables: Tables, walking: Walking, spreading: Spreading, singles: Singles, out: Any, deltas: bool,
 ) -> int:  # fmt: skip
-    """Make the changes from number state[AT] on until all are done or out, int32[t, rows], is full; the delta rows written, of
+    """Make the changes from number run[AT] on until all are done or out, int32[t, rows], is full; the delta rows written, of
     which `JoinTables.comes` says whether they come.
 
-    state[BEGUN]: its delta is being told; called with `deltas` off then, the rest of it is left out.
+    run[BEGUN]: its delta is being told; called with `deltas` off then, the rest of it is left out.
     """
-    S, state, rows = walking.S, spreading.Z[RUN:], spreading.rows
-    reading = Walking(tables.T, walking.PATHS, tables.LINKS[:0], S, walking.L)
+    state, run, rows = walking.state, spreading.Z[RUN:], spreading.rows
+    reading = Walking(tables.T, walking.PATHS, tables.LINKS[:0], state, walking.lists)
     signs, places, old, new, done = singles.signs, singles.places, singles.old, singles.new, singles.done
     n = 0
-    while state[AT] < len(signs):
-        i = state[AT]
-        u, sign, begun = places[i], signs[i], state[BEGUN] > 0
+    while run[AT] < len(signs):
+        i = run[AT]
+        u, sign, begun = places[i], signs[i], run[BEGUN] > 0
         if sign == MOVE:
             move_rows(nodes, writing, tables, u, old[i : i + 1], new[i : i + 1])
-            state[BEGUN] = DONE
+            run[BEGUN] = DONE
         elif not begun:
             rows[0] = new[i] if sign == INSERT else old[i]
-            state[BEGUN] = BEFORE
-        while state[BEGUN] < DONE:
+            run[BEGUN] = BEFORE
+        while run[BEGUN] < DONE:
             if not begun:
                 reach(nodes, writing, tables, spreading, u, sign)
             place, nulled, first, end = told_now(tables, spreading, u, sign)
             if not begun and end > first:
-                begin_walk(S, place)
-                S[0, NULLED] = nulled
-            while deltas and end > first and (S[0, DEPTH] > 0 or S[0, START] < end - first):
+                begin_walk(state, place)
+                state[0, NULLED] = nulled
+            while deltas and end > first and (state[0, DEPTH] > 0 or state[0, START] < end - first):
                 if n == out.shape[1]:
                     return n
                 n = walk(nodes, tables, reading, rows[first:end], out, n)
-            state[BEGUN] += 1
+            run[BEGUN] += 1
             begun = False
-        done[i] = n
-        state[BEGUN] = 0
-        state[AT] += 1
+        end_change(run, done, n, False)
     return n
 
 
 @kernel
 def reach(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, sign: int) -> None:
-    """What is to be done of a change of the row in rows[0] before that is told which state[BEGUN] says."""
+    """What is to be done of a change of the row in rows[0] before that is told which run[BEGUN] says."""
     SIDES, Z, rows, runs = tables.SIDES, spreading.Z, spreading.rows, spreading.runs
     if Z[RUN + BEGUN] == ENDED:
         Z[RUNS] = change_rows(nodes, writing, tables, spreading, u, 1, sign == INSERT)

@@ -99,9 +99,9 @@ class JoinCursor(Cursor):
         """`nulled`: an optional link along which nothing is to be found."""
         self._tree, self._start, self._starts = tree, start, _NONE
         self._walking = tree.walking(roots, bounds)
-        super().__init__(tree.shown, self._walking.S[0])
-        compiled(begin_walk)(self._walking.S, place)
-        self._walking.S[0, walk.NULLED] = nulled + 1
+        super().__init__(tree.shown, self._walking.state[0])
+        compiled(begin_walk)(self._walking.state, place)
+        self._walking.state[0, walk.NULLED] = nulled + 1
 
     @property
     def _idle(self) -> bool:
@@ -130,6 +130,6 @@ class JoinCursor(Cursor):
     def clone(self) -> Self:
         other = super().clone()
         other._start = self._start.clone()
-        other._walking = self._walking._replace(S=self._walking.S.copy(), L=self._walking.L.copy())
-        other._Z = other._walking.S[0]
+        other._walking = self._walking._replace(state=self._walking.state.copy(), lists=self._walking.lists.copy())
+        other._Z = other._walking.state[0]
         return other

@@ -70,17 +70,17 @@ def sees(tables: Tables, p: int, slot: int) -> bool:
 
 
 @kernel
-def take_up(C: Any, T: Any, tree: int) -> None:
+def take_up(C: Any, trees: Any, tree: int) -> None:
     """The writer turns to this tree."""
     for i in range(TREE_VERSION):
-        C[ROOT + i] = T[tree, i]
-    C[VERSION] = T[tree, TREE_VERSION]
+        C[ROOT + i] = trees[tree, i]
+    C[VERSION] = trees[tree, TREE_VERSION]
 
 
 @kernel
-def lay_down(C: Any, T: Any, tree: int) -> None:
+def lay_down(C: Any, trees: Any, tree: int) -> None:
     for i in range(TREE_VERSION):
-        T[tree, i] = C[ROOT + i]
+        trees[tree, i] = C[ROOT + i]
 
 
 @kernel

@@ -190,8 +190,8 @@ class JoinTables(Versioned[Arena]):
 
     def walking(self, roots: np.ndarray, bounds: np.ndarray) -> Walking:
         """A walk over a version, in the window of each port, before its first start."""
-        S, L = np.zeros((self.shown, LEVEL_WORDS), np.int64), np.empty((self.shown, LIST), np.int32)
-        return Walking(roots, self._paths, bounds, S, L)
+        state, lists = np.zeros((self.shown, LEVEL_WORDS), np.int64), np.empty((self.shown, LIST), np.int32)
+        return Walking(roots, self._paths, bounds, state, lists)
 
     def walk(self, walking: Walking, starts: np.ndarray, out: np.ndarray, n: int) -> int:
         """As `walk.walk`."""

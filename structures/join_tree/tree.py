@@ -96,7 +96,7 @@ class JoinTree(JoinTables):
         self._Z = np.zeros(CHANGES_WORDS, np.int64)
         self._spreading = Spreading(self._Z, self._rows, self._runs)
         self._newest = self.walking(self._T, _NO_WINDOW)
-        self._S = self._newest.S
+        self._S = self._newest.state
         self._out = np.empty((self.shown, _CHUNK), np.int32)
         self._version = 0
         self._promised = 0  # words, to the changes that room was asked for last

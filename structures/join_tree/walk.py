@@ -5,7 +5,8 @@ A list that is complete, and is asked for again with the same key and ends, is n
 aliases beside one another below the same row (their rows are a product). Where an optional link finds nothing the level has one entry, -1,
 and so have those behind it.
 
-State S, int64[t, LEVEL_WORDS], and lists L, int32[t, LIST]: plain data, which is also the cursor. Row 0 counts, row l > 0 is a level's:
+The state, int64[t, LEVEL_WORDS], and the lists, int32[t, LIST], are plain data, which is also the cursor. Row 0 counts, row l > 0 is a
+level's:
     DEPTH AT STEPS LAST GAP DEAD PLACE BOUND | NULLED     AT END MORE KEY LOW HIGH WHOLE BOUND | search
 Costs: O(log n) steps a look-up, and each has rows (with a window: or drops what does not meet it). Source: Yannakakis' algorithm, its last
 pass.
@@ -47,16 +48,16 @@ class Walking(NamedTuple):
     ROOTS: np.ndarray
     PATHS: np.ndarray
     bounds: np.ndarray
-    S: np.ndarray
-    L: np.ndarray
+    state: np.ndarray
+    lists: np.ndarray
 
 
 @kernel("void(int64[:,::1], int64)")
-def begin_walk(S: Any, place: int) -> None:
-    """Bring S before the first of other starts, rows of alias `place`, or of the same ones in other trees; the counters go on."""
-    S[0, DEPTH], S[0, START], S[0, PLACE], S[0, NULLED] = 0, 0, place, 0
-    for i in range(1, len(S)):
-        S[i, WHOLE] = 0
+def begin_walk(state: Any, place: int) -> None:
+    """Bring the state before the first of other starts, rows of alias `place`, or of the same ones in other trees; the counters go on."""
+    state[0, DEPTH], state[0, START], state[0, PLACE], state[0, NULLED] = 0, 0, place, 0
+    for i in range(1, len(state)):
+        state[i, WHOLE] = 0
 
 
 @kernel
@@ -75,12 +76,12 @@ def within(tables: Tables, bounds: Any, u: int, slot: int) -> bool:
 @kernel
 def more_of_level(nodes: Nodes, tables: Tables, walking: Walking, level: int, u: int) -> int:
     """Fill the list of a level, of alias u, from its search; how many were found, those outside of the window too."""
-    E, S, L = tables.E, walking.S, walking.L
-    search = S[level, SEARCH:]
+    E, state, lists = tables.E, walking.state, walking.lists
+    search = state[level, SEARCH:]
     before = search[SEARCH_STEPS]
-    n = search_fill(nodes, search, L[level], 0, E[:0])
-    S[0, STEPS] += search[SEARCH_STEPS] - before
-    S[level, MORE] = 1 if search[FRAMES_LEFT] > 0 else 0
+    n = search_fill(nodes, search, lists[level], 0, E[:0])
+    state[0, STEPS] += search[SEARCH_STEPS] - before
+    state[level, MORE] = 1 if search[FRAMES_LEFT] > 0 else 0
     sift_level(tables, walking, level, u, n)
     return n
 
@@ -88,21 +89,21 @@ def more_of_level(nodes: Nodes, tables: Tables, walking: Walking, level: int, u:
 @kernel(forceinline=True)
 def sift_level(tables: Tables, walking: Walking, level: int, u: int, n: int) -> None:
     """The list of a level has n rows: keep those in the window."""
-    bounds, S, L = walking.bounds, walking.S, walking.L
+    bounds, state, lists = walking.bounds, walking.state, walking.lists
     if len(bounds) > 0:
         found, n = n, 0
         for i in range(found):
-            L[level, n] = L[level, i]
-            if within(tables, bounds, u, L[level, i]):
+            lists[level, n] = lists[level, i]
+            if within(tables, bounds, u, lists[level, i]):
                 n += 1
-        S[0, DEAD] += found - n
-    S[level, AT], S[level, END] = 0, n
+        state[0, DEAD] += found - n
+    state[level, AT], state[level, END] = 0, n
 
 
 @kernel(forceinline=True)
-def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, L: Any, level: int) -> int:
-    """The entries of a key into L[level], the way most are found: all in one leaf that has others behind them; -1 if they are not. The tree
-    has one set, without spans: so keys alone tell the way."""
+def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, lists: Any, level: int) -> int:
+    """The entries of a key into lists[level], the way most are found: all in one leaf that has others behind them; -1 if they are not. The
+    tree has one set, without spans: so keys alone tell the way."""
     o = root
     for _ in range(height):
         n = wide(0)
@@ -116,48 +117,48 @@ def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, L: Any, level:
     if end == keys + W[2 * o + COUNTS]:
         return -1
     for at in range(first, end):
-        L[level, at - first] = W[at + SLOT - KEY_]
+        lists[level, at - first] = W[at + SLOT - KEY_]
     return end - first
 
 
 @kernel
 def miss_level(walking: Walking, level: int) -> None:
     """What the level binds is missing."""
-    S, L = walking.S, walking.L
-    L[level, 0] = -1
-    S[level, AT], S[level, END], S[level, MORE], S[level, WHOLE] = 0, 1, 0, 0
+    state, lists = walking.state, walking.lists
+    lists[level, 0] = -1
+    state[level, AT], state[level, END], state[level, MORE], state[level, WHOLE] = 0, 1, 0, 0
 
 
 @kernel(forceinline=True)
 def open_level(nodes: Nodes, tables: Tables, walking: Walking, level: int) -> None:
     """The partners that the next level binds."""
     M, W, LINKS, PORTS = nodes.M, nodes.W, tables.LINKS, tables.PORTS
-    ROOTS, PATHS, S, L = walking.ROOTS, walking.PATHS, walking.S, walking.L
-    e, near = PATHS[S[0, PLACE], level, 0], PATHS[S[0, PLACE], level, 1]
-    p, q, slot, is_optional = LINKS[e, PORT], LINKS[e ^ 1, PORT], S[near, BOUND], LINKS[e, KIND] == OPTIONAL
-    if slot < 0 or (is_optional and (S[0, NULLED] == e + 1 or not sees(tables, q, slot))):
-        S[0, DEPTH] = level
+    ROOTS, PATHS, state, lists = walking.ROOTS, walking.PATHS, walking.state, walking.lists
+    e, near = PATHS[state[0, PLACE], level, 0], PATHS[state[0, PLACE], level, 1]
+    p, q, slot, is_optional = LINKS[e, PORT], LINKS[e ^ 1, PORT], state[near, BOUND], LINKS[e, KIND] == OPTIONAL
+    if slot < 0 or (is_optional and (state[0, NULLED] == e + 1 or not sees(tables, q, slot))):
+        state[0, DEPTH] = level
         miss_level(walking, level)
         return
     key = code_of(tables, q, slot)
     low, high = ends_of(tables, q, slot)
-    S[0, DEPTH] = level
-    if S[level, WHOLE] != 0 and S[level, KEY] == key and S[level, LOW] == low and S[level, HIGH] == high:
-        S[level, AT] = 0
+    state[0, DEPTH] = level
+    if state[level, WHOLE] != 0 and state[level, KEY] == key and state[level, LOW] == low and state[level, HIGH] == high:
+        state[level, AT] = 0
         return
-    S[level, KEY], S[level, LOW], S[level, HIGH] = key, low, high
+    state[level, KEY], state[level, LOW], state[level, HIGH] = key, low, high
     if PORTS[p, SPAN] == 0:
-        n = in_one_leaf(M, W, ROOTS[p, 0], ROOTS[p, 1], key, L, level)
+        n = in_one_leaf(M, W, ROOTS[p, 0], ROOTS[p, 1], key, lists, level)
         if n >= 0:
-            S[level, MORE], S[level, WHOLE] = 0, 1
-            S[0, STEPS] += ROOTS[p, 1] + 1 + n
+            state[level, MORE], state[level, WHOLE] = 0, 1
+            state[0, STEPS] += ROOTS[p, 1] + 1 + n
             sift_level(tables, walking, level, LINKS[e, FAR], n)
             if n == 0 and is_optional:
                 miss_level(walking, level)
             return
-    search_start(S[level, SEARCH:], ROOTS[p, 0], ROOTS[p, 1], 0, key, Bounds(NEG_INF, NOTHING_BEFORE, high, low))
+    search_start(state[level, SEARCH:], ROOTS[p, 0], ROOTS[p, 1], 0, key, Bounds(NEG_INF, NOTHING_BEFORE, high, low))
     found = more_of_level(nodes, tables, walking, level, LINKS[e, FAR])
-    S[level, WHOLE] = 1 - S[level, MORE]
+    state[level, WHOLE] = 1 - state[level, MORE]
     if found == 0 and is_optional:
         miss_level(walking, level)
 
@@ -165,62 +166,63 @@ def open_level(nodes: Nodes, tables: Tables, walking: Walking, level: int) -> No
 @kernel("int64(Nodes, Tables, Walking, int32[::1], int32[:,::1], int64)")
 def walk(nodes: Nodes, tables: Tables, walking: Walking, starts: Any, out: Any, n: int) -> int:
     """Go on with the rows that begin with `starts`, slots by alias into out[:, n:]; the new n. Ends when out is full, all is done
-    (S[0, DEPTH] is 0 and S[0, START] behind the last start), or after about PATIENCE steps. bounds: int64[p, 2], the window, or empty."""
-    LINKS, PATHS, bounds, S, L = tables.LINKS, walking.PATHS, walking.bounds, walking.S, walking.L
-    last, begun = len(S) - 1, S[0, STEPS]
-    first = S[0, PLACE]
-    while n < out.shape[1] and S[0, STEPS] - begun < PATIENCE:
-        level = S[0, DEPTH]
+    (state[0, DEPTH] is 0 and state[0, START] behind the last start), or after about PATIENCE steps. bounds: int64[p, 2], the window, or
+    empty."""
+    LINKS, PATHS, bounds, state, lists = tables.LINKS, walking.PATHS, walking.bounds, walking.state, walking.lists
+    last, begun = len(state) - 1, state[0, STEPS]
+    first = state[0, PLACE]
+    while n < out.shape[1] and state[0, STEPS] - begun < PATIENCE:
+        level = state[0, DEPTH]
         if level == 0:
-            if S[0, START] == len(starts):
+            if state[0, START] == len(starts):
                 break
-            slot = starts[S[0, START]]
-            S[0, START] += 1
-            S[0, STEPS] += 1
+            slot = starts[state[0, START]]
+            state[0, START] += 1
+            state[0, STEPS] += 1
             if len(bounds) > 0 and not within(tables, bounds, first, slot):
-                S[0, DEAD] += 1
+                state[0, DEAD] += 1
                 continue
-            S[0, BOUND] = slot
+            state[0, BOUND] = slot
             if last == 0:
                 out[first, n] = slot
                 n += 1
-                S[0, GAP], S[0, LAST] = max(S[0, GAP], S[0, STEPS] - S[0, LAST]), S[0, STEPS]
+                state[0, GAP], state[0, LAST] = max(state[0, GAP], state[0, STEPS] - state[0, LAST]), state[0, STEPS]
             else:
                 open_level(nodes, tables, walking, 1)
-        elif S[level, AT] == S[level, END]:
-            if S[level, MORE] != 0:
+        elif state[level, AT] == state[level, END]:
+            if state[level, MORE] != 0:
                 more_of_level(nodes, tables, walking, level, LINKS[PATHS[first, level, 0], FAR])
             else:
-                S[0, DEPTH] = level - 1
+                state[0, DEPTH] = level - 1
         elif level < last:
-            S[level, BOUND] = L[level, S[level, AT]]
-            S[level, AT] += 1
+            state[level, BOUND] = lists[level, state[level, AT]]
+            state[level, AT] += 1
             open_level(nodes, tables, walking, level + 1)
         else:
             n = tell(LINKS, walking, out, n)
-    while S[0, DEPTH] > 0 and S[S[0, DEPTH], AT] == S[S[0, DEPTH], END] and S[S[0, DEPTH], MORE] == 0:
-        S[0, DEPTH] -= 1
+    while state[0, DEPTH] > 0 and state[state[0, DEPTH], AT] == state[state[0, DEPTH], END] and state[state[0, DEPTH], MORE] == 0:
+        state[0, DEPTH] -= 1
     return n
 
 
 @kernel(forceinline=True)
 def tell(LINKS: Any, walking: Walking, out: Any, n: int) -> int:
     """The rows of what is bound with all that the last level has, as far as there is room."""
-    PATHS, S, L = walking.PATHS, walking.S, walking.L
-    first, last = S[0, PLACE], len(S) - 1
-    at = S[last, AT]
-    count = min(S[last, END] - at, out.shape[1] - n)
+    PATHS, state, lists = walking.PATHS, walking.state, walking.lists
+    first, last = state[0, PLACE], len(state) - 1
+    at = state[last, AT]
+    count = min(state[last, END] - at, out.shape[1] - n)
     for level in range(last):
         u = first if level == 0 else LINKS[PATHS[first, level, 0], FAR]
-        slot = S[level, BOUND]
+        slot = state[level, BOUND]
         for i in range(n, n + count):
             out[u, i] = slot
     u = LINKS[PATHS[first, last, 0], FAR]
     for i in range(count):
-        out[u, n + i] = L[last, at + i]
-    S[last, AT] += count
-    S[0, GAP] = max(S[0, GAP], S[0, STEPS] - S[0, LAST])
-    S[0, LAST] = S[0, STEPS]
+        out[u, n + i] = lists[last, at + i]
+    state[last, AT] += count
+    state[0, GAP] = max(state[0, GAP], state[0, STEPS] - state[0, LAST])
+    state[0, LAST] = state[0, STEPS]
     return n + count
 
 

@@ -15,12 +15,12 @@ from structures.core.compaction import earn, end_compaction, is_behind, may_comp
 from structures.core.control import CREDIT, VERSION
 from structures.core.kernel import kernel, wide
 from structures.ordered.inner_nodes import moved_inner
-from structures.ordered.layout import CHILDREN, COUNTS, FIRST, KL, ML, child_of, entries_of, set_child
+from structures.ordered.layout import CHILDREN, COUNTS, FIRST, KL, ML, MOST_LEVELS, child_of, entries_of, set_child
 from structures.ordered.leaves import merged_prefix, move_entries, moved_leaf, new_leaf
 from structures.ordered.summary import clear_child, leaf_summary, write_child
 from structures.ordered.tree import LEAF_FILL, descend
 
-STEP_WORDS = 2 * F * LEAF_WORDS + 64 * INNER_WORDS
+STEP_WORDS = 2 * F * LEAF_WORDS + MOST_LEVELS * INNER_WORDS
 
 
 @kernel

@@ -20,6 +20,8 @@ from structures.core.arena import INNER_WORDS, LEAF_WORDS, B, F
 from structures.core.blocks import block_at, name_block
 from structures.core.kernel import kernel, wide
 
+MOST_LEVELS = 64  # of a tree: an inner node has two children at least, and there are fewer than 2**32 entries, of two sets
+
 # Words of W, from 2 * o: of a leaf how many entries each set has, of an inner node its children, and which of them are live.
 COUNTS = 2  # + set
 CHILDREN, LIVE_CHILDREN = 2, 3

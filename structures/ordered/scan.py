@@ -6,36 +6,36 @@ from typing import Any
 
 from structures.core.arena import B
 from structures.core.kernel import kernel
-from structures.ordered.layout import COUNTS, SLOT, child_of
+from structures.ordered.layout import COUNTS, MOST_LEVELS, SLOT, child_of
 
 SCAN_DEPTH, SCAN_FRAMES = 0, 1
-SCAN_WORDS = 1 + 2 * 64  # frames: no tree of 2**30 rows is as high
+SCAN_WORDS = 1 + 2 * MOST_LEVELS  # frames
 
 
 @kernel("void(int64[::1], int64)")
-def scan_start(Z: Any, root: int) -> None:
-    """Bring Z, int64[SCAN_WORDS], before the first entry of the tree with this root. Frames: node, its next child."""
-    Z[SCAN_DEPTH], Z[SCAN_FRAMES], Z[SCAN_FRAMES + 1] = 1, root, 0
+def scan_start(state: Any, root: int) -> None:
+    """Bring the state, int64[SCAN_WORDS], before the first entry of the tree with this root. Frames: node, its next child."""
+    state[SCAN_DEPTH], state[SCAN_FRAMES], state[SCAN_FRAMES + 1] = 1, root, 0
 
 
 @kernel("int64(int64[::1], int32[::1], int64[::1], int64, int32[::1])")
-def scan_fill(M: Any, W: Any, Z: Any, height: int, out: Any) -> int:
-    """Further slots of a tree of one set, in its order, from where Z is: as many leaves as fit into out, int32[B or more]; how many. All
-    are told once Z[SCAN_DEPTH] is 0. Cost: O(1) a slot."""
+def scan_fill(M: Any, W: Any, state: Any, height: int, out: Any) -> int:
+    """Further slots of a tree of one set, in its order, from where `state` is: as many leaves as fit into out, int32[B or more]; how many.
+    All are told once state[SCAN_DEPTH] is 0. Cost: O(1) a slot."""
     n = 0
-    while Z[SCAN_DEPTH] > 0 and len(out) - n >= B:
-        f = SCAN_FRAMES + 2 * (Z[SCAN_DEPTH] - 1)
-        o, c = Z[f], Z[f + 1]
+    while state[SCAN_DEPTH] > 0 and len(out) - n >= B:
+        f = SCAN_FRAMES + 2 * (state[SCAN_DEPTH] - 1)
+        o, c = state[f], state[f + 1]
         count = W[2 * o + COUNTS]  # of a leaf its entries, of an inner node its children
-        if Z[SCAN_DEPTH] == height + 1:
+        if state[SCAN_DEPTH] == height + 1:
             n = slots_of_leaf(W, o, count, out, n)
-            Z[SCAN_DEPTH] -= 1
+            state[SCAN_DEPTH] -= 1
         elif c == count:
-            Z[SCAN_DEPTH] -= 1
+            state[SCAN_DEPTH] -= 1
         else:
-            Z[f + 1] = c + 1
-            Z[f + 2], Z[f + 3] = child_of(W, o, c), 0
-            Z[SCAN_DEPTH] += 1
+            state[f + 1] = c + 1
+            state[f + 2], state[f + 3] = child_of(W, o, c), 0
+            state[SCAN_DEPTH] += 1
     return n
 
 

@@ -6,7 +6,7 @@ given place of the order. For r = [l, r] with most = r, least = l these are the 
 A child is entered only if its (key, right) extreme reaches `least` and its (key, left) extreme is within
 `most`; a child whose lefts are all within `most` surely holds a hit, so dead ends lie on one path only.
 
-State Z, plain data, which is also the cursor:
+The state is plain data, which is also the cursor:
     DEPTH frames | SET KEY_ AFTER AFTER_CODE MOST LEAST | TOP HIGH (root, height) | STEPS LAST GAP | frames
 A frame is (node, mask of children still to enter); node 0 stands for a root that is a leaf.
 
@@ -25,12 +25,12 @@ from structures.core.bits import LANES, at_most8, below8, lowest
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF
 from structures.core.kernel import arrays, kernel, prefetch, wide
-from structures.ordered.layout import CHILDREN, FIRST, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT, child_of, run_of
+from structures.ordered.layout import CHILDREN, FIRST, KEY, KL, KR, LEFT, ML, MOST_LEVELS, MR, RIGHT, SLOT, child_of, run_of
 from structures.ordered.leaves import position
 
 DEPTH, SET, KEY_, AFTER, AFTER_CODE, MOST, LEAST, TOP, HIGH, STEPS, LAST, GAP = range(12)
 FRAMES = 12
-SEARCH_WORDS = FRAMES + 2 * 64
+SEARCH_WORDS = FRAMES + 2 * MOST_LEVELS
 
 NOTHING_BEFORE = -1  # AFTER_CODE with AFTER = NEG_INF: no lower bound
 EVERY_CODE = 2**31 - 1  # AFTER_CODE: after every entry with left == AFTER
@@ -47,19 +47,19 @@ class Bounds(NamedTuple):
 
 
 @kernel("void(int64[::1], int64, int64, int64, int64, Bounds)")
-def search_start(Z: Any, root: int, height: int, s: int, key: int, bounds: Bounds) -> None:
+def search_start(state: Any, root: int, height: int, s: int, key: int, bounds: Bounds) -> None:
     """Begin a search; the counters STEPS, LAST, GAP go on."""
-    Z[DEPTH], Z[SET], Z[KEY_] = 1, s, key
-    Z[AFTER], Z[AFTER_CODE], Z[MOST], Z[LEAST] = bounds
-    Z[TOP], Z[HIGH] = root, height
-    Z[FRAMES], Z[FRAMES + 1] = 0, 1
+    state[DEPTH], state[SET], state[KEY_] = 1, s, key
+    state[AFTER], state[AFTER_CODE], state[MOST], state[LEAST] = bounds
+    state[TOP], state[HIGH] = root, height
+    state[FRAMES], state[FRAMES + 1] = 0, 1
 
 
 @kernel
-def hopeful(nodes: Nodes, Z: Any, o: int) -> int:
+def hopeful(nodes: Nodes, state: Any, o: int) -> int:
     """The children of o to enter, as a mask."""
     M, W = nodes.M, nodes.W
-    s, key, most, least = Z[SET], Z[KEY_], Z[MOST], Z[LEAST]
+    s, key, most, least = state[SET], state[KEY_], state[MOST], state[LEAST]
     mask = 0
     for c in range(0, F, LANES):
         kr, kl = 2 * o + KR + s * F + c, 2 * o + KL + s * F + c
@@ -67,9 +67,9 @@ def hopeful(nodes: Nodes, Z: Any, o: int) -> int:
         begins = below8(W, kl, key) | (at_most8(W, kl, key) & at_most8(M, o + ML + s * F + c, most))
         mask |= (begins & ~ends_before) << c
     mask &= (1 << F) - 1
-    if Z[AFTER] != NEG_INF or Z[AFTER_CODE] >= 0:
+    if state[AFTER] != NEG_INF or state[AFTER_CODE] >= 0:
         for c in range(W[2 * o + CHILDREN] - 1):
-            if wholly_before(nodes, o, c, key, Z[AFTER], Z[AFTER_CODE]):
+            if wholly_before(nodes, o, c, key, state[AFTER], state[AFTER_CODE]):
                 mask &= ~(1 << c)
     return mask
 
@@ -87,15 +87,15 @@ def wholly_before(nodes: Nodes, o: int, c: int, key: int, left: int, code: int) 
 
 
 @kernel
-def search_leaf(nodes: Nodes, Z: Any, o: int, out: Any, n: int, ends: Any) -> int:
+def search_leaf(nodes: Nodes, state: Any, o: int, out: Any, n: int, ends: Any) -> int:
     """Report the hits in leaf o from out[n] on; with `ends`, (left, right) of each too."""
     M, W = nodes.M, nodes.W
-    s, key, most, least = Z[SET], Z[KEY_], Z[MOST], Z[LEAST]
+    s, key, most, least = state[SET], state[KEY_], state[MOST], state[LEAST]
     i, end = run_of(W, o, s)
     if i == end:
         return n
-    if W[2 * o + KEY + i] < key or Z[AFTER] != NEG_INF or Z[AFTER_CODE] >= 0:
-        i = position(nodes, o, i, end, key, Z[AFTER], ((Z[AFTER_CODE] - s) >> 1) + 1)
+    if W[2 * o + KEY + i] < key or state[AFTER] != NEG_INF or state[AFTER_CODE] >= 0:
+        i = position(nodes, o, i, end, key, state[AFTER], ((state[AFTER_CODE] - s) >> 1) + 1)
     found, p, behind = n, np.uint64(i), np.uint64(end)  # unsigned places need no check of their sign
     lefts, rights, slots, keys = np.uint64(o + LEFT), np.uint64(o + RIGHT), np.uint64(2 * o + SLOT), np.uint64(2 * o + KEY)
     while p < behind and M[lefts + p] <= most and W[keys + p] == key:
@@ -104,10 +104,10 @@ def search_leaf(nodes: Nodes, Z: Any, o: int, out: Any, n: int, ends: Any) -> in
             ends[2 * n], ends[2 * n + 1] = M[lefts + p], M[rights + p]
         n += M[rights + p] >= least
         p += np.uint64(1)
-    Z[STEPS] += wide(p) - i
+    state[STEPS] += wide(p) - i
     if n > found:
-        Z[GAP] = max(Z[GAP], Z[STEPS] - Z[LAST])
-        Z[LAST] = Z[STEPS]
+        state[GAP] = max(state[GAP], state[STEPS] - state[LAST])
+        state[LAST] = state[STEPS]
     return n
 
 
@@ -129,28 +129,28 @@ def expect_leaves(nodes: Nodes, o: int, s: int, mask: int) -> None:
 
 
 @kernel("int64(Nodes, int64[::1], int32[::1], int64, int64[::1])")
-def search_fill(nodes: Nodes, Z: Any, out: Any, n: int, ends: Any) -> int:
-    """Go on with the search; slots from out[n] on. Ends when out has less than B + 1 places left or Z[DEPTH] is 0 (all found)."""
+def search_fill(nodes: Nodes, state: Any, out: Any, n: int, ends: Any) -> int:
+    """Go on with the search; slots from out[n] on. Ends when out has less than B + 1 places left or state[DEPTH] is 0 (all found)."""
     W = nodes.W
-    while Z[DEPTH] > 0 and len(out) - n > B:
-        f = FRAMES + 2 * (Z[DEPTH] - 1)
-        o, mask = Z[f], Z[f + 1]
+    while state[DEPTH] > 0 and len(out) - n > B:
+        f = FRAMES + 2 * (state[DEPTH] - 1)
+        o, mask = state[f], state[f + 1]
         if mask == 0:
-            Z[DEPTH] -= 1
+            state[DEPTH] -= 1
             continue
         c = lowest(mask)
-        Z[f + 1] = mask & (mask - 1)
-        Z[STEPS] += 1
+        state[f + 1] = mask & (mask - 1)
+        state[STEPS] += 1
         # Frame 0 is the virtual parent of the root, so the children of frame d lie at height HIGH - d.
-        child = Z[TOP] if o == 0 else child_of(W, o, c)
-        if Z[DEPTH] == Z[HIGH] + 1:
-            n = search_leaf(nodes, Z, child, out, n, ends)
+        child = state[TOP] if o == 0 else child_of(W, o, c)
+        if state[DEPTH] == state[HIGH] + 1:
+            n = search_leaf(nodes, state, child, out, n, ends)
         else:
-            mask = hopeful(nodes, Z, child)
-            Z[f + 2], Z[f + 3] = child, mask
-            Z[DEPTH] += 1
-            if Z[DEPTH] == Z[HIGH] + 1:
-                expect_leaves(nodes, child, Z[SET], mask)
+            mask = hopeful(nodes, state, child)
+            state[f + 2], state[f + 3] = child, mask
+            state[DEPTH] += 1
+            if state[DEPTH] == state[HIGH] + 1:
+                expect_leaves(nodes, child, state[SET], mask)
     return n
 
 
@@ -160,24 +160,25 @@ PARTNERS_WORDS = SEARCH_WORDS + 2
 
 
 @kernel("int64(Nodes, int64[::1], int64[::1], int32[::1], int32[::1], int64)")
-def partners_fill(nodes: Nodes, Z: Any, items: Any, own: Any, other: Any, budget: int) -> int:
-    """For each item (see ITEM) search set Z[SET] of the version at Z[TOP]; report (item's slot, hit). An item of that set reports itself,
-    too, if it lies within its bounds. Ends when out is full, Z[ITEM_AT] has passed the last, or, between two items, after `budget` steps;
-    gives the number of rows written."""
-    n, ends, stop = 0, items[:0], Z[STEPS] + budget
-    while ITEM * Z[ITEM_AT] < len(items) and Z[STEPS] < stop:
-        i = ITEM * Z[ITEM_AT]
-        if Z[ITEM_ACTIVE] == 0:
-            search_start(Z, Z[TOP], Z[HIGH], Z[SET], items[i + 1], Bounds(items[i + 2], items[i + 3], items[i + 4], items[i + 5]))
-            Z[ITEM_ACTIVE] = 1
-        m = search_fill(nodes, Z, other, n, ends)
+def partners_fill(nodes: Nodes, state: Any, items: Any, own: Any, other: Any, budget: int) -> int:
+    """For each item (see ITEM) search set state[SET] of the version at state[TOP]; report (item's slot, hit). An item of that set reports
+    itself, too, if it lies within its bounds. Ends when out is full, state[ITEM_AT] has passed the last, or, between two items, after
+    `budget` steps; gives the number of rows written."""
+    n, ends, stop = 0, items[:0], state[STEPS] + budget
+    while ITEM * state[ITEM_AT] < len(items) and state[STEPS] < stop:
+        i = ITEM * state[ITEM_AT]
+        if state[ITEM_ACTIVE] == 0:
+            bounds = Bounds(items[i + 2], items[i + 3], items[i + 4], items[i + 5])
+            search_start(state, state[TOP], state[HIGH], state[SET], items[i + 1], bounds)
+            state[ITEM_ACTIVE] = 1
+        m = search_fill(nodes, state, other, n, ends)
         for j in range(n, m):
             own[j] = items[i]
         n = m
-        if Z[DEPTH] > 0:
+        if state[DEPTH] > 0:
             return n
-        Z[ITEM_ACTIVE] = 0
-        Z[ITEM_AT] += 1
+        state[ITEM_ACTIVE] = 0
+        state[ITEM_AT] += 1
     return n
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import HEIGHT, INNER, LEAF, ROOT
+from structures.core.arena import HEIGHT, INNER, LEAF, ROOT, F
 from structures.core.blocks import Nodes, Writing, drop
 from structures.core.entries import Entries
 from structures.core.kernel import kernel
-from structures.ordered.layout import CHILDREN, KEY, LEFT, RIGHT, SLOT, child_of, run_of
+from structures.ordered.layout import CHILDREN, KEY, LEFT, MOST_LEVELS, RIGHT, SLOT, child_of, run_of
 from structures.ordered.tree import make_empty
 
-_DEEPEST = 64 * 16  # blocks that wait on a way through a tree: a node's children, on each level
+_DEEPEST = MOST_LEVELS * F  # blocks that wait on a way through a tree: a node's children, on each level
 
 
 @kernel(allocates=True)
