@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.structures.modes import STRUCTURES, Canary
+from tests.structures.modes import STRUCTURES
+from tests.structures.planted import Canary
 from tests.structures.processes import CANARY_MODE, MODES, ROOT
 
 TOO_LONG = 120.0  # seconds of processor time

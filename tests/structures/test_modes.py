@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.structures.canaries import Nursery
-from tests.structures.modes import STRUCTURES, Canary
+from tests.structures.modes import STRUCTURES
+from tests.structures.planted import Canary
 from tests.structures.processes import MODES, TINY_MODES, run
 
 _EACH = 3  # of so many canaries of a structure one is not left to the soak
