@@ -22,7 +22,7 @@ from streaming.cluster.frames import WHOLE, whole
 from streaming.cluster.layout import Numbers
 from streaming.cluster.sampling import Sample
 
-COPY, CANDIDATE = 0.7e-6, 8e-9  # seconds of processor time
+ROW, COPY, CANDIDATE, ROW_OUT = 1.4e-6, 0.7e-6, 8e-9, 0.38e-6  # seconds of processor time
 _MOST_COPIES = 16.0  # a row: wider buckets are tried instead
 _FAR = 1 << 62  # so that buckets can be counted; what lies beyond is in the first or the last
 _ODD = np.int64(-7046029254386353131)  # of the golden ratio
@@ -52,23 +52,25 @@ def is_whole(kind: T.DataType) -> bool:
     return isinstance(kind, (*WHOLE, T.DateType, T.TimestampType))
 
 
-def best_buckets(x: Sample, y: Sample) -> Buckets | None:
-    """The width of the least cost, by the samples of two sides with a key; None: each has rows of too many buckets."""
+def best_buckets(x: Sample, y: Sample, pairs: float) -> Buckets | None:
+    """The width of the least cost, by the samples of two sides with a key, of which so many pairs overlap; None: each has rows of too many
+    buckets."""
     given = [x.given[0], y.given[0]]
     starts = np.concatenate([one.starts for one in given if one.starts is not None])
     finite = starts[(starts > -_FAR) & (starts < _FAR)]
     if not len(finite):
         return None
     low, high = int(finite.min()), int(finite.max())
+    least = ROW * (x.rows + y.rows) + ROW_OUT * pairs
     best = None
     for shift in reversed(range(1 + (low ^ high).bit_length())):  # the narrower, the more copies
         buckets = Buckets(shift, low >> shift, high >> shift, 0.0)
         copies = [_copies(one.starts, one.ends, buckets) for one in given if one.starts is not None and one.ends is not None]
         rows = sum(sample.scale * float(counts.sum()) for sample, (_, counts) in zip((x, y), copies, strict=True))
-        if rows > _MOST_COPIES * (x.rows + y.rows) or (best is not None and COPY * rows >= best.seconds):
+        if rows > _MOST_COPIES * (x.rows + y.rows) or (best is not None and least + COPY * rows >= best.seconds):
             break
         candidates = _candidates([(one.hashes, *own) for one, own in zip(given, copies, strict=True)]) * x.scale * y.scale
-        cost = COPY * rows + CANDIDATE * candidates
+        cost = least + COPY * rows + CANDIDATE * candidates
         if best is None or cost <= best.seconds:
             best = buckets._replace(seconds=cost)
     return best

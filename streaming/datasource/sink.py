@@ -51,7 +51,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: Options, overwrite: bool) -> None:
         if overwrite:
-            raise StreamError('outputMode("complete") is not offered: write by outputMode("update") or ("append"), each row is an upsert')
+            way = 'write by outputMode("append"); each row is an upsert, or what its column _op says'
+            raise StreamError(f'outputMode("complete") is not offered: {way}')
         self._service, self._relation, self._source = options.service, options.text("relation"), options.text("source")
         self._on_error = cast(OnError, options.one_of("on_error", "reject", "skip"))
         self._reset, self._run = options.is_on("reset"), options.optional("run")

@@ -2,7 +2,8 @@
 one process; what a row costs as rows, cells and cores grow; and what a cluster would take, from that.
 
 Seconds are those of a clock; of the processor, those of the JVM and all workers (`processor`). Each join has run before, but for buckets
-of a burst and Spark's own plan, which compare so many pairs that they get one row in twenty.
+of a burst and Spark's own plan, which compare so many pairs that they get one row in twenty. The JVM is as Spark starts it. Buckets by hand
+are what users write: without looking at the ends, and with the width that the sample told.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import livejoin
 from service.engine.headless import Cell
@@ -38,6 +40,8 @@ TITLE = "A cluster: overlap joins of frames in batch, in a Spark with two thread
 LINE = 10**12
 OWN = 20  # Spark's own plan, buckets of a burst, and DuckDB where a key is hot, get one row in so many: they compare most pairs
 CELLS = (4, 16, 64)
+BY_HAND = "buckets by hand"
+WORST_CHOICE = 1.25  # of two plans that take about as long, either will do
 _TURNS = 3  # of which the middle is taken where processor time is compared: a single one differed by a sixth
 PAGE = "docs/scale-out.md"
 BEGIN, END = "<!-- table:begin (from `make bench`) -->", "<!-- table:end -->"
@@ -93,6 +97,9 @@ class Took(NamedTuple):
     def __str__(self) -> str:
         return f"{self.clock:.1f} ({self.processor:.1f})"
 
+    def as_rival(self, name: str) -> Rival:
+        return Rival(name, self.clock, f"{self.processor:.1f} s of the processor")
+
 
 class Pair(NamedTuple):
     """Both sides of a join, cached in Spark, under names that a join may have."""
@@ -100,8 +107,31 @@ class Pair(NamedTuple):
     x: DataFrame
     y: DataFrame
 
+    @property
+    def on(self) -> list[str]:
+        return [name for name in self.x.columns if name == "k"]
+
     def joined(self) -> DataFrame:
-        return overlap_join(self.x, self.y, ("s", "e"), ("s2", "e2"), on=[name for name in self.x.columns if name == "k"])
+        return overlap_join(self.x, self.y, ("s", "e"), ("s2", "e2"), on=self.on)
+
+    def planned(self) -> Planned:
+        return batch._plan_overlap(self.x, self.y, ("s", "e"), ("s2", "e2"), self.on)
+
+    def by_hand(self, shift: int) -> DataFrame:
+        """In buckets, as users write it."""
+        sides = [
+            frame.withColumn("bucket", F.explode(F.sequence(F.shiftright(start, shift), F.shiftright(F.col(end) - 1, shift))))
+            for frame, start, end in ((self.x, "s", "e"), (self.y, "s2", "e2"))
+        ]
+        joined = sides[0].join(sides[1], [*self.on, "bucket"])
+        return joined.where("s < e2 AND s2 < e").where(F.shiftright(F.greatest("s", "s2"), shift) == F.col("bucket")).drop("bucket")
+
+    def few(self, rows: int) -> Pair:
+        """Some of them, in as many partitions, and in memory."""
+        found = Pair(*(one.limit(rows).repartition(2).cache() for one in self))
+        for one in found:
+            one.count()
+        return found
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:
@@ -134,7 +164,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 @contextmanager
 def session(master: str) -> Iterator[SparkSession]:
     builder = SparkSession.builder.appName("cluster_batch")
-    for key, value in (prepare_own() | {"spark.driver.memory": "6g"}).items():
+    for key, value in (prepare_own() | {"spark.driver.memory": "6g", "spark.driver.extraJavaOptions": ""}).items():
         builder = builder.config(key, value)
     spark = builder.master(master).getOrCreate()
     try:
@@ -190,35 +220,52 @@ def cells_of(pair: Pair, cells: int | None = None) -> Took:
 def measured(spark: SparkSession, name: str, rows: int, note: Note) -> list[Figure]:
     """The join of a set by either plan and by the one that is chosen, and by all rivals."""
     pair, (a, b) = pair_of(spark, SETS[name], rows), tables_of(SETS[name], rows)
-    found: dict[str, int] = {}
-    alone, few = list[Rival](), rows // OWN
+    planned = pair.planned()
+    assert planned.buckets is not None
+    shift = planned.buckets.shift
+    found, took = dict[str, int](), dict[str, Took]()
+    few = pair.few(rows // OWN)
+    alone, said = list[Rival](), f"of {rows // OWN:,} rows a side"
     for plan, in_buckets in (("cells", False), ("buckets", True)):
         with patch.object(Planned, "in_buckets", in_buckets):
             if name == "burst" and in_buckets:
-                joined = Pair(*(one.limit(few).cache() for one in pair)).joined()
-                alone.append(Rival(plan, seconds(joined.count), f"of {few:,} rows a side"))
+                alone.append(Rival(plan, seconds(few.joined().count), said))
                 continue
-            pair.joined().count()
-            joined = pair.joined()
-            took = timed(lambda plan=plan, joined=joined: found.update({plan: joined.count()}))
-            alone.append(Rival(plan, took.clock, f"{took.processor:.1f} s of the processor"))
+            took[plan] = twice(plan, pair.joined, found)
+            alone.append(took[plan].as_rival(plan))
+    if name == "burst":
+        alone.append(Rival(BY_HAND, seconds(few.by_hand(shift).count), said))
+    else:
+        alone.append(twice(BY_HAND, lambda: pair.by_hand(shift), found).as_rival(BY_HAND))
     chosen = seconds(lambda: found.update(chosen=pair.joined().count()))
     is_hot = name == "80 % of one key"
     if is_hot:
-        alone.append(Rival("DuckDB, 2 threads", seconds(lambda: of_duckdb(a[:few], b[:few])), f"of {few:,} rows a side"))
+        alone.append(Rival("DuckDB, 2 threads", seconds(lambda: of_duckdb(a[: rows // OWN], b[: rows // OWN])), said))
     else:
         alone.append(Rival("DuckDB, 2 threads", seconds(lambda: found.update(duckdb=of_duckdb(a, b)))))
     alone.append(Rival("one process", seconds(lambda: found.update(process=of_one_process(a, b)))))
     load, count = of_one_service(a, b, found)
     alone.append(Rival("one service", load + count, f"{load:.1f} s to load and build, {count:.1f} to count"))
     assert len(set(found.values())) == 1, found
-    own = [one.limit(few).cache() for one in pair]
-    meets = (own[0]["s"] < own[1]["e2"]) & (own[1]["s2"] < own[0]["e"])
-    meets = meets & (own[0]["k"] == own[1]["k"]) if is_hot else meets
-    alone.append(Rival("Spark's own plan", seconds(lambda: own[0].join(own[1], meets).count()), f"of {few:,} rows a side"))
-    note(f"{name}: {found['cells']:,} rows; chosen {chosen:.1f}; " + ", ".join(f"{one.name} {one.value:.1f} ({one.note})" for one in alone))
-    about = {"rows a side": rows, "rows out": found["cells"]}
-    return [Figure(f"{name}, by the plan that the sample tells", chosen, "s", less=True, rivals=alone, parameters=about)]
+    meets = (few.x["s"] < few.y["e2"]) & (few.y["s2"] < few.x["e"])
+    meets = meets & (few.x["k"] == few.y["k"]) if is_hot else meets
+    alone.append(Rival("Spark's own plan", seconds(few.x.join(few.y, meets).count), said))
+    plan = "buckets" if planned.in_buckets else "cells"
+    said = ", ".join(f"{one.name} {one.value:.1f} ({one.note})" for one in alone)
+    note(f"{name}: {found['cells']:,} rows; chosen {plan}, {chosen:.1f}; {said}")
+    about = {"rows a side": rows, "rows out": found["cells"], "plan": plan}
+    figures = [Figure(f"{name}, by the plan that the sample tells", chosen, "s", less=True, rivals=alone, parameters=about)]
+    if len(took) == 2:
+        times = took[plan].processor / min(one.processor for one in took.values())
+        figures.append(Figure(f"{name}, processor time of the chosen plan beside the better one", times, "×", WORST_CHOICE, True))
+    return figures
+
+
+def twice(name: str, made: Callable[[], DataFrame], found: dict[str, int]) -> Took:
+    """The second time that it is made and counted."""
+    made().count()
+    joined = made()
+    return timed(lambda: found.update({name: joined.count()}))
 
 
 def linear(sizes: Mapping[int, Took], alone: Mapping[int, Took], divided: Mapping[int, Took]) -> list[Figure]:
@@ -306,14 +353,15 @@ def between(text: str, begin: str, end: str, written: str) -> str:
 
 
 def tables(figures: list[Figure]) -> str:
-    names = ["cells", "buckets", "one service", "one process", "DuckDB, 2 threads", "Spark's own plan"]
-    lines = [f"| | rows a side | rows out | by the sample | {' | '.join(names)} |", "|---|" + "---|" * (len(names) + 3)]
+    names = ["cells", "buckets", BY_HAND, "one service", "one process", "DuckDB, 2 threads", "Spark's own plan"]
+    lines = [f"| | rows a side | rows out | by the sample | chosen | {' | '.join(names)} |", "|---|" + "---|" * (len(names) + 4)]
     for figure in figures:
         if "rows out" in figure.parameters:
             by_name = {rival.name: rival for rival in figure.rivals}
             cells = [f"{shown(by_name[name].value)}{_bracket(by_name[name].note)}" for name in names]
             sizes = [f"{figure.parameters[size]:,}" for size in ("rows a side", "rows out")]
-            lines.append(f"| {' | '.join([figure.name.partition(', by')[0], *sizes, shown(figure.value), *cells])} |")
+            chosen = [shown(figure.value), str(figure.parameters["plan"])]
+            lines.append(f"| {' | '.join([figure.name.partition(', by')[0], *sizes, *chosen, *cells])} |")
     return "\n".join(lines) + "\n\n" + of_others([one for one in figures if "rows out" not in one.parameters])
 
 

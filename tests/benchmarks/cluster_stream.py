@@ -33,7 +33,7 @@ from service.wire.schema import OP_COLUMN, parse_relation
 from streaming.cluster.changes import SEQ_COLUMN, Kind, hashes
 from streaming.cluster.frames import TIE, Table
 from streaming.cluster.streams import live_join
-from tests.benchmarks.cluster_batch import MODEL_CORES, Took, between, of_others, processor, shown
+from tests.benchmarks.cluster_batch import MODEL_CORES, MODEL_ROWS, Took, between, of_others, processor, shown
 from tests.benchmarks.figures import Figure, Rival, Scale, middle, seconds
 from tests.benchmarks.measured_tree import Note
 from tests.server_process import ServerProcess
@@ -151,6 +151,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
         Figure(f"a micro-batch of {sizes[0]:,} after a start", again.clock, "s", less=True, rivals=start, parameters=about),
         Figure("processor time a change, two executors beside one", two.each / one.each, "×", 1.1, True, note=stands),
     ]
+    figures += of_one_executor(alone, sizes, rivals["one service"])
     return [*figures, *of_stages(stages, epochs), *model(stages["resolver"], streamed["resolver"], sizes, note)]
 
 
@@ -192,6 +193,16 @@ def _each(found: Streamed, those: slice, size: int) -> str:
     return f"{shown(middle([one.processor for one in found.took[those]]) / size * 1e6)} µs of the processor a change"
 
 
+def of_one_executor(alone: Streamed, sizes: Sequence[int], service: Sequence[float]) -> list[Figure]:
+    """Of its smallest and largest micro-batches, from rows with before-images."""
+    found = []
+    for size, those in ((sizes[0], slice(1, 1 + REPEATS)), (sizes[-1], slice(-REPEATS, None))):
+        rate = size / middle([one.clock for one in alone.took[those]])
+        beside = [Rival("one service", size / middle(list(service[those])))]
+        found.append(Figure(f"changes a second with one executor, in micro-batches of {size:,}", rate, "changes/s", rivals=beside))
+    return found
+
+
 def of_stages(stages: Mapping[str, Stages], epochs: Sequence[Epoch]) -> list[Figure]:
     """µs of the processor that a change takes, of the largest epochs, and bytes of a row."""
     found, size = list[Figure](), changes_in(epochs[-1])
@@ -217,7 +228,11 @@ def model(stages: Stages, streamed: Streamed, sizes: Sequence[int], note: Note) 
     words = f"{each * 1e6:.1f} µs of the processor a change beyond {fixed:.2f} s a micro-batch, the cores busy half of the time"
     lost = f"{rows:,.0f} rows of {held:.0f} bytes, {stages.replayed / stages.rows * 1e6:.1f} µs each"
     note(f"model, {MODEL_CORES} cores: {rate:,.0f} changes/s ({words}); 1 GiB of structures is there again in {again:.0f} s ({lost})")
+    logged = sum(log for _, log in stages.states.values())
+    gib = MODEL_ROWS * held / MODEL_CORES / 2**30
+    stored = f"{MODEL_ROWS * logged / 1e9:.0f} GB in the logs of the states, {logged:.0f} bytes a row"
     return [
+        Figure(f"model: {MODEL_ROWS:,} rows, structures on each of {MODEL_CORES} cores", gib, "GiB", less=True, note=stored),
         Figure(f"model: changes on {MODEL_CORES} cores", rate, "changes/s", note=words),
         Figure("model: a core's 1 GiB of structures made again", again, "s", less=True, note=lost),
     ]

@@ -314,7 +314,7 @@ def test_times_dates_decimals_and_floats_keep_their_types(spark: SparkSession, m
 
 
 def test_explain_shows_the_plan_and_skew(spark: SparkSession) -> None:
-    """Starts that are spread evenly are for buckets. A hot key is divided into slabs, and stays whole where it cannot be."""
+    """Starts that are spread evenly are for buckets, if few rows come out. A hot key is divided into slabs where that can be."""
     rng = np.random.default_rng(1)
     evenly, together = rng.integers(0, 10**7, 3000), rng.integers(0, 30, 3000)
     even, burst = (
@@ -325,6 +325,10 @@ def test_explain_shows_the_plan_and_skew(spark: SparkSession) -> None:
     told = explain(even, again, ("s", "e"), ("s2", "e2"))
     assert told.endswith("plan        buckets") and told == explain(a=even, b=again, a_interval=("s", "e"), b_interval=("s2", "e2"))
     assert "in buckets" in explain(burst, later, ("s", "e"), ("s2", "e2"))
+    long = even.selectExpr("k", "s", "s + 2000000 AS e")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch, "_cells", lambda spark, rows: 2)
+        assert explain(long, again, ("s", "e"), ("s2", "e2")).endswith("plan        cells"), "many rows come out"
     tables = {"p": Table(even, intervals={"i": ("s", "e")}), "q": Table(burst, intervals={"i": ("s", "e")})}
     told = explain("SELECT p.s, q.s AS t FROM p JOIN q ON p.k = q.k AND overlaps(p.i, q.i)", tables)
     assert "slabs of p.i, q.i" in told and "hash of" not in told and "hot key" not in told
@@ -353,6 +357,11 @@ def test_bad_rows_and_frames_are_refused(spark: SparkSession) -> None:
         overlap_join(twice, twice, ("s", "e"), ("s", "e"))
     with pytest.raises(ValueError, match="there is no column t in a"):
         overlap_join(twice, twice.toDF("i", "f", "g"), ("t", "e"), ("f", "g"))
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(ValueError, match="b is a stream, and overlap_join joins frames in batch: join streams by live_join"):
+        overlap_join(twice, stream, ("s", "e"), ("timestamp", "timestamp"))
+    with pytest.raises(ValueError, match="p is a stream, .* stream_layout finds its layout"):
+        explain(sql, {"p": Table(stream, ["value"])})
 
 
 def test_frames_without_rows_join_to_none(spark: SparkSession, tables: dict[str, Table]) -> None:

@@ -272,5 +272,5 @@ def test_pairs_and_candidates_are_estimated() -> None:
         for one, some in zip((x, y), half, strict=True)
     ]
     assert 0.8 * meet.sum() < pairs_of(part[0], part[1], 0) < 1.2 * meet.sum()
-    best = best_buckets(x, y)
+    best = best_buckets(x, y, 0.0)
     assert best is not None and 2 <= best.shift <= 16

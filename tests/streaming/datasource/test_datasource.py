@@ -449,6 +449,17 @@ def test_empty_batches_are_known_to_the_service(hotel: Made) -> None:
     assert h.booked == [1, 3] and source["epoch"] == 2
 
 
+def test_complete_mode_is_refused_with_a_mode_that_spark_takes(hotel: Made, spark: SparkSession) -> None:
+    """Seen: it named the update mode, which Spark refuses."""
+    h = hotel()
+    counts = spark.readStream.format("rate").load().groupBy("value").count()
+    for mode, said in (("complete", 'write by outputMode("append")'), ("update", "Update")):
+        with pytest.raises((PySparkException, StreamingQueryException)) as error:
+            writer = counts.writeStream.format("livejoin").options(url=h.service.url, relation=h.bookings.name, source="counts")
+            writer.option("checkpointLocation", str(h.folder / mode)).outputMode(mode).start().awaitTermination(60)
+        assert said in failed(error)
+
+
 def test_another_query_has_to_say_that_it_takes_over(hotel: Made) -> None:
     h = hotel()
     h.put("1", 1)
