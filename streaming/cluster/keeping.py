@@ -21,8 +21,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle, TimerValues, ValueState
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from pyspark.sql.streaming.stateful_processor import MapState, TimerValues
 
 from service.engine.headless import Cell, Changed
 from service.errors import Problem
@@ -30,15 +29,11 @@ from service.wire.batch import Changes
 from streaming.cluster.cells_batch import BadRows
 from streaming.cluster.packing import ASKS, QUESTION
 from streaming.cluster.state_log import Extent, LoggedCell
-from streaming.cluster.workers import freeze_modules, query_and_epoch
+from streaming.cluster.workers import States, freeze_modules, query_and_epoch
 
 FORMAT = 1  # of states: of marks, of blobs, and of how rows are divided by a layout
 _KEPT_FOR = 60.0  # seconds without a task, after which Spark ends a worker, too
 _TOGETHER = 10.0
-_LONG = ("first", "next", "logged", "rows", "bytes", "candidates", "told", "ignored", "rebuilds")
-_MARK = StructType([StructField("nonce", StringType()), *(StructField(name, LongType()) for name in _LONG)])
-_NUMBER, _BLOB = StructType([StructField("number", LongType())]), StructType([StructField("blob", BinaryType())])
-_PLAN = StructType([StructField("plan", StringType())])
 
 
 class AnotherPlan(ValueError):
@@ -161,18 +156,16 @@ _PACES: dict[str, _Pace] = {}
 """By query."""
 
 
-class Keeper(StatefulProcessor):  # type: ignore[misc]
+class Keeper:
     """Each key's rows are blobs of changes (`packing.SCHEMA`), which its cell takes as one step."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._text = json.dumps({"format": FORMAT, "plan": plan.to_json()})
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        stage = self._plan.stage
-        self._blobs = _Blobs(handle.getMapState(f"{stage}_log", _NUMBER, _BLOB))
-        self._mark: ValueState = handle.getValueState(f"{stage}_mark", _MARK)
-        self._kept_plan: ValueState = handle.getValueState(f"{stage}_plan", _PLAN)
+    def begin(self, states: States) -> None:
+        """Of a task."""
+        self._blobs, self._mark, self._kept_plan = _Blobs(states.log), states.mark, states.plan
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Any]:
         place, given = _place(self._plan, key), [(row["role"], pa.py_buffer(row["rows"])) for row in rows]

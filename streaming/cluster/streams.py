@@ -31,6 +31,7 @@ from streaming.cluster.netting import EPOCH_COLUMN, Netting
 from streaming.cluster.packing import SCHEMA
 from streaming.cluster.resolver import ResolverPlan
 from streaming.cluster.stream_layout import even_layout, plain, require_fits
+from streaming.cluster.workers import Processor
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -112,7 +113,7 @@ def resolver_of(plan: StreamPlan, sources: Sequence[Source]) -> ResolverPlan | N
 def kept_by(plan: Plan, blobs: DataFrame, begin: DataFrame | None = None) -> DataFrame:
     """What cells tell. `begin`: blobs of the rows that they have before the first epoch."""
     state = None if begin is None else begin.groupBy("cell")
-    return blobs.groupBy("cell").transformWithState(Keeper(plan), from_arrow_schema(SCHEMA), "Append", "None", state)
+    return blobs.groupBy("cell").transformWithState(Processor(plan.stage, Keeper(plan)), from_arrow_schema(SCHEMA), "Append", "None", state)
 
 
 def _key_tells(members: Sequence[Member | None], definition: RelationDefinition) -> bool:

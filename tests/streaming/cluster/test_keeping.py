@@ -5,8 +5,12 @@ from __future__ import annotations
 import copy
 import gc
 import json
+import pickle
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import psutil
@@ -24,6 +28,8 @@ from streaming.cluster.keeping import AnotherFormat, AnotherPlan, Keeper, NoRoom
 from streaming.cluster.netting import UnknownEpoch
 from streaming.cluster.packing import QUESTION, SCHEMA
 from streaming.cluster.state_log import LoggedCell
+from streaming.cluster.workers import Processor, States
+from tests.server_process import ROOT
 from tests.streaming.cluster.churn import DEFINITIONS
 from tests.streaming.cluster.local import Local, prepared
 from tests.streaming.cluster.test_stages import of_view
@@ -85,7 +91,7 @@ class Task:
 
     def _keeper(self) -> tuple[Keeper, dict[Any, Any]]:
         keeper, state = Keeper(self.local.plan), copy.deepcopy(self.committed)
-        keeper.init(Handle(state))
+        keeper.begin(States.of(cast(Any, Handle(state)), self.local.plan.stage))
         return keeper, state
 
 
@@ -192,7 +198,7 @@ def test_a_cell_without_rows_knows_its_plan(begin: str, monkeypatch: pytest.Monk
     for plan, passed in ((local.plan, []), (local.resolver, [QUESTION])):
         assert plan is not None
         keeper, state = Keeper(plan), dict[Any, Any]()
-        keeper.init(cast(Any, Handle(state)))
+        keeper.begin(States.of(cast(Any, Handle(state)), plan.stage))
         asked = [Row(**row) for row in next(send(local.sources[0], [])).to_pylist()]
         if begin == "begun":
             for one in asked:
@@ -200,6 +206,27 @@ def test_a_cell_without_rows_knows_its_plan(begin: str, monkeypatch: pytest.Monk
         else:
             assert [row.asDict() for row in keeper.handleInputRows((0,), iter(asked), cast(Any, None))] == passed
         assert list(state) == [f"{plan.stage}_plan"] and not keeping._HELD
+
+
+def test_what_asks_for_the_states_alone_imports_nothing_of_cells(task: Task, tmp_path: Path) -> None:
+    """Spark begins a process for each stage that does, at each start of a query."""
+    plan = task.local.plan
+    processor = Processor(plan.stage, Keeper(plan))
+    (tmp_path / "processor").write_bytes(pickle.dumps(processor))
+    code = """if True:
+        import pickle, sys
+        from unittest.mock import Mock
+        handle = Mock()
+        pickle.load(open(sys.argv[1], "rb")).init(handle)
+        print(*sorted(one.args[0] for one in handle.method_calls), {"numba", "pyarrow", "service"} & {*sys.modules} or "light")
+    """
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "processor"], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == ["cells_log", "cells_mark", "cells_plan", "light"], done.stderr
+    state = dict[Any, Any]()
+    processor.init(cast(Any, Handle(state)))
+    (source,) = task.local.sources
+    told = processor.handleInputRows((7,), iter(_blobs(source, of(1))), cast(Any, None))
+    assert [row.asDict() for row in told] == task.attempt(*of(1))[0] and "cells_mark" in state
 
 
 def test_cells_that_have_moved_away_leave_the_memory_of_a_worker(task: Task) -> None:
