@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -30,9 +31,8 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
-def pytest_unconfigure() -> None:
-    gc.unfreeze()  # modules of DuckDB complain of what is never collected
-
+# Modules of DuckDB complain of what is never collected. Not in a hook: pytest looks for circles several times behind those.
+atexit.register(gc.unfreeze)
 
 _FEW = 3  # tests of a file of the pipeline that are long
 _SPARK = "tests/streaming/spark"  # files with a Spark in their own process: one Java process for all

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -58,34 +59,54 @@ def rows_of(texts: pa.Array) -> pa.Table:
 
 LENGTH = MIB // 4
 LONG = "x" * LENGTH
-REPEATED = pa.DictionaryArray.from_arrays(pa.array(np.zeros(300, np.int32)), [LONG])
-PLAIN = pa.array([LONG] * 60)
-VIEW = struct.pack("<i4sii", LENGTH, b"xxxx", 0, 0)
-VIEWS = pa.Array.from_buffers(pa.string_view(), 300, [None, pa.py_buffer(VIEW * 300), pa.py_buffer(LONG.encode())])
-TWO = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), ["x" * 16 * MIB, ""])
 
-BOMBS = {
-    "arrow, lz4": (ARROW, arrow(rows_of(PLAIN), "lz4")),
-    "arrow, zstd": (ARROW, arrow(rows_of(PLAIN), "zstd")),
-    "arrow, dictionary": (ARROW, arrow(rows_of(REPEATED))),
-    "arrow, compressed dictionary": (ARROW, arrow(rows_of(TWO), "zstd")),
-    "arrow, ops": (ARROW, arrow(rows_of(pa.nulls(300, pa.utf8())).append_column("_op", REPEATED))),
-    "parquet, snappy": (PARQUET, parquet(rows_of(PLAIN), use_dictionary=False)),
-    "parquet, zstd": (PARQUET, parquet(rows_of(PLAIN), use_dictionary=False, compression="zstd")),
-    "parquet, data pages 2": (PARQUET, parquet(rows_of(PLAIN), use_dictionary=False, compression="gzip", data_page_version="2.0")),
-    "parquet, dictionary": (PARQUET, parquet(rows_of(pa.array([LONG] * 300)))),
-    "parquet, dictionary without compression": (PARQUET, parquet(rows_of(pa.array([LONG] * 300)), compression="none")),
-    "parquet, ops": (PARQUET, parquet(rows_of(pa.nulls(300, pa.utf8())).append_column("_op", pa.array([LONG] * 300)))),
+
+def plain() -> pa.Array:
+    return pa.array([LONG] * 60)
+
+
+def many() -> pa.Array:
+    return pa.array([LONG] * 300)
+
+
+def repeated() -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(300, np.int32)), [LONG])
+
+
+def two() -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), ["x" * 16 * MIB, ""])
+
+
+def with_ops(ops: pa.Array) -> pa.Table:
+    return rows_of(pa.nulls(300, pa.utf8())).append_column("_op", ops)
+
+
+BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "arrow, lz4": (ARROW, lambda: arrow(rows_of(plain()), "lz4")),
+    "arrow, zstd": (ARROW, lambda: arrow(rows_of(plain()), "zstd")),
+    "arrow, dictionary": (ARROW, lambda: arrow(rows_of(repeated()))),
+    "arrow, compressed dictionary": (ARROW, lambda: arrow(rows_of(two()), "zstd")),
+    "arrow, ops": (ARROW, lambda: arrow(with_ops(repeated()))),
+    "parquet, snappy": (PARQUET, lambda: parquet(rows_of(plain()), use_dictionary=False)),
+    "parquet, zstd": (PARQUET, lambda: parquet(rows_of(plain()), use_dictionary=False, compression="zstd")),
+    "parquet, data pages 2": (
+        PARQUET,
+        lambda: parquet(rows_of(plain()), use_dictionary=False, compression="gzip", data_page_version="2.0"),
+    ),
+    "parquet, dictionary": (PARQUET, lambda: parquet(rows_of(many()))),
+    "parquet, dictionary without compression": (PARQUET, lambda: parquet(rows_of(many()), compression="none")),
+    "parquet, ops": (PARQUET, lambda: parquet(with_ops(many()))),
     "parquet, prefixes": (
         PARQUET,
-        parquet(rows_of(pa.array([LONG] * 300)), use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"}, compression="none"),
+        lambda: parquet(rows_of(many()), use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"}, compression="none"),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_small_body_that_becomes_large(name: str) -> None:
-    kind, body = BOMBS[name]
+    kind, made = BOMBS[name]
+    body = made()
     assert len(body) < MIB
     room = Bounded()
     peak = _peak_of(lambda: decode_relation_changes(kind, body, "r", lambda name: DEFINITION, room))
@@ -114,7 +135,8 @@ def _peak_of(work: Any, refusal: type[Exception] = TooLarge, said: str | None = 
 
 def test_views_that_share_their_text() -> None:
     """Arrow writes a view's text once for all that share it."""
-    body = arrow(rows_of(VIEWS))
+    view = struct.pack("<i4sii", LENGTH, b"xxxx", 0, 0)
+    body = arrow(rows_of(pa.Array.from_buffers(pa.string_view(), 300, [None, pa.py_buffer(view * 300), pa.py_buffer(LONG.encode())])))
     assert len(body) < MIB
     assert _peak_of(lambda: decode_relation_changes(ARROW, body, "r", lambda name: DEFINITION, Bounded())) < 16 * MIB
     few = arrow(rows_of(pa.array(["a", "b" * 50, None], pa.string_view())))
@@ -146,7 +168,7 @@ def test_columns_that_share_their_bytes() -> None:
 
 def test_sizes_that_a_footer_says_are_not_believed() -> None:
     """The page's own header has the size that the decoder will make room for."""
-    body = parquet(rows_of(PLAIN), use_dictionary=False, compression="zstd")
+    body = parquet(rows_of(plain()), use_dictionary=False, compression="zstd")
     metadata = pq.ParquetFile(pa.BufferReader(body)).metadata
     size = metadata.row_group(0).column(1).total_uncompressed_size
     assert size > 14 * MIB
