@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
-from service.terminal import Failure, say
+from service.terminal import Failure, imported, say
 from service.wire.wording import instead
 
 COMMANDS = {
@@ -78,7 +77,7 @@ def _run(argv: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise Failure(f"unknown command {name!r}{instead(name, COMMANDS)} (see `livejoin --help`)", 2)
-    status: int = import_module(f"service.commands.{name}").main(argv[1:])
+    status: int = imported(f"service.commands.{name}").main(argv[1:])
     return status
 
 

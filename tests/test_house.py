@@ -165,8 +165,9 @@ def test_every_room_is_on_the_map() -> None:
 
 
 def test_modules_imported_by_name_are_there() -> None:
-    """`import_module("…")`, by which the command line finds what not every installation has."""
-    named = [one for path in sources(*PACKAGES).values() for one in re.findall(r"import_module\(\"([\w.]+)\"\)", path.read_text())]
+    """`import_module("…")` and `imported("…")`, by which the command line finds what not every installation or command needs."""
+    by_name = re.compile(r"(?:import_module|imported)\(\"([\w.]+)\"\)")
+    named = [one for path in sources(*PACKAGES).values() for one in by_name.findall(path.read_text())]
     ours = {one for one in named if one.startswith(PACKAGES)}
     assert len(ours) >= 3 and ours <= sources(*PACKAGES).keys()
 

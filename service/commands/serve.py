@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.settings import BadSetting, read_settings, settings
-from service.terminal import Failure, Parser
+from service.terminal import Failure, Parser, imported
 
 
 def main(arguments: list[str]) -> int:
@@ -16,7 +16,5 @@ def main(arguments: list[str]) -> int:
         chosen = read_settings(given)
     except BadSetting as error:
         raise Failure(str(error), 2) from error
-    from service.server import serve  # takes a second to import
-
-    status: int = serve(chosen)
+    status: int = imported("service.server").serve(chosen)  # takes a second to import
     return status

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
-from service.terminal import Failure, Parser
+from service.terminal import Failure, Parser, imported
 
 
 def main(arguments: list[str]) -> int:
     # By name: `streaming` is a layer above `service`, and is installed with livejoin[stream].
     try:
-        room = import_module("streaming.cli")
+        room = imported("streaming.cli")
     except ModuleNotFoundError as error:
         raise Failure(f"streaming needs {error.name}: in a checkout, pip install ./client '.[stream]' installs it") from error
     parser = Parser("stream", "Run the pipelines of a file: from Kafka through Spark into the service, and from its views to Kafka.")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 from service.terminal import Columns, cell
+from tests.datasets import ROOT
 
 
 def test_names_of_columns_are_one_line() -> None:
@@ -18,3 +22,16 @@ def test_columns_grow_and_long_text_is_cut() -> None:
     assert columns.line({"a": 1000, "b": None}) == "1000  ·"
     assert columns.line({"a": 1, "b": "x" * 100}) == f"1     {'x' * 47}…"
     assert cell("a\tb\x1b[31m") == "a b [31m"
+
+
+def test_nobody_looks_for_cycles_in_what_is_imported() -> None:
+    code = """if True:
+        import gc
+        from service.terminal import imported
+        found = []
+        gc.callbacks.append(lambda phase, told: found.append(told["generation"]))
+        module, before = imported("service.commands.rows"), gc.get_freeze_count()
+        print(module.__name__, len(found), before > 10_000, gc.isenabled(), imported("service.commands.rows") is module)
+    """
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split() == ["service.commands.rows", "0", "True", "True", "True"], done.stderr
