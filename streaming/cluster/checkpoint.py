@@ -17,6 +17,12 @@ from pyspark.sql import SparkSession
 _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
+def not_kept(folder: str, epoch: int, first: int, last: int) -> ValueError:
+    """Of the epochs that are asked for, one is not between the first and the last that are there."""
+    said = f"epoch {epoch} is not kept: {folder} has {first} to {last}"
+    return ValueError(f"{said} (spark.sql.streaming.minBatchesToRetain says how many are)")
+
+
 class Checkpoint:
     """By the classes of Spark in its JVM, so wherever checkpoints can be. PySparkAttributeError: there is none, over Connect."""
 
@@ -48,8 +54,7 @@ class Checkpoint:
         """Raises ValueError."""
         done = self._epochs("commits")
         if epoch not in done:
-            said = f"epoch {epoch} is not kept: {self.folder} has {done[0]} to {done[-1]}"
-            raise ValueError(f"{said} (spark.sql.streaming.minBatchesToRetain says how many are)")
+            raise not_kept(self.folder, epoch, done[0], done[-1])
         if self._format != "1":
             raise ValueError(f"{_FORMAT} is {self._format}, whose states cannot be written under another number: set it to 1")
 

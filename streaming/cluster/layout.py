@@ -129,6 +129,24 @@ class Layout(NamedTuple):
 
     def route(self, role: Role, ties: Numbers, given: Sequence[Given | None]) -> Routed:
         """`given`: of each coordinate, None where the role is no member."""
+        lowest, counts = self._values(role, ties, given)
+        copies = counts.prod(axis=0)
+        of = np.repeat(np.arange(len(ties)), copies)
+        left = np.arange(len(of)) - np.repeat(np.cumsum(copies) - copies, copies)
+        cells, here = np.zeros(len(of), np.int64), list[Mask | None]()
+        for number, (coordinate, own) in enumerate(zip(self.coordinates, given, strict=True)):
+            width = counts[number][of]
+            offset, left = left % width, left // width
+            cells = cells * coordinate.size + (lowest[number][of] + offset) % coordinate.size
+            here.append(offset == 0 if own is not None and own.starts is not None else None)
+        return Routed(cells, of, here)
+
+    def copies(self, role: Role, ties: Numbers, given: Sequence[Given | None]) -> int:
+        """How many `route` would make."""
+        return int(self._values(role, ties, given)[1].prod(axis=0).sum())
+
+    def _values(self, role: Role, ties: Numbers, given: Sequence[Given | None]) -> tuple[Numbers, Numbers]:
+        """int64[coordinates, n]: the first value of each row, and how many there are from it on, cyclically."""
         rows = len(ties)
         lowest, counts = np.zeros((len(self.coordinates), rows), np.int64), np.ones((len(self.coordinates), rows), np.int64)
         for number, (coordinate, member, own) in enumerate(zip(self.coordinates, role.members, given, strict=True)):
@@ -141,16 +159,7 @@ class Layout(NamedTuple):
             else:
                 lowest[number] = places(coordinate.bounds, own.hashes, own.starts, ties)
                 counts[number] = 1 + places(coordinate.bounds, own.hashes, own.ends, np.full(rows, _LAST_TIE)) - lowest[number]
-        copies = counts.prod(axis=0)
-        of = np.repeat(np.arange(rows), copies)
-        left = np.arange(len(of)) - np.repeat(np.cumsum(copies) - copies, copies)
-        cells, here = np.zeros(len(of), np.int64), list[Mask | None]()
-        for number, (coordinate, own) in enumerate(zip(self.coordinates, given, strict=True)):
-            width = counts[number][of]
-            offset, left = left % width, left // width
-            cells = cells * coordinate.size + (lowest[number][of] + offset) % coordinate.size
-            here.append(offset == 0 if own is not None and own.starts is not None else None)
-        return Routed(cells, of, here)
+        return lowest, counts
 
     def to_json(self) -> str:
         return json.dumps([self.aliases, [tuple(one) for one in self.coordinates]])

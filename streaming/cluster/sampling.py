@@ -60,7 +60,7 @@ def bounds_of(number: int, coordinate: Coordinate, samples: Samples, size: int) 
 
 def copies_of(layout: Layout, role: Role, sample: Sample, given: Sequence[Given | None]) -> float:
     """How many copies there are of a row, on the average."""
-    return len(layout.route(role, sample.ties, given).rows) / max(1, len(sample.ties))
+    return layout.copies(role, sample.ties, given) / max(1, len(sample.ties))
 
 
 def largest_share(coordinate: Coordinate, sample: Sample, number: int, alias: str) -> float:

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from streaming.cluster.cells_stream import StreamPlan
+from streaming.cluster.checkpoint import not_kept
 from streaming.cluster.keeping import plan_in
 from streaming.cluster.workers import freeze_modules
 
@@ -26,8 +27,8 @@ _STAGES = ("cells", "keys")
 
 
 def snapshot(spark: SparkSession, checkpoint: str, epoch: int | None = None) -> DataFrame:
-    """The rows of the view after an epoch, by default the last. Raises ValueError (no checkpoint of a view, or of another
-    format), Spark's own errors (the epoch is not kept).
+    """The rows of the view after an epoch, by default the last. Raises ValueError (no checkpoint of a view, or of another format; an epoch
+    that is not kept).
 
     Costs: as a batch over the rows that cells have; memory of a task: a cell.
     """
@@ -40,6 +41,8 @@ def snapshot(spark: SparkSession, checkpoint: str, epoch: int | None = None) -> 
 def logs_of_cells(spark: SparkSession, checkpoint: str, epoch: int | None) -> tuple[StreamPlan, DataFrame]:
     """The plan that the states are of; the blobs of their logs, for `by_cell`. Raises as `snapshot`."""
     operator = _operators(spark, checkpoint)["cells"]
+    if epoch is not None:
+        _require_kept(spark, checkpoint, epoch)
     kept = _state(spark, checkpoint, operator, "cells_plan", epoch).first()
     if kept is None:
         raise ValueError(f"the states of {checkpoint} are empty: no row has come")
@@ -80,6 +83,13 @@ def _operators(spark: SparkSession, checkpoint: str) -> dict[str, int]:
     _ = spark.streams.active  # without it, the sources of states fail in a session that has not streamed
     rows = spark.read.format("state-metadata").load(checkpoint).select("operatorId", "operatorProperties").distinct().collect()
     return by_stage(checkpoint, [(row[0], row[1]) for row in rows])
+
+
+def _require_kept(spark: SparkSession, checkpoint: str, epoch: int) -> None:
+    """Raises ValueError."""
+    row = spark.read.format("state-metadata").load(checkpoint).agg(F.min("minBatchId"), F.max("maxBatchId")).first()
+    if row is not None and not row[0] <= epoch <= row[1]:
+        raise not_kept(checkpoint, epoch, row[0], row[1])
 
 
 def by_stage(checkpoint: str, operators: Iterable[tuple[int, str | None]]) -> dict[str, int]:

@@ -26,6 +26,8 @@ from streaming.cluster.sampling import Sample, Samples, copies_of
 _MOST_COPIES = 1.5  # of a row in bands
 _HOT = 0.25  # of what a cell gets on the average
 _EVENLY = 4096  # rows of which an even layout is made
+_UNBOUNDED = np.iinfo(np.int64).min  # a start
+_WIDEST = 1 << 62
 
 
 def stream_layout(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], cells: int, max_copies: float = 8.0) -> str:
@@ -80,11 +82,14 @@ def _chosen(
     query: Query, possible: Sequence[Coordinate], samples: Samples, cells: int, max_copies: float, width: int | None
 ) -> str:  # fmt: skip
     chosen = choose(query.whole.aliases, possible, samples, 1 << (cells - 1).bit_length())
-    chosen.require_few_copies(max_copies)
-    coordinates = []
+    coordinates, numbers = list[Coordinate](), list[int]()
     for one in chosen.layout.coordinates:
         number = next(place for place, other in enumerate(possible) if (other.kind, other.members) == (one.kind, one.members))
         coordinates.append(one if one.kind == "hash" else _in_bands(one, number, samples, width))
+        numbers.append(number)
+    by_samples = width is None  # else rows are even, and a width says nothing of them
+    copies = _copies(coordinates, numbers, samples) if by_samples else chosen.copies
+    chosen._replace(copies=copies).require_few_copies(max_copies)
     return Layout(chosen.layout.aliases, tuple(coordinates)).to_json()
 
 
@@ -95,11 +100,32 @@ def _in_bands(slabs: Coordinate, number: int, samples: Samples, width: int | Non
             raise ValueError(f"{names} are joined in bands of time: give their width, some times what intervals are long, or a layout")
         return Coordinate("bands", slabs.members, slabs.size, width=width)
     hot = None if not _is_keyed(slabs) else _hot(slabs, number, samples)
-    for power in range(63):
-        found = Coordinate("bands", slabs.members, slabs.size, width=1 << power, hot=hot)
-        if _copies(found, number, samples) <= _MOST_COPIES:
-            break
+    some, widest = _of_a_time(slabs, number, samples)
+    found = Coordinate("bands", slabs.members, slabs.size, width=1, hot=hot)
+    while 2 * found.width <= widest and _copies([found], [number], some) > _MOST_COPIES:
+        found = found._replace(width=2 * found.width)
     return found
+
+
+def _of_a_time(slabs: Coordinate, number: int, samples: Samples) -> tuple[Samples, int]:
+    """What decides about the width of bands: the rows of members whose intervals are shorter than the time in which all start, and the
+    widest bands that divide this time among all cells. Longer ones, such as open ones, are in all of these, whatever the width."""
+    members = {alias: samples[alias] for alias in slabs.members}
+    starts = [one.given[number].starts for one in members.values()]
+    known = np.concatenate([one[one > _UNBOUNDED] for one in starts if one is not None])
+    time = int(known.max()) - int(known.min()) if len(known) else 0
+    shorter = {alias: _shorter(one, number, time) for alias, one in members.items()}
+    if any(len(one.ties) for one in shorter.values()):
+        return shorter, time // slabs.size
+    return members, _WIDEST  # of too short a time
+
+
+def _shorter(sample: Sample, number: int, time: int) -> Sample:
+    """The rows whose intervals are shorter than this."""
+    hashes, starts, ends = sample.given[number]
+    assert starts is not None and ends is not None
+    chosen = ends.view(np.uint64) - starts.view(np.uint64) < time
+    return Sample(round(sample.scale * chosen.sum()), sample.ties[chosen], {number: Given(hashes[chosen], starts[chosen], ends[chosen])})
 
 
 def _is_keyed(coordinate: Coordinate) -> bool:
@@ -115,11 +141,11 @@ def _hot(slabs: Coordinate, number: int, samples: Samples) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _copies(coordinate: Coordinate, number: int, samples: Samples) -> float:
-    """Of a row of the members, on the average."""
+def _copies(coordinates: Sequence[Coordinate], numbers: Sequence[int], samples: Samples) -> float:
+    """Of a row, on the average. `numbers`: those of the coordinates in the samples."""
     total = rows = 0.0
-    for alias in coordinate.members:
-        alone = Layout(((alias, ""),), (coordinate,))
-        total += samples[alias].rows * copies_of(alone, alone.roles[0], samples[alias], [samples[alias].given[number]])
-        rows += samples[alias].rows
+    for alias, sample in samples.items():
+        alone = Layout(((alias, ""),), tuple(coordinates))
+        total += sample.rows * copies_of(alone, alone.roles[0], sample, [sample.given.get(number) for number in numbers])
+        rows += sample.rows
     return total / max(1.0, rows)

@@ -28,8 +28,17 @@ def test_the_same_sources_give_the_same_bytes(wheels: list[Path], tmp_path: Path
     assert list(differences(wheels, again)) == [f"{wheels[1].name} differs between two builds of the same sources"]
 
 
-def test_a_service_runs_from_them(wheels: list[Path], tmp_path: Path) -> None:
-    """Nothing of the checkout is used: the packages come from the wheels, with their data."""
+READ = """
+import sys
+from pyspark.sql import SparkSession
+from pyspark_livejoin import live_join, overlap_join
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+print(live_join.__code__.co_filename, *map(tuple, spark.read.format("livejoin").options(url=sys.argv[1], view="v").load().collect()))
+"""
+
+
+def test_a_service_runs_from_them(wheels: list[Path], tmp_path: Path, quick_java: None) -> None:
+    """Nothing of the checkout is used: the packages come from the wheels, with their data. Spark finds the data source by itself."""
     command = install(wheels, tmp_path / "clean")
     where = "import livejoin, service, streaming, structures; print(*(m.__path__[0] for m in (livejoin, service, streaming, structures)))"
     packaged = "from streaming.jars import read_lock; from service.demo.history import history; print(len(read_lock()), len(history()))"
@@ -42,6 +51,11 @@ def test_a_service_runs_from_them(wheels: list[Path], tmp_path: Path) -> None:
         try:
             with client_of(f"http://127.0.0.1:{port}") as client:
                 serve_something(client, process)
+            reads = [python[0], "-c", READ, f"http://127.0.0.1:{port}"]
+            read = subprocess.run(reads, cwd=tmp_path, env=environment | {"PYSPARK_PYTHON": python[0]}, capture_output=True, text=True)
+            assert read.returncode == 0, read.stderr
+            path, rows = read.stdout.splitlines()[-1].split(" ", 1)
+            assert Path(path).is_relative_to(tmp_path / "clean") and rows == "(1, 2)"
             process.terminate()
             assert process.wait(30) == 0
         finally:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_livejoin import Table, live_join, overlap_join, snapshot
+from pyspark_livejoin import Table, explain, live_join, overlap_join, snapshot, status, stream_layout
 from tests.streaming.cluster.stream_query import settings
 
 SQL = "SELECT a.id AS x, b.id AS y FROM a JOIN b ON a.room = b.room AND overlaps(a.stay, b.stay)"
@@ -61,19 +61,21 @@ class Job:
             frame.withColumnRenamed("id", "x"), frame.withColumnsRenamed({"id": "y", "s": "t", "e": "u"}), ("s", "e"), ("t", "u"), ["room"]
         )
         stay = {"stay": ("s", "e")}
-        of_view = live_join(SQL, {name: Table(frame, ["id"], stay) for name in "ab"})
         frame.write.parquet(str(self.folder / "stays"))
         stream = self.spark.readStream.schema(STAYS).parquet(str(self.folder / "stays"))
-        changes = live_join(SQL, {name: Table(stream, ["id"], stay) for name in "ab"}, width=32)
+        frames = {name: Table(frame, ["id"], stay) for name in "ab"}
+        changes = live_join(SQL, {name: Table(stream, ["id"], stay) for name in "ab"}, layout=stream_layout(SQL, frames, 8))
         told = self.run(changes, "join")
         assert {row["_op"] for row in told} == {"insert"}
         kept = snapshot(self.spark, self.checkpoint("join"))
         return {
             "rows": rows,
             "overlap_join": self.pairs(of_pairs),
-            "live_join": self.pairs(of_view),
+            "live_join": self.pairs(live_join(SQL, frames)),
+            "explain": explain(SQL, frames),
             "stream": sorted([row["x"], row["y"]] for row in told),
             "snapshot": self.pairs(kept),
+            "status": [row.asDict() for row in status(self.checkpoint("join")).collect()],
         }
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from service.query.model import Query
 from streaming.cluster import layout as layouts
+from streaming.cluster import stream_layout
 from streaming.cluster.buckets import best_buckets
-from streaming.cluster.candidates import choose
+from streaming.cluster.candidates import NotDistributable, choose
 from streaming.cluster.layout import Coordinate, Given, Layout, Member, Role, Routed
 from streaming.cluster.sampling import Sample, bounds_of, pairs_of
 
@@ -201,16 +204,18 @@ def test_a_triangle_over_one_relation_is_reported_once(p: int, q: int, edges: li
     assert reported == Counter(every)
 
 
-def sample(name: str, number: int = 4000) -> Sample:
+def sample(name: str, number: int = 4000, seed: int = 7) -> Sample:
     """Rows that are not spread evenly: see the names."""
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng(seed)
     starts, lengths, keys = rng.integers(0, 10**6, number), rng.integers(1, 50, number), rng.integers(0, 50, number)
     if name == "hot key":
         keys = np.where(rng.random(number) < 0.8, 7, keys)
     if name == "equal starts":
         starts, keys = np.where(rng.random(number) < 0.7, 5, starts), np.zeros(number, np.int64)
-    if name == "open ends":
+    if name.startswith("open ends"):
         lengths = np.where(rng.random(number) < 0.2, 2**62, lengths)
+    if name.endswith("no key"):
+        keys = np.zeros(number, np.int64)
     if name == "burst":
         starts = np.where(rng.random(number) < 0.5, rng.integers(0, 1000, number), starts)
     return Sample(number, rng.integers(LOW, HIGH, number), {0: Given(keys, starts, starts + lengths), 1: Given(keys)})
@@ -221,23 +226,71 @@ KEYED = [
     Coordinate("hash", {"x": Member(("k",)), "y": Member(("k",))}),
 ]
 ALIASES = (("x", "a"), ("y", "b"))
+QUERY = cast(Query, SimpleNamespace(whole=SimpleNamespace(aliases=ALIASES)))  # what layouts by samples ask for
+CELLS = 16
+
+
+def routed_by(layout: Layout, samples: Mapping[str, Sample]) -> dict[str, Routed]:
+    """`layout` has one coordinate, of both."""
+    (coordinate,) = layout.coordinates
+    number = 1 if coordinate.kind == "hash" else 0
+    roles = zip(layout.aliases, layout.roles, strict=True)
+    return {alias: layout.route(role, samples[alias].ties, [samples[alias].given[number]]) for (alias, _), role in roles}
 
 
 @pytest.mark.parametrize("name", ["uniform", "hot key", "equal starts", "open ends", "burst"])
 def test_cells_have_about_equally_much_to_do(name: str) -> None:
-    """A row, and eight partners that are there when it starts, count alike."""
-    samples = {"x": sample(name), "y": sample(name)}
-    chosen = choose(ALIASES, KEYED, samples, 16)
+    """A row, each copy of it, and eight partners that are there when it starts, count alike."""
+    samples = {"x": sample(name), "y": sample(name, seed=8)}
+    chosen = choose(ALIASES, KEYED, samples, CELLS)
     (coordinate,) = chosen.layout.coordinates
     assert coordinate.kind == "slabs" or name not in ("hot key", "equal starts")
-    number = 0 if coordinate.kind == "slabs" else 1
-    routed = chosen.layout.route(chosen.layout.roles[0], samples["x"].ties, [samples["x"].given[number]])
-    mine = slice(None) if routed.here[0] is None else routed.here[0]
-    keys, starts, ends = samples["x"].given[0]
-    assert starts is not None and ends is not None
-    depth = np.count_nonzero((keys[:, None] == keys) & (starts <= starts[:, None]) & (starts[:, None] <= ends), axis=1)
-    work = np.bincount(routed.cells[mine], (1 + depth / 8)[routed.rows[mine]], minlength=16)
+    work = np.zeros(CELLS)
+    for (alias, routed), other in zip(routed_by(chosen.layout, samples).items(), "yx", strict=True):
+        mine = slice(None) if routed.here[0] is None else routed.here[0]
+        (keys, starts, _), (others, begun, ended) = samples[alias].given[0], samples[other].given[0]
+        assert starts is not None and begun is not None and ended is not None
+        depth = np.count_nonzero((keys[:, None] == others) & (begun <= starts[:, None]) & (starts[:, None] <= ended), axis=1)
+        work += np.bincount(routed.cells, minlength=CELLS)
+        work += np.bincount(routed.cells[mine], (depth / 8)[routed.rows[mine]], minlength=CELLS)
     assert work.max() <= 1.5 * work.mean()
+
+
+@pytest.mark.parametrize("name", ["uniform", "hot key", "open ends", "open ends, no key", "burst"])
+def test_bands_have_about_equally_many_rows(name: str) -> None:
+    """Copies included; of those that start there too. Open ends alone have many copies: with these, no width that divides new starts has
+    few, and one that has few took all of them to one cell."""
+    samples = {"x": sample(name), "y": sample(name, seed=8)}
+    layout = Layout.of_json(stream_layout._chosen(QUERY, KEYED, samples, CELLS, 8.0, None))
+    (coordinate,) = layout.coordinates
+    assert coordinate.kind == "bands" and coordinate.hot
+    rows, starts, short = np.zeros(CELLS), np.zeros(CELLS), 0
+    for alias, routed in routed_by(layout, samples).items():
+        assert routed.here[0] is not None
+        rows += np.bincount(routed.cells, minlength=CELLS)
+        starts += np.bincount(routed.cells[routed.here[0]], minlength=CELLS)
+        ends = samples[alias].given[0].ends
+        assert ends is not None
+        short += np.count_nonzero(ends[routed.rows] < 2**62)
+    assert rows.max() <= 1.5 * rows.mean() and starts.max() <= 1.5 * starts.mean()
+    assert short <= 1.5 * 8000
+
+
+def test_samples_of_too_short_a_time_do_not_copy_all_rows() -> None:
+    """All rows that are there start together."""
+    samples = {alias: sample("uniform") for alias in "xy"}
+    for alias, one in samples.items():
+        keys, starts, ends = one.given[0]
+        assert starts is not None and ends is not None
+        samples[alias] = one._replace(given={0: Given(0 * keys, 0 * starts, ends - starts)})
+    (coordinate,) = Layout.of_json(stream_layout._chosen(QUERY, KEYED[:1], samples, CELLS, 2.0, None)).coordinates
+    assert coordinate.width >= 32, "as intervals are long"
+
+
+def test_copies_in_bands_are_limited() -> None:
+    samples = {alias: sample("open ends, no key") for alias in "xy"}
+    with pytest.raises(NotDistributable, match="each row would go to 4.* of 16 cells on the average; .* give max_copies=5"):
+        stream_layout._chosen(QUERY, KEYED, samples, CELLS, 4.0, None)
 
 
 def test_without_ties_equal_starts_stay_in_one_cell(monkeypatch: pytest.MonkeyPatch) -> None:

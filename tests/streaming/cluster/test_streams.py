@@ -9,15 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+import livejoin
 from service.views.parse import parse_view
 from streaming.cluster.candidates import NotDistributable
 from streaming.cluster.changes import Kind, _spark_hash
 from streaming.cluster.frames import Table
+from streaming.cluster.layout import Given, Layout
 from streaming.cluster.reshard import reshard
 from streaming.cluster.snapshot import snapshot, status
 from streaming.cluster.stream_layout import even_layout, stream_layout
@@ -123,6 +126,9 @@ def test_changes_are_told_once_over_restarts_and_failures(spark: SparkSession, t
     assert one.again >= 1
     at = Counter(tuple(row.values()) for row in snapshot(spark, one.checkpoint, epoch).toArrow().to_pylist())
     assert at == before, "an earlier epoch"
+    for gone in (-1, 99):
+        with pytest.raises(ValueError, match=rf"epoch {gone} is not kept: .*checkpoint has 0 to {max(one.told)} \("):
+            snapshot(spark, one.checkpoint, gone)
     told = [row.asDict() for row in status(one.checkpoint).collect()]
     rows = sum(map(len, one.churn.rows.values()))
     assert sum(row["rows"] for row in told if row["stage"] == "keys") == rows
@@ -198,6 +204,36 @@ def test_another_layout_goes_on_with_the_next_epoch(spark: SparkSession, tmp_pat
         reshard(spark, str(tmp_path / "nothing"), str(tmp_path / "more"), layout)
     with pytest.raises(ValueError, match="the layout is of another view"):
         reshard(spark, old, str(tmp_path / "more"), in_bands(8, 4).replace('"stay"', '"levels"'))
+
+
+def test_a_service_has_the_rows_that_its_changes_add_up_to(spark: SparkSession, server: ServerProcess, tmp_path: Path) -> None:
+    """`format("livejoin")` behind a join, over an epoch that is run again, and over another layout. Bad rows would be refused, such as the
+    insert of a row that is there."""
+    one = Query(spark, tmp_path, "keyed pair with a hot key", "ordered", 3)
+    one.layout = in_bands(8, 4)
+    with livejoin.connect(server.url) as lj:
+        pairs = lj.relation("pairs").create({"id": "int64", "nr": "int64"}, ["id", "nr"])
+
+        def run(epochs: int) -> int:
+            """The last epoch of which the service knows then."""
+            writer = one.changes().select("_op", "id", "nr").writeStream.format("livejoin")
+            query = writer.options(url=server.url, relation="pairs", source="join").option("checkpointLocation", one.checkpoint).start()
+            query.processAllAvailable()
+            for _ in range(epochs):
+                one.write(30)
+                query.processAllAvailable()
+            query.stop()
+            assert Counter((row["id"], row["nr"]) for row in pairs.rows()) == one.churn.expected(one.sql)
+            (source,) = lj.sources()
+            return int(source["epoch"])
+
+        last, done = run(3), tmp_path / "checkpoint" / "commits"
+        for path in done.glob(f"*{last}*"):
+            path.unlink()
+        assert run(0) == last and (done / str(last)).exists() and one.churn.expected(one.sql)
+        one.checkpoint, one.layout = str(tmp_path / "resharded"), in_bands(3, 8)
+        assert reshard(spark, str(tmp_path / "checkpoint"), one.checkpoint, one.layout) == last
+        assert run(1) > last
 
 
 @pytest.mark.parametrize("kind", ["images", pytest.param("ordered", marks=pytest.mark.soak)])
@@ -281,12 +317,18 @@ def test_streams_that_cannot_be_joined_are_refused(spark: SparkSession, tmp_path
 
 
 def test_a_layout_by_samples_divides_hot_keys_alone(spark: SparkSession) -> None:
-    frame = spark.range(4000).selectExpr("id", "if(id % 5 < 3, 'hot', string(id)) AS room", "id * 10 AS s", "id * 10 + 25 AS e")
+    """And cells are about equally full, though every fifth row has an open end."""
+    ends = "if(id % 25 < 5, NULL, id * 10 + 25) AS e"
+    frame = spark.range(4000).selectExpr("id", "if(id % 5 < 3, 'hot', string(id)) AS room", "id * 10 AS s", ends)
     tables = {name: Table(frame, ["id"], {"t": ("s", "e")}) for name in "pq"}
     sql = "SELECT p.id AS i, q.id AS j FROM p JOIN q ON p.room = q.room AND overlaps(p.t, q.t)"
     layout = stream_layout(sql, tables, 16)
     hot = spark.sql("SELECT xxhash64('hot')").first()
     assert hot is not None and '"bands"' in layout and f"[{hot[0]}]" in layout
+    rows, found = frame.selectExpr("xxhash64(room)", "s", f"coalesce(e - 1, {2**62})").toArrow(), Layout.of_json(layout)
+    routed = found.route(found.roles[0], np.arange(len(rows)), [Given(*(one.to_numpy() for one in rows.columns))])
+    sizes = np.bincount(routed.cells, minlength=16)
+    assert len(sizes) == 16 and sizes.max() <= 1.5 * sizes.mean(), sizes
 
 
 def test_labels_are_hashed_as_spark_does(spark: SparkSession) -> None:
