@@ -272,10 +272,15 @@ def test_other_cells_are_refused_in_the_first_micro_batch(kind: Kind, spark: Spa
 
 
 FEW: Mapping[str, Kind] = {"groups": "images", "left join": "inserts"}
-MORE: Mapping[str, Kind] = {**FEW, "triangle": "ordered", "gaps": "ordered", "coverage of groups": "images"}
+MORE: Mapping[str, Kind] = {**FEW, "triangle": "ordered"}
+STRETCHES: Mapping[str, Kind] = {"gaps": "ordered", "coverage of groups": "images"}
 
 
-@pytest.mark.parametrize(("kinds", "epochs"), [(FEW, 2), pytest.param(MORE, 3, marks=pytest.mark.soak)], ids=["few", "more"])
+@pytest.mark.parametrize(
+    ("kinds", "epochs"),
+    [(FEW, 2), pytest.param(MORE, 3, marks=pytest.mark.soak), pytest.param(STRETCHES, 3, marks=pytest.mark.soak)],
+    ids=["few", "more", "stretches"],
+)
 def test_classes_of_views_beside_one_another(spark: SparkSession, tmp_path: Path, kinds: Mapping[str, Kind], epochs: int) -> None:
     """Append and Update modes are alike."""
     views = [Query(spark, tmp_path / name.replace(" ", "_"), name, kind, 5) for name, kind in kinds.items()]
