@@ -200,3 +200,28 @@ def from_rows(rows: Rows, schema: pa.Schema, columns: Array, slots: Array) -> pa
             buffers.append(pa.py_buffer(_data(field.type, values)))
         arrays.append(pa.Array.from_buffers(field.type, len(slots), buffers, nulls))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def writable(values: Array, dtype: type) -> Array:
+    """As the kernels take it: contiguous and writable."""
+    if values.dtype != dtype or not values.flags.forc:
+        return np.array(values, dtype)
+    return values if values.flags.writeable else values.copy()
+
+
+def any_null(masks: Sequence[Array | None]) -> Array | None:
+    """bool[n]: whether any of a row's columns is null; None: none is."""
+    nulls: Array | None = None
+    for mask in masks:
+        if mask is not None:
+            nulls = mask if nulls is None else nulls | mask
+    return nulls
+
+
+def padded(codes: Array, nulls: Array | None) -> Array:
+    """The codes of the rows that are not null, and -1 for the others."""
+    if nulls is None:
+        return codes
+    found = np.full(len(nulls), -1, np.int32)
+    found[~nulls] = codes
+    return found

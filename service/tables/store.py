@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.tables.arrow import few_to_row_set, from_cells, from_rows, kind, null_mask, reader, to_row_set
+from service.tables.arrow import any_null, few_to_row_set, from_cells, from_rows, kind, null_mask, padded, reader, to_row_set, writable
 from service.wire.batch import RowBlock
 from structures.core.reserve import SLOTS
 from structures.rows.key_counts import KeyCounts
@@ -31,6 +31,7 @@ from structures.rows.succession import Succeeded, Told
 from structures.rows.widening import Widening
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T")
 Numbers = npt.NDArray[np.int64]  # of versions, ascending
 
 # What is taken at once of rows whose number is not ours: a join repeats a text for every partner.
@@ -54,13 +55,6 @@ def pieces(text_bytes: Array) -> Iterator[slice]:
         stop = max(start + 1, min(stop, start + PIECE_ROWS))
         yield slice(start, stop)
         start = stop
-
-
-def _writable(values: Array, dtype: type) -> Array:
-    """As the kernels take it: contiguous and writable."""
-    if values.dtype != dtype or not values.flags.forc:
-        return np.array(values, dtype)
-    return values if values.flags.writeable else values.copy()
 
 
 class Table:
@@ -198,19 +192,27 @@ class Table:
     def succeed(self, version: int, told: Told, places: Array) -> Succeeded:
         """As `Rows.succeed`, in a table without texts and keys. MemoryError."""
         found, lost, new = self._rows.succeed(version, told, places)
+        self.succeeded(lost, new)
+        return found
+
+    def succeeded(self, lost: int, new: int) -> None:
+        """So many rows have gone, and so many have come, as by `succeed`."""
         self._living += new - lost
         if lost:
             self._mortal = self._rows.used
-        return found
+
+    def places_of(self, names: Sequence[str]) -> Array:
+        """int64[k]: where these columns are in a row, for good."""
+        return self._projection(tuple(names))[0]
 
     def of_cells(self, cells: Array) -> pa.RecordBatch:
         """Rows of cells without texts as a batch."""
         return from_cells(cells, self.schema)
 
     @property
-    def cells(self) -> Array:
-        """int64[slots, width]: the rows as they are stored. The writer's."""
-        return self._rows.cells
+    def store(self) -> Rows:
+        """The rows as they are stored; others once they are wider. The writer's."""
+        return self._rows
 
     def delete(self, version: int, slots: Array) -> None:
         """The rows at these slots, all living, die at `version` (not below an earlier one)."""
@@ -227,7 +229,7 @@ class Table:
     def reclaim(self, oldest_needed: int, pins: Array) -> bool:
         """Slots of rows that died at or before `oldest_needed` (the published version), and that no pinned version (sorted) sees, may be
         used again: a piece of this work; whether there is more. O(rows that became due, and what pins that went away held), in all."""
-        freed = self._rows.reclaim(oldest_needed, _writable(pins, np.int64), _LOOKED_AT)
+        freed = self._rows.reclaim(oldest_needed, writable(pins, np.int64), _LOOKED_AT)
         if len(freed):
             self._retired_text -= self._rows.all_text(freed)
             self._rows.free(freed)
@@ -245,22 +247,22 @@ class Table:
     def take(self, names: Sequence[str], slots: Array) -> pa.RecordBatch:
         """These columns of the rows at these slots. Raises OverflowError when a column's text exceeds 2 GiB."""
         columns, schema = self._projection(tuple(names))
-        return from_rows(self._rows, schema, columns, _writable(slots, np.int32))
+        return from_rows(self._rows, schema, columns, writable(slots, np.int32))
 
     def same(self, names: Sequence[str], slots: Array, others: Array) -> Array:
         """bool[n]: whether slots[i] and others[i] look alike in these columns; null like null, NaN like the same NaN, 0.0 not like -0.0."""
         columns, _ = self._projection(tuple(names))
-        return self._rows.same(columns, _writable(slots, np.int32), _writable(others, np.int32))
+        return self._rows.same(columns, writable(slots, np.int32), writable(others, np.int32))
 
     def differing(self, names: Sequence[str], run: Run) -> Moved:
         """What goes and comes by changes after which one of these columns is another (as of `same`), of each change first what goes."""
         columns, _ = self._projection(tuple(names))
-        return self._rows.differing(columns, Run(run.offsets, _writable(run.old, np.int32), _writable(run.new, np.int32)))
+        return self._rows.differing(columns, Run(run.offsets, writable(run.old, np.int32), writable(run.new, np.int32)))
 
     def numbers(self, names: Sequence[str], slots: Array) -> tuple[Array, list[Array | None]]:
         """int64[k, n], writable: these columns (no text) in the words of `arrow.py`; and of each bool[n], true at nulls, or None."""
         columns, _ = self._projection(tuple(names))
-        slots = _writable(slots, np.int32)
+        slots = writable(slots, np.int32)
         nulls = [self._nulls(name, slots) if name in self._nullable else None for name in names]
         return self._rows.gather(columns, slots), nulls
 
@@ -274,7 +276,7 @@ class Table:
     def text_bytes(self, names: Sequence[str], slots: Array) -> Array:
         """int64[n]: the bytes of text that `take` copies for each row."""
         columns, _ = self._projection(tuple(names))
-        return self._rows.text_bytes(columns, _writable(slots, np.int32))
+        return self._rows.text_bytes(columns, writable(slots, np.int32))
 
     def take_pieces(self, names: Sequence[str], slots: Array) -> Iterator[tuple[Array, pa.RecordBatch]]:
         """As `take`, piece by piece, one at least: (slots, rows). For any number of rows; memory is a piece's."""
@@ -375,7 +377,7 @@ class Domain:
     def release(self, codes: Array, version: int) -> None:
         """Count each code once less (-1 is passed over); those that nobody counts any more end at `version`."""
         with self._lock:
-            self._retire(self._counts.down(_writable(codes, np.int32)), version)
+            self._retire(self._counts.down(writable(codes, np.int32)), version)
 
     def _retire(self, dropped: Array, version: int) -> None:
         self._newest = max(self._newest, version)
@@ -405,16 +407,28 @@ class Domain:
             self._retire(dropped, version)
         return codes
 
+    def count_by(self, version: int, work: Callable[[int], tuple[T, Array]]) -> T:
+        """`work` enters and counts keys as `count_cells`; it is given since when new ones are known, and gives the codes that end, too."""
+        with self._lock:
+            found, dropped = work(self._newest)
+            self._retire(dropped, version)
+        return found
+
+    @property
+    def counted(self) -> tuple[Rows, Array]:
+        """The keys, and how often each is counted."""
+        return self._rows, self._counts.counts
+
     def _given(self, cells: Array) -> RowSet:
         return RowSet(self._rows.kinds, self._rows.key, np.ascontiguousarray(cells), *_NO_TEXTS)
 
     def take(self, schema: pa.Schema, codes: Array) -> pa.RecordBatch:
         """The keys of these codes, which a readable version knows; `schema` names the columns. Raises OverflowError as `Table.take`."""
-        return from_rows(self._rows, schema, self._rows.key, _writable(codes, np.int32))
+        return from_rows(self._rows, schema, self._rows.key, writable(codes, np.int32))
 
     def text_bytes(self, codes: Array) -> Array:
         """int64[n]: the bytes of text of these keys."""
-        return self._rows.text_bytes(self._rows.key, _writable(codes, np.int32))
+        return self._rows.text_bytes(self._rows.key, writable(codes, np.int32))
 
     def look_up_of(self, table: Table, names: Sequence[str], slots: Array) -> Array:
         """The same of these columns of a table's rows, any number."""
@@ -424,7 +438,7 @@ class Domain:
         """As `Table.reclaim`: unused codes that no readable version knew may be given to other keys."""
         with self._lock:
             self._newest = max(self._newest, oldest_needed)
-            freed = self._rows.reclaim(oldest_needed, _writable(pins, np.int64), _LOOKED_AT)
+            freed = self._rows.reclaim(oldest_needed, writable(pins, np.int64), _LOOKED_AT)
             if len(freed):
                 self._rows.unlink(freed)
                 self._rows.free(freed)
@@ -432,7 +446,7 @@ class Domain:
 
     def _of_arrow(self, columns: pa.RecordBatch, work: Callable[[RowSet], Array]) -> Array:
         """`work`, under the lock, on the rows without nulls; -1 for the others."""
-        nulls = _any_null([null_mask(column) for column in columns.columns])
+        nulls = any_null([null_mask(column) for column in columns.columns])
         if nulls is not None:
             columns = columns.filter(pa.array(~nulls))
         rows = self._rows
@@ -441,7 +455,7 @@ class Domain:
             given = to_row_set(columns.columns, self._readers, rows.kinds, rows.key, rows.width)
             with self._lock:
                 codes = work(given)
-        return _padded(codes, nulls)
+        return padded(codes, nulls)
 
     def _of_table(self, table: Table, names: Sequence[str], slots: Array, work: Callable[[RowSet], Array]) -> Array:
         """The same, by way of Arrow only where there are texts: for one row, Arrow takes longer than all the rest."""
@@ -449,7 +463,7 @@ class Domain:
             parts = [self._of_arrow(rows, work) for _, rows in table.take_pieces(names, slots)]
             return parts[0] if len(parts) == 1 else np.concatenate(parts)
         cells, masks = table.numbers(names, slots)
-        nulls = _any_null(masks)
+        nulls = any_null(masks)
         if nulls is not None:
             cells = cells[:, ~nulls]
         rows = self._rows
@@ -458,7 +472,7 @@ class Domain:
             given = RowSet(rows.kinds, rows.key, np.ascontiguousarray(cells.T), *_NO_TEXTS)
             with self._lock:
                 codes = work(given)
-        return _padded(codes, nulls)
+        return padded(codes, nulls)
 
     @property
     def codes(self) -> int:
@@ -480,21 +494,3 @@ class Domain:
         living, retired, linked = self._rows.check()
         assert np.array_equal(np.union1d(living, retired), linked), "I3: the key table and the codes differ"
         assert np.array_equal(np.flatnonzero(self._counts.counts[: self._rows.used]), living), "counts and lives differ"
-
-
-def _any_null(masks: Sequence[Array | None]) -> Array | None:
-    """bool[n]: whether any of a row's columns is null; None: none is."""
-    nulls: Array | None = None
-    for mask in masks:
-        if mask is not None:
-            nulls = mask if nulls is None else nulls | mask
-    return nulls
-
-
-def _padded(codes: Array, nulls: Array | None) -> Array:
-    """The codes of the rows that are not null, and -1 for the others."""
-    if nulls is None:
-        return codes
-    padded = np.full(len(nulls), -1, np.int32)
-    padded[~nulls] = codes
-    return padded

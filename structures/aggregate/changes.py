@@ -88,6 +88,12 @@ def add_all(plan: Plan, store: Store, rows: Rows, order: Any, stamp: int, touche
 
 @kernel("int64(Plan, Store, Rows, int64[::1], int64, int32[::1], int64[::1], int64[:, ::1])")
 def add_in_order(plan: Plan, store: Store, rows: Rows, numbers: Any, stamp: int, codes: Any, versions: Any, out: Any) -> int:
+    """`add_versions` as an entry point."""
+    return add_versions(plan, store, rows, numbers, stamp, codes, versions, out)
+
+
+@kernel
+def add_versions(plan: Plan, store: Store, rows: Rows, numbers: Any, stamp: int, codes: Any, versions: Any, out: Any) -> int:
     """The rows of version after version: `numbers` ascend, and version v has the stamp `stamp + v`. After each, the groups that it has
     touched are told: -> how many tellings; codes, versions, out: of each the group, the version's number, and the row."""
     n, first = wide(0), wide(0)

@@ -66,7 +66,7 @@ class Groups:
         self._plan = Plan(
             np.array(steps.steps, np.int64).reshape(-1, 3), np.array(results, np.int64).reshape(-1, 5), max(1, steps.trees)
         )
-        self._width, self._words, self._sums = width, steps.words, kinds.count(layout.FLOAT_SUM)
+        self.width, self._words, self._sums = width, steps.words, kinds.count(layout.FLOAT_SUM)
         self.most_codes = min(most_codes, SLOTS, MEMORY // (8 * steps.words))
         cells = reserve(8 * self.most_codes * steps.words, np.int64).reshape(self.most_codes, steps.words)
         limbs = Limbs(reserve(MEMORY, np.int64) if layout.FLOAT_SUM in kinds else _NOTHING, np.zeros(LIMB_WORDS, np.int64))
@@ -127,18 +127,33 @@ class Groups:
         code (int32[n]), the version's number (int64[n]), and the row (int64[n, width]): of each version the groups that it has touched, as
         they are then."""
         n = len(rows.codes)
-        codes, versions, out = np.empty(n, np.int32), np.empty(n, np.int64), np.empty((n, self._width), np.int64)
+        codes, versions, out = np.empty(n, np.int32), np.empty(n, np.int64), np.empty((n, self.width), np.int64)
         n = compiled(add_in_order)(self._plan, self._store, rows, numbers, self._stamp + 1, codes, versions, out)
         if n:
             self._stamp += 1 + numbers.item(-1)
         self._require_right()
         return codes[:n], versions[:n], out[:n]
 
+    @property
+    def parts(self) -> tuple[Plan, Store]:
+        """What a kernel works on that has rows added version after version (`changes.add_versions`)."""
+        return self._plan, self._store
+
+    @property
+    def next_stamp(self) -> int:
+        """Of version number 0 of such a call."""
+        return self._stamp + 1
+
+    def went_on(self, last: int) -> None:
+        """Such a call has told groups, the last ones of version number `last`."""
+        self._stamp += 1 + last
+        self._require_right()
+
     def add_amounts(self, amounts: Amounts, ends: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Many rows come and go at each change, in order. -> as of `add_in_order`; without `ends` the codes (int32[n]) of the groups that
         are touched for the first time since `begin`, and nothing of them."""
         n = len(amounts.codes)
-        told = Tellings(np.empty(n, np.int32), np.empty(n, np.int64), np.empty((0 if ends is None else n, self._width), np.int64))
+        told = Tellings(np.empty(n, np.int32), np.empty(n, np.int64), np.empty((0 if ends is None else n, self.width), np.int64))
         if ends is None:
             n = compiled(add_amounts)(self._plan, self._store, amounts, np.array([n]), self._stamp, told)
         else:
@@ -149,7 +164,7 @@ class Groups:
 
     def tell(self, codes: np.ndarray) -> np.ndarray:
         """int64[n, width]: the rows of these groups."""
-        out = np.empty((len(codes), self._width), np.int64)
+        out = np.empty((len(codes), self.width), np.int64)
         compiled(tell_all)(self._plan, self._store, codes, out)
         return out
 

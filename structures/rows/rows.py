@@ -72,8 +72,8 @@ def _text_bytes(kinds: Any, cells: Any, row: int) -> int:
 def _enter(
     entries: Any, hashing: Any, stored_rows: Stored, given: RowSet, slots: Slots, version: int, heap_used: int, out: Any
 ) -> tuple[int, int]:  # fmt: skip
-    """`_store` as an entry point. O(1) a row, expected, and a byte of text."""
-    return _store(entries, hashing, stored_rows, given, slots, version, heap_used, out)
+    """`store_rows` as an entry point. O(1) a row, expected, and a byte of text."""
+    return store_rows(entries, hashing, stored_rows, given, slots, version, heap_used, out)
 
 
 @kernel("UniTuple(int64, 2)(int64[::1], int64[::1], Stored, RowSet, Slots, int64, int32[::1], Uses)")
@@ -81,12 +81,12 @@ def _enter_used(
     entries: Any, hashing: Any, stored_rows: Stored, given: RowSet, slots: Slots, version: int, out: Any, uses: Uses
 ) -> tuple[int, int]:  # fmt: skip
     """`_enter` of keys without texts, and `count_both`. -> number of rows stored, and as of that."""
-    stored, _ = _store(entries, hashing, stored_rows, given, slots, version, 0, out)
+    stored, _ = store_rows(entries, hashing, stored_rows, given, slots, version, 0, out)
     return stored, count_both(slots.died, out, uses)
 
 
 @kernel
-def _store(
+def store_rows(
     entries: Any, hashing: Any, stored_rows: Stored, given: RowSet, slots: Slots, version: int, heap_used: int, out: Any
 ) -> tuple[int, int]:  # fmt: skip
     """Store every given row whose key is not there; out[i] is the slot that has the key of row i.
@@ -213,8 +213,8 @@ class Rows:
         self._heap_used, self._garbage = 0, 0
         self._rewrite: _Rewrite | None = None  # under way
         self.used = 0
-        self._table = KeyTable(hash_mask)
-        self._retired = Retired(self.born, self.died)
+        self.table = KeyTable(hash_mask)
+        self.retired = Retired(self.born, self.died)
 
     def _new_texts(self) -> Texts:
         if len(self._text_columns):
@@ -223,26 +223,26 @@ class Rows:
 
     def _use(self, texts: Texts) -> None:
         self._texts = texts
-        self._stored = Stored(self.kinds, self.key, self.cells, *texts)
+        self.stored = Stored(self.kinds, self.key, self.cells, *texts)
 
     def find(self, given: RowSet) -> np.ndarray:
         """int32[n]: the linked slot with each row's key, or -1."""
         out = np.empty(len(given.cells), np.int32)
-        compiled(find_rows)(self._table.entries, self._table.hashing, self._stored, given, out)
+        compiled(find_rows)(self.table.entries, self.table.hashing, self.stored, given, out)
         return out
 
     def require(self, more: int, text_bytes: int) -> None:
         """Make room for so many keys in the key table. Raises MemoryError, with nothing changed, unless so many rows surely fit."""
-        self._require_slots(more)
+        self.require_slots(more)
         if self._heap_used + text_bytes > len(self._texts.heap) and len(self._text_columns):
             raise MemoryError(f"the texts of a relation hold at most {HEAP_BYTES} bytes, by the memory of this machine")
-        self._table.make_room(more)
+        self.table.make_room(more)
 
-    def _require_slots(self, more: int) -> None:
+    def require_slots(self, more: int) -> None:
         if self.used + more - self._free_count > self.most:
             raise MemoryError(f"this relation holds at most {self.most} rows, retired ones included, by the memory of this machine")
 
-    def _slots(self) -> Slots:
+    def slots(self) -> Slots:
         return Slots(self.born, self.died, self._kept, self._free, self._free_count, self.used)
 
     def succeed(self, version: int, told: Told, places: np.ndarray) -> tuple[Succeeded, int, int]:
@@ -252,17 +252,17 @@ class Rows:
         Raises MemoryError, with nothing changed, when the slots may be too few.
         """
         n = len(told.codes)
-        self._require_slots(n)
+        self.require_slots(n)
         found = Succeeded(np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.int64), np.empty(2 * n, np.int32))
         gone = np.empty(n, np.int32)
-        changed, lost, new = compiled(succeed)(self.cells, self._slots(), told, places, version, found, gone)
-        self._took(new)
+        changed, lost, new = compiled(succeed)(self.cells, self.slots(), told, places, version, found, gone)
+        self.took(new)
         if lost:
-            self._retired.add(version, gone[:lost].copy())
+            self.retired.add(version, gone[:lost].copy())
         slots = found.slots[: lost + new].copy()
         return Succeeded(found.versions[:changed], found.starts[: changed + 1], found.deletes[:changed], slots), lost, new
 
-    def _took(self, count: int) -> None:
+    def took(self, count: int) -> None:
         """So many slots, the next ones, are in use."""
         reused = min(count, self._free_count)
         self._free_count -= reused
@@ -275,50 +275,50 @@ class Rows:
         """
         self.require(len(given.cells), len(given.heap))
         out = np.empty(len(given.cells), np.int32)
-        table = self._table
+        table = self.table
         enter, before = compiled(_enter), self._heap_used
-        stored, self._heap_used = enter(table.entries, table.hashing, self._stored, given, self._slots(), version, before, out)
-        self._took(stored)
-        table.entered(self._stored, out, stored)
+        stored, self._heap_used = enter(table.entries, table.hashing, self.stored, given, self.slots(), version, before, out)
+        self.took(stored)
+        table.entered(self.stored, out, stored)
         new = self._rewrite
         if new is not None and self._heap_used > before:
-            new.used = compiled(_rewrite_new)(self._stored, np.unique(out), new.at, before, new.texts, new.used)
+            new.used = compiled(_rewrite_new)(self.stored, np.unique(out), new.at, before, new.texts, new.used)
         return out, stored
 
     def enter_used(self, version: int, given: RowSet, counts: np.ndarray, come: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Enter keys without texts, and count each that comes (bool[n]) once more in `counts` (by slot), it is living then, and after that
         each of the others, which have come before, once less. -> int32[n] slots, and those that are not in use any more. Raises as `enter`.
         """
-        n, table = len(given.cells), self._table
+        n, table = len(given.cells), self.table
         self.require(n, 0)
         out, uses = np.empty(n, np.int32), Uses(counts, come, np.empty(n, np.int32))
-        stored, dropped = compiled(_enter_used)(table.entries, table.hashing, self._stored, given, self._slots(), version, out, uses)
-        self._took(stored)
-        table.entered(self._stored, out, stored)
+        stored, dropped = compiled(_enter_used)(table.entries, table.hashing, self.stored, given, self.slots(), version, out, uses)
+        self.took(stored)
+        table.entered(self.stored, out, stored)
         assert dropped >= 0, "a key was given up more often than it was taken"
         return out, uses.dropped[:dropped]
 
     def unlink(self, slots: np.ndarray) -> None:
         """Take the keys of these linked slots out of the key table."""
-        self._table.remove(self._stored, slots)
+        self.table.remove(self.stored, slots)
 
     def retire(self, version: int, slots: np.ndarray) -> None:
         """These living slots die at `version`."""
         wrong = _end(self.born, self.died, slots, version)
         assert not wrong, f"{wrong} slots are not living"
-        self._retired.add(version, slots)
+        self.retired.add(version, slots)
 
     def reclaim(self, oldest_needed: int, pins: np.ndarray, most: int) -> np.ndarray:
         """int32[n]: retired slots that nobody can see any more, found among `most` that are looked at; the caller must `free` them."""
-        return self._retired.reclaim(oldest_needed, pins, most)
+        return self.retired.reclaim(oldest_needed, pins, most)
 
     def is_due(self, oldest_needed: int) -> bool:
         """Whether another `reclaim` would find slots to look at."""
-        return self._retired.is_due(oldest_needed)
+        return self.retired.is_due(oldest_needed)
 
     def free(self, slots: np.ndarray) -> None:
         """Slots from `reclaim`, unlinked by now, may be used again."""
-        compiled(_free)(self._slots(), slots)
+        compiled(_free)(self.slots(), slots)
         self._free_count += len(slots)
         if len(self._text_columns):
             self._garbage += self.all_text(slots)
@@ -332,7 +332,7 @@ class Rows:
         new = self._rewrite
         if new is None:
             return False
-        new.at, new.used = compiled(_rewrite)(self._stored, self.born, new.at, self.used, new.texts, new.used, _REWRITTEN_AT_ONCE)
+        new.at, new.used = compiled(_rewrite)(self.stored, self.born, new.at, self.used, new.texts, new.used, _REWRITTEN_AT_ONCE)
         if new.at < self.used:
             return True
         self._heap_used, self._garbage, self._rewrite = new.used, new.garbage, None
@@ -362,14 +362,14 @@ class Rows:
     def same(self, columns: np.ndarray, slots: np.ndarray, others: np.ndarray) -> np.ndarray:
         """bool[n]: whether these columns look alike at both slots: bit by bit, null like null."""
         out = np.empty(len(slots), np.bool_)
-        compiled(same)(self._stored, columns, slots, others, out)
+        compiled(same)(self.stored, columns, slots, others, out)
         return out
 
     def differing(self, columns: np.ndarray, run: Run) -> Moved:
         """The rows that go and come by changes after which one of these columns is another: of each change first what goes."""
         n = 2 * len(run.old)
         moved = Moved(np.empty(n, np.int64), np.empty(n, np.bool_), np.empty(n, np.int32))
-        n = compiled(differing)(self._stored, columns, run, moved)
+        n = compiled(differing)(self.stored, columns, run, moved)
         return Moved(moved.offsets[:n], moved.comes[:n], moved.slots[:n])
 
     def gather(self, columns: np.ndarray, slots: np.ndarray) -> np.ndarray:
@@ -410,12 +410,12 @@ class Rows:
     @property
     def linked(self) -> int:
         """Keys in the key table."""
-        return self._table.count
+        return self.table.count
 
     @property
     def bytes(self) -> int:
         """What the slots that are not free hold, with the key table."""
-        return self.kept * self.row_bytes + self._heap_used - self._garbage + self._table.bytes
+        return self.kept * self.row_bytes + self._heap_used - self._garbage + self.table.bytes
 
     @property
     def held(self) -> dict[str, int]:
@@ -428,7 +428,7 @@ class Rows:
             "null bits": self.kept * nulls * 8,
             "texts": self._heap_used - self._garbage + (self.kept * 8 if texts else 0),
             "life": self.kept * 16,
-            "key table": self._table.bytes,
+            "key table": self.table.bytes,
             "free slots": free * (self.row_bytes + 4),
             "garbage of texts": self._garbage,
         }
@@ -448,7 +448,7 @@ class Rows:
         born, died = self.born[: self.used], self.died[: self.used]
         free = self._free[: self._free_count]
         living = np.flatnonzero((died == LIVING) & (born != NEVER)).astype(np.int32)
-        retired = self._retired.slots()
+        retired = self.retired.slots()
         kept = np.union1d(living, retired)
         assert (born[free] == NEVER).all(), "I1: a free slot that can be seen"
         assert (born[retired] <= died[retired]).all() and (died[retired] != LIVING).all(), "I1: the life of a retired slot"
@@ -463,9 +463,9 @@ class Rows:
             assert (ends[:-1] <= places[order][1:]).all() and (ends <= self._heap_used).all(), "I2: texts overlap"
             assert self._heap_used - lengths.sum() == self._garbage, "I2: garbage"
             self._check_rewrite(kept)
-        entries = self._table.entries[self._table.entries != 0]
+        entries = self.table.entries[self.table.entries != 0]
         linked = ((entries & 0xFFFFFFFF) - 1).astype(np.int32)
-        self._table.check()
+        self.table.check()
         texts = [array.view() for array in self._texts]
         texts[1].flags.writeable = False
         places = texts[0][linked] if len(self._text_columns) else texts[0]

@@ -81,6 +81,12 @@ def begin_life(slots: Slots, slot: int, version: int) -> None:
 
 @kernel("UniTuple(int64, 3)(int64[:, ::1], Slots, Told, int32[::1], int64, Succeeded, int32[::1])")
 def succeed(cells: Any, slots: Slots, told: Told, places: Any, version: int, found: Succeeded, gone: Any) -> tuple[int, int, int]:
+    """`take_places` as an entry point."""
+    return take_places(cells, slots, told, places, version, found, gone)
+
+
+@kernel
+def take_places(cells: Any, slots: Slots, told: Told, places: Any, version: int, found: Succeeded, gone: Any) -> tuple[int, int, int]:
     """-> how many versions change something, how many rows go, and how many come. The slots of the former are put into `gone`. O(cells)."""
     changed, lost, new = wide(0), wide(0), wide(0)
     low = wide(0)

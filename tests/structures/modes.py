@@ -64,7 +64,7 @@ STRUCTURES = {
     ),
     "aggregate": Structure(
         "aggregate.machine.AggregateMachine",
-        ("tests/structures/aggregate/test_groups.py",),
+        ("tests/structures/aggregate/test_groups.py", "tests/structures/grouped/test_following.py"),
         "not tens_of_thousands",
         (
             Canary(

@@ -20,7 +20,7 @@ from service.tables.arrow import is_text, null_mask, reader
 from service.tables.projection import Projection
 from service.tables.resolution import Slots
 from service.tables.sides import Side
-from service.tables.store import Domain, pieces
+from service.tables.store import Domain, Table, pieces
 from service.tables.truncation import trunc_dates, trunc_timestamps
 from service.views.deltas import Combination
 from service.views.nulls import loosened
@@ -28,6 +28,8 @@ from service.views.shown import Definitions, Parts
 from service.views.stages.aggregates import CODED, ORDERED
 from service.wire.kinds import KEPT_TYPES, decimal_kind, digits_of, kept, sent
 from structures.aggregate.layout import INFINITY_BITS, NAN_BITS, NAN_ORDER
+from structures.grouped import following
+from structures.grouped.following import Reads
 
 Words = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -47,6 +49,19 @@ class Read(NamedTuple):
     values: Words
     nulls: npt.NDArray[np.uint8]
     texts: Sequence[Slots]
+
+
+class Truncated(NamedTuple):
+    """Where the hours, days and so on begin in which the values of a column lie."""
+
+    name: str
+    unit: str
+    type: pa.DataType
+
+    def of(self, table: Table, slots: Slots) -> Words:
+        """int64[n]: of these rows."""
+        words, _ = table.numbers([self.name], slots)
+        return _truncated(self.unit, self.type, words[0])
 
 
 class _Column(NamedTuple):
@@ -99,6 +114,33 @@ class Columns:
         """Of each column by which rows are grouped its name, its kind (`wire.kinds`), and whether it may be null."""
         now = self.now
         return [(column.name, kind, now.field(column.of).nullable) for column, kind in zip(self._columns, self.kinds, strict=True)]
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether all that is read are columns of numbers, and there are some by which rows are grouped."""
+        return self._of_tables and len(self._columns) > 0
+
+    @property
+    def truncated(self) -> list[Truncated]:
+        """What of the columns by which rows are grouped is computed."""
+        outputs, both = self._query.outputs, zip(self._columns, self._types, strict=True)
+        given = ((outputs[column.of].column, column.trunc, type_) for column, type_ in both)
+        return [Truncated(ref.column, trunc, type_) for ref, trunc, type_ in given if ref is not None and trunc is not None]
+
+    def reads(self, table: Table, varying: Sequence[str], having: Sequence[tuple[int, int, int]]) -> Reads:
+        """How a kernel reads what `are_numbers`, from the only relation; varying: columns of it, one of which differs; having: as there."""
+        of = [table.places_of([output.column.column]).item() for output in self._query.outputs if output.column is not None]
+        keys, computed = list[tuple[int, int, int]](), 0
+        for column, type_, null in zip(self._columns, self._types, self.nullable, strict=True):
+            if null:
+                keys.append((following.NULL, of[column.of], -1))
+            keys.append((following.FLOAT if type_ == _FLOAT else following.WORD, of[column.of], -1 if column.trunc is None else computed))
+            computed += column.trunc is not None
+        values = [
+            (following.ORDERED if form == ORDERED and self.schema.field(output).type == _FLOAT else following.WORD, of[output], -1)
+            for output, form in self.operands
+        ]
+        return Reads(table.places_of(varying), *(np.array(some, np.int64).reshape(-1, 3) for some in (keys, values, having)))
 
     def operand(self, output: int, form: int) -> int:
         """The number of the operand that is this."""
@@ -214,8 +256,7 @@ class Columns:
     def _key(self, number: int, column: _Column) -> _Column:
         trunc, type_ = self._columns[number].trunc, self._types[number]
         if trunc is not None:
-            words = (trunc_dates if type_ == _DATE else trunc_timestamps)(trunc, column.words)
-            column = column._replace(words=words)
+            column = column._replace(words=_truncated(trunc, type_, column.words))
         return _canonical(type_, column)
 
     def _coded(self, columns: Sequence[_Column], come: Come | None) -> Slots:
@@ -240,6 +281,10 @@ class Columns:
         if not self.nullable[number]:
             return [value]
         return [pa.array(column.null if column.null is not None else np.zeros(len(value), np.bool_)), value]
+
+
+def _truncated(unit: str, type_: pa.DataType, words: Words) -> Words:
+    return (trunc_dates if type_ == _DATE else trunc_timestamps)(unit, words)
 
 
 def _codes_of(domain: Domain, batch: pa.RecordBatch, come: Come | None) -> Slots:

@@ -30,11 +30,13 @@ from service.views.collecting import Changed, RowCollector, joined
 from service.views.deltas import Combination, Sink
 from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
+from service.views.stages.following import Following
 from service.views.stages.selection import Scan, Selection
 from service.views.stages.table import GroupTable
 from structures.aggregate.groups import Groups
 from structures.aggregate.layout import Rows
-from structures.rows.succession import Told
+from structures.grouped.following import Followed
+from structures.rows.succession import Succeeded, Told
 
 Cells = npt.NDArray[np.int64]
 
@@ -67,6 +69,9 @@ class GroupsStage(Defaults):
         self._columns = table.columns
         self._groups = Groups(table.steps, table.results, table.width, most_codes or 4 * groups.most + _SPARE_CODES)
         table.make_places(self._groups.most_codes)
+        self._following: Following | None = None
+        if isinstance(core, Selection) and table.columns.are_numbers:
+            self._following = Following(core.side, table, self._groups)
         self.root = GroupsRoot(0, 0)
         self._together = 1  # versions that the next part of a run may have
 
@@ -141,7 +146,16 @@ class GroupsStage(Defaults):
 
     def _apply_run(self, version: int, runs: Runs, first: int, sink: RowCollector | None) -> int:
         """The changes of some versions from number `first` on; rows of the join's delta."""
-        changed = self.core.follow(version, runs) if isinstance(self.core, Selection) else self._changed(version, runs)
+        if isinstance(self.core, Selection):
+            run = self.core.chosen(version, runs)
+            if run is None:
+                return 0
+            if self._following is not None and (followed := self._following.follow(version, run)) is not None:
+                self._went_on(version, followed, first, sink)
+                return 2 * len(run.old)
+            changed = self.core.differing(run)
+        else:
+            changed = self._changed(version, runs)
         if changed is None:
             return 0
         offsets, come, rows = changed
@@ -184,11 +198,23 @@ class GroupsStage(Defaults):
         what differs."""
         if not len(codes):
             return
-        found = self._table.change(version, Told(codes, numbers, cells, self._there(codes, cells)))
+        self._succeed(version, self._table.change(version, Told(codes, numbers, cells, self._there(codes, cells))), first, sink)
+
+    def _succeed(self, version: int, found: Succeeded, first: int, sink: RowCollector | None) -> None:
+        """The rows of groups have succeeded."""
         if len(found.versions):
             self.root = GroupsRoot(version, self._table.rows_now)
             if sink is not None:
                 sink.take(first, found)
+
+    def _went_on(self, version: int, followed: Followed, first: int, sink: RowCollector | None) -> None:
+        """Changes were followed by one call. Problem `too-many-groups`."""
+        self._require_few()
+        found = followed.found
+        if isinstance(found, Succeeded):
+            self._succeed(version, found, first, sink)
+        else:
+            self._write(version, found.codes, found.versions, found.rows, first, sink)
 
     def _there(self, codes: Slots, cells: Cells) -> Mask:
         """bool[n]: whether the group has a row: it has rows itself, or is the only one, and meets HAVING."""

@@ -60,7 +60,7 @@ class Selection(Defaults):
     update_steps = bytes = retired_bytes = 0
 
     def __init__(self, side: Side, never: bool) -> None:
-        self._side, self._never = side, never
+        self.side, self._never = side, never
         self.root = 0
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
@@ -78,18 +78,28 @@ class Selection(Defaults):
 
     def follow(self, version: int, runs: Runs) -> Changed | None:
         """As `apply`: the rows that go and come, of each change what goes first; None if there are none. Cost: O(changed rows)."""
+        run = self.chosen(version, runs)
+        return None if run is None else self.differing(run)
+
+    def differing(self, run: Run) -> Changed | None:
+        """What goes and comes by changes of chosen rows; as `follow`."""
+        offsets, come, slots = self.side.relation.table.differing(self.side.varying, run)
+        return Changed(offsets, come, (slots,)) if len(slots) else None
+
+    def chosen(self, version: int, runs: Runs) -> Run | None:
+        """The changes up to a version, without the rows that do not meet the filters; None if there are none."""
         self.root = version
-        run = runs.get(self._side.relation.name)
+        run = runs.get(self.side.relation.name)
         if run is None or self._never:
             return None
-        old, new = (self._those(slots) if self._side.filters else slots for slots in (run.old, run.new))
-        offsets, come, slots = self._side.relation.table.differing(self._side.varying, Run(run.offsets, old, new))
-        return Changed(offsets, come, (slots,)) if len(slots) else None
+        if not self.side.filters:
+            return Run(run.offsets, run.old, run.new)
+        return Run(run.offsets, self._those(run.old), self._those(run.new))
 
     def _those(self, slots: Slots) -> Slots:
         """-1 in place of those that do not meet the filters."""
         there = np.flatnonzero(slots >= 0)
-        chosen = self._side.selected(slots[there]) if len(there) else None
+        chosen = self.side.selected(slots[there]) if len(there) else None
         if chosen is None:
             return slots
         left = np.full(len(slots), -1, np.int32)
@@ -100,10 +110,10 @@ class Selection(Defaults):
         return False
 
     def rows(self, root: int, window: Bounds | None) -> Enumeration:
-        return These((np.empty(0, np.int32),)) if self._never else Scan(self._side.relation.table, root, self._side.chosen)
+        return These((np.empty(0, np.int32),)) if self._never else Scan(self.side.relation.table, root, self.side.chosen)
 
     def partners(self, root: int, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        return These((self._side.chosen(slots),))
+        return These((self.side.chosen(slots),))
 
     def of_key(self, root: int, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
         raise TypeError("a selection has no join key")

@@ -24,6 +24,7 @@ from service.wire.kinds import KEPT_TYPES, SENT_TYPES, digits_of, kept, sent
 from structures.aggregate import layout
 from structures.aggregate.groups import Step
 from structures.core.reserve import reserve
+from structures.grouped.following import OPERATORS
 from structures.rows.key_table import NULLS_A_CELL
 from structures.rows.succession import Succeeded, Told
 
@@ -109,7 +110,7 @@ class GroupTable:
     @property
     def cells(self) -> npt.NDArray[np.int64]:
         """int64[slots, width]: the rows as they are stored."""
-        cells: npt.NDArray[np.int64] = self.table.cells
+        cells: npt.NDArray[np.int64] = self.table.store.cells
         return cells
 
     def change(self, version: int, told: Told) -> Succeeded:
@@ -122,6 +123,17 @@ class GroupTable:
         rows = self.table.of_cells(cells)
         keys = cache(lambda: self.columns.keys(codes, [str(at) for at in range(len(self._groups.columns))]))
         return self._meet(self._groups.having, rows, lambda number: kept(keys().column(number)))
+
+    def plain_conditions(self) -> list[tuple[int, int, int]] | None:
+        """HAVING as conditions on the cells of a row, each as in `structures.grouped`; None if some are not such."""
+        names, found = [field.name for field in self._fields], list[tuple[int, int, int]]()
+        for one in self._groups.having:
+            if isinstance(one, Either) or one.column.alias != AGGREGATE or one.op not in OPERATORS or type(one.value) is not int:
+                return None
+            if self._groups.aggregates[int(one.column.column)].type != "int64" or not -(1 << 63) <= one.value < 1 << 63:
+                return None
+            found.append((OPERATORS.index(one.op), names.index(one.column.column), one.value))
+        return found
 
     def _meet(self, having: Sequence[Condition], rows: pa.RecordBatch, key: Callable[[int], pa.Array]) -> npt.NDArray[np.bool_]:
         """`key`: a column by which rows are grouped."""

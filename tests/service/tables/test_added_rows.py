@@ -39,7 +39,7 @@ def test_rows_without_a_key(seed: int) -> None:
             for code, _, _ in changed:
                 rows.pop(at.pop(code, -1), None)
             new = [(code, n) for code, n, is_ in changed if is_]
-            assert table.cells[come].tolist() == [[*one] for one in new]
+            assert table.store.cells[come].tolist() == [[*one] for one in new]
             assert not {*come} & {*rows, *(slot for seen in pinned.values() for slot in seen)}, "a slot is used again too early"
             at.update((code, slot) for (code, _), slot in zip(new, come, strict=True))
             rows.update(zip(come, new, strict=True))
@@ -53,7 +53,7 @@ def test_rows_without_a_key(seed: int) -> None:
             seen, rest = table.scan(seen_at, 0, 1000)
             assert seen.tolist() == sorted(wanted) and rest == -1
             assert [table.sees(seen_at, slot) for slot in range(table.used)] == [slot in wanted for slot in range(table.used)]
-            assert [*map(tuple, table.cells[seen].tolist())] == [wanted[slot] for slot in sorted(wanted)]
+            assert [*map(tuple, table.store.cells[seen].tolist())] == [wanted[slot] for slot in sorted(wanted)]
         assert table.rows == len(rows) and {code: place - 1 for code, place in enumerate(places.tolist()) if place} == at
         table.check()
 

@@ -56,10 +56,10 @@ def test_the_hash_tells_neighbours_apart():
         store = Rows(kinds, [0, 1], False)
         given = row_set(store, values[:2000]) if TEXT in kinds else row_set(store, values)
         store.enter(1, given)
-        entries = store._table.entries[store._table.entries != 0]
+        entries = store.table.entries[store.table.entries != 0]
         assert len(np.unique(entries >> 32)) >= len(entries) - 10
-        places = np.flatnonzero(store._table.entries)
-        distance = (places - (entries >> 32)) & (len(store._table.entries) - 1)
+        places = np.flatnonzero(store.table.entries)
+        distance = (places - (entries >> 32)) & (len(store.table.entries) - 1)
         assert distance.mean() < 4
 
 
@@ -206,15 +206,15 @@ def test_a_key_table_grows_by_the_way(monkeypatch):
     for key in range(0, 1600, 2):
         copied.clear()
         come, _ = store.enter(key + 1, row_set(store, [[key], [key + 1]]))
-        if len(store._table.entries) > 1 << 9:
+        if len(store.table.entries) > 1 << 9:
             assert sum(copied) <= 2 * 32 + 64, "the places of two keys, and those at the front"
         if key % 8 == 0:
             drop(store, key + 1, come[:1])
-        if store._table._larger is not None:
-            sizes.add(len(store._table._larger))
+        if store.table._larger is not None:
+            sizes.add(len(store.table._larger))
             store.check()
-            written = np.flatnonzero(store._table._larger) & len(store._table.entries) - 1
-            assert ((written >= store._table._rest - 64) | (written < 64)).all(), "pages that the copying has not reached"
+            written = np.flatnonzero(store.table._larger) & len(store.table.entries) - 1
+            assert ((written >= store.table._rest - 64) | (written < 64)).all(), "pages that the copying has not reached"
             assert (store.find(row_set(store, [[other] for other in range(1, key + 1, 2)])) >= 0).all()
     assert sizes == {1 << 10, 1 << 11}
 

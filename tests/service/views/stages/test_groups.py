@@ -72,6 +72,14 @@ SINGLE = {
         [_of(0, "tag")], [("count", None), ("sum", _of(0, "id"))],
         lambda row: row[1] > 2 and row[0] != "v",
     ),
+    "of_numbers": GroupedView(
+        _ALL,
+        {"group": ["x.floor as f"], "aggregate": _aggregate(("count", "*"), ("sum", "x.floor"), ("max", "x.id")), "having": [
+            {"column": "count_0", "op": "!=", "value": 3}, {"column": "sum_1", "op": "<=", "value": 8},
+            {"column": "max_2", "op": ">=", "value": 2}]},
+        [_of(0, "floor")], [("count", None), ("sum", _of(0, "floor")), ("max", _of(0, "id"))],
+        lambda row: row[1] != 3 and row[2] is not None and row[2] <= 8 and row[3] >= 2,
+    ),
     "none_left": GroupedView(
         _ALL, {"aggregate": _aggregate(("count", "*")), "having": [{"column": "count_0", "op": ">", "value": 3}]}, [], [("count", None)],
         lambda row: row[0] > 3,

@@ -1,0 +1,56 @@
+"""Few changed rows of one relation, followed into groups by one call of a kernel (`structures.grouped`), where all that is read of them are
+numbers. What is computed of a column, which is where a month begins, is computed before."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from service.tables.arrow import writable
+from service.tables.resolution import NO_SLOTS, Slots
+from service.tables.sides import Side
+from service.views.stages.table import GroupTable
+from structures.aggregate.groups import Groups
+from structures.grouped.following import MOST, Changes, Followed, GroupedRows
+from structures.rows.reading import Run
+
+_NO_WORDS = np.zeros((0, 2, 0), np.int64)
+
+
+class Following:
+    """Of one view. The writer's."""
+
+    def __init__(self, side: Side, table: GroupTable, groups: Groups) -> None:
+        """`table`: with places; its columns can be read so (`Columns.are_numbers`)."""
+        columns, domain = table.columns, table.columns.domain
+        assert domain is not None
+        self._relation, self._table, self._domain = side.relation, table, domain
+        self._computed = columns.truncated
+        having = table.plain_conditions()
+        self._succeeds = having is not None
+        reads = columns.reads(side.relation.table, side.varying, having or [])
+        self._rows = GroupedRows(*domain.counted, groups, table.table.store, table.places, reads)
+
+    def follow(self, version: int, run: Run) -> Followed | None:
+        """What was told of groups is here only if HAVING is the caller's to judge. None: there are too many changes, or too many codes for
+        all that they may need. Raises MemoryError while nothing is touched."""
+        if len(run.old) > MOST:
+            return None
+        old, new = writable(run.old, np.int32), writable(run.new, np.int32)
+        words = _NO_WORDS
+        if self._computed:
+            slots = np.maximum(np.concatenate((old, new)), 0)
+            words = np.stack([one.of(self._relation.table, slots) for one in self._computed]).reshape(len(self._computed), 2, -1)
+        changes = Changes(Run(run.offsets, old, new), words)
+        stored = self._relation.table.store.stored
+
+        def count(known: int) -> tuple[Followed | None, Slots]:
+            if not self._rows.has_room(len(run.old)):
+                return None, NO_SLOTS
+            self._table.changed = version  # before a group is without a place
+            followed = self._rows.follow((known, version), stored, changes, self._succeeds)
+            return followed, followed.dropped
+
+        followed = self._domain.count_by(version, count)
+        if followed is not None:
+            self._table.table.succeeded(followed.lost, followed.new)
+        return followed

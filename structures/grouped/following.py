@@ -1,0 +1,271 @@
+"""Changes of a relation's rows, followed into groups by one call.
+
+    changes ──> rows of those that differ ──> cells of keys ──> codes, counted                      (`rows.rows`)
+                                         └──> values ──> accumulators, told after each version      (`aggregate.changes`)
+                                                               └──> rows of groups in the places of those before   (`rows.succession`)
+
+Each step is a kernel of its own, too, for any number of rows. Of a few changes, the calls and the arrays between them cost more than what
+is done in them.
+
+A cell of a key, or a value, is made of a column's word by its form:
+
+    NULL      whether it is null
+    WORD      the word, or 0 for null
+    FLOAT     the same of a float's bits: -0.0 is 0.0, and every NaN the same
+    ORDERED   the same, in the order of floats
+
+Costs: as of the steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.aggregate.changes import add_versions
+from structures.aggregate.groups import Groups
+from structures.aggregate.layout import INFINITY_BITS, NAN_BITS, SIGN, Plan, Rows, Store, ordered_bits
+from structures.core.kernel import arrays, compiled, kernel, wide
+from structures.rows.key_counts import Uses, count_both
+from structures.rows.key_table import NULLS_A_CELL, RowSet, Stored
+from structures.rows.reading import Run, look_alike
+from structures.rows.rows import Rows as StoredRows
+from structures.rows.rows import store_rows
+from structures.rows.succession import Slots, Succeeded, Told, take_places
+
+MOST = 128  # changes: what they need is allocated anew each time
+NULL, WORD, FLOAT, ORDERED = range(4)
+FORM, COLUMN, COMPUTED = range(3)
+OPERATORS = "=", "!=", "<", "<=", ">", ">="
+
+OFFSETS, COMES, SIGNS, TOLD_VERSIONS, THERE, VERSIONS, STARTS, DELETES, VALUES = range(9)  # lines of `Room.numbers`
+CODES, DROPPED, TOLD_CODES, GONE, SLOTS, SLOT_LINES = range(6)  # of `Room.slots`
+
+
+@arrays(Run, "int64[:, :, ::1]")
+class Changes(NamedTuple):
+    """words[k, 0], words[k, 1]: what was computed, number k, of the row before each change, and after it."""
+
+    run: Run
+    words: np.ndarray
+
+
+@arrays("int64[::1]", "int64[:, ::1]", "int64[:, ::1]", "int64[:, ::1]")
+class Reads(NamedTuple):
+    """columns: a change that keeps all of these changes nothing. keys, values: of each cell of a key, and of each value, its form, the
+    column, and which of the computed words is taken in place of the column's, -1: none. having: of each condition on what is told of a
+    group the operator, the cell, and the number that it is compared with; null meets none."""
+
+    columns: np.ndarray
+    keys: np.ndarray
+    values: np.ndarray
+    having: np.ndarray
+
+
+@arrays("int64[::1]", "int64[::1]", Stored, Slots, "int64[::1]")
+class Keys(NamedTuple):
+    """Of a `rows.rows.Rows` the entries, what hashes, the keys and the slots; and counts by code."""
+
+    entries: np.ndarray
+    hashing: np.ndarray
+    stored: Stored
+    slots: Slots
+    counts: np.ndarray
+
+
+@arrays(Plan, Store)
+class Accumulators(NamedTuple):
+    plan: Plan
+    store: Store
+
+
+@arrays("int64[:, ::1]", Slots, "int32[::1]")
+class Newest(NamedTuple):
+    """The rows of groups, their slots, and the places by code (`rows/succession.py`)."""
+
+    cells: np.ndarray
+    slots: Slots
+    places: np.ndarray
+
+
+@arrays("int64", "int64", "int64", "int64", "int64")
+class Numbers(NamedTuple):
+    """The version since which new keys count as known, the one that is written, the stamp of version number 0, how many cells of a row of a
+    group are columns, and whether these rows succeed (1), or are only told (0)."""
+
+    known: int
+    version: int
+    stamp: int
+    columns: int
+    succeeds: int
+
+
+@arrays("int64[:, ::1]", "int32[:, ::1]", "int64[:, ::1]", "int64[:, ::1]")
+class Room(NamedTuple):
+    """For what is found: lines of numbers and of slots, the cells of keys, and the rows told of groups."""
+
+    numbers: np.ndarray
+    slots: np.ndarray
+    keys: np.ndarray
+    rows: np.ndarray
+
+
+class Followed(NamedTuple):
+    """found: what the versions change, or what was told of groups, if their rows have not succeeded. lost, new: rows of groups that go, and
+    that come. dropped: int32[k], codes that nobody counts any more."""
+
+    found: Told | Succeeded
+    lost: int
+    new: int
+    dropped: np.ndarray
+
+
+@kernel
+def word_of(relation: Stored, changes: Changes, read: Any, slot: int, place: tuple[int, int]) -> int:
+    """What is read of a row. `place`: whether it is that after the change, and the number of the change."""
+    form, column = read[FORM], read[COLUMN]
+    null = wide(0)
+    if relation.cells.shape[1] > len(relation.kinds):
+        null = (relation.cells[slot, len(relation.kinds) + column // NULLS_A_CELL] >> (column % NULLS_A_CELL)) & 1
+    if form == NULL or null:
+        return wide(null if form == NULL else 0)
+    word = relation.cells[slot, column] if read[COMPUTED] < 0 else changes.words[read[COMPUTED], place[0], place[1]]
+    if form == FLOAT:
+        magnitude = word & ~SIGN
+        word = wide(NAN_BITS) if magnitude > INFINITY_BITS else word if magnitude else wide(0)
+    elif form == ORDERED:
+        word = wide(ordered_bits(word))
+    return wide(word)
+
+
+@kernel
+def is_null(relation: Stored, slot: int, column: int) -> bool:
+    if relation.cells.shape[1] == len(relation.kinds):
+        return False
+    return (relation.cells[slot, len(relation.kinds) + column // NULLS_A_CELL] >> (column % NULLS_A_CELL)) & 1 == 1
+
+
+@kernel
+def meets(rows: Any, k: int, having: Any, columns: int) -> bool:
+    """Whether row number k meets all conditions; its cells from `columns` on have null bits."""
+    for c in range(len(having)):
+        operator, column, value = having[c, 0], having[c, 1], having[c, 2]
+        if rows.shape[1] > columns and (rows[k, columns + column // NULLS_A_CELL] >> (column % NULLS_A_CELL)) & 1 != 0:
+            return False
+        cell = rows[k, column]
+        if operator < 2:
+            met = (cell == value) == (operator == 0)
+        elif operator < 4:
+            met = cell < value or (operator == 3 and cell == value)
+        else:
+            met = cell > value or (operator == 5 and cell == value)
+        if not met:
+            return False
+    return True
+
+
+@kernel
+def read_rows(relation: Stored, changes: Changes, reads: Reads, room: Room) -> int:
+    """Read the rows that go and come. -> how many."""
+    run, numbers, operands = changes.run, room.numbers, len(reads.values)
+    n = wide(0)
+    for i in range(len(run.old)):
+        old, new = wide(run.old[i]), wide(run.new[i])
+        if old >= 0 and new >= 0 and look_alike(relation, reads.columns, old, new):
+            continue
+        for comes in range(2):
+            slot = new if comes else old
+            if slot < 0:
+                continue
+            numbers[OFFSETS, n], numbers[COMES, n], numbers[SIGNS, n] = run.offsets[i], comes, 2 * comes - 1
+            for k in range(len(reads.keys)):
+                room.keys[n, k] = word_of(relation, changes, reads.keys[k], slot, (comes, i))
+            for k in range(operands):
+                numbers[VALUES + k, n] = word_of(relation, changes, reads.values[k], slot, (comes, i))
+                numbers[VALUES + operands + k, n] = is_null(relation, slot, reads.values[k, COLUMN])
+            n += 1
+    return n
+
+
+@kernel("UniTuple(int64, 7)(Stored, Changes, Reads, Keys, Accumulators, Newest, Numbers, Room)")
+def follow(
+    relation: Stored, changes: Changes, reads: Reads, keys: Keys, groups: Accumulators, newest: Newest, given: Numbers, room: Room
+) -> tuple[int, int, int, int, int, int, int]:  # fmt: skip
+    """-> how many rows go and come; how many keys are new; how many are not counted any more, -1: one was not counted at all; how many
+    groups were told; and as of `rows.succession.succeed`."""
+    numbers, slots, operands = room.numbers, room.slots, len(reads.values)
+    n = read_rows(relation, changes, reads, room)
+    codes, known = slots[CODES, :n], keys.stored
+    stored, _ = store_rows(
+        keys.entries, keys.hashing, known, RowSet(known.kinds, known.key, room.keys, known.places, known.heap), keys.slots, given.known, 0,
+        codes,
+    )  # fmt: skip
+    dropped = count_both(keys.slots.died, codes, Uses(keys.counts, numbers[COMES], slots[DROPPED]))
+    values, nulls = numbers[VALUES : VALUES + operands], numbers[VALUES + operands :]
+    rows = Rows(codes, numbers[SIGNS], values, nulls)
+    told_codes, told_versions = slots[TOLD_CODES], numbers[TOLD_VERSIONS]
+    told = add_versions(groups.plan, groups.store, rows, numbers[OFFSETS, :n], given.stamp, told_codes, told_versions, room.rows)
+    there = numbers[THERE]
+    for k in range(told):
+        there[k] = room.rows[k, 0] >= 0 and meets(room.rows, k, reads.having, given.columns)
+    changed, lost, new = wide(0), wide(0), wide(0)
+    if given.succeeds:
+        these = Told(told_codes[:told], told_versions, room.rows, there)
+        found = Succeeded(numbers[VERSIONS], numbers[STARTS], numbers[DELETES], slots[SLOTS])
+        changed, lost, new = take_places(newest.cells, newest.slots, these, newest.places, given.version, found, slots[GONE])
+    return n, stored, dropped, told, changed, lost, new
+
+
+class GroupedRows:
+    """The groups of one relation's rows, which all have a key: codes of the keys, accumulators, and the newest row of each group. The
+    writer's."""
+
+    def __init__(self, keys: StoredRows, counts: np.ndarray, groups: Groups, newest: StoredRows, places: np.ndarray, reads: Reads) -> None:
+        """keys, counts: of the codes; newest: the rows that are told of groups, by `places`."""
+        self._keys, self._counts, self._groups, self._newest, self._places = keys, counts, groups, newest, places
+        self._reads, self._accumulators = reads, Accumulators(*groups.parts)
+        self._lines = VALUES + 2 * len(reads.values)
+
+    def has_room(self, changes: int) -> bool:
+        """Whether so many surely find room for all that they may need; else `follow` may not be called. Raises MemoryError if there is
+        none for their keys."""
+        rows = 2 * changes
+        self._keys.require(rows, 0)
+        self._newest.require_slots(rows)
+        self._groups.require(0, rows)
+        return self._keys.used + rows <= self._groups.most_codes
+
+    def follow(self, numbers: tuple[int, int], relation: Stored, changes: Changes, succeeds: bool) -> Followed:
+        """Follow a few changes (MOST), the offsets ascending. `numbers`: the version since which new keys count as known, and the one that
+        is written. `succeeds`: else the rows of groups are only told. The caller retires the codes that are dropped."""
+        n, keys, groups = 2 * len(changes.run.old), self._keys, self._groups
+        reads, newest = self._reads, self._newest
+        room = Room(
+            np.empty((self._lines, n + 1), np.int64), np.empty((SLOT_LINES, 2 * n), np.int32), np.empty((n, len(reads.keys)), np.int64),
+            np.empty((n, groups.width), np.int64),
+        )  # fmt: skip
+        known = Keys(keys.table.entries, keys.table.hashing, keys.stored, keys.slots(), self._counts)
+        there = Newest(newest.cells, newest.slots(), self._places)
+        given = Numbers(*numbers, groups.next_stamp, len(newest.kinds), int(succeeds))
+        rows, stored, dropped, told, changed, lost, new = compiled(follow)(
+            relation, changes, reads, known, self._accumulators, there, given, room
+        )  # fmt: skip
+        line, slots = room.numbers, room.slots
+        keys.took(stored)
+        if stored:
+            keys.table.entered(keys.stored, slots[CODES, :rows], stored)
+        assert dropped >= 0, "a key was given up more often than it was taken"
+        if told:
+            groups.went_on(int(line[TOLD_VERSIONS, told - 1]))
+        newest.took(new)
+        if lost:
+            newest.retired.add(numbers[1], slots[GONE, :lost].copy())
+        found: Told | Succeeded
+        if succeeds:
+            found = Succeeded(
+                line[VERSIONS, :changed], line[STARTS, : changed + 1], line[DELETES, :changed], slots[SLOTS, : lost + new].copy()
+            )
+        else:
+            found = Told(slots[TOLD_CODES, :told], line[TOLD_VERSIONS, :told], room.rows[:told], line[THERE, :told])
+        return Followed(found, lost, new, slots[DROPPED, :dropped].copy())

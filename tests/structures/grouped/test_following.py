@@ -1,0 +1,170 @@
+"""Changes that one call follows into groups, beside the steps one by one."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from structures.aggregate import layout
+from structures.aggregate.groups import Groups, Step
+from structures.aggregate.layout import NAN_BITS, Rows, ordered_bits
+from structures.core.reserve import reserve
+from structures.grouped.following import FLOAT, NULL, OPERATORS, ORDERED, WORD, Changes, GroupedRows, Reads
+from structures.rows.key_counts import KeyCounts
+from structures.rows.key_table import FLOAT as FLOAT_KIND
+from structures.rows.key_table import PLAIN, RowSet
+from structures.rows.reading import Run
+from structures.rows.rows import Rows as StoredRows
+from structures.rows.succession import Succeeded, Told
+
+COLUMNS = 4  # key, a number, a float, another one; all but the key may be null
+WIDTH = 5  # of a row of a group: its code, COUNT(*), SUM of the number, MAX of the float, null bits
+FLOATS = [0.0, -0.0, 1.5, -2.5, float("nan"), -float("nan"), float("inf")]
+READS = Reads(
+    np.array([1, 2]), np.array([[NULL, 1, -1], [WORD, 1, 0], [NULL, 2, -1], [FLOAT, 2, -1]]), np.array([[WORD, 1, -1], [ORDERED, 2, -1]]),
+    np.zeros((0, 3), np.int64),
+)  # fmt: skip
+HAVING = [[(1, 1, 2)], [(3, 2, 5)], [(5, 1, 2), (2, 2, 20)], [(0, 1, 1)], [(4, 2, -3)]]  # operator, cell, number
+
+
+class Kept(NamedTuple):
+    """All that is kept of groups."""
+
+    keys: StoredRows
+    counts: KeyCounts
+    groups: Groups
+    rows: StoredRows
+    places: np.ndarray
+
+
+def kept() -> Kept:
+    steps = Step()
+    total, values = steps.of(layout.INT_SUM, 0), steps.of(layout.VALUES, 1)
+    count = steps.of(layout.COUNT, 0)
+    results = [(layout.OF_ROWS, 0, 0, 0, 1), (layout.OF_INT_SUM, total, count, 0, 1), (layout.OF_GREATEST_FLOAT, values, values, 0, 1)]
+    keys = StoredRows([PLAIN, PLAIN, PLAIN, FLOAT_KIND], range(4), False)
+    groups = Groups(steps, results, WIDTH, 1 << 12)
+    return Kept(keys, KeyCounts(1 << 12), groups, StoredRows([PLAIN] * 4, [], True), reserve(4 << 12, np.int32))
+
+
+class Relation:
+    """Rows of a table with keys, random ones."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.rows = StoredRows([PLAIN, PLAIN, FLOAT_KIND, PLAIN], [0], True)
+        self.there: dict[int, int] = {}  # slot by key
+
+    def row(self, key: int) -> list[int]:
+        rng = self.rng
+        number, bits = rng.randrange(-3, 6), int(np.float64(rng.choice(FLOATS)).view(np.int64))
+        nulls = sum(1 << column for column in (1, 2, 3) if rng.random() < 0.15)
+        return [key, 0 if nulls & 2 else number, 0 if nulls & 4 else bits, rng.randrange(2), nulls]
+
+    def change(self, version: int, versions: int) -> Run:
+        """A change each of some versions."""
+        offsets, old, new = [], [], []
+        for offset, key in enumerate(self.rng.sample(range(40), versions)):
+            before = self.there.pop(key, -1)
+            after = -1
+            if before >= 0:
+                self.rows.unlink(np.array([before], np.int32))
+            if before < 0 or self.rng.random() < 0.7:
+                cells = np.array([self.row(key)])
+                if before >= 0 and self.rng.random() < 0.2:  # one that keeps what is read
+                    cells[0, 1:3], cells[0, 4] = self.rows.cells[before, 1:3], self.rows.cells[before, 4]
+                given = RowSet(self.rows.kinds, self.rows.key, cells, np.zeros(1, np.int64), np.frombuffer(b"", np.uint8))
+                ((after,), _) = self.rows.enter(version, given)
+                self.there[key] = int(after)
+            offsets.append(offset)
+            old.append(before)
+            new.append(int(after))
+        return Run(np.array(offsets), np.array(old, np.int32), np.array(new, np.int32))
+
+    def half(self, slots: np.ndarray) -> np.ndarray:
+        """What is computed of the number."""
+        return self.rows.cells[np.maximum(slots, 0), 1] // 2
+
+
+def by_steps(of: Kept, relation: Relation, version: int, run: Run, having: list[tuple[int, int, int]]) -> Succeeded:
+    """As the module's other kernels do, one by one."""
+    moved = relation.rows.differing(READS.columns, run)
+    cells = relation.rows.cells[moved.slots]
+    no_number, no_float = cells[:, 4] >> 1 & 1, cells[:, 4] >> 2 & 1
+    plain = np.where(np.isnan(cells[:, 2].view(np.float64)), NAN_BITS, np.where(cells[:, 2].view(np.float64) == 0, 0, cells[:, 2]))
+    keys = np.stack([no_number, np.where(no_number, 0, cells[:, 1] // 2), no_float, np.where(no_float, 0, plain)], axis=1)
+    given = RowSet(of.keys.kinds, of.keys.key, np.ascontiguousarray(keys), np.zeros(1, np.int64), np.frombuffer(b"", np.uint8))
+    codes, dropped = of.keys.enter_used(version, given, of.counts.counts, moved.comes)
+    of.keys.retire(version, dropped)
+    values = np.stack([cells[:, 1], np.array([ordered_bits(np.int64(one)) for one in cells[:, 2].tolist()], np.int64)])
+    signs = np.where(moved.comes, 1, -1).astype(np.int8)
+    rows = Rows(codes, signs, np.ascontiguousarray(values), np.stack([no_number, no_float]).astype(np.uint8))
+    told_codes, numbers, told = of.groups.add_in_order(rows, moved.offsets)
+    there = told[:, 0] >= 0
+    for operator, cell, value in having:
+        words, valid = told[:, cell], (told[:, 4] >> cell & 1) == 0
+        there &= valid & (words == value, words != value, words < value, words <= value, words > value, words >= value)[operator]
+    return of.rows.succeed(version, Told(told_codes, numbers, told, there), of.places)[0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_call_does_what_the_steps_do(seed: int) -> None:
+    rng = random.Random(seed)
+    relation, one, other = Relation(rng), kept(), kept()
+    having = HAVING[seed]
+    assert all(0 <= operator < len(OPERATORS) for operator, _, _ in having)
+    reads = READS._replace(having=np.array(having))
+    grouped = GroupedRows(one.keys, one.counts.counts, one.groups, one.rows, one.places, reads)
+    changed = 0
+    for turn in range(1, 40):
+        run = relation.change(turn, rng.randrange(1, 20))
+        words = np.stack([relation.half(run.old), relation.half(run.new)]).reshape(1, 2, -1)
+        assert grouped.has_room(len(run.old))
+        followed = grouped.follow((turn, turn), relation.rows.stored, Changes(run, words), True)
+        one.keys.retire(turn, followed.dropped)
+        wanted, found = by_steps(other, relation, turn, run, having), followed.found
+        assert isinstance(found, Succeeded)
+        for mine, its in zip(found, wanted, strict=True):
+            assert mine.tolist() == its.tolist()
+        assert one.rows.cells[found.slots].tolist() == other.rows.cells[wanted.slots].tolist()
+        assert one.rows.used == other.rows.used and followed.lost == sum(found.deletes.tolist())
+        codes = other.keys.used
+        assert one.keys.used == codes and one.groups.groups == other.groups.groups
+        assert np.array_equal(one.keys.cells[:codes], other.keys.cells[:codes]) and np.array_equal(one.places, other.places)
+        assert np.array_equal(one.counts.counts, other.counts.counts)
+        some = np.arange(codes, dtype=np.int32)
+        assert np.array_equal(one.groups.tell(some), other.groups.tell(some))
+        changed += len(found.slots)
+        if turn % 5 == 0:
+            for of in (one, other):
+                freed = of.keys.reclaim(turn, np.empty(0, np.int64), 1000)
+                of.keys.unlink(freed)
+                of.keys.free(freed)
+                of.rows.free(of.rows.reclaim(turn, np.empty(0, np.int64), 1000))
+        for of in (one, other):
+            of.groups.check(codes)
+            of.keys.check()
+    assert changed > 100
+
+
+def test_told_alone_the_rows_of_groups_stay() -> None:
+    rng = random.Random(1)
+    relation, one, other = Relation(rng), kept(), kept()
+    grouped = GroupedRows(one.keys, one.counts.counts, one.groups, one.rows, one.places, READS)
+    run = relation.change(1, 20)
+    words = np.stack([relation.half(run.old), relation.half(run.new)]).reshape(1, 2, -1)
+    followed = grouped.follow((1, 1), relation.rows.stored, Changes(run, words), False)
+    told = followed.found
+    assert isinstance(told, Told) and followed.lost == followed.new == one.rows.used == 0
+    one.rows.succeed(1, Told(told.codes, told.versions, told.rows, told.rows[:, 0] >= 0), one.places)
+    by_steps(other, relation, 1, run, [])
+    assert np.array_equal(one.places, other.places) and one.rows.used == other.rows.used > 0
+
+
+def test_too_many_codes_are_noticed_before_anything_is_touched() -> None:
+    one = kept()
+    grouped = GroupedRows(one.keys, one.counts.counts, one.groups, one.rows, one.places, READS)
+    assert grouped.has_room(1 << 11) and not grouped.has_room((1 << 11) + 1)
