@@ -49,7 +49,7 @@ class _Seen(NamedTuple):
 def fronts_of(tables: Iterable[Table], stores: Iterable[Store]) -> Iterator[Front]:
     """Of tables the rows; of stores of blocks these, and the records of those that are retired."""
     for table in tables:
-        yield table.cells, table.used
+        yield table.store.cells, table.used
     for store in stores:
         if isinstance(store, Blocks):
             yield store.M, store.C.item(NEXT_CHUNK) << store.C.item(SHIFT)

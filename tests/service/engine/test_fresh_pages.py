@@ -145,6 +145,6 @@ def test_changes_make_a_service_look_at_its_tables_and_structures(engine: Instan
         pages.look(lambda address, size: asked.append(address))
     (store,) = engine.views["v"].stores
     table = engine.relation("a").table
-    for array, used in ((table.cells, table.used * table.cells.strides[0]), (store.M, 0)):
+    for array, used in ((table.store.cells, table.used * table.store.cells.strides[0]), (store.M, 0)):
         begin = address_of(array)
         assert any(begin + used <= address < begin + array.nbytes for address in asked)
