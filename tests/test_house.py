@@ -188,6 +188,17 @@ def test_signatures_are_short() -> None:
     assert [f"{name}.{function.name}" for name, function in every if function.parameters > PARAMETERS] == []
 
 
+def test_arrays_have_words_for_names() -> None:
+    """Of the parameters of kernels only indices are letters, and the arrays of a store, as `Nodes` and `Writing` name them."""
+    found = set()
+    for name, path in sources("structures").items():
+        for one in ast.parse(path.read_text()).body:
+            for given in one.args.args if isinstance(one, ast.FunctionDef) and one.decorator_list else ():
+                if len(given.arg) == 1 and given.annotation is not None and ast.unparse(given.annotation) != "int":
+                    found.add(given.arg if given.arg in "CMW" else f"{name}.{one.name}: {given.arg}")
+    assert found == set("CMW")
+
+
 def test_kernels_that_python_calls_have_docstrings() -> None:
     entries = [(name, one) for name, path in sources("structures").items() for one in ast.parse(path.read_text()).body if is_entry(one)]
     assert len(entries) > 100

@@ -12,9 +12,9 @@ Patterns are the nodes of a tree; a node of depth d has the intervals of level d
 Intervals are closed, and none is empty. Those of one node neither overlap nor touch: what is put merges with what it meets. Each has a
 *mask*, the atoms that it follows from, a bit each: none of its tuples is in all of them. The mask of a merged interval is the union.
 
-Nodes lie in T, NODE_WORDS words each; children by value are found by H, open addressing with the number of the node. The intervals of all
-nodes are entries (node, low, high) with the mask as their slot in one tree of `index/changes.py`, in a private store whose version stands
-still, so it is written in place. A tree is a cache: what it has lost is found again.
+Nodes lie in a table, NODE_WORDS words each; children by value are found by `hashed`, open addressing with the number of the node. The
+intervals of all nodes are entries (node, low, high) with the mask as their slot in one tree of `index/changes.py`, in a private store whose
+version stands still, so it is written in place. A tree is a cache: what it has lost is found again.
 
 Invariants, by which `check()` names what broke
     M3  the intervals of a node are not empty, do not overlap or touch, and are as many as it counts
@@ -44,20 +44,20 @@ from structures.index.search import BEFORE, BEHIND, Place, seek, seek_last
 MOST_LEVELS = 8
 LEAST, GREATEST = -(2**63), 2**63 - 1
 
-# Words of T: of the tree, in place of node 0; then of each node. PLACE: in H, or -1.
+# Words of the table: of the tree, in place of node 0; then of each node. PLACE: in `hashed`, or -1.
 # Nodes, with node 0; intervals; the most; rows of the log to be seen; the number of nodes when the lists were made; the key of the hash.
 MADE, INTERVALS, MOST, LOGGED, LISTED, HASH_KEY = range(6)
 PARENT, LABEL, STAR, BITS, DEPTH, SEEN, COUNT, PLACE = range(8)
 NODE_WORDS = 8
 ROOT = 1
 
-# Words of L, scratch: a key; of each level how many nodes generalise the tuple so far; these; then what `shadow.py` keeps of one level.
+# Words of the scratch: a key; of each level how many nodes generalise the tuple so far; these; then what `shadow.py` keeps of one level.
 KEY, SIZES, LISTS = 0, 4, 16
 LIST = 1 << (MOST_LEVELS - 1)  # of one level, at most
 SCRATCH = LISTS + LIST * MOST_LEVELS
 SCRATCH_WORDS = SCRATCH + 6 * LIST + 8
 
-# Words of a row of G, the log: the bit of the atom, the levels that it has, a bit each, and the tuple's value of each.
+# Words of a row of the log: the bit of the atom, the levels that it has, a bit each, and the tuple's value of each.
 ATOM_BIT, HAS, VALUE = range(3)
 LOG_WORDS = VALUE + MOST_LEVELS
 MOST_LOGGED = 1024
@@ -75,22 +75,22 @@ class Constraints(NamedTuple):
 
     nodes: Nodes
     writing: Writing
-    T: np.ndarray
-    H: np.ndarray
-    L: np.ndarray
-    G: np.ndarray
+    table: np.ndarray
+    hashed: np.ndarray
+    scratch: np.ndarray
+    log: np.ndarray
 
 
 @kernel
 def place_of(tree: Constraints, v: int, label: int) -> int:
-    """Where node v's child by this value is in H, or would be."""
-    T, H = tree.T, tree.H
-    mask = len(H) - 1
-    state = take_word(begin_hash(T[HASH_KEY], T[HASH_KEY + 1]), v)
+    """Where node v's child by this value is in `hashed`, or would be."""
+    table, hashed = tree.table, tree.hashed
+    mask = len(hashed) - 1
+    state = take_word(begin_hash(table[HASH_KEY], table[HASH_KEY + 1]), v)
     h = end_hash(take_long(state, label)) & mask
-    while H[h] != 0:
-        u = NODE_WORDS * H[h]
-        if T[u + PARENT] == v and T[u + LABEL] == label:
+    while hashed[h] != 0:
+        u = NODE_WORDS * hashed[h]
+        if table[u + PARENT] == v and table[u + LABEL] == label:
             break
         h = (h + 1) & mask
     return h
@@ -99,44 +99,44 @@ def place_of(tree: Constraints, v: int, label: int) -> int:
 @kernel
 def child(tree: Constraints, v: int, label: int) -> int:
     """Node v's child by this value; 0: there is none."""
-    return tree.H[place_of(tree, v, label)]
+    return tree.hashed[place_of(tree, v, label)]
 
 
 @kernel
 def new_node(tree: Constraints, v: int, label: int, bits: int, place: int) -> int:
     """A node below v without intervals."""
-    T = tree.T
-    new = T[MADE]
-    T[MADE] = new + 1
+    table = tree.table
+    new = table[MADE]
+    table[MADE] = new + 1
     u = NODE_WORDS * new
-    T[u + PARENT], T[u + LABEL], T[u + STAR], T[u + BITS] = v, label, 0, bits
-    T[u + DEPTH], T[u + SEEN], T[u + COUNT], T[u + PLACE] = T[NODE_WORDS * v + DEPTH] + 1, T[LOGGED], 0, place
+    table[u + PARENT], table[u + LABEL], table[u + STAR], table[u + BITS] = v, label, 0, bits
+    table[u + DEPTH], table[u + SEEN], table[u + COUNT], table[u + PLACE] = table[NODE_WORDS * v + DEPTH] + 1, table[LOGGED], 0, place
     return new
 
 
 @kernel
-def node_of(tree: Constraints, bits: int, depth: int, t: Any, at: int) -> int:
-    """The node of this depth whose pattern has the values t[at:] at the levels of `bits`. There is room for it."""
-    T, H = tree.T, tree.H
+def node_of(tree: Constraints, bits: int, depth: int, values: Any, at: int) -> int:
+    """The node of this depth whose pattern has the values values[at:] at the levels of `bits`. There is room for it."""
+    table, hashed = tree.table, tree.hashed
     v = wide(ROOT)
     for d in range(depth):
         if (bits >> d) & 1 != 0:
-            h = place_of(tree, v, t[at + d])
-            if H[h] == 0:
-                H[h] = new_node(tree, v, t[at + d], T[NODE_WORDS * v + BITS] | (wide(1) << d), h)
-            v = H[h]
+            h = place_of(tree, v, values[at + d])
+            if hashed[h] == 0:
+                hashed[h] = new_node(tree, v, values[at + d], table[NODE_WORDS * v + BITS] | (wide(1) << d), h)
+            v = hashed[h]
         else:
-            if T[NODE_WORDS * v + STAR] == 0:
-                T[NODE_WORDS * v + STAR] = new_node(tree, v, 0, T[NODE_WORDS * v + BITS], -1)
-            v = T[NODE_WORDS * v + STAR]
+            if table[NODE_WORDS * v + STAR] == 0:
+                table[NODE_WORDS * v + STAR] = new_node(tree, v, 0, table[NODE_WORDS * v + BITS], -1)
+            v = table[NODE_WORDS * v + STAR]
     return v
 
 
 @kernel
 def is_short(tree: Constraints) -> bool:
     """Whether the tree has no room for what must be put: it is to grow, or to be cleared."""
-    T = tree.T
-    return T[MADE] + SPARE > len(T) // NODE_WORDS or T[INTERVALS] + SPARE > T[MOST]
+    table = tree.table
+    return table[MADE] + SPARE > len(table) // NODE_WORDS or table[INTERVALS] + SPARE > table[MOST]
 
 
 @kernel
@@ -147,9 +147,9 @@ def root_of(tree: Constraints) -> int:
 @kernel
 def place(tree: Constraints, v: int, x: int, slot: int) -> Place:
     """Before (BEFORE) or behind (BEHIND) the interval of node v that begins at x."""
-    L = tree.L
-    L[KEY], L[KEY + 1] = v, x
-    return Place(L, KEY, 1, 2, slot)
+    scratch = tree.scratch
+    scratch[KEY], scratch[KEY + 1] = v, x
+    return Place(scratch, KEY, 1, 2, slot)
 
 
 @kernel
@@ -172,21 +172,21 @@ def next_free(tree: Constraints, v: int, x: int) -> tuple[bool, int, int]:
 @kernel
 def take_out(tree: Constraints, v: int, low: int, high: int, mask: int) -> None:
     """Take an interval out of node v, which has it."""
-    T, L = tree.T, tree.L
-    L[KEY], L[KEY + 1], L[KEY + 2] = v, low, high
-    cut(tree.nodes, tree.writing, _H, L, KEY, mask)
-    T[NODE_WORDS * v + COUNT] -= 1
-    T[INTERVALS] -= 1
+    table, scratch = tree.table, tree.scratch
+    scratch[KEY], scratch[KEY + 1], scratch[KEY + 2] = v, low, high
+    cut(tree.nodes, tree.writing, _H, scratch, KEY, mask)
+    table[NODE_WORDS * v + COUNT] -= 1
+    table[INTERVALS] -= 1
 
 
 @kernel
 def put_in(tree: Constraints, v: int, low: int, high: int, mask: int) -> None:
     """Put an interval that meets none of node v's."""
-    T, L = tree.T, tree.L
-    L[KEY], L[KEY + 1], L[KEY + 2] = v, low, high
-    put(tree.nodes, tree.writing, _H, L, KEY, mask)
-    T[NODE_WORDS * v + COUNT] += 1
-    T[INTERVALS] += 1
+    table, scratch = tree.table, tree.scratch
+    scratch[KEY], scratch[KEY + 1], scratch[KEY + 2] = v, low, high
+    put(tree.nodes, tree.writing, _H, scratch, KEY, mask)
+    table[NODE_WORDS * v + COUNT] += 1
+    table[INTERVALS] += 1
 
 
 @kernel
@@ -254,14 +254,14 @@ def drop_intervals(tree: Constraints, v: int, bit: int) -> int:
 @kernel
 def agrees(tree: Constraints, v: int, g: int) -> bool:
     """Whether the pattern of node v has the logged tuple's value wherever both have one."""
-    T, G = tree.T, tree.G
+    table, log = tree.table, tree.log
     u = NODE_WORDS * v
     while v != ROOT:
-        d = T[u + DEPTH] - 1
-        above = NODE_WORDS * T[u + PARENT]
-        if (T[u + BITS] & ~T[above + BITS] & G[g + HAS]) >> d != 0 and T[u + LABEL] != G[g + VALUE + d]:
+        d = table[u + DEPTH] - 1
+        above = NODE_WORDS * table[u + PARENT]
+        if (table[u + BITS] & ~table[above + BITS] & log[g + HAS]) >> d != 0 and table[u + LABEL] != log[g + VALUE + d]:
             return False
-        v, u = T[u + PARENT], above
+        v, u = table[u + PARENT], above
     return True
 
 
@@ -269,54 +269,54 @@ def agrees(tree: Constraints, v: int, g: int) -> bool:
 def bring_up(tree: Constraints, v: int) -> int:
     """Let node v see what was logged: tuples that came into an atom, after its constraints were found. All those that follow from the atom,
     and may have a row of the tuple, are to go. -> steps."""
-    T, G = tree.T, tree.G
+    table, log = tree.table, tree.log
     u, dropped, n = NODE_WORDS * v, wide(0), wide(0)
-    d = T[u + DEPTH]
-    for row in range(T[u + SEEN], T[LOGGED] if T[u + COUNT] != 0 else T[u + SEEN]):
+    d = table[u + DEPTH]
+    for row in range(table[u + SEEN], table[LOGGED] if table[u + COUNT] != 0 else table[u + SEEN]):
         g = LOG_WORDS * row
-        bit = G[g + ATOM_BIT]
+        bit = log[g + ATOM_BIT]
         n += 1
         if dropped & bit == 0 and agrees(tree, v, g):
-            if (G[g + HAS] >> d) & 1 != 0:
-                cut_value(tree, v, G[g + VALUE + d], bit)
+            if (log[g + HAS] >> d) & 1 != 0:
+                cut_value(tree, v, log[g + VALUE + d], bit)
             else:
                 n += drop_intervals(tree, v, bit)
                 dropped |= bit
-    T[u + SEEN] = T[LOGGED]
+    table[u + SEEN] = table[LOGGED]
     return n
 
 
 @kernel("void(Constraints)")
 def bring_all_up(tree: Constraints) -> None:
     """Let all nodes see what was logged."""
-    for v in range(ROOT, tree.T[MADE]):
+    for v in range(ROOT, tree.table[MADE]):
         bring_up(tree, v)
 
 
 @kernel("void(Constraints)")
 def clear(tree: Constraints) -> None:
     """Make it empty. Cost: O(nodes + blocks)."""
-    T, H = tree.T, tree.H
+    table, hashed = tree.table, tree.hashed
     if root_of(tree) != 0:
         drop_all(tree.nodes, tree.writing, _H)
-    for v in range(ROOT, T[MADE]):
-        if T[NODE_WORDS * v + PLACE] >= 0:
-            H[T[NODE_WORDS * v + PLACE]] = 0
+    for v in range(ROOT, table[MADE]):
+        if table[NODE_WORDS * v + PLACE] >= 0:
+            hashed[table[NODE_WORDS * v + PLACE]] = 0
     for word in range(NODE_WORDS):
-        T[NODE_WORDS * ROOT + word] = 0
-    T[NODE_WORDS * ROOT + PLACE], T[NODE_WORDS * ROOT + SEEN] = -1, T[LOGGED]
-    T[MADE], T[INTERVALS], T[LISTED] = ROOT + 1, 0, 0
+        table[NODE_WORDS * ROOT + word] = 0
+    table[NODE_WORDS * ROOT + PLACE], table[NODE_WORDS * ROOT + SEEN] = -1, table[LOGGED]
+    table[MADE], table[INTERVALS], table[LISTED] = ROOT + 1, 0, 0
 
 
 @kernel("void(Constraints)")
 def find_places(tree: Constraints) -> None:
-    """Put all nodes into H, which is empty and has room for them. Cost: O(nodes)."""
-    T, H = tree.T, tree.H
-    for v in range(ROOT + 1, T[MADE]):
+    """Put all nodes into `hashed`, which is empty and has room for them. Cost: O(nodes)."""
+    table, hashed = tree.table, tree.hashed
+    for v in range(ROOT + 1, table[MADE]):
         u = NODE_WORDS * v
-        if T[u + PLACE] >= 0:
-            T[u + PLACE] = place_of(tree, T[u + PARENT], T[u + LABEL])
-            H[T[u + PLACE]] = v
+        if table[u + PLACE] >= 0:
+            table[u + PLACE] = place_of(tree, table[u + PARENT], table[u + LABEL])
+            hashed[table[u + PLACE]] = v
 
 
 class Size(NamedTuple):
@@ -341,16 +341,16 @@ class ConstraintTree:
         words = _WORDS_EACH * (size.intervals + SPARE + splits)
         self._store = Blocks((layout.BLOCK,), layout.TREES + layout.TREE_WORDS - KEPT, words)
         self._store.C[VERSION], self._store.C[_H + layout.ARITY] = 1, _ARITY
-        T = np.zeros(NODE_WORDS * min(_FIRST, size.nodes), np.int64)
-        T[MADE], T[MOST] = ROOT + 1, size.intervals
-        T[HASH_KEY : HASH_KEY + 2] = SECRET
-        T[NODE_WORDS * ROOT + PLACE] = -1
-        G = np.zeros(LOG_WORDS, np.int64) if log is None else log
-        L = np.zeros(SCRATCH_WORDS, np.int64)
-        self.arrays = Constraints(self._store.nodes, self._store.writing, T, self._children(T), L, G)
+        table = np.zeros(NODE_WORDS * min(_FIRST, size.nodes), np.int64)
+        table[MADE], table[MOST] = ROOT + 1, size.intervals
+        table[HASH_KEY : HASH_KEY + 2] = SECRET
+        table[NODE_WORDS * ROOT + PLACE] = -1
+        log = np.zeros(LOG_WORDS, np.int64) if log is None else log
+        scratch = np.zeros(SCRATCH_WORDS, np.int64)
+        self.arrays = Constraints(self._store.nodes, self._store.writing, table, self._children(table), scratch, log)
 
-    def _children(self, T: np.ndarray) -> np.ndarray:
-        return np.zeros(1 << (2 * len(T) // NODE_WORDS - 1).bit_length(), np.int64)
+    def _children(self, table: np.ndarray) -> np.ndarray:
+        return np.zeros(1 << (2 * len(table) // NODE_WORDS - 1).bit_length(), np.int64)
 
     def clear(self) -> None:
         """Make it empty."""
@@ -360,22 +360,22 @@ class ConstraintTree:
         """Grow, or else be cleared: how many intervals were lost, or -1."""
         if not is_short(self.arrays):
             return -1
-        T = self.arrays.T
-        have = len(T) // NODE_WORDS
-        if T[INTERVALS] + SPARE > T[MOST] or have >= self._size.nodes:
-            lost = int(T[INTERVALS])
+        table = self.arrays.table
+        have = len(table) // NODE_WORDS
+        if table[INTERVALS] + SPARE > table[MOST] or have >= self._size.nodes:
+            lost = int(table[INTERVALS])
             self.clear()
             return lost
         larger = np.zeros(NODE_WORDS * min(2 * have, self._size.nodes), np.int64)
-        larger[: len(T)] = T
-        self.arrays = self.arrays._replace(T=larger, H=self._children(larger))
+        larger[: len(table)] = table
+        self.arrays = self.arrays._replace(table=larger, hashed=self._children(larger))
         compiled(find_places)(self.arrays)
         return -1
 
     @property
     def bytes(self) -> int:
         """Without the log."""
-        return self._store.live_bytes + 8 * (len(self.arrays.T) + len(self.arrays.H) + len(self.arrays.L))
+        return self._store.live_bytes + 8 * (len(self.arrays.table) + len(self.arrays.hashed) + len(self.arrays.scratch))
 
     def intervals(self) -> list[tuple[int, ...]]:
         """Node, low, high and mask of all, in order. Slow, for tests."""
@@ -386,32 +386,32 @@ class ConstraintTree:
 
     def pattern(self, v: int) -> tuple[int | None, ...]:
         """Of a node: of each level before its depth the value, None for `*`."""
-        T, found = self.arrays.T, []
+        table, found = self.arrays.table, []
         while v != ROOT:
-            u, above = NODE_WORDS * v, NODE_WORDS * int(T[NODE_WORDS * v + PARENT])
-            found.append(int(T[u + LABEL]) if T[u + BITS] != T[above + BITS] else None)
-            v = int(T[u + PARENT])
+            u, above = NODE_WORDS * v, NODE_WORDS * int(table[NODE_WORDS * v + PARENT])
+            found.append(int(table[u + LABEL]) if table[u + BITS] != table[above + BITS] else None)
+            v = int(table[u + PARENT])
         return tuple(reversed(found))
 
     def _check_intervals(self) -> dict[int, list[tuple[int, int]]]:
         """Of each node that has any; AssertionError names M3."""
-        T, found = self.arrays.T, dict[int, list[tuple[int, int]]]()
+        table, found = self.arrays.table, dict[int, list[tuple[int, int]]]()
         for v, low, high, _ in self.intervals():
             mine = found.setdefault(v, [])
             assert low <= high and (not mine or mine[-1][1] < low - 1), f"M3: intervals of node {v} at {low}"
             mine.append((low, high))
-        for v in range(ROOT, int(T[MADE])):
-            counted, count = int(T[NODE_WORDS * v + COUNT]), len(found.get(v, []))
+        for v in range(ROOT, int(table[MADE])):
+            counted, count = int(table[NODE_WORDS * v + COUNT]), len(found.get(v, []))
             assert counted == count, f"M3: node {v} counts {counted} intervals, it has {count}"
-        assert int(T[INTERVALS]) == sum(map(len, found.values())), "M3: intervals are not as many as counted"
+        assert int(table[INTERVALS]) == sum(map(len, found.values())), "M3: intervals are not as many as counted"
         return found
 
     def check(self) -> None:
         """Prove M3 and M4; AssertionError names the invariant."""
-        T, H = self.arrays.T, self.arrays.H
+        table, hashed = self.arrays.table, self.arrays.hashed
         self._check_intervals()
-        for v in range(ROOT, int(T[MADE])):
+        for v in range(ROOT, int(table[MADE])):
             u = NODE_WORDS * v
             bits = sum(1 << d for d, value in enumerate(self.pattern(v)) if value is not None)
-            assert int(T[u + BITS]) == bits and int(T[u + DEPTH]) == len(self.pattern(v)), f"M4: the pattern of node {v}"
-            assert T[u + PLACE] < 0 or H[T[u + PLACE]] == v, f"M4: node {v} is not at its place"
+            assert int(table[u + BITS]) == bits and int(table[u + DEPTH]) == len(self.pattern(v)), f"M4: the pattern of node {v}"
+            assert table[u + PLACE] < 0 or hashed[table[u + PLACE]] == v, f"M4: node {v} is not at its place"

@@ -65,7 +65,7 @@ class _Kept:
     def see(self, changes: int) -> None:
         """Whoever has the lock reads this version."""
         self.changes = changes
-        self.tree.arrays.T[LOGGED] = bisect_right(self.since, changes)
+        self.tree.arrays.table[LOGGED] = bisect_right(self.since, changes)
 
 
 class Keeper:

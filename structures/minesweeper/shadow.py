@@ -59,57 +59,57 @@ NONE, FREE, STOPPED, ENDED = range(4)
 @kernel
 def list_level(tree: Constraints, state: Any, i: int) -> None:
     """List the nodes of depth i that the tuple matches, from those above them; all have seen the log."""
-    T, L = tree.T, tree.L
+    table, scratch = tree.table, tree.scratch
     to, n = LISTS + LIST * i, wide(0)
     if i == 0:
-        L[to], n = ROOT, wide(1)
+        scratch[to], n = ROOT, wide(1)
         state[STEPS] += bring_up(tree, ROOT)
     else:
         above = to - LIST
-        for a in range(L[SIZES + i - 1]):
-            v = L[above + a]
-            for u in (T[NODE_WORDS * v + cds.STAR], child(tree, v, state[TUPLE + i - 1])):
+        for a in range(scratch[SIZES + i - 1]):
+            v = scratch[above + a]
+            for u in (table[NODE_WORDS * v + cds.STAR], child(tree, v, state[TUPLE + i - 1])):
                 if u != 0:
                     state[STEPS] += bring_up(tree, u)
-                    L[to + n] = u
+                    scratch[to + n] = u
                     n += 1
-    L[SIZES + i] = n
+    scratch[SIZES + i] = n
 
 
 @kernel
 def gather(tree: Constraints, state: Any, i: int) -> None:
     """Take up the nodes of level i that have intervals, those with the most values first, and their shadows."""
-    T, L = tree.T, tree.L
-    if T[cds.LISTED] != T[cds.MADE]:  # new nodes may belong to any level
+    table, scratch = tree.table, tree.scratch
+    if table[cds.LISTED] != table[cds.MADE]:  # new nodes may belong to any level
         for d in range(i):
             list_level(tree, state, d)
-        T[cds.LISTED] = T[cds.MADE]
+        table[cds.LISTED] = table[cds.MADE]
     list_level(tree, state, i)
-    to, size, k = LISTS + LIST * i, L[SIZES + i], wide(0)
+    to, size, k = LISTS + LIST * i, scratch[SIZES + i], wide(0)
     for a in range(size):
-        v = L[to + a]
-        if T[NODE_WORDS * v + cds.COUNT] != 0:
-            bits, b = count_bits(T[NODE_WORDS * v + cds.BITS]), k
-            while b > 0 and count_bits(T[NODE_WORDS * L[U + b - 1] + cds.BITS]) < bits:
-                L[U + b] = L[U + b - 1]
+        v = scratch[to + a]
+        if table[NODE_WORDS * v + cds.COUNT] != 0:
+            bits, b = count_bits(table[NODE_WORDS * v + cds.BITS]), k
+            while b > 0 and count_bits(table[NODE_WORDS * scratch[U + b - 1] + cds.BITS]) < bits:
+                scratch[U + b] = scratch[U + b - 1]
                 b -= 1
-            L[U + b] = v
+            scratch[U + b] = v
             k += 1
     bits = wide(0)
     for j in range(k - 1, -1, -1):
-        bits |= T[NODE_WORDS * L[U + j] + cds.BITS]
-        L[SHADOW_BITS + j], L[SHADOW + j] = bits, 0
+        bits |= table[NODE_WORDS * scratch[U + j] + cds.BITS]
+        scratch[SHADOW_BITS + j], scratch[SHADOW + j] = bits, 0
         for a in range(size):
-            if T[NODE_WORDS * L[to + a] + cds.BITS] == bits:
-                L[SHADOW + j] = L[to + a]
-    L[NODES_] = k
+            if table[NODE_WORDS * scratch[to + a] + cds.BITS] == bits:
+                scratch[SHADOW + j] = scratch[to + a]
+    scratch[NODES_] = k
 
 
 @kernel
 def own_free(tree: Constraints, state: Any, j: int, x: int) -> tuple[bool, int, int]:
     """The least value >= x free in node j and in its shadow: whether there is one, and it; and the mask of what was met."""
-    L = tree.L
-    u, shadow = L[U + j], L[SHADOW + j]
+    scratch = tree.scratch
+    u, shadow = scratch[U + j], scratch[SHADOW + j]
     state[STEPS] += 1
     found, y, mask = next_free(tree, u, x)
     if shadow == 0 or shadow == u:
@@ -131,56 +131,56 @@ def own_free(tree: Constraints, state: Any, j: int, x: int) -> tuple[bool, int, 
 @kernel
 def remember(tree: Constraints, state: Any, i: int, j: int, last: int, mask: int) -> None:
     """The shadow of node j of level i has nothing free from where its search began to `last`: put that, if there is room."""
-    L = tree.L
-    if L[SHADOW + j] == 0:
+    scratch = tree.scratch
+    if scratch[SHADOW + j] == 0:
         if is_short(tree):
             return
-        L[SHADOW + j] = node_of(tree, L[SHADOW_BITS + j], i, state, TUPLE)
-    if L[SHADOW + j] == L[U + j] or not is_short(tree):
-        state[CONSTRAINTS] += put_interval(tree, L[SHADOW + j], L[FROM + j], last, mask)
+        scratch[SHADOW + j] = node_of(tree, scratch[SHADOW_BITS + j], i, state, TUPLE)
+    if scratch[SHADOW + j] == scratch[U + j] or not is_short(tree):
+        state[CONSTRAINTS] += put_interval(tree, scratch[SHADOW + j], scratch[FROM + j], last, mask)
 
 
 @kernel
 def stop_here(tree: Constraints, state: Any, i: int, j: int, y: int) -> int:
     """The search is given up while it asks about y at node j: what it knows is put, so that the next one has it."""
-    L, mask = tree.L, wide(0)
+    scratch, mask = tree.scratch, wide(0)
     for a in range(j, -1, -1):
-        mask |= L[MASK + a]
-        if y > L[FROM + a]:
+        mask |= scratch[MASK + a]
+        if y > scratch[FROM + a]:
             remember(tree, state, i, a, y - 1, mask)
     return STOPPED
 
 
 @kernel
 def next_value(tree: Constraints, state: Any, i: int, x: int, stop: int) -> int:
-    """The least value >= x of level i free in all nodes: L[VALUE], or NONE. L[MET]: the mask of all that was met."""
-    L = tree.L
-    k, j, y, found = L[NODES_], wide(0), x, True
-    L[FROM], L[MASK] = x, 0
-    while j < k:  # node j is asked from L[FROM + j] on
-        found, y, L[MASK + j] = own_free(tree, state, j, L[FROM + j])
+    """The least value >= x of level i free in all nodes: scratch[VALUE], or NONE. scratch[MET]: the mask of all that was met."""
+    scratch = tree.scratch
+    k, j, y, found = scratch[NODES_], wide(0), x, True
+    scratch[FROM], scratch[MASK] = x, 0
+    while j < k:  # node j is asked from scratch[FROM + j] on
+        found, y, scratch[MASK + j] = own_free(tree, state, j, scratch[FROM + j])
         if found and j < k - 1:
             if state[STEPS] >= stop:
                 return stop_here(tree, state, i, j, y)
-            L[TO + j], L[FROM + j + 1] = y, y
+            scratch[TO + j], scratch[FROM + j + 1] = y, y
             j += 1
             continue
         again = False
         while j > 0 and not again:  # node j has found y, or nothing
             j -= 1
-            L[MASK + j] |= L[MASK + j + 1]
-            if found and y != L[TO + j]:
+            scratch[MASK + j] |= scratch[MASK + j + 1]
+            if found and y != scratch[TO + j]:
                 z = y
                 found, y, more = own_free(tree, state, j, z)
-                L[MASK + j] |= more
+                scratch[MASK + j] |= more
                 again = found and y != z
-            if not again and (not found or y > L[FROM + j]):
-                remember(tree, state, i, j, y - 1 if found else GREATEST, L[MASK + j])
+            if not again and (not found or y > scratch[FROM + j]):
+                remember(tree, state, i, j, y - 1 if found else GREATEST, scratch[MASK + j])
         if not again:
             break
-        L[TO + j], L[FROM + j + 1] = y, y
+        scratch[TO + j], scratch[FROM + j + 1] = y, y
         j += 1
-    L[VALUE], L[MET] = y, L[MASK]
+    scratch[VALUE], scratch[MET] = y, scratch[MASK]
     return FREE if found else NONE
 
 
@@ -188,15 +188,15 @@ def next_value(tree: Constraints, state: Any, i: int, x: int, stop: int) -> int:
 def rule_out(tree: Constraints, state: Any) -> int:
     """Nothing is free where the values of the first node's shadow are: put that; the level of the last of them, -1: there is none, so no
     tuple is left."""
-    L = tree.L
-    bits = L[SHADOW_BITS]
+    scratch = tree.scratch
+    bits = scratch[SHADOW_BITS]
     if bits == 0:
-        state[CONSTRAINTS] += put_interval(tree, ROOT, LEAST, GREATEST, L[MET])
+        state[CONSTRAINTS] += put_interval(tree, ROOT, LEAST, GREATEST, scratch[MET])
         state[COVERED] = 1
         return -1
     last = highest(bits)
     t = state[TUPLE + last]
-    state[CONSTRAINTS] += put_interval(tree, node_of(tree, bits ^ (wide(1) << last), last, state, TUPLE), t, t, L[MET])
+    state[CONSTRAINTS] += put_interval(tree, node_of(tree, bits ^ (wide(1) << last), last, state, TUPLE), t, t, scratch[MET])
     return last
 
 
@@ -225,8 +225,8 @@ def keep_prefix(state: Any, i: int, n: int) -> None:
 def next_probe(tree: Constraints, state: Any, n: int, stop: int) -> int:
     """Take the tuple, and the frontier, to the least tuple of n values from the frontier on that no constraint rules out (FREE); ENDED:
     there is none. STOPPED: so many steps were taken, or the tree has no room."""
-    L, i = tree.L, wide(0)
-    state[TIGHT], tree.T[cds.LISTED] = 0, 0
+    scratch, i = tree.scratch, wide(0)
+    state[TIGHT], tree.table[cds.LISTED] = 0, 0
     while i < n:
         if state[STEPS] >= stop or is_short(tree):
             keep_prefix(state, i, n)
@@ -235,8 +235,8 @@ def next_probe(tree: Constraints, state: Any, n: int, stop: int) -> int:
         x = state[FRONTIER + i] if state[TIGHT] == i else LEAST
         how = next_value(tree, state, i, x, stop)
         if how == FREE:
-            state[TUPLE + i] = L[VALUE]
-            if state[TIGHT] == i and L[VALUE] == state[FRONTIER + i]:
+            state[TUPLE + i] = scratch[VALUE]
+            if state[TIGHT] == i and scratch[VALUE] == state[FRONTIER + i]:
                 state[TIGHT] = i + 1
             i += 1
             continue

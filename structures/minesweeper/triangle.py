@@ -56,13 +56,14 @@ from structures.minesweeper.cds import (
 )
 from structures.minesweeper.shadow import CONSTRAINTS, ENDED, FREE, FRONTIER, NONE, OVER, PAIRS, STEPS, STOPPED, TUPLE
 
-# Words of a node of T. BIT: the highest in which its keys differ, -1 of a leaf; KEY: one of them; WHOLE: of a leaf 1.
+# Words of a node of the table. BIT: the highest in which its keys differ, -1 of a leaf; KEY: one of them; WHOLE: of a leaf 1.
 ABOVE, KEY, LEFT, RIGHT, BIT, WHOLE = cds.PARENT, cds.LABEL, cds.STAR, cds.BITS, cds.DEPTH, cds.SEEN
 # The first nodes: the b that S does not have; all that are known; the gaps of T under KEY, if WHOLE. TOP: of the crit-bit tree.
 GAPS, KNOWN, OWN, FIRST = ROOT, ROOT + 1, ROOT + 2, ROOT + 3
 TOP = NODE_WORDS * GAPS + LEFT
 
-# Words of L: frames; nodes above which some may have become whole; where the walk of (a, b) has come to: a node, and a value of its list.
+# Words of the scratch: frames; nodes above which some may have become whole; where the walk of (a, b) has come to: a node, and a value of
+# its list.
 FRAMES, RISING, WALK, WALK_C, WALK_A, WALK_B = cds.SIZES, cds.SIZES + 1, cds.SIZES + 3, cds.SIZES + 4, cds.SIZES + 5, cds.SIZES + 6
 FRAME, FRAME_WORDS = cds.LISTS, 3  # a node, and the values that it is to get what both children have of; one a level at most
 _ARITY = 3
@@ -71,14 +72,14 @@ _ARITY = 3
 @kernel
 def begin(tree: Constraints) -> None:
     """Make the first nodes if the tree is empty."""
-    T, L = tree.T, tree.L
-    if T[MADE] == ROOT + 1:
-        T[TOP] = 0
+    table, scratch = tree.table, tree.scratch
+    if table[MADE] == ROOT + 1:
+        table[TOP] = 0
         for v in (GAPS, KNOWN, OWN):
             u = NODE_WORDS * v
-            T[u + KEY], T[u + WHOLE], T[u + cds.COUNT], T[u + cds.PLACE] = 0, 0, 0, -1
-        T[MADE] = FIRST
-        L[FRAMES], L[RISING], L[RISING + 1], L[WALK] = 0, 0, 0, 0
+            table[u + KEY], table[u + WHOLE], table[u + cds.COUNT], table[u + cds.PLACE] = 0, 0, 0, -1
+        table[MADE] = FIRST
+        scratch[FRAMES], scratch[RISING], scratch[RISING + 1], scratch[WALK] = 0, 0, 0, 0
 
 
 @kernel
@@ -89,29 +90,29 @@ def goes_right(x: int, bit: int) -> bool:
 @kernel
 def low_of(tree: Constraints, v: int) -> int:
     """The least value of a node's range."""
-    T, u = tree.T, NODE_WORDS * v
-    if T[u + BIT] == 63:
+    table, u = tree.table, NODE_WORDS * v
+    if table[u + BIT] == 63:
         return wide(LEAST)
-    return T[u + KEY] & (wide(-1) << (T[u + BIT] + 1))
+    return table[u + KEY] & (wide(-1) << (table[u + BIT] + 1))
 
 
 @kernel
 def high_of(tree: Constraints, v: int) -> int:
     """The greatest value of a node's range."""
-    T, u = tree.T, NODE_WORDS * v
-    if T[u + BIT] == 63:
+    table, u = tree.table, NODE_WORDS * v
+    if table[u + BIT] == 63:
         return wide(GREATEST)
-    return T[u + KEY] | ~(wide(-1) << (T[u + BIT] + 1))
+    return table[u + KEY] | ~(wide(-1) << (table[u + BIT] + 1))
 
 
 @kernel
 def descend(tree: Constraints, b: int, bit: int) -> tuple[int, int]:
     """The first node on the way to b that does not part keys above this bit, and the one above it; 0: there is none."""
-    T = tree.T
-    above, v = wide(0), T[TOP]
-    while v != 0 and T[NODE_WORDS * v + BIT] > bit:
+    table = tree.table
+    above, v = wide(0), table[TOP]
+    while v != 0 and table[NODE_WORDS * v + BIT] > bit:
         above = v
-        v = T[NODE_WORDS * v + (RIGHT if goes_right(b, T[NODE_WORDS * v + BIT]) else LEFT)]
+        v = table[NODE_WORDS * v + (RIGHT if goes_right(b, table[NODE_WORDS * v + BIT]) else LEFT)]
     return v, above
 
 
@@ -119,57 +120,57 @@ def descend(tree: Constraints, b: int, bit: int) -> tuple[int, int]:
 def leaf_of(tree: Constraints, b: int) -> int:
     """The leaf of this value; 0: there is none."""
     v, _ = descend(tree, b, -1)
-    return v if v != 0 and tree.T[NODE_WORDS * v + KEY] == b else 0
+    return v if v != 0 and tree.table[NODE_WORDS * v + KEY] == b else 0
 
 
 @kernel
 def new_node(tree: Constraints, key: int, bit: int, above: int) -> int:
-    T = tree.T
-    v = T[MADE]
-    T[MADE] = v + 1
+    table = tree.table
+    v = table[MADE]
+    table[MADE] = v + 1
     u = NODE_WORDS * v
-    T[u + ABOVE], T[u + KEY], T[u + LEFT], T[u + RIGHT], T[u + BIT] = above, key, 0, 0, bit
-    T[u + WHOLE], T[u + cds.COUNT], T[u + cds.PLACE] = bit < 0, 0, -1
+    table[u + ABOVE], table[u + KEY], table[u + LEFT], table[u + RIGHT], table[u + BIT] = above, key, 0, 0, bit
+    table[u + WHOLE], table[u + cds.COUNT], table[u + cds.PLACE] = bit < 0, 0, -1
     return v
 
 
 @kernel
 def new_leaf(tree: Constraints, b: int) -> int:
     """A leaf for a value that has none. Nothing above it is whole, as the value was not known."""
-    T = tree.T
+    table = tree.table
     new = new_node(tree, b, -1, 0)
     other, _ = descend(tree, b, -1)
     if other == 0:
-        T[TOP] = new
+        table[TOP] = new
         return new
-    differing = b ^ T[NODE_WORDS * other + KEY]
+    differing = b ^ table[NODE_WORDS * other + KEY]
     bit = 63 if differing < 0 else highest(differing)
     v, above = descend(tree, b, bit)
     w = new_node(tree, b, bit, above)
     right = goes_right(b, bit)
-    T[NODE_WORDS * w + LEFT], T[NODE_WORDS * w + RIGHT] = (v, new) if right else (new, v)
-    T[NODE_WORDS * v + ABOVE], T[NODE_WORDS * new + ABOVE] = w, w
+    table[NODE_WORDS * w + LEFT], table[NODE_WORDS * w + RIGHT] = (v, new) if right else (new, v)
+    table[NODE_WORDS * v + ABOVE], table[NODE_WORDS * new + ABOVE] = w, w
     if above == 0:
-        T[TOP] = w
+        table[TOP] = w
     else:
-        T[NODE_WORDS * above + (RIGHT if T[NODE_WORDS * above + RIGHT] == v else LEFT)] = w
+        table[NODE_WORDS * above + (RIGHT if table[NODE_WORDS * above + RIGHT] == v else LEFT)] = w
     return new
 
 
 @kernel
 def push(tree: Constraints, v: int, low: int, high: int) -> None:
     """Node v is to get what both its children have from `low` to `high`."""
-    L = tree.L
-    f = FRAME + FRAME_WORDS * L[FRAMES]
-    L[f], L[f + 1], L[f + 2] = v, low, high
-    L[FRAMES] += 1
+    scratch = tree.scratch
+    f = FRAME + FRAME_WORDS * scratch[FRAMES]
+    scratch[f], scratch[f + 1], scratch[f + 2] = v, low, high
+    scratch[FRAMES] += 1
 
 
 @kernel
 def push_above(tree: Constraints, v: int, low: int, high: int) -> None:
     """Node v has got these values."""
-    above = tree.T[NODE_WORDS * v + ABOVE]
-    if above != 0 and tree.T[NODE_WORDS * above + WHOLE] != 0:
+    above = tree.table[NODE_WORDS * v + ABOVE]
+    if above != 0 and tree.table[NODE_WORDS * above + WHOLE] != 0:
         push(tree, above, low, high)
 
 
@@ -185,7 +186,7 @@ def put_value_gap(tree: Constraints, b: int, low: int, high: int) -> bool:
     v = new_leaf(tree, b)
     put_interval(tree, v, low, high, 1)
     put_interval(tree, KNOWN, b, b, 1)
-    tree.L[RISING] = v
+    tree.scratch[RISING] = v
     return True
 
 
@@ -195,8 +196,8 @@ def put_key_gap(tree: Constraints, low: int, high: int) -> bool:
     if not put_interval(tree, GAPS, low, high, 1):
         return False
     put_interval(tree, KNOWN, low, high, 1)
-    tree.L[RISING] = leaf_of(tree, low - 1) if low > LEAST else 0
-    tree.L[RISING + 1] = leaf_of(tree, high + 1) if high < GREATEST else 0
+    tree.scratch[RISING] = leaf_of(tree, low - 1) if low > LEAST else 0
+    tree.scratch[RISING + 1] = leaf_of(tree, high + 1) if high < GREATEST else 0
     return True
 
 
@@ -210,21 +211,21 @@ def is_known(tree: Constraints, v: int) -> bool:
 @kernel
 def rise(tree: Constraints) -> bool:
     """Find the next node that has become whole, which is above what is rising, and have its list made; False: there is none."""
-    T, L = tree.T, tree.L
+    table, scratch = tree.table, tree.scratch
     for r in range(RISING, RISING + 2):
-        v = L[r]
+        v = scratch[r]
         while v != 0:
-            above = T[NODE_WORDS * v + ABOVE]
-            if above != 0 and T[NODE_WORDS * above + WHOLE] == 0:
+            above = table[NODE_WORDS * v + ABOVE]
+            if above != 0 and table[NODE_WORDS * above + WHOLE] == 0:
                 u = NODE_WORDS * above
-                other = T[u + LEFT] if T[u + RIGHT] == v else T[u + RIGHT]
-                if T[NODE_WORDS * other + WHOLE] == 0 or not is_known(tree, above):
+                other = table[u + LEFT] if table[u + RIGHT] == v else table[u + RIGHT]
+                if table[NODE_WORDS * other + WHOLE] == 0 or not is_known(tree, above):
                     break
-                T[u + WHOLE], L[r] = 1, above
+                table[u + WHOLE], scratch[r] = 1, above
                 push(tree, above, LEAST, GREATEST)
                 return True
             v = above
-        L[r] = 0
+        scratch[r] = 0
     return False
 
 
@@ -244,27 +245,27 @@ def next_interval(tree: Constraints, v: int, x: int) -> tuple[bool, int, int]:
 @kernel
 def grow(tree: Constraints, state: Any, stop: int) -> bool:
     """Bring the lists up to date; False: so many steps were taken, or the tree has no room."""
-    T, L = tree.T, tree.L
+    table, scratch = tree.table, tree.scratch
     begin(tree)  # another cursor may have let it be cleared: its frames are of nodes that are no more
-    while L[FRAMES] > 0 or rise(tree):
+    while scratch[FRAMES] > 0 or rise(tree):
         if state[STEPS] >= stop or is_short(tree):
             return False
         state[STEPS] += 1
-        f = FRAME + FRAME_WORDS * (L[FRAMES] - 1)
-        v, x, high = L[f], L[f + 1], L[f + 2]
-        found, low, last = next_interval(tree, T[NODE_WORDS * v + LEFT], x)
+        f = FRAME + FRAME_WORDS * (scratch[FRAMES] - 1)
+        v, x, high = scratch[f], scratch[f + 1], scratch[f + 2]
+        found, low, last = next_interval(tree, table[NODE_WORDS * v + LEFT], x)
         if found:
-            found, other, end = next_interval(tree, T[NODE_WORDS * v + RIGHT], x)
+            found, other, end = next_interval(tree, table[NODE_WORDS * v + RIGHT], x)
             low, last = max(low, other), min(last, end, high)
         if not found or low > high:
-            L[FRAMES] -= 1
+            scratch[FRAMES] -= 1
             continue
-        L[f + 1] = low
+        scratch[f + 1] = low
         if low <= last:
             if last == high:
-                L[FRAMES] -= 1
+                scratch[FRAMES] -= 1
             else:
-                L[f + 1] = last + 1
+                scratch[f + 1] = last + 1
             if put_interval(tree, v, low, last, 1):
                 push_above(tree, v, low, last)
     return True
@@ -291,13 +292,13 @@ def advance(state: Any, d: int, high: int) -> None:
 @kernel
 def put_triangle_gap(tree: Constraints, state: Any, bits: int, d: int, low: int, high: int) -> None:
     """Where the tuple has its values at the levels of `bits`, level d is not from `low` to `high`: of S, and of T under a, that is kept."""
-    T = tree.T
+    table = tree.table
     begin(tree)
     if d == 1 and bits == 0:
         state[CONSTRAINTS] += put_key_gap(tree, low, high)
     elif d == 2 and bits == 2:
         state[CONSTRAINTS] += put_value_gap(tree, state[TUPLE + 1], low, high)
-    elif d == 2 and T[NODE_WORDS * OWN + WHOLE] != 0 and T[NODE_WORDS * OWN + KEY] == state[TUPLE]:
+    elif d == 2 and table[NODE_WORDS * OWN + WHOLE] != 0 and table[NODE_WORDS * OWN + KEY] == state[TUPLE]:
         state[CONSTRAINTS] += put_interval(tree, OWN, low, high, 1)
     advance(state, d, high)
 
@@ -305,17 +306,17 @@ def put_triangle_gap(tree: Constraints, state: Any, bits: int, d: int, low: int,
 @kernel
 def turn_to(tree: Constraints, state: Any, a: int, stop: int) -> bool:
     """Let the gaps of T be those under a; False: so many steps were taken while others were dropped."""
-    T, u = tree.T, NODE_WORDS * OWN
-    if T[u + WHOLE] != 0 and T[u + KEY] == a:
+    table, u = tree.table, NODE_WORDS * OWN
+    if table[u + WHOLE] != 0 and table[u + KEY] == a:
         return True
-    T[u + WHOLE] = 0
-    while T[u + cds.COUNT] != 0:
+    table[u + WHOLE] = 0
+    while table[u + cds.COUNT] != 0:
         if state[STEPS] >= stop:
             return False
         state[STEPS] += 1
         _, low, high = next_interval(tree, OWN, LEAST)
         take_out(tree, OWN, low, high, 1)
-    T[u + KEY], T[u + WHOLE] = a, 1
+    table[u + KEY], table[u + WHOLE] = a, 1
     return True
 
 
@@ -337,41 +338,41 @@ def free_value(tree: Constraints, state: Any, v: int, c: int, stop: int) -> tupl
 @kernel
 def next_sibling(tree: Constraints, v: int) -> int:
     """The first node to the right of all that is below node v; 0: there is none."""
-    T = tree.T
-    above = T[NODE_WORDS * v + ABOVE]
-    while above != 0 and T[NODE_WORDS * above + RIGHT] == v:
+    table = tree.table
+    above = table[NODE_WORDS * v + ABOVE]
+    while above != 0 and table[NODE_WORDS * above + RIGHT] == v:
         v = above
-        above = T[NODE_WORDS * v + ABOVE]
-    return T[NODE_WORDS * above + RIGHT] if above != 0 else 0
+        above = table[NODE_WORDS * v + ABOVE]
+    return table[NODE_WORDS * above + RIGHT] if above != 0 else 0
 
 
 @kernel
 def walk(tree: Constraints, state: Any, unknown: tuple[bool, int], stop: int) -> int:
     """Take the tuple to the first leaf from the frontier's b on, which is one, that has a value of C with a (FREE), or the frontier to the
     first value that is not known (STOPPED, too, if the steps are done), or say that there is neither (NONE)."""
-    T, L = tree.T, tree.L
+    table, scratch = tree.table, tree.scratch
     a, b = state[FRONTIER], state[FRONTIER + 1]
     there, z = unknown
-    v, c = L[WALK], L[WALK_C]
-    L[WALK] = 0
-    if v == 0 or L[WALK_A] != a or L[WALK_B] != b:
+    v, c = scratch[WALK], scratch[WALK_C]
+    scratch[WALK] = 0
+    if v == 0 or scratch[WALK_A] != a or scratch[WALK_B] != b:
         v, c = leaf_of(tree, b), wide(LEAST)
     while v != 0 and not (there and low_of(tree, v) > z):
-        how, leaf = NONE, T[NODE_WORDS * v + BIT] < 0
+        how, leaf = NONE, table[NODE_WORDS * v + BIT] < 0
         if state[STEPS] >= stop:
             how = STOPPED
-        elif T[NODE_WORDS * v + WHOLE] != 0:
+        elif table[NODE_WORDS * v + WHOLE] != 0:
             state[PAIRS] += leaf and c == LEAST
             how, c = free_value(tree, state, v, c, stop)
         else:
             how = FREE
         if how == STOPPED:
-            L[WALK], L[WALK_C], L[WALK_A], L[WALK_B] = v, c, a, b
+            scratch[WALK], scratch[WALK_C], scratch[WALK_A], scratch[WALK_B] = v, c, a, b
             return STOPPED
         if how == FREE and leaf:
-            state[TUPLE + 1], state[TUPLE + 2] = T[NODE_WORDS * v + KEY], c
+            state[TUPLE + 1], state[TUPLE + 2] = table[NODE_WORDS * v + KEY], c
             return FREE
-        v, c = T[NODE_WORDS * v + LEFT] if how == FREE else next_sibling(tree, v), wide(LEAST)
+        v, c = table[NODE_WORDS * v + LEFT] if how == FREE else next_sibling(tree, v), wide(LEAST)
     if not there:
         return NONE
     state[FRONTIER + 1] = z
@@ -434,33 +435,33 @@ class TriangleTree(ConstraintTree):
 
     def check(self) -> None:
         """Prove M3 and M5 to M7; AssertionError names the invariant."""
-        T, L = self.arrays.T, self.arrays.L
+        table, scratch = self.arrays.table, self.arrays.scratch
         lists = self._check_intervals()
-        if T[MADE] == ROOT + 1:
+        if table[MADE] == ROOT + 1:
             return
-        known = merged([*lists.get(GAPS, []), *((key, key) for key in self._check_below(int(T[TOP])))])
+        known = merged([*lists.get(GAPS, []), *((key, key) for key in self._check_below(int(table[TOP])))])
         assert lists.get(KNOWN, []) == known, "M6: the known values are not the leaves and the gaps"
-        for v in range(FIRST, int(T[MADE])):
-            left, right, bit, whole = (int(T[NODE_WORDS * v + word]) for word in (LEFT, RIGHT, BIT, WHOLE))
+        for v in range(FIRST, int(table[MADE])):
+            left, right, bit, whole = (int(table[NODE_WORDS * v + word]) for word in (LEFT, RIGHT, BIT, WHOLE))
             if bit < 0:
                 continue
             low, high = int(low_of(self.arrays, v)), int(high_of(self.arrays, v))
             covered = any(first <= low and high <= last for first, last in known)
-            if L[FRAMES] == 0 and not L[RISING : RISING + 2].any():
+            if scratch[FRAMES] == 0 and not scratch[RISING : RISING + 2].any():
                 both = [(max(x, y), min(p, q)) for x, p in lists.get(left, []) for y, q in lists.get(right, []) if max(x, y) <= min(p, q)]
                 assert bool(whole) == covered, f"M6: node {v}, {low} to {high}"
                 assert lists.get(v, []) == (merged(both) if whole else []), f"M7: the list of node {v}"
 
     def _check_below(self, v: int) -> list[int]:
         """The keys below a node."""
-        T = self.arrays.T
-        if v == 0 or T[NODE_WORDS * v + BIT] < 0:
-            return [int(T[NODE_WORDS * v + KEY])] if v else []
-        parts = [self._check_below(int(T[NODE_WORDS * v + word])) for word in (LEFT, RIGHT)]
+        table = self.arrays.table
+        if v == 0 or table[NODE_WORDS * v + BIT] < 0:
+            return [int(table[NODE_WORDS * v + KEY])] if v else []
+        parts = [self._check_below(int(table[NODE_WORDS * v + word])) for word in (LEFT, RIGHT)]
         low, high = int(low_of(self.arrays, v)), int(high_of(self.arrays, v))
         assert low <= parts[0][0] and parts[0][-1] < parts[1][0] and parts[1][-1] <= high, f"M5: keys below node {v}"
         for word in (LEFT, RIGHT):
-            assert T[NODE_WORDS * int(T[NODE_WORDS * v + word]) + ABOVE] == v, f"M5: what is above the children of node {v}"
+            assert table[NODE_WORDS * int(table[NODE_WORDS * v + word]) + ABOVE] == v, f"M5: what is above the children of node {v}"
         return [*parts[0], *parts[1]]
 
 

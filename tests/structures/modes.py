@@ -471,7 +471,7 @@ STRUCTURES = {
         "not tens_of_thousands",
         (
             # The gaps of T under another a; a pair that is left at its first value of C; a walk that leaves out what is not known.
-            Canary("structures.minesweeper.triangle", "take_out", "lambda tree, v, low, high, mask: tree.T.__setitem__(8 * v + 6, 0)"),
+            Canary("structures.minesweeper.triangle", "take_out", "lambda tree, v, low, high, mask: tree.table.__setitem__(8 * v + 6, 0)"),
             Canary(
                 "structures.minesweeper.triangle",
                 "advance",

@@ -42,7 +42,7 @@ def drawn(rng: random.Random, values: Any, most: int) -> list[Tuples]:
 
 def rules_out_no_tuple(tree: TriangleTree, S: Tuples, T: Tuples) -> None:
     """S has no b of GAPS, and of no leaf a c of its intervals; nor T of those under a."""
-    words = tree.arrays.T
+    words = tree.arrays.table
     for v, low, high, _ in tree.intervals():
         key = int(words[NODE_WORDS * v + KEY])
         if v == GAPS:
@@ -138,7 +138,7 @@ def test_check_sees_what_is_wrong() -> None:
         cursor = miner.rows(miner.root)
         read_all(cursor)
         miner.check()
-        T = cursor._own.tree.arrays.T
+        T = cursor._own.tree.arrays.table
         starts = range(NODE_WORDS * FIRST, NODE_WORDS * int(T[MADE]), NODE_WORDS)
         u = next(u for u in starts if T[u + LEFT] and T[u + WHOLE] and T[u + ABOVE])
         T[u + word] = {WHOLE: 0, LEFT: T[u + RIGHT]}.get(word, T[u + word] ^ (1 << 20))
