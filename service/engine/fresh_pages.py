@@ -9,7 +9,8 @@ turn. So the pages behind the end of arrays that grow from the front are asked f
 
 Ahead is twice what the array has grown by since the last look, at most an eighth of the array, and 4 MiB; the page where this ends is asked
 for whole. Nothing is asked for behind an array that does not grow, or by more than that at once: a load's turns are long anyway, and what
-was asked for stays until it is used.
+was asked for stays until it is used. Nor in the beginning of an array, which has small pages: of many little arrays each would become a
+large page long.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ Front = tuple[npt.NDArray[np.generic], int]
 log = logging.getLogger("livejoin.pages")
 
 _PAGE = 2 << 20  # bytes of a large page
+_SMALL = 2 << 20  # bytes at the beginning of an array that have small pages: as `reserve` has it
 _PART, _MOST = 8, 4 << 20  # at most one byte ahead for so many in use; bytes
 _POPULATE_WRITE = 23  # of madvise, since Linux 5.14: makes pages without changing what is in them
 
@@ -91,7 +93,7 @@ class FreshPages:
             before = self._seen.get(begin, _Seen(end, end))
             grown = end - before.end
             ahead = min(2 * grown, _MOST, (end - begin) // _PART) if 0 < grown <= _MOST else 0
-            first = max(before.asked, _whole(end))
+            first = max(before.asked, _whole(end), _whole(begin + _SMALL))
             last = min(_whole(end + ahead), (begin + array.nbytes) // _PAGE * _PAGE)
             for address in range(first, last, _PAGE):
                 populate(address, _PAGE)
