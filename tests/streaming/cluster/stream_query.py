@@ -34,13 +34,12 @@ _STATES = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
     "spark.hadoop.fs.file.impl.disable.cache": "true",
 }
-MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_NOT_WITH_ROCKSDB = "spark.sql.streaming.checkpointFileManagerClass"
 _FIELDS = {"ordered": {"_op": pa.utf8(), "_seq": pa.int64()}, "images": {"_op": pa.utf8()}, "inserts": {}}
 
 
 def settings() -> dict[str, str]:
-    """As users have them, with Spark's own manager of checkpoints."""
-    return {key: value for key, value in (prepare_own() | _STATES).items() if key != MANAGER}
+    return {key: value for key, value in (prepare_own() | _STATES).items() if key != _NOT_WITH_ROCKSDB}
 
 
 def session(more: Mapping[str, str] = MappingProxyType({})) -> SparkSession:

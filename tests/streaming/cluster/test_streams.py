@@ -25,17 +25,16 @@ from streaming.cluster.reshard import reshard
 from streaming.cluster.snapshot import snapshot, status
 from streaming.cluster.stream_layout import even_layout, stream_layout
 from streaming.cluster.streams import live_join
-from streaming.spark import prepare_own
 from tests.docs.pages import Reader
 from tests.server_process import ROOT, ServerProcess
 from tests.streaming.cluster.churn import DEFINITIONS, Churn, follow
-from tests.streaming.cluster.stream_query import MANAGER, PROVIDER, ROCKSDB, changes_of, session, write
+from tests.streaming.cluster.stream_query import PROVIDER, ROCKSDB, changes_of, session, write
 from tests.streaming.cluster.test_batch import VIEWS
 
 
 @pytest.fixture(scope="module")
 def spark(quick_java: None) -> Iterator[SparkSession]:
-    own = session({MANAGER: prepare_own()[MANAGER]})  # the usual one starts a hundred processes an epoch, a seventh of the processor time
+    own = session()
     yield own
     own.stop()
 
