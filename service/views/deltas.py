@@ -25,6 +25,7 @@ Combination = tuple[Slots, ...]
 """Rows of a view as slots: one array an alias, equally long; of gaps and coverage two more behind it, int64 (`shown.Stretches`)."""
 
 _FLOOR = 100_000
+UNBOUNDED = 1 << 60  # the limit of a sink that takes all rows of a change
 
 
 class Delta(NamedTuple):

@@ -21,6 +21,7 @@ of O(1), measured at about one step a row. Source: Tao and Yi, *Intersection Joi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -33,7 +34,7 @@ from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.entries import Entries, room_for, tree_order
 from structures.core.entry_tree import EntryTree, Root
 from structures.core.kernel import compiled
-from structures.core.runs import RUN_WORDS
+from structures.core.runs import AT, RUN_WORDS, Changes
 from structures.interval.changes import run_changes
 from structures.interval.cursors import GivenCursor, PartnersCursor, SearchCursor, WalkCursor, WindowCursor
 from structures.interval.walk import WHOLE, Stretch
@@ -89,6 +90,26 @@ class IntervalTree(EntryTree[Arena]):
 
     def _clear(self) -> None:
         clear(*self._arrays)
+
+    def told_in_order(self, version: int, signs: np.ndarray, entries: Entries) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As `apply_in_order`, but all rows are told, in pieces: of each the number of its change, and the rows. It is to be read to its
+        end. Memory: O(changes), and a piece."""
+        n = len(signs)
+        if n:
+            entries = self._columns(entries)
+        self.arena.require(n)
+        self._begin(version)
+        self._run_state.fill(0)
+        done, order, numbers = np.zeros(n, np.int64), np.arange(n), np.arange(n + 1)
+        while (first := self._state.item(AT)) < n:
+            told = self._go_on(Changes(signs, entries, order, done), True)
+            last = self._state.item(AT)
+            if told:
+                ends = np.append(done[first:last], told)  # behind those that are made is one that may have told some of its rows
+                yield np.repeat(numbers[first : last + 1], np.diff(ends, prepend=0)), self._out[:, :told].copy()
+        self._none_missing()
+        if self.arena.is_sparse:
+            self._compact(n)
 
     def _compact(self, changes: int) -> None:
         compiled(compact)(*self._arrays, LOOKED_AT * changes, self._promised)

@@ -71,7 +71,7 @@ def _rooms_of(plan: Plan) -> set[str]:
         return {"cover"}
     if plan.outer is not None:
         kept = [one for one in plan.outer.joins if plan.shape == "outer" or len(one.places) > 1]
-        own = {"event_tree"} if plan.shape == "match" else set[str]()
+        own = {"event_tree", "outer"} if plan.shape == "match" else set[str]()
         return own.union(*(_rooms_of(one.plan) for one in kept if one.plan is not None))
     if plan.parts:
         return set().union(*(_rooms_of(part.plan) for part in plan.parts))
@@ -94,7 +94,7 @@ def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
             return OuterJoin(plan.outer, sides, len(query.aliases), _make_kept)
         case "match":
             assert plan.outer is not None
-            return MatchJoin(plan.outer, sides, len(query.aliases), _make_kept)
+            return MatchJoin(plan.outer, sides, len(query.aliases), _make_kept, query.retain is not None)
         case "as_of":
             return AsOfJoin(query, plan, sides)
         case "join_tree":

@@ -27,10 +27,12 @@ from service.views.deltas import Combination, Sink, told_rows
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained, Looked, Scanned, Shown
 from service.views.joins.outer_join import widened
+from service.views.joins.overlap_join import OverlapJoin
+from service.views.joins.paired import Counting, Paired
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 from service.views.joins.slots_cursor import SlotsCursor
 from service.views.joins.two_sides import TwoSides
-from structures.event_tree.matching import LONELY, Matching, MatchRoot
+from structures.event_tree.matching import LONELY, Matching
 from structures.event_tree.runs import STEPS_ALONE
 from structures.interval.cursors import GivenCursor
 
@@ -42,7 +44,7 @@ class Root(NamedTuple):
 
     version: int
     core: Any
-    matchings: tuple[MatchRoot, ...]
+    matchings: tuple[Any, ...]
 
 
 class Matched(TwoSides):
@@ -74,6 +76,15 @@ class Matched(TwoSides):
             come = rows[0] >= 0
             sink.several(offsets[at], come, (np.where(come, rows[0], ~rows[0]),))
         self.release(moves, version)
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        if self.matching.reclaim(oldest_needed, pins, FREED_AT_ONCE):
+            return True
+        return self.domain is not None and self.domain.reclaim(oldest_needed, pins)
+
+    @property
+    def bytes(self) -> int:
+        return self.matching.bytes + (self.domain.bytes if self.domain is not None else 0)
 
     def check(self) -> None:
         self.matching.check()
@@ -124,8 +135,11 @@ class _Agreeing(SlotsCursor):
 class MatchJoin(Defaults):
     """See the module's head; what the methods do is said in `protocol`."""
 
-    def __init__(self, outer: Outer, sides: Sequence[Side], aliases: int, make: Callable[[Kept, Sequence[Side]], Join]) -> None:
-        """`sides`: of all that is read; the first `aliases` of them are those of the rows. `make`: the core."""
+    def __init__(
+        self, outer: Outer, sides: Sequence[Side], aliases: int, make: Callable[[Kept, Sequence[Side]], Join], followed: bool
+    ) -> None:
+        """`sides`: of all that is read; the first `aliases` of them are those of the rows. `make`: the core. `followed`: its changes are
+        told as a rule, so that partners are counted by these."""
         relations = {side.relation.name: side.relation for side in sides}
         self._sides, self._aliases = list(sides[:aliases]), aliases
         self._core: Join | None = None
@@ -135,12 +149,18 @@ class MatchJoin(Defaults):
                 own = [Side(kept.query, place, relations[name]) for place, (_, name) in enumerate(kept.query.aliases)]
                 self._core, self._reads = make(kept, own), {side.relation.name for side in own}
         tested = [kept for kept in outer.joins if any(kept.tests)]
-        self.matched = list[Matched]()
+        self.matched = list[Matched | Paired]()
+        self._paired = list[Paired]()  # all of them, or none
         for kept in tested:
             at = outer.counts[kept.tests[0][0][0]]
             if kept.query.aliases[0][0] != outer.joins[at.join].query.aliases[at.place][0]:  # of FULL JOIN the other side
                 at = at._replace(place=1 - at.place)
-            self.matched.append(Matched(kept, outer.joins[at.join], at, sides))
+            support = outer.joins[at.join]
+            if followed and isinstance(self._core, OverlapJoin) and self._core.shape.kind == "pair":
+                self._paired.append(Paired(kept, support, at, sides, self._core))
+                self.matched.append(self._paired[-1])
+            else:
+                self.matched.append(Matched(kept, support, at, sides))
         self._version = 0
 
     @property
@@ -173,24 +193,27 @@ class MatchJoin(Defaults):
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         self._version = version
+        if self._core is not None and self._paired:
+            for side in self._paired:
+                side.begin(runs)
+            counting = Counting(self._paired, sink, runs)
+            self._core.apply(version, runs, counting)
+            counting.end(version, self._aliases)
+            return
         if self._core is not None and not self._reads.isdisjoint(runs):
             self._core.apply(version, runs, sink)
         for one in self.matched:
+            assert isinstance(one, Matched)
             one.apply(version, runs, sink if sink is None or self._aliases == 1 else _Widened(sink, one.rows.place, self._aliases))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         if self._core is not None and self._core.reclaim(oldest_needed, pins):
             return True
-        for one in self.matched:
-            if one.matching.reclaim(oldest_needed, pins, FREED_AT_ONCE):
-                return True
-            if one.domain is not None and one.domain.reclaim(oldest_needed, pins):
-                return True
-        return False
+        return any(one.reclaim(oldest_needed, pins) for one in self.matched)
 
     # --- reading
 
-    def _of_matched(self, one: Matched, cursor: Any, window: Bounds | None) -> Enumeration:
+    def _of_matched(self, one: Matched | Paired, cursor: Any, window: Bounds | None) -> Enumeration:
         """Rows of one alias as rows of the view; `cursor` heeds the window of the interval that joins it."""
         others: list[Looked] = []
         for span, bounds in (window or {}).items():
@@ -199,7 +222,7 @@ class MatchJoin(Defaults):
         return Shown(cursor if isinstance(cursor, SlotsCursor) else SlotsCursor(cursor), (one.rows.place,), self._aliases, others)
 
     @staticmethod
-    def _own(one: Matched, window: Bounds | None) -> tuple[int, int] | None:
+    def _own(one: Matched | Paired, window: Bounds | None) -> tuple[int, int] | None:
         return (window or {}).get(one.span) if one.span is not None else None
 
     def _chained(self, core: Callable[[Join], Enumeration] | None, others: Sequence[Callable[[], Enumeration]]) -> Enumeration:
@@ -207,17 +230,17 @@ class MatchJoin(Defaults):
         return Chained([*begins, *others], self._aliases)
 
     def rows(self, root: Root, window: Bounds | None) -> Enumeration:
-        def alone(one: Matched, at: MatchRoot) -> Enumeration:
+        def alone(one: Matched | Paired, at: Any) -> Enumeration:
             return self._of_matched(one, one.matching.rows(at, None, self._own(one, window)), window)
 
         others = [partial(alone, one, at) for one, at in zip(self.matched, root.matchings, strict=True)]
         return self._chained(lambda core: core.rows(root.core, window), others)
 
-    def _there(self, root: Root, place: int) -> list[tuple[Matched, MatchRoot]]:
+    def _there(self, root: Root, place: int) -> list[tuple[Matched | Paired, Any]]:
         return [(one, at) for one, at in zip(self.matched, root.matchings, strict=True) if one.rows.place == place]
 
     def partners(self, root: Root, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        def alone(one: Matched, at: MatchRoot) -> Enumeration:
+        def alone(one: Matched | Paired, at: Any) -> Enumeration:
             entries, _ = one.rows.entries(slots, one.look_up)
             own = self._own(one, window)
             if own is not None:
@@ -235,13 +258,13 @@ class MatchJoin(Defaults):
             scan = Scan(self._sides[place], root.version, key)
             return Scanned(scan, lambda slots: self.partners(root, place, slots, window), self._aliases)
 
-        def of_code(one: Matched, at: MatchRoot) -> Enumeration:
+        def of_code(one: Matched | Paired, at: Any) -> Enumeration:
             assert one.domain is not None
             code = int(one.domain.look_up(key.select(one.columns))[0])
             cursor = one.matching.rows(at, code, self._own(one, window)) if code >= 0 else GivenCursor(_NO_ROWS)
             return self._of_matched(one, cursor, window)
 
-        def lonely(one: Matched, at: MatchRoot) -> Enumeration:
+        def lonely(one: Matched | Paired, at: Any) -> Enumeration:
             cursor = one.matching.rows(at, LONELY, self._own(one, window))
             return self._of_matched(one, _Agreeing(cursor, self._sides[place], key), window)
 
@@ -260,7 +283,7 @@ class MatchJoin(Defaults):
 
     @property
     def bytes(self) -> int:
-        mine = sum(one.matching.bytes + (one.domain.bytes if one.domain is not None else 0) for one in self.matched)
+        mine = sum(one.bytes for one in self.matched)
         return mine + (0 if self._core is None else self._core.bytes)
 
     @property

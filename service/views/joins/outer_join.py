@@ -25,14 +25,13 @@ from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.sides import NEWEST, Side
 from service.tables.store import Numbers
-from service.views.deltas import Combination, Sink
+from service.views.deltas import UNBOUNDED, Combination, Sink
 from service.views.joins.flips import Counts, Events, flips, segments, sliced
 from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained, Scanned, Shown
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 
 _CHUNK = 1 << 16  # rows of a join that are counted at once
-_NO_LIMIT = 1 << 60
 
 Tests = tuple[tuple[int, bool], ...]
 Make = Callable[[Kept, Sequence[Side]], Join]
@@ -366,7 +365,7 @@ def widened(rows: Combination, places: Sequence[int], aliases: int) -> Combinati
 class _Counting:
     """Notes what a join tells for the counts, all of it, and passes it on as long as it is wanted."""
 
-    limit = _NO_LIMIT
+    limit = UNBOUNDED
 
     def __init__(self, events: Sequence[tuple[int, Events]], shown: Sink | None) -> None:
         self._events, self._shown = events, shown

@@ -17,7 +17,7 @@ from service.tables.estimates import shares_of
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import BoxSource, Side, Source, joined
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
-from service.views.deltas import Combination, Sink, told_rows
+from service.views.deltas import UNBOUNDED, Combination, Sink, told_rows
 from service.views.joins.protocol import Bounds, Defaults, Store
 from service.views.joins.slots_cursor import SlotsCursor, Slotted
 from service.views.shapes import Shape
@@ -152,6 +152,14 @@ class OverlapJoin(Defaults):
         if not len(found.order):
             return NO_SLOTS
         entries = joined([one.entries for one in work]).take(found.order)
+        gone: npt.NDArray[np.int32] = entries.key[found.kinds == DELETE]
+        if sink is not None and sink.limit >= UNBOUNDED and isinstance(self.tree, IntervalTree):
+            for changes, slots in self.tree.told_in_order(version, SIGNS[found.kinds], entries):
+                rows, which = self.shape.told(*slots)
+                at = changes if which is None else changes[which]
+                sink.several(found.offsets[at], found.kinds[at] == INSERT, rows)
+            self.root = self.tree.root
+            return gone
         keep = self.shape.holds if self.shape.is_filtered else None  # the limit is of rows
         limit = None if sink is None else sink.limit // self.shape.factor
         deltas = self.tree.apply_in_order(version, SIGNS[found.kinds], entries, limit, keep)
@@ -161,7 +169,6 @@ class OverlapJoin(Defaults):
             rows, which = self.shape.told(*slots)
             at = at if which is None else at[which]
             sink.several(found.offsets[at], found.kinds[at] == INSERT, rows)
-        gone: npt.NDArray[np.int32] = entries.key[found.kinds == DELETE]
         return gone
 
     def _collect(self, source: Source, part: Parted, work: list[_Work]) -> None:

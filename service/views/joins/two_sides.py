@@ -14,7 +14,7 @@ import numpy.typing as npt
 from service.planning.plans.plan import Counted, Kept, Plan
 from service.tables.changes import Parted, Runs, parted, versions_of
 from service.tables.relations import Relation
-from service.tables.resolution import Resolved, Slots
+from service.tables.resolution import Indices, Resolved, Slots
 from service.tables.sides import NEWEST, Chosen, Codes, Side, Source, ends_of, joined
 from service.tables.store import Domain
 from service.views.joins.outer_join import named
@@ -50,6 +50,10 @@ class Rows:
         self.place, self.never = kept.places[0], kept.query.never
         self._present = Side(kept.query, 0, named(relations, kept.query.aliases[0][1]))
         self._source = source
+
+    def chosen(self, slots: Slots) -> Indices | None:
+        """Those of these rows that are told if they have no partner; None: all."""
+        return _NO_OFFSETS if self.never else self._present.selected(slots)
 
     def entries(self, slots: Slots, codes: Codes | None) -> Chosen:
         """As of a source."""
@@ -89,6 +93,7 @@ class TwoSides:
         sides = [Side(support.query, place, relations[name]) for place, (_, name) in enumerate(support.query.aliases)]
         sources = [Source(side, 0, plan.keys[side.place], plan.spans[side.place]) for side in sides]
         own, self.partners = sources[at.place], sources[1 - at.place]
+        self.own = own.side
         self.relation, self.never, self.span, self.columns = own.side.relation, support.query.never, own.span, own.columns
         self.rows = Rows(kept, own, relations)
         self.side, self._partner_side = shown[kept.places[0]], self.partners.side

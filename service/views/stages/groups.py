@@ -27,7 +27,7 @@ from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.store import PIECE_ROWS, Numbers
 from service.views.collecting import Changed, RowCollector, joined
-from service.views.deltas import Combination, Sink
+from service.views.deltas import UNBOUNDED, Combination, Sink
 from service.views.joins.product_join import These
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 from service.views.stages.following import Following
@@ -44,7 +44,6 @@ _NO_PINS = _NO_NUMBERS = np.empty(0, np.int64)
 _NO_CELLS = np.empty((0, 0), np.int64)
 _SPARE_CODES = 1 << 16
 _MOST_TOGETHER, _FEW_ROWS = 64, 1 << 14  # versions that are followed together; rows of a delta, so that more may be
-_UNBOUNDED = 1 << 62
 _ALL = np.zeros(1, np.int32)
 
 
@@ -287,7 +286,7 @@ class GroupsStage(Defaults):
 class _Taking:
     """Takes all rows of a join's delta. `rows`: how many."""
 
-    limit = _UNBOUNDED
+    limit = UNBOUNDED
 
     def __init__(self, take: Callable[[Indices, Mask, Combination], object]) -> None:
         self._take, self.rows = take, 0

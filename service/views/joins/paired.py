@@ -1,0 +1,185 @@
+"""The rows of an alias that LEFT or FULL JOIN tell alone, by counts of the pairs that their inner join tells.
+
+A view that tells its changes has its inner join look at all pairs that come and go: then these are counted, and no event tree is kept.
+The delta goes on in pieces as it comes. Pairs that the view's sink does not want are counted all the same, but for two exceptions:
+
+    a single outer row that comes   some partners are enough (`guess`); it is looked at again before so many can have gone
+    a batch of very many pairs      the rest is not told, and all rows are counted anew, O(n log n)
+
+Costs: O(log n) a changed row, O(1) a pair that comes or goes, and O(log n) a row that gains its first partner or loses its last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from service.planning.plans.plan import Counted, Kept
+from service.tables.changes import NOTHING, Part, Parted, Runs, parted
+from service.tables.masks import Mask
+from service.tables.resolution import Indices, Resolved, Slots
+from service.tables.sides import Side
+from service.tables.store import FREED_AT_ONCE, Numbers
+from service.views.deltas import UNBOUNDED, Combination, Sink
+from service.views.joins.outer_join import widened
+from service.views.joins.overlap_join import OverlapJoin
+from service.views.joins.two_sides import TwoSides
+from structures.outer.counts import SILENT, Own, PairCounts
+
+_ENOUGH = 1024  # partners of a row that are looked at, where they are not told
+_ANEW = 64  # pairs for each row of the relations, after which it takes less time to count all rows anew
+
+
+class Paired(TwoSides):
+    """See the module's head. `place`: of the rows in a pair."""
+
+    def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side], core: OverlapJoin) -> None:
+        super().__init__(kept, support, at, shown)
+        self.domain = core.domain  # which has the keys of all rows that can have a partner
+        self._acquire = self.look_up = None if core.domain is None else core.domain.look_up_of
+        self.place, self._core = at.place, core
+        self.matching = PairCounts()
+        self._guessed: set[int] = set()  # rows that have more partners than are counted
+        self._most = 0  # partners that may go before one of them can have none
+
+    def build(self, version: int, progress: Callable[[float], None]) -> None:
+        self.matching.load(version, *self.read(version, progress))
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        mine = resolved.get(self.relation.name)
+        self.matching.require(self.relation.table.rows + (mine.inserts.num_rows if mine is not None else 0))
+
+    def begin(self, runs: Runs) -> None:
+        """Before the core follows these runs."""
+        mine, others = (runs.get(relation.name) for relation in self.relations)
+        if self._guessed and others is not None:
+            self._look_again(int(np.count_nonzero(others.old >= 0)))
+        parts = parted(self.own, mine, True) if mine is not None else Parted(NOTHING, NOTHING, NOTHING)
+        gone = self._chosen(parts.gone, parts.gone.old)
+        come, moved = (self._chosen(part, part.new) for part in (parts.come, parts.moved))
+        told = np.zeros(len(moved.new), np.uint8)
+        if len(told):
+            told = (~self.relation.table.same(self.side.varying, moved.old, moved.new)).view(np.uint8)
+        if self._guessed:
+            renamed = dict(zip(moved.old.tolist(), moved.new.tolist(), strict=True))
+            self._guessed = {renamed.get(slot, slot) for slot in self._guessed}.difference(gone.old.tolist())
+        self._come = come.new
+        self.matching.begin(Own(gone.offsets, gone.old, moved.offsets, moved.old, moved.new, told, come.offsets, come.new))
+
+    def _chosen(self, part: Part, slots: Slots) -> Part:
+        """Those of these changes whose rows are told if they have no partner."""
+        chosen = self.rows.chosen(slots) if len(slots) else None
+        return part if chosen is None else Part(part.offsets[chosen], part.old[chosen], part.new[chosen])
+
+    def guess(self) -> None:
+        """The core has followed a single row that comes, and not told all of its partners."""
+        for slot in self._come.tolist():
+            partners, is_all = self._some_partners(slot, _ENOUGH)
+            self.matching.overrule(slot, partners)
+            if not is_all:
+                self._guessed.add(slot)
+                self._most = min(self._most, partners) if len(self._guessed) > 1 else partners
+
+    def _some_partners(self, slot: int, enough: int) -> tuple[int, bool]:
+        """How many partners a row has, of very many not all; whether it is all of them."""
+        cursor, found = self._core.partners(self._core.root, self.place, np.array([slot], np.int32), None), 0
+        while not cursor.done and found < enough:
+            found += len(cursor.fill(enough)[0])
+        return found, cursor.done
+
+    def _look_again(self, gone: int) -> None:
+        """So many partners go next."""
+        self._most -= gone
+        if self._most > 0:
+            return
+        for slot in [*self._guessed]:
+            if self.matching.count_of(slot) <= gone:
+                partners, is_all = self._some_partners(slot, _ENOUGH + 2 * gone)
+                self.matching.set_count(slot, partners)
+                if is_all:
+                    self._guessed.discard(slot)
+        self._most = min((self.matching.count_of(slot) for slot in self._guessed), default=0) - gone
+
+    def end(self, version: int, sink: Sink | None, aliases: int) -> None:
+        """The core has told all pairs of the run."""
+        at, slots = self.matching.end()
+        if len(slots):
+            come = slots >= 0
+            self._tell(version, sink, at, come, np.where(come, slots, ~slots), aliases)
+
+    def _tell(self, version: int, sink: Sink | None, at: Indices, come: Mask, slots: Slots, aliases: int) -> None:
+        entries, which = self.rows.entries(slots, self.look_up)
+        self.matching.relist(version, entries, come if which is None else come[which])
+        if sink is not None:
+            if at.min() == SILENT:
+                told = at != SILENT
+                at, come, slots = at[told], come[told], slots[told]
+            sink.several(at, come, widened((slots,), (self.rows.place,), aliases))
+
+    def count_anew(self, version: int, sink: Sink | None, aliases: int) -> None:
+        """The core has not told all pairs of a batch, which has ended."""
+        rows, partners = self.read(version, lambda part: None)
+        alone = self.matching.replace(rows, partners)
+        self._guessed.clear()
+        flipped = np.flatnonzero(alone != self.matching.holds(self.matching.root, rows))
+        if len(flipped):
+            self._tell(version, sink, np.zeros(len(flipped), np.int64), alone[flipped], rows.slot[flipped], aliases)
+
+    def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
+        return self.matching.reclaim(oldest_needed, pins, FREED_AT_ONCE)
+
+    @property
+    def bytes(self) -> int:
+        return self.matching.bytes
+
+    def check(self) -> None:
+        self.matching.check(*self.now(), guessed=frozenset(self._guessed))
+
+
+class Counting:
+    """The sink of the core: has each side count what is told, and passes it on as long as it is wanted."""
+
+    limit = UNBOUNDED
+
+    def __init__(self, sides: Sequence[Paired], sink: Sink | None, runs: Runs) -> None:
+        self._sides, self._sink = sides, sink
+        self._enough: set[int] = set()
+        changed = sum(len(run.offsets) for run in runs.values())
+        mine, others = sides[0].relations
+        self._is_one_row = changed == 1 and len(sides) == 1 and others.name not in runs
+        self._left = _ANEW * (mine.table.rows + others.table.rows)
+        self.stopped = False  # not all that a batch changes was told
+
+    def __call__(self, offset: int, come: bool, rows: Combination) -> bool:
+        n = len(rows[0])
+        if n:
+            at, comes = np.full(n, offset), np.full(n, come)
+            for side in self._sides:
+                side.matching.take(at, comes, rows[side.place])
+        wanted = self._sink is not None and offset not in self._enough
+        if wanted and self._sink is not None and not self._sink(offset, come, rows):
+            self._enough.add(offset)
+            wanted = False
+        self._left -= n
+        if not wanted and (self._left < 0 or (self._is_one_row and n)):
+            self.stopped = True
+        return not self.stopped
+
+    def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
+        for side in self._sides:
+            side.matching.take(offsets, come, rows[side.place])
+        if self._sink is not None:
+            self._sink.several(offsets, come, rows)
+
+    def exceeded(self, offset: int) -> None:
+        raise AssertionError("a delta without a bound exceeds it")
+
+    def end(self, version: int, aliases: int) -> None:
+        """The core has followed all. What is told alone is told now."""
+        if self.stopped and self._is_one_row:
+            self._sides[0].guess()
+        for side in self._sides:
+            side.end(version, self._sink, aliases)
+            if self.stopped and not self._is_one_row:
+                side.count_anew(version, self._sink, aliases)

@@ -1,0 +1,133 @@
+"""Pairs that come and go, and rows of one side that do, in the order of their versions: which rows have no partner any more, or one again.
+
+A row that goes or comes in the version at hand has OPEN added to its count, so that its own pairs do not flip it: one that goes is judged
+by what it had before, one that comes by what it has once all pairs of the version are counted.
+
+Costs: O(1) a pair and a row; O(log n) a row that is listed or taken from the list.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.blocks import Nodes, Writing
+from structures.core.entries import Entries
+from structures.core.kernel import arrays, kernel, wide
+from structures.ordered.tree import cut, expect, put
+
+GONE, MOVED, COME, SETTLED, FLIPS, STATE_WORDS = range(6)  # of the state: own changes begun, of each kind; rows that came and are counted
+OPEN = 1 << 30
+SILENT = -1  # in place of a version: a row without a partner moves, and nobody is told
+AHEAD = 2  # changes between asking for a leaf and using it, and between asking for the path to it and using that
+
+
+@arrays("int64[::1]", "int32[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "uint8[::1]", "int64[::1]", "int32[::1]")
+class Own(NamedTuple):
+    """The rows of one side that a run changes; each version's number, ascending, and slots. A row that moves to another slot stays what it
+    is; `told`: it goes and comes in the view all the same, if it has no partner."""
+
+    gone_at: np.ndarray
+    gone: np.ndarray
+    moved_at: np.ndarray
+    former: np.ndarray
+    moved: np.ndarray
+    told: np.ndarray
+    come_at: np.ndarray
+    come: np.ndarray
+
+
+@arrays("int64[::1]", "uint8[::1]", "int32[::1]")
+class Pairs(NamedTuple):
+    """Of each the number of its version, ascending, whether it comes, and the slot of its row."""
+
+    at: np.ndarray
+    comes: np.ndarray
+    slots: np.ndarray
+
+
+@arrays("int64[::1]", "int32[::1]")
+class Flips(NamedTuple):
+    """Of each the number of its version, or SILENT, and the slot of a row that has no partner now, ~slot of one that has, or has gone."""
+
+    at: np.ndarray
+    slots: np.ndarray
+
+
+@kernel("int64(Own, int64[::1], int32[::1], Pairs, Flips, int64)")
+def count_pairs(own: Own, Z: Any, counts: Any, pairs: Pairs, flips: Flips, until: int) -> int:
+    """Count these pairs, then begin the own changes of the versions up to `until`; how many flips there are."""
+    n, version = 0, -1
+    for i in range(len(pairs.slots)):
+        if pairs.at[i] != version:
+            version = pairs.at[i]
+            n = begin_versions(own, Z, counts, flips, n, version)
+        s = pairs.slots[i]
+        count = counts[s]
+        if pairs.comes[i] != 0:
+            counts[s] = count + 1
+            if count == 0:
+                n = note(flips, n, version, ~s)
+                Z[FLIPS] += 1
+        else:
+            counts[s] = count - 1
+            if count == 1:
+                n = note(flips, n, version, s)
+                Z[FLIPS] += 1
+    return begin_versions(own, Z, counts, flips, n, until)
+
+
+@kernel(forceinline=True)
+def note(flips: Flips, n: int, at: int, slot: int) -> int:
+    flips.at[n], flips.slots[n] = at, slot
+    return n + 1
+
+
+@kernel
+def begin_versions(own: Own, Z: Any, counts: Any, flips: Flips, n: int, until: int) -> int:
+    """Begin the changes of the side's own rows up to a version, and end those of the versions before it; the flips there are by now."""
+    while Z[GONE] < len(own.gone) and own.gone_at[Z[GONE]] <= until:
+        s = own.gone[Z[GONE]]
+        if counts[s] == 0:
+            n = note(flips, n, own.gone_at[Z[GONE]], ~s)
+        counts[s] = OPEN
+        Z[GONE] += 1
+    while Z[MOVED] < len(own.moved) and own.moved_at[Z[MOVED]] <= until:
+        i = Z[MOVED]
+        s, former = own.moved[i], own.former[i]
+        counts[s] = counts[former]
+        if counts[s] == 0:
+            at = own.moved_at[i] if own.told[i] != 0 else SILENT
+            n = note(flips, n, at, ~former)
+            n = note(flips, n, at, s)
+        Z[MOVED] += 1
+    while Z[COME] < len(own.come) and own.come_at[Z[COME]] <= until:
+        counts[own.come[Z[COME]]] = OPEN
+        Z[COME] += 1
+    while Z[SETTLED] < Z[COME] and own.come_at[Z[SETTLED]] < until:
+        s = own.come[Z[SETTLED]]
+        counts[s] -= OPEN
+        if counts[s] == 0:
+            n = note(flips, n, own.come_at[Z[SETTLED]], s)
+        Z[SETTLED] += 1
+    return n
+
+
+@kernel("int64(Nodes, Writing, Entries, uint8[::1])")
+def relist(nodes: Nodes, writing: Writing, entries: Entries, come: Any) -> int:
+    """Put these rows into the list, or take them out, one after another; how many of these were not there."""
+    C, keys, lefts, slots = writing.C, entries.key, entries.left, entries.slot
+    last, missing = len(come) - 1, 0
+    for i in range(len(come)):
+        if i + 2 * AHEAD <= last:
+            a = i + 2 * AHEAD
+            expect(nodes, C, keys[a], lefts[a], 2 * slots[a], 1)
+        if i + AHEAD <= last:
+            a = i + AHEAD
+            expect(nodes, C, keys[a], lefts[a], 2 * slots[a], 0)
+        if come[i] != 0:
+            put(nodes, writing, 0, wide(keys[i]), lefts[i], entries.right[i], wide(slots[i]))
+        elif not cut(nodes, writing, 0, wide(keys[i]), lefts[i], wide(slots[i])):
+            missing += 1
+    return missing

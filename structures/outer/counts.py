@@ -1,0 +1,183 @@
+"""Rows of one side of a join and how many partners each has, counted by the pairs that the join tells; those without any are listed.
+
+Problem: pairs of a join come and go, told in the order of versions, and rows of one side come, go, and move to other slots; tell which rows
+gain their first partner or lose their last one, in which version; the rows without a partner, at any version that is pinned.
+
+    counts  by slot, how many partners a row has; the writer alone reads them
+    list    a persistent list (`event_tree/lists.py`) of the rows that have none
+
+Invariants, by which `check()` names what broke: those of the list (I1 to I4 of `ordered/tree.py`), and
+    O1  a row's count is the number of its partners
+    O2  the list has just the rows whose count is 0
+
+Costs (n rows): O(1) a pair, O(log n) a row that flips, comes or goes; memory 4 bytes a row, and 27 to 40 a row that is listed. Where the
+pairs are not told, a `Matching` (`event_tree/matching.py`) does not visit them. Source: docs/design/queries.md (*Parts*).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from structures.core.control import STORE_WORDS
+from structures.core.cursor import Cursor
+from structures.core.entries import NO_ENTRIES, Entries
+from structures.core.entry_tree import Root
+from structures.core.kernel import compiled
+from structures.core.reserve import SLOTS, reserve
+from structures.event_tree.lists import RowList
+from structures.event_tree.runs import LONELY
+from structures.event_tree.tree import EventTree
+from structures.outer.changes import FLIPS, OPEN, SILENT, STATE_WORDS, Flips, Own, Pairs, count_pairs, relist
+
+_END = 2**62  # behind all versions of a run
+_NO_PAIRS = Pairs(np.empty(0, np.int64), np.empty(0, np.uint8), np.empty(0, np.int32))
+
+
+class PairCounts:
+    """See the module's head. One thread writes; any number read roots of pinned versions meanwhile.
+
+    A row that can have no partner has the key LONELY and any interval.
+    """
+
+    def __init__(self, words: int = STORE_WORDS) -> None:
+        """`words`: address space of the list in 8-byte words (not memory)."""
+        self.list = RowList(words)
+        self._counts = reserve(4 * SLOTS, np.int32)
+        self._Z = np.zeros(STATE_WORDS, np.int64)
+        self._reach = 0  # slots that have had a row
+        self._parts: list[Flips] = []
+
+    @property
+    def root(self) -> Root:
+        """The newest version, published or not."""
+        return self.list.root
+
+    # --- writing
+
+    def load(self, version: int, rows: Entries, partners: Entries) -> None:
+        """Fill it; it is empty. O(n log n). MemoryError: it cannot fit."""
+        counts = counts_of(rows, partners)
+        self._counts[rows.slot] = counts
+        self._reach = int(rows.slot.max(initial=-1)) + 1
+        self.list.load(version, rows.take(counts == 0))
+
+    def require(self, rows: int) -> None:
+        """Raise MemoryError unless a version surely fits after which there are so many: all may flip. O(1)."""
+        self.list.require(rows)
+
+    def begin(self, own: Own) -> None:
+        """A run of versions begins, which changes these rows. Then all its pairs are to be told, to `take`, and `end` is to be called."""
+        self._own, self._parts = own, []
+        self._Z[:FLIPS] = 0
+        self._reach = max(self._reach, int(own.come.max(initial=-1)) + 1, int(own.moved.max(initial=-1)) + 1)
+
+    def take(self, at: np.ndarray, comes: np.ndarray, slots: np.ndarray) -> None:
+        """Pairs of these rows: int64[n], the number of each one's version, not below those before; bool[n], whether it comes; int32[n]."""
+        self._count(Pairs(at, comes.view(np.uint8), np.ascontiguousarray(slots)), int(at[-1]) if len(at) else -1)
+
+    def _count(self, pairs: Pairs, until: int) -> None:
+        own = self._own
+        most = len(pairs.slots) + len(own.gone) + 2 * len(own.moved) + len(own.come)
+        flips = Flips(np.empty(most, np.int64), np.empty(most, np.int32))
+        n = compiled(count_pairs)(own, self._Z, self._counts, pairs, flips, until)
+        if n:
+            self._parts.append(Flips(flips.at[:n], flips.slots[:n]))
+
+    def end(self) -> Flips:
+        """All pairs of the run are told: what they flip, and the rows without a partner that come and go, each one's in order. A row that
+        flips twice in a version is there twice."""
+        self._count(_NO_PAIRS, _END)
+        if len(self._parts) == 1:
+            return self._parts[0]
+        empty = [Flips(_NO_PAIRS.at, _NO_PAIRS.slots)]
+        return Flips(*(np.concatenate(columns) for columns in zip(*(self._parts or empty), strict=True)))
+
+    def relist(self, version: int, rows: Entries, come: np.ndarray) -> None:
+        """Make the list that of a version, by what has flipped (bool[n]: whether it has no partner now). KeyError: what was to go is not
+        there, and the structure is damaged."""
+        self.list.begin(version)
+        arena = self.list.arena
+        if missing := compiled(relist)(arena.nodes, arena.writing, rows, come.view(np.uint8)):
+            raise KeyError(f"{missing} rows that were to go are not there")
+        self.list.compact(len(come))
+
+    def replace(self, rows: Entries, partners: Entries) -> np.ndarray:
+        """Count anew; `rows`: all. bool[n]: which have no partner. O(n log n)."""
+        counts = counts_of(rows, partners)
+        self._counts[rows.slot] = counts
+        return counts == 0
+
+    def overrule(self, slot: int, count: int) -> None:
+        """Between `begin` and `end`, where its pairs were not told: how many partners a row of version number 0 that comes has."""
+        self._count(_NO_PAIRS, 0)
+        self._counts[slot] = OPEN + count
+
+    def count_of(self, slot: int) -> int:
+        return int(self._counts[slot])
+
+    def set_count(self, slot: int, count: int) -> None:
+        """Between two runs; neither what it was nor what it is may be 0."""
+        self._counts[slot] = count
+
+    def reclaim(self, oldest: int, pins: np.ndarray, most: int) -> bool:
+        """As `Versioned.reclaim`."""
+        return self.list.reclaim(oldest, pins, most)
+
+    # --- reading
+
+    def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
+        """The rows of a version without a partner: all, or those of a key, that meet the closed window."""
+        return self.list.rows(root, key, window)
+
+    def holds(self, root: Root, rows: Entries) -> np.ndarray:
+        """bool[n]: which of these rows are among those. O(log n) each."""
+        return self.list.holds(root, rows)
+
+    def count(self, root: Root) -> int:
+        """How many there are. O(1)."""
+        return root.counts[0]
+
+    def entries(self, root: Root) -> int:
+        return root.counts[0]
+
+    @property
+    def flips(self) -> int:
+        """Rows that gained their first partner, or lost their last one, in all changes so far."""
+        return int(self._Z[FLIPS])
+
+    @property
+    def steps(self) -> int:
+        """None: the join has looked at all that is counted."""
+        return 0
+
+    @property
+    def bytes(self) -> int:
+        return self.list.live_bytes + self._counts.itemsize * self._reach
+
+    @property
+    def retired_bytes(self) -> int:
+        return self.list.retired_bytes
+
+    def check(self, rows: Entries, partners: Entries, others: tuple[Root, ...] = (), guessed: frozenset[int] = frozenset()) -> None:
+        """Prove the invariants of the newest version, of which these are all rows and partners, and that no block is lost, given the other
+        roots in use; `guessed`: slots of rows that have at least as many partners as are counted."""
+        self.list.check(self.list.root, others)
+        wanted, counted = counts_of(rows, partners), self._counts[rows.slot]
+        some = np.isin(rows.slot, np.array(sorted(guessed), np.int32))
+        assert (counted[~some] == wanted[~some]).all(), "O1: a row's count"
+        assert ((counted[some] > 0) & (counted[some] <= wanted[some])).all(), "O1: a row has fewer partners than are counted"
+        held = self.list.holds(self.list.root, rows)
+        assert (held == (wanted == 0)).all(), "O2: a row is listed that has a partner, or one is not that has none"
+        assert np.count_nonzero(held) == self.list.root.counts[0], "O2: a row is listed that is not there"
+
+
+def counts_of(rows: Entries, partners: Entries) -> np.ndarray:
+    """int64[n]: how many partners each row has. O(n log n)."""
+    tree = EventTree(rows=False)
+    tree.load(partners, NO_ENTRIES)
+    counts = tree.count(rows)
+    counts[rows.key == LONELY] = 0
+    return counts
+
+
+__all__ = ["SILENT", "Flips", "Own", "PairCounts"]

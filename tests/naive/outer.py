@@ -1,0 +1,26 @@
+"""The naive twin of `structures.outer`: nested loops that tell the pairs of each change, as an inner join does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from structures.event_tree.matching import LONELY
+from tests.naive.interval_join import Interval, meet
+
+Sides = tuple[dict[int, Interval], dict[int, Interval]]  # rows, and their partners, by slot
+
+
+def met(one: Interval, others: Mapping[int, Interval]) -> list[int]:
+    """The slots of those that it meets."""
+    return [] if one.key == LONELY else [slot for slot, other in others.items() if meet(one, other)]
+
+
+def alone(rows: Mapping[int, Interval], partners: Mapping[int, Interval]) -> set[int]:
+    """The slots of the rows without a partner."""
+    return {slot for slot, row in rows.items() if not met(row, partners)}
+
+
+def rows_told(sides: Sides, side: int, one: Interval) -> list[int]:
+    """The rows (of side 0) of the pairs in which an entry of a side takes part."""
+    found = met(one, sides[1 - side])
+    return [one.slot] * len(found) if side == 0 else found

@@ -1,0 +1,162 @@
+"""A Hypothesis state machine that drives a `PairCounts` beside its naive twin: runs of one version and of several, rows that move, rows
+that can have no partner, pairs that are told in pieces or not at all, readings of pinned versions; `check()` after each step."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.entry_tree import Root
+from structures.event_tree.matching import LONELY
+from structures.outer.counts import SILENT, Own, PairCounts
+from tests.naive import outer
+from tests.naive.interval_join import Interval, entries
+from tests.structures.event_tree.machine import ENDS, SHAPES
+from tests.structures.machines import Reading, ReadingMachine, empty_chunks
+
+MOVE, DELETE, INSERT = range(3)  # in the order of a version
+Change = tuple[int, int, int, Interval, int]  # the version's number, the kind, the side (0: rows), as it is then, its former slot
+
+
+class CountsMachine(ReadingMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sides: outer.Sides = ({}, {})
+
+    @initialize(shapes=st.lists(SHAPES, max_size=40))
+    def begin(self, shapes: list[tuple[bool, int, int, int]]) -> None:
+        self.counts = PairCounts(1 << 20)
+        for side, one in self.new(shapes):
+            self.sides[side][one.slot] = one
+        self.counts.load(1, *self.both())
+        self.judge()
+
+    def both(self) -> tuple:
+        return entries(self.sides[0].values()), entries(self.sides[1].values())
+
+    def new(self, shapes: list[tuple[bool, int, int, int]]) -> list[tuple[int, Interval]]:
+        made = []
+        for is_row, key, left, right in shapes:
+            self.slot += 1
+            lonely = key == 2 and is_row and self.slot % 4 == 0
+            made.append((1 - is_row, Interval(0, LONELY if lonely else key, min(left, right), max(left, right), self.slot)))
+        return made
+
+    def judge(self) -> None:
+        self.counts.check(*self.both(), others=tuple(root for root, _ in self.pins.values()))
+        assert self.counts.count(self.counts.root) == len(outer.alone(*self.sides))
+
+    def pinned(self) -> tuple[Root, dict[int, Interval]]:
+        return self.counts.root, {slot: self.sides[0][slot] for slot in outer.alone(*self.sides)}
+
+    # --- changes
+
+    def drawn(self, data: st.DataObject, shapes: list[tuple[bool, int, int, int]], versions: int) -> list[Change]:
+        """Each entry is changed once, in any of the versions."""
+        some = [(side, slot) for side in range(2) for slot in self.sides[side]]
+        doomed = data.draw(st.lists(st.sampled_from(some), unique=True, max_size=10)) if some else []
+        found: list[Change] = []
+        at = st.integers(0, versions - 1)
+        for side, slot in doomed:
+            one, moves = self.sides[side][slot], data.draw(st.booleans())
+            kind, now, former = (MOVE, one._replace(slot=slot + 1000), slot) if moves else (DELETE, one, -1)
+            found.append((data.draw(at), kind, side, now, former))
+        found += [(data.draw(at), INSERT, side, one, -1) for side, one in self.new(shapes)]
+        return sorted(found, key=lambda change: change[:2])
+
+    def own(self, changes: list[Change], told: set[int]) -> Own:
+        """Those of rows; `told`: new slots of rows that move and are told all the same."""
+        mine = {kind: [change for change in changes if change[1:3] == (kind, 0)] for kind in range(3)}
+        at = {kind: np.array([change[0] for change in some], np.int64) for kind, some in mine.items()}
+        now = {kind: np.array([change[3].slot for change in some], np.int32) for kind, some in mine.items()}
+        former = np.array([change[4] for change in mine[MOVE]], np.int32)
+        is_told = np.array([change[3].slot in told for change in mine[MOVE]], np.uint8)
+        return Own(at[DELETE], now[DELETE], at[MOVE], former, now[MOVE], is_told, at[INSERT], now[INSERT])
+
+    @rule(shapes=st.lists(SHAPES, max_size=12), data=st.data(), versions=st.sampled_from((1, 1, 2, 5)), piece=st.sampled_from((1, 3, 1000)))
+    def run(self, shapes: list[tuple[bool, int, int, int]], data: st.DataObject, versions: int, piece: int) -> None:
+        """What is told of each version are the rows that are alone after it and were not before, and the other way round."""
+        changes = self.drawn(data, shapes, versions)
+        told = {change[3].slot for change in changes if change[1] == MOVE and data.draw(st.booleans())}
+        known, wanted, pairs = {**self.sides[0]}, [], list[tuple[int, bool, int]]()
+        for version, some in groupby(changes, key=lambda change: change[0]):
+            before, moved = outer.alone(*self.sides), dict[int, int]()
+            for _, kind, side, one, former in some:
+                if kind == MOVE:
+                    del self.sides[side][former]
+                    if side == 0:
+                        moved[former] = one.slot
+                elif kind == DELETE:
+                    pairs += [(version, False, slot) for slot in outer.rows_told(self.sides, side, one)]
+                    del self.sides[side][one.slot]
+                if kind == INSERT:
+                    pairs += [(version, True, slot) for slot in outer.rows_told(self.sides, side, one)]
+                if kind != DELETE:
+                    self.sides[side][one.slot] = one
+            known |= self.sides[0]
+            after = outer.alone(*self.sides)
+            quiet = {former: slot for former, slot in moved.items() if slot not in told}
+            before = {quiet.get(slot, slot) for slot in before}
+            wanted += [(version, ~slot) for slot in before - after] + [(version, slot) for slot in after - before]
+        self.counts.begin(self.own(changes, told))
+        for first in range(0, len(pairs), piece):
+            at, comes, slots = (np.array(column) for column in zip(*pairs[first : first + piece], strict=True))
+            self.counts.take(at, comes, slots.astype(np.int32))
+        self.conclude(wanted, known)
+
+    def conclude(self, wanted: list[tuple[int, int]], known: dict[int, Interval]) -> None:
+        """End a run: what is told besides those that a version tells both ways, and the list."""
+        flips = self.counts.end()
+        found = [(at, slot) for at, slot in zip(flips.at.tolist(), flips.slots.tolist(), strict=True) if at != SILENT]
+        left = [(at, slot) for at, slot in found if found.count((at, slot)) > found.count((at, ~slot))]
+        assert sorted(set(left)) == sorted(wanted), (found, wanted)
+        come = flips.slots >= 0
+        slots = np.where(come, flips.slots, ~flips.slots)
+        self.version += 1
+        empty_chunks(self.counts.list.arena, self.version)
+        self.counts.require(len(self.sides[0]))
+        self.counts.relist(self.version, entries(known[slot] for slot in slots.tolist()), come)
+        self.counts.reclaim(self.version, self.pin_array(), 1 << 40)
+        self.judge()
+
+    @rule(shape=SHAPES)
+    def untold(self, shape: tuple[bool, int, int, int]) -> None:
+        """A row comes whose pairs are not told."""
+        ((_, one),) = self.new([(True, *shape[1:])])
+        self.sides[0][one.slot] = one
+        partners = len(outer.met(one, self.sides[1]))
+        self.counts.begin(self.own([(0, INSERT, 0, one, -1)], set()))
+        self.counts.overrule(one.slot, partners)
+        self.conclude([] if partners else [(0, one.slot)], self.sides[0])
+
+    @rule()
+    def anew(self) -> None:
+        """All partners go, of which nothing is told."""
+        self.sides[1].clear()
+        self.counts.begin(self.own([], set()))
+        self.conclude_anew()
+
+    def conclude_anew(self) -> None:
+        self.counts.end()
+        rows, partners = self.both()
+        alone = self.counts.replace(rows, partners)
+        flipped = np.flatnonzero(alone != self.counts.holds(self.counts.root, rows))
+        self.version += 1
+        self.counts.relist(self.version, rows.take(flipped), alone[flipped])
+        self.judge()
+
+    # --- reading
+
+    @precondition(lambda self: self.pins)
+    @rule(data=st.data(), key=st.sampled_from((None, None, 0, 1, LONELY)), window=st.one_of(st.none(), st.tuples(ENDS, ENDS)))
+    def open(self, data: st.DataObject, key: int | None, window: tuple[int, int] | None) -> None:
+        version = self.some_pin(data)
+        root, rows = self.pins[version]
+        window = None if window is None else (min(window), max(window))
+        low, high = window or (NEG_INF, POS_INF)
+        wanted = {(one.slot,) for one in rows.values() if key in (None, one.key) and one.left <= high and one.right >= low}
+        self.readings.append(Reading(self.counts.rows(root, key, window), wanted, version))
