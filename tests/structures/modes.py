@@ -235,6 +235,30 @@ STRUCTURES = {
             _PIN_IGNORED,
         ),
     ),
+    "outer": Structure(
+        "outer.machine.CountsMachine",
+        ("tests/structures/outer/test_counts.py",),
+        "not tens_of_thousands",
+        (
+            # What a row's own pairs do flips it; a row goes, comes or moves without a look at its count; a move that is told to nobody.
+            Canary(
+                "structures.outer.changes",
+                "begin_versions",
+                "lambda own, Z, counts, flips, n, until: was(own, Z, counts, flips, n, 1 << 62)",
+            ),
+            Canary("structures.outer.changes", "note", "lambda flips, n, at, slot: was(flips, n, at, slot) if slot >= 0 else n"),
+            Canary("structures.outer.changes", "note", "lambda flips, n, at, slot: was(flips, n, at, slot) if at != SILENT else n"),
+            Canary(
+                "structures.outer.changes",
+                "put",
+                "lambda nodes, writing, s, key, left, right, slot: was(nodes, writing, s, key, left, left, slot)",
+            ),
+            Canary("structures.outer.changes", "cut", "lambda nodes, writing, s, key, left, slot: True"),
+            Canary("structures.outer.counts", "counts_of", "lambda rows, partners: was(rows, rows)"),
+            Canary("structures.ordered.tree", "own_leaf", "lambda nodes, writing, o: o"),
+            _PIN_IGNORED,
+        ),
+    ),
     "counting": Structure(
         "event_tree.counting_machine.CountingMachine",
         ("tests/structures/event_tree/test_counting.py",),

@@ -71,7 +71,9 @@ def _rooms_of(plan: Plan) -> set[str]:
         return {"cover"}
     if plan.outer is not None:
         kept = [one for one in plan.outer.joins if plan.shape == "outer" or len(one.places) > 1]
-        own = {"event_tree", "outer"} if plan.shape == "match" else set[str]()
+        own = set[str]()
+        if plan.shape == "match":
+            own = {"event_tree", "outer"} if any(one.plan is not None and one.plan.shape == "pair" for one in kept) else {"event_tree"}
         return own.union(*(_rooms_of(one.plan) for one in kept if one.plan is not None))
     if plan.parts:
         return set().union(*(_rooms_of(part.plan) for part in plan.parts))

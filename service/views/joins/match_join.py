@@ -1,5 +1,6 @@
 """EXISTS, NOT EXISTS, LEFT and FULL JOIN on one condition of intervals, on equalities, or on both: rows without a partner, or with one, are
-kept by a `Matching`, and LEFT and FULL JOIN have their inner join beside it. By equalities alone all entries lie in one interval.
+kept by a `Matching`, and LEFT and FULL JOIN have their inner join beside it. By equalities alone all entries lie in one interval. LEFT and
+FULL JOIN of intervals that tell their changes are kept by `PairCounts` in place of the `Matching` (`paired`).
 
     core       of LEFT and FULL JOIN the inner join, kept by its own class; else there is none
     matchings  of each alias whose rows are told alone: of EXISTS the rows with a partner, else those without

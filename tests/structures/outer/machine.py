@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.entries import Entries
 from structures.core.entry_tree import Root
 from structures.event_tree.matching import LONELY
 from structures.outer.counts import SILENT, Own, PairCounts
@@ -35,7 +36,7 @@ class CountsMachine(ReadingMachine):
         self.counts.load(1, *self.both())
         self.judge()
 
-    def both(self) -> tuple:
+    def both(self) -> tuple[Entries, Entries]:
         return entries(self.sides[0].values()), entries(self.sides[1].values())
 
     def new(self, shapes: list[tuple[bool, int, int, int]]) -> list[tuple[int, Interval]]:
@@ -119,7 +120,7 @@ class CountsMachine(ReadingMachine):
         self.version += 1
         empty_chunks(self.counts.list.arena, self.version)
         self.counts.require(len(self.sides[0]))
-        self.counts.relist(self.version, entries(known[slot] for slot in slots.tolist()), come)
+        self.relist(entries(known[slot] for slot in slots.tolist()), come)
         self.counts.reclaim(self.version, self.pin_array(), 1 << 40)
         self.judge()
 
@@ -146,8 +147,14 @@ class CountsMachine(ReadingMachine):
         alone = self.counts.replace(rows, partners)
         flipped = np.flatnonzero(alone != self.counts.holds(self.counts.root, rows))
         self.version += 1
-        self.counts.relist(self.version, rows.take(flipped), alone[flipped])
+        self.relist(rows.take(flipped), alone[flipped])
         self.judge()
+
+    def relist(self, rows: Entries, come: np.ndarray) -> None:
+        try:
+            self.counts.relist(self.version, rows, come)
+        except KeyError as missing:  # all that goes is listed
+            raise AssertionError(str(missing)) from missing
 
     # --- reading
 
