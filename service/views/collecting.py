@@ -119,8 +119,11 @@ class Collector:
                 self(0, inserted, tuple(slots[come == inserted] for slots in rows))
             return
         self._counts += np.bincount(2 * offsets + come, minlength=len(self._counts))
-        self._parts.append(Changed(offsets, come, rows))
-        for offset in {*(np.flatnonzero(self._counts > self.limit) >> 1).tolist(), *self._too_large}:
+        part = Changed(offsets, come, rows)
+        for offset in self._too_large:
+            part = _without(part, offset)
+        self._parts.append(part)
+        for offset in {*(np.flatnonzero(self._counts > self.limit) >> 1).tolist()} - self._too_large:
             self.exceeded(offset)
 
     @property
