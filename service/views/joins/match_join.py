@@ -84,6 +84,10 @@ class Matched(TwoSides):
         return self.domain is not None and self.domain.reclaim(oldest_needed, pins)
 
     @property
+    def stores(self) -> Sequence[Store]:
+        return self.matching.unmatched.arena, self.matching.matched.arena
+
+    @property
     def bytes(self) -> int:
         return self.matching.bytes + (self.domain.bytes if self.domain is not None else 0)
 
@@ -294,8 +298,8 @@ class MatchJoin(Defaults):
 
     @property
     def stores(self) -> Sequence[Store]:
-        lists = [rows for one in self.matched for rows in (one.matching.unmatched, one.matching.matched)]
-        return [*(rows.arena for rows in lists), *(() if self._core is None else self._core.stores)]
+        lists = [store for one in self.matched for store in one.stores]
+        return [*lists, *(() if self._core is None else self._core.stores)]
 
     def check(self) -> None:
         """Also that the lists have just the rows of the newest version that they should."""

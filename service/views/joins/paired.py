@@ -24,6 +24,7 @@ from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import UNBOUNDED, Combination, Sink
 from service.views.joins.outer_join import widened
 from service.views.joins.overlap_join import OverlapJoin
+from service.views.joins.protocol import Store
 from service.views.joins.two_sides import TwoSides
 from structures.outer.counts import SILENT, Own, PairCounts
 
@@ -128,6 +129,10 @@ class Paired(TwoSides):
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         return self.matching.reclaim(oldest_needed, pins, FREED_AT_ONCE)
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        return (self.matching.list.arena,)
 
     @property
     def bytes(self) -> int:
