@@ -21,8 +21,7 @@ from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import Numbers
 from service.views.deltas import Sink
-from service.views.joins.indexed_cursor import Found, Indexed, IndexedCursor, IndexedRoot, Scan
-from service.views.joins.kept_index import KeptIndex
+from service.views.joins.indexed_cursor import Found, Indexed, IndexedCursor, IndexedRoot, KeptIndex, Scan
 from service.views.joins.protocol import Bounds, Defaults, Store
 from structures.join_tree.cursors import Given, Start
 
