@@ -38,7 +38,8 @@ class IndexedRoot(NamedTuple):
 
 
 class KeptIndex:
-    """All rows of a side in an interval tree, by key and span, and the domain of their keys: a bound row's partners are found in O(log n)."""
+    """All rows of a side in an interval tree, by key and span, and the domain of their keys: partners of a bound row are found in
+    O(log n)."""
 
     def __init__(self, side: Side, index: Index) -> None:
         types = [side.relation.schema.field(name).type for name in index.columns]
