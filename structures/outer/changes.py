@@ -14,12 +14,13 @@ import numpy as np
 
 from structures.core.blocks import Nodes, Writing
 from structures.core.entries import Entries
-from structures.core.kernel import arrays, kernel, wide
+from structures.core.kernel import arrays, kernel, prefetch, wide
 from structures.ordered.tree import cut, expect, put
 
 GONE, MOVED, COME, SETTLED, FLIPS, STATE_WORDS = range(6)  # of the state: own changes begun, of each kind; rows that came and are counted
 OPEN = 1 << 30
 SILENT = -1  # in place of a version: a row without a partner moves, and nobody is told
+PAIRS_AHEAD = 16  # pairs between asking for a count and using it
 AHEAD = 2  # changes between asking for a leaf and using it, and between asking for the path to it and using that
 
 
@@ -55,11 +56,12 @@ class Flips(NamedTuple):
     slots: np.ndarray
 
 
-@kernel("int64(Own, int64[::1], int32[::1], Pairs, Flips, int64)")
-def count_pairs(own: Own, Z: Any, counts: Any, pairs: Pairs, flips: Flips, until: int) -> int:
-    """Count these pairs, then begin the own changes of the versions up to `until`; how many flips there are."""
-    n, version = 0, -1
-    for i in range(len(pairs.slots)):
+@kernel("int64(Own, int64[::1], int32[::1], int64[::1], Pairs, Flips, int64)")
+def count_pairs(own: Own, Z: Any, counts: Any, words: Any, pairs: Pairs, flips: Flips, until: int) -> int:
+    """Count these pairs, then begin the own changes of the versions up to `until`; how many flips there are. `words`: the counts as such."""
+    n, version, last = 0, -1, len(pairs.slots) - 1
+    for i in range(last + 1):
+        prefetch(words, pairs.slots[min(i + PAIRS_AHEAD, last)] >> 1)
         if pairs.at[i] != version:
             version = pairs.at[i]
             n = begin_versions(own, Z, counts, flips, n, version)

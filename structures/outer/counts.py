@@ -43,6 +43,7 @@ class PairCounts:
         """`words`: address space of the list in 8-byte words (not memory)."""
         self.list = RowList(words)
         self._counts = reserve(4 * SLOTS, np.int32)
+        self._words = self._counts.view(np.int64)
         self._Z = np.zeros(STATE_WORDS, np.int64)
         self._reach = 0  # slots that have had a row
         self._parts: list[Flips] = []
@@ -79,7 +80,7 @@ class PairCounts:
         own = self._own
         most = len(pairs.slots) + len(own.gone) + 2 * len(own.moved) + len(own.come)
         flips = Flips(np.empty(most, np.int64), np.empty(most, np.int32))
-        n = compiled(count_pairs)(own, self._Z, self._counts, pairs, flips, until)
+        n = compiled(count_pairs)(own, self._Z, self._counts, self._words, pairs, flips, until)
         if n:
             self._parts.append(Flips(flips.at[:n], flips.slots[:n]))
 
