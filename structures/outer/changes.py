@@ -58,7 +58,7 @@ class Flips(NamedTuple):
 
 @kernel("int64(Own, int64[::1], int32[::1], int64[::1], Pairs, Flips, int64)")
 def count_pairs(own: Own, Z: Any, counts: Any, words: Any, pairs: Pairs, flips: Flips, until: int) -> int:
-    """Count these pairs, then begin the own changes of the versions up to `until`; how many flips there are. words: the counts, two each."""
+    """Count these pairs, then begin the own changes of the versions up to `until`; the flips. words: the counts, two each."""
     n, version, last = 0, -1, len(pairs.slots) - 1
     for i in range(last + 1):
         prefetch(words, pairs.slots[min(i + PAIRS_AHEAD, last)] >> 1)
