@@ -57,27 +57,27 @@ class Flips(NamedTuple):
 
 
 @kernel("int64(Own, int64[::1], int32[::1], int64[::1], Pairs, Flips, int64)")
-def count_pairs(own: Own, Z: Any, counts: Any, words: Any, pairs: Pairs, flips: Flips, until: int) -> int:
+def count_pairs(own: Own, state: Any, counts: Any, words: Any, pairs: Pairs, flips: Flips, until: int) -> int:
     """Count these pairs, then begin the own changes of the versions up to `until`; the flips. words: the counts, two each."""
     n, version, last = 0, -1, len(pairs.slots) - 1
     for i in range(last + 1):
         prefetch(words, pairs.slots[min(i + PAIRS_AHEAD, last)] >> 1)
         if pairs.at[i] != version:
             version = pairs.at[i]
-            n = begin_versions(own, Z, counts, flips, n, version)
+            n = begin_versions(own, state, counts, flips, n, version)
         s = pairs.slots[i]
         count = counts[s]
         if pairs.comes[i] != 0:
             counts[s] = count + 1
             if count == 0:
                 n = note(flips, n, version, ~s)
-                Z[FLIPS] += 1
+                state[FLIPS] += 1
         else:
             counts[s] = count - 1
             if count == 1:
                 n = note(flips, n, version, s)
-                Z[FLIPS] += 1
-    return begin_versions(own, Z, counts, flips, n, until)
+                state[FLIPS] += 1
+    return begin_versions(own, state, counts, flips, n, until)
 
 
 @kernel(forceinline=True)
@@ -87,32 +87,32 @@ def note(flips: Flips, n: int, at: int, slot: int) -> int:
 
 
 @kernel
-def begin_versions(own: Own, Z: Any, counts: Any, flips: Flips, n: int, until: int) -> int:
+def begin_versions(own: Own, state: Any, counts: Any, flips: Flips, n: int, until: int) -> int:
     """Begin the changes of the side's own rows up to a version, and end those of the versions before it; the flips there are by now."""
-    while Z[GONE] < len(own.gone) and own.gone_at[Z[GONE]] <= until:
-        s = own.gone[Z[GONE]]
+    while state[GONE] < len(own.gone) and own.gone_at[state[GONE]] <= until:
+        s = own.gone[state[GONE]]
         if counts[s] == 0:
-            n = note(flips, n, own.gone_at[Z[GONE]], ~s)
+            n = note(flips, n, own.gone_at[state[GONE]], ~s)
         counts[s] = OPEN
-        Z[GONE] += 1
-    while Z[MOVED] < len(own.moved) and own.moved_at[Z[MOVED]] <= until:
-        i = Z[MOVED]
+        state[GONE] += 1
+    while state[MOVED] < len(own.moved) and own.moved_at[state[MOVED]] <= until:
+        i = state[MOVED]
         s, former = own.moved[i], own.former[i]
         counts[s] = counts[former]
         if counts[s] == 0:
             at = own.moved_at[i] if own.told[i] != 0 else SILENT
             n = note(flips, n, at, ~former)
             n = note(flips, n, at, s)
-        Z[MOVED] += 1
-    while Z[COME] < len(own.come) and own.come_at[Z[COME]] <= until:
-        counts[own.come[Z[COME]]] = OPEN
-        Z[COME] += 1
-    while Z[SETTLED] < Z[COME] and own.come_at[Z[SETTLED]] < until:
-        s = own.come[Z[SETTLED]]
+        state[MOVED] += 1
+    while state[COME] < len(own.come) and own.come_at[state[COME]] <= until:
+        counts[own.come[state[COME]]] = OPEN
+        state[COME] += 1
+    while state[SETTLED] < state[COME] and own.come_at[state[SETTLED]] < until:
+        s = own.come[state[SETTLED]]
         counts[s] -= OPEN
         if counts[s] == 0:
-            n = note(flips, n, own.come_at[Z[SETTLED]], s)
-        Z[SETTLED] += 1
+            n = note(flips, n, own.come_at[state[SETTLED]], s)
+        state[SETTLED] += 1
     return n
 
 

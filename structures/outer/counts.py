@@ -44,7 +44,7 @@ class PairCounts:
         self.list = RowList(words)
         self._counts = reserve(4 * SLOTS, np.int32)
         self._words = self._counts.view(np.int64)
-        self._Z = np.zeros(STATE_WORDS, np.int64)
+        self._state = np.zeros(STATE_WORDS, np.int64)
         self._reach = 0  # slots that have had a row
         self._parts: list[Flips] = []
 
@@ -69,7 +69,7 @@ class PairCounts:
     def begin(self, own: Own) -> None:
         """A run of versions begins, which changes these rows. Then all its pairs are to be told, to `take`, and `end` is to be called."""
         self._own, self._parts = own, []
-        self._Z[:FLIPS] = 0
+        self._state[:FLIPS] = 0
         self._reach = max(self._reach, int(own.come.max(initial=-1)) + 1, int(own.moved.max(initial=-1)) + 1)
 
     def take(self, at: np.ndarray, comes: np.ndarray, slots: np.ndarray) -> None:
@@ -80,7 +80,7 @@ class PairCounts:
         own = self._own
         most = len(pairs.slots) + len(own.gone) + 2 * len(own.moved) + len(own.come)
         flips = Flips(np.empty(most, np.int64), np.empty(most, np.int32))
-        n = compiled(count_pairs)(own, self._Z, self._counts, self._words, pairs, flips, until)
+        n = compiled(count_pairs)(own, self._state, self._counts, self._words, pairs, flips, until)
         if n:
             self._parts.append(Flips(flips.at[:n], flips.slots[:n]))
 
@@ -144,7 +144,7 @@ class PairCounts:
     @property
     def flips(self) -> int:
         """Rows that gained their first partner, or lost their last one, in all changes so far."""
-        return int(self._Z[FLIPS])
+        return int(self._state[FLIPS])
 
     @property
     def steps(self) -> int:
