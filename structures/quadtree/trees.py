@@ -100,6 +100,7 @@ class QuadTrees(Versioned[QuadArena]):
         self._changed = [0] * len(self.shapes)  # entries, since the tree's form was made
         self._unpaid = 0  # entries that have changed, and of which no steps were done
         self._replays = 0  # of these, entries of the tree that is merged
+        self._done = 0  # steps of its merge that were done between versions, and for which no entry has changed yet
         self._reached = [0] * len(self.shapes)  # the highest code that is expected
         self._wanted = [0] * len(self.shapes)  # bits that a tree in two parts needs for that
         self._new_codes = 0  # that were expected since steps were done for them
@@ -268,8 +269,12 @@ class QuadTrees(Versioned[QuadArena]):
         self._advance(version, ALL)
 
     def keep_up(self, version: int) -> None:
-        """Go on with that, as part of `version`, its last, as far as the changes since the last call pay for it. Cost: O(1) a change."""
-        steps = _SHARE * self._unpaid + REPLAYED * self._replays
+        """Go on with that, as part of `version`, its last, as far as the changes since the last call pay for it, less what was done of it
+        between versions. Cost: O(1) a change."""
+        share = _SHARE * self._unpaid
+        spared = min(self._done, share - min(share, 1))  # one step is left, for the switch
+        self._done -= spared
+        steps = share - spared + REPLAYED * self._replays
         if self._new_codes:
             steps = max(steps, self._pressing_steps())
         self._advance(version, steps)
@@ -295,7 +300,9 @@ class QuadTrees(Versioned[QuadArena]):
     def maintain(self, steps: int) -> bool:
         """Go on with that, between versions, which go on having the trees that they have; whether there is more to do so. Cost: so many
         steps, and a few for the last thing begun."""
-        return self._go_on(steps) <= 0
+        left = self._go_on(steps)
+        self._done += steps - left
+        return left <= 0
 
     def _advance(self, version: int, steps: int) -> None:
         self.arena.C[VERSION] = version
@@ -337,6 +344,7 @@ class QuadTrees(Versioned[QuadArena]):
         due = [tree for tree, root in enumerate(roots) if root.count >= self._least and self._is_due(tree, root)]
         if due:
             tree = max(due, key=lambda tree: self._has_to_grow(tree, roots[tree]))
+            self._done = 0
             self._merge = Merge(self.arena, self.forms, tree, self.shapes[tree], max(roots[tree].bits, self._wanted[tree]))
 
     def _is_due(self, tree: int, root: Root) -> bool:
