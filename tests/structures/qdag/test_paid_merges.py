@@ -7,8 +7,8 @@ import pytest
 from structures.quadtree.layout import LEAF
 from structures.quadtree.merging import REPLAYED
 from structures.quadtree.trees import _SHARE, QuadTrees
+from tests.naive.natural_join import entries
 from tests.structures.qdag.machine import ONE_STEP
-from tests.structures.qdag.test_qdag import entries
 
 
 @pytest.mark.parametrize("between", [0, 500, 2_000])
