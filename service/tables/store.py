@@ -39,7 +39,7 @@ PIECE_ROWS = 1 << 16
 PIECE_BYTES = 64 << 20
 _LOOKED_AT = 1 << 14  # slots that one `reclaim` looks at: about a millisecond
 _LOOKED_UP = 1 << 12  # keys that are looked up while the writer may wait: about a millisecond
-FREED_AT_ONCE = 1 << 10  # blocks of a structure that one `reclaim` frees: about as long, where they are in no cache
+FREED_AT_ONCE = 1 << 12  # blocks of a structure that one `reclaim` frees: about as long
 
 _NO_SLOTS = np.empty(0, np.int32)
 _NO_TEXTS = np.zeros(1, np.int64), np.frombuffer(b"", np.uint8)  # read-only bytes, as kernels take them
