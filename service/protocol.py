@@ -31,7 +31,7 @@ from service.api import problems
 from service.api.http.access_log import log_request
 from service.api.http.answers import PIECES, WHOLE, joined_body
 from service.api.http.bodies import Receive, Scope, Send
-from service.api.http.joined import Joined
+from service.api.http.joined import Joined, in_turns
 from service.api.metrics import count_request
 from service.errors import Problem
 from service.settings import Settings
@@ -46,7 +46,6 @@ OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 _IDLE, _HEAD, _BODY = range(3)  # what a connection has received of its newest request: all of it, or a part
 _FILES = 1024  # open files beside the connections
-_SMALL = 4096  # bytes that are rather copied than given to the system as a part
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) \S+ HTTP/1\.[01]\r?\n")
 _UNFINISHED_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}( [!-~]{0,8192}( H?T?T?P?/?1?\.?[01]?\r?)?)?")
 
@@ -120,15 +119,15 @@ class Cycle(RequestResponseCycle):
     async def send(self, message: Any) -> None:
         if message["type"] == PIECES and (not self.chunked_encoding or self.scope["method"] == "HEAD"):
             message = joined_body(message)
-        if message["type"] not in (WHOLE, PIECES):
+        if message["type"] == PIECES:
+            await self._send_pieces(message["pieces"])
+            return
+        if message["type"] != WHOLE:
             await super().send(message)
             return
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
         if self.disconnected:
-            return
-        if message["type"] == PIECES:
-            self._send_pieces(message["pieces"])
             return
         if self.default_headers is not Cycle.defaults[0]:
             Cycle.defaults = self.default_headers, b"".join([b"%b: %b\r\n" % field for field in self.default_headers])
@@ -142,19 +141,19 @@ class Cycle(RequestResponseCycle):
             self.transport.close()
         self.on_response()
 
-    def _send_pieces(self, pieces: Pieces) -> None:
-        """As one chunk; small ones next to each other are joined."""
+    async def _send_pieces(self, pieces: Pieces) -> None:
+        """As one chunk; other connections have their turns between its parts."""
         size = sum(map(len, pieces))
         if not size:  # an empty chunk ends a body
             return
-        parts, small = Pieces(), Pieces([b"%x\r\n" % size])
-        for piece in (*pieces, b"\r\n"):
-            if len(piece) < _SMALL:
-                small.append(piece)
-                continue
-            parts += (b"".join(small), piece)
-            small = []
-        self.transport.write_pieces([*parts, b"".join(small)])  # type: ignore[attr-defined]  # a `Joined`
+        for number, parts in enumerate(in_turns([b"%x\r\n" % size, *pieces, b"\r\n"])):
+            if number:
+                await asyncio.sleep(0)
+            if self.flow.write_paused and not self.disconnected:
+                await self.flow.drain()
+            if self.disconnected:
+                return
+            self.transport.write_pieces(parts)  # type: ignore[attr-defined]  # a `Joined`
 
 
 class Door:
