@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import selectors
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -133,6 +135,34 @@ def post_all(port: int, bodies: Iterable[bytes], connections: int, path: str = "
     if failures:
         raise failures[0]
     return time.perf_counter() - start
+
+
+_SENDER = """
+import socket, sys
+left, block = int(sys.argv[2]), bytes(2 << 20)
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
+    connection.recv(1)
+    while left > 0:
+        connection.sendall(memoryview(block)[:left])
+        left -= len(block)
+"""
+
+
+def bare_seconds(size: int) -> float:
+    """Seconds that so many bytes take from one process to another over loopback, made by nobody, and read by 1 MiB."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sender = subprocess.Popen([sys.executable, "-c", _SENDER, str(listener.getsockname()[1]), str(size)])
+        connection, _ = listener.accept()
+    buffer, received = bytearray(1 << 20), 0
+    with connection:
+        start = time.perf_counter()
+        connection.sendall(b"!")
+        while count := connection.recv_into(buffer):
+            received += count
+        elapsed = time.perf_counter() - start
+    if sender.wait() or received != size:
+        raise ConnectionError(f"{received} of {size} bytes came")
+    return elapsed
 
 
 def open_stream(port: int, path: str, accept: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse, float]:

@@ -7,16 +7,17 @@ import time
 import pyarrow as pa
 
 from tests.benchmarks.data import uniform
-from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled
+from tests.benchmarks.figures import Figure, Rival, Scale, middle, sampled, seconds
 from tests.benchmarks.measured_tree import Note
-from tests.benchmarks.raw_client import ARROW, open_stream
+from tests.benchmarks.raw_client import ARROW, bare_seconds, open_stream
 from tests.benchmarks.rivals import DuckDb
 from tests.benchmarks.rivals_of_trees import RERUN
-from tests.benchmarks.served import PLAIN, Pair, gauge, load, serving
+from tests.benchmarks.served import PLAIN, Pair, count, gauge, load, serving
 from tests.server_process import ServerProcess
 
 TITLE = "The service: reading"
 JSONL = "application/jsonl"
+SHARE = 0.7  # of the rows that the kernel finds
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:
@@ -29,6 +30,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
             whole = [read_whole(server, PLAIN) for _ in range(scale.size(5, 2))]
             rows = whole[0][0]
             drained = [rows / drain(server, PLAIN) for _ in range(scale.size(5, 2))]
+            part = share(server, PLAIN, whole, scale)
             first = {kind: [1e3 * first_row(server, PLAIN, kind) for _ in range(scale.size(100, 5))] for kind in (ARROW, JSONL)}
         rival = DuckDb(workload.entries, False)
         theirs = [rival.read() for _ in range(3)]
@@ -39,7 +41,9 @@ def run(scale: Scale, note: Note) -> list[Figure]:
         speed = [Rival("DuckDB", rows / middle([one.all for one in theirs]), f"{RERUN}, in process")]
         soon = [Rival("DuckDB", 1e3 * middle([one.first for one in theirs]), "in process")]
         aim = 10e6 if n == 1_000_000 else None
+        part.name, part.aim = f"{name}: {part.name}", SHARE if n == 1_000_000 else None
         figures += [
+            part,
             sampled(f"{name}: as Arrow, decoded by the client", [rows / elapsed for _, elapsed in whole], "rows/s", aim=aim, rivals=speed,
                     parameters=about),
             sampled(f"{name}: as Arrow, bytes only", drained, "rows/s", rivals=speed, parameters=about),
@@ -47,6 +51,24 @@ def run(scale: Scale, note: Note) -> list[Figure]:
             sampled(f"{name}: first row, JSONL", first[JSONL], "ms", aim=10.0, less=True, rivals=soon, parameters=about),
         ]  # fmt: skip
     return figures
+
+
+def share(server: ServerProcess, pair: Pair, whole: list[tuple[int, float]], scale: Scale) -> Figure:
+    """What the readings of a view are of the rows a second that its structure finds. These the service counts for a request, so that both
+    have one; beside it what a bare socket would be of them."""
+    rows, (size, _) = whole[0][0], drained_bytes(server, pair)
+    repeats = scale.size(5, 2)
+    own = middle([rows / seconds(lambda: count(server, pair)) for _ in range(repeats)])
+    bare = middle([rows / bare_seconds(size) for _ in range(repeats)])
+    return sampled(
+        "as Arrow, decoded, of the rows that the kernel finds",
+        [rows / elapsed / own for _, elapsed in whole],
+        "x",
+        aim=SHARE,
+        rivals=[Rival("bare socket", bare / own, "the same bytes, made by nobody")],
+        note=f"{own / 1e6:.1f} M rows/s, counted by the service",
+        parameters={"bytes": size},
+    )
 
 
 def read_whole(server: ServerProcess, pair: Pair) -> tuple[int, float]:
@@ -62,14 +84,19 @@ def read_whole(server: ServerProcess, pair: Pair) -> tuple[int, float]:
 
 def drain(server: ServerProcess, pair: Pair) -> float:
     """Seconds until the last byte was there."""
+    return drained_bytes(server, pair)[1]
+
+
+def drained_bytes(server: ServerProcess, pair: Pair) -> tuple[int, float]:
+    """Bytes of the body, and seconds until the last one was there."""
     start = time.perf_counter()
     connection, answer, _ = open_stream(server.port, f"/v1/views/{pair.view}/rows", ARROW)
-    buffer = bytearray(1 << 20)
-    while answer.readinto(buffer):
-        pass
+    buffer, size = bytearray(1 << 20), 0
+    while received := answer.readinto(buffer):
+        size += received
     elapsed = time.perf_counter() - start
     connection.close()
-    return elapsed
+    return size, elapsed
 
 
 def first_row(server: ServerProcess, pair: Pair, kind: str) -> float:
