@@ -19,6 +19,7 @@ from structures.core.cursor import Cursor, PartedCursor
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.interval import walk
+from structures.interval.cursors import within
 from structures.ordered.search import GAP, LAST, STEPS
 
 _CHUNK = 256  # boxes of a window that are asked for partners at a time
@@ -41,8 +42,9 @@ class ViewCursor(Cursor):
         self._ended = bool(self._Z[VIEW_QUEUED] == 0)
 
     def _more(self, want: int) -> np.ndarray:
-        out = np.empty((2, want + ROWS_BEYOND), np.int32)
-        n = compiled(view_fill)(self._arena.nodes, self._Z, self._tree, out[0], out[1], max(want - ROWS_BEYOND, (want + 1) // 2))
+        most = max(within(want, ROWS_BEYOND), 1)
+        out = np.empty((2, most + ROWS_BEYOND), np.int32)
+        n = compiled(view_fill)(self._arena.nodes, self._Z, self._tree, out[0], out[1], most)
         self._ended = bool(self._Z[VIEW_QUEUED] == 0)
         return out[:, :n]
 

@@ -21,6 +21,13 @@ from structures.ordered.search import Bounds, next_key, partners_fill, search_fi
 from structures.ordered.summary import SELF
 
 _NO_ENDS = np.empty(0, np.int64)
+_MANY = 2 * B * B  # rows
+
+
+def within(want: int, beyond: int) -> int:
+    """How many rows to ask a kernel for that may give so many more: of many, no more than wanted, since what is left over would be a small
+    chunk by itself; of few, all of them at once."""
+    return want - beyond if want >= _MANY else want
 
 
 class WalkCursor(Cursor):
@@ -34,9 +41,9 @@ class WalkCursor(Cursor):
         compiled(walk.walk_start)(self._nodes, self._Z, root.offset, root.height, int(arena.C[KIND]), stretch)
 
     def _more(self, want: int) -> np.ndarray:
-        out = np.empty((2, want + B * B), np.int32)
-        # What the last pair of leaves gives should be wanted, too: rows beyond would be a small chunk by themselves.
-        n = compiled(walk.walk_fill)(self._nodes, self._Z, out[0], out[1], max(want - B * B, (want + 1) // 2))
+        most = within(want, B * B)
+        out = np.empty((2, most + B * B), np.int32)
+        n = compiled(walk.walk_fill)(self._nodes, self._Z, out[0], out[1], most)
         self._ended = bool(self._Z[walk.DONE])
         return out[:, :n]
 
@@ -52,7 +59,7 @@ class SearchCursor(Cursor):
         compiled(search_start)(self._Z, root.offset, root.height, 0, 0, Bounds(NEG_INF, search.NOTHING_BEFORE, POS_INF, NEG_INF))
 
     def _more(self, want: int) -> np.ndarray:
-        out = np.empty((1, max(want, 2 * B)), np.int32)
+        out = np.empty((1, within(want, B) + B), np.int32)
         n = compiled(search_fill)(self._nodes, self._Z, out[0], 0, _NO_ENDS)
         self._ended = bool(self._Z[search.DEPTH] == 0)
         return out[:, :n]
@@ -79,7 +86,7 @@ class PartnersCursor(Cursor):
         self._Z[search.SET], self._Z[search.TOP], self._Z[search.HIGH] = 0 if arena.C[KIND] == SELF else 1 - s, root.offset, root.height
 
     def _more(self, want: int) -> np.ndarray:
-        s, out = self._set, np.empty((2, max(want, 2 * B)), np.int32)
+        s, out = self._set, np.empty((2, within(want, B) + B), np.int32)
         n = compiled(partners_fill)(self._arena.nodes, self._Z, self._items, out[s], out[1 - s], self._BUDGET)
         self._ended = bool(search.ITEM * self._Z[search.ITEM_AT] >= len(self._items))
         rows = out[:, :n]
