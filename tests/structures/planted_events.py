@@ -49,7 +49,7 @@ EVENTS = {
             Canary(
                 "structures.outer.changes",
                 "begin_versions",
-                "lambda own, state, counts, flips, n, until: was(own, Z, counts, flips, n, 1 << 62)",
+                "lambda own, state, counts, flips, n, until: was(own, state, counts, flips, n, 1 << 62)",
             ),
             Canary("structures.outer.changes", "note", "lambda flips, n, at, slot: was(flips, n, at, slot) if slot >= 0 else n"),
             Canary("structures.outer.changes", "note", "lambda flips, n, at, slot: was(flips, n, at, slot) if at != SILENT else n"),

@@ -66,7 +66,8 @@ def _rooms_of(plan: Plan) -> set[str]:
     if plan.shape in ("latest", "as_of"):
         return {"ranked"} | ({"interval"} if plan.shape == "as_of" else set())
     if plan.core is not None:
-        return {"aggregate", "grouped"} | ({*_ROOMS[plan.algorithm]} if plan.algorithm == "event-tree" else _rooms_of(plan.core))
+        own = {"aggregate", "grouped"} if plan.core.shape == "list" else {"aggregate"}
+        return own | ({*_ROOMS[plan.algorithm]} if plan.algorithm == "event-tree" else _rooms_of(plan.core))
     if plan.shape in ("gaps", "coverage"):
         return {"cover"}
     if plan.outer is not None:

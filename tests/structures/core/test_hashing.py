@@ -92,6 +92,6 @@ def test_keys_that_were_chosen_do_not_meet() -> None:
 def test_values_that_were_chosen_do_not_meet_in_a_constraint_tree() -> None:
     """Seen: of these 40,000 values all had one place, and a reading took 5.9 s in place of 0.16."""
     tree = ConstraintTree()
-    arrays = tree.arrays._replace(H=np.zeros(1 << 16, np.int64))
+    arrays = tree.arrays._replace(hashed=np.zeros(1 << 16, np.int64))
     places = {int(place_of(arrays, 1, i * (2**31 + 1))) for i in range(N)}
     assert len(places) > 0.8 * N
