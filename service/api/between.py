@@ -26,7 +26,7 @@ from service.following.subscriptions import Subscription
 from service.reading.cursors import RowReader, open_rows
 from service.tables.resolution import NO_SLOTS
 from service.views.live_view import LiveView
-from service.wire.rows import ArrowRows, Pieces
+from service.wire.rows import ArrowRows, Pieces, joined
 
 H = TypeVar("H", bound=Closable)
 _OWN = [pa.field("_op", pa.string(), False), pa.field("_version", pa.int64(), False)]
@@ -88,7 +88,7 @@ class _Changed:
                 parts += self._made.rows(chunk.op, chunk.version, chunk.keys, chunk.rows)
         if self._subscription.ended:
             parts.append(self._made.end())
-        return parts, not self._subscription.ended
+        return joined(parts), not self._subscription.ended
 
     def close(self) -> None:
         self._subscription.close()

@@ -183,6 +183,9 @@ class Rows:
             self._begun = True
             parts.append(self._format.head())
         found = self._next()
+        took = self.reader.took
+        if found is not None and self._left is None and self._walkers is not None and self._looks_ahead:
+            self.reader.look_ahead(self._walkers, self._size)
         if found is None:
             parts.append(self._format.end(self.following))
         elif len(found[0]):
@@ -191,8 +194,8 @@ class Rows:
             rows = self.reader.rows(found)
             gathered = time.perf_counter()
             parts += self._format.chunk(rows)
-            self._adapt(self.reader.took + gathered - begun)
-            self._looks_ahead = is_worth_a_thread(self.reader.took, time.perf_counter() - begun)
+            self._adapt(took + gathered - begun)
+            self._looks_ahead = is_worth_a_thread(took, time.perf_counter() - begun)
         return parts, found is not None
 
     def _next(self) -> Combination | None:
@@ -208,8 +211,6 @@ class Rows:
                 break
         if found is not None and self._left is not None:
             self._left -= len(found[0])
-        elif found is not None and self._walkers is not None and self._looks_ahead:
-            self.reader.look_ahead(self._walkers, self._size)
         return found
 
     def _adapt(self, seconds: float) -> None:

@@ -23,7 +23,11 @@ class Walkers:
         """Call it in a thread, at once; None: all of them are busy. It takes milliseconds, and waits for nothing."""
         if not self._free.acquire(blocking=False):
             return None
-        begun = self._pool.submit(call)
+        try:
+            begun = self._pool.submit(call)
+        except RuntimeError:  # there is no other thread to be had, or the service ends
+            self._free.release()
+            return None
         begun.add_done_callback(lambda _: self._free.release())
         return begun
 

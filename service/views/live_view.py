@@ -213,6 +213,8 @@ class LiveView:
             return self._follow_stretches(first, versions, mine)
         if query.latest is not None or (query.as_of is not None and query.groups is None and not reads_turns(query)):
             most = None  # rows come and go that have not changed: they are not read from two roots
+        elif most is not None and query.as_of is None and query.groups is None and any(map(self._turning.turns, mine)):
+            most = None  # likewise, of partners of EXISTS and outer joins; they turn few rows (`is_prompt`)
         elif query.groups is not None:
             rows = None if retain is None else RowCollector(retain[0])
             self.join.apply(first + versions - 1, mine, cast(Sink | None, rows))

@@ -33,6 +33,7 @@ class Turning:
         self._relations = relations
         self._unbounded: set[str] = set()
         self._turned: dict[str, list[str]] = {}  # by relation those whose rows its own turn
+        self._turning: set[str] = set()  # relations whose rows turn others, and be it one
         if plan.shape == "as_of" and query.as_of is not None:
             if not reads_turns(query):
                 self._add(query.as_of.of.alias, query.as_of.point.alias, query.equal)
@@ -51,10 +52,15 @@ class Turning:
 
     def _add(self, by: str, turned: str, equal: tuple[tuple[ColumnRef, ...], ...]) -> None:
         """Rows of one alias turn those of another, of which there is one at most if its whole key is joined."""
+        self._turning.add(self._by_alias[by])
         relation = self._relations[self._by_alias[turned]]
         joined = {ref.column for pair in equal for ref in pair if ref.alias == turned}
         if not joined.issuperset(relation.key):
             self._turned.setdefault(self._by_alias[by], []).append(relation.name)
+
+    def turns(self, relation: str) -> bool:
+        """Whether rows of the view may come and go by a change of this relation that have no row of it. O(1)."""
+        return relation in self._unbounded or relation in self._turning
 
     def most(self, relation: str) -> float:
         """By one changed row of this relation, for each alias that it is. O(1)."""

@@ -24,6 +24,7 @@ from service.wire.values.texts import base64_texts
 
 # A join must stay below Arrow's 2 GiB of text in one array; an escaped text is at most six times as long.
 _MAX_BYTES = 2**28
+_COPIED = 64 << 10  # bytes: in pieces that are smaller, each piece costs more than copying it
 _CSV_QUOTED = re.compile('[",\r\n]')
 
 Texts = Callable[[pa.Array], pa.Array]
@@ -180,13 +181,16 @@ class ArrowRows:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema, self._sink = schema, _Sink()
+        self._schema, self._sink, self._has_begun = schema, _Sink(), False
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._sink, "w"), schema)
 
     def chunk(self, batch: pa.RecordBatch) -> Pieces:
-        """The bytes of one record batch of the schema: its columns are not copied, but referred to."""
+        """The bytes of one record batch of the schema: columns of many rows are not copied, but referred to."""
         if not batch.schema.equals(self._schema):  # what may be null
             batch = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+        if self._has_begun and batch.nbytes < _COPIED:
+            return [memoryview(batch.serialize())]
+        self._has_begun = True
         self._writer.write_batch(batch)
         return self._sink.take()
 
@@ -194,6 +198,21 @@ class ArrowRows:
         """The bytes that close the stream."""
         self._writer.close()
         return b"".join(self._sink.take())
+
+
+def joined(pieces: Pieces) -> Pieces:
+    """The same bytes; small pieces next to each other are one."""
+    found, small = Pieces(), Pieces()
+    for piece in filter(len, pieces):
+        if len(piece) < _COPIED:
+            small.append(piece)
+            continue
+        if small:
+            found.append(b"".join(small))
+        found.append(piece)
+        small = []
+    last = b"".join(small)
+    return [*found, last] if last else found
 
 
 class _Sink:

@@ -17,8 +17,9 @@ def in_turns(pieces: Pieces) -> Iterator[Pieces]:
     joined."""
     turn, small, room = Pieces(), Pieces(), _TURN
     for piece in filter(len, pieces):
-        if len(piece) < _SMALL:
+        if len(piece) < _SMALL and room > len(piece):
             small.append(piece)
+            room -= len(piece)
             continue
         if small:
             turn.append(b"".join(small))

@@ -63,8 +63,9 @@ class Paired(TwoSides):
         if len(told):
             told = (~self.relation.table.same(self.side.varying, moved.old, moved.new)).view(np.uint8)
         if self._guessed:
-            renamed = dict(zip(moved.old.tolist(), moved.new.tolist(), strict=True))
-            self._guessed = {renamed.get(slot, slot) for slot in self._guessed}.difference(gone.old.tolist())
+            renamed = {old: new for old, new in zip(moved.old.tolist(), moved.new.tolist(), strict=True) if old in self._guessed}
+            self._guessed.difference_update(gone.old.tolist(), renamed)
+            self._guessed.update(renamed.values())
         self._come = come.new
         self.matching.begin(Own(gone.offsets, gone.old, moved.offsets, moved.old, moved.new, told, come.offsets, come.new))
 
@@ -95,7 +96,7 @@ class Paired(TwoSides):
         if self._most > 0:
             return
         for slot in [*self._guessed]:
-            if self.matching.count_of(slot) <= gone:
+            if self.matching.count_of(slot) <= max(gone, _ENOUGH // 2):
                 partners, is_all = self._some_partners(slot, _ENOUGH + 2 * gone)
                 self.matching.set_count(slot, partners)
                 if is_all:

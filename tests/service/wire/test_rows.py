@@ -16,7 +16,7 @@ from service.wire import rows as wire_rows
 from service.wire.errors import UnsupportedMediaType
 from service.wire.grammar import INT64_MAX, INT64_MIN, parse_date, parse_timestamp
 from service.wire.kinds import KEPT_TYPES
-from service.wire.rows import ArrowRows, csv_header, encode_rows
+from service.wire.rows import ArrowRows, csv_header, encode_rows, joined
 
 TYPES = ("int64", "float64", "timestamp", "date", "string", "bool")
 SCHEMA = pa.schema([*((kind, KEPT_TYPES[kind]) for kind in TYPES), ('a "b", é', pa.utf8())])
@@ -142,6 +142,23 @@ def test_an_arrow_stream_in_pieces_is_whole_only_at_its_end() -> None:
         assert reader.read_all().to_batches() == [first, second]
     with pa.ipc.open_stream(ArrowRows(SCHEMA).end()) as reader:
         assert reader.read_all().num_rows == 0
+
+
+def test_batches_of_one_row_are_few_pieces() -> None:
+    """Seen: 16,384 versions of one row were 212,996 pieces, which held the event loop for 70 ms."""
+    rows = ArrowRows(SCHEMA)
+    batches = [record_batch([(number, 1.0, 1, 1, "a", True, "b")]) for number in range(500)]
+    pieces = [piece for batch in batches for piece in rows.chunk(batch)]
+    assert len(pieces) < 550 and len(joined(pieces)) == 1 and b"".join(joined(pieces)) == b"".join(pieces)
+    with pa.ipc.open_stream(b"".join(pieces) + rows.end()) as reader:
+        assert reader.read_all().to_batches() == batches
+
+
+def test_only_small_pieces_are_joined() -> None:
+    large = bytes(1 << 17)
+    found = joined([b"a", b"", b"b", large, large, b"c", memoryview(b"d")])
+    assert found == [b"ab", large, large, b"cd"] and found[1] is large
+    assert joined([]) == joined([b""]) == []
 
 
 def test_the_columns_of_an_arrow_stream_are_not_copied() -> None:
