@@ -37,6 +37,8 @@ VIEWS = {  # in SQL that DuckDB takes as well
     "total": "SELECT COUNT(*) AS n, COUNT(price) AS p, MIN(id) AS i FROM bookings WHERE room <> 'B'",
     "floors": "SELECT r.floor AS f, COUNT(*) AS n, SUM(b.id) AS s FROM bookings b JOIN rooms r ON b.room = r.room GROUP BY f",
     "occupied": "SELECT r.room AS room, COUNT(b.id) AS n FROM rooms r LEFT JOIN bookings b ON b.room = r.room GROUP BY r.room",
+    "averages": "SELECT room AS room, AVG(id) AS a, COUNT(id) AS n, SUM(id) AS s FROM bookings GROUP BY room",
+    "all": "SELECT COUNT(*) AS n FROM bookings",
     "used": "SELECT DISTINCT room AS room, fee AS fee FROM bookings",
 }
 
@@ -153,6 +155,10 @@ def test_groups_beside_duckdb(server: ServerProcess) -> None:
         for name in VIEWS:
             assert alike(rows(client, name), wanted[name]), (name, rows(client, name), wanted[name])
             assert client.get(f"/v1/views/{name}/count").json()["count"] == len(wanted[name])
+        averages, ((every,),) = rows(client, "averages"), rows(client, "all")
+        assert all(math.isclose(mean * count, total) for _, mean, count, total in averages), "AVG · COUNT = SUM"
+        counted = client.get("/v1/relations/bookings/count").json()["count"]
+        assert sum(count for _, _, count, _ in averages) == every == counted == len(tables["bookings"]), "of groups, of all, /count"
         for one in followed:
             one.read(client)
             assert sorted(one.rows.values(), key=repr) == sorted(rows(client, one.view), key=repr)

@@ -132,7 +132,7 @@ def test_sql_and_json_are_the_same(sql: str, json: dict[str, Any] | None) -> Non
 @pytest.mark.parametrize(
     ("sql", "kind", "says"),
     [
-        ("SELECT room FROM bookings GROUP BY ROLLUP (room)", "unsupported-query", "ROLLUP"),
+        ("SELECT room FROM bookings GROUP BY ROLLUP (room)", "unsupported-query", "in GROUP BY is not supported: group by columns"),
         ("SELECT room FROM bookings GROUP BY CUBE (room)", "unsupported-query", "group by columns"),
         ("SELECT room FROM bookings GROUP BY GROUPING SETS ((room), ())", "unsupported-query", "group by columns"),
         ("SELECT COUNT(*) AS n FROM bookings GROUP BY COUNT(*)", "bad-query", "aggregates cannot be used in GROUP BY"),
@@ -166,7 +166,7 @@ def test_sql_and_json_are_the_same(sql: str, json: dict[str, Any] | None) -> Non
         ("SELECT * FROM bookings GROUP BY room", "bad-query", "must be in GROUP BY"),
         ("SELECT SUM(room) AS s FROM bookings", "unsupported-query", "SUM of bookings.room, a string"),
         ("SELECT SUM(starts) AS s FROM bookings", "unsupported-query", "SUM of bookings.starts, a timestamp"),
-        ("SELECT MIN(room) AS s FROM bookings", "unsupported-query", "MIN of bookings.room, a string"),
+        ("SELECT MIN(room) AS s FROM bookings", "unsupported-query", "a string is not supported: compare numbers"),
         ("SELECT SUM(guests + 1) AS s FROM bookings", "unsupported-query", "take columns or duration(…)"),
         ("SELECT SUM(guests) / COUNT(*) AS s FROM bookings", "unsupported-query", "select the aggregates alone"),
         ("SELECT COUNT(*) FILTER (WHERE guests > 1) AS s FROM bookings", "unsupported-query", "the condition in WHERE"),
@@ -184,7 +184,7 @@ def test_sql_and_json_are_the_same(sql: str, json: dict[str, Any] | None) -> Non
         ("SELECT date_trunc('day', room) AS s FROM bookings GROUP BY 1", "unsupported-query", "it takes a timestamp or a date"),
         ("SELECT room, SUM(guests) OVER (PARTITION BY room) AS s FROM bookings", "unsupported-query", "window function"),
         ("SELECT room AS n, COUNT(*) AS n FROM bookings GROUP BY room", "bad-query", "two columns named n"),
-        ("SELECT COUNT(*) AS n FROM bookings ORDER BY n", "unsupported-query", "ORDER BY"),
+        ("SELECT COUNT(*) AS n FROM bookings ORDER BY n", "unsupported-query", "sort them where they are read"),
     ],
 )
 def test_what_is_not_supported(sql: str, kind: str, says: str) -> None:
