@@ -194,7 +194,7 @@ def test_an_unknown_column_is_one_error(shared_server: ServerProcess, tmp_path: 
         relation = client.relation("narrow").create({"id": "int64", "at": "timestamp"}, "id")
         assert main(["load", "narrow", str(tmp_path / name), "--url", shared_server.url]) == 1
         told = capfd.readouterr().err
-        assert told.count("'x'") == 1, told
+        assert told.count("narrow has no") == 1, told
         relation.drop()
 
 
