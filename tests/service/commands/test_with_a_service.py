@@ -184,6 +184,18 @@ def test_one_bad_row_at_the_end_and_nothing_is_loaded(
         client.relation("whole").drop()
 
 
+def test_replace_that_skips_takes_the_zone_from_the_definition(
+    shared_server: ServerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "local.csv").write_text("id,at\n1,2026-01-01 10:00:00\n")
+    with livejoin.connect(shared_server.url) as client:
+        relation = client.relation("local").create({"id": "int64", "at": "timestamp"}, "id")
+        given = ["load", "local", str(tmp_path / "local.csv"), "--url", shared_server.url, "--replace", "--on-error", "skip"]
+        assert main([*given, "--zone", "Europe/Berlin"]) == 2
+        assert "set the zone in the relation's definition" in capfd.readouterr().err
+        relation.drop()
+
+
 @pytest.mark.parametrize("name", ["b.csv", "b.jsonl", "b.parquet", "b.arrow", "b.arrows"])
 def test_an_unknown_column_is_one_error(shared_server: ServerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str) -> None:
     write(
