@@ -122,14 +122,20 @@ class Followed(NamedTuple):
 
 
 @kernel
+def is_null(cells: Any, columns: int, row: int, column: int) -> bool:
+    """The cells of a row from `columns` on have null bits, if there are any."""
+    if cells.shape[1] == columns:
+        return False
+    return (cells[row, columns + column // NULLS_A_CELL] >> (column % NULLS_A_CELL)) & 1 == 1
+
+
+@kernel
 def word_of(relation: Stored, changes: Changes, read: Any, slot: int, place: tuple[int, int]) -> int:
     """What is read of a row. `place`: whether it is that after the change, and the number of the change."""
     form, column = read[FORM], read[COLUMN]
-    null = wide(0)
-    if relation.cells.shape[1] > len(relation.kinds):
-        null = (relation.cells[slot, len(relation.kinds) + column // NULLS_A_CELL] >> (column % NULLS_A_CELL)) & 1
+    null = is_null(relation.cells, len(relation.kinds), slot, column)
     if form == NULL or null:
-        return wide(null if form == NULL else 0)
+        return wide(1 if form == NULL and null else 0)
     word = relation.cells[slot, column] if read[COMPUTED] < 0 else changes.words[read[COMPUTED], place[0], place[1]]
     if form == FLOAT:
         magnitude = word & ~SIGN
@@ -140,18 +146,11 @@ def word_of(relation: Stored, changes: Changes, read: Any, slot: int, place: tup
 
 
 @kernel
-def is_null(relation: Stored, slot: int, column: int) -> bool:
-    if relation.cells.shape[1] == len(relation.kinds):
-        return False
-    return (relation.cells[slot, len(relation.kinds) + column // NULLS_A_CELL] >> (column % NULLS_A_CELL)) & 1 == 1
-
-
-@kernel
 def meets(rows: Any, k: int, having: Any, columns: int) -> bool:
     """Whether row number k meets all conditions; its cells from `columns` on have null bits."""
     for c in range(len(having)):
         operator, column, value = having[c, 0], having[c, 1], having[c, 2]
-        if rows.shape[1] > columns and (rows[k, columns + column // NULLS_A_CELL] >> (column % NULLS_A_CELL)) & 1 != 0:
+        if is_null(rows, columns, k, column):
             return False
         cell = rows[k, column]
         if operator < 2:
@@ -183,7 +182,7 @@ def read_rows(relation: Stored, changes: Changes, reads: Reads, room: Room) -> i
                 room.keys[n, k] = word_of(relation, changes, reads.keys[k], slot, (comes, i))
             for k in range(operands):
                 numbers[VALUES + k, n] = word_of(relation, changes, reads.values[k], slot, (comes, i))
-                numbers[VALUES + operands + k, n] = is_null(relation, slot, reads.values[k, COLUMN])
+                numbers[VALUES + operands + k, n] = is_null(relation.cells, len(relation.kinds), slot, reads.values[k, COLUMN])
             n += 1
     return n
 

@@ -3,10 +3,13 @@ rows and partners that move to other slots, open ends and edges of int64, readin
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from structures.core.cursor import Cursor
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.event_tree import runs
 from structures.event_tree.matching import LONELY, Matching, MatchRoot, Moves
@@ -42,7 +45,33 @@ def follow(rows: dict[int, Interval], others: dict[int, Interval], change: Chang
         of[one.slot] = one
 
 
-class MatchMachine(ReadingMachine):
+class SidesMachine(ReadingMachine):
+    """Of a structure over rows and partners, which has some of the rows to be read."""
+
+    def listed(self, root: Any, key: int | None, window: tuple[int, int] | None) -> Cursor:
+        """Reads these rows of a version."""
+        raise NotImplementedError
+
+    def new(self, shapes: list[tuple[bool, int, int, int]]) -> list[tuple[bool, Interval]]:
+        made = []
+        for is_row, key, left, right in shapes:
+            self.slot += 1
+            lonely = key == 2 and is_row and self.slot % 4 == 0
+            made.append((is_row, Interval(0, LONELY if lonely else key, min(left, right), max(left, right), self.slot)))
+        return made
+
+    @precondition(lambda self: self.pins)
+    @rule(data=st.data(), key=st.sampled_from((None, None, 0, 1, LONELY)), window=st.one_of(st.none(), st.tuples(ENDS, ENDS)))
+    def open(self, data: st.DataObject, key: int | None, window: tuple[int, int] | None) -> None:
+        version = self.some_pin(data)
+        root, rows = self.pins[version]
+        window = None if window is None else (min(window), max(window))
+        low, high = window or (NEG_INF, POS_INF)
+        wanted = {(one.slot,) for one in rows.values() if key in (None, one.key) and one.left <= high and one.right >= low}
+        self.readings.append(Reading(self.listed(root, key, window), wanted, version))
+
+
+class MatchMachine(SidesMachine):
     def __init__(self) -> None:
         super().__init__()
         self.rows: dict[int, Interval] = {}
@@ -59,14 +88,6 @@ class MatchMachine(ReadingMachine):
                 self.others[one.slot] = one
         self.matching.load(1, entries(self.rows.values()), entries(self.others.values()))
         self.judge()
-
-    def new(self, shapes: list[tuple[bool, int, int, int]]) -> list[tuple[bool, Interval]]:
-        made = []
-        for is_row, key, left, right in shapes:
-            self.slot += 1
-            lonely = key == 2 and is_row and self.slot % 4 == 0
-            made.append((is_row, Interval(0, LONELY if lonely else key, min(left, right), max(left, right), self.slot)))
-        return made
 
     def wanted(self) -> set[int]:
         return told(self.rows, self.others, self.tells_matched, self.itself)
@@ -177,15 +198,8 @@ class MatchMachine(ReadingMachine):
 
     # --- reading
 
-    @precondition(lambda self: self.pins)
-    @rule(data=st.data(), key=st.sampled_from((None, None, 0, 1, LONELY)), window=st.one_of(st.none(), st.tuples(ENDS, ENDS)))
-    def open(self, data: st.DataObject, key: int | None, window: tuple[int, int] | None) -> None:
-        version = self.some_pin(data)
-        root, rows = self.pins[version]
-        window = None if window is None else (min(window), max(window))
-        low, high = window or (NEG_INF, POS_INF)
-        wanted = {(one.slot,) for one in rows.values() if key in (None, one.key) and one.left <= high and one.right >= low}
-        self.readings.append(Reading(self.matching.rows(root, key, window), wanted, version))
+    def listed(self, root: MatchRoot, key: int | None, window: tuple[int, int] | None) -> Cursor:
+        return self.matching.rows(root, key, window)
 
     @rule(shapes=st.lists(SHAPES, max_size=20))
     def count(self, shapes: list[tuple[bool, int, int, int]]) -> None:

@@ -7,23 +7,22 @@ from itertools import groupby
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
+from hypothesis.stateful import initialize, rule
 
-from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.cursor import Cursor
 from structures.core.entries import Entries
 from structures.core.entry_tree import Root
-from structures.event_tree.matching import LONELY
 from structures.outer.counts import SILENT, Own, PairCounts
 from tests.naive import outer
 from tests.naive.interval_join import Interval, entries
-from tests.structures.event_tree.machine import ENDS, SHAPES
-from tests.structures.machines import Reading, ReadingMachine, empty_chunks
+from tests.structures.event_tree.machine import SHAPES, SidesMachine
+from tests.structures.machines import empty_chunks
 
 MOVE, DELETE, INSERT = range(3)  # in the order of a version
 Change = tuple[int, int, int, Interval, int]  # the version's number, the kind, the side (0: rows), as it is then, its former slot
 
 
-class CountsMachine(ReadingMachine):
+class CountsMachine(SidesMachine):
     def __init__(self) -> None:
         super().__init__()
         self.sides: outer.Sides = ({}, {})
@@ -31,21 +30,13 @@ class CountsMachine(ReadingMachine):
     @initialize(shapes=st.lists(SHAPES, max_size=40))
     def begin(self, shapes: list[tuple[bool, int, int, int]]) -> None:
         self.counts = PairCounts(1 << 20)
-        for side, one in self.new(shapes):
-            self.sides[side][one.slot] = one
+        for is_row, one in self.new(shapes):
+            self.sides[1 - is_row][one.slot] = one
         self.counts.load(1, *self.both())
         self.judge()
 
     def both(self) -> tuple[Entries, Entries]:
         return entries(self.sides[0].values()), entries(self.sides[1].values())
-
-    def new(self, shapes: list[tuple[bool, int, int, int]]) -> list[tuple[int, Interval]]:
-        made = []
-        for is_row, key, left, right in shapes:
-            self.slot += 1
-            lonely = key == 2 and is_row and self.slot % 4 == 0
-            made.append((1 - is_row, Interval(0, LONELY if lonely else key, min(left, right), max(left, right), self.slot)))
-        return made
 
     def judge(self) -> None:
         self.counts.check(*self.both(), others=tuple(root for root, _ in self.pins.values()))
@@ -66,7 +57,7 @@ class CountsMachine(ReadingMachine):
             one, moves = self.sides[side][slot], data.draw(st.booleans())
             kind, now, former = (MOVE, one._replace(slot=slot + 1000), slot) if moves else (DELETE, one, -1)
             found.append((data.draw(at), kind, side, now, former))
-        found += [(data.draw(at), INSERT, side, one, -1) for side, one in self.new(shapes)]
+        found += [(data.draw(at), INSERT, 1 - is_row, one, -1) for is_row, one in self.new(shapes)]
         return sorted(found, key=lambda change: change[:2])
 
     def own(self, changes: list[Change], told: set[int]) -> Own:
@@ -158,12 +149,5 @@ class CountsMachine(ReadingMachine):
 
     # --- reading
 
-    @precondition(lambda self: self.pins)
-    @rule(data=st.data(), key=st.sampled_from((None, None, 0, 1, LONELY)), window=st.one_of(st.none(), st.tuples(ENDS, ENDS)))
-    def open(self, data: st.DataObject, key: int | None, window: tuple[int, int] | None) -> None:
-        version = self.some_pin(data)
-        root, rows = self.pins[version]
-        window = None if window is None else (min(window), max(window))
-        low, high = window or (NEG_INF, POS_INF)
-        wanted = {(one.slot,) for one in rows.values() if key in (None, one.key) and one.left <= high and one.right >= low}
-        self.readings.append(Reading(self.counts.rows(root, key, window), wanted, version))
+    def listed(self, root: Root, key: int | None, window: tuple[int, int] | None) -> Cursor:
+        return self.counts.rows(root, key, window)
