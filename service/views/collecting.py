@@ -119,10 +119,7 @@ class Collector:
                 self(0, inserted, tuple(slots[come == inserted] for slots in rows))
             return
         self._counts += np.bincount(2 * offsets + come, minlength=len(self._counts))
-        part = Changed(offsets, come, rows)
-        for offset in self._too_large:
-            part = _without(part, offset)
-        self._parts.append(part)
+        self._parts.append(_without(Changed(offsets, come, rows), self._too_large))
         for offset in {*(np.flatnonzero(self._counts > self.limit) >> 1).tolist()} - self._too_large:
             self.exceeded(offset)
 
@@ -132,7 +129,7 @@ class Collector:
 
     def exceeded(self, offset: int) -> None:
         self._too_large.add(offset)
-        self._parts, self._of_one = [_without(part, offset) for part in self._parts], ([], [])
+        self._parts, self._of_one = [_without(part, {offset}) for part in self._parts], ([], [])
 
     def delta(self, first: int, view: Retained) -> Delta | None:
         """As `delta_left`."""
@@ -166,8 +163,10 @@ def _concatenated(parts: Sequence[_Arrays], nothing: _Arrays) -> _Arrays:
     return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True)) if parts else nothing
 
 
-def _without(part: Changed, offset: int) -> Changed:
-    kept = part.offsets != offset
+def _without(part: Changed, offsets: Collection[int]) -> Changed:
+    if not offsets:
+        return part
+    kept = np.isin(part.offsets, [*offsets], invert=True)
     return part if kept.all() else Changed(part.offsets[kept], part.come[kept], tuple(slots[kept] for slots in part.rows))
 
 
@@ -185,9 +184,7 @@ class StretchCollector:
         changes, (slots, starts, lasts) = told_by(deltas)
         come = slots >= 0
         told = Changed(offsets[changes], come, (np.where(come, slots, ~slots).astype(np.int32), starts, lasts))
-        for offset in self._too_large:
-            told = _without(told, offset)
-        self._told = told
+        self._told = _without(told, self._too_large)
 
     def delta(self, first: int, view: Retained) -> Delta | None:
         """As `delta_left`."""

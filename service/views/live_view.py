@@ -33,7 +33,7 @@ from service.views.stages.groups import GroupsStage
 from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.making import core_by, kept_by, shown_of
 from service.views.stages.table import GroupTable
-from service.views.turning import FEW, Turning, read_turns, reads_turns
+from service.views.turning import FEW, Turning, read_turns
 from service.warming import Unusable
 
 log = logging.getLogger("livejoin.views")
@@ -211,14 +211,12 @@ class LiveView:
         query = self.view.query
         if query.stretches is not None:
             return self._follow_stretches(first, versions, mine)
-        if query.latest is not None or (query.as_of is not None and query.groups is None and not reads_turns(query)):
-            most = None  # rows come and go that have not changed: they are not read from two roots
-        elif most is not None and query.as_of is None and query.groups is None and any(map(self._turning.turns, mine)):
-            most = None  # likewise, of partners of EXISTS and outer joins; they turn few rows (`is_prompt`)
-        elif query.groups is not None:
+        if query.groups is not None:
             rows = None if retain is None else RowCollector(retain[0])
             self.join.apply(first + versions - 1, mine, cast(Sink | None, rows))
             return None if rows is None else rows.delta(first)
+        if any(map(self._turning.turns, mine)):
+            most = None  # rows come and go that have not changed, few of them (`is_prompt`): they are not read from two roots
         collector = None if retain is None or most == 0 else Collector(most or most_candidates(retain[0]), versions)
         before = self.root
         before.join.apply(first + versions - 1, mine, collector)

@@ -34,6 +34,8 @@ class Turning:
         self._unbounded: set[str] = set()
         self._turned: dict[str, list[str]] = {}  # by relation those whose rows its own turn
         self._turning: set[str] = set()  # relations whose rows turn others, and be it one
+        if query.latest is not None or (query.as_of is not None and not reads_turns(query)):
+            self._turning.update(self._by_alias.values())
         if plan.shape == "as_of" and query.as_of is not None:
             if not reads_turns(query):
                 self._add(query.as_of.of.alias, query.as_of.point.alias, query.equal)
@@ -59,7 +61,8 @@ class Turning:
             self._turned.setdefault(self._by_alias[by], []).append(relation.name)
 
     def turns(self, relation: str) -> bool:
-        """Whether rows of the view may come and go by a change of this relation that have no row of it. O(1)."""
+        """Whether rows of the view may come and go by a change of this relation that are not found by the row that has changed, before and
+        after (`read_turns` finds those of some as-of joins). O(1)."""
         return relation in self._unbounded or relation in self._turning
 
     def most(self, relation: str) -> float:

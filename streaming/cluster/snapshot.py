@@ -40,9 +40,7 @@ def snapshot(spark: SparkSession, checkpoint: str, epoch: int | None = None) -> 
 
 def logs_of_cells(spark: SparkSession, checkpoint: str, epoch: int | None) -> tuple[StreamPlan, DataFrame]:
     """The plan that the states are of; the blobs of their logs, for `by_cell`. Raises as `snapshot`."""
-    operator = _operators(spark, checkpoint)["cells"]
-    if epoch is not None:
-        _require_kept(spark, checkpoint, epoch)
+    operator = _operators(spark, checkpoint, epoch)["cells"]
     kept = _state(spark, checkpoint, operator, "cells_plan", epoch).first()
     if kept is None:
         raise ValueError(f"the states of {checkpoint} are empty: no row has come")
@@ -78,18 +76,16 @@ def status(checkpoint: str) -> DataFrame:
     return found[0] if len(found) == 1 else found[0].unionAll(found[1])
 
 
-def _operators(spark: SparkSession, checkpoint: str) -> dict[str, int]:
-    """By stage, the number of the operator that has its states. Raises ValueError."""
+def _operators(spark: SparkSession, checkpoint: str, epoch: int | None = None) -> dict[str, int]:
+    """By stage, the number of the operator that has its states. Raises ValueError, also of an epoch that is not kept."""
     _ = spark.streams.active  # without it, the sources of states fail in a session that has not streamed
-    rows = spark.read.format("state-metadata").load(checkpoint).select("operatorId", "operatorProperties").distinct().collect()
-    return by_stage(checkpoint, [(row[0], row[1]) for row in rows])
-
-
-def _require_kept(spark: SparkSession, checkpoint: str, epoch: int) -> None:
-    """Raises ValueError."""
-    row = spark.read.format("state-metadata").load(checkpoint).agg(F.min("minBatchId"), F.max("maxBatchId")).first()
-    if row is not None and not row[0] <= epoch <= row[1]:
-        raise not_kept(checkpoint, epoch, row[0], row[1])
+    names = "operatorId", "operatorProperties", "minBatchId", "maxBatchId"
+    rows = spark.read.format("state-metadata").load(checkpoint).select(*names).distinct().collect()
+    found = by_stage(checkpoint, [(row[0], row[1]) for row in rows])
+    first, last = min(row[2] for row in rows), max(row[3] for row in rows)
+    if epoch is not None and not first <= epoch <= last:
+        raise not_kept(checkpoint, epoch, first, last)
+    return found
 
 
 def by_stage(checkpoint: str, operators: Iterable[tuple[int, str | None]]) -> dict[str, int]:

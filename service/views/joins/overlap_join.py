@@ -14,7 +14,7 @@ from service.planning.plans.plan import Plan
 from service.query.model import Query
 from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Parted, Runs, in_order, parted, versions_of
 from service.tables.estimates import shares_of
-from service.tables.resolution import NO_SLOTS, Resolved, Slots
+from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.sides import BoxSource, Side, Source, joined
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
 from service.views.deltas import UNBOUNDED, Combination, Sink, told_rows
@@ -153,11 +153,15 @@ class OverlapJoin(Defaults):
             return NO_SLOTS
         entries = joined([one.entries for one in work]).take(found.order)
         gone: npt.NDArray[np.int32] = entries.key[found.kinds == DELETE]
+
+        def tell(sink: Sink, at: Indices, slots: npt.NDArray[np.int32]) -> None:
+            rows, which = self.shape.told(*slots)
+            at = at if which is None else at[which]
+            sink.several(found.offsets[at], found.kinds[at] == INSERT, rows)
+
         if sink is not None and sink.limit >= UNBOUNDED and isinstance(self.tree, IntervalTree):
-            for changes, slots in self.tree.told_in_order(version, SIGNS[found.kinds], entries):
-                rows, which = self.shape.told(*slots)
-                at = changes if which is None else changes[which]
-                sink.several(found.offsets[at], found.kinds[at] == INSERT, rows)
+            for at, slots in self.tree.told_in_order(version, SIGNS[found.kinds], entries):
+                tell(sink, at, slots)
             self.root = self.tree.root
             return gone
         keep = self.shape.holds if self.shape.is_filtered else None  # the limit is of rows
@@ -165,10 +169,7 @@ class OverlapJoin(Defaults):
         deltas = self.tree.apply_in_order(version, SIGNS[found.kinds], entries, limit, keep)
         self.root = self.tree.root
         if sink is not None:
-            at, slots = told_rows(sink, found.offsets, deltas)
-            rows, which = self.shape.told(*slots)
-            at = at if which is None else at[which]
-            sink.several(found.offsets[at], found.kinds[at] == INSERT, rows)
+            tell(sink, *told_rows(sink, found.offsets, deltas))
         return gone
 
     def _collect(self, source: Source, part: Parted, work: list[_Work]) -> None:

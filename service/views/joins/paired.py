@@ -36,9 +36,7 @@ class Paired(TwoSides):
     """See the module's head. `place`: of the rows in a pair."""
 
     def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side], core: OverlapJoin) -> None:
-        super().__init__(kept, support, at, shown)
-        self.domain = core.domain  # which has the keys of all rows that can have a partner
-        self._acquire = self.look_up = None if core.domain is None else core.domain.look_up_of
+        super().__init__(kept, support, at, shown, core.domain)
         self.place, self._core = at.place, core
         self.matching = PairCounts()
         self._guessed: set[int] = set()  # rows that have more partners than are counted

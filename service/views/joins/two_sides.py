@@ -85,9 +85,9 @@ class TwoSides:
 
     steps = np.arange(_KINDS, dtype=np.int8)  # of a version, in which the kinds of changes are taken one after another
 
-    def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side]) -> None:
+    def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side], known: Domain | None = None) -> None:
         """`kept`: the rows, alone; `support`: their join with the partners, in which they are the alias `at`; `shown`: the sides of the
-        view."""
+        view. `known`: has the keys of all rows that can have a partner, which are only looked up then."""
         relations = {side.relation.name: side.relation for side in shown}
         plan = _planned(support)
         sides = [Side(support.query, place, relations[name]) for place, (_, name) in enumerate(support.query.aliases)]
@@ -100,9 +100,9 @@ class TwoSides:
         # What the view reads of a row, and what its partners depend on: of FULL JOIN also what ON says of the row alone.
         self._watched = _Watched(self.relation, list(dict.fromkeys([*self.side.varying, *own.side.varying])))
         types = [self.relation.schema.field(name).type for name in self.columns]
-        self.domain = Domain(types) if types else None
-        self._acquire = self.domain.acquire_of if self.domain is not None else None
+        self.domain = known or (Domain(types) if types else None)
         self.look_up = self.domain.look_up_of if self.domain is not None else None
+        self._acquire = self.domain.acquire_of if self.domain is not None and known is None else self.look_up
 
     @property
     def relations(self) -> tuple[Relation, Relation]:

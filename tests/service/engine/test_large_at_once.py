@@ -17,6 +17,7 @@ from service.engine.state import Receipt
 from service.engine.writer import _MOST_ROWS, Unpublished
 from service.errors import Problem
 from service.following.feeds import Feed
+from service.following.subscriptions import Subscription
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.views.collecting import Collector
@@ -136,6 +137,14 @@ _AS_OF = {
 }
 
 
+def add_up(follower: Subscription, rows: Counter[tuple[Any, ...]]) -> None:
+    """What there is to follow, into the rows that the view has had before."""
+    for chunk in chain.from_iterable(iter(partial(follower.next, 0.0), [])):
+        if chunk.rows is not None:
+            for row in chunk.rows.to_pylist():
+                rows[tuple(row.values())] += 1 if chunk.op == "insert" else -1
+
+
 @pytest.mark.parametrize("name", [*_STRICT, *_TURNED, *_AS_OF])
 def test_what_is_gathered_later_is_what_has_changed(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.engine.writer._MOST_ROWS", 1)
@@ -164,10 +173,7 @@ def test_what_is_gathered_later_is_what_has_changed(tmp_path: Path, name: str, m
             assert relation == "b" and name in _TURNED
             engine.apply(sent)
         ready(engine)
-        for chunk in chain.from_iterable(iter(partial(follower.next, 0.0), [])):
-            if chunk.rows is not None:
-                for row in chunk.rows.to_pylist():
-                    rows[tuple(row.values())] += 1 if chunk.op == "insert" else -1
+        add_up(follower, rows)
         assert rows == Counter(ids(open_rows(engine.readers, "v"))), step
     assert large > 3 or name in ("semi", "anti") or (large and name in _AS_OF)  # where a row is in one row
     check(engine)
@@ -228,10 +234,7 @@ def test_a_partner_is_followed_behind_a_view_with_many_rows(tmp_path: Path, sour
         elif receipt is None:
             engine.apply(sent)
         ready(engine)
-        for chunk in chain.from_iterable(iter(partial(follower.next, 0.0), [])):
-            if chunk.rows is not None:
-                for row in chunk.rows.to_pylist():
-                    rows[tuple(row.values())] += 1 if chunk.op == "insert" else -1
+        add_up(follower, rows)
         reader = open_rows(engine.readers, "w")
         parts = iter(partial(reader.read, 1000), None)
         assert +rows == Counter(tuple(row.values()) for part in parts for row in part.to_pylist()) and min(rows.values(), default=0) >= 0
