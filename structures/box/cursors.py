@@ -19,7 +19,7 @@ from structures.core.cursor import Cursor, PartedCursor
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.interval import walk
-from structures.interval.cursors import within
+from structures.ordered.chunks import within
 from structures.ordered.search import GAP, LAST, STEPS
 
 _CHUNK = 256  # boxes of a window that are asked for partners at a time

@@ -22,6 +22,7 @@ from structures.core.kernel import compiled, kernel
 from structures.core.versioned import Versioned
 from structures.ordered import search
 from structures.ordered.check import check_tree
+from structures.ordered.chunks import within
 from structures.ordered.compaction import compact
 from structures.ordered.layout import child_of
 from structures.ordered.leaves import place
@@ -31,7 +32,6 @@ from structures.ordered.summary import LIST
 from structures.ordered.tree import build, find_child, make_empty
 
 _NO_ENDS = np.empty(0, np.int64)
-_MANY = 2 * B * B  # rows: of fewer, all that are wanted are told at once, though a leaf may have more
 
 
 class RowList(Versioned[Arena]):
@@ -112,7 +112,7 @@ class ScanCursor(Cursor):
         self._Z[self._GAP] = 1
 
     def _more(self, want: int) -> np.ndarray:
-        out = np.empty((1, want if want >= _MANY else want + B), np.int32)
+        out = np.empty((1, within(want, B) + B), np.int32)
         n = compiled(scan_fill)(self._arena.M, self._arena.W, self._Z, self._height, out[0])
         self._Z[self._STEPS] += n
         self._ended = bool(self._Z[SCAN_DEPTH] == 0)
@@ -131,7 +131,7 @@ class SearchCursor(Cursor):
         compiled(search_start)(self._Z, root.offset, root.height, 0, key, bounds)
 
     def _more(self, want: int) -> np.ndarray:
-        out = np.empty((1, want if want >= _MANY else want + B), np.int32)
+        out = np.empty((1, within(want, B) + B), np.int32)
         n = compiled(search_fill)(self._nodes, self._Z, out[0], 0, _NO_ENDS)
         self._ended = bool(self._Z[search.DEPTH] == 0)
         return out[:, :n]

@@ -17,17 +17,11 @@ from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.interval import walk
 from structures.ordered import search
+from structures.ordered.chunks import within
 from structures.ordered.search import Bounds, next_key, partners_fill, search_fill, search_start
 from structures.ordered.summary import SELF
 
 _NO_ENDS = np.empty(0, np.int64)
-_MANY = 2 * B * B  # rows
-
-
-def within(want: int, beyond: int) -> int:
-    """How many rows to ask a kernel for that may give so many more: of many, no more than wanted, since what is left over would be a small
-    chunk by itself; of few, all of them at once."""
-    return want - beyond if want >= _MANY else want
 
 
 class WalkCursor(Cursor):
