@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ import pyarrow as pa
 from service.warming import LOADING_DELAY
 from structures.core.entries import Entries
 from tests.benchmarks.figures import Scale
-from tests.benchmarks.raw_client import post_all
+from tests.benchmarks.raw_client import open_stream, post_all
 from tests.server_process import ROOT, ServerProcess
 
 LOAD = 100_000  # rows of a batch while loading
@@ -111,8 +111,9 @@ def load(server: ServerProcess, pair: Pair, entries: Entries) -> None:
 
 
 def count(server: ServerProcess, pair: Pair) -> int:
-    answer = httpx.get(f"{server.url}/v1/views/{pair.view}/count", timeout=600)
-    return int(answer.raise_for_status().json()["count"])
+    connection, answer, _ = open_stream(server.port, f"/v1/views/{pair.view}/count", "application/json")
+    with closing(connection):
+        return int(json.load(answer)["count"])
 
 
 def gauge(server: ServerProcess, name: str) -> float:
