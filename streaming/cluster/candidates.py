@@ -12,7 +12,7 @@ from streaming.cluster.layout import Coordinate, Layout, Member
 from streaming.cluster.sampling import Samples, bounds_of, copies_of, largest_share
 
 _MOST_OF_A_KEY = 0.25  # of the rows, above the part of a cell; below four times that
-_MUCH_COPIED = 0.1  # of the cost of a row in the fullest cell: that of a copy, which is routed and shuffled beside others
+MUCH_COPIED = 0.1  # of the cost of a row in the fullest cell: that of a copy, which is routed and shuffled beside others
 
 
 class NotDistributable(ValueError):
@@ -179,7 +179,7 @@ def choose(aliases: tuple[tuple[str, str], ...], possible: Sequence[Coordinate],
                 copies *= (1 << power) if own is None else own[1]
             largest += share * samples[alias].rows
             total += copies * samples[alias].rows
-        return largest + _MUCH_COPIED * total / cells, total, largest
+        return largest + MUCH_COPIED * total / cells, total, largest
 
     best = min((one for one in _compositions(exponents, len(possible)) if _is_sound(one, possible)), key=lambda powers: cost(powers)[0])
     _, total, largest = cost(best)

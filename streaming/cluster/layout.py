@@ -145,6 +145,13 @@ class Layout(NamedTuple):
         """How many `route` would make."""
         return int(self._values(role, ties, given)[1].prod(axis=0).sum())
 
+    def rows_by_cell(self, role: Role, ties: Numbers, given: Given) -> Numbers:
+        """int64[cells]: how many copies `route` would make for each, in a layout of one coordinate. In memory only what rows take."""
+        (lowest,), (counts,) = self._values(role, ties, [given])
+        ends = 2 * self.cells  # of values that come round again
+        found = np.cumsum(np.bincount(lowest, minlength=ends) - np.bincount(lowest + counts, minlength=ends))
+        return found[: self.cells] + found[self.cells :]
+
     def _values(self, role: Role, ties: Numbers, given: Sequence[Given | None]) -> tuple[Numbers, Numbers]:
         """int64[coordinates, n]: the first value of each row, and how many there are from it on, cyclically."""
         rows = len(ties)

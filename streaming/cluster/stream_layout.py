@@ -1,7 +1,8 @@
 """Layouts of streams, which cannot be counted: by samples of rows like theirs, or for rows that are spread evenly.
 
-Where a batch has slabs, streams have bands: the next starts are behind all quantiles. They are as wide as samples say, such that a row has
-few copies, and divide only the keys that would fill a cell.
+Where a batch has slabs, streams have bands: the next starts are behind all quantiles. They divide only the keys that have much of a cell's
+rows, and are as wide as samples say, such that a row of these has few copies. How much is tried: the fewer rows the fullest cell has, the
+better.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from service.query.model import Query
 from service.views.parse import parse_view
 from service.wire.schema import OP_COLUMN
 from streaming.cluster.batch import sample_of
-from streaming.cluster.candidates import candidates, choose
+from streaming.cluster.candidates import MUCH_COPIED, candidates, choose
 from streaming.cluster.cells_batch import VIEW
 from streaming.cluster.changes import SEQ_COLUMN
 from streaming.cluster.frames import Table
-from streaming.cluster.layout import Coordinate, Given, Layout
+from streaming.cluster.layout import Coordinate, Given, Layout, Mask
 from streaming.cluster.sampling import Sample, Samples, copies_of
 
-_MOST_COPIES = 1.5  # of a row in bands
-_HOT = 0.25  # of what a cell gets on the average
+_MOST_COPIES = 1.25  # of a row that bands divide
+_HOT = 1.0, 0.25, 0.0625  # of what a cell gets on the average, tried in turn: keys just below it share cells by chance, and copies cost
 _EVENLY = 4096  # rows of which an even layout is made
 _UNBOUNDED = np.iinfo(np.int64).min  # a start
 _WIDEST = 1 << 62
@@ -99,45 +100,71 @@ def _in_bands(slabs: Coordinate, number: int, samples: Samples, width: int | Non
             names = ", ".join(f"{alias}.{member.interval}" for alias, member in slabs.members.items())
             raise ValueError(f"{names} are joined in bands of time: give their width, some times what intervals are long, or a layout")
         return Coordinate("bands", slabs.members, slabs.size, width=width)
-    hot = None if not _is_keyed(slabs) else _hot(slabs, number, samples)
-    some, widest = _of_a_time(slabs, number, samples)
+    members = {alias: samples[alias] for alias in slabs.members}
+    if not _is_keyed(slabs):
+        return _divided(slabs, number, members, None)
+    tried = dict.fromkeys(_hot(slabs, number, members, share) for share in _HOT)
+    return min((_divided(slabs, number, members, hot) for hot in tried), key=lambda bands: _cost(bands, number, members))
+
+
+def _divided(slabs: Coordinate, number: int, members: Samples, hot: tuple[int, ...] | None) -> Coordinate:
+    """In the narrowest bands of which the rows of hot keys have few copies."""
+    some, widest = _of_a_time(slabs.size, number, members, hot)
     found = Coordinate("bands", slabs.members, slabs.size, width=1, hot=hot)
     while 2 * found.width <= widest and _copies([found], [number], some) > _MOST_COPIES:
         found = found._replace(width=2 * found.width)
     return found
 
 
-def _of_a_time(slabs: Coordinate, number: int, samples: Samples) -> tuple[Samples, int]:
-    """What decides about the width of bands: the rows of members whose intervals are shorter than the time in which all start, and the
-    widest bands that divide this time among all cells. Longer ones, such as open ones, are in all of these, whatever the width."""
-    members = {alias: samples[alias] for alias in slabs.members}
+def _of_a_time(size: int, number: int, members: Samples, hot: tuple[int, ...] | None) -> tuple[Samples, int]:
+    """What decides about the width of bands: of the rows that they divide those whose intervals are shorter than the time in which all
+    start, and the widest bands that divide this time among all cells. Longer ones, such as open ones, are in all of these, whatever the
+    width."""
     starts = [one.given[number].starts for one in members.values()]
     known = np.concatenate([one[one > _UNBOUNDED] for one in starts if one is not None])
     time = int(known.max()) - int(known.min()) if len(known) else 0
-    shorter = {alias: _shorter(one, number, time) for alias, one in members.items()}
+    some = members if hot is None else {alias: _chosen_of(one, number, _is_among(one, number, hot)) for alias, one in members.items()}
+    shorter = {alias: _chosen_of(one, number, _is_shorter(one, number, time)) for alias, one in some.items()}
     if any(len(one.ties) for one in shorter.values()):
-        return shorter, time // slabs.size
-    return members, _WIDEST  # of too short a time
+        return shorter, time // size
+    return some, _WIDEST  # of too short a time
 
 
-def _shorter(sample: Sample, number: int, time: int) -> Sample:
-    """The rows whose intervals are shorter than this."""
-    hashes, starts, ends = sample.given[number]
+def _is_among(sample: Sample, number: int, hot: tuple[int, ...]) -> Mask:
+    return np.isin(sample.given[number].hashes, np.array(hot, np.int64))
+
+
+def _is_shorter(sample: Sample, number: int, time: int) -> Mask:
+    _, starts, ends = sample.given[number]
     assert starts is not None and ends is not None
-    chosen = ends.view(np.uint64) - starts.view(np.uint64) < time
-    return Sample(round(sample.scale * chosen.sum()), sample.ties[chosen], {number: Given(hashes[chosen], starts[chosen], ends[chosen])})
+    found: Mask = ends.view(np.uint64) - starts.view(np.uint64) < time
+    return found
+
+
+def _chosen_of(sample: Sample, number: int, chosen: Mask) -> Sample:
+    given = Given(*(column[chosen] for column in sample.given[number] if column is not None))
+    return Sample(round(sample.scale * np.count_nonzero(chosen)), sample.ties[chosen], {number: given})
+
+
+def _cost(bands: Coordinate, number: int, members: Samples) -> float:
+    """In rows of the fullest cell, as of `choose`."""
+    rows = np.zeros(bands.size)
+    for alias, one in members.items():
+        alone = Layout(((alias, ""),), (bands,))
+        rows += one.scale * alone.rows_by_cell(alone.roles[0], one.ties, one.given[number])
+    return float(rows.max() + MUCH_COPIED * rows.mean())
 
 
 def _is_keyed(coordinate: Coordinate) -> bool:
     return any(member.columns for member in coordinate.members.values())
 
 
-def _hot(slabs: Coordinate, number: int, samples: Samples) -> tuple[int, ...]:
-    """The hashes of the keys of which any member has more rows than `_HOT` of a cell's part."""
+def _hot(slabs: Coordinate, number: int, members: Samples, share: float) -> tuple[int, ...]:
+    """The hashes of the keys of which any member has more rows than this share of a cell's part."""
     found = set[int]()
-    for alias in slabs.members:
-        keys, counts = np.unique(samples[alias].given[number].hashes, return_counts=True)
-        found.update(keys[counts > _HOT * counts.sum() / slabs.size].tolist())
+    for one in members.values():
+        keys, counts = np.unique(one.given[number].hashes, return_counts=True)
+        found.update(keys[counts > share * counts.sum() / slabs.size].tolist())
     return tuple(sorted(found))
 
 
