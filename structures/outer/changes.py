@@ -1,7 +1,8 @@
 """Pairs that come and go, and rows of one side that do, in the order of their versions: which rows have no partner any more, or one again.
 
 A row that goes or comes in the version at hand has OPEN added to its count, so that its own pairs do not flip it: one that goes is judged
-by what it had before, one that comes by what it has once all pairs of the version are counted.
+by what it had before, one that comes by what it has once all pairs of the version are counted. A guessed row flips by nothing that is
+counted: when few are left, it is named.
 
 Costs: O(1) a pair and a row; O(log n) a row that is listed or taken from the list.
 """
@@ -17,9 +18,12 @@ from structures.core.entries import Entries
 from structures.core.kernel import arrays, kernel, prefetch, wide
 from structures.ordered.tree import cut, expect, put
 
-GONE, MOVED, COME, SETTLED, FLIPS, STATE_WORDS = range(6)  # of the state: own changes begun, of each kind; rows that came and are counted
+# Of the state: own changes begun, of each kind; rows that came and are counted; how often a row had few left; as `PairCounts` has them.
+GONE, MOVED, COME, SETTLED, NOTED, FLIPS, LEAST, STATE_WORDS = range(8)
 OPEN = 1 << 30
+GUESSED = 1 << 29  # is added to the count of a row that has more partners than are counted
 SILENT = -1  # in place of a version: a row without a partner moves, and nobody is told
+FEW = -2  # the same: of a guessed row, fewer than LEAST are counted
 PAIRS_AHEAD = 16  # pairs between asking for a count and using it
 AHEAD = 2  # changes between asking for a leaf and using it, and between asking for the path to it and using that
 
@@ -50,7 +54,8 @@ class Pairs(NamedTuple):
 
 @arrays("int64[::1]", "int32[::1]")
 class Flips(NamedTuple):
-    """Of each the number of its version, or SILENT, and the slot of a row that has no partner now, ~slot of one that has, or has gone."""
+    """Of each the number of its version, or SILENT, and the slot of a row that has no partner now, ~slot of one that has, or has gone; or
+    FEW and a row's slot."""
 
     at: np.ndarray
     slots: np.ndarray
@@ -59,7 +64,7 @@ class Flips(NamedTuple):
 @kernel("int64(Own, int64[::1], int32[::1], int64[::1], Pairs, Flips, int64)")
 def count_pairs(own: Own, state: Any, counts: Any, words: Any, pairs: Pairs, flips: Flips, until: int) -> int:
     """Count these pairs, then begin the own changes of the versions up to `until`; the flips. words: the counts, two each."""
-    n, version, last = 0, -1, len(pairs.slots) - 1
+    n, version, last, least = 0, -1, len(pairs.slots) - 1, GUESSED + state[LEAST]
     for i in range(last + 1):
         prefetch(words, pairs.slots[min(i + PAIRS_AHEAD, last)] >> 1)
         if pairs.at[i] != version:
@@ -77,6 +82,9 @@ def count_pairs(own: Own, state: Any, counts: Any, words: Any, pairs: Pairs, fli
             if count == 1:
                 n = note(flips, n, version, s)
                 state[FLIPS] += 1
+            elif count == least:
+                n = note(flips, n, FEW, s)
+                state[NOTED] += 1
     return begin_versions(own, state, counts, flips, n, until)
 
 
@@ -103,6 +111,10 @@ def begin_versions(own: Own, state: Any, counts: Any, flips: Flips, n: int, unti
             at = own.moved_at[i] if own.told[i] != 0 else SILENT
             n = note(flips, n, at, ~former)
             n = note(flips, n, at, s)
+        elif GUESSED // 2 < counts[s] < GUESSED + state[LEAST]:
+            n = note(flips, n, FEW, s)
+            state[NOTED] += 1
+        counts[former] = OPEN
         state[MOVED] += 1
     while state[COME] < len(own.come) and own.come_at[state[COME]] <= until:
         counts[own.come[state[COME]]] = OPEN

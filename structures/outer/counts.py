@@ -3,11 +3,11 @@
 Problem: pairs of a join come and go, told in the order of versions, and rows of one side come, go, and move to other slots; tell which rows
 gain their first partner or lose their last one, in which version; the rows without a partner, at any version that is pinned.
 
-    counts  by slot, how many partners a row has; the writer alone reads them
+    counts  by slot, how many partners a row has; the writer alone reads them. Of a guessed row, some of its partners, and GUESSED
     list    a persistent list (`event_tree/lists.py`) of the rows that have none
 
 Invariants, by which `check()` names what broke: those of the list (I1 to I4 of `ordered/tree.py`), and
-    O1  a row's count is the number of its partners
+    O1  a row's count is the number of its partners, of a guessed row at most that, and at least as many as are few
     O2  the list has just the rows whose count is 0
 
 Costs (n rows): O(1) a pair, O(log n) a row that flips, comes or goes; memory 4 bytes a row, and 27 to 40 a row that is listed. Where the
@@ -20,17 +20,18 @@ import numpy as np
 
 from structures.core.control import STORE_WORDS
 from structures.core.cursor import Cursor
-from structures.core.entries import NO_ENTRIES, Entries
+from structures.core.entries import Entries
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
 from structures.event_tree.lists import RowList
 from structures.event_tree.runs import LONELY
-from structures.event_tree.tree import EventTree
-from structures.outer.changes import FLIPS, OPEN, SILENT, STATE_WORDS, Flips, Own, Pairs, count_pairs, relist
+from structures.outer.changes import FEW, FLIPS, GUESSED, LEAST, NOTED, OPEN, SILENT, STATE_WORDS, Flips, Own, Pairs, count_pairs, relist
 
 _END = 2**62  # behind all versions of a run
-_NO_PAIRS = Pairs(np.empty(0, np.int64), np.empty(0, np.uint8), np.empty(0, np.int32))
+_NUMBERS, _SLOTS, _MARKS = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.uint8)
+_NO_PAIRS = Pairs(_NUMBERS, _MARKS, _SLOTS)
+_NO_OWN = Own(_NUMBERS, _SLOTS, _NUMBERS, _SLOTS, _SLOTS, _MARKS, _NUMBERS, _SLOTS)
 
 
 class PairCounts:
@@ -39,12 +40,15 @@ class PairCounts:
     A row that can have no partner has the key LONELY and any interval.
     """
 
-    def __init__(self, words: int = STORE_WORDS) -> None:
-        """`words`: address space of the list in 8-byte words (not memory)."""
+    def __init__(self, least: int, words: int = STORE_WORDS) -> None:
+        """`least`: of a guessed row, fewer partners than that are few; more than a run of several versions can take. `words`: address space
+        of the list in 8-byte words (not memory)."""
         self.list = RowList(words)
         self._counts = reserve(4 * SLOTS, np.int32)
         self._words = self._counts.view(np.int64)
         self._state = np.zeros(STATE_WORDS, np.int64)
+        self._state[LEAST] = least
+        self._own, self.few = _NO_OWN, _SLOTS  # rows of which few partners are counted, when a run has ended
         self._reach = 0  # slots that have had a row
         self._parts: list[Flips] = []
 
@@ -86,12 +90,18 @@ class PairCounts:
 
     def end(self) -> Flips:
         """All pairs of the run are told: what they flip, and the rows without a partner that come and go, each one's in order. A row that
-        flips twice in a version is there twice."""
+        flips twice in a version is there twice. Guessed rows of which `few` partners are counted are to be counted again, by `recount`."""
         self._count(_NO_PAIRS, _END)
-        if len(self._parts) == 1:
-            return self._parts[0]
-        empty = [Flips(_NO_PAIRS.at, _NO_PAIRS.slots)]
-        return Flips(*(np.concatenate(columns) for columns in zip(*(self._parts or empty), strict=True)))
+        parts, self._parts, self._own, self.few = self._parts, [], _NO_OWN, _SLOTS
+        if not parts:
+            return Flips(_NUMBERS, _SLOTS)
+        flips = parts[0] if len(parts) == 1 else Flips(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        if self._state[NOTED]:
+            noted = flips.at == FEW
+            few = np.unique(flips.slots[noted])
+            self.few = few[self._counts[few] < GUESSED + self._state[LEAST]]  # not those that have gone, moved, or got others
+            flips = Flips(flips.at[~noted], flips.slots[~noted])
+        return flips
 
     def relist(self, version: int, rows: Entries, come: np.ndarray) -> None:
         """Make the list that of a version, by what has flipped (bool[n]: whether it has no partner now). KeyError: what was to go is not
@@ -108,17 +118,18 @@ class PairCounts:
         self._counts[rows.slot] = counts
         return counts == 0
 
-    def overrule(self, slot: int, count: int) -> None:
-        """Between `begin` and `end`, where its pairs were not told: how many partners a row of version number 0 that comes has."""
+    def overrule(self, slot: int, count: int, is_all: bool) -> None:
+        """Between `begin` and `end`, where its pairs were not told: how many partners a row of version number 0 that comes has; if that is
+        not all, it is guessed."""
         self._count(_NO_PAIRS, 0)
-        self._counts[slot] = OPEN + count
+        self._counts[slot] = OPEN + count + (0 if is_all else GUESSED)
 
-    def count_of(self, slot: int) -> int:
-        return int(self._counts[slot])
-
-    def set_count(self, slot: int, count: int) -> None:
-        """Between two runs; neither what it was nor what it is may be 0."""
-        self._counts[slot] = count
+    def recount(self, slot: int, count: int, is_all: bool) -> bool:
+        """After a run, of one of `few`: how many partners it has now, or that it has so many, not less than `least`, and more. Whether it
+        has none, and flips."""
+        self._counts[slot] = count + (0 if is_all else GUESSED)
+        self._state[FLIPS] += not count
+        return not count
 
     def reclaim(self, oldest: int, pins: np.ndarray, most: int) -> bool:
         """As `Versioned.reclaim`."""
@@ -159,26 +170,43 @@ class PairCounts:
     def retired_bytes(self) -> int:
         return self.list.retired_bytes
 
-    def check(self, rows: Entries, partners: Entries, others: tuple[Root, ...] = (), guessed: frozenset[int] = frozenset()) -> None:
+    def guessed(self, rows: Entries) -> np.ndarray:
+        """bool[n]: which of these rows have more partners than are counted, as far as is known."""
+        return self._counts[rows.slot] >= GUESSED
+
+    def check(self, rows: Entries, partners: Entries, others: tuple[Root, ...] = ()) -> None:
         """Prove the invariants of the newest version, of which these are all rows and partners, and that no block is lost, given the other
-        roots in use; `guessed`: slots of rows that have at least as many partners as are counted."""
+        roots in use."""
         self.list.check(self.list.root, others)
         wanted, counted = counts_of(rows, partners), self._counts[rows.slot]
-        some = np.isin(rows.slot, np.array(sorted(guessed), np.int32))
+        some = self.guessed(rows)
         assert (counted[~some] == wanted[~some]).all(), "O1: a row's count"
-        assert ((counted[some] > 0) & (counted[some] <= wanted[some])).all(), "O1: a row has fewer partners than are counted"
+        guessed = counted[some] - GUESSED
+        assert (guessed >= self._state[LEAST]).all(), "O1: few partners are counted of a guessed row"
+        assert (guessed <= wanted[some]).all(), "O1: a row has fewer partners than are counted"
         held = self.list.holds(self.list.root, rows)
         assert (held == (wanted == 0)).all(), "O2: a row is listed that has a partner, or one is not that has none"
         assert np.count_nonzero(held) == self.list.root.counts[0], "O2: a row is listed that is not there"
 
 
 def counts_of(rows: Entries, partners: Entries) -> np.ndarray:
-    """int64[n]: how many partners each row has. O(n log n)."""
-    tree = EventTree(rows=False)
-    tree.load(partners, NO_ENTRIES)
-    counts = tree.count(rows)
+    """int64[n]: how many partners each row has: those that begin up to its end, less those that end before it begins. O(n log n)."""
+    begun = _before(partners.key, partners.left, rows.key, rows.right, True)
+    counts = begun - _before(partners.key, partners.right, rows.key, rows.left, False)
     counts[rows.key == LONELY] = 0
     return counts
+
+
+def _before(keys: np.ndarray, places: np.ndarray, of_keys: np.ndarray, of_places: np.ndarray, or_there: bool) -> np.ndarray:
+    """int64[n]: how many of the first (key, place) are before each of the others, or there too. By sorting all, which needs no address
+    space reserved."""
+    both = [(keys, places), (of_keys, of_places)]
+    all_keys, all_places = (np.concatenate(columns) for columns in zip(*(both if or_there else both[::-1]), strict=True))
+    order = np.lexsort((all_places, all_keys))
+    is_first = order < len(keys) if or_there else order >= len(of_keys)
+    ranks = np.empty(len(of_keys), np.int64)
+    ranks[order[~is_first] - (len(keys) if or_there else 0)] = np.cumsum(is_first)[~is_first]
+    return ranks
 
 
 __all__ = ["SILENT", "Flips", "Own", "PairCounts"]

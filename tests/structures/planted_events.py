@@ -53,6 +53,7 @@ EVENTS = {
             ),
             Canary("structures.outer.changes", "note", "lambda flips, n, at, slot: was(flips, n, at, slot) if slot >= 0 else n"),
             Canary("structures.outer.changes", "note", "lambda flips, n, at, slot: was(flips, n, at, slot) if at != SILENT else n"),
+            Canary("structures.outer.changes", "note", "lambda flips, n, at, slot: was(flips, n, at, slot) if at != FEW else n"),
             Canary(
                 "structures.outer.changes",
                 "put",

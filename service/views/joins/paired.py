@@ -3,10 +3,11 @@
 A view that tells its changes has its inner join look at all pairs that come and go: then these are counted, and no event tree is kept.
 The delta goes on in pieces as it comes. Pairs that the view's sink does not want are counted all the same, but for two exceptions:
 
-    a single outer row that comes   some partners are enough (`guess`); it is looked at again before so many can have gone
+    a single outer row that comes   some partners are enough (`guess`); when most of these have gone, it is looked at again
     a batch of very many pairs      the rest is not told, and all rows are counted anew, O(n log n)
 
-Costs: O(log n) a changed row, O(1) a pair that comes or goes, and O(log n) a row that gains its first partner or loses its last one.
+Costs: O(log n) a changed row, O(1) a pair that comes or goes, and O(log n) a row that gains its first partner or loses its last one. To
+look again at a row takes O(1) for each pair that it has lost since the last time; those that lose the same ones come one after another.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from service.planning.plans.plan import Counted, Kept
-from service.tables.changes import NOTHING, Part, Parted, Runs, parted
+from service.tables.changes import NOTHING, Part, Parted, Runs, parted, versions_of
 from service.tables.masks import Mask
-from service.tables.resolution import Indices, Resolved, Slots
+from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import FREED_AT_ONCE, Numbers
 from service.views.deltas import UNBOUNDED, Combination, Sink
@@ -28,7 +29,9 @@ from service.views.joins.protocol import Store
 from service.views.joins.two_sides import TwoSides
 from structures.outer.counts import SILENT, Own, PairCounts
 
-_ENOUGH = 1024  # partners of a row that are looked at, where they are not told
+_ENOUGH = 1024  # partners of a row that are looked at, where they are not told, and up to as many more
+# Fewer are looked for again. Single changes that go together are fewer: none of their versions takes the last partner of a guessed row.
+_LEAST = 512
 _ANEW = 64  # pairs for each row of the relations, after which it takes less time to count all rows anew
 
 
@@ -38,9 +41,8 @@ class Paired(TwoSides):
     def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side], core: OverlapJoin) -> None:
         super().__init__(kept, support, at, shown, core.domain)
         self.place, self._core = at.place, core
-        self.matching = PairCounts()
-        self._guessed: set[int] = set()  # rows that have more partners than are counted
-        self._most = 0  # partners that may go before one of them can have none
+        self.matching = PairCounts(_LEAST)
+        self._come = NO_SLOTS
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
         self.matching.load(version, *self.read(version, progress))
@@ -51,19 +53,15 @@ class Paired(TwoSides):
 
     def begin(self, runs: Runs) -> None:
         """Before the core follows these runs."""
-        mine, others = (runs.get(relation.name) for relation in self.relations)
-        if self._guessed and others is not None:
-            self._look_again(int(np.count_nonzero(others.old >= 0)))
+        changes = sum([len(run.offsets) for run in runs.values()])
+        assert versions_of(runs) == 1 or changes < _LEAST, "single changes that go together are fewer"
+        mine = runs.get(self.relation.name)
         parts = parted(self.own, mine, True) if mine is not None else Parted(NOTHING, NOTHING, NOTHING)
         gone = self._chosen(parts.gone, parts.gone.old)
         come, moved = (self._chosen(part, part.new) for part in (parts.come, parts.moved))
         told = np.zeros(len(moved.new), np.uint8)
         if len(told):
             told = (~self.relation.table.same(self.side.varying, moved.old, moved.new)).view(np.uint8)
-        if self._guessed:
-            renamed = {old: new for old, new in zip(moved.old.tolist(), moved.new.tolist(), strict=True) if old in self._guessed}
-            self._guessed.difference_update(gone.old.tolist(), renamed)
-            self._guessed.update(renamed.values())
         self._come = come.new
         self.matching.begin(Own(gone.offsets, gone.old, moved.offsets, moved.old, moved.new, told, come.offsets, come.new))
 
@@ -75,35 +73,23 @@ class Paired(TwoSides):
     def guess(self) -> None:
         """The core has followed a single row that comes, and not told all of its partners."""
         for slot in self._come.tolist():
-            partners, is_all = self._some_partners(slot, _ENOUGH)
-            self.matching.overrule(slot, partners)
-            if not is_all:
-                self._guessed.add(slot)
-                self._most = min(self._most, partners) if len(self._guessed) > 1 else partners
+            self.matching.overrule(slot, *self._some_partners(slot))
 
-    def _some_partners(self, slot: int, enough: int) -> tuple[int, bool]:
+    def _some_partners(self, slot: int) -> tuple[int, bool]:
         """How many partners a row has, of very many not all; whether it is all of them."""
         cursor, found = self._core.partners(self._core.root, self.place, np.array([slot], np.int32), None), 0
+        enough = _ENOUGH + slot % _ENOUGH  # so rows that lose the same partners have few left one after another
         while not cursor.done and found < enough:
-            found += len(cursor.fill(enough)[0])
+            found += len(cursor.fill(enough - found)[0])
         return found, cursor.done
 
-    def _look_again(self, gone: int) -> None:
-        """So many partners go next."""
-        self._most -= gone
-        if self._most > 0:
-            return
-        for slot in [*self._guessed]:
-            if self.matching.count_of(slot) <= max(gone, _ENOUGH // 2):
-                partners, is_all = self._some_partners(slot, _ENOUGH + 2 * gone)
-                self.matching.set_count(slot, partners)
-                if is_all:
-                    self._guessed.discard(slot)
-        self._most = min((self.matching.count_of(slot) for slot in self._guessed), default=0) - gone
-
-    def end(self, version: int, sink: Sink | None, aliases: int) -> None:
-        """The core has told all pairs of the run."""
+    def end(self, version: int, sink: Sink | None, aliases: int, is_whole: bool) -> None:
+        """The core has told the pairs of the run; if not all, `count_anew` is to be called next."""
         at, slots = self.matching.end()
+        self._come = NO_SLOTS
+        if is_whole and len(self.matching.few):
+            alone = [slot for slot in self.matching.few.tolist() if self.matching.recount(slot, *self._some_partners(slot))]
+            at, slots = np.append(at, np.zeros(len(alone), np.int64)), np.append(slots, np.array(alone, np.int32))
         if len(slots):
             come = slots >= 0
             self._tell(version, sink, at, come, np.where(come, slots, ~slots), aliases)
@@ -121,7 +107,6 @@ class Paired(TwoSides):
         """The core has not told all pairs of a batch, which has ended."""
         rows, partners = self.read(version, lambda part: None)
         alone = self.matching.replace(rows, partners)
-        self._guessed.clear()
         flipped = np.flatnonzero(alone != self.matching.holds(self.matching.root, rows))
         if len(flipped):
             self._tell(version, sink, np.zeros(len(flipped), np.int64), alone[flipped], rows.slot[flipped], aliases)
@@ -138,7 +123,7 @@ class Paired(TwoSides):
         return self.matching.bytes
 
     def check(self) -> None:
-        self.matching.check(*self.now(), guessed=frozenset(self._guessed))
+        self.matching.check(*self.now())
 
 
 class Counting:
@@ -184,6 +169,7 @@ class Counting:
         if self.stopped and self._is_one_row:
             self._sides[0].guess()
         for side in self._sides:
-            side.end(version, self._sink, aliases)
-            if self.stopped and not self._is_one_row:
+            is_whole = not self.stopped or self._is_one_row
+            side.end(version, self._sink, aliases, is_whole)
+            if not is_whole:
                 side.count_anew(version, self._sink, aliases)

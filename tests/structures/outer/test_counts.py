@@ -26,19 +26,19 @@ def test_against_the_twin() -> None:
 
 
 def test_what_is_not_listed_cannot_go() -> None:
-    counts = PairCounts(1 << 20)
+    counts = PairCounts(2, 1 << 20)
     with pytest.raises(KeyError, match="not there"):
         counts.relist(2, entries([Interval(0, 0, 1, 2, 7)]), np.zeros(1, np.bool_))
 
 
 def test_room() -> None:
     with pytest.raises(MemoryError, match="size"):
-        PairCounts(1 << 16).require(1 << 20)
+        PairCounts(2, 1 << 16).require(1 << 20)
 
 
 def test_a_run_in_which_a_row_flips_often() -> None:
     """By version: it has its only partner, loses it, has another; nothing is told of a version in which it keeps one."""
-    counts = PairCounts(1 << 20)
+    counts = PairCounts(2, 1 << 20)
     row = entries([Interval(0, 0, 1, 9, 5)])
     counts.load(1, row, NO_ENTRIES)
     counts.begin(NOTHING)
@@ -50,3 +50,26 @@ def test_a_run_in_which_a_row_flips_often() -> None:
     assert counts.flips == 4
     counts.relist(2, row.take(np.zeros(4, np.int64)), flips.slots >= 0)
     counts.check(row, NO_ENTRIES)
+
+
+def test_a_guessed_row_of_which_few_partners_are_left_is_named() -> None:
+    """However it moves meanwhile; and one that goes, or gets others, is not. Nothing is told of them."""
+    counts = PairCounts(4, 1 << 20)
+    rows = entries([Interval(0, key, 1, 9, slot) for key, slot in ((0, 5), (0, 6), (1, 7))])
+    partners = entries([Interval(0, slot // 6, 1, 9, 100 + slot) for slot in range(12)])
+    counts.load(1, rows.take(np.zeros(0, np.int64)), partners)
+    for version, slot in enumerate((5, 6, 7), 2):
+        counts.begin(NOTHING._replace(come_at=np.zeros(1, np.int64), come=np.array([slot], np.int32)))
+        counts.overrule(slot, 5, False)
+        assert not len(counts.end().slots) and not len(counts.few)
+        counts.relist(version, NO_ENTRIES, np.zeros(0, np.bool_))
+    counts.check(rows, partners)
+    five, six, eight = (np.array([slot], np.int32) for slot in (5, 6, 8))
+    counts.begin(Own(np.full(1, 5), six, np.full(1, 4), five, eight, np.ones(1, np.uint8), NUMBERS, SLOTS))
+    told = [(0, False, 5), (0, False, 6), (0, False, 7), (1, False, 5), (2, False, 6), (2, False, 7), (3, True, 7), (4, True, 7)]
+    ats, comes, slots = (np.array(column) for column in zip(*told, strict=True))
+    counts.take(ats, comes, slots.astype(np.int32))
+    assert not len(counts.end().slots)
+    assert counts.few.tolist() == [8]
+    assert not counts.recount(8, 4, True)
+    counts.check(entries([Interval(0, 1, 1, 9, 7), Interval(0, 0, 1, 9, 8)]), partners.take(np.arange(2, 12)))

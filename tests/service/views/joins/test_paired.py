@@ -17,6 +17,7 @@ from service.tables.resolution import Indices
 from service.views.deltas import Combination, Delta
 from service.views.joins import paired
 from service.views.joins.match_join import Matched, MatchJoin
+from service.views.joins.paired import Paired
 from service.views.live_view import LiveView
 from service.views.parse import parse_view
 from service.wire.batch import RowBlock
@@ -111,9 +112,9 @@ class Kept:
         return is_one_key and one[2] < other[3] and other[2] < one[3]
 
 
-def random_row(rng: np.random.Generator, id_: int) -> Row:
+def random_row(rng: np.random.Generator, id_: int, longest: int = 12) -> Row:
     start = int(rng.integers(0, 60))
-    return id_, None if rng.random() < 0.1 else int(rng.integers(0, 2)), start, start + int(rng.integers(1, 12))
+    return id_, None if rng.random() < 0.1 else int(rng.integers(0, 2)), start, start + int(rng.integers(1, longest))
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 20))])
@@ -124,24 +125,28 @@ def test_runs_by_brute_force(kind: str, condition: str, seed: int, monkeypatch: 
     monkeypatch.setattr(entry_tree, "CHUNK", B + 3)
     kept, rng = Kept(kind, condition), np.random.default_rng(seed)
     for step in range(25):
-        versions = (1, 6)[step % 2]
-        parts: dict[str, list[tuple[int, Run]]] = {"a": [], "b": []}
-        states, ids = [kept.looks()], {name: rng.permutation(30).tolist() for name in "ab"}
-        for offset in range(versions):
-            for name in "ab" if versions == 1 else "ab"[int(rng.integers(2))]:
-                many = 8 if versions == 1 else 1
-                mine, ids[name] = ids[name][:many], ids[name][many:]  # each row changes once
-                there = {row[0]: slot for slot, row in kept.rows[name].items()}
-                gone = [id_ for id_ in mine if id_ in there and rng.random() < 0.3]
-                same = [id_ for id_ in mine if id_ in there and rng.random() < 0.3]
-                rows = [kept.rows[name][there[id_]] if id_ in same else random_row(rng, id_) for id_ in mine if id_ not in gone]
-                parts[name].append((offset, kept.changed(name, [there[id_] for id_ in gone], rows)))
-            states.append(kept.looks())
-        first, delta = kept.version + 1, kept.apply({name: _together(some, versions) for name, some in parts.items() if some})
-        found = {} if delta is None else {version: kept.told(delta, number) for number, version in enumerate(delta.versions)}
-        for offset, (before, after) in enumerate(zip(states, states[1:], strict=False)):
-            gone_rows, come_rows = found.get(first + offset, ([], []))
-            assert sorted(gone_rows) == sorted(before - after) and sorted(come_rows) == sorted(after - before), (step, offset)
+        follow(kept, rng, (1, 6)[step % 2])
+
+
+def follow(kept: Kept, rng: np.random.Generator, versions: int, longest: int = 12, many: int = 8) -> None:
+    """Have a batch or a run of single changes applied, and compare what each version is told to delete and insert."""
+    parts: dict[str, list[tuple[int, Run]]] = {"a": [], "b": []}
+    states, ids = [kept.looks()], {name: rng.permutation(30).tolist() for name in "ab"}
+    for offset in range(versions):
+        for name in "ab" if versions == 1 else "ab"[int(rng.integers(2))]:
+            most = many if versions == 1 else 1
+            mine, ids[name] = ids[name][:most], ids[name][most:]  # each row changes once
+            there = {row[0]: slot for slot, row in kept.rows[name].items()}
+            gone = [id_ for id_ in mine if id_ in there and rng.random() < 0.3]
+            same = [id_ for id_ in mine if id_ in there and rng.random() < 0.3]
+            rows = [kept.rows[name][there[id_]] if id_ in same else random_row(rng, id_, longest) for id_ in mine if id_ not in gone]
+            parts[name].append((offset, kept.changed(name, [there[id_] for id_ in gone], rows)))
+        states.append(kept.looks())
+    first, delta = kept.version + 1, kept.apply({name: _together(some, versions) for name, some in parts.items() if some})
+    found = {} if delta is None else {version: kept.told(delta, number) for number, version in enumerate(delta.versions)}
+    for offset, (before, after) in enumerate(zip(states, states[1:], strict=False)):
+        gone_rows, come_rows = found.get(first + offset, ([], []))
+        assert sorted(gone_rows) == sorted(before - after) and sorted(come_rows) == sorted(after - before), offset
 
 
 def _together(some: list[tuple[int, Run]], versions: int) -> Run:
@@ -176,10 +181,20 @@ def _spread(count: int, length: int, first: int = 0) -> list[Row]:
     return [(first + i, 0, 10 * i, 10 * i + length) for i in range(count)]
 
 
+def _few(monkeypatch: pytest.MonkeyPatch, enough: int, least: int) -> None:
+    monkeypatch.setattr(entry_tree, "CHUNK", PIECE)
+    monkeypatch.setattr(paired, "_ENOUGH", enough)
+    monkeypatch.setattr(paired, "_LEAST", least)
+
+
+def _guessed(kept: Kept) -> int:
+    (side,) = kept.join._paired
+    return int(side.matching.guessed(side.now()[0]).sum())
+
+
 def test_one_row_with_many_partners_is_not_counted_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has a thousand partners, of which the view's sink wants a few: some are looked at. When all go, it is told at the right one."""
-    monkeypatch.setattr(entry_tree, "CHUNK", PIECE)
-    monkeypatch.setattr(paired, "_ENOUGH", 100)
+    _few(monkeypatch, 100, 60)
     kept = Kept("LEFT")
     kept.apply({"b": kept.changed("b", [], _spread(1000, 5))})
     for id_, most in ((1, 10), (2, 0)):
@@ -188,15 +203,84 @@ def test_one_row_with_many_partners_is_not_counted_to_its_end(monkeypatch: pytes
         assert kept.join.update_steps - before < 400
     kept.apply({"a": kept.changed("a", [], [(2, 0, 0, 20_000)])}, 10)  # it moves, and the next one is another
     kept.apply({"a": kept.changed("a", [], [(1, 0, 5_000, 20_000)])}, 10)
-    (partners,) = [side._guessed for side in kept.join._paired]
-    assert len(partners) == 2
+    assert _guessed(kept) == 2
     flips = kept.join.flips
     slots = [*kept.rows["b"]]
     for first in range(0, 1000, 50):
         assert kept.join.flips == flips
         kept.apply({"b": kept.changed("b", slots[first : first + 50], [])})
     assert kept.join.flips == flips + 2 and {row for row in kept.looks() if row[1] == -1} == {(1, -1), (2, -1)}
-    assert not kept.join._paired[0]._guessed
+    assert not _guessed(kept)
+
+
+class _Looks:
+    """Which rows are looked at again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._slots, look = list[int](), Paired._some_partners
+
+        def looked(side: Paired, slot: int, *more: int) -> tuple[int, bool]:
+            self._slots.append(slot)
+            return look(side, slot, *more)
+
+        monkeypatch.setattr(Paired, "_some_partners", looked)
+
+    def taken(self) -> list[int]:
+        """Since the last call."""
+        slots, self._slots = self._slots, []
+        return slots
+
+
+def test_a_batch_looks_only_at_rows_that_have_lost_partners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: each of 10,000 guessed rows looked at as many partners as the batch deleted, and as many again."""
+    _few(monkeypatch, 50, 30)
+    kept, looks = Kept("LEFT"), _Looks(monkeypatch)
+    groups = [[(100 * group + i, 0, 1_000 * group, 1_000 * group + 5) for i in range(100)] for group in range(20)]
+    kept.apply({"b": kept.changed("b", [], [row for rows in groups for row in rows])})
+    for group in range(20):
+        kept.apply({"a": kept.changed("a", [], [(group, 0, 1_000 * group, 1_000 * group + 5)])}, 0)
+    assert _guessed(kept) == 20 == len(looks.taken())
+    slots = {row[0]: slot for slot, row in kept.rows["b"].items()}
+    kept.apply({"b": kept.changed("b", [slots[id_] for id_ in [*range(90), *range(100, 200)]], [])})
+    assert sorted(kept.rows["a"][slot][0] for slot in looks.taken()) == [0, 1]
+    assert {row for row in kept.looks() if row[1] == -1} == {(1, -1)} and _guessed(kept) == 18
+
+
+def test_rows_that_lose_the_same_partners_are_looked_at_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    _few(monkeypatch, 50, 30)
+    kept, looks = Kept("LEFT"), _Looks(monkeypatch)
+    kept.apply({"b": kept.changed("b", [], [(i, 0, 0, 5) for i in range(250)])})
+    for id_ in range(40):
+        kept.apply({"a": kept.changed("a", [], [(id_, 0, 0, 5)])}, 0)
+    assert len(looks.taken()) == 40
+    again = 0
+    for slot in [*kept.rows["b"]][:150]:
+        kept.apply({"b": kept.changed("b", [slot], [])})
+        again += len(now := looks.taken())
+        assert len(now) <= 5, "of 40 rows: some for the second time, some for the first"
+    assert again >= 40
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 20))])
+@pytest.mark.parametrize("condition", [MEETS, f"a.k = b.k AND {MEETS}"])
+def test_guessed_rows_by_brute_force(condition: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows whose partners nobody wants to be told come between batches and runs of single changes, which tell what becomes of them."""
+    _few(monkeypatch, 9, 7)
+    kept, rng, guessed = Kept("LEFT", condition), np.random.default_rng(seed), 0
+    kept.apply({"b": kept.changed("b", [], [random_row(rng, id_, 60) for id_ in range(30)])})
+    for step in range(30):
+        for id_ in rng.permutation(30)[:3].tolist():
+            kept.apply({"a": kept.changed("a", [], [random_row(rng, id_, 60)])}, 0)
+        guessed += _guessed(kept)
+        follow(kept, rng, (1, 6)[step % 2], 60, 12)
+        if step % 5 == 4:  # all partners but a few go, by one batch; then others come
+            before, left = kept.looks(), int(rng.integers(0, 3))
+            delta = kept.apply({"b": kept.changed("b", [*kept.rows["b"]][left:], [])})
+            assert delta is not None
+            gone, come = kept.told(delta, 0)
+            assert set(gone) == before - kept.looks() and set(come) == kept.looks() - before and len(come) == len(set(come))
+            kept.apply({"b": kept.changed("b", [], [random_row(rng, id_, 60) for id_ in range(30)])})
+    assert guessed > (60 if condition == MEETS else 15)
 
 
 def test_very_many_pairs_are_counted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
