@@ -10,7 +10,7 @@ turn. So the pages behind the end of arrays that grow from the front are asked f
 Ahead is twice what the array has grown by since the last look, at most an eighth of the array, and 4 MiB; the page where this ends is asked
 for whole. Nothing is asked for behind an array that does not grow, or by more than that at once: a load's turns are long anyway, and what
 was asked for stays until it is used. Nor in the beginning of an array, which has small pages: of many little arrays each would become a
-large page long.
+large page long. Only what may have grown is looked at: the tables and structures that have been changed since the last look.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import ctypes
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +41,7 @@ _PAGE = 2 << 20  # bytes of a large page
 _SMALL = 2 << 20  # bytes at the beginning of an array that have small pages: as `reserve` has it
 _PART, _MOST = 8, 4 << 20  # at most one byte ahead for so many in use; bytes
 _POPULATE_WRITE = 23  # of madvise, since Linux 5.14: makes pages without changing what is in them
+_TOGETHER = 64  # tables and owners of structures that are looked at before other threads go on: half a millisecond
 
 
 class _Seen(NamedTuple):
@@ -48,11 +51,22 @@ class _Seen(NamedTuple):
     asked: int
 
 
-def fronts_of(tables: Iterable[Table], stores: Iterable[Store]) -> Iterator[Front]:
-    """Of tables the rows; of stores of blocks these, and the records of those that are retired."""
-    for table in tables:
-        yield table.store.cells, table.used
-    for store in stores:
+class Structures(Protocol):
+    """A view, or the indexes that several share."""
+
+    @property
+    def stores(self) -> Sequence[Store]: ...
+
+
+Growing = Table | Structures
+
+
+def fronts_of(one: Growing) -> Iterator[Front]:
+    """Of a table the rows; of stores of blocks these, and the records of those that are retired."""
+    if isinstance(one, Table):
+        yield one.store.cells, one.used
+        return
+    for store in one.stores:
         if isinstance(store, Blocks):
             yield store.M, store.C.item(NEXT_CHUNK) << store.C.item(SHIFT)
             yield store.Q, 3 * store.C.item(RECORDS)
@@ -64,41 +78,52 @@ def _whole(address: int) -> int:
 
 
 class FreshPages:
-    """Owns the thread. `fronts`: the arrays, whenever it is asked."""
+    """Owns the thread. `fronts`: the arrays of a table, or of structures."""
 
-    def __init__(self, fronts: Callable[[], Iterable[Front]]) -> None:
+    def __init__(self, fronts: Callable[[Growing], Iterable[Front]] = fronts_of) -> None:
         self._fronts = fronts
-        self._seen: dict[int, _Seen] = {}  # by where the array begins
-        self._due, self._ended = threading.Event(), False
+        self._grown: WeakSet[Growing] = WeakSet()  # perhaps, since the last look
+        self._lock = threading.Lock()  # of it
+        self._seen: WeakKeyDictionary[Growing, dict[int, _Seen]] = WeakKeyDictionary()  # by where the arrays begin
+        self._due, self._ended = threading.Event(), sys.platform != "linux"
         self._thread = threading.Thread(target=self._run, name="pages", daemon=True)
 
     def start(self) -> None:
-        if sys.platform == "linux":
+        if not self._ended:
             self._thread.start()
 
-    def look_soon(self) -> None:
-        """Something may have grown. Does not wait."""
-        self._due.set()
+    def look_soon(self, grown: Iterable[Growing]) -> None:
+        """These may have grown. Does not wait."""
+        if not self._ended:
+            with self._lock:
+                self._grown.update(grown)
+            self._due.set()
 
     def stop(self) -> None:
         self._ended = True
         self._due.set()
 
     def look(self, populate: Callable[[int, int], None]) -> None:
-        """Ask for what arrays that have grown need next: `populate(address, bytes)`, by the page."""
-        seen: dict[int, _Seen] = {}
-        for array, items in self._fronts():
+        """Ask for what arrays that have grown need next: `populate(address, bytes)`, by the page. Cost: that of the changed ones."""
+        with self._lock:
+            grown, self._grown = self._grown, WeakSet()
+        for number, one in enumerate(grown, 1):
+            self._seen[one] = dict(self._look_at(one, self._seen.get(one, {}), populate))
+            if number % _TOGETHER == 0:
+                time.sleep(0.0)
+
+    def _look_at(self, one: Growing, before: dict[int, _Seen], populate: Callable[[int, int], None]) -> Iterator[tuple[int, _Seen]]:
+        for array, items in self._fronts(one):
             begin: int = array.__array_interface__["data"][0]
             end = begin + items * array.strides[0]
-            before = self._seen.get(begin, _Seen(end, end))
-            grown = end - before.end
+            seen = before.get(begin, _Seen(end, end))
+            grown = end - seen.end
             ahead = min(2 * grown, _MOST, (end - begin) // _PART) if 0 < grown <= _MOST else 0
-            first = max(before.asked, _whole(end), _whole(begin + _SMALL))
+            first = max(seen.asked, _whole(end), _whole(begin + _SMALL))
             last = min(_whole(end + ahead), (begin + array.nbytes) // _PAGE * _PAGE)
             for address in range(first, last, _PAGE):
                 populate(address, _PAGE)
-            seen[begin] = _Seen(end, max(first, last))
-        self._seen = seen
+            yield begin, _Seen(end, max(first, last))
 
     def _run(self) -> None:
         madvise = ctypes.CDLL(None, use_errno=True).madvise  # does not hold the interpreter meanwhile
@@ -114,3 +139,4 @@ class FreshPages:
                 self.look(populate)
         except Exception as error:  # an older kernel, or no memory: pages come as they are touched
             log.debug("pages are no longer asked for ahead: %s", error)
+            self._ended = True

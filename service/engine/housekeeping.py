@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from service.durability.log import Log
-from service.engine.fresh_pages import FreshPages, fronts_of
+from service.engine.fresh_pages import FreshPages
 from service.engine.snapshotting import Snapshotting
 from service.engine.state import State
 from service.engine.versions import Pins
@@ -40,7 +40,7 @@ class Housekeeping:
         self._state, self._log, self._versions = state, log, versions
         self._settings, self._sweep, self._renew = settings, sweep, renew
         self.snapshots: Snapshotting | None = None  # once the folder is loaded
-        self.pages = FreshPages(lambda: fronts_of((relation.table for relation in state.relations.values()), state.stores))
+        self.pages = FreshPages()
         self.checkpoint_seconds = Histogram()
         self._looked = time.monotonic()
         self._tasks: deque[Callable[[], bool]] = deque()
@@ -78,7 +78,7 @@ class Housekeeping:
 
     def _begin(self) -> None:
         everything, self._everything = self._everything, False
-        self.pages.look_soon()
+        self.pages.look_soon(self._state.take_grown())
         self._tasks.extend(partial(self._settle, view.feed, everything) for view in self._state.views.values() if view.feed is not None)
         self._reclaim()
         self._tasks.extend(partial(self._prepare, relation) for relation in self._state.relations.values())

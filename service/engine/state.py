@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 import orjson
 
 from service.durability.effects import Effect, encode_effects
+from service.engine.fresh_pages import Growing
 from service.engine.versions import Version
 from service.errors import Problem
 from service.tables.backlog import Backlog
@@ -149,6 +151,7 @@ class State:
         self._published: Version | None = None  # the last, while it differs from the next one by the changed relations alone
         self._changed: set[str] = set()  # relations, since then
         self._asked: set[LiveView] = set()  # since then
+        self._grown: WeakSet[Growing] = WeakSet()  # perhaps, since `take_grown` was asked last
 
     @property
     def relations(self) -> dict[str, Relation]:
@@ -322,6 +325,7 @@ class State:
         for (one, _), parts in zip(judged.resolved, parted, strict=True):
             if len(one.deletes) or one.inserts.num_rows:
                 runs[one.relation.name] = run = _enter(last, one, parts, len(batches))
+                self._grown.add(one.relation.table)
                 self.rows_changed += run.rows
         for backlog in self.backlogs:
             backlog.note(last, runs)
@@ -329,10 +333,12 @@ class State:
             self.history.note(first, runs)
         self.indexes.apply(last, runs, judged.touched)
         self._changed.update(runs)
+        self._grown.add(self.indexes)
         deltas: list[tuple[LiveView, Delta]] = []
         for view in self.interest.concerned(judged.touched):
             if view.state == "live":
                 self._asked.add(view)
+                self._grown.add(view)
                 try:
                     delta = view.apply(first, len(batches), runs, most)
                 except Exception as error:
@@ -391,8 +397,14 @@ class State:
         """Do so many steps of what changes have put off, for one view that has some to do; whether there may be more."""
         for view in self.views.values():
             if view.state == "live" and self.unless_it_fails(view, partial(view.maintain, steps), False):
+                self._grown.add(view)
                 return True
         return False
+
+    def take_grown(self) -> WeakSet[Growing]:
+        """What may have grown since the last call."""
+        grown, self._grown = self._grown, WeakSet()
+        return grown
 
     def _require(self, view: LiveView, resolved: dict[str, Resolved]) -> None:
         """MemoryError unless it has room; any other error is the view's own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engine import fresh_pages
-from service.engine.fresh_pages import FreshPages, Front
+from service.engine.fresh_pages import FreshPages, Front, Structures
 from service.instance import Instance
+from service.tables.store import Table
 from structures.core import reserve as reserve_module
 from structures.core.reserve import reserve
-from tests.service.running import batch, keep_house, rows_of, running
+from tests.service.running import batch, keep_house, look, rows_of, running
 
 _PAGE, _MOST, _PART = fresh_pages._PAGE, fresh_pages._MOST, fresh_pages._PART
 _SIZE = 64 << 20  # bytes
@@ -28,13 +29,19 @@ def address_of(array: np.ndarray) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-class Growing:
+class _Grown:
+    """In place of structures."""
+
+    stores = ()
+
+
+class Growing(_Grown):
     """An array that grows to its first `size` bytes, and the pages that were asked for behind it."""
 
     def __init__(self, size: int) -> None:
         self.array, self.size, self.asked = reserve(_SIZE, np.uint8), size, list[int]()
         self.begin = address_of(self.array)
-        self.pages = FreshPages(lambda: [(self.array, self.size)])
+        self.pages = FreshPages(lambda one: [(self.array, self.size)])
         self.grow(0)
 
     def grow(self, by: int) -> list[int]:
@@ -46,6 +53,7 @@ class Growing:
             assert size == _PAGE
             new.append(address)
 
+        self.pages.look_soon([self])
         self.pages.look(populate)
         self.asked += new
         return new
@@ -76,7 +84,7 @@ def test_little_arrays_stay_little() -> None:
     array = reserve(_SIZE, np.uint8)
     boundary = -(-(address_of(array) + _PAGE // 4) // _PAGE) * _PAGE - address_of(array)
     one = Growing(boundary - 4096)
-    one.pages = FreshPages(lambda: [(array, one.size)])
+    one.pages = FreshPages(lambda one: [(array, one.size)])
     one.grow(0)
     assert boundary <= 5 * _PAGE // 4 and one.grow(8192) == []
 
@@ -112,7 +120,7 @@ def _can_populate() -> bool:
 def test_the_thread_has_the_system_give_them() -> None:
     array, size, looks = reserve(_SIZE, np.uint8), 32 << 20, 0
 
-    def fronts() -> Iterator[Front]:
+    def fronts(one: object) -> Iterator[Front]:
         nonlocal looks
         yield array, size
         looks += 1
@@ -123,12 +131,12 @@ def test_the_thread_has_the_system_give_them() -> None:
             assert time.monotonic() < end
             time.sleep(0.001)
 
-    pages = FreshPages(fronts)
+    pages, grown = FreshPages(fronts), _Grown()
     pages.start()
-    pages.look_soon()
+    pages.look_soon([grown])
     await_looks(1)
     size += _PAGE // 2
-    pages.look_soon()
+    pages.look_soon([grown])
     await_looks(2)
     end = address_of(array) + size
     next_page = -(-end // _PAGE) * _PAGE
@@ -162,3 +170,27 @@ def test_changes_make_a_service_look_at_its_tables_and_structures(engine: Instan
     for array, used in ((table.store.cells, table.used * table.store.cells.strides[0]), (store.M, 0)):
         begin = address_of(array)
         assert any(begin + used <= address < begin + array.nbytes for address in asked)
+
+
+def test_only_what_was_changed_is_looked_at(engine: Instance) -> None:
+    """Seen: each round looked at all arrays, for 7 ms with 1,000 views."""
+    looked, pages = list[object](), engine._housekeeping.pages
+    fronts = pages._fronts
+
+    def noted(one: Table | Structures) -> Iterable[Front]:
+        looked.append(one)
+        return fronts(one)
+
+    pages._fronts = noted
+    engine.apply(batch(("upsert", "a", rows_of(0, 10))))
+    look(engine)
+    pages.look(lambda address, size: None)
+    looked.clear()
+    look(engine)
+    pages.look(lambda address, size: None)
+    assert not looked, "nothing has changed"
+    engine.apply(batch(("upsert", "b", rows_of(0, 10))))
+    look(engine)
+    pages.look(lambda address, size: None)
+    tables = {engine.relation(name).table for name in "ab"}
+    assert tables & set(looked) == {engine.relation("b").table} and engine.views["v"] in looked
