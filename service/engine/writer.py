@@ -266,15 +266,21 @@ class Writer:
                     if isinstance(item, Stop):
                         return
                     if item is not None:
-                        do(item)
-                        self._finished(1)
-                    if (idle and self._untidy) or time.monotonic() - ticked > _TICK:
+                        self._do(item)
+                    if (idle and self._untidy) or self._owed > _MOST_OWED or time.monotonic() - ticked > _TICK:
                         self._tidy()
                         ticked = time.monotonic()
                 except BaseException as error:
                     self._fail(error)
                     return
             self._beat = None
+
+    def _do(self, job: Job) -> None:
+        """Jobs owe as groups do, but are followed by housekeeping only once they owe much: most are short, and leave nothing."""
+        started = time.monotonic()
+        do(job)
+        self._finished(1)
+        self._owed += _SHARE * (time.monotonic() - started)
 
     def _tidy(self, share: float = 0.0, following: Item | None = None) -> None:
         """Wait for builds that fall behind; then a piece of housekeeping, and more for as long as is owed, which is `share` seconds more by
