@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Semaphore
 from typing import TypeVar
 
+from service.priority import processors
+
 T = TypeVar("T")
 
 
 class Walkers:
-    """At most half as many threads as there are processors: what they take, nobody else must want. Any thread."""
+    """At most half as many threads as the process has processors: what they take, nobody else must want. Any thread."""
 
     def __init__(self) -> None:
-        most = max(1, (os.cpu_count() or 1) // 2)
+        most = max(1, processors() // 2)
         self._pool = ThreadPoolExecutor(most, thread_name_prefix="walker")
         self._free = Semaphore(most)
 
