@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import orjson
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,6 +14,7 @@ from service.api.metrics import exposition
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, text_content
 from service.api.schemas import SOURCES
 from service.errors import Problem
+from service.instance import Instance
 from service.wire.grammar import timestamp_text
 
 
@@ -50,15 +52,13 @@ async def metrics(request: Request) -> Response:
 async def list_sources(request: Request) -> Response:
     context: Context = request.app.state.context
     no_parameters(request)
-    known = await context.wait(context.engine.sources)
-    return json_answer(
-        {
-            "sources": [
-                {"name": name, "run": one.run, "epoch": one.epoch, "version": one.version, "time": _time(one.time)}
-                for name, one in sorted(known.items())
-            ]
-        }
-    )
+    return Response(await context.wait(_sources_encoded, context.engine), media_type=media.JSON)
+
+
+def _sources_encoded(engine: Instance) -> bytes:
+    known = sorted(engine.sources().items())
+    shown = [{"name": name, "run": one.run, "epoch": one.epoch, "version": one.version, "time": _time(one.time)} for name, one in known]
+    return orjson.dumps({"sources": shown})
 
 
 def _time(micros: int | None) -> str | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
+import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.access.access_token import AccessToken
 from service.api.context import Context
+from service.api.http import media
 from service.api.http.answers import existing, json_answer, no_parameters
 from service.api.http.bodies import definition
 from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter
@@ -20,8 +23,17 @@ from service.wire.schema import NAME, RelationDefinition, parse_patch, parse_rel
 
 def relation_json(engine: Instance, name: str) -> dict[str, Any]:
     """A relation as the interface shows it; `rows` at the published version."""
-    definition = engine.relations[name].definition
+    return _shown(engine, name, engine.relations[name].definition)
+
+
+def _shown(engine: Instance, name: str, definition: RelationDefinition) -> dict[str, Any]:
     return {"name": name} | definition.to_json() | {"rows": engine.published.counts.get(name, 0)}
+
+
+def _all_encoded(engine: Instance, token: AccessToken) -> bytes:
+    known = [(name, relation.definition) for name, relation in engine.relations.items() if token.covers_relation(name)]
+    known.sort(key=itemgetter(0))
+    return orjson.dumps({"relations": [_shown(engine, name, definition) for name, definition in known]})
 
 
 def checked_name(request: Request, what: str) -> str:
@@ -77,10 +89,8 @@ async def get_relation(request: Request) -> Response:
 
 async def list_relations(request: Request) -> Response:
     context: Context = request.app.state.context
-    engine = context.engine
     no_parameters(request)
-    names = sorted(filter(request.scope["token"].covers_relation, engine.relations))
-    return json_answer({"relations": [relation_json(engine, name) for name in names]})
+    return Response(await context.look(_all_encoded, context.engine, request.scope["token"]), media_type=media.JSON)
 
 
 async def delete_relation(request: Request) -> Response:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,6 +15,7 @@ from service.access.access_token import AccessToken
 from service.access.rights import require_relation
 from service.api.context import Context
 from service.api.dashboard.shape import shape_json
+from service.api.http import media
 from service.api.http.answers import existing, json_answer, no_parameters
 from service.api.http.bodies import definition
 from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter
@@ -75,6 +77,10 @@ def _all_json(engine: Instance, views: list[LiveView]) -> list[dict[str, Any]]:
         engine.versions.release(pin)
 
 
+def _all_encoded(engine: Instance, views: list[LiveView]) -> bytes:
+    return orjson.dumps({"views": _all_json(engine, views)})
+
+
 def _emptiness(engine: Instance, name: str) -> Steps[tuple[int, bool | None]]:
     """Version and emptiness; None if a comparison drops many candidates and no row has been found yet."""
     until = time.monotonic() + EMPTY_WAIT
@@ -114,7 +120,7 @@ async def list_views(request: Request) -> Response:
     engine = context.engine
     no_parameters(request)
     views = [view for name, view in sorted(engine.views.items()) if request.scope["token"].covers_view(name)]
-    return json_answer({"views": await context.look(_all_json, engine, views)})
+    return Response(await context.look(_all_encoded, engine, views), media_type=media.JSON)
 
 
 async def delete_view(request: Request) -> Response:

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from service.access.access_token import AccessToken
 from service.api.context import Context
 from service.api.http import formats, media
-from service.api.http.answers import json_answer, no_parameters
+from service.api.http.answers import no_parameters
 from service.api.http.bodies import Receive, Scope, Send
 from service.api.metrics import software_version
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, text_content
@@ -44,14 +44,14 @@ async def status(request: Request) -> Response:
     no_parameters(request)
     token: AccessToken = request.scope["token"]
     kind = media.negotiate(request.headers.get("accept"), (media.JSON, media.SSE))
-    found = await context.look(status_json, context, token)
-    return json_answer(found) if kind == media.JSON else _Events(context, token, found)
+    found = await context.look(_encoded, context, token)
+    return Response(found, media_type=media.JSON) if kind == media.JSON else _Events(context, token, found)
 
 
 class _Events(Response):
     """The status as an event every second, until either side ends."""
 
-    def __init__(self, context: Context, token: AccessToken, first: dict[str, Any]) -> None:
+    def __init__(self, context: Context, token: AccessToken, first: bytes) -> None:
         super().__init__(None, 200, {"Cache-Control": "no-cache", "Vary": "Accept"}, formats.content_type_of(media.SSE))
         del self.headers["content-length"]
         self._context, self._token, self._first = context, token, first
@@ -63,9 +63,9 @@ class _Events(Response):
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             while scope["method"] != "HEAD" and not gone.done():
-                await send({"type": "http.response.body", "body": b"event: status\ndata: %b\n\n" % orjson.dumps(found), "more_body": True})
+                await send({"type": "http.response.body", "body": b"event: status\ndata: %b\n\n" % found, "more_body": True})
                 await asyncio.wait((gone,), timeout=INTERVAL)
-                found = await self._context.look(status_json, self._context, self._token)
+                found = await self._context.look(_encoded, self._context, self._token)
             if not gone.done():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except asyncio.CancelledError:
@@ -73,6 +73,10 @@ class _Events(Response):
                 raise
         finally:
             gone.cancel()
+
+
+def _encoded(context: Context, token: AccessToken) -> bytes:
+    return orjson.dumps(status_json(context, token))
 
 
 def status_json(context: Context, token: AccessToken) -> dict[str, Any]:
