@@ -13,11 +13,9 @@ import contextlib
 import logging
 import re
 import secrets
-import socket
 import ssl
-import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from http import HTTPStatus
 from typing import Any, ClassVar, cast
@@ -29,9 +27,10 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.api import problems
 from service.api.http.access_log import log_request
-from service.api.http.answers import PIECES, WHOLE, joined_body
+from service.api.http.answers import PIECES, TAKEN, WHOLE
 from service.api.http.bodies import Receive, Scope, Send
 from service.api.http.joined import Joined, in_turns
+from service.api.http.sockets import reset, unacknowledged
 from service.api.metrics import count_request
 from service.errors import Problem
 from service.settings import Settings
@@ -45,6 +44,7 @@ MAX_PIPELINED = 32  # requests that wait for the answers to earlier ones of thei
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 _IDLE, _HEAD, _BODY = range(3)  # what a connection has received of its newest request: all of it, or a part
+_LARGE = 1 << 20  # bytes of a body that are not copied, but sent as pieces
 _FILES = 1024  # open files beside the connections
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) \S+ HTTP/1\.[01]\r?\n")
 _UNFINISHED_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}( [!-~]{0,8192}( H?T?T?P?/?1?\.?[01]?\r?)?)?")
@@ -115,14 +115,18 @@ class Cycle(RequestResponseCycle):
     """A request and its answer, which may come whole in one message (`answers.WHOLE`), or its body in `answers.PIECES`."""
 
     defaults: ClassVar[tuple[list[tuple[bytes, bytes]], bytes]] = [], b""  # fields of every answer, the same list for a second, as bytes
+    on_taken: Callable[[], None] | None = None  # as `answers.TAKEN`
 
     async def send(self, message: Any) -> None:
-        if message["type"] == PIECES and (not self.chunked_encoding or self.scope["method"] == "HEAD"):
-            message = joined_body(message)
         if message["type"] == PIECES:
             await self._send_pieces(message["pieces"])
             return
         if message["type"] != WHOLE:
+            if TAKEN in message:
+                self.on_taken = message[TAKEN]
+            if len(message.get("body", b"")) > _LARGE:
+                await self._send_pieces([message["body"]])
+                message = message | {"body": b""}
             await super().send(message)
             return
         if self.flow.write_paused and not self.disconnected:
@@ -142,11 +146,17 @@ class Cycle(RequestResponseCycle):
         self.on_response()
 
     async def _send_pieces(self, pieces: Pieces) -> None:
-        """As one chunk; other connections have their turns between its parts."""
+        """As one chunk, if there are chunks; other connections have their turns between its parts."""
         size = sum(map(len, pieces))
-        if not size:  # an empty chunk ends a body
+        if not size or self.scope["method"] == "HEAD":  # an empty chunk ends a body
             return
-        for number, parts in enumerate(in_turns([b"%x\r\n" % size, *pieces, b"\r\n"])):
+        if self.chunked_encoding:
+            pieces = [b"%x\r\n" % size, *pieces, b"\r\n"]
+        elif size > self.expected_content_length:
+            raise RuntimeError("the body is longer than Content-Length says")
+        else:
+            self.expected_content_length -= size
+        for number, parts in enumerate(in_turns(pieces)):
             if number:
                 await asyncio.sleep(0)
             if self.flow.write_paused and not self.disconnected:
@@ -206,7 +216,7 @@ class Protocol(HttpToolsProtocol):
         self._since = 0.0  # when the sweep found the connection waiting as it does now; 0: not yet
         self._bytes = 0  # since the last piece of a body: of a head, of trailers, of extensions of chunks
         self._discarded = 0  # bytes of a body that came after its answer
-        self._unsent, self._taken = 0, 0.0  # bytes that the client has not taken, and since when they are as many
+        self._unsent, self._taken = (0, 0), 0.0  # bytes that the client has not taken: ours, the system's; since when they are as many
         self._refusal: Problem | None = None  # why a callback of the parser has failed
         self._line = b""  # a request line that is not whole, of a method that the parser does not know
         self._method: str | None = None  # one that the parser does not know
@@ -403,13 +413,16 @@ class Protocol(HttpToolsProtocol):
 
     def look(self, now: float) -> None:
         """End the connection if its client has kept it waiting for too long; `now` on any one clock."""
-        unsent = self.transport.get_write_buffer_size()
-        if unsent and unsent == self._unsent:
+        ours, on_taken = self.transport.get_write_buffer_size(), getattr(self._running, "on_taken", None)
+        unsent = ours, unacknowledged(self.transport) if ours or on_taken is not None else 0
+        if ours and unsent == self._unsent:
             if now - self._taken >= self._door.settings.pin_idle:
                 log.info("a client took nothing of its answer for %g s: its connection is closed", now - self._taken)
-                _reset(self.transport)
+                reset(self.transport)
                 return
         else:
+            if on_taken is not None and unsent != self._unsent and any(unsent):
+                on_taken()
             self._unsent, self._taken = unsent, now
         patience = self._patience()
         if patience is None:
@@ -468,14 +481,7 @@ async def _without_chunks(app: Any, cycle: RequestResponseCycle, scope: Scope, r
         await app(scope, receive, send_plainly)
     finally:
         if cycle.response_started and not cycle.response_complete and not cycle.disconnected:
-            _reset(cycle.transport)
-
-
-def _reset(transport: asyncio.Transport) -> None:
-    """End a connection so that its client cannot take what it has got for whole."""
-    with contextlib.suppress(OSError), transport.get_extra_info("socket").dup() as own:
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    transport.abort()
+            reset(cycle.transport)
 
 
 def allow_files(connections: int) -> None:

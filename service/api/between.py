@@ -90,6 +90,8 @@ class _Changed:
             parts.append(self._made.end())
         return joined(parts), not self._subscription.ended
 
+    def touch(self) -> None: ...
+
     def close(self) -> None:
         self._subscription.close()
 
@@ -105,6 +107,9 @@ class _Part:
         if found is None:
             return [self._made.end()], False
         return self._made.rows("insert", self._reader.version, *found) if found[1].num_rows else [], True
+
+    def touch(self) -> None:
+        self._reader.touch()
 
     def close(self) -> None:
         self._reader.close()

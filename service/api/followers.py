@@ -17,7 +17,7 @@ from service.api.audience import Audience, Seat
 from service.api.between import feed_of, in_arrow, part_in_arrow
 from service.api.context import Context
 from service.api.http import formats, media, parameters
-from service.api.http.answers import existing
+from service.api.http.answers import TAKEN, existing
 from service.api.http.bodies import Receive, Scope, Send
 from service.api.http.parameters import Parameter
 from service.api.metrics import RECORDS_SENT
@@ -107,6 +107,10 @@ class Follower:
         """The last record: a progress, unless the previous record was one."""
         return b"" if self._closed_version else self.idle().body
 
+    def touch(self) -> None:
+        """The client has taken something. Any thread."""
+        self._subscription.touch()
+
     def close(self) -> None:
         self._subscription.close()
 
@@ -136,11 +140,11 @@ class Following(Response):
         gone.add_done_callback(seat.wake)
         context.track()
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers, TAKEN: self._follower.touch})
             if scope["method"] != "HEAD":
                 await self._follow(send, audience, seat, gone)
             if not gone.done():
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                await send({"type": "http.response.body", "body": b"", "more_body": False, TAKEN: None})
         except asyncio.CancelledError:
             if not context.closing:
                 raise

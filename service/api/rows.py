@@ -221,6 +221,9 @@ class Rows:
         elif seconds > CHUNK_TIME:
             self._size = max(self._size // 2, FIRST_CHUNK)
 
+    def touch(self) -> None:
+        self.reader.touch()
+
     def close(self) -> None:
         self.reader.close()
 
@@ -314,7 +317,10 @@ async def answer_rows(request: Request, asked: Asked) -> Response:
     }
     if rows.following is not None:
         headers["Link"] = f'<{_following(request, rows.following)}>; rel="next"'
-    return Stream(context, context.readers, rows, first, formats.content_type_of(kind), headers)
+    stream = Stream(context, context.readers, rows, first, formats.content_type_of(kind), headers)
+    if rows.following is not None:
+        stream.rest = partial(context.engine.readers.cursors.touch, rows.following)
+    return stream
 
 
 def _following(request: Request, token: str) -> str:

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any, Protocol
 
 from starlette.responses import Response
 
 from service.api.context import Context
-from service.api.http.answers import PIECES
+from service.api.http.answers import PIECES, TAKEN
 from service.api.http.bodies import Receive, Scope, Send
 from service.errors import Problem
 from service.wire.rows import Pieces
 
 log = logging.getLogger("livejoin.api")
 
+_LITTLE = 1 << 16  # bytes of the last chunk that are rather copied, and leave with the end of the body
 
 Chunk = tuple[Pieces, bool]  # the next bytes (maybe none yet), and whether more will follow
 
@@ -37,9 +38,16 @@ class Source(Closable, Protocol):
         """A Problem aborts the response."""
         ...
 
+    def touch(self) -> None:
+        """The client has taken something of what was made: what is held for it is held on. In the event loop, also after `close`."""
+        ...
+
 
 class Streamed(Response):
-    """A response in pieces, of which the first has been made already, so that an immediate error is still a proper problem."""
+    """A response in pieces, of which the first has been made already, so that an immediate error is still a proper problem. `rest` is
+    called as `Source.touch` is, and also when all has been made and the client does not have it yet."""
+
+    rest: Callable[[], None] | None = None
 
     def __init__(self, context: Context, first: Chunk, kind: str, headers: Mapping[str, str], status: int = 200) -> None:
         super().__init__(None, status, headers, kind)
@@ -55,13 +63,18 @@ class Streamed(Response):
         """Let go what makes the pieces; `job`: the last one begun, which may be under way."""
         raise NotImplementedError
 
+    def _touch(self) -> None:
+        """As `Source.touch`."""
+        if self.rest is not None:
+            self.rest()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(client_gone(receive))
         job: asyncio.Future[Chunk] = self._context.loop.create_future()
         job.set_result(self._first)
         self._context.track()
         try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers, TAKEN: self._touch})
             more = True
             while more:
                 if not job.done():
@@ -71,10 +84,12 @@ class Streamed(Response):
                 body, more = job.result()
                 if more:
                     job = self._begin()
-                if body and more:
-                    await send({"type": PIECES, "pieces": body, "more_body": True})
-                elif not more:
-                    await send({"type": "http.response.body", "body": b"".join(body), "more_body": False})
+                if more or sum(map(len, body)) > _LITTLE:
+                    if body:
+                        await send({"type": PIECES, "pieces": body, "more_body": True})
+                    body = []
+                if not more:
+                    await send({"type": "http.response.body", "body": b"".join(body), "more_body": False, TAKEN: self.rest})
         except asyncio.CancelledError:
             if not self._context.closing:
                 raise
@@ -108,6 +123,10 @@ class Stream(Streamed):
 
     def _release(self, job: asyncio.Future[Chunk]) -> None:
         release(self._pool, job, self._source)
+
+    def _touch(self) -> None:
+        super()._touch()
+        self._source.touch()
 
 
 def release(pool: Executor, job: asyncio.Future[Any], source: Closable) -> None:

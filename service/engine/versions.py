@@ -108,6 +108,11 @@ class Pins:
                 if pin._doomed:
                     self._doom(pin)
 
+    def touch(self, pin: Pin) -> None:
+        """Its reader has taken something: it is young again, if it is held."""
+        with self._lock:
+            pin._used = self._clock()
+
     @contextmanager
     def holding(self) -> Iterator[int]:
         """Hold the published version, whose number this gives, however long it takes and however much it keeps."""

@@ -91,6 +91,12 @@ class Subscription:
             self._position = self._feed.quiet_until(self._position)
         return Chunk("progress", self._position, token=self._feed.token(self._position))
 
+    def touch(self) -> None:
+        """The follower has taken something of what it was given. Any thread."""
+        snapshot = self._snapshot
+        if snapshot is not None:
+            snapshot.touch()
+
     def close(self) -> None:
         """Stop following; calling it again does nothing."""
         self.ended = True

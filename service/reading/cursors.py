@@ -114,6 +114,12 @@ class Cursors:
             with self.versions.reading(kept.pin):  # it is young again
                 return kept, self.versions.again(kept.pin)
 
+    def touch(self, text: str) -> None:
+        """The client of this cursor, which was issued here, is still taking the page before it."""
+        kept = self._kept.get(self._signer.open("cursor", text)[-1])
+        if kept is not None:
+            self.versions.touch(kept.pin)
+
     def sweep(self) -> None:
         """Forget the cursors whose pins are gone."""
         with self._lock:
@@ -250,6 +256,10 @@ class RowReader:
         other = RowReader(self._cursors, self._owner, pin, self._reading.clone(), self._asked, self._held)
         other._empty, other._passed, other.client = self._empty, self._passed, self.client
         return other
+
+    def touch(self) -> None:
+        """The client has taken something of what was read. Any thread."""
+        self._cursors.versions.touch(self._pin)
 
     def close(self) -> None:
         """Release the version; calling it again does nothing."""

@@ -96,6 +96,11 @@ class Spools:
             self._drop(spool)
             raise
 
+    def touch(self, spool: Spool) -> None:
+        """A reader has taken something of what it was given."""
+        with self._lock:
+            spool.used = self._clock()
+
     def draft(self, what: str, tag: str, version: int, empty: bool) -> Draft:
         """A spool to be written, for use in a `with`. Problems `too-busy`, `disk-full`."""
         with self._lock:

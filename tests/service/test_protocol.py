@@ -16,7 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.protocol import MAX_FIELDS, MAX_PIPELINED, SPARE, allow_files
+from service import protocol
+from service.protocol import MAX_FIELDS, MAX_PIPELINED, SPARE, Cycle, Door, Protocol, allow_files
+from service.settings import Settings
 from tests.server_process import ServerProcess
 
 CONNECTIONS = 20
@@ -177,6 +179,46 @@ def test_a_reader_that_takes_nothing(small: ServerProcess) -> None:
             while client.get("/v1/status").json()["figures"]["pins"]:
                 time.sleep(0.01)
         assert not everything(reader).endswith(b"0\r\n\r\n")
+
+
+class _Socket:
+    """Of a transport whose client takes what the test says."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs, self.aborted = 0, 0, False
+
+    def get_write_buffer_size(self) -> int:
+        return self.ours
+
+    def is_closing(self) -> bool:
+        return True
+
+    def get_extra_info(self, name: str) -> Any:
+        made = socket.socket()
+        made.close()
+        return made
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def test_a_client_that_takes_something_now_and_then_is_told_of_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: its version was let go if it took less than a chunk of 2 MiB in --pin-idle, and its connection if the system, which takes a
+    megabyte at a time, took nothing of ours."""
+    told, transport = list[float](), _Socket()
+    monkeypatch.setattr(protocol, "unacknowledged", lambda of: of.theirs)
+    connection = Protocol.__new__(Protocol)
+    connection._door, connection.transport, connection.lingers = Door(Settings(pin_idle=10)), transport, False  # type: ignore[assignment]
+    connection._unsent, connection._taken, connection._since = (0, 0), 0.0, 0.0
+    cycle = connection._running = Cycle.__new__(Cycle)
+    now = 0.0
+    cycle.on_taken = lambda: told.append(now)
+    for now, transport.ours, transport.theirs in [(1, 0, 0), (9, 9, 3), (18, 9, 2), (27, 9, 1), (36, 8, 1), (45, 0, 1), (54, 0, 0)]:
+        connection.look(now)
+    assert told == [9, 18, 27, 36, 45] and not transport.aborted
+    for now, transport.ours, transport.theirs in [(60, 9, 3), (69, 9, 3), (70, 9, 3)]:
+        connection.look(now)
+    assert told == [9, 18, 27, 36, 45, 60] and transport.aborted, "nothing was taken for ten seconds"
 
 
 def test_connections(small: ServerProcess) -> None:

@@ -212,6 +212,9 @@ class _Part:
         self._at += len(data)
         return [data], self._at < self._stop
 
+    def touch(self) -> None:
+        self._spools.touch(self._spool)
+
     def close(self) -> None: ...
 
 

@@ -19,13 +19,12 @@ from service.wire.wording import instead
 # they go over the wire, names in lower case, each with its line end, Content-Length among them), "body". It takes the server a third of
 # the time.
 WHOLE = "livejoin.whole"
-# Another one: "pieces" of a body, bytes or buffers of them, of which more will follow. They are sent as they are, not joined before.
+# Another one: "pieces" of a body, bytes or buffers of them, of which more will follow. They are sent as they are, not joined before, and
+# other connections have their turns between them.
 PIECES = "livejoin.pieces"
-
-
-def joined_body(message: Any) -> dict[str, Any]:
-    """`PIECES` as ASGI has it."""
-    return {"type": "http.response.body", "body": b"".join(message["pieces"]), "more_body": True}
+# A field of the first message and of the last one: what is called now and then, in the event loop, while the client takes some of what was
+# sent and does not have all of it yet.
+TAKEN = "livejoin.taken"
 
 
 def json_answer(value: Any, status: int = 200) -> Response:

@@ -11,7 +11,7 @@ import httpx
 
 from service.api.app import create_app
 from service.api.context import Context
-from service.api.http.answers import PIECES, WHOLE, joined_body
+from service.api.http.answers import PIECES, WHOLE
 from service.errors import CATALOGUE
 from service.settings import Settings
 
@@ -33,7 +33,9 @@ def _standard(app: Any) -> Any:
                 fields = [tuple(line.split(b": ", 1)) for line in message["head"].split(b"\r\n")[:-1]]
                 await send({"type": "http.response.start", "status": message["status"], "headers": fields})
                 message = {"type": "http.response.body", "body": message["body"]}
-            await send(joined_body(message) if message["type"] == PIECES else message)
+            elif message["type"] == PIECES:
+                message = {"type": "http.response.body", "body": b"".join(message["pieces"]), "more_body": True}
+            await send(message)
 
         await app(scope, receive, sent)
 

@@ -175,6 +175,32 @@ def test_idle_pins_are_given_up() -> None:
     pins.release(used)
 
 
+def test_a_client_that_is_taking_a_page_keeps_its_version_and_the_next_cursor(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: a page that a client took a minute for ended in a cursor that was no longer good."""
+    clock = Clock()
+    monkeypatch.setattr(engine.versions, "_clock", clock)
+    reader, other = open_rows(engine.readers, "v"), open_rows(engine.readers, "v")
+    reader.read(1)
+    token = reader.token()
+    reader.read(1)
+    unused = reader.token()
+    for _ in range(3):
+        clock.now += 50
+        reader.touch()
+        engine.readers.cursors.touch(token)
+        engine.versions.expire_idle(60)
+    reader.read(1)
+    assert refused(engine, cursor=unused) == "snapshot-expired"
+    with pytest.raises(Problem, match="snapshot-expired"):
+        other.read(1)
+    open_rows(engine.readers, "v", cursor=token).close()
+    engine.readers.cursors.sweep()
+    engine.readers.cursors.touch(unused)
+    reader.close()
+    reader.touch()
+    assert len(engine.versions) == 1, "of the cursor"
+
+
 def test_the_oldest_pin_goes_when_memory_is_short_but_not_under_a_reading() -> None:
     pins = Pins()
     held = []
