@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from service.planning.plans.plan import Plan
 from service.query.model import Query
-from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Runs, parted
+from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, SIGNS, Runs, order_of, parted
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import Codes, Side, ends_of, joined
 from service.tables.store import FREED_AT_ONCE, Domain, Numbers
@@ -265,7 +265,7 @@ class AsOfJoin(Defaults):
         turns = np.repeat(np.repeat(np.arange(len(rounds)), [len(some) for some in rounds]), lengths)
         # Within a round the order is the tree's, whose leaves are then visited once: only what is one row's is in that of its steps.
         ranks = np.concatenate([one.ranks for one in steps])
-        order = np.argsort((offsets * len(rounds) + turns) * (ranks.max() + 1) + ranks, kind="stable")
+        order = order_of(offsets, turns * (ranks.max() + 1) + ranks)
         offsets, kinds = offsets[order], kinds[order]
         deltas = self.tree.apply_in_order(version, _SIGNS[kinds], entries.take(order), None if sink is None else sink.limit)
         if sink is not None:
@@ -314,7 +314,7 @@ class AsOfJoin(Defaults):
         every = Rows(*(np.concatenate(column) for column in zip(*rows, strict=True)))
         signed, move = np.repeat(np.array(signs, np.int8), lengths), np.repeat(np.array(stays), lengths)
         names = np.stack((np.concatenate(offsets), move, every.coordinates[:, 0]))
-        order = np.lexsort((signed, every.coordinates[:, 1], names[2], ~move, names[0]))
+        order = order_of(names[0], ~move, names[2], every.coordinates[:, 1], signed)
         names = names[:, order]
         ends = np.flatnonzero(np.append((names[:, 1:] != names[:, :-1]).any(axis=0), True)) + 1
         turns = self._validity.apply(Changes(every.take(order), signed[order], ends))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.planning.plans.plan import Counted, Kept, Plan
-from service.tables.changes import Parted, Runs, parted, versions_of
+from service.tables.changes import Parted, Runs, order_of, parted, versions_of
 from service.tables.relations import Relation
 from service.tables.resolution import Indices, Resolved, Slots
 from service.tables.sides import NEWEST, Chosen, Codes, Side, Source, ends_of, joined
@@ -159,10 +159,9 @@ class TwoSides:
         kind, offsets, former = (np.concatenate(column) for column in columns)
         entries = joined([one.entries for one in work])
         if versions_of(runs) == 1:  # those of a step from left to right, so that each finds the nodes that the one before it used
-            order = np.argsort(entries.left) if self.domain is None else np.lexsort((entries.left, entries.key))
-            order = order[np.argsort(self.steps[kind[order]], kind="stable")]
+            order = order_of(offsets, self.steps[kind], *([] if self.domain is None else [entries.key]), entries.left)
         else:
-            order = np.argsort(offsets * _KINDS + kind, kind="stable")
+            order = order_of(offsets, kind)
         taken, done = entries.take(order), np.zeros(len(order), np.int64)
         return Changed(offsets[order], Moves(kind[order], taken.key, taken.left, taken.right, taken.slot, former[order], done))
 

@@ -18,7 +18,7 @@ from service.errors import Problem
 from service.planning.binding import equal_classes
 from service.planning.plans.plan import Plan
 from service.query.model import ColumnRef, GroupColumn, IntervalRef, Output, Query
-from service.tables.changes import Runs, parted
+from service.tables.changes import Runs, order_of, parted
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import NEWEST, Codes, Side, Source
 from service.tables.store import FREED_AT_ONCE, PIECE_ROWS, Domain, Numbers
@@ -223,7 +223,7 @@ class Counter(Defaults):
         lengths = [len(one.which) for one in taken]
         kind_of, role_of = (np.repeat(np.array(values, np.int8), lengths) for values in (kinds, roles))
         every, former, offset = _together(taken), np.concatenate(formers), np.concatenate(offsets)
-        order = np.lexsort((every.entries.left, every.entries.key, kind_of, offset))
+        order = order_of(offset, kind_of, every.entries.key, every.entries.left)
         kind_of, every = kind_of[order], _part(every, order)
         yield from self.changed(version, offset[order], kind_of, role_of[order], every, former[order])
         gone = kind_of == DELETE

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.query.model import Query
-from service.tables.changes import Runs, parted
+from service.tables.changes import Runs, order_of, parted
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import NEWEST, Side, ends_of, joined
 from service.tables.store import FREED_AT_ONCE, Numbers
@@ -115,7 +115,7 @@ class CoverageStage(Defaults):
         offsets, taken = np.concatenate([come_at, gone_at, first]), joined([come, gone, new])
         if not len(offsets):
             return
-        order = np.lexsort((taken.left, taken.key, kind, offsets))
+        order = order_of(offsets, kind, taken.key, taken.left)
         taken, offsets, n = taken.take(order), offsets[order], len(order)
         moves = Moves(kind[order], taken.key, taken.left, taken.right, taken.slot, np.full(n, -1, np.int32), np.zeros(n, np.int64))
         deltas = self._cover.apply(version, moves, None if sink is None else sink.limit)

@@ -17,7 +17,7 @@ from service.planning.plans.plan import Plan
 from service.planning.plans.stages.latest import has_null_apart
 from service.query.assembly import column_output
 from service.query.model import ColumnRef, GroupColumn, Grouping, Query
-from service.tables.changes import Runs, parted
+from service.tables.changes import Runs, order_of, parted
 from service.tables.resolution import NO_SLOTS, Resolved, Slots
 from service.tables.sides import Side
 from service.tables.store import FREED_AT_ONCE, Numbers
@@ -117,7 +117,7 @@ class LatestStage(Defaults):
         if not len(slots):
             return
         read = self._columns.read((slots,), (~told | (signs != DELETE), version))
-        order = np.lexsort((signs, read.codes, told, offsets))
+        order = order_of(offsets, told, read.codes, signs)
         entries = self._entries(read, slots).take(order)
         groups = np.stack((offsets, told, read.codes))[:, order]
         ends = np.flatnonzero(np.append((groups[:, 1:] != groups[:, :-1]).any(axis=0), True)) + 1

@@ -8,7 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.tables.changes import DELETE, ENTER, INSERT, LEAVE, Half, Part, Run, batch_run, by_version, in_order, parted, versions_of
+from service.tables.changes import (
+    DELETE,
+    ENTER,
+    INSERT,
+    LEAVE,
+    Half,
+    Part,
+    Run,
+    batch_run,
+    by_version,
+    in_order,
+    order_of,
+    parted,
+    versions_of,
+)
 from service.tables.relations import Relation
 from service.wire.batch import RowBlock
 from tests.service.definitions import relation as definition
@@ -100,3 +114,15 @@ def test_entries_in_the_order_of_versions_and_kinds() -> None:
         (0, DELETE, 5), (0, INSERT, 0), (1, LEAVE, 4), (1, ENTER, 3), (1, DELETE, 2), (1, DELETE, 6), (1, INSERT, 1),
     ]  # fmt: skip
     assert len(in_order([]).order) == 0 == len(in_order([(INSERT, np.empty(0, np.int64))]).order)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_order_of_entries_is_that_of_the_columns_one_after_another(seed: int) -> None:
+    random_ = np.random.default_rng(seed)
+    n = int(random_.integers(0, 9))
+    offsets, steps = random_.integers(0, 3, n), random_.integers(0, 4, n).astype(np.int8)
+    key, left = random_.integers(-2, 2, n), random_.permutation(n) - 3
+    for within in ([], [left], [key, left]):
+        columns = [offsets, steps, *within, np.arange(n)]
+        wanted = sorted(range(n), key=lambda at, columns=columns: [column[at] for column in columns])
+        assert order_of(offsets, steps, *within).tolist() == wanted
