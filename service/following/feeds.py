@@ -398,6 +398,7 @@ class Feed:
                 segment = segment_of(some, *gather(some.slots))
                 with self._lock:
                     self._take_in(segment)
+                self._merge_small()
         finally:
             with self._lock:
                 self._in_hand = None
@@ -414,8 +415,6 @@ class Feed:
         self._segments.append(segment)
         size = segment.keys.nbytes + segment.rows.nbytes
         self._small = self._small + 1 if size <= _SMALL_BYTES else 0
-        if self._small >= _SMALL_SEGMENTS and len(self._segments) > _SMALL_SEGMENTS:  # the first may be half dropped
-            self._merge_small()
         self._leave_out(segment.versions[-1])
         self._rows += rows
         self._bytes += rows * segment.row_bytes
@@ -425,12 +424,19 @@ class Feed:
         self._trim()
 
     def _merge_small(self) -> None:
-        """Make one of the last, small ones: a segment costs kilobytes besides its rows, and a follower at the head makes one a version."""
-        one = merged([*self._segments][-_SMALL_SEGMENTS:])
-        for _ in range(_SMALL_SEGMENTS):
-            self._segments.pop()
-        self._segments.append(one)
-        self._small = 0
+        """Make one of the last segments if so many are small: each costs kilobytes besides its rows, and a follower at the head makes one a
+        version. Without the lock: only the holder of `_settling` adds segments, and the oldest go first."""
+        with self._lock:
+            if self._small < _SMALL_SEGMENTS or len(self._segments) <= _SMALL_SEGMENTS:  # the first may be half dropped
+                return
+            some = [self._segments[at] for at in range(-_SMALL_SEGMENTS, 0)]
+        one = merged(some)
+        with self._lock:
+            if len(self._segments) > _SMALL_SEGMENTS:  # still
+                for _ in some:
+                    self._segments.pop()
+                self._segments.append(one)
+                self._small = 0
 
     def _trim(self) -> None:
         """Drop the oldest versions until the rest is within the bounds."""
