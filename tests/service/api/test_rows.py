@@ -12,12 +12,16 @@ import pyarrow as pa
 import pytest
 
 from service.api import rows as api_rows
+from service.api.context import Context
 from service.api.http import formats, media
 from service.api.rows import Rows, is_worth_a_thread
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.ahead import Walkers
-from service.reading.cursors import open_rows
+from service.reading.cursors import RowReader, open_rows
+from service.settings import Settings
+from service.views.deltas import Combination
+from tests.service.api.asking import ask
 from tests.service.running import PAIR, batch, rows_of, running
 
 
@@ -62,6 +66,44 @@ def test_what_a_page_holds_is_its_own(tmp_path: Path) -> None:
     assert [len(slots) for found in page._found for slots in found] == [5, 5] and page.following
     assert all(slots.base is None for found in page._found for slots in found)
     page.close()
+    engine.close()
+
+
+def test_a_page_is_enumerated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether more follows is told by a look behind its last row; nobody reads or skips its rows again."""
+    engine, found = full(tmp_path), list[int]()
+    find = RowReader.find
+
+    def counted(reader: RowReader, most: int) -> Combination | None:
+        slots = find(reader, most)
+        found.append(0 if slots is None else len(slots[0]))
+        return slots
+
+    def skipped(reader: RowReader, most: int) -> int | None:
+        raise AssertionError("rows of the page are read again")
+
+    monkeypatch.setattr(RowReader, "find", counted)
+    monkeypatch.setattr(RowReader, "skip", skipped)
+    context = Context(Settings(data=tmp_path))
+    context.open(engine)
+    first = ask("GET", "/v1/views/v/rows?limit=50000", context)
+    assert len(first.content.splitlines()) == sum(found) == 50_000
+    rest = ask("GET", first.links["next"]["url"], context)
+    assert len(rest.content.splitlines()) == 40_000 and sum(found) == 90_000 and "next" not in rest.links
+    engine.close()
+
+
+def test_the_list_of_views_opens_no_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = full(tmp_path)
+
+    def opened(reader: RowReader, *_: Any) -> None:
+        raise AssertionError("a reader is opened")
+
+    monkeypatch.setattr(RowReader, "__init__", opened)
+    context = Context(Settings(data=tmp_path))
+    context.open(engine)
+    (view,) = ask("GET", "/v1/views", context).json()["views"]
+    assert (view["name"], view["state"], view["version"], view["empty"]) == ("v", "live", 1, False)
     engine.close()
 
 
