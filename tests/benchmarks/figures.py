@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -63,6 +65,16 @@ class Unfinished(Exception):
     def __init__(self, figures: list[Figure], failed: list[str]) -> None:
         super().__init__("failed: " + "; ".join(failed))
         self.figures = figures
+
+
+def earlier(subject: str) -> dict[str, Rival]:
+    """The figures of a subject at an older commit, by name, if its result is kept as `results/<subject>_before.json`."""
+    path = Path(__file__).parent / "results" / f"{subject}_before.json"
+    if not path.exists():
+        return {}
+    kept = json.loads(path.read_text())
+    note = f"another run, commit {kept['revision']}, load before {kept['machine']['load_before']}"
+    return {figure["name"]: Rival("before", figure["value"], note) for figure in kept["figures"]}
 
 
 def seconds(work: Callable[[], Any]) -> float:

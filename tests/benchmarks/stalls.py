@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.benchmarks.data import LINE
-from tests.benchmarks.figures import Figure, Rival, Scale, Unfinished
+from tests.benchmarks.figures import Figure, Rival, Scale, Unfinished, earlier
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.raw_client import ARROW, open_stream
 from tests.benchmarks.served import LOAD, gauge, serving
@@ -43,7 +43,6 @@ _LARGEST = 1_000_000  # rows of a batch, by default
 _ENVIRONMENT = {"LIVEJOIN_SYNCHRONOUS": "normal", "LIVEJOIN_PIN_IDLE": "3600", "LIVEJOIN_PIN_BYTES": "64GiB"}
 _MEMORY = Path("/dev/shm")
 _TOUCHED, _LARGE_PAGE = 4 << 30, 2 << 20  # bytes
-_BEFORE = Path(__file__).parent / "results" / "stalls_before.json"
 
 Act = Callable[[], object]
 
@@ -224,15 +223,15 @@ SCENARIOS = [
 
 def run(scale: Scale, note: Note) -> list[Figure]:
     sizes = [scale.size(1_000_000, 4_000), *([10_000_000] if scale.large and not scale.quick else [])]
-    before = {} if scale.quick else _before()
+    kept = {} if scale.quick else earlier("stalls")
     figures: list[Figure] = []
-    failed = [words for n in sizes for words in measure(n, SCENARIOS, scale, note, before, figures)]
+    failed = [words for n in sizes for words in measure(n, SCENARIOS, scale, note, kept, figures)]
     if failed:
         raise Unfinished(figures, failed)
     return figures
 
 
-def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, before: dict[str, Rival], figures: list[Figure]) -> list[str]:
+def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, kept: dict[str, Rival], figures: list[Figure]) -> list[str]:
     """The scenarios one behind the other in one service of n rows: adds the figures of each, and names those that failed."""
     failed = []
     if not scale.quick:
@@ -253,7 +252,7 @@ def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, before:
                 with suppress(Exception):
                     stage.clear()
                 continue
-            figures += figures_of(n, scenario, waits, seconds, before, more)
+            figures += figures_of(n, scenario, waits, seconds, kept, more)
             p999, most = (figure.value for figure in figures[-2:])
             note(f"{scenario.words}: {seconds:.1f} s, p99.9 {p999:.1f} ms, at most {most:.1f} ms; {more}")
     return failed
@@ -272,7 +271,7 @@ def _first_touch(size: int) -> str:
     return f"{seconds * (1 << 30) / size:.2f} s a GiB, at most {1e3 * longest:.1f} ms for {_LARGE_PAGE >> 20} MiB"
 
 
-def figures_of(n: int, scenario: Scenario, waits: np.ndarray, seconds: float, before: dict[str, Rival], more: str) -> list[Figure]:
+def figures_of(n: int, scenario: Scenario, waits: np.ndarray, seconds: float, kept: dict[str, Rival], more: str) -> list[Figure]:
     """`waits`: milliseconds until the answer of each change that was sent or answered while the thing happened; `more`: what is to be said
     of the longest."""
     p50, p99, p999 = (float(value) for value in np.percentile(waits, (50, 99, 99.9), method="higher"))
@@ -281,7 +280,7 @@ def figures_of(n: int, scenario: Scenario, waits: np.ndarray, seconds: float, be
     largest = _GAP if n < 10_000_000 else _GAP_LARGE
     both = ((f"{name}: p99.9", p999, _P999, f"p50 {p50:.2f}, p99 {p99:.2f}"), (f"{name}: the longest", float(waits.max()), largest, more))
     return [
-        Figure(words, value, "ms", None if scenario.is_turn else aim, True, [before[words]] if words in before else [], about, note=said)
+        Figure(words, value, "ms", None if scenario.is_turn else aim, True, [kept[words]] if words in kept else [], about, note=said)
         for words, value, aim, said in both
     ]
 
@@ -315,15 +314,6 @@ def _checkpoints(stage: Stage) -> tuple[float, float]:
 def _since(before: tuple[float, float], now: tuple[float, float]) -> str:
     count = int(now[0] - before[0])
     return f"{count} checkpoints of the log, of {1e3 * (now[1] - before[1]) / count:.1f} ms" if count else "no checkpoint of the log"
-
-
-def _before() -> dict[str, Rival]:
-    """The figures that are kept of before, by name."""
-    if not _BEFORE.exists():
-        return {}
-    kept = json.loads(_BEFORE.read_text())
-    note = f"another run, commit {kept['revision']}, load before {kept['machine']['load_before']}"
-    return {figure["name"]: Rival("before", figure["value"], note) for figure in kept["figures"]}
 
 
 def _narrow(ids: np.ndarray) -> pa.RecordBatch:
