@@ -42,9 +42,12 @@ class Table:
     intervals: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def definition(self) -> RelationDefinition:
-        """Raises BadDefinition, ValueError (a column has a name of ours), TypeError (a column of a type that cells do not keep)."""
+        """Raises BadDefinition, ValueError (a column's name is ours, or one that Spark cannot pass), TypeError (a column of a type that
+        cells do not keep)."""
         if ours := [name for name in self.frame.columns if _OURS.fullmatch(name)]:
             raise ValueError(f"cells have a column {ours[0]} of their own: rename that of the table")
+        if odd := [name for name in self.frame.columns if "`" in name or name == "*"]:
+            raise ValueError(f"Spark cannot pass a column with the name {odd[0]} to Python: rename it")
         columns: list[dict[str, Any]] = [
             {"name": one.name, "nullable": one.nullable and one.name not in self.key} | _kind(one) for one in self.frame.schema.fields
         ]
@@ -87,8 +90,8 @@ def whole(frame: DataFrame, name: str) -> Column:
 
 
 def with_values(frame: DataFrame, start: str, end: str, bounds: str, said: tuple[str, str]) -> DataFrame:
-    """The rows whose interval has a value. One that cells do not keep as an endpoint (NaN, an infinity, next to the limits of int64) is an
-    error of the job, which calls the columns as in `said`."""
+    """The rows whose interval has a value; a point that is null has none, and would be in all cells. A value that cells do not keep as an
+    endpoint (NaN, an infinity, next to the limits of int64) is an error of the job, which calls the columns as in `said`."""
     kind, ends, opens = frame.schema[start].dataType, (start, end), (bounds[0] == "(", bounds[1] == ")")
     if isinstance(kind, (T.FloatType, T.DoubleType)):
         bad = [F.isnan(F.col(name)) | (F.abs(F.col(name)) == F.lit(float("inf"))) for name in ends]
@@ -106,7 +109,7 @@ def with_values(frame: DataFrame, start: str, end: str, bounds: str, said: tuple
     for name, is_bad, called in zip(ends, bad, said, strict=False):
         reason = F.format_string(f"{called.replace('%', '%%')}: %s cannot be an endpoint (write null for an unbounded side)", F.col(name))
         frame = frame.withColumn(name, F.when(is_bad, F.raise_error(reason)).otherwise(F.col(name)))
-    return frame.where(F.coalesce(has_value, F.lit(True)))
+    return frame.where(F.coalesce(has_value, F.lit(start != end)))
 
 
 def hashed(number: int) -> str:

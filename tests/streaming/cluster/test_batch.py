@@ -364,6 +364,27 @@ def test_bad_rows_and_frames_are_refused(spark: SparkSession) -> None:
         explain(sql, {"p": Table(stream, ["value"])})
 
 
+def test_columns_may_have_names_that_are_no_words(spark: SparkSession) -> None:
+    """But for two, of which Spark told no more than that it cannot parse them."""
+    frame = spark.range(100).selectExpr("id AS `select`", "id % 7 AS `a b`", "id AS `x as y`")
+    sql = 'SELECT x."select" AS i, y."x as y" AS j FROM p x JOIN p y ON x."a b" = y."a b"'
+    assert live_join(sql, {"p": Table(frame, ["select"])}).count() == sum(i % 7 == j % 7 for i in range(100) for j in range(100))
+    for name in ("i`d", "*"):
+        odd = frame.toDF("select", "a b", name)
+        with pytest.raises(ValueError, match=rf"cannot pass a column with the name {re.escape(name)} to Python: rename it"):
+            live_join(sql, {"p": Table(odd, ["select"])})
+        assert overlap_join(odd, odd.toDF("b", "c", "d"), ("select", "select"), ("b", "b")).columns[2] == name
+
+
+def test_points_that_are_null_are_in_no_cell(spark: SparkSession) -> None:
+    """They were taken for unbounded intervals, of which each cell has a copy, though they meet nothing."""
+    frame = spark.range(400).selectExpr("id", "id AS s", "id + 1 AS e")
+    points = spark.range(400).selectExpr("id AS nr", "nullif(id, 2 * (id DIV 2)) AS t")
+    told = explain(frame, points, ("s", "e"), ("t", "t"))
+    assert "of 600 rows in one" in told and "rows out    about 200\n" in told
+    assert overlap_join(frame, points, ("s", "e"), ("t", "t")).count() == 200
+
+
 def test_frames_without_rows_join_to_none(spark: SparkSession, tables: dict[str, Table]) -> None:
     empty = {"a": tables["a"], "b": Table(tables["b"].frame.limit(0), KEYS["b"], SPANS["b"])}
     assert live_join(VIEWS["pair"], empty).count() == 0
