@@ -156,7 +156,7 @@ class Cycle(RequestResponseCycle):
             raise RuntimeError("the body is longer than Content-Length says")
         else:
             self.expected_content_length -= size
-        for number, parts in enumerate(in_turns(pieces)):
+        for number, parts in enumerate(in_turns(pieces, self.scope["scheme"] == "https")):
             if number:
                 await asyncio.sleep(0)
             if self.flow.write_paused and not self.disconnected:

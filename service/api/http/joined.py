@@ -12,10 +12,11 @@ _SMALL = 4096  # bytes that are rather copied than given to the system as a part
 _TURN = 9 << 18  # bytes: the system takes half a millisecond for them, of the event loop
 
 
-def in_turns(pieces: Pieces) -> Iterator[Pieces]:
-    """What is written by one call after another, about `_TURN` bytes at a time, without copying; but small pieces next to each other are
-    joined."""
-    turn, small, room = Pieces(), Pieces(), _TURN
+def in_turns(pieces: Pieces, encrypted: bool = False) -> Iterator[Pieces]:
+    """What is written by one call after another, about `_TURN` bytes at a time, half of that if TLS encrypts them, without copying; but
+    small pieces next to each other are joined."""
+    most = _TURN // 2 if encrypted else _TURN
+    turn, small, room = Pieces(), Pieces(), most
     for piece in filter(len, pieces):
         if len(piece) < _SMALL and room > len(piece):
             small.append(piece)
@@ -30,7 +31,7 @@ def in_turns(pieces: Pieces) -> Iterator[Pieces]:
             rest, room = rest[room:], room - len(turn[-1])
             if not room:
                 yield turn
-                turn, room = [], _TURN
+                turn, room = [], most
     if small:
         turn.append(b"".join(small))
     if turn:

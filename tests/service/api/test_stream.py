@@ -94,7 +94,7 @@ def test_pieces_go_in_turns_with_and_without_chunks(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("service.api.http.joined._SMALL", 10)
     monkeypatch.setattr("service.api.http.joined._TURN", 100)
     cycle, transport = Cycle.__new__(Cycle), _Transport()
-    cycle.scope, cycle.transport, cycle.flow = {"method": method}, transport, _Flow()  # type: ignore[assignment,typeddict-item]
+    cycle.scope, cycle.transport, cycle.flow = {"method": method, "scheme": "http"}, transport, _Flow()  # type: ignore[assignment,typeddict-item]
     cycle.chunked_encoding, cycle.expected_content_length, cycle.disconnected = chunked, 1000, False
     asyncio.run(cycle.send({"type": PIECES, "pieces": [b"a" * 50, b"b" * 400], "more_body": True}))
     body = b"a" * 50 + b"b" * 400
