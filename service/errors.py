@@ -106,14 +106,14 @@ _KINDS = (
         409,
         "The name is in use with a different definition",
         "A relation or view of this name exists with a different definition. Definitions are compared after parsing. A relation can be "
-        "extended (PATCH), but not so that something of it would change or be lost.",
+        "extended (PATCH), but not in a way that changes or removes part of its definition.",
         "Use another name, or DELETE the existing one first; to add columns or intervals, PATCH the relation.",
     ),
     Kind(
         "relation-in-use",
         409,
         "The relation is used by views",
-        "The views in `views` use the relation, so it cannot be dropped; or they join by a column that cannot have nulls therefore.",
+        "The views in `views` use the relation, so it cannot be dropped; or they join on a column, so nulls cannot be allowed in it.",
         "DELETE those views first.",
     ),
     Kind(
@@ -176,16 +176,16 @@ _KINDS = (
         "range-changed",
         412,
         "The rows have changed",
-        "`If-Match` names a version of the file that is no longer kept, and the rows have changed since. A file of which parts are read is "
-        "kept until nobody has read of it for `--spool-idle`, and not across a restart.",
+        "`If-Match` names a version of the file that is no longer kept, and the rows have changed since. A file that is read in parts is "
+        "kept until it has not been read for `--spool-idle`, and not across a restart.",
         "Read the file from its beginning: HEAD gives the new ETag.",
     ),
     Kind(
         "unsatisfiable-range",
         416,
         "The range is not in the file",
-        "`Range` begins behind the end of the file, or asks for no byte. `Content-Range` tells the length.",
-        "Ask for a part of the file, whose length HEAD tells, or read it without Range.",
+        "`Range` begins beyond the end of the file, or selects no bytes. `Content-Range` gives the length.",
+        "Request a range within the file, whose length HEAD returns, or read the file without Range.",
     ),
     Kind(
         "body-too-large",
@@ -193,7 +193,7 @@ _KINDS = (
         "Request body too large",
         "The body exceeds a maximum: of bytes (`--max-body`), of bytes when it is decoded (`--max-decoded`: a compressed file, or columns "
         "that repeat long texts, can be much larger than they look), or of rows (`--max-batch-rows`, of a replacement "
-        "`--max-relation-rows`). `limit` is the one exceeded. "
+        "`--max-relation-rows`). `limit` is the maximum that was exceeded. "
         "Nothing was applied.",
         "Send several smaller batches, or start the service with a higher limit.",
     ),
@@ -201,24 +201,24 @@ _KINDS = (
         "query-too-large",
         413,
         "The query needs too much memory",
-        "The ad hoc query needs more memory than `--query-memory`, or a single row of its result is larger than the service sends. "
-        "Nothing is kept of it.",
-        "Select fewer columns, add conditions, or group before joining. What is asked often is better a view, which is kept up to date.",
+        "The ad hoc query needs more memory than `--query-memory`, or a single row of its result is larger than the service sends.",
+        "Select fewer columns, add conditions, or group before joining. If the query is run often, register it as a view, which is kept "
+        "up to date.",
     ),
     Kind(
         "query-timeout",
         408,
         "The query takes too long",
-        "The ad hoc query did not end within `--query-time`, its answer included. A query whose answer had begun is aborted.",
-        "Add conditions, or group before joining. All rows of a view or relation are read by GET …/rows, which has no such limit. What is "
-        "asked often is better a view, which is kept up to date.",
+        "The ad hoc query, including its response, took longer than `--query-time`. A response that had begun is aborted.",
+        "Add conditions, or group before joining. To read all rows of a view or relation, use GET …/rows, which has no such limit. If the "
+        "query is run often, register it as a view, which is kept up to date.",
     ),
     Kind(
         "request-timeout",
         408,
         "The request took too long to arrive",
-        "The head of the request was not complete after `--head-time`, or no byte of its body came for `--body-idle`. Nothing was applied, "
-        "and the connection was closed.",
+        "The head of the request was not complete after `--head-time`, or no byte of its body arrived for `--body-idle`. Nothing was "
+        "applied, and the connection was closed.",
         "Send the request again, without pauses.",
     ),
     Kind(
@@ -268,8 +268,8 @@ _KINDS = (
         "bad-query",
         422,
         "SQL syntax error",
-        "The SQL text cannot be parsed. `detail` gives the position. Of an ad hoc query, which is the request itself, the status is 400; "
-        "it can also fail while it runs, at a value that cannot be converted.",
+        "The SQL text cannot be parsed. `detail` gives the position. For an ad hoc query, which is itself the request, the status is 400; "
+        "it can also fail while it runs, if a value cannot be converted.",
         "Fix the text at that position. The dialect of views is PostgreSQL's, extended by `overlaps(x, y)` and `x OVERLAPS y`; that of "
         "ad hoc queries is DuckDB's.",
     ),
@@ -291,7 +291,7 @@ _KINDS = (
         "not-yet",
         501,
         "Not implemented yet",
-        "The path, option or algorithm belongs to a later version of livejoin. This version has all that its interface names, so it does "
+        "The path, option or algorithm belongs to a later version of livejoin. This version implements its whole interface, so it does "
         "not return this.",
         "Do without it, or upgrade to a version that has it.",
     ),
@@ -299,12 +299,12 @@ _KINDS = (
         "too-busy",
         429,
         "The service is busy",
-        "There are already as many as the service allows at a time: batches that wait to be applied (`--max-waiting`), bytes of bodies "
+        "The service has reached one of its limits: batches that wait to be applied (`--max-waiting`), bytes of bodies "
         "(`--max-body-memory`), connections (`--max-connections`), followers (`--max-followers`), ad hoc queries (`--max-queries`) or "
-        "cursors (`--max-cursors`, `--max-client-cursors`). `detail` says which. Nothing was applied; if it can be known in advance, the "
-        "body was not read.",
+        "cursors (`--max-cursors`, `--max-client-cursors`). `detail` says which. Nothing was applied; where possible, the request was "
+        "refused before its body was read.",
         "Send the request again after the time in Retry-After. A few large batches are faster than many small ones; follow a view over one "
-        "connection; read the pages of a reading to its end, or leave `limit` out.",
+        "connection; read all pages of a paged response, or omit `limit`.",
         1,
     ),
     Kind(
@@ -319,8 +319,8 @@ _KINDS = (
         "too-many-groups",
         503,
         "The view has too many groups",
-        "The view has more groups than its definition allows (`groups`, 10,000,000 unless it says otherwise), and follows no changes any "
-        "more. Its relations and other views are intact.",
+        "The view has more groups than its definition allows (`groups`, 10,000,000 unless it says otherwise), so it has failed and "
+        "no longer follows changes. Its relations and other views are intact.",
         "DELETE the view, and register it with a larger `groups`, or with fewer or coarser columns in GROUP BY.",
     ),
     Kind(

@@ -192,7 +192,7 @@ class Door:
         self.handshakes.add(handshake)
 
     def too_many(self) -> Problem:
-        problem = Problem("too-busy", f"there are {self.settings.max_connections} connections, as many as there may be (--max-connections)")
+        problem = Problem("too-busy", f"there are already {self.settings.max_connections} connections, the maximum (--max-connections)")
         problem.headers["Connection"] = "close"
         return problem
 
@@ -417,7 +417,7 @@ class Protocol(HttpToolsProtocol):
         unsent = ours, unacknowledged(self.transport) if ours or on_taken is not None else 0
         if ours and unsent == self._unsent:
             if now - self._taken >= self._door.settings.pin_idle:
-                log.info("a client took nothing of its answer for %g s: its connection is closed", now - self._taken)
+                log.info("a client read nothing of its response for %g s; its connection is closed", now - self._taken)
                 reset(self.transport)
                 return
         else:
@@ -453,7 +453,7 @@ class Protocol(HttpToolsProtocol):
         elif self._phase == _IDLE:
             self.transport.close()
         else:
-            what = "the head of the request was" if self._phase == _HEAD else "nothing more of the body came; the request was"
+            what = "the head of the request was" if self._phase == _HEAD else "no more of the body arrived; the request was"
             self._refuse(Problem("request-timeout", f"{what} not complete after {seconds:g} s"))
 
 

@@ -1,5 +1,5 @@
 """The settings of the service. Each is declared once, as a field of `Settings`, with its type, unit, range, default and purpose; its flag
-of `livejoin serve`, its `LIVEJOIN_…` variable, the help text and the table in README.md are made from that declaration."""
+of `livejoin serve`, its `LIVEJOIN_…` variable, the help text and the table in docs/operations.md are made from that declaration."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Settings(BaseModel):
     )
     ready: Literal["views", "relations"] = Field(
         "views",
-        description="whether a start is `ready` (`/readyz`) when all views are built, or already when relations can be read and written",
+        description="whether `/readyz` reports a start as ready once all views are built, or as soon as relations can be read and written",
     )
     max_head: Size = Field(64 << 10, description="the maximum size of a request's head; a larger one is answered with 431")
     head_time: Seconds = Field(10.0, description="how long a request's head may take to arrive; answered with 408 after that")
@@ -126,10 +126,10 @@ class Settings(BaseModel):
     pin_bytes: Size = Field(1 << 30, description="how much memory the oldest reader may keep from being reused")
     spool_bytes: Size = Field(
         1 << 30,
-        description="how much disk the files of rows may take (`rows.parquet` and its kind) whose length or parts are asked for; "
-        "a larger one is sent whole only",
+        description="how much disk space files of rows (such as `rows.parquet`) may take that are read in parts; a larger file is only "
+        "sent whole",
     )
-    spool_idle: Seconds = Field(60.0, description="how long such a file is kept after it was last read of")
+    spool_idle: Seconds = Field(60.0, description="how long such a file is kept after it was last read")
     max_relations: Count = Field(1000, description="the maximum number of relations; further ones are answered with 409")
     max_columns: Count = Field(
         1000, description="the maximum number of columns of a relation or view, and of a relation's intervals; more are answered with 422"
@@ -140,7 +140,7 @@ class Settings(BaseModel):
     max_sql: Size = Field(64 << 10, description="the maximum length of SQL; a longer text is answered with 422, an ad hoc query with 400")
     max_queries: Count = Field(2, description="the maximum number of ad hoc queries at a time; further ones are answered with 429")
     query_memory: Size = Field(1 << 30, description="the memory of an ad hoc query; one that needs more is answered with 413")
-    query_time: Seconds = Field(30.0, description="how long an ad hoc query may take, with its answer; answered with 408 after that")
+    query_time: Seconds = Field(30.0, description="how long an ad hoc query may take, including its response; answered with 408 after that")
     query_threads: Count = Field(1, description="the threads of an ad hoc query")
     tls_certificate: File = Field(
         None, description="serve HTTPS with this certificate, in PEM, followed by those that sign it; read again on SIGHUP"
@@ -158,7 +158,7 @@ class Settings(BaseModel):
 
 
 class Setting(NamedTuple):
-    """One setting, as help and README.md show it."""
+    """One setting, as the help text and docs/operations.md show it."""
 
     name: str
     flag: str

@@ -23,7 +23,7 @@ class Queries:
     def begin(self) -> None:
         """One more is under way, until `end`. Problem `too-busy`."""
         if self.running >= self._most:
-            raise Problem("too-busy", f"{self.running} queries are running, as many as may (--max-queries)")
+            raise Problem("too-busy", f"{self.running} queries are already running, the maximum (--max-queries)")
         self.running += 1
 
     def end(self, outcome: str) -> None:

@@ -188,10 +188,10 @@ ENDPOINTS = [
         changes_end,
         operation(
             "viewChangesEnd",
-            "Get the token of the last version within about so many rows of changes",
+            "Get the token of the last version within a number of rows of changes",
             tag="followers",
-            description="At least one version, whatever its rows (`rows` tells how many there are up to it); nothing is read. What lies "
-            "between is then read with `until`.",
+            description="It is at least one version, however many rows that has; `rows` is the number of rows up to it. No rows are read: "
+            "read the changes up to the token with `until`.",
             parameters=[path_parameter("name", "the view", "clashes"), *query_parameters(_PARAMETERS)],
             responses={
                 **answer(200, "the version and its token", json_content("ChangesEnd", {"version": 43, "token": "eyJ2IjogNDN9", "rows": 2})),

@@ -137,7 +137,7 @@ class Context:
     def follow(self) -> None:
         """One more stream of changes is open; `following` is to be counted down at its end. Problem `too-busy`."""
         if self.following >= self.settings.max_followers:
-            raise Problem("too-busy", f"there are {self.settings.max_followers} followers, as many as there may be (--max-followers)")
+            raise Problem("too-busy", f"there are already {self.settings.max_followers} followers, the maximum (--max-followers)")
         self.following += 1
 
     async def work(self, function: Callable[..., T], *arguments: Any) -> T:

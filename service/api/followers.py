@@ -212,7 +212,7 @@ async def changes(request: Request) -> Response:
     feed = feed_of(view)
     if cursor is not None:
         if not snapshot:
-            raise Problem("bad-parameter", "cursor needs snapshot=true: what a part has are rows, told as inserts", parameter="cursor")
+            raise Problem("bad-parameter", "cursor needs snapshot=true: the rows of a part are sent as inserts", parameter="cursor")
         return await part_in_arrow(context, view, values)
     if kind == media.ARROW:
         return await in_arrow(context, view, feed, values | {"since": since})
@@ -230,7 +230,7 @@ _PROGRESS = '{"version":43,"op":"progress","token":"eyJ2IjogNDN9"}'
 _CONTENT = {
     **text_content(media.JSONL, f"{_INSERT}\n{_PROGRESS}\n"),
     **text_content(media.SSE, f"event: insert\ndata: {_INSERT}\n\nevent: progress\nid: eyJ2IjogNDN9\ndata: {_PROGRESS}\n\n"),
-    **binary_content(media.ARROW, "with `until`: an Arrow IPC stream with the columns `_op`, `_version`, those of the key, and the row's"),
+    **binary_content(media.ARROW, "with `until`: an Arrow IPC stream with `_op`, `_version`, and the columns of the key and the row"),
 }
 
 ENDPOINTS = [
@@ -243,8 +243,8 @@ ENDPOINTS = [
             "Follow the changes of a view",
             tag="followers",
             description="Within a version, deletes precede inserts. A `progress` record ends each version that changed the view, with "
-            "the token to resume from. `Last-Event-ID` takes precedence over `since` and `snapshot`. With `until` the changes end at that "
-            "token; only then are they also sent as Arrow, without `progress` records.",
+            "the token to resume from. `Last-Event-ID` takes precedence over `since` and `snapshot`. With `until`, the changes end at that "
+            "token; only then can they also be sent as Arrow, without `progress` records.",
             parameters=[
                 path_parameter("name", "the view", "clashes"),
                 *query_parameters(PARAMETERS),

@@ -46,7 +46,7 @@ CHUNK_SECONDS = Histogram(
 )
 QUERY_SECONDS = Histogram(
     "livejoin_query_seconds",
-    "Time of an ad hoc query, with its answer.",
+    "Time of an ad hoc query, including its response.",
     buckets=(0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
     registry=REGISTRY,
 )
@@ -82,26 +82,26 @@ GAUGES = {
     "version": ("livejoin_version", "The newest published version."),
     "pins": ("livejoin_pins", "Versions pinned by readers."),
     "cursors": ("livejoin_cursors", "Cursors whose versions are kept."),
-    "spools": ("livejoin_spools", "Files of rows that are kept on disk for readers of parts."),
+    "spools": ("livejoin_spools", "Files of rows that are kept on disk, to be read in parts."),
     "spool_bytes": ("livejoin_spool_bytes", "Size of those files."),
     "retired_bytes": ("livejoin_retired_bytes", "Memory of the structures that is needed only by old versions."),
-    "free_bytes": ("livejoin_free_bytes", "Memory of the structures that is kept for reuse: free blocks, and lists of what goes."),
+    "free_bytes": ("livejoin_free_bytes", "Memory of the structures that is kept for reuse: free blocks, and lists of retired ones."),
     "waiting_batches": ("livejoin_waiting_batches", "Batches waiting to be applied."),
     "subscribers": ("livejoin_subscribers", "Followers of views."),
-    "writer_busy_seconds": ("livejoin_writer_busy_seconds", "How long the writer has been at work without a sign of progress."),
-    "log_bytes": ("livejoin_log_bytes", "Changes in the log that are in no snapshot, to be read by the next start."),
+    "writer_busy_seconds": ("livejoin_writer_busy_seconds", "Time for which the writer has been busy without making progress."),
+    "log_bytes": ("livejoin_log_bytes", "Size of the changes in the log that no snapshot contains: the next start reads them."),
 }
 COUNTERS = {
     "batches": ("livejoin_batches", "Batches that made a version."),
     "changes": ("livejoin_changes", "Changes in those batches."),
-    "spools_written": ("livejoin_spools_written", "Files of rows that were written to disk for readers of parts."),
+    "spools_written": ("livejoin_spools_written", "Files of rows that were written to disk, to be read in parts."),
     "snapshot_failures": ("livejoin_snapshot_failures", "Snapshots that could not be written."),
 }
 SECONDS = range(-20, 9, 2)  # buckets up to 2 ** e seconds: 1 µs to 256 s
 NUMBERS = range(0, 25, 2)  # up to 2 ** e: 1 to 16,777,216
 HISTOGRAMS = {
     "update_seconds": ("livejoin_update_seconds", "Time to update the views to the next version.", SECONDS),
-    "turn_seconds": ("livejoin_turn_seconds", "Time for which the writer did nothing but apply a batch, or several together.", SECONDS),
+    "turn_seconds": ("livejoin_turn_seconds", "Time that the writer spent on applying a batch, or several together.", SECONDS),
     "checkpoint_seconds": ("livejoin_checkpoint_seconds", "Time of a checkpoint of the log (two fsyncs), while changes wait.", SECONDS),
     "batch_changes": ("livejoin_batch_changes", "Changes in a batch.", NUMBERS),
     "delay_steps": ("livejoin_delay_steps", "Largest number of steps between two rows of a chunk.", NUMBERS),
@@ -128,12 +128,12 @@ class EngineCollector(Collector):
     def _all(self) -> Iterator[Metric]:
         yield from _of_process(self._context)
         yield GaugeMetricFamily("livejoin_ready", "1 if the service answers requests.", value=float(self._context.ready))
-        queries = CounterMetricFamily("livejoin_queries", "Ad hoc queries, by what became of them.", labels=["outcome"])
+        queries = CounterMetricFamily("livejoin_queries", "Ad hoc queries, by outcome.", labels=["outcome"])
         for outcome, count in self._context.queries.outcomes.items():
             queries.add_metric([outcome], count)
         yield queries
-        yield GaugeMetricFamily("livejoin_queries_running", "Ad hoc queries under way.", value=self._context.queries.running)
-        yield GaugeMetricFamily("livejoin_body_bytes", "Bytes of request bodies and of what they become.", value=self._context.bodies.held)
+        yield GaugeMetricFamily("livejoin_queries_running", "Ad hoc queries in progress.", value=self._context.queries.running)
+        yield GaugeMetricFamily("livejoin_body_bytes", "Memory of request bodies, decoded forms included.", value=self._context.bodies.held)
         if not self._context.ready:
             return
         engine = self._context.engine
@@ -153,7 +153,7 @@ class EngineCollector(Collector):
         for name, count in engine.published.counts.items():
             rows.add_metric([name], count)
         yield rows
-        held = GaugeMetricFamily("livejoin_relation_bytes", "Memory of a relation's rows, by what holds it.", labels=["relation", "holder"])
+        held = GaugeMetricFamily("livejoin_relation_bytes", "Memory of a relation's rows, by use.", labels=["relation", "holder"])
         for name, relation in engine.relations.items():
             for holder, size in relation.table.held.items():
                 held.add_metric([name, holder], size)
@@ -166,12 +166,12 @@ def _of_process(context: Context) -> Iterator[Metric]:
     build = GaugeMetricFamily("livejoin_build_info", "1; the software that runs.", labels=["version", "python"])
     build.add_metric([software_version(), platform.python_version()], 1.0)
     yield build
-    answers = HistogramMetricFamily("livejoin_request_seconds", "Time until an answer begins.", labels=["method"])
+    answers = HistogramMetricFamily("livejoin_request_seconds", "Time until a response begins.", labels=["method"])
     for method, times in _ANSWERS.items():
         answers.add_metric([method], _buckets(times, SECONDS), times.sum)
     yield answers
     delays = context.loop_delays
-    delay = HistogramMetricFamily("livejoin_loop_delay_seconds", "How late the event loop was, ten times a second.")
+    delay = HistogramMetricFamily("livejoin_loop_delay_seconds", "Delay of the event loop, measured ten times a second.")
     delay.add_metric([], _buckets(delays, SECONDS), delays.sum)
     yield delay
 

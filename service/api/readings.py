@@ -80,10 +80,10 @@ ENDPOINTS = [
             "beginReading",
             "Hold a version of a view, to be read in parts",
             tag="rows",
-            description="The rows of all cursors together are the view at one version, each row once; each cursor is read by "
-            "`GET /v1/views/{name}/rows?cursor=`, any number of times, until `expires`; if its client has as many cursors as it may, those "
-            "that were read to their ends make room. There may be fewer parts than asked for: a view with UNION or EXCEPT, or with what "
-            "groups cover, is one part. `token` follows from this version (null: the view keeps no changes).",
+            description="All cursors together return every row of the view at one version exactly once. Each cursor can be read with "
+            "`GET /v1/views/{name}/rows?cursor=` any number of times until `expires`; if the client has reached its limit of cursors, "
+            "those that have been read completely make room. There may be fewer parts than requested: a view with UNION or EXCEPT, "
+            "or with the coverage of groups, has one part. `token` follows from this version (null: the view keeps no changes).",
             parameters=[path_parameter("name", "the view", "clashes")],
             body=json_content("ReadingForm", {"parts": PARTS, "hold": HOLD}),
             responses={**answer(201, "the version is held", json_content("Reading", _READING)), **failures(*_REFUSALS)},
@@ -95,11 +95,11 @@ ENDPOINTS = [
         end,
         operation(
             "endReading",
-            "Let go of the version of a reading",
+            "Release the version of a reading",
             tag="rows",
-            description="What is being read of it goes on; its cursors begin nothing more.",
+            description="Reads in progress continue; the cursors cannot be used for new ones.",
             parameters=[path_parameter("id", "the reading", "b3BhcXVlLWlk")],
-            responses={**answer(204, "the version is let go of"), **failures("bad-parameter", "not-found")},
+            responses={**answer(204, "the version is released"), **failures("bad-parameter", "not-found")},
         ),
     ),
 ]

@@ -177,8 +177,8 @@ ENDPOINTS = [
             "Extend a relation: columns, intervals, nulls that are allowed, retention",
             tag="relations",
             description="Live views and their followers are not disturbed: `SELECT *` means the columns at the registration of a view. "
-            "Rows that are there have null in new columns, which must be nullable, and have to fit new intervals. `retain` deletes rows "
-            "whose column is older than the duration, looking every minute; null ends that. What is there already changes nothing.",
+            "New columns are null in existing rows, so they must be nullable; new intervals must be valid for existing rows. `retain` "
+            "deletes rows whose column is older than the duration, once a minute; null ends this. Parts that exist already change nothing.",
             parameters=[_NAME],
             body=json_content("RelationPatch", PATCH, {"retain": None}),
             responses={

@@ -168,10 +168,10 @@ ENDPOINTS = [
             "replaceRelation",
             "Replace the rows of a relation, in one version",
             tag="changes",
-            description="The relation has these rows afterwards and no others; followers of views see the difference only. Rows are "
-            "plain, without `_op`; of several with a key the last one counts. With `on_error=skip`, a bad row whose key can be read keeps "
-            "the row that the relation has of this key; one whose key cannot be read keeps none. Rows for which one body is too small "
-            "are sent in parts: each with `stage`, then a request with `stage` and `commit` and no body.",
+            description="The rows replace all rows of the relation; followers of views get only the differences. Rows have no `_op`; if "
+            "several have the same key, the last one counts. With `on_error=skip`, if a row is bad but its key can be read, the "
+            "relation keeps its old row with that key. If there are too many rows for one body, send "
+            "parts with `stage`, and then a request with `stage` and `commit` and no body.",
             parameters=[_NAME, *query_parameters(PARAMETERS)],
             body={
                 **text_content(media.JSONL, _ROWS),
@@ -195,8 +195,8 @@ ENDPOINTS = [
             "deleteRows",
             "Delete the rows of a relation that meet conditions",
             tag="changes",
-            description="All conditions must hold; operators as in the `where` of a view. Columns stand without an alias. `applied` is the "
-            "number of rows deleted.",
+            description="All conditions must hold; operators are those of the `where` of a view. Columns are written without an alias. "
+            "`applied` is the number of deleted rows.",
             parameters=[_NAME, *query_parameters(changes.PARAMETERS)],
             body=json_content("Deletion", DELETION),
             responses={

@@ -61,7 +61,7 @@ _SOURCE = _object(
         "name": {"type": "string"},
         "run": {"type": ["string", "null"]},
         "epoch": {"type": "integer", "format": "int64"},
-        "version": {"type": ["integer", "null"], "description": "that its last batch made; null: not known, as of `time`"},
+        "version": {"type": ["integer", "null"], "description": "the version of its last batch; null if unknown, like `time`"},
         "time": {"type": ["string", "null"], "format": "date-time"},
     }
 )
@@ -71,22 +71,22 @@ _STATISTICS = _object(
     {
         "intervals": _COUNT | {"description": "entries in the view's structures"},
         "bytes": _COUNT
-        | {"description": "that the structures hold at the newest version, its part of what views share; rows of relations not counted"},
-        "bytes_per_row": _MEASURE | {"description": "these, for each row of the view's relations"},
-        "groups": _MEASURE | {"description": "of a view with groups: those that have rows, those that HAVING drops among them"},
-        "sums_out_of_range": _MEASURE | {"description": "of a view with groups: sums that are null as they do not fit their type"},
-        "bits_per_tuple": _MEASURE | {"description": "of quadtrees in their compact form, without the slots of rows"},
+        | {"description": "memory of the structures at the newest version, with a share of common ones; without the rows of relations"},
+        "bytes_per_row": _MEASURE | {"description": "`bytes` divided by the rows of the view's relations"},
+        "groups": _MEASURE | {"description": "groups that have rows, including those that HAVING excludes; null without groups"},
+        "sums_out_of_range": _MEASURE | {"description": "sums that are null because they do not fit their type; null without groups"},
+        "bits_per_tuple": _MEASURE | {"description": "size of quadtrees in their compact form, without the slots of rows"},
         "update_seconds": _object({"p50": _MEASURE, "p99": _MEASURE}),
-        "steps_per_update": _MEASURE | {"description": "what was looked at for the delta of a changed row, the delta's rows included"},
-        "flips_per_update": _MEASURE | {"description": "rows or prefixes that a changed row brought to life or killed"},
-        "rows_read": _COUNT | {"description": "by all readers since the view was built"},
-        "steps_per_row": _MEASURE | {"description": "nodes, entries and candidates that readers looked at, for each row"},
-        "delay_steps": _object({"max": _COUNT | {"description": "the most steps between two rows"}}),
+        "steps_per_update": _MEASURE | {"description": "steps for the delta of a changed row, the rows of the delta included"},
+        "flips_per_update": _MEASURE | {"description": "rows or prefixes that a changed row made live or dead"},
+        "rows_read": _COUNT | {"description": "rows read by all readers since the view was built"},
+        "steps_per_row": _MEASURE | {"description": "nodes, entries and candidates that readers visited, per row"},
+        "delay_steps": _object({"max": _COUNT | {"description": "largest number of steps between two rows"}}),
         "dead_ends": {"type": ["integer", "null"]}
-        | {"description": "nodes, rows and candidates that readers looked at in vain; null: interval-tree, box-tree count only candidates"},
+        | {"description": "nodes, rows and candidates visited without result; null: interval-tree, box-tree count only candidates"},
         "counters": {"type": "object", "additionalProperties": _COUNT}
         | {
-            "description": "what else the algorithm counts, by name, of all readings; tree-tracker: lookups, removed, no_goods, forgotten; "
+            "description": "further counts of the algorithm in all readings, by name; tree-tracker: lookups, removed, no_goods, forgotten; "
             "minesweeper and elimination: probes, outputs, pairs (of a triangle), lookups, constraints, resets, forgotten; "
             "intersect: lookups, probes, outputs; bow-tie: these, ranges (the most that waited, summed over readings), forgotten; "
             "lqdag: looked_up, excluded, and with UNION or EXCEPT repeated (rows that an earlier SELECT had)"
@@ -98,25 +98,25 @@ _STATISTICS = _object(
 _TEXTS = _list({"type": "string"})
 _NATURAL = _object(
     {
-        "class": {"type": "string", "description": "as in the plans"},
+        "class": {"type": "string", "description": "the class, as in the plans"},
         "variables": {
             "type": "object",
             "additionalProperties": _TEXTS,
-            "description": "columns that have to be equal, by the first; several of an alias (`a.x a.y`) are compared together",
+            "description": "columns that must be equal, by the first of them; several columns of an alias (`a.x a.y`) form a composite",
         },
-        "elimination_order": {"oneOf": [_TEXTS, {"type": "null"}], "description": "of the variables, a nested one; null: not beta-acyclic"},
+        "elimination_order": {"oneOf": [_TEXTS, {"type": "null"}], "description": "nested, of the variables; null: not beta-acyclic"},
         "join_tree": {
             "oneOf": [_list(_object({"aliases": _TEXTS, "by": _TEXTS})), {"type": "null"}],
-            "description": "its edges: two aliases and the variables that both have; null: cyclic, or a product",
+            "description": "edges of the join tree: two aliases and their common variables; null: cyclic, or a product",
         },
         "agm": _object(
             {
-                "exponent": {"type": "number", "description": "of n, if all relations have n rows"},
-                "rows": {"type": "number", "description": "the most rows that the view can have, by these numbers of rows"},
+                "exponent": {"type": "number", "description": "exponent of n, if all relations have n rows"},
+                "rows": {"type": "number", "description": "maximum number of rows of the view, for relations of their present size"},
                 "cover": {
                     "type": "object",
                     "additionalProperties": {"type": "number"},
-                    "description": "of each alias the weight x: the product of all |R|^x is that bound",
+                    "description": "weight x of each alias: the product of all |R|^x is the bound",
                 },
             },
             "rows",
@@ -131,12 +131,12 @@ _SHAPE = _object(
         ),
         "columns": _list(_object({"name": {"type": "string"}, "kind": {"type": "string"}, "alias": {"type": ["string", "null"]}}))
         | {
-            "description": "of its rows: a `column` of an alias, an `intersection_start`, `intersection_end`, `gaps_start`, `gaps_end`, "
-            "`coverage_start`, `coverage_end`, `duration`, or `computed`"
+            "description": "columns of the rows; `kind`: `column` (of an alias), `intersection_start`, `intersection_end`, `gaps_start`, "
+            "`gaps_end`, `coverage_start`, `coverage_end`, `duration`, or `computed`"
         },
         "dimensions": _list(_list(_object({"alias": _NAME, "interval": _NAME, "type": {"type": "string"}, "bounds": {"type": "string"}})))
-        | {"description": "intervals that a row joins, those together that overlap each other"},
-        "key": {"oneOf": [_object({"alias": _NAME, "columns": _TEXTS}), {"type": "null"}], "description": "of the lanes of its windows"},
+        | {"description": "joined intervals, grouped by those that overlap one another"},
+        "key": {"oneOf": [_object({"alias": _NAME, "columns": _TEXTS}), {"type": "null"}], "description": "key of the lanes of windows"},
     }
 )
 
@@ -174,7 +174,7 @@ _BODIES: dict[str, Schema] = {
             "skipped_count": _COUNT,
             "skipped": _list(_REASON) | {"maxItems": MAX_ERRORS},
             "duplicate": {"type": "boolean"},
-            "first": _ref("Receipt") | {"description": "of a duplicate that is the last batch of its source: the answer to the first one"},
+            "first": _ref("Receipt") | {"description": "for a duplicate of the last batch of its source: the response to the first copy"},
         },
         "first",
     ),
@@ -183,9 +183,9 @@ _BODIES: dict[str, Schema] = {
         {
             "stage": {"type": "string"},
             "part": _COUNT,
-            "part_rows": _COUNT | {"description": "of the part, bad ones included"},
-            "parts": _COUNT | {"description": "that the stage has"},
-            "rows": _COUNT | {"description": "that the stage has"},
+            "part_rows": _COUNT | {"description": "rows of the part, bad ones included"},
+            "parts": _COUNT | {"description": "parts of the stage"},
+            "rows": _COUNT | {"description": "rows of the stage"},
             "skipped_count": _COUNT,
             "skipped": _list(_REASON) | {"maxItems": MAX_ERRORS},
         }
@@ -201,11 +201,11 @@ _BODIES: dict[str, Schema] = {
             "bounds": {
                 "type": "object",
                 "additionalProperties": {"type": "string"},
-                "description": "of n rows in all: the space; a change's time, besides the rows of the view that it adds or removes; "
-                "the time from one row to the next",
+                "description": "for n rows in all: `space`; `update`: the time of a change, apart from rows of the view that come or go; "
+                "`delay`: the time from one row to the next",
             },
             "order": _list({"type": "string"})
-            | {"description": "the aliases as a row finds them; one structure of all finds them at once"},
+            | {"description": "the order in which the aliases of a row are found; a single structure finds all of them at once"},
             "notes": _list({"type": "string"}),
         }
     ),
@@ -213,8 +213,8 @@ _BODIES: dict[str, Schema] = {
         {
             "plan": _ref("Plan"),
             "alternatives": _list(_ref("Plan")),
-            "natural": _NATURAL | {"description": "of a join by equalities alone"},
-            "measured": {"type": "object", "additionalProperties": _STATISTICS, "description": "live views of it, by name"},
+            "natural": _NATURAL | {"description": "properties of a join on equalities only"},
+            "measured": {"type": "object", "additionalProperties": _STATISTICS, "description": "live views with this definition, by name"},
         },
         "natural",
         "measured",
@@ -226,7 +226,7 @@ _BODIES: dict[str, Schema] = {
             "version": _COUNT,
             "empty": {
                 "type": ["boolean", "null"],
-                "description": "null while not live, where it takes over a second to find out, and in a list where only the rows tell",
+                "description": "null if the view is not live, if finding out takes over a second, and in a list if rows must be read",
             },
             "definition": _ref("ViewDefinition"),
             "plan": _ref("Plan"),
@@ -243,9 +243,9 @@ _BODIES: dict[str, Schema] = {
     "Count": _object({"version": _COUNT, "count": _COUNT}),
     "ReadingForm": _object(
         {
-            "parts": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 8, "description": "at most"},
+            "parts": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 8, "description": "maximum number of parts"},
             "hold": {"type": "integer", "minimum": 1, "maximum": 3600, "default": 600, "description": "seconds to keep the version"},
-            "version": _COUNT | {"description": "one that a cursor pins; else the newest"},
+            "version": _COUNT | {"description": "a version that a cursor pins; default: the newest"},
         },
         "parts",
         "hold",
@@ -260,35 +260,35 @@ _BODIES: dict[str, Schema] = {
             "expires": {"type": "string", "format": "date-time"},
         }
     ),
-    "ChangesEnd": _object({"version": _COUNT, "token": {"type": "string"}, "rows": _COUNT | {"description": "of changes up to it"}}),
+    "ChangesEnd": _object({"version": _COUNT, "token": {"type": "string"}, "rows": _COUNT | {"description": "of changes up to `version`"}}),
     "Tokens": _object({"tokens": _list(_ref("Token"))}),
     "Token": _object(_TOKEN),
     "NewToken": _object(_TOKEN | {"token": {"type": "string", "description": "the text to send as `Authorization: Bearer …`"}}),
     "Query": _object(
         {
             "sql": {"type": "string", "description": "one SELECT, in DuckDB's dialect"},
-            "version": {"type": ["integer", "null"], "minimum": 0, "description": "one that a cursor pins; else the newest"},
+            "version": {"type": ["integer", "null"], "minimum": 0, "description": "a version that a cursor pins; default: the newest"},
         },
         "version",
     ),
     "BackupForm": _object(
         {
-            "target": {"type": "string", "description": "an absolute path on the server: a new or an empty folder"},
-            "since": {"type": "string", "description": "the folder of an earlier backup: only what came after it is written"},
+            "target": {"type": "string", "description": "absolute path of a new or empty folder on the server"},
+            "since": {"type": "string", "description": "the folder of an earlier backup: only newer data is written"},
         },
         "since",
     ),
     "Backup": _object(
         {
             "state": {"enum": ["none", "running", "done", "failed"]},
-            "id": {"type": "string", "description": "of this backup: it is in its backup.json too"},
+            "id": {"type": "string", "description": "id of this backup, also in its backup.json"},
             "target": {"type": "string"},
             "since": {"type": ["string", "null"]},
             "started": {"type": "string", "format": "date-time"},
             "ended": {"type": "string", "format": "date-time"},
             "progress": {"type": "number", "minimum": 0, "maximum": 1},
-            "version": _COUNT | {"description": "the version that the backup holds, once it is whole"},
-            "bytes": _COUNT | {"description": "that were written, once it is whole"},
+            "version": _COUNT | {"description": "the version that the backup contains, once it is complete"},
+            "bytes": _COUNT | {"description": "bytes written, once it is complete"},
             "problem": {"type": "string", "description": "why it failed"},
             "previous": {"$ref": "#/components/schemas/Backup"},
         },

@@ -104,7 +104,7 @@ class Backups:
         thread, limit = self._thread, time.monotonic() + _PATIENCE
         while thread is not None and thread.is_alive():
             if time.monotonic() > limit:
-                log.error("the backup in %s could not be broken off in time and is unfinished: remove this folder", self._state["target"])
+                log.error("the backup in %s could not be stopped in time and is incomplete: remove this folder", self._state["target"])
                 return False
             if (db := self._database) is not None:
                 with suppress(sqlite3.Error):  # it has just been closed
@@ -173,7 +173,7 @@ class Backups:
             left = "has been removed" if _remove(target, is_new) else "is unfinished: remove it"
             self._state |= {"state": "failed", "ended": _now(), "problem": f"{reason}; what was written of it {left}"}
         else:
-            log.info("the backup in %s is whole: version %d, %d bytes", target, backup.version, backup.bytes)
+            log.info("the backup in %s is complete: version %d, %d bytes", target, backup.version, backup.bytes)
             self._state |= {"state": "done", "ended": _now(), "progress": 1.0, "version": backup.version, "bytes": backup.bytes}
 
     def _make(self, target: Path, id_: str, chain: list[Backup]) -> Backup:

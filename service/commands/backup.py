@@ -15,13 +15,13 @@ from service.terminal import Failure, Parser, add_url
 _POLL = 0.1  # seconds
 
 _DESCRIPTION = """Make a backup of a running service. The service writes it into TARGET, a new or empty folder on its own machine,
-and accepts batches meanwhile. The command ends when the backup is whole; interrupting it does not stop the backup."""
+and accepts batches meanwhile. The command ends when the backup is complete; interrupting it does not stop the backup."""
 
 
 def main(arguments: list[str]) -> int:
     parser = Parser("backup", _DESCRIPTION)
     parser.add_argument("target", metavar="TARGET", help="the folder, as an absolute path on the machine of the service")
-    parser.add_argument("--since", metavar="BACKUP", help="the folder of an earlier backup: write only what came after it")
+    parser.add_argument("--since", metavar="BACKUP", help="the folder of an earlier backup: write only what is newer")
     add_url(parser)
     args = parser.parse_args(arguments)
     shown = Progress(

@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--port", type=int, help=f"the port of the service ({PORT}, or a free port if it is in use)")
     parser.add_argument("--pace", type=float, default=0.6, help="years of history per second from 1989 on (0.6); 20 times as many before")
     parser.add_argument("--no-kafka", action="store_true", help="send all changes by REST, without Kafka and Spark")
-    parser.add_argument("--prepare", metavar="COMMAND", help="installs what Kafka and Spark need beside the service's start: see Makefile")
+    parser.add_argument("--prepare", metavar="COMMAND", help="installs what Kafka and Spark need while the service starts: see Makefile")
     parser.add_argument("--brokers", metavar="LIST", help="only produce the records to these Kafka brokers, for a running livejoin stream")
     parser.add_argument("--url", help="with --brokers: the address of the service (LIVEJOIN_URL)")
     args = parser.parse_args(arguments)

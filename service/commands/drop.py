@@ -13,7 +13,7 @@ uses it."""
 
 def main(arguments: list[str]) -> int:
     parser = Parser("drop", _DESCRIPTION)
-    parser.add_argument("kind", metavar="view|relation", choices=("view", "relation"), help="what it is")
+    parser.add_argument("kind", metavar="view|relation", choices=("view", "relation"), help="what to drop")
     parser.add_argument("name", metavar="NAME", help="its name")
     add_url(parser)
     args = parser.parse_args(arguments)

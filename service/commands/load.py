@@ -124,26 +124,26 @@ def _parser() -> Parser:
         default=[],
         metavar="COLUMN=TYPE",
         help=f"type of a column of a new relation ({', '.join(get_args(ColumnType))}; a decimal as decimal(12,2)); by default, types are "
-        "told from all rows of the files",
+        "inferred from all rows of the files",
     )
     parser.add_argument(
         "--not-null",
         metavar="A,B",
-        help="columns of a new relation that cannot be null, beside the key; by default those without nulls that no file declares nullable",
+        help="columns of a new relation that cannot be null, besides the key; default: those without nulls that no file declares nullable",
     )
     parser.add_argument(
-        "--zone", metavar="NAME", help="where times without an offset are local, such as Europe/Berlin or UTC; a new relation keeps it"
+        "--zone", metavar="NAME", help="time zone of times without an offset, such as Europe/Berlin or UTC; stored in a new relation"
     )
     parser.add_argument(
         "--on-error",
         choices=("reject", "skip"),
         default="reject",
-        help="with a bad row: reject (default) loads nothing, skip loads the other rows",
+        help="if a row is bad: reject (default) loads nothing, skip loads the other rows",
     )
     parser.add_argument(
         "--replace",
         action="store_true",
-        help="make these rows all that the relation has, in one version; with --on-error skip, a bad row keeps the row that is there",
+        help="replace all rows of the relation, in one version; with --on-error skip, the row that a bad row would replace is kept",
     )
     add_url(parser)
     return parser

@@ -10,8 +10,8 @@ from service.backups.repairing import finish, plan, repair
 from service.durability.folder import DATABASE, Damaged, FolderInUse, FolderLock, reason, refuse_backup
 from service.terminal import Failure, Parser, say
 
-_DESCRIPTION = """Drop what is damaged in a data folder, after naming it and asking, and keep everything up to the last good batch. What
-is dropped is moved into a folder of its own. The repaired folder begins a new timeline. It must not be in use."""
+_DESCRIPTION = """Remove damaged data from a data folder, after listing it and asking for confirmation, and keep everything up to the last
+good batch. The removed files are moved to a folder of their own. The repaired folder begins a new timeline. It must not be in use."""
 
 
 def main(arguments: list[str]) -> int:

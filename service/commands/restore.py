@@ -12,14 +12,14 @@ from service.durability import database
 from service.durability.folder import DATABASE, Damaged, FolderLock, reason
 from service.terminal import Failure, Parser
 
-_DESCRIPTION = """Make a data folder from a backup, which is verified first. With an incremental backup, the earlier ones that it stands
-on are found where they were made, or beside it. The restored folder begins a new timeline."""
+_DESCRIPTION = """Verify a backup and create a data folder from it. The earlier backups that an incremental one depends on are found
+where they were made, or beside it. The restored folder begins a new timeline."""
 
 
 def main(arguments: list[str]) -> int:
     parser = Parser("restore", _DESCRIPTION)
     parser.add_argument("backup", metavar="BACKUP", type=Path, help="the folder of the backup")
-    parser.add_argument("folder", metavar="DIR", type=Path, help="the data folder to make: a new or an empty folder")
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the data folder to create: a new or empty folder")
     args = parser.parse_args(arguments)
     folder: Path = args.folder
     _require_empty(folder)

@@ -21,14 +21,14 @@ def main(arguments: list[str]) -> int:
         "A relation with the name of a view is written relation.NAME."
     )
     parser = Parser("rows", description)
-    parser.add_argument("name", metavar="NAME", help="of a view, or of a relation")
+    parser.add_argument("name", metavar="NAME", help="the view or relation")
     parser.add_argument("--limit", type=int, metavar="N", help=f"at most N rows (default on a terminal: {SCREENFUL})")
     parser.add_argument(
         "--overlaps",
         action="append",
         default=[],
         metavar="[INTERVAL=]LO,HI",
-        help="only rows whose joined intervals all overlap [LO, HI], a side may be empty; of boxes, repeat it for each interval",
+        help="only rows whose joined intervals all overlap [LO, HI]; either side may be empty; for boxes, repeat it for each interval",
     )
     parser.add_argument(
         "--where",

@@ -44,7 +44,7 @@ def _parser() -> Parser:
     create.add_argument("--scope", required=True, choices=SCOPES, help="what it allows; each scope includes those before it")
     create.add_argument("--relations", metavar="A,B", help="only these relations, and no view unless --views is given; * for all")
     create.add_argument("--views", metavar="A,B", help="only these views, and no relation unless --relations is given; * for all")
-    create.add_argument("--expires", metavar="TIME", help="when it ends, such as 2027-01-01T00:00:00Z (default: never)")
+    create.add_argument("--expires", metavar="TIME", help="when it expires, such as 2027-01-01T00:00:00Z (default: never)")
     create.set_defaults(run=_create)
     listed = _action(actions, "list", "List the tokens; the text of a token cannot be shown again.")
     listed.set_defaults(run=_list)
@@ -53,7 +53,7 @@ def _parser() -> Parser:
     revoke.set_defaults(run=_revoke)
     for action in (create, listed, revoke):
         where = action.add_mutually_exclusive_group()
-        where.add_argument("--data", type=Path, metavar="DIR", help="the data folder; without it, ask the service, with LIVEJOIN_TOKEN")
+        where.add_argument("--data", type=Path, metavar="DIR", help="the data folder; by default, use the service, with LIVEJOIN_TOKEN")
         add_url(where)
     disable = _action(actions, "disable", "Revoke all tokens and end token mode. No service may be using the folder.")
     disable.add_argument("--data", type=Path, metavar="DIR", required=True, help="the data folder")

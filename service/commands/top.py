@@ -23,9 +23,9 @@ TIMEOUT = 5.0  # seconds; a service that does not answer by then is shown as awa
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("top", "Show views, changes per second, latencies and readers: renewed on a terminal until Ctrl-C, once in a pipe.")
+    parser = Parser("top", "Show views, changes per second, latencies and readers: updated on a terminal until Ctrl-C, once in a pipe.")
     parser.add_argument(
-        "--interval", type=float, default=1.0, metavar="SECONDS", help="time between two readings, over which rates are taken (1)"
+        "--interval", type=float, default=1.0, metavar="SECONDS", help="time between two updates, over which rates are computed (1)"
     )
     add_url(parser)
     args = parser.parse_args(arguments)

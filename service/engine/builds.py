@@ -151,7 +151,7 @@ class Builds:
             if view.state != "live" or view.id in self._builds or view.id in self._in_vain:
                 continue
             if self._state.unless_it_fails(view, partial(view.is_outgrown, self._state.newest), False):
-                log.info("the view %s is built anew, in structures that fit it better by now", view.name)
+                log.info("the view %s is being rebuilt, because its structures no longer fit its data", view.name)
                 self.start(view, anew=True)
 
     def cancel(self, view: LiveView) -> None:
@@ -383,7 +383,7 @@ class Builds:
     def _give_up_passage(self, build: _Build) -> None:
         """Too much is written while it waits for its turn: it is built as it is then, and earlier tokens expire."""
         assert build.passage is not None and build.view.feed is not None
-        log.warning("the view %s is built without its former changes, so tokens expire: too much is written meanwhile", build.view.name)
+        log.warning("tokens of the view %s expire: it is built without its earlier changes, as too many are written", build.view.name)
         self._detach(build)
         build.passage = None
         build.view.feed.restart(self._versions.published.number)
@@ -423,7 +423,7 @@ class Builds:
         if build.anew:
             view.replace(join)
             self._versions.publish(self._state.version(view))
-            log.info("the view %s was built anew", view.name)
+            log.info("the view %s was rebuilt", view.name)
         else:
             self._go_live(view)
         return None
@@ -450,7 +450,7 @@ class Builds:
             return
         if build.anew:
             self._in_vain.add(build.view.id)
-            said = "the view %s could not be built anew; it stays in use, but changes to it take longer; to try again, restart the service"
+            said = "the view %s could not be rebuilt; it stays in use, but changes to it take longer; to try again, restart the service"
             log.warning(said, build.view.name, exc_info=error)
         else:
             self._state.fail(build.view, error)

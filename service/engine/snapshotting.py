@@ -132,7 +132,7 @@ class Snapshotting:
         try:
             self._write(pin, relations, views)
         except _GivenUp as reason:
-            log.info("a snapshot was given up: %s", reason)
+            log.info("a snapshot was abandoned: %s", reason)
             self._put_off()
             self.failures += 1
         except Exception as error:  # nothing is lost: the log has everything

@@ -174,7 +174,7 @@ def test_a_reader_that_takes_nothing(small: ServerProcess) -> None:
         with small.client() as client:
             while (line := client.get("/metrics").text).count("livejoin_pins 0.0") or "livejoin_pins" not in line:
                 time.sleep(0.01)
-            while "took nothing" not in small.output():
+            while "read nothing" not in small.output():
                 time.sleep(0.01)
             while client.get("/v1/status").json()["figures"]["pins"]:
                 time.sleep(0.01)

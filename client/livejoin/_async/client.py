@@ -45,7 +45,7 @@ class AsyncClient:
         await self._http.aclose()
 
     def relation(self, name: str) -> AsyncRelation:
-        """The relation of this name; asks nothing of the service."""
+        """The relation of this name; makes no request."""
         return AsyncRelation(self._http, name)
 
     async def relations(self) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ class AsyncClient:
         return view
 
     async def views(self) -> list[dict[str, Any]]:
-        """All views, as the service tells them."""
+        """All views, as the service returns them."""
         return await self._listed("views")
 
     async def explain(self, sql: str | None = None, *, definition: Mapping[str, Any] | None = None, **options: Any) -> Explanation:
@@ -99,7 +99,7 @@ class AsyncClient:
         views: Sequence[str] | None = None,
         expires: str | None = None,
     ) -> str:
-        """The text of a new access token, which the service tells only now; for admins. Raises DefinitionDiffers, BadDefinition.
+        """The text of a new access token, which the service shows only now; for admins. Raises DefinitionDiffers, BadDefinition.
 
         relations, views: what it is for (`*`: all); who names neither gets all, who names one gets none of the other. expires: RFC 3339.
         """
@@ -122,7 +122,7 @@ class AsyncClient:
         await self._http.call("DELETE", f"/v1/sources/{quote(name, safe='')}")
 
     async def start_backup(self, target: str, since: str | None = None) -> dict[str, Any]:
-        """Begin a backup of the service's data in `target`, a new folder on its machine; for admins. `backup` tells the progress.
+        """Begin a backup of the service's data in `target`, a new folder on its machine; for admins. `backup` shows the progress.
 
         since: an earlier backup; only what came after it is written. Raises BadParameter, TooMany, DiskFull.
         """
@@ -171,11 +171,11 @@ class AsyncClient:
         return await self._http.json("GET", "/v1/status")
 
     async def metrics(self) -> list[Sample]:
-        """What /metrics tells, value by value."""
+        """The values of /metrics."""
         return list(samples((await self._http.call("GET", "/metrics")).content.decode()))
 
     async def readiness(self) -> dict[str, Any]:
-        """What /readyz tells once the service takes requests. Raises Recovering, with `progress` in its `document`."""
+        """What /readyz returns once the service accepts requests. Raises Recovering, with `progress` in its `document`."""
         answer = await self._http.json("GET", "/readyz")
         if "status" not in answer:
             raise NotLivejoin(self.url)

@@ -73,7 +73,7 @@ class AsyncConnections:
         about = ""
         if media_type is not None:
             if not (media_type.isascii() and media_type.isprintable()):
-                raise ValueError(f"{media_type!r} is no media type")
+                raise ValueError(f"{media_type!r} is not a media type")
             about = f"Content-Type: {media_type}\r\n"
         if content is not None:
             about += f"Content-Length: {len(content)}\r\n"

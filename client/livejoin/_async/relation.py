@@ -69,7 +69,7 @@ class AsyncRelation(AsyncReadings):
         await self._http.call("DELETE", self._path)
 
     async def upsert(self, rows: Source, *, on_error: OnError = "reject", progress: bool | Progress = False) -> Receipt:
-        """Write whole rows: new ones, and in place of those with the same key.
+        """Write whole rows: insert new ones, and replace those with the same key.
 
         rows: dictionaries, Arrow data (also frames of polars and pandas, results of DuckDB), or the path of a file. Of a pandas frame, an
         index without a name is left out. progress: what hears after each request of the rows sent so far, and how much of all that is
@@ -105,7 +105,7 @@ class AsyncRelation(AsyncReadings):
         run: str | None = None,
         reset: bool = False,
     ) -> Receipt:
-        """Make these rows all that the relation has, in one version, of which followers see the difference only. Of several rows with a key
+        """Replace all rows of the relation with these, in one version; followers get only the differences. Of several rows with a key
         the last one counts. More than about 8 MiB or 65,536 rows are staged in several requests first; if one fails, nothing has changed.
 
         With `on_error="skip"`, a bad row whose key can be read keeps the row that is there. `name`, `epoch`, `run`, `reset`: of the batch's

@@ -39,7 +39,7 @@ class Answer(Generic[T]):
         self._is_begun = False
 
     def __repr__(self) -> str:
-        return f"<livejoin answer of {self._path}, read while it comes: iterate over it, once>"
+        return f"<livejoin answer of {self._path}, streamed: iterate over it once>"
 
     def __enter__(self) -> Self:
         if self._response is not None:

@@ -46,7 +46,7 @@ class Client:
         self._http.close()
 
     def relation(self, name: str) -> Relation:
-        """The relation of this name; asks nothing of the service."""
+        """The relation of this name; makes no request."""
         return Relation(self._http, name)
 
     def relations(self) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ class Client:
         return view
 
     def views(self) -> list[dict[str, Any]]:
-        """All views, as the service tells them."""
+        """All views, as the service returns them."""
         return self._listed("views")
 
     def explain(self, sql: str | None = None, *, definition: Mapping[str, Any] | None = None, **options: Any) -> Explanation:
@@ -100,7 +100,7 @@ class Client:
         views: Sequence[str] | None = None,
         expires: str | None = None,
     ) -> str:
-        """The text of a new access token, which the service tells only now; for admins. Raises DefinitionDiffers, BadDefinition.
+        """The text of a new access token, which the service shows only now; for admins. Raises DefinitionDiffers, BadDefinition.
 
         relations, views: what it is for (`*`: all); who names neither gets all, who names one gets none of the other. expires: RFC 3339.
         """
@@ -123,7 +123,7 @@ class Client:
         self._http.call("DELETE", f"/v1/sources/{quote(name, safe='')}")
 
     def start_backup(self, target: str, since: str | None = None) -> dict[str, Any]:
-        """Begin a backup of the service's data in `target`, a new folder on its machine; for admins. `backup` tells the progress.
+        """Begin a backup of the service's data in `target`, a new folder on its machine; for admins. `backup` shows the progress.
 
         since: an earlier backup; only what came after it is written. Raises BadParameter, TooMany, DiskFull.
         """
@@ -172,11 +172,11 @@ class Client:
         return self._http.json("GET", "/v1/status")
 
     def metrics(self) -> list[Sample]:
-        """What /metrics tells, value by value."""
+        """The values of /metrics."""
         return list(samples((self._http.call("GET", "/metrics")).content.decode()))
 
     def readiness(self) -> dict[str, Any]:
-        """What /readyz tells once the service takes requests. Raises Recovering, with `progress` in its `document`."""
+        """What /readyz returns once the service accepts requests. Raises Recovering, with `progress` in its `document`."""
         answer = self._http.json("GET", "/readyz")
         if "status" not in answer:
             raise NotLivejoin(self.url)

@@ -50,7 +50,7 @@ class View(Readings):
         return table_html(f"{self.name}: {view_words(told)}", rows[:SHOWN], len(rows) > SHOWN)
 
     def get(self) -> dict[str, Any]:
-        """State, version, definition, plan and statistics, as the service tells them."""
+        """State, version, definition, plan and statistics, as the service returns them."""
         self._known = self._http.json("GET", self._path)
         return self._known
 
@@ -58,7 +58,7 @@ class View(Readings):
         self._http.call("DELETE", self._path)
 
     def wait_until_live(self, progress: Callable[[float], object] | None = None) -> dict[str, Any]:
-        """What `get` tells once the view is built; `progress` hears of each look before that, from 0 to 1. Raises ViewFailed."""
+        """What `get` returns once the view is built; until then, `progress` is called with numbers from 0 to 1. Raises ViewFailed."""
         while (view := self.get())["state"] == "building":
             if progress:
                 progress(view.get("progress", 0.0))
@@ -138,5 +138,5 @@ class View(Readings):
         return self._http.json("POST", f"{self._path}/readings", form, repeatable=True)  # one too many ends by itself
 
     def end_reading(self, id: str) -> None:
-        """Let go of a reading's version before its time. Raises NotFound."""
+        """Release the version of a reading early. Raises NotFound."""
         self._http.call("DELETE", f"/v1/readings/{quote(id, safe='')}")

@@ -70,8 +70,8 @@ ENDPOINTS = [
             "Begin a backup of the service's data in a folder on the server",
             tag="operations",
             description="The folder must be new, or empty, and outside the data folder. With `since`, the folder of an earlier backup of "
-            "this service, only what came after that one is written. Batches are accepted meanwhile. GET /v1/backup tells the progress; "
-            "one backup can be made at a time.",
+            "this service, only newer data is written. Batches are accepted meanwhile. GET /v1/backup shows the progress; only one backup "
+            "can be made at a time.",
             body=json_content("BackupForm", BACKUP_FORM),
             responses={
                 **answer(202, "begun", json_content("Backup", BACKUP)),

@@ -69,7 +69,7 @@ ENDPOINTS = [
             "listTokens",
             "List the access tokens",
             tag="operations",
-            description="Expired tokens are listed until they are revoked. The text of a token is told only once, when it is created.",
+            description="Expired tokens are listed until they are revoked. The text of a token is shown only once, when it is created.",
             responses={**answer(200, "the tokens", json_content("Tokens", {"tokens": [TOKEN]})), **failures("bad-parameter")},
         ),
     ),
@@ -81,11 +81,11 @@ ENDPOINTS = [
             "postToken",
             "Create an access token",
             tag="operations",
-            description="A token that names relations or views is for these only, and for none of the other kind unless that is named too "
-            "(`*` names all); one that names neither is for all. The first token of a data folder is created by `livejoin token create`.",
+            description="A token that names relations or views covers only these, and nothing of the other kind unless that is named, too "
+            "(`*` names all); one that names neither covers all. The first token of a data folder is created by `livejoin token create`.",
             body=json_content("TokenForm", TOKEN_FORM),
             responses={
-                **answer(201, "created; `token` is told only here", json_content("NewToken", NEW_TOKEN)),
+                **answer(201, "created; `token` is shown only here", json_content("NewToken", NEW_TOKEN)),
                 **failures(
                     "bad-parameter", "malformed-body", "definition-differs", "body-too-large", "unsupported-media-type", "bad-definition"
                 ),

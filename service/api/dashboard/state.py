@@ -257,7 +257,7 @@ ENDPOINTS = [
             "status",
             "State of the service: version, relations, views, figures, memory, disk, warnings",
             tag="operations",
-            description="As `text/event-stream`: the same every second. `pins` are told to tokens for everything, `problems` to admins.",
+            description="As `text/event-stream`, it is sent every second. `pins` need a token without restrictions, `problems` an admin.",
             responses={
                 **answer(
                     200,

@@ -186,9 +186,9 @@ ENDPOINTS = [
             "viewWindow",
             "Read the rows of a window with their identities and the ends of their intervals, key by key",
             tag="rows",
-            description="For pictures of a view that joins on intervals; `lanes` has one lane of all rows, or with `keys` one for each "
-            "value of the join key among the first 65,536 rows of a relation (`whole`: these are all). A token needs the view's "
-            "relations, too.",
+            description="For drawing a view that joins on intervals. `lanes` has one lane with all rows, or with `keys` one for each "
+            "value of the join key in the first 65,536 rows of a relation (`whole`: these are all its rows). The token must also cover the "
+            "view's relations.",
             parameters=[path_parameter("name", "the view", "clashes"), *query_parameters(PARAMETERS)],
             responses={
                 **answer(200, "the rows", _WINDOW),

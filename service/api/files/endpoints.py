@@ -259,8 +259,8 @@ def _endpoints(noun: str, suffix: str, handler: Handler, parameters: Sequence[di
         f"{noun}Rows{suffix.title()}",
         f"Read {title}: .{suffix}",
         tag="rows",
-        description="One version. For a range, it is written to disk first, and kept while its parts are read (`--spool-idle`): the parts "
-        "belong together, whatever changes meanwhile.",
+        description="The file contains one version. For a range, it is first written to disk, and kept while it is read (`--spool-idle`), "
+        "so all parts are of the same version, whatever changes meanwhile.",
         parameters=[*parameters, *_CONDITIONS],
         responses={
             **answer(200, "the file", _CONTENT[suffix], _HEADERS),

@@ -36,7 +36,7 @@ def make(query: Query, relations: Relations) -> Plan | str:
         visited = _whole(query, relations) if core.shape == "pair" else None
         if visited is None:
             instead = "groups by columns of that alone, by the whole key of one of two relations, or one group, are counted"
-            return f"{outside} is no column of the join key; {instead}"
+            return f"{outside} is not a column of the join key; {instead}"
     for one in grouping.aggregates:
         if (reason := _obstacle(query, one, relations)) is not None:
             return f"{reason}; without it groups are counted"

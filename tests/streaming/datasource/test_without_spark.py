@@ -112,7 +112,7 @@ def test_a_task_that_is_slower_than_the_service_waits_goes_on_behind_its_rows(tm
         (part,) = reader.partitions()
         batches = reader.read(cast(Part, part))
         found = [next(batches)]
-        while "took nothing" not in server.output():
+        while "read nothing" not in server.output():
             time.sleep(0.05)
         found.extend(batches)
     assert pa.Table.from_batches(found)[0].to_pylist() == list(range(40_000))

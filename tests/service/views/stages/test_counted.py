@@ -282,7 +282,7 @@ _ROWS = 'write "algorithm": "auto"'
             f"SELECT a.k AS k, COUNT(duration(a.f, b.f)) AS v {_AB.replace('.i', '.f')} GROUP BY a.k",
             "COUNT of duration(a.f, b.f), whose ends are decimal(18,2) (not int64, date or timestamp), goes by rows",
         ),
-        (f"SELECT a.v AS v, COUNT(*) AS n {_AB} GROUP BY a.v", "v is no column of the join key; groups by columns of that alone, by the"),
+        (f"SELECT a.v AS v, COUNT(*) AS n {_AB} GROUP BY a.v", "v is not a column of the join key; groups by columns of that alone"),
         ("SELECT SUM(a.v) AS v FROM l a JOIN l b ON overlaps(a.i, b.i) AND a.id < b.id", "each pair once is counted for COUNT(*) alone"),
     ],
 )  # fmt: skip
