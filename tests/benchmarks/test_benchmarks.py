@@ -51,7 +51,7 @@ from tests.benchmarks import (
 )
 from tests.benchmarks.__main__ import chosen, main
 from tests.benchmarks.data import Workload, crowded, heavy_tailed, keyed, uniform
-from tests.benchmarks.figures import Figure, Rival, Scale, sampled
+from tests.benchmarks.figures import Figure, Rival, Scale, earlier, sampled
 from tests.benchmarks.heap_data import clique, cycle, even, hostile, path, star
 from tests.benchmarks.heap_rivals import DuckDbOfMany, LookUps
 from tests.benchmarks.measured_heap import many_singles, one_batch, whole_view
@@ -387,6 +387,14 @@ def test_the_table_says_what_was_missed() -> None:
     assert "| slow (why) | ≤ 10 | 12 ms | **missed** |  |" in lines
     assert "| free |  | 1234 B |  |  |" in lines
     assert [number(value) for value in (0.123, 99.94, 12345.0, 1.3e8, 4.2e9)] == ["0.123", "99.9", "12.3 k", "130 M", "4.2 G"]
+
+
+@pytest.mark.parametrize("subject", ["service_crowd", "stalls"])
+def test_figures_stand_beside_those_of_an_older_commit(subject: str) -> None:
+    kept, result = earlier(subject), json.loads((Path(__file__).parent / "results" / f"{subject}.json").read_text())
+    told = {figure["name"]: rival for figure in result["figures"] for rival in figure["rivals"] if rival["name"] == "before"}
+    assert told and {name: rival["value"] for name, rival in told.items()} == {name: kept[name].value for name in told}
+    assert earlier("nothing") == {}
 
 
 @compiled
