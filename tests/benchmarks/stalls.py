@@ -31,7 +31,22 @@ from tests.benchmarks.figures import Figure, Rival, Scale, Unfinished, earlier
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.raw_client import ARROW, open_stream
 from tests.benchmarks.served import LOAD, gauge, serving
-from tests.benchmarks.stalls_data import BOW_TIE, BOXES, GRID, INTERVALS, NARROW, SMALL, SORTS, TEXTS, Sort, Stage, body, of_texts
+from tests.benchmarks.stalls_data import (
+    BOW_TIE,
+    BOXES,
+    GRID,
+    INTERVALS,
+    NARROW,
+    OF_THIRD,
+    SMALL,
+    SORTS,
+    TEXTS,
+    WIDE,
+    Sort,
+    Stage,
+    body,
+    of_texts,
+)
 from tests.end_to_end import talk
 from tests.server_process import ROOT
 
@@ -184,6 +199,14 @@ def truncated(stage: Stage) -> Act:
     return lambda: talk.ok(talk.send(stage.client, [{"relation": "bulk", "op": "truncate"}]))
 
 
+def truncated_below_a_view(stage: Stage) -> Act:
+    """Of a relation as large as each of the two others, of which a view tells the changes."""
+    talk.define(stage.client, "c", WIDE)
+    stage.post(stage.new("c", stage.half, LOAD))
+    stage.view("made", OF_THIRD)
+    return lambda: talk.ok(talk.send(stage.client, [{"relation": "c", "op": "truncate"}]))
+
+
 def relation_dropped(stage: Stage) -> Act:
     """The turn of the batch that has filled it is over, with the checkpoint behind it."""
     large_batch(stage)()
@@ -217,6 +240,7 @@ SCENARIOS = [
     Scenario("quadtrees merge", quadtrees_merged),
     Scenario("a large batch", large_batch, True),
     Scenario("a relation is truncated", truncated),
+    Scenario("a relation with a view is truncated", truncated_below_a_view),
     Scenario("a relation is dropped", relation_dropped),
 ]
 

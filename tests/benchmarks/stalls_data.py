@@ -42,6 +42,7 @@ class Sort(NamedTuple):
 _PAIR = "SELECT a.id AS p, b.id AS q FROM a JOIN b ON "
 _TRIANGLE = "SELECT a.id AS p, b.id AS q, c.id AS r FROM a JOIN b ON a.y = b.x JOIN a c ON b.y = c.x AND c.y = a.x"
 INTERVALS = Sort("an interval tree", _PAIR + "overlaps(a.span, b.span)", "interval-tree")
+OF_THIRD = Sort("an interval tree", "SELECT c.id AS p, b.id AS q FROM c JOIN b ON overlaps(c.span, b.span)", "interval-tree")
 BOXES = Sort("a box tree", _PAIR + "overlaps(a.span, b.span) AND overlaps(a.depth, b.depth)", "box-tree")
 JOIN_TREE = Sort("a join tree", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "join-tree")
 BOW_TIE = Sort("a bow-tie", "SELECT a.id AS p, b.id AS q, c.id AS r FROM a JOIN b ON a.x = b.x JOIN a c ON b.y = c.y", "bow-tie")
