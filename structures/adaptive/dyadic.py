@@ -149,7 +149,7 @@ def change_points(nodes: Nodes, writing: Writing, holders: Any, sign: int, items
 @kernel("void(Nodes, Writing, int64, int64[::1], Items, int64[::1])")
 def recheck_points(nodes: Nodes, writing: Writing, root: int, holders: Any, items: Items, key: Any) -> None:
     """As `change_points`, but what is put are those of the points that the index of S by (x, y) has at this root, and the others are cut;
-    a level that is right already stays."""
+    a level that is right already stays. O(log n) a point and level."""
     for e in range(len(items.slots)):
         key[1], key[2] = items.coordinates[e * items.width + 1], items.coordinates[e * items.width]
         live = has_prefix(nodes, root, 2, items.coordinates, e * items.width, 1, 2)

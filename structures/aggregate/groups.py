@@ -26,12 +26,12 @@ from structures.aggregate.amounts import Amounts, Tellings, add_amounts
 from structures.aggregate.changes import add_all, add_in_order, tell_all
 from structures.aggregate.check import check_groups
 from structures.aggregate.layout import Limbs, Plan, Rows, Store, Tree
-from structures.aggregate.limbs import LIMB_WORDS, LIMBS, USED
+from structures.aggregate.limbs import LIMB_WORDS, LIMBS, QUOTIENT_DIGITS, USED
 from structures.core.kernel import compiled
 from structures.core.reserve import MEMORY, SLOTS, reserve
 
 _MANY = 4096  # rows, above which they are taken group by group
-_SCRATCH = 96  # digits of a sum with those of a division; a way down the tree
+_SCRATCH = max(LIMBS + 1 + QUOTIENT_DIGITS, 2 * values.MOST_LEVELS)  # digits of a sum with those of a division; a way down the tree
 _NOTHING = np.zeros(1, np.int64)
 
 

@@ -21,6 +21,7 @@ from structures.core.kernel import kernel
 
 LIMBS = 72  # 2098 bits of a float, 62 of a count of rows, and what is beside a limb that is not brought back yet
 SIZES = 8, 16, 32, LIMBS
+QUOTIENT_DIGITS = 6  # below those of a sum: what two divisors of 62 bits take off, and 53 bits with what decides how they are rounded
 USED, FREE, LIMB_WORDS = 0, 1, 1 + len(SIZES)  # of `control`: limbs used, and of each size the first free extent; these hold the next one
 START, LOW, SIZE, ADDED, NAN, PLUS, MINUS = range(7)  # words of an accumulator
 _MOST_ADDED = 1 << 30
@@ -161,11 +162,11 @@ def float_sum(cells: Any, code: int, w: int, limbs: Limbs, digits: Any, divisors
 
 @kernel
 def quotient(digits: Any, n: int, low: int, divisors: tuple[int, int]) -> int:
-    """The bits of sum(digits[i] * 2**(32 (low + i))) * 2**-1074 / divisors, rounded once; `digits`, with room for six
+    """The bits of sum(digits[i] * 2**(32 (low + i))) * 2**-1074 / divisors, rounded once; `digits`, with room for QUOTIENT_DIGITS
     more, is used up."""
     more, rest = 0, False
     if divisors[0] > 1 or divisors[1] > 1:
-        more = min(6, low + 1)
+        more = min(QUOTIENT_DIGITS, low + 1)
         for i in range(n - 1, -1, -1):
             digits[i + more] = digits[i]
         for i in range(more):

@@ -22,7 +22,7 @@ import numpy as np
 from structures.aggregate.amounts import Measured
 from structures.aggregate.changes import add_int
 from structures.aggregate.layout import LOW32
-from structures.core.kernel import arrays, compiled, kernel, wide
+from structures.core.kernel import arrays, compiled, kernel, require_columns, wide
 from structures.core.reserve import MEMORY, SLOTS, reserve
 
 MOST = 2**63 - 1
@@ -83,7 +83,8 @@ def put_product(sums: Any, i: int, s: int, digits: tuple[int, int, int], times: 
 
 @kernel("void(Store, int64, Members, Measured)")
 def follow(store: Store, relations: int, members: Members, measured: Measured) -> None:
-    """Make these changes one after another; each is measured against what the ones before it left."""
+    """Make these changes one after another; each is measured against what the ones before it left. O(k) a change and sum, of k
+    relations."""
     cells, sums = store.cells, store.sums
     for i in range(len(members.keys)):
         key, role, sign = wide(members.keys[i]), wide(members.roles[i]), wide(members.signs[i])
@@ -122,7 +123,8 @@ class Products:
     def follow(self, members: Members) -> Measured:
         """Make these changes one after another: each tells how many rows of the join come or go by it, and by how much the sums change.
         OverflowError: a key has more than 2**63 - 1 rows of the join; KeyError: what was to go was not there. After either the structure
-        is damaged. O(k) each, and a sum."""
+        is damaged. TypeError, ValueError: the columns of changes are others, and nothing was done. O(k) each, and a sum."""
+        require_columns((np.int8, np.int8, np.int32, np.int64), members)
         n = len(members.keys)
         measured = Measured(np.empty(n, np.int64), np.empty((n, len(self.sums), 3), np.int64))
         compiled(follow)(self._store, self.relations, members, measured)

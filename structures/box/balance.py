@@ -17,17 +17,21 @@ import numpy as np
 
 from structures.box import layout
 from structures.box.build import Given, build_trees, sorted_places
-from structures.box.layout import before, child_of, goes_right, holder, records_of, root_of
-from structures.box.records import TAG, Box, code_of, key_of, tag_of
+from structures.box.layout import BOTH_HERE, ENDS, LEFT_HERE, RIGHT_HERE, TAG, before, child_of, goes_right, holder, records_of, root_of
+from structures.box.records import Box, code_of, key_of, tag_of
 from structures.core.blocks import Nodes, Writing, drop
 from structures.core.kernel import kernel, wide
 from structures.ordered.whole import drop_flat
+
+ALL_BOXES, OF_EITHER = -1, 2  # of `gather`, in place of a set
+FIRST, BEHIND, SLAB_WORDS = 0, 3, 6  # of a slab: where it begins and where the next one does, as words (key, value, tie)
 
 
 @kernel(allocates=True)
 def drop_nodes(nodes: Nodes, writing: Writing, level: int, node: int) -> None:
     """Drop a node with its records and trees, and all below it."""
     W, C = nodes.W, writing.C
+    # On a way each node leaves three others waiting at most, and the nodes of a tree lie above those of the tree that it hangs on.
     stack = np.empty((4 * layout.DEEPEST * layout.MOST_DIMENSIONS, 2), np.int64)
     stack[0, 0], stack[0, 1] = level, node
     n = 1
@@ -65,15 +69,14 @@ def drop_tree(nodes: Nodes, writing: Writing, level: int, h: int) -> None:
 
 @kernel(allocates=True)
 def gather(nodes: Nodes, C: Any, level: int, top: int, points: int, slab: Any) -> tuple[Any, Any, Any, Any, Any, int]:
-    """Boxes with an end below node `top`, once each, as members (see `build_trees`) and `here`, and how many. `slab`: (key, value,
-    tie) where the slab of `top` begins and where the next one does. points: -1 for all boxes, else those of set 0, 1 (2: of either)
-    with their left end here."""
+    """Boxes with an end below node `top`, once each, as members (see `build_trees`) and `here`, and how many. `slab`: of `top`,
+    int64[SLAB_WORDS], needed for all boxes alone. points: ALL_BOXES, else those of this set (OF_EITHER) with their left end here."""
     M, W = nodes.M, nodes.W
     d, n = C[layout.DIMENSIONS], 0
     most = W[2 * top + layout.WEIGHT]
     LO, HI, TAGS = np.empty(most * d, np.int64), np.empty(most * d, np.int64), np.empty(most, np.int64)
     refs, here = np.empty(most, np.int64), np.empty(most, np.uint8)
-    stack = np.empty(2 * layout.DEEPEST, np.int64)
+    stack = np.empty(2 * layout.DEEPEST, np.int64)  # each node on the way leaves one waiting
     stack[0] = top
     depth = 1
     while depth > 0:
@@ -86,15 +89,16 @@ def gather(nodes: Nodes, C: Any, level: int, top: int, points: int, slab: Any) -
         r = records_of(W, o)
         for p in range(W[2 * r + layout.COUNT]):
             tag = M[r + TAG + p]
-            code, key, at = code_of(tag), key_of(tag), r + 2 + layout.ROOM + p
+            code, key, at = code_of(tag), key_of(tag), r + ENDS + p
             if points >= 0:
-                take = tag & 2 != 0 and (points == 2 or points == (code & 1))
-            elif tag & 2 != 0:
+                take = tag & LEFT_HERE != 0 and (points == OF_EITHER or points == (code & 1))
+            elif tag & LEFT_HERE != 0:
                 take = True
-                here[n] = 2 + before(key, M[at + layout.ROOM], layout.RIGHT_TIE + code, slab[3], slab[4], slab[5])
+                ends_here = before(key, M[at + layout.ROOM], layout.RIGHT_TIE + code, slab[BEHIND], slab[BEHIND + 1], slab[BEHIND + 2])
+                here[n] = BOTH_HERE if ends_here else LEFT_HERE
             else:
-                take = before(key, M[at], code, slab[0], slab[1], slab[2])
-                here[n] = 1
+                take = before(key, M[at], code, slab[FIRST], slab[FIRST + 1], slab[FIRST + 2])
+                here[n] = RIGHT_HERE
             if take:
                 for j in range(level, d):
                     LO[n * d + j], HI[n * d + j] = M[at], M[at + layout.ROOM]
@@ -110,12 +114,12 @@ def activate(nodes: Nodes, writing: Writing, level: int, node: int, i: int, box:
     C, s = writing.C, box.set
     single = level == 0 and C[layout.SELF_] != 0
     slab = np.zeros(0, np.int64)
-    LO, HI, TAGS, refs, here, n = gather(nodes, C, level, node, 2 if single else 1 - s, slab)
+    LO, HI, TAGS, refs, here, n = gather(nodes, C, level, node, OF_EITHER if single else 1 - s, slab)
     d = C[layout.DIMENSIONS]
     lows, highs = np.empty((n + 1) * d, np.int64), np.empty((n + 1) * d, np.int64)
     tags, members = np.empty(n + 1, np.int64), np.arange(n + 1)
     lows[: n * d], highs[: n * d], tags[:n] = LO[: n * d], HI[: n * d], TAGS[:n]
-    lows[n * d :], highs[n * d :], tags[n] = box.lo, box.hi, tag_of(box.key, box.slot, s, 3)
+    lows[n * d :], highs[n * d :], tags[n] = box.lo, box.hi, tag_of(box.key, box.slot, s, BOTH_HERE)
     for j in range(n + 1):
         members[j] = 2 * j + (s if j == n else 1 - s)
     if level + 2 == d:
@@ -123,14 +127,14 @@ def activate(nodes: Nodes, writing: Writing, level: int, node: int, i: int, box:
         for j in range(n + 1):
             lefts[j], codes[j] = lows[j * d + d - 1], (code_of(tags[j]) & ~1) | (members[j] & 1)
         members = members[sorted_places(np.zeros(n + 1, np.int64), lefts, codes)]
-    build_trees(nodes, writing, level + 1, holder(node, i), 0, Given(members, lows, highs, tags), np.full(n + 1, 3, np.uint8))
+    build_trees(nodes, writing, level + 1, holder(node, i), 0, Given(members, lows, highs, tags), np.full(n + 1, BOTH_HERE, np.uint8))
 
 
 @kernel(allocates=True)
 def rebuild(nodes: Nodes, writing: Writing, level: int, top: int, slab: Any) -> None:
     """Build what is below own node `top` anew, balanced; the node and its trees stay."""
     W, C = nodes.W, writing.C
-    LO, HI, TAGS, refs, here, n = gather(nodes, C, level, top, -1, slab)
+    LO, HI, TAGS, refs, here, n = gather(nodes, C, level, top, ALL_BOXES, slab)
     if W[2 * top + layout.FLAGS] & layout.LEAF_NODE != 0:
         drop(nodes.M, writing, records_of(W, top), layout.RECORD_LEVELS + level)
     else:
@@ -179,13 +183,13 @@ def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: 
     if C[layout.FULL] != 0:
         return
     most = most_on_way(nodes, C, level, root_of(W, h), key, value, tie)
-    slab = np.array([-1, 0, 0, 2**31, 0, 0])
+    slab = np.array([layout.BEFORE_KEYS, 0, 0, layout.BEHIND_KEYS, 0, 0])
     o = root_of(W, h)
     while not unbalanced(W, o) or W[2 * o + layout.WEIGHT] > most:
         if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
             return
         c = 1 if goes_right(M, o, key, value, tie) else 0
-        at = 0 if c == 1 else 3
+        at = FIRST if c == 1 else BEHIND
         slab[at], slab[at + 1], slab[at + 2] = M[o + layout.SEPARATOR + 1], M[o + layout.SEPARATOR], M[o + layout.SEPARATOR + 2]
         o = child_of(W, o, c)
     rebuild(nodes, writing, level, o, slab)

@@ -16,6 +16,9 @@ import numpy as np
 
 from structures.box import layout
 from structures.box.layout import (
+    BOTH_HERE,
+    LEFT_HERE,
+    RIGHT_HERE,
     holder,
     new_node,
     new_records,
@@ -151,10 +154,10 @@ def ranked_ends(C: Any, level: int, given: Given, here: Any) -> tuple[Any, Ranke
         code = (code_of(TAGS[m]) & ~1) | (refs[j] & 1)
         key = key_of(TAGS[m]) if level == 0 else 0
         next_values[j], next_ties[j] = LO[m * d + level + 1], code
-        if here[j] & 2 != 0:
+        if here[j] & LEFT_HERE != 0:
             keys[e], values[e], ties[e], of[e] = key, LO[m * d + level], code, 2 * j
             e += 1
-        if here[j] & 1 != 0:
+        if here[j] & RIGHT_HERE != 0:
             keys[e], values[e], ties[e], of[e] = key, HI[m * d + level], layout.RIGHT_TIE + code, 2 * j + 1
             e += 1
     order = sorted_places(keys[:e], values[:e], ties[:e])
@@ -179,7 +182,7 @@ def build_leaf(nodes: Nodes, writing: Writing, level: int, o: int, a: int, b: in
     for p in range(len(members)):
         j = members[p]
         m = refs[j] >> 1
-        here = 2 * (a <= left[j] < b) + (a <= right[j] < b)
+        here = (LEFT_HERE if a <= left[j] < b else 0) | (RIGHT_HERE if a <= right[j] < b else 0)
         key = key_of(TAGS[m]) if level == 0 else 0
         write_record(M, r, d, level, p, tag_of(key, code_of(TAGS[m]) >> 1, refs[j] & 1, here), LO[m * d : m * d + d], HI[m * d : m * d + d])
     W[2 * r + layout.COUNT] = len(members)
@@ -327,7 +330,7 @@ def build_trees(nodes: Nodes, writing: Writing, level: int, h: int, top: int, gi
             break
         level, h, start = waiting[first], waiting[first + 1], waiting[first + 2]
         refs = pool[start : start + waiting[first + 3]]
-        here = np.full(len(refs), 3, np.uint8)
+        here = np.full(len(refs), BOTH_HERE, np.uint8)
         first += 4
     for i in range(used[2] - 1, -1, -1):
         if made[i] < 0:
@@ -341,25 +344,25 @@ def build_trees(nodes: Nodes, writing: Writing, level: int, h: int, top: int, gi
 
 @kernel("void(Nodes, Writing, Entries)", allocates=True)
 def load(nodes: Nodes, writing: Writing, entries: Entries) -> None:
-    """Fill the empty tree; left, right: flat, dimensions next to each other."""
+    """Fill the empty tree; left, right: flat, dimensions next to each other. O(n log**(d - 1) n)."""
     sets, keys, lefts, rights, slots = entries
     W = nodes.W
     n = len(slots)
     refs, tags = np.empty(n, np.int64), np.empty(n, np.int64)
     for j in range(n):
         s = wide(sets[j])
-        refs[j], tags[j] = 2 * j + s, tag_of(wide(keys[j]), wide(slots[j]), s, 3)
+        refs[j], tags[j] = 2 * j + s, tag_of(wide(keys[j]), wide(slots[j]), s, BOTH_HERE)
         W[layout.TOP + layout.MEMBERS + s] += 1
     top = own_node(nodes, writing, root_of(W, layout.TOP))
     set_root(W, layout.TOP, top)
     drop(nodes.M, writing, records_of(W, top), layout.RECORD_LEVELS)
-    build_trees(nodes, writing, 0, 0, top, Given(refs, lefts, rights, tags), np.full(n, 3, np.uint8))
+    build_trees(nodes, writing, 0, 0, top, Given(refs, lefts, rights, tags), np.full(n, BOTH_HERE, np.uint8))
     refresh_holder(W, layout.TOP)
 
 
 @kernel("void(Nodes, Writing)")
 def plant(nodes: Nodes, writing: Writing) -> None:
-    """Make the empty tree of level 0."""
+    """Make the empty tree of level 0. O(1)."""
     W, C = nodes.W, writing.C
     o = new_node(nodes, C, 0, layout.LEAF_NODE)
     set_records(W, o, new_records(nodes, C, 0))

@@ -22,6 +22,10 @@ from structures.box.balance import activate, drop_tree, repair, unbalanced
 from structures.box.build import enter, leave
 from structures.box.compaction import compact_beside, compact_flat, has_spare_room
 from structures.box.layout import (
+    BOTH_HERE,
+    LEFT_HERE,
+    RIGHT_HERE,
+    TAG,
     BoxRoot,
     child_of,
     goes_right,
@@ -39,7 +43,7 @@ from structures.box.layout import (
     set_root,
     spanned,
 )
-from structures.box.records import TAG, Box, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
+from structures.box.records import Box, code_of, count_rows, cut_record, find_record, key_of, put_record, tag_of
 from structures.box.search import BOTH, LO_, QUEUED, ask, query_fill
 from structures.core.blocks import Nodes, Writing
 from structures.core.entries import Told
@@ -49,6 +53,7 @@ from structures.ordered.tree import cut, put
 
 BEGIN, FINISH = 0, 1
 TASK = 4  # words: what, level, holder, set in that tree
+# A tree's tasks: its end, the trees of the points on one way, and of the spanners beside both ways; above those of the trees before.
 STACK_WORDS = TASK * 4 * layout.DEEPEST * layout.MOST_DIMENSIONS
 
 
@@ -123,7 +128,7 @@ def begin(nodes: Nodes, writing: Writing, stack: Any, n: int, sign: int, level: 
         W[2 * o + layout.WEIGHT] += 2 * sign
         n = as_point(nodes, writing, stack, n, level, o, s)
         if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
-            in_leaf(nodes, writing, sign, level, o, box, 3)
+            in_leaf(nodes, writing, sign, level, o, box, BOTH_HERE)
             return n
         c, e = goes_right(M, o, key, left, code), goes_right(M, o, key, right, layout.RIGHT_TIE + code)
         if c != e:
@@ -141,7 +146,7 @@ def begin(nodes: Nodes, writing: Writing, stack: Any, n: int, sign: int, level: 
         else:
             n = as_spanner(nodes, writing, stack, n, level, own_child(nodes, writing, o, 1), box)
             o = own_child(nodes, writing, o, 0)
-    in_leaf(nodes, writing, sign, level, o, box, 2)
+    in_leaf(nodes, writing, sign, level, o, box, LEFT_HERE)
     o = own_child(nodes, writing, fork, 1)
     while True:
         W[2 * o + layout.WEIGHT] += sign
@@ -152,7 +157,7 @@ def begin(nodes: Nodes, writing: Writing, stack: Any, n: int, sign: int, level: 
             o = own_child(nodes, writing, o, 1)
         else:
             o = own_child(nodes, writing, o, 0)
-    in_leaf(nodes, writing, sign, level, o, box, 1)
+    in_leaf(nodes, writing, sign, level, o, box, RIGHT_HERE)
     return n
 
 
@@ -252,7 +257,7 @@ def present(nodes: Nodes, box: Box) -> bool:
     if p == W[2 * r + layout.COUNT]:
         return False
     tag = M[r + TAG + p]
-    return code_of(tag) == code and key_of(tag) == key and tag & 2 != 0
+    return code_of(tag) == code and key_of(tag) == key and tag & LEFT_HERE != 0
 
 
 ITEM = RUN_WORDS  # words of the writer's state: of the run, what is asked for, the stack, the search
@@ -265,7 +270,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: To
     """Make the changes from state[AT] on until all are done or there is no room for more rows; the rows told.
 
     state[MISSING] counts deletes of boxes that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
-    Inserted boxes are noted in `boxes`, by set and slot: left[d], right[d].
+    Inserted boxes are noted in `boxes`, by set and slot: left[d], right[d]. O(log**d n) a change, amortised, besides the rows.
     """
     W, C = nodes.W, writing.C
     signs, entries, order, done = changes

@@ -9,17 +9,34 @@ from __future__ import annotations
 from typing import Any
 
 from structures.box import layout
-from structures.box.layout import child_of, holder, moved_node, moved_records, records_of, root_of, set_child, set_records, set_root
-from structures.core.arena import AFTER, INNER, LEAF
+from structures.box.layout import (
+    MOST_DIMENSIONS,
+    NODE_WORDS,
+    ROOM,
+    SPARE,
+    TAG,
+    child_of,
+    holder,
+    moved_node,
+    moved_records,
+    records_of,
+    root_of,
+    set_child,
+    set_records,
+    set_root,
+)
+from structures.core.arena import AFTER, INNER, INNER_WORDS, LEAF, LEAF_WORDS
 from structures.core.blocks import Nodes, Writing
 from structures.core.compaction import has_looked_at, is_behind
 from structures.core.control import SPARSE, VERSION, room
 from structures.core.kernel import kernel
-from structures.ordered.compaction import compact_next
+from structures.ordered.compaction import STEP_WORDS, compact_next
 from structures.ordered.inner_nodes import moved_inner
 from structures.ordered.leaves import moved_leaf
 
-_ROOM = 1 << 17  # words: more than what lies beside the nodes of a change
+# Words: what lies beside a node (two roots, two children or its records), or a path of a 1-D tree with the leaves at its end, and what the
+# change goes on to take.
+_ROOM = SPARE + max(2 * (LEAF_WORDS + INNER_WORDS + NODE_WORDS) + TAG + (1 + 2 * MOST_DIMENSIONS) * ROOM, STEP_WORDS)
 
 
 @kernel
@@ -67,6 +84,8 @@ def move_below(nodes: Nodes, writing: Writing, level: int, o: int) -> None:
 def compact_beside(nodes: Nodes, writing: Writing, level: int, changed: Any) -> None:
     """Of these own nodes of a tree of the level."""
     for o in changed:
+        if not has_spare_room(writing.C):
+            break
         move_below(nodes, writing, level, o)
     has_looked_at(writing.C, len(changed))
 

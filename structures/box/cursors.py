@@ -12,9 +12,9 @@ import numpy as np
 
 from structures.box.layout import DIMENSIONS, EVERY_CODE, ROOM, SELF_, BoxArena, BoxRoot
 from structures.box.search import BEFORE, ITEM_AT, LO_, QUEUED, WITHIN, next_box_key, query_fill, query_words
+from structures.box.walk import ANY_KEY, ROWS_BEYOND, view_fill, view_start, view_words
 from structures.box.walk import QUEUED as VIEW_QUEUED
-from structures.box.walk import ROWS_BEYOND, view_fill, view_start, view_words
-from structures.core.arena import B
+from structures.core.arena import KEY_MAX, B
 from structures.core.cursor import Cursor, PartedCursor
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
@@ -22,6 +22,7 @@ from structures.interval import walk
 from structures.ordered.chunks import within
 from structures.ordered.search import GAP, LAST, STEPS
 
+NO_SLOT = -1  # of an item that is no box
 _CHUNK = 256  # boxes of a window that are asked for partners at a time
 
 
@@ -38,7 +39,7 @@ class ViewCursor(Cursor):
     def __init__(self, arena: BoxArena, root: Root, key: int | None) -> None:
         self._arena, self._tree = arena, tree_of(arena, root)
         super().__init__(2, np.zeros(view_words(self._tree.dimensions), np.int64))
-        compiled(view_start)(arena.W, self._Z, root.offset, -1 if key is None else key)
+        compiled(view_start)(arena.W, self._Z, root.offset, ANY_KEY if key is None else key)
         self._ended = bool(self._Z[VIEW_QUEUED] == 0)
 
     def _more(self, want: int) -> np.ndarray:
@@ -127,13 +128,13 @@ class WindowCursor(_Parted):
 
     def _next_part(self) -> Cursor | None:
         """The cursor of the current phase, the last of which is of set 1; the phase moves on, and after the last the key."""
-        if self._key == EVERY_CODE:
+        if self._key == KEY_MAX:
             self._ended = True
             return None
         key, phase = self._key, self._phase
         self._phase = (phase + 1) % self._phases
         if self._phase == 0:
-            self._key = EVERY_CODE if self._one else self._next_key(key)
+            self._key = KEY_MAX if self._one else self._next_key(key)
         s, mode = 1 if phase == 2 else 0, BEFORE if phase == 0 else WITHIN
         return PhaseCursor(self._arena, self._root, self._boxes, key, self._window, s, mode)
 
@@ -147,7 +148,7 @@ class PhaseCursor(_Parted):
         super().__init__(2)
         self._arena, self._root, self._boxes, self._key, self._set, self._mode = arena, root, boxes, key, s, mode
         self._lo, self._hi = window
-        item = items_of(-1, key, s, mode, EVERY_CODE, self._lo[None, :], self._hi[None, :])
+        item = items_of(NO_SLOT, key, s, mode, EVERY_CODE, self._lo[None, :], self._hi[None, :])
         self._boxes_met = QueryCursor(arena, root, item, False)
 
     def _beside(self) -> int:

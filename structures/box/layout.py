@@ -48,7 +48,12 @@ FILL = CAP * 7 // 8
 # Words of W from 2 * o.
 WEIGHT, FLAGS, CHILD0, CHILD1, TREES = 2, 3, 4, 5, 6
 RECORDS, ROWS = CHILD0, CHILD1
-COUNT = 2  # of records
+COUNT = 2  # of records; behind it their columns (words of M): tags, then the ends by dimension
+TAG, ENDS = 2, 2 + ROOM  # left ends of dimension k; right ends lie ROOM behind, and the next dimension's 2 * ROOM
+LEFT1 = ENDS + 2 * ROOM  # left ends of dimension k + 1
+RIGHT_HERE, LEFT_HERE, SET_BIT = 1, 2, 4  # of a tag: which ends lie in the slab, and the set
+BOTH_HERE = LEFT_HERE | RIGHT_HERE
+SLOT_SHIFT, KEY_SHIFT = 3, 33
 ROOT_, HEIGHT_, MEMBERS, STATE, IDLE, TREE_WORDS = 0, 1, 2, 4, 5, 6  # MEMBERS + set
 LIVE_, ACTIVE = 1, 2  # of STATE
 LIVE_NODE, LEAF_NODE = 1, 2  # of FLAGS
@@ -57,7 +62,10 @@ NODE_WORDS = 12
 
 RIGHT_TIE = 2**31
 EVERY_CODE = 2**31 - 1
-DEEPEST = 320  # of all nodes on a way: LARGE_DEEPEST, and log 2**13 to the base 4/3, less the leaf
+BEFORE_KEYS, BEHIND_KEYS = -1, 2**31  # in place of a key: before all, and behind all
+# Of all nodes on a way, so that stacks of some times as many have room: those above `most_at_once`, LARGE_DEEPEST at most (`balance.repair`
+# sees to that), and of the others, which are balanced, log 16 to the base 4/3 from 16 * CAP endpoints down to CAP, and a leaf: 308.
+DEEPEST = 320
 # Nodes above `most_at_once` on a way, some unbalanced: so many that the structure is too uneven, whatever its size; so many that
 # LARGE_MORE times as many endpoints are rebuilt at once, so that it gets longer that much more slowly; and the most. In a balanced one
 # there are log 2**33 to the base 4/3 at most, 80.
@@ -70,7 +78,9 @@ MOST_DIMENSIONS = 8
 TOP = 16  # the holder of the tree of level 0
 NODE, RECORD_LEVELS = 2, 3  # classes of blocks beside those of the 1-D trees: nodes; records of level k are of class RECORD_LEVELS + k
 DIMENSIONS, SELF_, FULL, UNEVEN = range(CONTROL_WORDS, CONTROL_WORDS + 4)  # words of C
-_SPARE = 1 << 15  # words that a change of one tree surely fits in, besides what it builds
+# Words that a change of one tree takes at most, besides what it builds: copies of the nodes on the two ways and of those beside them, the
+# roots of trees that are then not built, as there is no room, and copies of the records of both leaves.
+SPARE = 6 * DEEPEST * NODE_WORDS + 2 * (TAG + (1 + 2 * MOST_DIMENSIONS) * ROOM)
 
 
 @arrays("int64", "boolean", "int64")
@@ -118,7 +128,7 @@ def set_root(W: Any, h: int, o: int) -> None:
 def no_room(C: Any, words: int) -> bool:
     """Whether the arena can't take so many words more, and SPARE for what is being done: then no more is done (FULL), and the version
     that is being written is undone."""
-    if words + _SPARE > empty_room(C) and words + _SPARE > room(C):  # the first is quick
+    if words + SPARE > empty_room(C) and words + SPARE > room(C):  # the first is quick
         C[FULL] = 1
     return C[FULL] != 0
 
@@ -166,7 +176,7 @@ def moved_records(nodes: Nodes, writing: Writing, level: int, o: int) -> int:
     M[new + 1] = M[o + 1]
     n = W[2 * o + COUNT]
     for c in range(1 + 2 * (C[DIMENSIONS] - level)):
-        a, b = np.uint64(o + 2 + c * ROOM), np.uint64(new + 2 + c * ROOM)  # unsigned, as in `moved`
+        a, b = np.uint64(o + TAG + c * ROOM), np.uint64(new + TAG + c * ROOM)  # unsigned, as in `moved`
         for i in range(np.uint64(n)):
             M[b + i] = M[a + i]
     drop(M, writing, o, RECORD_LEVELS + level)
@@ -238,7 +248,7 @@ class BoxArena(EntryBlocks):
     """The store of one box tree: the classes of `Arena`, which the 1-D trees use, then nodes and the records of each level."""
 
     def __init__(self, dimensions: int, single: bool, words: int) -> None:
-        records = [2 + (1 + 2 * (dimensions - level)) * ROOM for level in range(dimensions - 1)]
+        records = [TAG + (1 + 2 * (dimensions - level)) * ROOM for level in range(dimensions - 1)]
         super().__init__((LEAF_WORDS, INNER_WORDS, NODE_WORDS, *records), UNEVEN + 1 - KEPT, words)
         self.C[KIND], self.C[DIMENSIONS], self.C[SELF_] = PAIR, dimensions, single
         self._dimensions = dimensions
@@ -262,7 +272,7 @@ class BoxArena(EntryBlocks):
             box = min(box, 3 * self.live_bytes // (8 * n) + 64)
         elif self.sampled:
             box = min(box, self.sampled)
-        anew = (n + changes) * box + (1 << 15)
+        anew = (n + changes) * box + SPARE
         words = times * min(changes * self._change_words(levels), anew)
         self.require_words(words)
         return words

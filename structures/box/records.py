@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from structures.box.layout import COUNT, DIMENSIONS, ROOM
+from structures.box.layout import COUNT, DIMENSIONS, ENDS, KEY_SHIFT, LEFT1, LEFT_HERE, ROOM, SET_BIT, SLOT_SHIFT, TAG
 from structures.core.blocks import Nodes, Writing, close_place, open_place
 from structures.core.kernel import kernel
-
-TAG = 2
-LEFT1 = 2 + 3 * ROOM  # left ends of dimension k + 1
 
 
 class Box(NamedTuple):
@@ -30,18 +27,18 @@ class Box(NamedTuple):
 
 @kernel
 def tag_of(key: int, slot: int, s: int, here: int) -> int:
-    """`here`: 2 if the left end lies in the slab, plus 1 if the right end does."""
-    return (key << 33) | (slot << 3) | (s << 2) | here
+    """`here`: which ends lie in the slab, LEFT_HERE and RIGHT_HERE."""
+    return (key << KEY_SHIFT) | (slot << SLOT_SHIFT) | (SET_BIT if s != 0 else 0) | here
 
 
 @kernel
 def code_of(tag: int) -> int:
-    return (tag >> 2) & 0x7FFFFFFF
+    return (tag >> (SLOT_SHIFT - 1)) & 0x7FFFFFFF
 
 
 @kernel
 def key_of(tag: int) -> int:
-    return (tag >> 33) & 0x7FFFFFFF
+    return (tag >> KEY_SHIFT) & 0x7FFFFFFF
 
 
 @kernel
@@ -62,7 +59,7 @@ def find_record(nodes: Nodes, o: int, left1: int, code: int) -> int:
 @kernel
 def write_record(M: Any, o: int, dimensions: int, level: int, p: int, tag: int, lo: Any, hi: Any) -> None:
     M[o + TAG + p] = tag
-    at = o + 2 + ROOM + p
+    at = o + ENDS + p
     for j in range(level, dimensions):
         M[at], M[at + ROOM] = lo[j], hi[j]
         at += 2 * ROOM
@@ -75,7 +72,7 @@ def put_record(nodes: Nodes, C: Any, o: int, level: int, tag: int, lo: Any, hi: 
     d, n = C[DIMENSIONS], W[2 * o + COUNT]
     p = find_record(nodes, o, lo[level + 1], code_of(tag))
     for c in range(1 + 2 * (d - level)):
-        a = o + 2 + c * ROOM
+        a = o + TAG + c * ROOM
         open_place(M, a + p, a + n)
     write_record(M, o, d, level, p, tag, lo, hi)
     W[2 * o + COUNT] = n + 1
@@ -87,7 +84,7 @@ def cut_record(nodes: Nodes, C: Any, o: int, level: int, p: int) -> None:
     M, W = nodes.M, nodes.W
     n = W[2 * o + COUNT] - 1
     for c in range(1 + 2 * (C[DIMENSIONS] - level)):
-        a = o + 2 + c * ROOM
+        a = o + TAG + c * ROOM
         close_place(M, a + p, a + n + 1)
     W[2 * o + COUNT] = n
 
@@ -109,7 +106,7 @@ def beginning_by(nodes: Nodes, o: int, most: int) -> int:
 @kernel
 def meets(M: Any, o: int, i: int, first: int, level: int, dimensions: int, lo: Any, hi: Any) -> bool:
     """Whether record i meets the box [lo, hi] in the dimensions from `first` on."""
-    at = o + 2 + ROOM + 2 * ROOM * (first - level) + i
+    at = o + ENDS + 2 * ROOM * (first - level) + i
     for j in range(first, dimensions):
         if M[at] > hi[j] or M[at + ROOM] < lo[j]:
             return False
@@ -127,7 +124,7 @@ def count_rows(nodes: Nodes, writing: Writing, o: int, level: int, single: bool,
     for i in range(beginning_by(nodes, o, hi[level + 1])):
         if M[r1 + i] >= least:
             other = M[o + TAG + i]
-            if (single or (other ^ tag) & 4 != 0) and (other | tag) & 2 != 0 and key_of(other) == key_of(tag):
+            if (single or (other ^ tag) & SET_BIT != 0) and (other | tag) & LEFT_HERE != 0 and key_of(other) == key_of(tag):
                 if code_of(other) != code_of(tag) and meets(M, o, i, level, level, d, lo, hi):
                     rows += 1
     return rows
@@ -142,8 +139,8 @@ def next_row(M: Any, o: int, level: int, dimensions: int, single: bool, i: int, 
         if M[o + LEFT1 + e] > most:
             return ~e
         other = M[o + TAG + e]
-        if (single or (other ^ tag) & 4 != 0) and (other | tag) & 2 != 0 and key_of(other) == key_of(tag):
-            a, b = o + 2 + ROOM + i, o + 2 + ROOM + e
+        if (single or (other ^ tag) & SET_BIT != 0) and (other | tag) & LEFT_HERE != 0 and key_of(other) == key_of(tag):
+            a, b = o + ENDS + i, o + ENDS + e
             hit = True
             for _ in range(level, dimensions):
                 if M[a] > M[b + ROOM] or M[b] > M[a + ROOM]:

@@ -19,11 +19,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from structures.box import layout
-from structures.box.layout import BoxRoot, before, child_of, goes_right, records_of, root_of
-from structures.box.records import LEFT1, TAG, beginning_by, code_of, key_of, meets
-from structures.core.arena import B
+from structures.box.layout import ENDS, LEFT1, LEFT_HERE, TAG, BoxRoot, before, child_of, goes_right, records_of, root_of
+from structures.box.records import beginning_by, code_of, key_of, meets
+from structures.core.arena import KEY_MAX, B
 from structures.core.blocks import Nodes
-from structures.core.encoding import NEG_INF
+from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import kernel
 from structures.ordered.search import DEPTH, GAP, LAST, NOTHING_BEFORE, SEARCH_WORDS, STEPS, Bounds, search_fill, search_start
 
@@ -37,7 +37,8 @@ TASK = 5
 
 
 def query_words(dimensions: int) -> int:
-    """Words of the state."""
+    """Words of the state. Of a tree a node on the left way leaves two tasks waiting at most, one on the right way one, and so does each
+    level that points are looked for below; they lie above those of the trees before."""
     return QUEUE + TASK * 4 * layout.DEEPEST * (dimensions - 1)
 
 
@@ -152,17 +153,17 @@ def scan(nodes: Nodes, state: Any, tree: BoxRoot, task: Task, item: Any, out: An
     state[STEPS] += end
     start = n
     for i in range(end):
-        tag, left, right = M[o + TAG + i], M[o + LEFT1 - 2 * layout.ROOM + i], M[o + LEFT1 - layout.ROOM + i]
-        if M[o + LEFT1 + layout.ROOM + i] < lo[level + 1] or not (alone or (tag >> 2) & 1 == t) or key_of(tag) != key and what != POINTS:
+        tag, left, right = M[o + TAG + i], M[o + ENDS + i], M[o + ENDS + layout.ROOM + i]
+        if M[o + LEFT1 + layout.ROOM + i] < lo[level + 1] or not (alone or code_of(tag) & 1 == t) or key_of(tag) != key and what != POINTS:
             continue
         if what == LEFT_LEAF and mode == BEFORE:
             asked = right >= lo[0] and before(0, left, code_of(tag), 0, lo[0], item[TIE])
         elif what == LEFT_LEAF and mode == BOTH:
             asked = left <= hi[level] and right >= lo[level]
         elif what == LEFT_LEAF:
-            asked = tag & 2 != 0 and left <= hi[0] and before(0, lo[0], item[TIE], 0, left, code_of(tag))
+            asked = tag & LEFT_HERE != 0 and left <= hi[0] and before(0, lo[0], item[TIE], 0, left, code_of(tag))
         else:
-            asked = tag & 2 != 0 and (what == POINTS or left <= hi[level])
+            asked = tag & LEFT_HERE != 0 and (what == POINTS or left <= hi[level])
         if asked and meets(M, o, i, level + 1, level, d, lo, hi):
             slot = code_of(tag) >> 1
             if not single or is_partner(item, slot):
@@ -178,7 +179,7 @@ def scan(nodes: Nodes, state: Any, tree: BoxRoot, task: Task, item: Any, out: An
 def query_fill(nodes: Nodes, state: Any, tree: BoxRoot, items: Any, own: Any, other: Any, n: int, budget: int) -> int:
     """Go on with the items from state[ITEM_AT] on (the first has been asked for): (item's slot, hit) from place n on. Ends when all are
     done (state[QUEUED] is 0), when less than B + ROOM places are left, or after about `budget` steps; gives the number of rows written so
-    far."""
+    far. O(log**d n) steps to a first row and between two, besides O(CAP) a leaf."""
     W, single, d = nodes.W, tree.single, tree.dimensions
     words, ends = LO_ + 2 * d, items[:0]
     last, start = len(items) // words - 1, state[STEPS]
@@ -225,22 +226,22 @@ def query_fill(nodes: Nodes, state: Any, tree: BoxRoot, items: Any, own: Any, ot
 
 @kernel("int64(Nodes, int64, int64)")
 def next_box_key(nodes: Nodes, root: int, key: int) -> int:
-    """The smallest key above `key`; 2**31 - 1 if there is none."""
+    """The smallest key above `key`; KEY_MAX if there is none. O(log n + CAP)."""
     M, W = nodes.M, nodes.W
     o, then = root, 0
     while W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:
-        c = goes_right(M, o, key, 2**63 - 1, 2 * layout.RIGHT_TIE)
+        c = goes_right(M, o, key, POS_INF, 2 * layout.RIGHT_TIE)
         if not c:
             then = child_of(W, o, 1)
         o = child_of(W, o, c)
-    least = layout.EVERY_CODE
+    least = KEY_MAX
     for _ in range(2):
         r = records_of(W, o)
         for p in range(W[2 * r + layout.COUNT]):
             k = key_of(M[r + TAG + p])
             if k > key:
                 least = min(least, k)
-        if least != layout.EVERY_CODE or then == 0:
+        if least != KEY_MAX or then == 0:
             break
         o = then
         while W[2 * o + layout.FLAGS] & layout.LEAF_NODE == 0:

@@ -53,7 +53,7 @@ from structures.box.search import BOTH, query_words
 from structures.box.whole import clear, read_all
 from structures.core.control import STORE_WORDS, VERSION
 from structures.core.cursor import Cursor
-from structures.core.entries import Entries, room_for, tree_order
+from structures.core.entries import Entries, require_key, room_for, tree_order
 from structures.core.entry_tree import EntryTree, Root
 from structures.core.kernel import compiled
 from structures.core.reserve import SLOTS, reserve
@@ -154,16 +154,22 @@ class BoxTree(EntryTree[BoxArena]):
 
     def _columns(self, entries: Entries) -> Entries:
         """The same, the ends of each box in all dimensions one after another; there is room for their slots."""
-        sets, keys, left, right, slots = entries
-        n = len(keys)
-        if left.shape != (n, self.dimensions) or right.shape != left.shape:
-            raise ValueError(f"boxes have {self.dimensions} left and right ends, not {left.shape} and {right.shape}")
+        self._require_ends(entries)
+        n = len(entries.key)
         if n > 1:
-            sets, keys, left, right, slots = (np.ascontiguousarray(column) for column in entries)
+            entries = Entries(*(np.ascontiguousarray(column) for column in entries))
+            entries.require_columns()
+        sets, keys, left, right, slots = entries
         slot = slots.item(0) if n == 1 else int(slots.max())
         if slot >= self._slots:
             self._reach(slot)
         return Entries(sets, keys, left.reshape(-1), right.reshape(-1), slots)
+
+    def _require_ends(self, entries: Entries) -> None:
+        """ValueError unless the boxes have as many dimensions as the structure."""
+        left, right = entries.left, entries.right
+        if left.shape != (len(entries.key), self.dimensions) or right.shape != left.shape:
+            raise ValueError(f"boxes have {self.dimensions} left and right ends, not {left.shape} and {right.shape}")
 
     def _order(self, entries: Entries) -> np.ndarray:
         return tree_order(entries.set, entries.key, entries.left[:: self.dimensions].copy(), entries.slot)
@@ -213,21 +219,31 @@ class BoxTree(EntryTree[BoxArena]):
 
     def rows(self, root: Root, key: int | None = None, window: Window | None = None) -> Cursor:
         """Rows of a version: all, or of one key, or those whose boxes both meet the closed window (lo int64[d], hi int64[d]; NEG_INF
-        and POS_INF where a dimension is unbounded). A window without a key is visited key by key."""
+        and POS_INF where a dimension is unbounded). A window without a key is visited key by key. ValueError: no entry has such a key, or
+        the window has other dimensions."""
+        require_key(key)
         if window is None:
             return ViewCursor(self.arena, root, key)
-        lo, hi = (np.asarray(side, np.int64) for side in window)
-        return WindowCursor(self.arena, root, self._boxes, key, (lo, hi))
+        return WindowCursor(self.arena, root, self._boxes, key, self._window(window))
+
+    def _window(self, window: Window) -> Window:
+        lo, hi = (np.ascontiguousarray(side, np.int64) for side in window)
+        if lo.shape != (self.dimensions,) or hi.shape != lo.shape:
+            raise ValueError(f"a window has {self.dimensions} lower and upper ends, not {lo.shape} and {hi.shape}")
+        return lo, hi
 
     def partners(self, root: Root, entries: Entries, window: Window | None = None) -> Cursor:
         """Rows in which the given entries (of one set, in this version) take part; "self": the given one first. With a window, those
-        whose boxes both meet it; where it cuts a given box, boxes that begin in the part left may be looked at in vain."""
+        whose boxes both meet it; where it cuts a given box, boxes that begin in the part left may be looked at in vain. ValueError: the
+        boxes, or the window, have other dimensions, or they are of several sets."""
+        self._require_ends(entries)
         lo, hi = entries.left, entries.right
         if window is not None:
-            lo, hi = np.maximum(lo, window[0]), np.minimum(hi, window[1])
+            least, most = self._window(window)
+            lo, hi = np.maximum(lo, least), np.minimum(hi, most)
             inside = (lo <= hi).all(axis=1)
             entries, lo, hi = entries.take(inside), lo[inside], hi[inside]
-        s = int(entries.set[0]) if len(entries.set) else 0
+        s = entries.only_set() if len(entries.set) else 0
         codes = 2 * entries.slot.astype(np.int64) + s
         items = items_of(entries.slot, entries.key, 0 if self._single else 1 - s, BOTH, codes, lo, hi)
         return QueryCursor(self.arena, root, items, s == 1)

@@ -5,7 +5,7 @@ a leaf. Only what is live is entered, so there are no dead ends; with a key, onl
 dead ends lie on the two ways to its first and last place.
 
 The state is plain data, which is also the cursor: that of `interval.walk` (in use if FLAT_IS_ON; its counters run on), ONLY (a key or
--1), then QUEUED tasks of (what, level, node, height or next record).
+ANY_KEY), then QUEUED tasks of (what, level, node, height or next record).
 
 Costs: O(log n) steps between rows for each dimension, besides O(CAP ** 2) in a leaf whose boxes all meet in dimension k + 1 and
 few in dimension k; about one a row. Source: Tao and Yi, section 4.2 (productive lists at every level; here, live bits).
@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 from structures.box import layout
-from structures.box.layout import BoxRoot, child_of, goes_right, records_of, root_of
-from structures.box.records import TAG, code_of, key_of, next_row
+from structures.box.layout import TAG, BoxRoot, child_of, goes_right, records_of, root_of
+from structures.box.records import code_of, key_of, next_row
 from structures.core.arena import B
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF, POS_INF
@@ -29,10 +29,12 @@ QUEUED, FLAT_IS_ON, ONLY = WALK_WORDS, WALK_WORDS + 1, WALK_WORDS + 2
 QUEUE = WALK_WORDS + 3
 TASK = 4
 NODE_, FLAT, RECORDS_ = 0, 1, 2
+ANY_KEY = -1
 
 
 def view_words(dimensions: int) -> int:
-    """Words of the state."""
+    """Words of the state. A node leaves three others waiting at most, and the nodes of a tree lie above those of the tree that it hangs
+    on."""
     return QUEUE + TASK * 4 * layout.DEEPEST * (dimensions - 1)
 
 
@@ -45,7 +47,7 @@ def push_live(state: Any, what: int, level: int, o: int, extra: int) -> None:
 
 @kernel("void(int32[::1], int64[::1], int64, int64)")
 def view_start(W: Any, state: Any, root: int, only: int) -> None:
-    """Begin a view walk of one tree at the node `root`; `only`: the key to stay with, or a negative number for all. O(1)."""
+    """Begin a view walk of one tree at the node `root`; `only`: the key to stay with, or ANY_KEY. O(1)."""
     state[ONLY] = only
     if W[2 * root + layout.FLAGS] & layout.LIVE_NODE != 0:
         push_live(state, NODE_, 0, root, 0)
@@ -64,7 +66,7 @@ def enter_node(nodes: Nodes, state: Any, dimensions: int, level: int, o: int) ->
             child = child_of(W, o, c)
             if W[2 * child + layout.FLAGS] & layout.LIVE_NODE == 0:
                 continue
-            if level == 0 and key >= 0:
+            if level == 0 and key != ANY_KEY:
                 if c == 0 and goes_right(M, o, key, NEG_INF, -1) or c == 1 and not goes_right(M, o, key, POS_INF, 2 * layout.RIGHT_TIE):
                     continue
             push_live(state, NODE_, level, child, 0)
@@ -80,7 +82,7 @@ def rows_of_record(nodes: Nodes, state: Any, tree: BoxRoot, q: int, out0: Any, o
     M, W = nodes.M, nodes.W
     level, o, i, d = state[q + 1], state[q + 2], state[q + 3], tree.dimensions
     tag = M[o + TAG + i]
-    if level == 0 and state[ONLY] >= 0 and key_of(tag) != state[ONLY]:
+    if level == 0 and state[ONLY] != ANY_KEY and key_of(tag) != state[ONLY]:
         return n
     code = code_of(tag)
     alone, end, e = tree.single and level == 0, W[2 * o + layout.COUNT], i
@@ -98,7 +100,8 @@ def rows_of_record(nodes: Nodes, state: Any, tree: BoxRoot, q: int, out0: Any, o
 
 @kernel("int64(Nodes, int64[::1], BoxRoot, int32[::1], int32[::1], int64)")
 def view_fill(nodes: Nodes, state: Any, tree: BoxRoot, out0: Any, out1: Any, want: int) -> int:
-    """Go on with the walk until `want` rows are written or state[QUEUED] is 0; out0, out1 must hold want + max(B * B, ROOM)."""
+    """Go on with the walk until `want` rows are written or state[QUEUED] is 0; out0, out1 must hold want + max(B * B, ROOM). O(1) a row;
+    between two as the head says."""
     W = nodes.W
     n = 0
     while n < want and state[QUEUED] > 0:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from structures.box import layout
-from structures.box.balance import drop_nodes, gather
+from structures.box.balance import OF_EITHER, drop_nodes, gather
 from structures.box.build import plant
 from structures.box.layout import no_room, root_of
 from structures.box.records import code_of, key_of
@@ -15,12 +15,10 @@ from structures.core.blocks import Nodes, Writing
 from structures.core.entries import Entries
 from structures.core.kernel import kernel
 
-_EITHER = 2  # of `gather`: all boxes with their left end below a node, of whatever set
-
 
 @kernel("void(Nodes, Writing)", allocates=True)
 def clear(nodes: Nodes, writing: Writing) -> None:
-    """Take all boxes out; nothing, but FULL, if there is no room for an empty tree."""
+    """Take all boxes out; nothing, but FULL, if there is no room for an empty tree. O(blocks)."""
     W, C = nodes.W, writing.C
     if no_room(C, 0):
         return
@@ -32,8 +30,8 @@ def clear(nodes: Nodes, writing: Writing) -> None:
 
 @kernel("void(Nodes, int64[::1], Entries)", allocates=True)
 def read_all(nodes: Nodes, C: Any, into: Entries) -> None:
-    """Put all boxes to `into`, which has room for just these; left, right: flat, dimensions next to each other."""
-    LO, HI, TAGS, _, _, n = gather(nodes, C, 0, root_of(nodes.W, layout.TOP), _EITHER, np.zeros(0, np.int64))
+    """Put all boxes to `into`, which has room for just these; left, right: flat, dimensions next to each other. O(n)."""
+    LO, HI, TAGS, _, _, n = gather(nodes, C, 0, root_of(nodes.W, layout.TOP), OF_EITHER, np.zeros(0, np.int64))
     for i in range(n):
         code = code_of(TAGS[i])
         into.set[i], into.key[i], into.slot[i] = code & 1, key_of(TAGS[i]), code >> 1

@@ -31,6 +31,7 @@ def run_changes(
     """Make the changes from state[AT] on until all are done, there is no room for more rows, or Z[FULL]; the rows told.
 
     state[MISSING] counts deletes of entries that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
+    O(t log n + t**2 log n) a change of t members, besides the rows.
     """
     C, Z = writing.C, walking.Z
     signs, entries, order, done = changes

@@ -8,9 +8,10 @@ exact change that an update causes; at any version that is still pinned.
     b     ===========                the start of b lies in a alone: with t = 3 nothing is found there
     c         ==================
 
-One entry an interval, in the tree of `multiway/tree.py`, ordered by (key, left, slot): of intervals that start together the one with the
-larger slot comes later. A node knows where k of the intervals below it first share a point, and the ends of the t that reach farthest
-(`multiway/clique_summary.py`); so a walk sees what has rows (`walk.py`), and a change is a walk from its start to its end.
+One entry an interval, in the tree of `multiway/tree.py`, which has the invariants, ordered by (key, left, slot): of intervals that start
+together the one with the larger slot comes later. A node knows where k of the intervals below it first share a point, and the ends of the
+t that reach farthest (`multiway/clique_summary.py`); so a walk sees what has rows (`walk.py`), and a change is a walk from its start to its
+end.
 
 Costs (n entries, r rows reported, t members)
     bulk_load       O(n log n), the sort
@@ -36,7 +37,7 @@ from structures.clique.cursors import Cursor
 from structures.clique.state import FULL, STEPS, grown, new_walk
 from structures.core.arena import HEIGHT, KEY_MAX, ROOT
 from structures.core.control import STORE_WORDS
-from structures.core.entries import Entries
+from structures.core.entries import Entries, require_key
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.core.runs import Changes
@@ -93,7 +94,9 @@ class CliqueTree(MultiwayTree):
         """Rows of a version: all, or of one key, or those whose intervals all meet the closed window.
 
         With a window but no key the keys that have rows are visited one by one: O(t log n) for each, rows in the window or not.
+        ValueError: no entry has such a key.
         """
+        require_key(key)
         return Cursor(self.arena, root, key, window, None)
 
     def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:

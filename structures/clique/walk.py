@@ -301,7 +301,7 @@ def next_key(nodes: MultiwayNodes, walking: Walking, lo: int, hi: int) -> None:
 
 @kernel("void(MultiwayNodes, Walking, int64, int64, int64, int64)")
 def start_reading(nodes: MultiwayNodes, walking: Walking, root: int, key: int, lo: int, hi: int) -> None:
-    """All rows, or those of one key, in the window [lo, hi]."""
+    """All rows, or those of one key, in the window [lo, hi]. O(log n)."""
     Z = walking.Z
     if lo == NEG_INF and hi == POS_INF:
         start_rows(nodes, walking, root, max(key, 0), KEY_MAX if key == ANY_KEY else key)
@@ -314,7 +314,8 @@ def start_reading(nodes: MultiwayNodes, walking: Walking, root: int, key: int, l
 @kernel("int64(MultiwayNodes, Walking, int64, Entries, int64, int64, Told, int64)")
 def walk_fill(nodes: MultiwayNodes, walking: Walking, root: int, entries: Entries, lo: int, hi: int, told: Told, steps: int) -> int:
     """Up to `stride` rows, within about so many steps: of what Z has begun, then of entry after entry, which are in the tree; all
-    members meeting [lo, hi]. All is found when Z[ITEM] is the number of entries, Z[MODE] is DONE and Z[EACH_KEY] is 0 after it."""
+    members meeting [lo, hi]. All is found when Z[ITEM] is the number of entries, Z[MODE] is DONE and Z[EACH_KEY] is 0 after it. O(t log n)
+    steps to a first row and between two, O(1) a row where they abound."""
     Z = walking.Z
     n, until = 0, Z[state.STEPS] + steps
     while n < told.stride and Z[state.STEPS] < until:

@@ -46,7 +46,19 @@ import numpy as np
 from structures.core import control
 from structures.core.bits import LANES
 from structures.core.compaction import NOWHERE, find_fronts, has_much_to_spare
-from structures.core.control import add_to_map, chunk_at, chunks_in, class_at, first_in_map, is_in_map, room, take_from_map, words_of_map
+from structures.core.control import (
+    add_to_map,
+    chunk_at,
+    chunks_in,
+    class_at,
+    first_in_map,
+    is_in_map,
+    pin_at,
+    record_at,
+    room,
+    take_from_map,
+    words_of_map,
+)
 from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.core.pins import holder
 from structures.core.reserve import give_back, reserve
@@ -195,15 +207,16 @@ def drop(M: Any, writing: Writing, o: int, cls: int) -> None:
         return
     r = C[control.SPARE]
     if r != 0:
-        C[control.SPARE] = Q[3 * r + 2]
+        C[control.SPARE] = Q[record_at(r) + control.NEXT]
     else:
         r = C[control.RECORDS]
         C[control.RECORDS] = r + 1
-    Q[3 * r], Q[3 * r + 1], Q[3 * r + 2] = o * control.CLASSES + cls, C[control.VERSION], 0
+    at = record_at(r)
+    Q[at + control.BLOCK], Q[at + control.RETIRED], Q[at + control.NEXT] = o * control.CLASSES + cls, C[control.VERSION], 0
     if C[control.QUEUE] == 0:
         C[control.QUEUE] = r
     else:
-        Q[3 * C[control.LAST] + 2] = r
+        Q[record_at(C[control.LAST]) + control.NEXT] = r
     C[control.LAST] = r
     C[class_at(cls) + control.WAITING] += 1
 
@@ -237,15 +250,16 @@ def close_place(words: Any, at: int, end: int) -> None:
 def settle(M: Any, writing: Writing, r: int, table: int, pins: Any) -> int:
     """The version of record r is old enough: free its block, or let it wait with a pin of the table; the record behind it."""
     C, Q = writing.C, writing.Q
-    o, cls, after = Q[3 * r] // control.CLASSES, Q[3 * r] % control.CLASSES, Q[3 * r + 2]
-    i = holder(pins, M[o], Q[3 * r + 1])
+    at = record_at(r)
+    o, cls, after = Q[at + control.BLOCK] // control.CLASSES, Q[at + control.BLOCK] % control.CLASSES, Q[at + control.NEXT]
+    i = holder(pins, M[o], Q[at + control.RETIRED])
     if i >= 0:
-        Q[3 * r + 2] = C[table + 2 * i + 1]
-        C[table + 2 * i + 1] = r
+        Q[at + control.NEXT] = C[pin_at(table, i) + control.WAITS]
+        C[pin_at(table, i) + control.WAITS] = r
     else:
         C[class_at(cls) + control.WAITING] -= 1
         free(M, C, o, cls)
-        Q[3 * r + 2] = C[control.SPARE]
+        Q[at + control.NEXT] = C[control.SPARE]
         C[control.SPARE] = r
     return after
 
@@ -253,7 +267,7 @@ def settle(M: Any, writing: Writing, r: int, table: int, pins: Any) -> int:
 @kernel
 def pin_table(C: Any, side: int) -> int:
     """Where one of the two tables of pins lies in C: pin, and its first record."""
-    return C[control.PIN_TABLES] + 2 * _PINS * side
+    return C[control.PIN_TABLES] + control.PIN_WORDS * _PINS * side
 
 
 @kernel
@@ -278,30 +292,32 @@ def tick(M: Any, C: Any) -> None:
 
 @kernel("boolean(int64[::1], Writing, int64, int64[::1], int64)")
 def reclaim(M: Any, writing: Writing, oldest: int, pins: Any, most: int) -> bool:
-    """Free what no version >= oldest and no pin can see (I2), about `most` blocks at most; whether there is more."""
+    """Free what no version >= oldest and no pin can see (I2), about `most` blocks at most; whether there is more. O((blocks looked at) log
+    pins + pins + chunks)."""
     C, Q, waiting, needed = writing.C, writing.Q, wide(0), wide(0)
     if C[control.UNDER_WAY] == 0:
         tick(M, C)
     old, n, gone, table = pin_table(C, C[control.SIDE]), C[control.HELD], C[control.GONE], pin_table(C, 1 - C[control.SIDE])
     if n + gone > 0 or len(pins) > 0:
         for i in range(len(pins)):
-            C[table + 2 * i], C[table + 2 * i + 1] = pins[i], 0
+            C[pin_at(table, i)], C[pin_at(table, i) + control.WAITS] = pins[i], 0
         C[control.SIDE], C[control.HELD], C[control.GONE] = 1 - C[control.SIDE], len(pins), 0
         i = 0
         for j in range(n):
-            while i < len(pins) and pins[i] < C[old + 2 * j]:
+            while i < len(pins) and pins[i] < C[pin_at(old, j)]:
                 i += 1
-            if i < len(pins) and pins[i] == C[old + 2 * j]:  # each is there once
-                C[table + 2 * i + 1], C[old + 2 * j + 1] = C[old + 2 * j + 1], 0
+            if i < len(pins) and pins[i] == C[pin_at(old, j)]:  # each is there once
+                C[pin_at(table, i) + control.WAITS] = C[pin_at(old, j) + control.WAITS]
+                C[pin_at(old, j) + control.WAITS] = 0
         for j in range(n + gone):
-            r = C[old + 2 * j + 1]
+            r = C[pin_at(old, j) + control.WAITS]
             while r != 0 and most > 0:
                 r = settle(M, writing, r, table, pins)
                 most -= 1
             if r != 0:
-                C[table + 2 * (len(pins) + C[control.GONE]) + 1] = r
+                C[pin_at(table, len(pins) + C[control.GONE]) + control.WAITS] = r
                 C[control.GONE] += 1
-    while most > 0 and C[control.QUEUE] != 0 and Q[3 * C[control.QUEUE] + 1] <= oldest:
+    while most > 0 and C[control.QUEUE] != 0 and Q[record_at(C[control.QUEUE]) + control.RETIRED] <= oldest:
         C[control.QUEUE] = settle(M, writing, C[control.QUEUE], table, pins)
         most -= 1
     if most <= 0:
@@ -345,17 +361,17 @@ def undo(M: Any, writing: Writing) -> None:
     """Make the version that is being written as if nothing had been: what it retired is in use again, what it made is free. O(blocks)."""
     C, Q = writing.C, writing.Q
     last, r = wide(0), C[control.QUEUE]
-    while r != 0 and Q[3 * r + 1] < C[control.VERSION]:
-        last, r = r, Q[3 * r + 2]
+    while r != 0 and Q[record_at(r) + control.RETIRED] < C[control.VERSION]:
+        last, r = r, Q[record_at(r) + control.NEXT]
     if last != 0:
-        Q[3 * last + 2] = 0
+        Q[record_at(last) + control.NEXT] = 0
     else:
         C[control.QUEUE] = 0
     C[control.LAST] = last
     while r != 0:
-        after = Q[3 * r + 2]
-        C[class_at(Q[3 * r] % control.CLASSES) + control.WAITING] -= 1
-        Q[3 * r + 2], C[control.SPARE] = C[control.SPARE], r
+        after = Q[record_at(r) + control.NEXT]
+        C[class_at(Q[record_at(r) + control.BLOCK] % control.CLASSES) + control.WAITING] -= 1
+        Q[record_at(r) + control.NEXT], C[control.SPARE] = C[control.SPARE], r
         r = after
     flip_free(M, C)
     made = wide(0)
@@ -390,8 +406,8 @@ class Blocks:
         maps = control.KEPT + kept
         table = maps + (control.CLASSES + 2) * ((chunks + 62) // 63)
         pins = table + control.CHUNK_WORDS * chunks
-        self.C: np.ndarray = reserve((pins + 4 * _PINS) * 8, np.int64, large_pages=False)
-        self.Q: np.ndarray = reserve(3 * 8 * (size // min(sizes) + 2), np.int64)
+        self.C: np.ndarray = reserve((pins + 2 * control.PIN_WORDS * _PINS) * 8, np.int64, large_pages=False)
+        self.Q: np.ndarray = reserve(record_at(size // min(sizes) + 2) * 8, np.int64)  # each block may wait; record 0 is NIL
         C = self.C
         C[control.SHIFT], C[control.CHUNKS], C[control.NEXT_CHUNK], C[control.RECORDS] = bits, chunks, 1, 1
         C[control.MAPS], C[control.TABLE], C[control.PIN_TABLES] = maps, table, pins
@@ -415,7 +431,7 @@ class Blocks:
             self._give_back()
         if spare & 2:
             need = self.C.item(control.RECORDS_NEED)
-            give_back(self.Q, 3 * need, 3 * self.C.item(control.RECORDS_MOST))
+            give_back(self.Q, record_at(need), record_at(self.C.item(control.RECORDS_MOST)))
             self.C[control.RECORDS_MOST] = need
         return False
 
@@ -469,4 +485,5 @@ class Blocks:
     def held_bytes(self) -> int:
         """Of all chunks that have a block, and of the records of retired ones."""
         C = self.C
-        return 8 * ((C.item(control.NEXT_CHUNK) - 1 - C.item(control.UNUSED)) << C.item(control.SHIFT)) + 24 * C.item(control.RECORDS_MOST)
+        chunks = C.item(control.NEXT_CHUNK) - 1 - C.item(control.UNUSED)
+        return 8 * ((chunks << C.item(control.SHIFT)) + record_at(C.item(control.RECORDS_MOST)))

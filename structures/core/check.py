@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structures.core import control
 from structures.core.blocks import Blocks, pin_table
-from structures.core.control import chunk_at, chunks_in
+from structures.core.control import chunk_at, chunks_in, pin_at, record_at
 
 
 def _list(store: Blocks, o: int) -> list[int]:
@@ -21,18 +21,19 @@ def retired_blocks(store: Blocks) -> list[tuple[int, int]]:
     """Those that wait in the queue, or with a pin, and their classes; every record is in one list."""
     C, Q = store.C, store.Q
     table = pin_table(C, C.item(control.SIDE))
-    heads = [C.item(control.QUEUE), *(C.item(table + 2 * i + 1) for i in range(C.item(control.HELD) + C.item(control.GONE)))]
+    pins = C.item(control.HELD) + C.item(control.GONE)
+    heads = [C.item(control.QUEUE), *(C.item(pin_at(table, i) + control.WAITS) for i in range(pins))]
     lists: list[list[int]] = []
     for head in (C.item(control.SPARE), *heads):
         records, r = [], head
         while r:
             records.append(r)
-            r = Q.item(3 * r + 2)
+            r = Q.item(record_at(r) + control.NEXT)
         lists.append(records)
     together = [r for records in lists for r in records]
     assert sorted(together) == list(range(1, C.item(control.RECORDS))), "a record is in no list, or in two"
     assert not lists[1] or lists[1][-1] == C.item(control.LAST), "the last record of the queue is another one"
-    return [divmod(Q.item(3 * r), control.CLASSES) for records in lists[1:] for r in records]
+    return [divmod(Q.item(record_at(r) + control.BLOCK), control.CLASSES) for records in lists[1:] for r in records]
 
 
 def check_blocks(store: Blocks, seen: dict[int, int]) -> None:

@@ -35,6 +35,10 @@ BY_CLASS, CLASS_WORDS = 24, 16
 SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, FRONT, NEED, OUT_BEFORE, SWEPT = range(13)
 HINTS = BY_CLASS + CLASS_WORDS * CLASSES
 KEPT = HINTS + CLASSES + 2
+# A retired block's record in Q: the block and its class (`CLASSES`), the version that retired it, the next record.
+BLOCK, RETIRED, NEXT, RECORD_WORDS = range(4)
+# A pin in a table of pins: it, and the first of the records that wait with it.
+PIN, WAITS, PIN_WORDS = range(3)
 # A chunk in the table: its class + 1, blocks that are not on its list, the first one on it; a word is spare, so that none spans two lines.
 CLASS, USED, FREE, CHUNK_WORDS = 0, 1, 2, 4
 
@@ -55,6 +59,18 @@ def class_at(cls: int) -> int:
 def words_of(C: Any, cls: int) -> int:
     """Of a block of the class."""
     return C[class_at(cls) + SIZE]
+
+
+@kernel
+def record_at(r: int) -> int:
+    """Where record r lies in Q."""
+    return RECORD_WORDS * r
+
+
+@kernel
+def pin_at(table: int, i: int) -> int:
+    """Where pin i of a table lies in C."""
+    return table + PIN_WORDS * i
 
 
 # --- maps: a bit a chunk, of each class

@@ -22,13 +22,8 @@ POS_INF = 2**63 - 1
 _SIGN = wide(-(2**63))
 
 
-def encode_ints(values: np.ndarray, open_shift: int) -> np.ndarray:
-    """int64[n] of integers (any signed integer type) to encoded endpoints."""
-    return np.add(values, open_shift, dtype=np.int64)
-
-
 def decode_ints(encoded: np.ndarray, open_shift: int) -> np.ndarray:
-    """int64[n]: what `encode_ints` was given."""
+    """int64[n]: the integers that were shifted so."""
     return np.subtract(encoded, open_shift, dtype=np.int64)
 
 

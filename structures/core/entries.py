@@ -24,7 +24,8 @@ class Entries(NamedTuple):
     slot: np.ndarray
 
     def require_columns(self) -> None:
-        """Raise TypeError unless the columns are what the kernels take (of a single entry nothing is asked: all is contiguous)."""
+        """Raise TypeError unless the columns are what the kernels take (of a single entry nothing is asked: all is contiguous). What writes
+        them looks at their lengths (`first_refused`)."""
         if len(self.key) > 1:
             contiguous((np.uint8, np.int32, np.int64, np.int64, np.int32), self)
 
@@ -32,6 +33,7 @@ class Entries(NamedTuple):
         """As `require_columns`; ValueError unless all, intervals or boxes (their ends one after another), are of so many sets, with keys,
         ends and slots as said above. O(n)."""
         self.require_columns()
+        self.require_even()
         e = compiled(first_refused)(self, sets)
         if e >= 0:
             d = len(self.left) // len(self.key)
@@ -41,8 +43,26 @@ class Entries(NamedTuple):
                 f"are below {sets}, keys from 0 to {KEY_MAX - 1}, slots from 0 to {SLOTS - 1}, and no left end lies beyond its right one"
             )
 
+    def require_even(self) -> None:
+        """ValueError unless the columns are of one length, but for ends in several dimensions. O(1)."""
+        if is_ragged(self):
+            raise ValueError(f"the columns of entries have different lengths: {', '.join(str(len(column)) for column in self)}")
+
+    def only_set(self) -> int:
+        """The set that all of them, at least one, are of. ValueError: they are of several. O(n)."""
+        first: int = self.set.item(0)
+        if len(self.set) > 1 and (self.set != first).any():
+            raise ValueError("entries of several sets are given where those of one are looked up")
+        return first
+
     def take(self, places: np.ndarray) -> Entries:
         return Entries(*(column[places] for column in self))
+
+
+def require_key(key: int | None) -> None:
+    """ValueError unless it is a key of entries; None: it is not asked by one."""
+    if key is not None and not 0 <= key < KEY_MAX:
+        raise ValueError(f"{key} is not a key: keys are 0 to {KEY_MAX - 1}")
 
 
 def room_for(count: int, dimensions: int = 1) -> Entries:
@@ -79,10 +99,20 @@ class Told(NamedTuple):
     stride: int
 
 
+@kernel
+def is_ragged(entries: Entries) -> bool:
+    """Whether the columns are not of one length; left, right: so many times as long."""
+    n, ends = len(entries.key), len(entries.left)
+    return len(entries.set) != n or len(entries.slot) != n or len(entries.right) != ends or ends < n or ends % max(1, n) != 0
+
+
 @kernel("int64(Entries, int64)")
 def first_refused(entries: Entries, sets: int) -> int:
-    """The number of the first that is no entry; -1: there is none. left, right: the ends of each in all dimensions, one after another."""
+    """The number of the first that is no entry, 0 if the columns are of different lengths; -1: there is none. left, right: the ends of each
+    in all dimensions, one after another. O(n)."""
     n = len(entries.key)
+    if is_ragged(entries):
+        return 0
     dimensions = len(entries.left) // max(1, n)
     for e in range(n):
         if entries.set[e] >= sets or not (0 <= entries.key[e] < KEY_MAX and 0 <= entries.slot[e] < SLOTS):
@@ -95,7 +125,7 @@ def first_refused(entries: Entries, sets: int) -> int:
 
 @kernel("void(int64[::1], int64[::1], int64[::1])", allocates=True)
 def order_ties(order: Any, places: Any, codes: Any) -> None:
-    """Within runs of equal places[order], put the smaller code first."""
+    """Within runs of equal places[order], put the smaller code first. O(n log n) in the largest run."""
     i, n = 0, len(order)
     while i < n:
         j = i + 1

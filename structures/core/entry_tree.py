@@ -11,6 +11,7 @@ from structures.core.arena import EntryBlocks
 from structures.core.control import VERSION
 from structures.core.cursor import Cursor
 from structures.core.entries import DELETE, INSERT, Entries, Told
+from structures.core.kernel import contiguous
 from structures.core.runs import AT, MISSING, REFUSED, RUN_WORDS, Changes, Deltas, Keep, gather
 from structures.core.versioned import Versioned
 
@@ -84,6 +85,13 @@ class EntryTree(Versioned[Store]):
         """The same, at least one, as the kernels take them. TypeError, ValueError: the columns are not of this structure."""
         entries.require_columns()
         return entries
+
+    def _run_of(self, signs: np.ndarray, entries: Entries) -> Entries:
+        """The entries of a run, as `_columns`. TypeError, ValueError: the signs are none, or not one for each entry."""
+        contiguous((np.int8,), (signs,))
+        if len(signs) != len(entries.key):
+            raise ValueError(f"a run has a sign for each entry, not {len(signs)} for {len(entries.key)}")
+        return self._columns(entries) if len(signs) else entries
 
     def _begin(self, version: int) -> None:
         self.arena.C[VERSION] = version
@@ -207,8 +215,7 @@ class EntryTree(Versioned[Store]):
         signs: int8[n], of `core/entries`: DELETE, INSERT; LEAVE, ENTER without a delta. `limit`, `keep`: as `gather`. Errors as `apply`.
         Cost: as `apply`, and a copy of the deltas.
         """
-        if len(signs):
-            entries = self._columns(entries)
+        entries = self._run_of(signs, entries)
         self.arena.require(len(signs))
         self._begin(version)
         done = np.zeros(len(signs), np.int64)

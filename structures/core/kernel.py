@@ -231,6 +231,13 @@ def contiguous(kinds: tuple[type, ...], arrays: tuple[Any, ...]) -> None:
             raise TypeError(f"a contiguous array of {kind.__name__} is needed, not of {array.dtype} with strides {array.strides}")
 
 
+def require_columns(kinds: tuple[type, ...], columns: tuple[Any, ...]) -> None:
+    """As `contiguous`; ValueError unless the columns are of one length."""
+    contiguous(kinds, columns)
+    if len({len(column) for column in columns}) != 1:
+        raise ValueError(f"columns have different lengths: {', '.join(str(len(column)) for column in columns)}")
+
+
 def warm(progress: Callable[[int, int], None] | None = None) -> None:
     """Compile or load every listed kernel; `progress(done, total)` after each."""
     total = len(_listed)

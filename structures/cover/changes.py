@@ -67,7 +67,7 @@ class One(NamedTuple):
 @kernel("int64(Trees, Scratch, int64[:,::1], Moves, boolean)")
 def run_moves(trees: Trees, scratch: Scratch, out: Any, moves: Moves, deltas: bool) -> int:
     """Make the changes from number state[AT] on until all are done or `out` is full; the stretches told: slot (~slot: it goes), start,
-    last."""
+    last. O(log n) a change, and for each stretch that is looked at."""
     state = scratch.state
     n = 0
     while state[AT] < len(moves.kind):

@@ -100,8 +100,9 @@ class Cover:
         `Deltas.rows`, int64[3, n]: slot of the row (~slot: the stretch goes), start, last.
 
         Deltas of more than `limit` stretches that fill more than a chunk are given up; None: there are none. KeyError: what was to go is
-        not there, and the structure is damaged. MemoryError: nothing was done.
+        not there, and the structure is damaged. MemoryError, TypeError, ValueError: nothing was done.
         """
+        moves.require()
         self.rows.begin(version)
         self.partners.begin(version)
 

@@ -14,8 +14,8 @@ from structures.core.arena import B, F
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import kernel, wide
-from structures.ordered.layout import CHILDREN, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT, child_of, run_of
-from structures.ordered.scan import SCAN_DEPTH, SCAN_FRAMES
+from structures.ordered.layout import CHILDREN, COUNTS, KEY, KL, KR, LEFT, ML, MR, RIGHT, SLOT, child_of, run_of
+from structures.ordered.scan import next_leaf
 
 
 @kernel
@@ -137,7 +137,7 @@ ITEM_AT, BEGUN, POINT, STEPS, LAST, GAP, READ_WORDS = range(7)  # words of a rea
 @kernel("int64(Nodes, int64, int64, int64[:,::1], int64[::1], int64[:,::1], int64[::1])")
 def tell_items(nodes: Nodes, root: int, height: int, items: Any, state: Any, out: Any, asked: Any) -> int:
     """Of the items from state[ITEM_AT] on what intervals leave of them, or (asked[2]) what they cover of them: the stretches that meet
-    [asked[0], asked[1]], as slot, start and last from out[:, 0] on, until it is full; how many."""
+    [asked[0], asked[1]], as slot, start and last from out[:, 0] on, until it is full; how many. O(log n) a stretch."""
     n, low, high, covered = 0, asked[0], asked[1], asked[2] != 0
     while state[ITEM_AT] < len(items):
         item = items[state[ITEM_AT]]
@@ -183,23 +183,16 @@ def gap_or_run_begin(nodes: Nodes, root: int, height: int, key: int, at: int, co
 
 @kernel("int64(Nodes, int64[::1], int64, int64[:,::1])")
 def scan_items(nodes: Nodes, state: Any, height: int, items: Any) -> int:
-    """Further rows of a tree, in its order, from where `state` is (`ordered/scan.py`): as many leaves as there is room for; how many."""
+    """Further rows of a tree, in its order, from where `state` is (`ordered/scan.py`): as many leaves as there is room for; how many. O(1)
+    an item."""
     M, W = nodes.M, nodes.W
     n = 0
-    while state[SCAN_DEPTH] > 0 and len(items) - n >= B:
-        f = SCAN_FRAMES + 2 * (state[SCAN_DEPTH] - 1)
-        o, c = state[f], state[f + 1]
-        count = W[2 * o + CHILDREN]  # of a leaf its entries
-        if state[SCAN_DEPTH] == height + 1:
-            for i in range(count):
-                items[n, KEY_], items[n, SLOT_] = W[2 * o + KEY + i], W[2 * o + SLOT + i]
-                items[n, LEFT_], items[n, RIGHT_] = M[o + LEFT + i], M[o + RIGHT + i]
-                n += 1
-            state[SCAN_DEPTH] -= 1
-        elif c == count:
-            state[SCAN_DEPTH] -= 1
-        else:
-            state[f + 1] = c + 1
-            state[f + 2], state[f + 3] = child_of(W, o, c), 0
-            state[SCAN_DEPTH] += 1
+    while len(items) - n >= B:
+        o = next_leaf(W, state, height)
+        if o == 0:
+            break
+        for i in range(W[2 * o + COUNTS]):
+            items[n, KEY_], items[n, SLOT_] = W[2 * o + KEY + i], W[2 * o + SLOT + i]
+            items[n, LEFT_], items[n, RIGHT_] = M[o + LEFT + i], M[o + RIGHT + i]
+            n += 1
     return n

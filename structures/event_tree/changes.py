@@ -340,14 +340,14 @@ def level_inners(tree: Tree, x: int, y: int) -> bool:
 
 @kernel("void(Tree)")
 def make_empty(tree: Tree) -> None:
-    """A tree without events, whatever was there."""
+    """A tree without events, whatever was there. O(1)."""
     tree.control[:WEIGHTS] = 0
     tree.control[ROOT] = new_leaf(tree)
 
 
 @kernel("void(Tree, int64[::1], int64[::1], int64[:,::1])", allocates=True)
 def build(tree: Tree, names: Any, ats: Any, values: Any) -> None:
-    """Build the tree of these events, which are in order, in place of what was there. values: int64[n, k], of each event."""
+    """Build the tree of these events, which are in order, in place of what was there. values: int64[n, k], of each event. O(n)."""
     L = tree.leaves
     make_empty(tree)
     n = len(names)

@@ -81,7 +81,9 @@ class Counting:
 
     def follow(self, changes: Changes) -> Measured:
         """Make these changes one after another: each tells how many pairs come or go by it, and by how much the sums change, against what
-        those before it left. KeyError: what was to go is not there, and the structure is damaged. O(log n) each."""
+        those before it left. KeyError: what was to go is not there, and the structure is damaged. TypeError, ValueError: the columns of
+        changes are others, and nothing was done. O(log n) each."""
+        changes.require(max(self.weights))
         n = len(changes.kind)
         measured = Measured(np.empty(n, np.int64), np.zeros((n, self._sums, 3), np.int64))
         compiled(follow)(self._both, changes, measured)

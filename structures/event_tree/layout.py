@@ -24,7 +24,7 @@ START_LOW, START_HIGH, END_LOW, END_HIGH, WEIGHT_FIELDS = range(5)  # of each we
 LEAF_LEAST, INNER_LEAST = max(1, B // 4), 2  # but of the root
 # HEIGHT: levels of inner nodes. PLAIN: no rows come into it, so that of a child only its numbers and sums are kept.
 ROOT, HEIGHT, EVENTS, LEAVES, FREE_LEAF, INNERS, FREE_INNER, WEIGHTS, PLAIN, CONTROL_WORDS = range(10)
-MOST_LEVELS = 64
+MOST_LEVELS = 64  # an inner node has two children at least, and there are fewer than 2**33 events
 LOW32 = 2**32 - 1
 
 

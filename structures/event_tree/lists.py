@@ -10,28 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import KEY_MAX, KIND, LIVE, ROOT, Arena, B, words_anew
+from structures.core.arena import KIND, LIVE, ROOT, Arena, words_anew
 from structures.core.blocks import Nodes
 from structures.core.compaction import LOOKED_AT
 from structures.core.control import STORE_WORDS, VERSION
-from structures.core.cursor import Cursor, PartedCursor
-from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.cursor import Cursor
 from structures.core.entries import Entries, tree_order
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled, kernel
 from structures.core.versioned import Versioned
-from structures.ordered import search
 from structures.ordered.check import check_tree
-from structures.ordered.chunks import within
 from structures.ordered.compaction import compact
+from structures.ordered.cursors import list_cursor
 from structures.ordered.layout import child_of
 from structures.ordered.leaves import place
-from structures.ordered.scan import SCAN_DEPTH, SCAN_WORDS, scan_fill, scan_start
-from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, next_key, search_fill, search_start
 from structures.ordered.summary import LIST
 from structures.ordered.tree import build, find_child, make_empty
-
-_NO_ENDS = np.empty(0, np.int64)
 
 
 class RowList(Versioned[Arena]):
@@ -54,7 +48,8 @@ class RowList(Versioned[Arena]):
         self.arena.C[VERSION] = version
 
     def load(self, version: int, entries: Entries) -> None:
-        """Fill the empty list. O(n log n)."""
+        """Fill the empty list. ValueError: the columns have different lengths. O(n log n)."""
+        entries.require_even()
         self.require(len(entries.slot))
         self.begin(version)
         if len(entries.slot):
@@ -72,9 +67,7 @@ class RowList(Versioned[Arena]):
 
     def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
         """The rows of a version, int32[1, n] slots: all, or those of a key, that meet the closed window."""
-        if key is not None or window is not None:
-            return KeysCursor(self.arena, root, key, window or (NEG_INF, POS_INF))
-        return ScanCursor(self.arena, root)
+        return list_cursor(self.arena, root, key, window)
 
     def holds(self, root: Root, entries: Entries) -> np.ndarray:
         """bool[n]: which of these a version has. O(log n) each."""
@@ -98,59 +91,3 @@ def hold(nodes: Nodes, root: int, height: int, entries: Entries, held: Any) -> N
             o = child_of(W, o, find_child(nodes, o, key, left, 2 * slot))
         at, end = place(nodes, o, 0, key, left, slot)
         held[i] = at < end
-
-
-class ScanCursor(Cursor):
-    """All rows."""
-
-    _STEPS, _GAP = SCAN_WORDS, SCAN_WORDS + 1
-
-    def __init__(self, arena: Arena, root: Root) -> None:
-        super().__init__(1, np.zeros(SCAN_WORDS + 2, np.int64))
-        self._arena, self._height = arena, root.height
-        compiled(scan_start)(self._Z, root.offset)
-        self._Z[self._GAP] = 1
-
-    def _more(self, want: int) -> np.ndarray:
-        out = np.empty((1, within(want, B) + B), np.int32)
-        n = compiled(scan_fill)(self._arena.M, self._arena.W, self._Z, self._height, out[0])
-        self._Z[self._STEPS] += n
-        self._ended = bool(self._Z[SCAN_DEPTH] == 0)
-        return out[:, :n]
-
-
-class SearchCursor(Cursor):
-    """Those of a key that meet a window."""
-
-    _STEPS, _GAP = search.STEPS, search.GAP
-
-    def __init__(self, arena: Arena, root: Root, key: int, window: tuple[int, int]) -> None:
-        super().__init__(1, np.zeros(SEARCH_WORDS, np.int64))
-        self._nodes = arena.nodes
-        bounds = Bounds(NEG_INF, NOTHING_BEFORE, window[1], window[0])
-        compiled(search_start)(self._Z, root.offset, root.height, 0, key, bounds)
-
-    def _more(self, want: int) -> np.ndarray:
-        out = np.empty((1, within(want, B) + B), np.int32)
-        n = compiled(search_fill)(self._nodes, self._Z, out[0], 0, _NO_ENDS)
-        self._ended = bool(self._Z[search.DEPTH] == 0)
-        return out[:, :n]
-
-
-class KeysCursor(PartedCursor):
-    """The same key by key, or of one."""
-
-    def __init__(self, arena: Arena, root: Root, key: int | None, window: tuple[int, int]) -> None:
-        super().__init__(1)
-        self._arena, self._root, self._window, self._is_one = arena, root, window, key is not None
-        self._key = key if key is not None else self._after(-1)
-
-    def _after(self, key: int) -> int:
-        return int(compiled(next_key)(self._arena.nodes, self._root.offset, self._root.height, key))
-
-    def _next_part(self) -> Cursor | None:
-        if self._key == KEY_MAX:
-            self._ended = True
-            return None
-        key, self._key = self._key, KEY_MAX if self._is_one else self._after(self._key)
-        return SearchCursor(self._arena, self._root, key, self._window)

@@ -95,8 +95,9 @@ class Matching:
         come, ~slots of rows that go. Those of a version are to be in the order of the kinds of `runs.py`, or of `STEPS_ALONE` there.
 
         Deltas of more than `limit` rows that fill more than a chunk are given up; None: there are none. KeyError: what was to go is not
-        there, and the structure is damaged. MemoryError: nothing was done.
+        there, and the structure is damaged. MemoryError, TypeError, ValueError: nothing was done.
         """
+        moves.require()
         self.unmatched.begin(version)
         self.matched.begin(version)
 

@@ -15,7 +15,7 @@ import numpy as np
 from structures.core.arena import HEIGHT, KEY_MAX, ROOT, B
 from structures.core.blocks import Nodes, Writing
 from structures.core.encoding import NEG_INF
-from structures.core.kernel import arrays, kernel, wide
+from structures.core.kernel import arrays, kernel, require_columns, wide
 from structures.core.runs import AT, BEGUN, RUN_WORDS, end_change
 from structures.event_tree.changes import cut, cut_ends, put_ends, put_into, take
 from structures.event_tree.layout import AT as AT_
@@ -60,6 +60,10 @@ class Moves(NamedTuple):
     slot: np.ndarray
     former: np.ndarray
     done: np.ndarray
+
+    def require(self) -> None:
+        """TypeError, ValueError unless the columns are these, of one length. O(1)."""
+        require_columns((np.int8, np.int32, np.int64, np.int64, np.int32, np.int32, np.int64), self)
 
 
 @arrays("int64[::1]", "int32[::1]", "int64[::1]")
@@ -123,7 +127,7 @@ def unmatch(tree: Tree, lists: Lists, tells_matched: bool, row: Row) -> bool:
 @kernel("int64(Tree, Lists, Scratch, int32[::1], Moves, boolean)")
 def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves, deltas: bool) -> int:
     """Make the changes from number Z[AT] on until all are done or `out` is full; the rows told: slots of those that come, ~slots of those
-    that go."""
+    that go. O(log n) a change, and a row told."""
     Z = scratch.Z
     n, tells_matched = 0, Z[TELLS_MATCHED] != 0
     while Z[AT] < len(moves.kind):

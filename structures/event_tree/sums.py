@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from structures.aggregate.amounts import Measured, put_digits
-from structures.core.kernel import arrays, kernel, wide
+from structures.core.kernel import arrays, kernel, require_columns, wide
 from structures.event_tree.changes import cut_ends, end_place, put_ends
 from structures.event_tree.layout import (
     CHILD,
@@ -57,6 +57,12 @@ class Changes(NamedTuple):
     slot: np.ndarray
     former: np.ndarray
     weights: np.ndarray
+
+    def require(self, weights: int) -> None:
+        """TypeError, ValueError unless the columns are these, of one length, with so many weights at least. O(1)."""
+        require_columns((np.int8, np.int8, np.int32, np.int64, np.int64, np.int32, np.int32, np.int64), self)
+        if self.weights.ndim != 2 or len(self.kind) and self.weights.shape[1] < weights:
+            raise ValueError(f"changes have {weights} weights, not {self.weights.shape[1:]}")
 
 
 @arrays(Tree, Tree, "int64[:,:,::1]", "int64[::1]", "int64[::1]")
@@ -200,7 +206,7 @@ def expect_change(both: Both, changes: Changes, i: int, height: int) -> None:
 
 @kernel("void(Both, Changes, Measured)")
 def follow(both: Both, changes: Changes, measured: Measured) -> None:
-    """Make these changes one after another; each is measured against what the ones before it left."""
+    """Make these changes one after another; each is measured against what the ones before it left. O(log n) a change and weight."""
     for i in range(len(changes.kind)):
         expect_change(both, changes, i + 2 * AHEAD, 1)
         expect_change(both, changes, i + AHEAD, 0)

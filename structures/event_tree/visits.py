@@ -103,7 +103,8 @@ def change_partner(sides: Sides, changes: Changes, i: int) -> None:
 
 @kernel("int64(Sides, Changes, Measured, Hits)")
 def follow(sides: Sides, changes: Changes, measured: Measured, hits: Hits) -> int:
-    """Make the changes from number run[AT] on, until all are made or there is no room for hits; how many there are."""
+    """Make the changes from number run[AT] on, until all are made or there is no room for hits; how many there are. O(log n) a change, O(1)
+    a hit."""
     run, Z, C, n = sides.run, sides.Z, sides.writing.C, wide(0)
     while run[AT] < len(changes.kind):
         i = run[AT]
@@ -161,7 +162,9 @@ class Visits:
     def follow(self, version: int, changes: Changes) -> Iterator[tuple[int, Measured, np.ndarray, np.ndarray]]:
         """Make these changes one after another, as `version`: of side 0 rows, of side 1 partners. Some at a time: how many are made by now;
         of the rows among them what is measured; of each hit the number of the change (int64[n]), and the slot of the row (int32[n]).
-        KeyError: what was to go is not there, and the structure is damaged."""
+        KeyError: what was to go is not there, and the structure is damaged. TypeError, ValueError: the columns of changes are others, and
+        nothing was done."""
+        changes.require(self.tree.weights)
         self.rows.begin(version)
         n, sides = len(changes.kind), self._sides
         measured = Measured(np.zeros(n, np.int64), np.zeros((n, self._sums, 3), np.int64))

@@ -192,7 +192,7 @@ def follow(
     relation: Stored, changes: Changes, reads: Reads, keys: Keys, groups: Accumulators, newest: Newest, given: Numbers, room: Room
 ) -> tuple[int, int, int, int, int, int, int]:  # fmt: skip
     """-> how many rows go and come; how many keys are new; how many are not counted any more, -1: one was not counted at all; how many
-    groups were told; and as of `rows.succession.succeed`."""
+    groups were told; and as of `rows.succession.succeed`. Cost: that of the steps."""
     numbers, slots, operands = room.numbers, room.slots, len(reads.values)
     n = read_rows(relation, changes, reads, room)
     codes, known = slots[CODES, :n], keys.stored

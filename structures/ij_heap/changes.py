@@ -32,6 +32,7 @@ def run_changes(nodes: MultiwayNodes, writing: Writing, walking: Walking, state:
     """Make the changes from state[AT] on until all are done or there is no room for more rows; the rows told.
 
     state[MISSING] counts deletes of entries that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
+    O(polylog(n)) a change, besides the rows.
     """
     C, reading, scratch = writing.C, walking.state, walking.scratch
     signs, entries, order, done = changes

@@ -5,8 +5,13 @@ Problem: under inserts and deletes of closed intervals [left, right] with an int
 keys) in which neighbours of the topology share a point: all of them, those that meet a window, those of given intervals, the least or
 greatest under any bounds, and the exact change that an update causes; at any version that is still pinned.
 
-One balanced tree holds all sets, ordered by (key, left, slot, set); a node keeps, for each connected subset V of the sets, the least
-and the greatest V-tuple below it (`multiway/summary.py`). From these all queries are answered (`multiway/extreme.py`, `walk.py`).
+    a   =======       ======        of a path a - b - c: b meets an a and a c, which need not meet each other: the row is (a1, b1, c1)
+    b        =======                a2 and c2 meet no b, so they are in no row
+    c            ====       ====
+
+One balanced tree (`multiway/tree.py`, which has the invariants) holds all sets, ordered by (key, left, slot, set); a node keeps, for each
+connected subset V of the sets, the least and the greatest V-tuple below it (`multiway/summary.py`). From these all queries are answered
+(`multiway/extreme.py`, `walk.py`).
 
 Costs (n entries, r rows reported; polylog grows with t and the topology)
     bulk_load       O(n log n), the sort
@@ -23,13 +28,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import log2
 
 import numpy as np
 
 from structures.core.arena import HEIGHT, KEY_MAX, ROOT
 from structures.core.control import STORE_WORDS
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import Entries
+from structures.core.entries import Entries, require_key
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.ij_heap.changes import run_changes
@@ -38,23 +44,26 @@ from structures.ij_heap.cursors import Cursor
 from structures.ij_heap.goals import STEPS, Walking, new_walk
 from structures.ij_heap.strip import STRIP_SCRATCH
 from structures.multiway.base import MultiwayTree
-from structures.multiway.extreme import ANSWER, ASK, LAST_KEY, SCRATCH_WORDS, find_extreme
-from structures.multiway.layout import COUNTS, MultiwayArena, key_at, summary_words
+from structures.multiway.extreme import ANSWER, ASK, SCRATCH_WORDS, find_extreme
+from structures.multiway.layout import COUNTS, SUMMARY, L, MultiwayArena, key_at, summary_words
 from structures.multiway.leaves import KEY_, NEAR_, SLOT_
 from structures.multiway.topology import ALL, Topology
 
 __all__ = ["Cursor", "Entries", "IJHeap", "Root", "Topology"]
 
-_LEVELS = 48  # a tree balanced by height with as many leaves as an arena has room for, some 2**27, is lower: 1.45 * 27
+_LEVELS = 48  # of the trees that the writer's walk has frames for: those balanced by height have 1.45 log2(n) over n leaves, and one more
 
 
 class IJHeap(MultiwayTree):
     """See the module's head; `EntryTree` describes changes."""
 
     def __init__(self, topology: Topology, words: int = STORE_WORDS) -> None:
-        """`words`: the arena's address space in 8-byte words (not memory)."""
+        """`words`: the arena's address space in 8-byte words (not memory). ValueError: a tree in it may have too many levels."""
+        summary = summary_words(topology)
+        if 1.45 * log2(words / (SUMMARY + summary + 3 * L)) + 1 > _LEVELS:
+            raise ValueError(f"a tree of {words} words may have more than {_LEVELS} levels")
         self.topology = topology
-        super().__init__(MultiwayArena(topology.table, summary_words(topology), words), np.zeros(STRIP_SCRATCH, np.int64), topology.t)
+        super().__init__(MultiwayArena(topology.table, summary, words), np.zeros(STRIP_SCRATCH, np.int64), topology.t)
         state = new_walk(self.arena.table, _LEVELS)
         self._walking = Walking(state, state.view(np.int32), self._arrays[2])
         self._change = partial(compiled(run_changes), *self._arrays[:2], self._walking, self._state, self._told)
@@ -78,7 +87,9 @@ class IJHeap(MultiwayTree):
         """Rows of a version: all, or of one key, or those whose intervals all meet the closed window.
 
         With a window but no key the keys that have rows are visited one by one: polylog(n) for each, rows in the window or not.
+        ValueError: no entry has such a key.
         """
+        require_key(key)
         return Cursor(self.arena, root, key, window or (NEG_INF, POS_INF), None)
 
     def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
@@ -97,8 +108,9 @@ class IJHeap(MultiwayTree):
 
     def _extreme(self, which: int, root: Root, bound: Sequence[int], other: Sequence[int] | None, key: int) -> np.ndarray | None:
         A, t, scratch = self.arena, self.topology.t, np.zeros(SCRATCH_WORDS, np.int64)
-        if not (0 <= key <= LAST_KEY and len(bound) == t and (other is None or len(other) == t)):
-            raise ValueError(f"bounds are {t} values, a key is 0 to {LAST_KEY}")
+        require_key(key)
+        if len(bound) != t or (other is not None and len(other) != t):
+            raise ValueError(f"bounds are {t} values, not {len(bound)}" + (f" and {len(other)}" if other is not None else ""))
         scratch[ASK], scratch[ASK + 1 : ASK + 1 + t] = key, bound
         if not find_extreme(A.nodes, scratch, which, root.offset, int(A.table[ALL])) or scratch[ANSWER + KEY_] != key:
             return None

@@ -267,7 +267,8 @@ def cut(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, sl
 
 @kernel("void(Nodes, Writing, int64, Items, int64[::1], int64, int64)")
 def build_leaves(nodes: Nodes, writing: Writing, h: int, items: Items, leaves: Any, first: int, last: int) -> None:
-    """Make the leaves from `first` to before `last` of those that entries, which ascend, are divided among: leaves[first:last]."""
+    """Make the leaves from `first` to before `last` of those that entries, which ascend, are divided among: leaves[first:last]. O(k) an
+    entry."""
     M, W, C = nodes.M, nodes.W, writing.C
     coordinates, width, slots = items
     arity, n, blocks = C[h + layout.ARITY], len(slots), len(leaves)
@@ -287,7 +288,7 @@ def build_leaves(nodes: Nodes, writing: Writing, h: int, items: Items, leaves: A
 
 @kernel("void(Nodes, Writing, int64, int64[::1])", allocates=True)
 def build_inner(nodes: Nodes, writing: Writing, h: int, leaves: Any) -> None:
-    """Let these leaves, at least one, be those of the empty tree at holder h."""
+    """Let these leaves, at least one, be those of the empty tree at holder h. O(k) a leaf."""
     W, C = nodes.W, writing.C
     arity = C[h + layout.ARITY]
     level = leaves
@@ -328,7 +329,7 @@ def drop_on(nodes: Nodes, writing: Writing, h: int, way: Any, at: int, most: int
 
 @kernel("void(Nodes, Writing, int64)")
 def drop_all(nodes: Nodes, writing: Writing, h: int) -> None:
-    """Drop every block of the tree at holder h: it is empty then."""
+    """Drop every block of the tree at holder h: it is empty then. O(blocks)."""
     C = writing.C
     root = C[h + layout.ROOT]
     C[layout.DEPTH], C[layout.PATH], C[layout.PATH + 1] = 1 if root != 0 else 0, root, 0
@@ -338,5 +339,5 @@ def drop_all(nodes: Nodes, writing: Writing, h: int) -> None:
 
 @kernel("int64(Nodes, Writing, int64, int64[::1], int64)")
 def drop_some(nodes: Nodes, writing: Writing, h: int, way: Any, most: int) -> int:
-    """As `drop_on`, of a way of its own."""
+    """As `drop_on`, of a way of its own. O(most)."""
     return drop_on(nodes, writing, h, way, 0, most)

@@ -4,9 +4,10 @@ Problem: under inserts and deletes of entries (1 to 8 int64 coordinates, a slot)
 many entries begin with it, and which, at any pinned version. It is the cost model of Minesweeper and of adaptive intersection, and what
 view trees (`view_tree/tree.py`) are made of.
 
-All indexes, of whatever arity, lie in one arena (`layout.py`, `changes.py`), so that a kernel can read several at once, and views
-that want the same order of the same relation share one index. A version goes in steps, each a *tick* of the arena: within `apply` the roots
-before and between deletes and inserts stay whole, within `apply_in_order` those around each change. Pins of versions are mapped to ticks.
+All indexes, of whatever arity, lie in one arena (`layout.py`; `changes.py` has the invariants), so that a kernel can read several at once,
+and views that want the same order of the same relation share one index. A version goes in steps, each a *tick* of the arena: within `apply`
+the roots before and between deletes and inserts stay whole, within `apply_in_order` those around each change. Pins of versions are mapped
+to ticks.
 
 Costs (n entries, of arity k)
     load            O(n log n), the sort
@@ -112,6 +113,7 @@ class Cursor(Resumable):
     """A reading of the entries from a place on that have its first `common` coordinates; plain data. `fill` releases the GIL."""
 
     def __init__(self, arena: IndexArena, arity: int, root: int, place: Sequence[int], common: int) -> None:
+        _require_prefix(place, arity)
         self._arena, self._arity, self._root = arena, arity, root
         self._prefix = _array(place), common
         self._Z = np.zeros(3, np.int64)
@@ -126,6 +128,19 @@ class Cursor(Resumable):
     @property
     def done(self) -> bool:
         return self._Z.item(LEAF_) == 0
+
+
+def _require_prefix(prefix: Sequence[int], arity: int) -> None:
+    """ValueError: an index of this arity has fewer coordinates."""
+    if len(prefix) > arity:
+        raise ValueError(f"{len(prefix)} coordinates are asked of an index of {arity}")
+
+
+def _require_entries(entries: Entries, arity: int) -> None:
+    """ValueError unless each has a slot and as many coordinates as an index of this arity takes."""
+    rows, width = entries.coordinates.shape
+    if rows != len(entries.slot) or (rows > 0 and width < arity):
+        raise ValueError(f"{rows} entries of {width} coordinates, {len(entries.slot)} slots: an index takes {arity} coordinates and a slot")
 
 
 def index_order(entries: Entries, arity: int) -> np.ndarray:
@@ -165,6 +180,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         self._made = 0
         self._many = _MANY
         self._promised = 0  # changes, by those that room was asked for last
+        self._in_use: set[int] = set()
         self._removed: dict[int, list[int]] = {}  # by arity: a root of a pinned version is read by the arity of its index's number
         self._leaving: dict[int, np.ndarray] = {}  # indexes whose blocks are being dropped, and how far that has come (`drop_on`)
         self._version, self._ticks = 0, Ticks()
@@ -184,14 +200,16 @@ class OrderedIndexes(Versioned[IndexArena]):
             raise MemoryError(f"there are {layout.MOST_TREES} indexes")
         h = self.holder(index)
         self.arena.C[h + layout.ROOT], self.arena.C[h + layout.ARITY], self.arena.C[h + layout.BLOCKS] = 0, arity, 0
+        self._in_use.add(index)
         return index
 
     def remove(self, index: int, most: int = ALL_BLOCKS) -> bool:
         """The newest version has this index no more; pinned versions still see it. So many of its blocks are dropped; whether that is all:
-        if not, go on, in this version or a later one."""
+        if not, go on, in this version or a later one. KeyError: there is no such index, or it is removed."""
         h = self.holder(index)
         way = self._leaving.get(index)
         if way is None:
+            self._in_use.remove(index)
             root = self.root(index)
             way = self._leaving[index] = np.array([1 if root else 0, root, *[0] * (2 * layout.MOST_LEVELS - 1)], np.int64)
             self.arena.C[h + layout.ROOT] = 0
@@ -216,16 +234,21 @@ class OrderedIndexes(Versioned[IndexArena]):
     # --- writing
 
     def begin(self, version: int) -> None:
-        """All that is written from now on belongs to this version, which is not below the last."""
+        """All that is written from now on belongs to this version. ValueError: it is below the last."""
+        if version < self._version:
+            raise ValueError(f"version {version} is below {self._version}")
         if version != self._version:
             self._end_version()
             self._version = version
         self.arena.C[VERSION] += 1
 
     def load(self, index: int, entries: Entries) -> None:
-        """Fill an empty index. ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
+        """Fill an empty index. KeyError: there is none; ValueError: it is not empty, or the entries are none of it; MemoryError: they
+        cannot fit. Nothing is done then."""
+        self._require_index(index)
         if self.root(index):
             raise ValueError("only an empty index is loaded")
+        _require_entries(entries, self.arity(index))
         self.require(len(entries.slot), 1)
         if len(entries.slot):
             self.build(index, entries.take(index_order(entries, self.arity(index))))
@@ -283,9 +306,14 @@ class OrderedIndexes(Versioned[IndexArena]):
     def apply(self, changes: Mapping[int, Changes]) -> Batch:
         """Moves, then all deletes, then all inserts, as the version that was begun.
 
-        Deleted entries must be there and inserted ones not: KeyError, with all others done. O(log n) a change, and the sort; O(1) a delete
-        where an index loses all of its entries.
+        Deleted entries must be there and inserted ones not: KeyError, with all others done. KeyError, ValueError, TypeError, and nothing
+        done: there is no such index, or entries are none of it. O(log n) a change, and the sort; O(1) a delete where an index loses all of
+        its entries.
         """
+        for index, one in changes.items():
+            self._require_index(index)
+            for part in one:
+                _require_entries(part, self.arity(index))
         self.prepare(sum(len(part.slot) for one in changes.values() for part in one), STEPS)
         halves: list[dict[int, Half]] = []
         for index, one in changes.items():
@@ -321,11 +349,21 @@ class OrderedIndexes(Versioned[IndexArena]):
         """Puts (sign INSERT, 1) and cuts (DELETE, -1) one after another, number i of the index that index[i] (int64) names, as the version
         that was begun. Errors and cost as `apply`."""
         n = len(index)
+        contiguous((np.int64, np.int8), (index, sign))
+        if not len(sign) == len(entries.slot) == n:
+            raise ValueError(f"a run has an index and a sign for each entry, not {n} and {len(sign)} for {len(entries.slot)}")
+        for one in set(index.tolist()):
+            self._require_index(one)
+            _require_entries(entries, self.arity(one))
         self.prepare(n, n)
         run = Run(index, sign, entries, np.empty(n, np.int8), np.empty(n, np.int64))
         compiled(change_in_order)(*self._arrays, layout.TREES + layout.TREE_WORDS * index, sign, items_of(entries), run.after, run.common)
         self._none_missing()
         return run
+
+    def _require_index(self, index: int) -> None:
+        if index not in self._in_use:
+            raise KeyError(f"there is no index {index}")
 
     def _none_missing(self) -> None:
         missing, self.arena.C[layout.MISSING] = int(self.arena.C[layout.MISSING]), 0
@@ -345,7 +383,8 @@ class OrderedIndexes(Versioned[IndexArena]):
     # --- reading
 
     def count(self, index: int, root: int, prefix: Sequence[int] = ()) -> int:
-        """How many entries begin with these coordinates."""
+        """How many entries begin with these coordinates. ValueError: the index has fewer."""
+        _require_prefix(prefix, self.arity(index))
         if not prefix:
             return size_of(self.arena.W, self.arity(index), root) if root else 0
         return int(compiled(count_prefix)(self.arena.nodes, root, self.arity(index), _array(prefix), len(prefix)))
@@ -356,19 +395,21 @@ class OrderedIndexes(Versioned[IndexArena]):
         return first is not None and first[: len(prefix)] == tuple(prefix)
 
     def seek(self, index: int, root: int, place: Sequence[int]) -> tuple[int, ...] | None:
-        """The first entry, coordinates and slot, whose first coordinates are not below these."""
+        """The first entry, coordinates and slot, whose first coordinates are not below these. ValueError: the index has fewer."""
         found = Cursor(self.arena, self.arity(index), root, place, 0).fill(1)
         return (*found.coordinates[0].tolist(), int(found.slot[0])) if len(found.slot) else None
 
     def find_gap(self, index: int, root: int, prefix: Sequence[int], value: int) -> tuple[int | None, int | None]:
-        """Of the coordinates that follow this prefix: the greatest <= value, and the least >= value; None: there is none."""
+        """Of the coordinates that follow this prefix: the greatest <= value, and the least >= value; None: there is none.
+        ValueError: none follow it."""
+        _require_prefix((*prefix, value), self.arity(index))
         found = np.empty(4, np.int64)
         compiled(gap)(self.arena.nodes, root, self.arity(index), _array((*prefix, value)), len(prefix), found)
         below, low, above, high = found.tolist()
         return low if below else None, high if above else None
 
     def entries(self, index: int, root: int, prefix: Sequence[int] = ()) -> Cursor:
-        """The entries that begin with these coordinates, in order."""
+        """The entries that begin with these coordinates, in order. ValueError: the index has fewer."""
         return Cursor(self.arena, self.arity(index), root, prefix, len(prefix))
 
     def bytes(self, index: int) -> int:

@@ -28,14 +28,14 @@ def change(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, e: i
 
 @kernel("void(Nodes, Writing, int64, int64, Items, int8[::1])")
 def change_all(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, common: Any) -> None:
-    """Change the tree at holder h by all entries; common[e] as `change` tells it."""
+    """Change the tree at holder h by all entries; common[e] as `change` tells it. O(log n) an entry."""
     for e in range(len(items.slots)):
         common[e] = change(nodes, writing, h, sign, items, e)
 
 
 @kernel("void(Nodes, Writing, int64[::1], int8[::1], Items, int64[::1], int8[::1])")
 def change_in_order(nodes: Nodes, writing: Writing, holders: Any, signs: Any, items: Items, after: Any, common: Any) -> None:
-    """As `change_all`, each change of the tree at its holder, and as a tick of its own; the root after each."""
+    """As `change_all`, each change of the tree at its holder, and as a tick of its own; the root after each. O(log n) a change."""
     C = writing.C
     for e in range(len(items.slots)):
         C[VERSION] += 1

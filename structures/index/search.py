@@ -213,13 +213,13 @@ def rank(nodes: Nodes, o: int, arity: int, coordinates: Any, start: int, length:
 
 @kernel("UniTuple(int64, 2)(Nodes, int64, int64, int64[::1], int64)")
 def seek_place(nodes: Nodes, root: int, arity: int, coordinates: Any, length: int) -> tuple[int, int]:
-    """The first entry that does not come before so many of these coordinates."""
+    """The first entry that does not come before so many of these coordinates. O(log n)."""
     return seek(nodes, root, arity, Place(coordinates, 0, 1, length, BEFORE))
 
 
 @kernel("int64(Nodes, int64, int64, int64[::1], int64)")
 def count_prefix(nodes: Nodes, root: int, arity: int, coordinates: Any, length: int) -> int:
-    """How many entries begin with these coordinates."""
+    """How many entries begin with these coordinates. O(log n)."""
     return rank(nodes, root, arity, coordinates, 0, length, BEHIND) - rank(nodes, root, arity, coordinates, 0, length, BEFORE)
 
 
@@ -227,7 +227,7 @@ def count_prefix(nodes: Nodes, root: int, arity: int, coordinates: Any, length: 
 def gap(nodes: Nodes, root: int, arity: int, coordinates: Any, length: int, found: Any) -> None:
     """Of the entries that begin with the coordinates before coordinates[length]: the greatest next one <= this, the least >= it.
 
-    found: whether there is one, and it, of either."""
+    found: whether there is one, and it, of either. O(log n)."""
     M = nodes.M
     room = LEAF_ROOM[arity]
     leaf, i = seek_last(nodes, root, arity, Place(coordinates, 0, 1, length + 1, BEHIND))
@@ -244,7 +244,7 @@ LEAF_, ENTRY, COPIED = range(3)  # the state of a range: the next entry, and ent
 @kernel("int64(Nodes, int64, int64, int64[::1], int64, int64[::1], int64[:, ::1], int32[::1])")
 def range_fill(nodes: Nodes, root: int, arity: int, coordinates: Any, length: int, state: Any, out: Any, slots: Any) -> int:
     """Copy entries that begin with so many of these coordinates, from (state[LEAF_], state[ENTRY]) on; how many. state[LEAF_] is 0 at the
-    end."""
+    end. O(k) an entry, amortised."""
     M, W = nodes.M, nodes.W
     room, n = LEAF_ROOM[arity], 0
     leaf, i = state[LEAF_], state[ENTRY]

@@ -30,7 +30,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes:
     """Make the changes from state[AT] on until all are done or there is no room for more rows; the rows told (of kind LIST the entries).
 
     state: of the run, then of the search. state[MISSING] counts deletes of entries that were not there (nothing is done for them).
-    REFUSED: nothing was done, as an entry is none.
+    REFUSED: nothing was done, as an entry is none. O(log n) a change, and O(1) a row where they abound.
     """
     C, search = writing.C, state[RUN_WORDS:]
     signs, entries, order, done = changes

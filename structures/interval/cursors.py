@@ -12,7 +12,7 @@ import numpy as np
 
 from structures.core.arena import KEY_MAX, KIND, Arena, B
 from structures.core.cursor import Cursor, PartedCursor
-from structures.core.encoding import NEG_INF, POS_INF
+from structures.core.encoding import NEG_INF
 from structures.core.entry_tree import Root
 from structures.core.kernel import compiled
 from structures.interval import walk
@@ -20,8 +20,6 @@ from structures.ordered import search
 from structures.ordered.chunks import within
 from structures.ordered.search import Bounds, next_key, partners_fill, search_fill, search_start
 from structures.ordered.summary import SELF
-
-_NO_ENDS = np.empty(0, np.int64)
 
 
 class WalkCursor(Cursor):
@@ -39,23 +37,6 @@ class WalkCursor(Cursor):
         out = np.empty((2, most + B * B), np.int32)
         n = compiled(walk.walk_fill)(self._nodes, self._Z, out[0], out[1], most)
         self._ended = bool(self._Z[walk.DONE])
-        return out[:, :n]
-
-
-class SearchCursor(Cursor):
-    """The entries of a "list" (`ordered.search`)."""
-
-    _STEPS, _GAP = search.STEPS, search.GAP
-
-    def __init__(self, arena: Arena, root: Root) -> None:
-        super().__init__(1, np.zeros(search.SEARCH_WORDS, np.int64))
-        self._nodes = arena.nodes
-        compiled(search_start)(self._Z, root.offset, root.height, 0, 0, Bounds(NEG_INF, search.NOTHING_BEFORE, POS_INF, NEG_INF))
-
-    def _more(self, want: int) -> np.ndarray:
-        out = np.empty((1, within(want, B) + B), np.int32)
-        n = compiled(search_fill)(self._nodes, self._Z, out[0], 0, _NO_ENDS)
-        self._ended = bool(self._Z[search.DEPTH] == 0)
         return out[:, :n]
 
 

@@ -4,7 +4,10 @@ Problem: under inserts and deletes of closed intervals [left, right] with an int
 of each set, equal keys) that share a point: all of them, those that meet a window, those of one interval,
 and the exact change that an update causes; at any version that is still pinned.
 
-It is an interval tree, pilot values and productive list in one: the ordered tree of `ordered/tree.py` whose
+    set 0   ==========       =====        a pair is found where the later of the two starts: there the other one stabs it
+    set 1        ========  =====
+
+It is an interval tree, pilot values and productive list in one: the ordered tree of `ordered/tree.py` (which has the invariants) whose
 nodes hold the extremes of `ordered/summary.py`. Kinds: "pair" (set 0 with set 1), "self" (set 0 with itself, each
 unordered pair once), "list" (set 0 alone: a row is an entry; for views of one relation).
 
@@ -31,15 +34,16 @@ from structures.core.compaction import LOOKED_AT
 from structures.core.control import STORE_WORDS
 from structures.core.cursor import Cursor
 from structures.core.encoding import NEG_INF, POS_INF
-from structures.core.entries import Entries, room_for, tree_order
+from structures.core.entries import Entries, require_key, room_for, tree_order
 from structures.core.entry_tree import EntryTree, Root
 from structures.core.kernel import compiled
 from structures.core.runs import AT, RUN_WORDS, Changes
 from structures.interval.changes import run_changes
-from structures.interval.cursors import GivenCursor, PartnersCursor, SearchCursor, WalkCursor, WindowCursor
+from structures.interval.cursors import GivenCursor, PartnersCursor, WalkCursor, WindowCursor
 from structures.interval.walk import WHOLE, Stretch
 from structures.ordered.check import check_tree
 from structures.ordered.compaction import compact
+from structures.ordered.cursors import list_cursor
 from structures.ordered.search import ITEM, NOTHING_BEFORE, SEARCH_WORDS, STEPS
 from structures.ordered.summary import LIST, PAIR, SELF
 from structures.ordered.tree import build, make_empty
@@ -94,9 +98,7 @@ class IntervalTree(EntryTree[Arena]):
     def told_in_order(self, version: int, signs: np.ndarray, entries: Entries) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """As `apply_in_order`, but all rows are told, in pieces: of each the number of its change, and the rows. It is to be read to its
         end. Memory: O(changes), and a piece."""
-        n = len(signs)
-        if n:
-            entries = self._columns(entries)
+        n, entries = len(signs), self._run_of(signs, entries)
         self.arena.require(n)
         self._begin(version)
         self._run_state.fill(0)
@@ -117,30 +119,32 @@ class IntervalTree(EntryTree[Arena]):
     # --- reading
 
     def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
-        """Rows of a version: all, or of one key, or those whose intervals all meet the closed window; of a "list", the entries.
+        """Rows of a version: all, or of one key, or those whose intervals all meet the closed window.
 
-        With a window but no key the keys are visited one by one: O(log n) for each key, rows or not.
+        With a window but no key the keys are visited one by one: O(log n) for each key, rows or not. ValueError: no entry has such a key.
         """
+        require_key(key)
         if self._kind == LIST:
-            return SearchCursor(self.arena, root)
+            return list_cursor(self.arena, root, key, window)
         if window is None:
             return WalkCursor(self.arena, root, WHOLE if key is None else Stretch(key, NEG_INF, key, POS_INF))
         return WindowCursor(self.arena, root, key, window)
 
     def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
-        """Rows in which the given entries (of one set, in this version) take part; "self": the given one first, "list": the entries."""
-        if self._kind == LIST:
-            return GivenCursor(entries.slot.reshape(1, -1))
+        """Rows in which the given entries (of one set, in this version) take part; "self": the given one first, "list": the entries.
+        ValueError: they are of several sets."""
         lo, hi = window or (NEG_INF, POS_INF)
         if window is not None:
             entries = entries.take((entries.left <= hi) & (entries.right >= lo))
+        if self._kind == LIST:
+            return GivenCursor(entries.slot.reshape(1, -1))
         n = len(entries.key)
         if n == 0:
             return GivenCursor(np.empty((2, 0), np.int32))
         items = np.empty((n, ITEM), np.int64)
         items[:, 0], items[:, 1], items[:, 2], items[:, 3] = entries.slot, entries.key, NEG_INF, NOTHING_BEFORE
         items[:, 4], items[:, 5] = np.minimum(entries.right, hi), np.maximum(entries.left, lo)
-        return PartnersCursor(self.arena, root, int(entries.set[0]), items)
+        return PartnersCursor(self.arena, root, entries.only_set(), items)
 
     def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:
         """Prove the invariants of a version, and that no block is lost (given every root in use); AssertionError names the invariant."""

@@ -24,7 +24,7 @@ from structures.core.bits import lowest
 from structures.core.blocks import Nodes
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import arrays, kernel
-from structures.ordered.layout import CHILDREN, KEY, KL, KR, LEFT, LIVE_CHILDREN, ML, MR, RIGHT, SLOT, child_of, run_of
+from structures.ordered.layout import CHILDREN, KEY, KL, KR, LEFT, LIVE_CHILDREN, ML, MOST_LEVELS, MR, RIGHT, SLOT, child_of, run_of
 from structures.ordered.leaves import position
 from structures.ordered.search import wholly_before
 from structures.ordered.summary import SELF
@@ -34,8 +34,8 @@ LOW_KEY, LOW, HIGH_KEY, HIGH, STEPS, LAST, GAP, TOP, LEVELS, KIND_, DONE = range
 ROOT_LEAF = 22
 FRAME = 7  # node, mask of children to enter, current child, and the outer NEXT0_KEY..NEXT1
 FRAMES = 24
-TARGETS = FRAMES + FRAME * 48  # frames of the target walk: node, next child
-REACH = TARGETS + 2 * 48  # places in S that reach the target
+TARGETS = FRAMES + FRAME * MOST_LEVELS  # frames of the target walk: node, next child
+REACH = TARGETS + 2 * MOST_LEVELS  # places in S that reach the target
 WALK_WORDS = REACH + B
 
 NEXT_SOURCE = -1  # PART: go to the next source leaf
@@ -292,7 +292,8 @@ def runs_across(nodes: Nodes, state: Any, target: int, t: int, own: Any, other: 
 
 @kernel("int64(Nodes, int64[::1], int32[::1], int32[::1], int64)")
 def walk_fill(nodes: Nodes, state: Any, out0: Any, out1: Any, want: int) -> int:
-    """Go on with the walk until `want` rows are written or state[DONE]; out0, out1 must hold want + B * B."""
+    """Go on with the walk until `want` rows are written or state[DONE]; out0, out1 must hold want + B * B. O(log n) steps between rows,
+    O(1) a row where they abound."""
     n = 0
     while n < want:
         part = state[PART]

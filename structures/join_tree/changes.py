@@ -58,7 +58,7 @@ def run_singles(
     """Make the changes from number run[AT] on until all are done or out, int32[t, rows], is full; the delta rows written, of
     which `JoinTables.comes` says whether they come.
 
-    run[BEGUN]: its delta is being told; called with `deltas` off then, the rest of it is left out.
+    run[BEGUN]: its delta is being told; called with `deltas` off then, the rest of it is left out. Cost: as the head says, a change.
     """
     state, run, rows = walking.state, spreading.Z[RUN:], spreading.rows
     reading = Walking(tables.T, walking.PATHS, tables.LINKS[:0], state, walking.lists)

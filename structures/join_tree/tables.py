@@ -45,8 +45,9 @@ class JoinTables(Versioned[Arena]):
     """
 
     def __init__(self, ports: Sequence[Port], edges: Sequence[tuple[int, int]], kinds: Sequence[int], words: int, slots: int) -> None:
-        self.ports, self.aliases = list(ports), len(edges) + 1
+        self.ports, self.aliases, self._slots = list(ports), len(edges) + 1, slots
         self.of_alias = [[p for p, port in enumerate(ports) if port.alias == u] for u in range(self.aliases)]
+        self._require_tree(edges)
         links = [link for a, b in edges for link in ((a, b), (b, a))]
         self.near, self.far = ([ports[link[i]].alias for link in links] for i in range(2))
         given = list(kinds) or [layout.REQUIRED] * len(edges)
@@ -70,6 +71,18 @@ class JoinTables(Versioned[Arena]):
             self._T[tree, :layout.TREE_VERSION] = self._C[ROOT : ROOT + layout.TREE_VERSION]
             self._T[tree, layout.TREE_VERSION] = layout.UNVERSIONED
         self._paths = self._outward()
+
+    def _require_tree(self, edges: Sequence[tuple[int, int]]) -> None:
+        """ValueError unless the edges join ports that see rows alike, and make a tree of as many aliases as there is room for."""
+        ends = [(self.ports[a], self.ports[b]) for a, b in edges]
+        aliases, reached = set(range(self.aliases)), {0}
+        for _ in edges:
+            for a, b in ends:
+                if a.alias in reached or b.alias in reached:
+                    reached |= {a.alias, b.alias}
+        is_tree = 2 <= self.aliases <= layout.MOST and reached == {port.alias for port in self.ports} == aliases
+        if not is_tree or any(a[1:] != b[1:] for a, b in ends) or max(map(len, self.of_alias)) > layout.MOST:
+            raise ValueError(f"edges {list(edges)} make no tree of 2 to {layout.MOST} aliases over {self.ports}")
 
     def _behind(self, kinds: Sequence[int]) -> set[int]:
         """The aliases that links of these kinds lead to, and those behind them."""
@@ -145,7 +158,11 @@ class JoinTables(Versioned[Arena]):
     def describe(
         self, alias: int, slots: np.ndarray, codes: Sequence[np.ndarray | None], ends: Sequence[tuple[np.ndarray, np.ndarray] | None]
     ) -> None:
-        """Rows as the ports of the alias (`of_alias`) see them: codes (int32[n], -1: of none) of ports with a domain, closed spans."""
+        """Rows as the ports of the alias (`of_alias`) see them: codes (int32[n], -1: of none) of ports with a domain, closed spans.
+        ValueError, and nothing done: there is no room for such slots or codes."""
+        for least, numbers in ((0, slots), *((-1, given) for given in codes if given is not None)):
+            if len(numbers) and not least <= numbers.min() <= numbers.max() < self._slots:
+                raise ValueError(f"slots are 0 to {self._slots - 1}, codes from -1 on: {numbers.min()} to {numbers.max()} are given")
         for j, p in enumerate(self.of_alias[alias]):
             given, span = codes[j], ends[j]
             self._records[alias][slots, 1 + 3 * j] = 0 if given is None else given

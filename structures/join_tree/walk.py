@@ -54,7 +54,8 @@ class Walking(NamedTuple):
 
 @kernel("void(int64[:,::1], int64)")
 def begin_walk(state: Any, place: int) -> None:
-    """Bring the state before the first of other starts, rows of alias `place`, or of the same ones in other trees; the counters go on."""
+    """Bring the state before the first of other starts, rows of alias `place`, or of the same ones in other trees; the counters go on.
+    O(1)."""
     state[0, DEPTH], state[0, START], state[0, PLACE], state[0, NULLED] = 0, 0, place, 0
     for i in range(1, len(state)):
         state[i, WHOLE] = 0
@@ -167,7 +168,7 @@ def open_level(nodes: Nodes, tables: Tables, walking: Walking, level: int) -> No
 def walk(nodes: Nodes, tables: Tables, walking: Walking, starts: Any, out: Any, n: int) -> int:
     """Go on with the rows that begin with `starts`, slots by alias into out[:, n:]; the new n. Ends when out is full, all is done
     (state[0, DEPTH] is 0 and state[0, START] behind the last start), or after about PATIENCE steps. bounds: int64[p, 2], the window, or
-    empty."""
+    empty. O(log n) steps between two rows."""
     LINKS, PATHS, bounds, state, lists = tables.LINKS, walking.PATHS, walking.bounds, walking.state, walking.lists
     last, begun = len(state) - 1, state[0, STEPS]
     first = state[0, PLACE]

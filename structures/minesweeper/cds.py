@@ -288,7 +288,7 @@ def bring_up(tree: Constraints, v: int) -> int:
 
 @kernel("void(Constraints)")
 def bring_all_up(tree: Constraints) -> None:
-    """Let all nodes see what was logged."""
+    """Let all nodes see what was logged. O(nodes + what was logged of each)."""
     for v in range(ROOT, tree.table[MADE]):
         bring_up(tree, v)
 

@@ -57,7 +57,8 @@ def compact_next(nodes: MultiwayNodes, writing: Writing) -> bool:
 
 @kernel("void(MultiwayNodes, Writing, int64, int64)")
 def compact(nodes: MultiwayNodes, writing: Writing, leaves: int, spare: int) -> None:
-    """Look at so many more leaves, writing as the current version; `spare`: words that other changes were promised."""
+    """Look at so many more leaves, writing as the current version; `spare`: words that other changes were promised. O(L) a leaf, and O(log
+    n) for the way to its neighbours."""
     table, C = nodes.table, writing.C
     if not earn(C, leaves):
         return

@@ -344,5 +344,5 @@ def extreme(nodes: MultiwayNodes, scratch: Any, which: int, o: int, v: int, open
 
 @kernel("boolean(MultiwayNodes, int64[::1], int64, int64, int64)")
 def find_extreme(nodes: MultiwayNodes, scratch: Any, which: int, o: int, v: int) -> bool:
-    """`extreme` for callers in Python."""
+    """`extreme` for callers in Python. O(polylog(n)), as the head says."""
     return extreme(nodes, scratch, which, o, v, False)

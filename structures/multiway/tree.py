@@ -297,7 +297,7 @@ def build_inner(nodes: MultiwayNodes, C: Any, scratch: Any, a: int, b: int) -> i
 @kernel("void(MultiwayNodes, Writing, int64[::1], Entries, int64[::1])", allocates=True)
 def build(nodes: MultiwayNodes, writing: Writing, scratch: Any, entries: Entries, order: Any) -> None:
     """Build an empty tree from entries; `order`: their places by (key, left, code). 2**h places take one or two leaves each, so that all
-    heights differ by one at most."""
+    heights differ by one at most. O(n)."""
     W, C = nodes.W, writing.C
     n = len(order)
     drop(nodes.M, writing, C[ROOT], LEAF)

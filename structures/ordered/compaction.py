@@ -155,7 +155,8 @@ def compact_next(nodes: Nodes, writing: Writing) -> tuple[int, bool]:
 
 @kernel("void(Nodes, Writing, int64, int64)")
 def compact(nodes: Nodes, writing: Writing, leaves: int, spare: int) -> None:
-    """Look at about so many more leaves, writing as the current version; `spare`: words that other changes were promised."""
+    """Look at about so many more leaves, writing as the current version; `spare`: words that other changes were promised. O(B) a leaf, and
+    O(log n) for the way to its neighbours."""
     C = writing.C
     if not earn(C, leaves):
         return

@@ -6,7 +6,7 @@ from typing import Any
 
 from structures.core.arena import B
 from structures.core.kernel import kernel
-from structures.ordered.layout import COUNTS, MOST_LEVELS, SLOT, child_of
+from structures.ordered.layout import CHILDREN, COUNTS, MOST_LEVELS, SLOT, child_of
 
 SCAN_DEPTH, SCAN_FRAMES = 0, 1
 SCAN_WORDS = 1 + 2 * MOST_LEVELS  # frames
@@ -14,7 +14,7 @@ SCAN_WORDS = 1 + 2 * MOST_LEVELS  # frames
 
 @kernel("void(int64[::1], int64)")
 def scan_start(state: Any, root: int) -> None:
-    """Bring the state, int64[SCAN_WORDS], before the first entry of the tree with this root. Frames: node, its next child."""
+    """Bring the state, int64[SCAN_WORDS], before the first entry of the tree with this root. Frames: node, its next child. O(1)."""
     state[SCAN_DEPTH], state[SCAN_FRAMES], state[SCAN_FRAMES + 1] = 1, root, 0
 
 
@@ -23,20 +23,30 @@ def scan_fill(M: Any, W: Any, state: Any, height: int, out: Any) -> int:
     """Further slots of a tree of one set, in its order, from where `state` is: as many leaves as fit into out, int32[B or more]; how many.
     All are told once state[SCAN_DEPTH] is 0. Cost: O(1) a slot."""
     n = 0
-    while state[SCAN_DEPTH] > 0 and len(out) - n >= B:
+    while len(out) - n >= B:
+        o = next_leaf(W, state, height)
+        if o == 0:
+            break
+        n = slots_of_leaf(W, o, W[2 * o + COUNTS], out, n)
+    return n
+
+
+@kernel
+def next_leaf(W: Any, state: Any, height: int) -> int:
+    """The next leaf; 0: there is none."""
+    while state[SCAN_DEPTH] > 0:
         f = SCAN_FRAMES + 2 * (state[SCAN_DEPTH] - 1)
         o, c = state[f], state[f + 1]
-        count = W[2 * o + COUNTS]  # of a leaf its entries, of an inner node its children
         if state[SCAN_DEPTH] == height + 1:
-            n = slots_of_leaf(W, o, count, out, n)
             state[SCAN_DEPTH] -= 1
-        elif c == count:
+            return o
+        if c == W[2 * o + CHILDREN]:
             state[SCAN_DEPTH] -= 1
         else:
             state[f + 1] = c + 1
             state[f + 2], state[f + 3] = child_of(W, o, c), 0
             state[SCAN_DEPTH] += 1
-    return n
+    return 0
 
 
 @kernel

@@ -279,7 +279,7 @@ def make_empty(nodes: Nodes, writing: Writing) -> None:
 
 @kernel("void(Nodes, Writing, Entries, int64[::1])", allocates=True)
 def build(nodes: Nodes, writing: Writing, entries: Entries, order: Any) -> None:
-    """Build an empty tree from entries; `order`: their places by (key, left, slot code)."""
+    """Build an empty tree from entries; `order`: their places by (key, left, slot code). O(n)."""
     M, W, C = nodes.M, nodes.W, writing.C
     sets, keys, lefts, rights, slots = entries.set, entries.key, entries.left, entries.right, entries.slot
     n = len(order)

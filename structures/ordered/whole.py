@@ -37,7 +37,7 @@ def drop_flat(nodes: Nodes, writing: Writing, root: int, height: int) -> None:
 
 @kernel("void(Nodes, Writing)", allocates=True)
 def clear(nodes: Nodes, writing: Writing) -> None:
-    """Take all entries out of the tree in C."""
+    """Take all entries out of the tree in C. O(blocks)."""
     C = writing.C
     drop_flat(nodes, writing, C[ROOT], C[HEIGHT])
     make_empty(nodes, writing)
@@ -58,7 +58,7 @@ def read_leaf(nodes: Nodes, o: int, into: Entries, at: int) -> int:
 
 @kernel("void(Nodes, int64[::1], Entries)", allocates=True)
 def read_all(nodes: Nodes, C: Any, into: Entries) -> None:
-    """Put the entries of the tree in C to `into`, leaf by leaf in order, which has room for just these."""
+    """Put the entries of the tree in C to `into`, leaf by leaf in order, which has room for just these. O(n)."""
     W = nodes.W
     stack = np.empty((_DEEPEST, 2), np.int64)
     stack[0, 0], stack[0, 1] = C[ROOT], C[HEIGHT]

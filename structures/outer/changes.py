@@ -63,7 +63,7 @@ class Flips(NamedTuple):
 
 @kernel("int64(Own, int64[::1], int32[::1], int64[::1], Pairs, Flips, int64)")
 def count_pairs(own: Own, state: Any, counts: Any, words: Any, pairs: Pairs, flips: Flips, until: int) -> int:
-    """Count these pairs, then begin the own changes of the versions up to `until`; the flips. words: the counts, two each."""
+    """Count these pairs, then begin the own changes of the versions up to `until`; the flips. words: the counts, two each. O(1) a pair."""
     n, version, last, least = 0, -1, len(pairs.slots) - 1, GUESSED + state[LEAST]
     for i in range(last + 1):
         prefetch(words, pairs.slots[min(i + PAIRS_AHEAD, last)] >> 1)
@@ -130,7 +130,7 @@ def begin_versions(own: Own, state: Any, counts: Any, flips: Flips, n: int, unti
 
 @kernel("int64(Nodes, Writing, Entries, uint8[::1])")
 def relist(nodes: Nodes, writing: Writing, entries: Entries, come: Any) -> int:
-    """Put these rows into the list, or take them out, one after another; how many of these were not there."""
+    """Put these rows into the list, or take them out, one after another; how many of these were not there. O(log n) a row."""
     C, keys, lefts, slots = writing.C, entries.key, entries.left, entries.slot
     last, missing = len(come) - 1, 0
     for i in range(len(come)):

@@ -27,7 +27,7 @@ import numpy as np
 
 from structures.core.blocks import Writing
 from structures.core.control import VERSION
-from structures.core.kernel import arrays, compiled, kernel, wide
+from structures.core.kernel import arrays, compiled, contiguous, kernel, wide
 from structures.qdag.layout import DEPTH, ITEM, ITEMS, MOST_ATOMS, ROOT_WORDS, STEPS, Walking, line_words, state_words
 from structures.qdag.qdag import And
 from structures.qdag.walk import and_steps
@@ -38,8 +38,15 @@ __all__ = ["STEP_DELETE", "STEP_ENTER", "STEP_INSERT", "STEP_LEAVE", "Runs", "To
 
 STEP_LEAVE, STEP_ENTER, STEP_DELETE, STEP_INSERT = 0, 1, 2, 3
 AT, PLACE, READING, ROWS, LIMIT = 0, 1, 2, 3, 4
-BASE, PLAN, WIDTH, OTHERS, COLUMNS = 0, 1, 3, 4, 4 + MOST_ATOMS  # of an atom
+CHANGE, SIGN, OF_BASE, ENTRY, STEP_WORDS = range(5)  # of a step
+TREE_, TAKEN, TAKES = range(3)  # of a tree: it, how many columns it takes, and these
+BASE_TREES, BASE_END = range(2)  # of a base: its trees
+BASE, PLAN, WIDTH, OTHERS, COLUMNS = 0, 1, 3, 4, 4 + MOST_ATOMS  # of an atom; PLAN + 1: where it ends
 ATOM_WORDS = COLUMNS + MOST_ARITY + 1
+_PLACE_SHIFT = 16  # of an atom's others: place << 16 | tree
+LINE_CHANGE, LINE_SIGN, FIRST_ROW, END_ROW, TOO_LARGE, LINE_WORDS = range(6)  # of a line
+_NOTHING_WRITTEN = -1  # as PLACE
+_NOTHING_TOLD = -1  # as LIMIT
 _CAPACITY = 1 << 13
 
 
@@ -73,14 +80,14 @@ class Lines(NamedTuple):
 def write_step(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, entry: Any, s: int) -> None:
     """Step s, in all trees of its base."""
     C, trees, bases, entries, step = writing.C, query.trees, query.bases, steps.entries, steps.steps
-    base, e = step[s, 2], step[s, 3]
-    for i in range(bases[base, 0], bases[base, 1]):
-        for j in range(trees[i, 1]):
-            entry[j] = entries[e + trees[i, 2 + j]]
-        if step[s, 1] == STEP_ENTER or step[s, 1] == STEP_INSERT:
-            done = insert_entry(nodes, writing, trees[i, 0], entry, 0)
+    base, e, sign = step[s, OF_BASE], step[s, ENTRY], step[s, SIGN]
+    for i in range(bases[base, BASE_TREES], bases[base, BASE_END]):
+        for j in range(trees[i, TAKEN]):
+            entry[j] = entries[e + trees[i, TAKES + j]]
+        if sign == STEP_ENTER or sign == STEP_INSERT:
+            done = insert_entry(nodes, writing, trees[i, TREE_], entry, 0)
         else:
-            done = delete_entry(nodes, writing, trees[i, 0], entry, 0)
+            done = delete_entry(nodes, writing, trees[i, TREE_], entry, 0)
         if not done:
             C[MISSING] += 1
 
@@ -102,7 +109,7 @@ def open_reading(atoms: Any, a: int, entries: Any, e: int, versions: Any, walkin
     for j in range(k):
         items[1 + atoms[a, COLUMNS + j]] = entries[e + j]
     for t in range(others):
-        place, tree = atoms[a, OTHERS + t] >> 16, atoms[a, OTHERS + t] & 65535
+        place, tree = atoms[a, OTHERS + t] >> _PLACE_SHIFT, atoms[a, OTHERS + t] & ((1 << _PLACE_SHIFT) - 1)
         for i in range(ROOT_WORDS):
             roots[ROOT_WORDS * t + i] = versions[1 if place < a else 0, ROOT_WORDS * tree + i]
     reading[DEPTH], reading[ITEM], reading[ITEMS] = 0, 0, 1
@@ -115,12 +122,12 @@ def tell(nodes: QuadNodes, query: Query, steps: Steps, walking: Walking, state: 
     plans, roots, items, leaves, reading = walking.plan, walking.roots, walking.items, walking.leaves, walking.state
     while run[PLACE] < len(atoms) and n < out.shape[1] and run[ROWS] <= run[LIMIT]:
         a, s = run[PLACE], run[AT]
-        while s < end and table[s, 2] != atoms[a, BASE]:
+        while s < end and table[s, OF_BASE] != atoms[a, BASE]:
             s += 1
         if s < end:
             plan = plans[atoms[a, PLAN] : atoms[a, PLAN + 1]]
             if run[READING] == 0:
-                open_reading(atoms, a, entries, table[s, 3], versions, walking, len(atoms) - 1)
+                open_reading(atoms, a, entries, table[s, ENTRY], versions, walking, len(atoms) - 1)
                 run[READING] = 1
             before = n
             n = and_steps(nodes, Walking(plan, roots, items, leaves, reading), out, n, 1 << 62)
@@ -134,38 +141,41 @@ def tell(nodes: QuadNodes, query: Query, steps: Steps, walking: Walking, state: 
 
 @kernel
 def write_line(lines: Any, i: int, change: int, sign: int, first: int, end: int, too_large: int) -> None:
-    lines[i, 0], lines[i, 1], lines[i, 2], lines[i, 3], lines[i, 4] = change, sign, first, end, too_large
+    lines[i, LINE_CHANGE], lines[i, LINE_SIGN] = change, sign
+    lines[i, FIRST_ROW], lines[i, END_ROW], lines[i, TOO_LARGE] = first, end, too_large
 
 
 @kernel("int64(QuadNodes, Writing, Query, Steps, Walking, State, Lines)")
 def follow(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, walking: Walking, state: State, told: Lines) -> int:
-    """Go on until all steps are done, or there is no room for more rows or lines; how many lines there are."""
+    """Go on until all steps are done, or there is no room for more rows or lines; how many lines there are. Cost: of each step that of
+    `QuadTrees` for the entry, and that of reading its rows."""
     C, table, atoms, run, versions, out = writing.C, steps.steps, query.atoms, state.run, state.versions, told.out
     n, lines, limit = wide(0), wide(0), run[LIMIT]
     while run[AT] < len(table) and n < out.shape[1] and lines < len(told.lines):
         s, end = run[AT], run[AT] + 1
-        while end < len(table) and table[end, 0] == table[s, 0] and max(table[end, 1], STEP_ENTER) == max(table[s, 1], STEP_ENTER):
+        change, sign = table[s, CHANGE], table[s, SIGN]
+        while end < len(table) and table[end, CHANGE] == change and max(table[end, SIGN], STEP_ENTER) == max(sign, STEP_ENTER):
             end += 1
-        if run[PLACE] < 0:
+        if run[PLACE] == _NOTHING_WRITTEN:
             C[VERSION] += 1
             keep_roots(C, versions, 0)
             for i in range(s, end):
                 write_step(nodes, writing, query, steps, state.entry, i)
             keep_roots(C, versions, 1)
             run[PLACE], run[READING], run[ROWS] = 0, 0, 0
-            if limit < 0 or table[s, 1] <= STEP_ENTER:
+            if limit == _NOTHING_TOLD or sign <= STEP_ENTER:
                 run[PLACE] = len(atoms)
         start = n
         n = tell(nodes, query, steps, walking, state, out, n, end)
-        if run[ROWS] > limit and limit >= 0:
+        if run[ROWS] > limit and limit != _NOTHING_TOLD:
             n, run[PLACE] = start, len(atoms)
-            write_line(told.lines, lines, table[s, 0], table[s, 1], n, n, 1)
+            write_line(told.lines, lines, change, sign, n, n, 1)
             lines += 1
         elif n > start:
-            write_line(told.lines, lines, table[s, 0], table[s, 1], start, n, 0)
+            write_line(told.lines, lines, change, sign, start, n, 0)
             lines += 1
         if run[PLACE] == len(atoms):
-            run[AT], run[PLACE] = end, -1
+            run[AT], run[PLACE] = end, _NOTHING_WRITTEN
     return lines
 
 
@@ -192,9 +202,9 @@ class Runs:
         self._trees = join.trees
         ends = np.cumsum([0, *map(len, bases)])
         places = np.column_stack((ends[:-1], ends[1:]))
-        trees = np.zeros((ends[-1], 3 + MOST_ARITY), np.int64)
+        trees = np.zeros((ends[-1], TAKES + MOST_ARITY + 1), np.int64)
         for row, (tree, columns) in zip(trees, [one for own in bases for one in own], strict=True):
-            row[: 2 + len(columns)] = tree, len(columns), *columns
+            row[: TAKES + len(columns)] = tree, len(columns), *columns
         plans = [join.plan_of(place) for place in range(len(base_of))]
         ends = np.cumsum([0, *(len(plan.words) for plan in plans)])
         words = np.concatenate([plan.words for plan in plans])
@@ -202,7 +212,7 @@ class Runs:
         for place, (row, plan) in enumerate(zip(atoms, plans, strict=True)):
             variables = join.variables_of(place)
             row[BASE], row[PLAN], row[PLAN + 1], row[WIDTH] = base_of[place], ends[place], ends[place + 1], len(variables) + 1
-            row[OTHERS : OTHERS + len(plan.trees)] = [other << 16 | tree for other, tree in plan.trees]
+            row[OTHERS : OTHERS + len(plan.trees)] = [other << _PLACE_SHIFT | tree for other, tree in plan.trees]
             row[COLUMNS : COLUMNS + len(variables)] = variables
         others = len(base_of) - 1
         self._query = Query(trees, places, atoms)
@@ -211,19 +221,24 @@ class Runs:
         self._walking = Walking(words, roots, items, leaves, reading)
         versions = np.zeros((2, ROOT_WORDS * len(join.trees.shapes)), np.int64)
         self._state = State(np.zeros(5, np.int64), versions, np.zeros(MOST_ARITY + 1, np.int32))
-        self._told = Lines(np.zeros((capacity, 5), np.int64), np.zeros((len(base_of), capacity), np.int32))
+        self._told = Lines(np.zeros((capacity, LINE_WORDS), np.int64), np.zeros((len(base_of), capacity), np.int32))
 
     def follow(self, version: int, steps: np.ndarray, entries: np.ndarray, limit: int | None) -> Iterator[Told]:
         """int64[n, 4] steps over int32 entries of their bases, each kind of a change as one more version after `version`; tell what they
-        did. `limit`: of rows; None: tell nothing. `QuadTrees.require` comes first. KeyError: some deleted entries were not there."""
+        did. `limit`: of rows; None: tell nothing. `QuadTrees.require` comes first. KeyError: some deleted entries were not there.
+        TypeError, ValueError, and nothing done: the steps, or their entries, are none."""
+        contiguous((np.int64, np.int32), (steps, entries))
+        bases = len(self._query.bases)
+        if len(steps) and (steps.shape[1:] != (STEP_WORDS,) or not 0 <= steps[:, OF_BASE].min() <= steps[:, OF_BASE].max() < bases):
+            raise ValueError(f"steps have {STEP_WORDS} words, and one of {bases} bases")
         self._trees.arena.C[VERSION] = version
         for base, (first, end) in enumerate(self._query.bases.tolist()):
-            own = steps[steps[:, 2] == base]
-            come = (own[:, 1] == STEP_ENTER) | (own[:, 1] == STEP_INSERT)
+            own = steps[steps[:, OF_BASE] == base]
+            come = (own[:, SIGN] == STEP_ENTER) | (own[:, SIGN] == STEP_INSERT)
             for tree, width, *columns in self._query.trees[first:end].tolist():
-                self._trees.expect(tree, entries[own[:, 3, None] + np.array(columns[:width])], come)
+                self._trees.expect(tree, entries[own[:, ENTRY, None] + np.array(columns[:width])], come)
         run, told = self._state.run, self._told
-        run[:] = 0, -1, 0, 0, -1 if limit is None else limit
+        run[:] = 0, _NOTHING_WRITTEN, 0, 0, _NOTHING_TOLD if limit is None else limit
         while run[AT] < len(steps):
             lines = compiled(follow)(*self._trees.arrays, self._query, Steps(steps, entries), self._walking, self._state, told)
             for change, sign, first, end, too_large in told.lines[:lines].tolist():

@@ -88,7 +88,8 @@ def scan(nodes: QuadNodes, scanning: Any, walking: Walking, width: int) -> int:
 
 @kernel("int64(QuadNodes, Walking, int64[::1], int64[::1], int64[::1], int32[:, ::1], int64)")
 def read_items(nodes: QuadNodes, walking: Walking, other_plan: Any, other_roots: Any, scanning: Any, out: Any, budget: int) -> int:
-    """Go on until `out` (a line an alias) is full, all items are read, or `budget` steps are made; how many rows it has then."""
+    """Go on until `out` (a line an alias) is full, all items are read, or `budget` steps are made; how many rows it has then. Cost: that of
+    the steps; an item O(2**d m log l) times the AGM bound of what has its values."""
     plan, items, leaves, state = walking.plan, walking.items, walking.leaves, walking.state
     n, stop = wide(0), state[STEPS] + budget
     while n < out.shape[1] and state[STEPS] < stop:

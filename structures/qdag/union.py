@@ -82,7 +82,7 @@ def is_told(nodes: QuadNodes, walking: Walking) -> bool:
 
 @kernel("int64(QuadNodes, Walking, int32[:, ::1], uint8[::1])")
 def find_told(nodes: QuadNodes, walking: Walking, tuples: Any, found: Any) -> int:
-    """Whether a branch has each of these tuples; how many atoms were looked into."""
+    """Whether a branch has each of these tuples; how many atoms were looked into. O(atoms log l) a tuple."""
     state, n = walking.state, tuples.shape[1]
     state[LOOKED_UP] = 0
     for i in range(n):

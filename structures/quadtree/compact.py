@@ -256,6 +256,7 @@ def compress(entries: Any, spare: Any, making: Making, arity: int, leading: int,
 
     `spare`: as long as the entries, whose order is lost then; or empty, if they are in Morton order, but for entries of one leaf. In the
     end H[NODES] and H[LEAVES] say how many words of N and L there are, state[AT] how many bytes of `packed`; the table's bytes begin at 0.
+    O(n levels) in all.
     """
     H, N, L, packed, ranges, state = making.H, making.N, making.L, making.packed, making.ranges, making.state
     ends, code = np.empty((1 << arity) + 2, np.int64), H[CODE]

@@ -69,7 +69,7 @@ def descent(place: int, bits: int, base: int, shape: Shape) -> Descent:
 @kernel("int64(QuadNodes, Descent, int32[::1], int64)", allocates=True)
 def gather_entries(nodes: QuadNodes, way: Descent, entries: Any, budget: int) -> int:
     """Go on putting entries to `entries`, in Morton order but for those of a leaf, until none is left or so many steps are
-    done; how many are left."""
+    done; how many are left. O(budget)."""
     W, todo, state = nodes.W, way.todo, way.state
     base, bits, k, f, e = state[BASE], state[BITS], state[ARITY], state[FIRST], state[FOUND]
     S = np.empty(k * layout.LEAF + 16, np.int32)
@@ -99,7 +99,7 @@ def gather_entries(nodes: QuadNodes, way: Descent, entries: Any, budget: int) ->
 @kernel("int64(QuadNodes, Writing, Descent, int64)")
 def drop_blocks(nodes: QuadNodes, writing: Writing, way: Descent, budget: int) -> int:
     """Go on dropping the live blocks of a root that the newest version no longer uses, until none is left or so many are; how many are left
-    to be dropped."""
+    to be dropped. O(budget)."""
     W, todo, state = nodes.W, way.todo, way.state
     k = state[ARITY]
     while state[WAITING] > 0 and budget > 0:
@@ -119,7 +119,8 @@ def drop_blocks(nodes: QuadNodes, writing: Writing, way: Descent, budget: int) -
 
 @kernel("int64(QuadNodes, Writing, int64, int32[::1], uint8[::1])")
 def replay(nodes: QuadNodes, writing: Writing, t: int, entries: Any, come: Any) -> int:
-    """Insert or delete these entries, one after another; how many were done before one that tree t does not reach, or have."""
+    """Insert or delete these entries, one after another; how many were done before one that tree t does not reach, or have. O(2**k log n)
+    an entry."""
     C = writing.C
     width = C[layout.TREE + layout.TREE_WORDS * t + layout.ARITY] + 1
     for i in range(len(come)):

@@ -148,8 +148,20 @@ class QuadTrees(Versioned[QuadArena]):
         inner, leaf = self._largest
         return layout.LEVELS * (entries // (layout.LOW + 1) + trees) * inner + entries * leaf
 
+    def _require_entries(self, tree: int, entries: np.ndarray) -> None:
+        """ValueError unless entries are of this tree. O(n)."""
+        width = self.shapes[tree].arity + 1
+        if entries.ndim != 2 or entries.shape[1] != width:
+            raise ValueError(f"entries of tree {tree} have {width} columns, not {entries.shape[1:]}")
+        if int(np.bitwise_or.reduce(entries, axis=None, initial=0)) >> layout.CODE_BITS:  # of a number below 0, too
+            raise ValueError(f"codes and slots are 0 to {(1 << layout.CODE_BITS) - 1}, not {entries.min()} to {entries.max()}")
+
     def bulk_load(self, version: int, tree: int, entries: np.ndarray, reach: int = 0) -> None:
-        """Fill an empty tree; codes up to `reach` will come. ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
+        """Fill an empty tree; codes up to `reach` will come. ValueError if it is not empty, or entries are none, MemoryError if it cannot
+        fit: nothing is done then."""
+        self._require_entries(tree, entries)
+        if not 0 <= reach < 1 << layout.CODE_BITS:
+            raise ValueError(f"codes are 0 to {(1 << layout.CODE_BITS) - 1}: {reach} cannot come")
         if self.arena.C.item(layout.TREE + layout.TREE_WORDS * tree + layout.COUNT):
             raise ValueError("bulk_load fills an empty tree only")
         if len(entries) < self._least:
@@ -181,13 +193,16 @@ class QuadTrees(Versioned[QuadArena]):
         return min(layout.CODE_BITS, ample.bit_length())
 
     def insert(self, version: int, tree: int, entries: np.ndarray) -> None:
-        """Put in entries that are not there, as `version` (not below one before). `require` comes first."""
+        """Put in entries that are not there, as `version` (not below one before). `require` comes first. ValueError, and nothing done: they
+        are none."""
+        self._require_entries(tree, entries)
         self.arena.C[VERSION] = version
         self._write(tree, entries, True)
 
     def delete(self, version: int, tree: int, entries: np.ndarray) -> None:
-        """Take out entries. KeyError: some were not there; the others are gone. All that a tree has cost O(1) each, and its blocks are
-        dropped some at a time, as those that a merge leaves."""
+        """Take out entries. KeyError: some were not there; the others are gone. ValueError, and nothing done: they are none. All that a
+        tree has cost O(1) each, and its blocks are dropped some at a time, as those that a merge leaves."""
+        self._require_entries(tree, entries)
         self.arena.C[VERSION] = version
         if self._are_all(tree, entries):
             self._empty(tree)
@@ -215,7 +230,9 @@ class QuadTrees(Versioned[QuadArena]):
             raise KeyError(f"{missing} entries were not in the tree, or it does not reach them")
 
     def expect(self, tree: int, entries: np.ndarray, come: np.ndarray) -> None:
-        """These entries of a tree will be changed by `Runs`, in order, in versions after the newest; `come`: which are inserted."""
+        """These entries of a tree will be changed by `Runs`, in order, in versions after the newest; `come`: which are inserted.
+        ValueError: they are none."""
+        self._require_entries(tree, entries)
         reach = int(np.bitwise_or.reduce(entries[come, :-1], axis=None, initial=0))
         if reach >> self.roots[tree].bits and self.shapes[tree][1]:
             self.arena.C[VERSION] += 1

@@ -14,7 +14,7 @@ from structures.ordered.tree import find_child
 
 @kernel("void(Nodes, int64, int64, Entries, uint8[::1])")
 def find_ends(nodes: Nodes, root: int, height: int, entries: Entries, held: Any) -> None:
-    """Which of these a version has; their right ends are filled in."""
+    """Which of these a version has; their right ends are filled in. O(log n) each."""
     W = nodes.W
     for i in range(len(held)):
         s, key, left, slot = wide(entries.set[i]), wide(entries.key[i]), entries.left[i], wide(entries.slot[i])

@@ -37,7 +37,7 @@ def _count_up(counts: Any, died: Any, codes: Any) -> None:
 
 @kernel("int64(int64[::1], int32[::1], int32[::1])")
 def _count_down(counts: Any, codes: Any, dropped: Any) -> int:
-    """-> how many codes came to 0, put into `dropped`; -1 when one was not in use."""
+    """-> how many codes came to 0, put into `dropped`; -1 when one was not in use. O(1) a code."""
     n = 0
     for code in codes:
         if code < 0:

@@ -37,7 +37,8 @@ def scan(born: Any, died: Any, kept: Any, version: int, start: int, used: int, o
     passed over: rows that are visible keep theirs.
 
     A slot may be freed and written anew between the two looks at it, so `died` is read first: a `died` of the new row
-    comes after the new `born`, which is above any version that was pinned by then, and an old `died` hides the row."""
+    comes after the new `born`, which is above any version that was pinned by then, and an old `died` hides the row. O(slots looked at), and
+    O(1) a stretch that is passed over."""
     count = 0
     slot = start
     while slot < used and count < len(out):
@@ -76,7 +77,7 @@ def gather(cells: Any, columns: Any, slots: Any, out: Any) -> None:
 
 @kernel("int64(int64[:,::1], int64, int64, int32[::1], uint8[::1])")
 def gather_valid(cells: Any, cell: int, bit: int, slots: Any, bitmap: Any) -> int:
-    """Arrow's validity bits of one column into a bitmap of zeros; -> number of nulls."""
+    """Arrow's validity bits of one column into a bitmap of zeros; -> number of nulls. O(n)."""
     nulls = 0
     for i in range(len(slots)):
         null = (cells[slots[i], cell] >> bit) & 1
@@ -127,7 +128,7 @@ def same(stored: Stored, columns: Any, slots: Any, others: Any, out: Any) -> Non
 
 @kernel("int64(Stored, int64[::1], Run, Moved)")
 def differing(stored: Stored, columns: Any, run: Run, moved: Moved) -> int:
-    """The rows that go and come by changes after which one of these columns is another. -> how many."""
+    """The rows that go and come by changes after which one of these columns is another. -> how many. O(columns) a change."""
     n = wide(0)
     for i in range(len(run.old)):
         old, new = wide(run.old[i]), wide(run.new[i])

@@ -31,7 +31,7 @@ NEVER = 2**63 - 1  # `born` of the free
 @kernel("int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1])")
 def _sift(slots: Any, deaths: Any, pins: Any, born: Any, died: Any, reusable: Any, holders: Any) -> int:
     """holders[i]: the oldest pin in the life of slots[i], or -1. -> number of slots put into `reusable`,
-    whose `born` is NEVER from here on: nobody sees them, whatever comes first when they are written again."""
+    whose `born` is NEVER from here on: nobody sees them, whatever comes first when they are written again. O(log pins) a slot."""
     freed = 0
     for i in range(len(slots)):
         slot = slots[i]

@@ -80,7 +80,7 @@ def _enter(
 def _enter_used(
     entries: Any, hashing: Any, stored_rows: Stored, given: RowSet, slots: Slots, version: int, out: Any, uses: Uses
 ) -> tuple[int, int]:  # fmt: skip
-    """`_enter` of keys without texts, and `count_both`. -> number of rows stored, and as of that."""
+    """`_enter` of keys without texts, and `count_both`. -> number of rows stored, and as of that. O(1) a row, expected."""
     stored, _ = store_rows(entries, hashing, stored_rows, given, slots, version, 0, out)
     return stored, count_both(slots.died, out, uses)
 
@@ -135,7 +135,7 @@ def _free(slots: Slots, freed: Any) -> None:
 
 @kernel("int64(int64[::1], int64[::1], int32[::1], int64)")
 def _end(born: Any, died: Any, slots: Any, version: int) -> int:
-    """These slots die at `version`; -> how many were not living."""
+    """These slots die at `version`; -> how many were not living. O(1) a slot."""
     wrong = 0
     for slot in slots:
         if died[slot] != LIVING or born[slot] == NEVER:
@@ -166,7 +166,8 @@ def _copy_text(stored: Stored, slot: int, texts: Texts, end: int) -> int:
 
 @kernel("UniTuple(int64, 2)(Stored, int64[::1], int64, int64, Texts, int64, int64)")
 def _rewrite(stored: Stored, born: Any, at: int, used: int, texts: Texts, end: int, most: int) -> tuple[int, int]:
-    """Copy the texts of the slots [at, used) that are not free, about `most` bytes; -> the slot to go on from, bytes of the new texts."""
+    """Copy the texts of the slots [at, used) that are not free, about `most` bytes; -> the slot to go on from, bytes of the new texts.
+    O(most + slots passed)."""
     slot, stop = wide(at), end + most
     while slot < used and end + (slot - at) * SLOT_BYTES < stop:
         if born[slot] != NEVER:
@@ -177,7 +178,7 @@ def _rewrite(stored: Stored, born: Any, at: int, used: int, texts: Texts, end: i
 
 @kernel("int64(Stored, int32[::1], int64, int64, Texts, int64)")
 def _rewrite_new(stored: Stored, slots: Any, at: int, since: int, texts: Texts, end: int) -> int:
-    """Copy the texts of those slots (each once) below `at` whose texts lie from `since` on; -> bytes of the new texts."""
+    """Copy the texts of those slots (each once) below `at` whose texts lie from `since` on; -> bytes of the new texts. O(bytes)."""
     for slot in slots:
         if slot < at and stored.places[slot] >= since and _text_bytes(stored.kinds, stored.cells, slot) > 0:
             end = _copy_text(stored, slot, texts, end)
@@ -186,7 +187,7 @@ def _rewrite_new(stored: Stored, slots: Any, at: int, since: int, texts: Texts, 
 
 @kernel("void(int64[::1], Array(uint8, 1, 'C', True), int64[::1], int64[::1], uint8[::1])")
 def join_texts(starts: Any, data: Any, lengths: Any, ends: Any, heap: Any) -> None:
-    """Append text i of one column, data[starts[i]:][:lengths[i]], at ends[i] of `heap`, and move ends[i] on."""
+    """Append text i of one column, data[starts[i]:][:lengths[i]], at ends[i] of `heap`, and move ends[i] on. O(bytes)."""
     for i in range(len(starts)):
         for at in range(lengths[i]):
             heap[ends[i] + at] = data[starts[i] + at]

@@ -26,6 +26,16 @@ def test_what_is_not_there_cannot_go() -> None:
         Products(2, (), 8).follow(packed([(-1, Member(1, 3, (0, 0)))]))
 
 
+@pytest.mark.parametrize("column", Members._fields)
+def test_columns_that_are_too_short_are_refused_first(column: str) -> None:
+    products = Products(2, (), 8)
+    members = packed([(1, Member(0, 3, (0, 0))), (1, Member(1, 3, (0, 0)))])
+    with pytest.raises(ValueError, match="different lengths"):
+        products.follow(members._replace(**{column: getattr(members, column)[:1]}))
+    products.follow(members)
+    products.check(8)
+
+
 def test_more_rows_than_can_be_counted() -> None:
     """Sums of so many rows are right to the last bit; one more row is too many."""
     n = 1 << 10

@@ -77,12 +77,86 @@ def test_a_run_is_refused_as_a_whole(name: str) -> None:
     tree.check(tree.root)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("column", ["set", "key", "left", "right", "slot"])
+def test_a_column_that_is_too_short(name: str, column: str, count: int) -> None:
+    """What lay behind it in memory was taken for its values."""
+    tree = MAKERS[name]()
+    there = made(tree, [0], [0], [0], [9], [1])
+    before = tree.bulk_load(1, there)
+    some = made(tree, [0] * count, [1] * count, [4] * count, [5] * count, list(range(2, 2 + count)))
+    ragged = some._replace(**{column: getattr(some, column)[:-1]})
+    with pytest.raises(ValueError):
+        tree.apply_in_order(2, np.ones(len(ragged.key), np.int8), ragged, None)
+    if len(ragged.key):
+        with pytest.raises(ValueError):
+            tree.apply(2, there.take(np.array([], np.int64)), ragged, None)
+        with pytest.raises(ValueError):
+            MAKERS[name]().bulk_load(1, ragged)
+    assert tree.root == before
+    tree.check(tree.root)
+
+
+def test_columns_of_another_kind(name: str) -> None:
+    tree = MAKERS[name]()
+    some = made(tree, [0, 0], [0, 1], [0, 5], [9, 9], [1, 2])
+    wrong = some._replace(left=some.left.astype(np.float64))
+    with pytest.raises(TypeError, match="a contiguous array of int64"):
+        tree.apply(1, some.take(np.array([], np.int64)), wrong, None)
+    with pytest.raises(TypeError, match="a contiguous array of int64"):
+        tree.bulk_load(1, wrong)
+    assert not any(tree.root.counts)
+
+
+@pytest.mark.parametrize("signs", [1, 3])
+def test_a_sign_for_each_entry(name: str, signs: int) -> None:
+    tree = MAKERS[name]()
+    some = made(tree, [0, 0], [0, 1], [0, 5], [9, 9], [1, 2])
+    with pytest.raises(ValueError, match=f"a sign for each entry, not {signs} for 2"):
+        tree.apply_in_order(1, np.ones(signs, np.int8), some, None)
+    with pytest.raises(TypeError, match="a contiguous array of int8"):
+        tree.apply_in_order(1, np.ones(2, np.int64), some, None)
+    if isinstance(tree, IntervalTree):
+        with pytest.raises(ValueError, match="a sign for each entry"):
+            list(tree.told_in_order(1, np.ones(signs, np.int8), some))
+    assert not any(tree.root.counts)
+    tree.check(tree.root)
+
+
+@pytest.mark.parametrize("key", [-1, -2, KEY_MAX])
+@pytest.mark.parametrize("window", [False, True])
+def test_no_entry_has_such_a_key(name: str, key: int, window: bool) -> None:
+    """Asked for key -1, box trees, heaps and cliques told the rows of all."""
+    tree = MAKERS[name]()
+    root = tree.bulk_load(1, made(tree, [0, 0], [0, 0], [0, 5], [9, 9], [1, 2]))
+    ends = (0, 9) if not isinstance(tree, BoxTree) else tuple(np.full(tree.dimensions, end) for end in (0, 9))
+    with pytest.raises(ValueError, match=f"{key} is not a key: keys are 0 to {KEY_MAX - 1}"):
+        tree.rows(root, key, ends if window else None)
+
+
+@pytest.mark.parametrize("pairs", ["pair", "boxes"])
+def test_partners_of_entries_of_both_sets(pairs: str) -> None:
+    """The others were looked up in the set of the first."""
+    tree = MAKERS[pairs]()
+    some = made(tree, [0, 1], [0, 0], [0, 5], [9, 9], [1, 2])
+    root = tree.bulk_load(1, some)
+    with pytest.raises(ValueError, match="entries of several sets"):
+        tree.partners(root, some)
+
+
 def test_boxes_of_other_dimensions() -> None:
     tree = BoxTree(2, "pair")
     sides = np.zeros((1, 3), np.int64), np.ones((1, 3), np.int64)
     three = Entries(np.zeros(1, np.uint8), np.zeros(1, np.int32), *sides, np.ones(1, np.int32))
     with pytest.raises(ValueError, match="2 left and right ends"):
         tree.apply(1, three.take(np.array([], np.int64)), three, None)
+    with pytest.raises(ValueError, match="2 left and right ends"):
+        tree.partners(tree.root, three)
+    for window in ((np.zeros(1), np.ones(1)), (np.zeros(3), np.ones(3)), (np.zeros(2), np.ones(3))):
+        with pytest.raises(ValueError, match="a window has 2 lower and upper ends"):
+            tree.rows(tree.root, None, window)
+        with pytest.raises(ValueError, match="a window has 2 lower and upper ends"):
+            tree.partners(tree.root, made(tree, [0], [0], [0], [1], [1]), window)
 
 
 @pytest.mark.parametrize("limit", [10, None])

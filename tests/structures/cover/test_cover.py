@@ -94,6 +94,16 @@ def test_what_is_not_there_cannot_go() -> None:
             cover.apply(2, packed([(kind, Interval(0, 0, 1, 2, 7), 3)]), None)
 
 
+@pytest.mark.parametrize("column", runs.Moves._fields)
+def test_columns_that_are_too_short_are_refused_first(column: str) -> None:
+    cover = Cover(False, 1 << 20)
+    moves = packed([(runs.OUTER_INSERT, Interval(0, 0, 1, 2, 7), 3), (runs.PARTNER_INSERT, Interval(0, 0, 1, 2, 8), 3)])
+    with pytest.raises(ValueError, match="different lengths"):
+        cover.apply(2, moves._replace(**{column: getattr(moves, column)[:1]}), None)
+    assert cover.entries(cover.root) == 0
+    cover.check()
+
+
 def test_room() -> None:
     cover = Cover(False, 1 << 16)
     cover.require(10, 10)

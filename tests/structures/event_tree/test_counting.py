@@ -9,7 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.encoding import NEG_INF, POS_INF
 from structures.core.kernel import JIT
-from structures.event_tree.counting import DELETE, INSERT, MOVE, OWN, THEIRS, Counting
+from structures.event_tree.counting import DELETE, INSERT, MOVE, OWN, THEIRS, Changes, Counting
 from tests.naive.counting import Weighted
 from tests.naive.interval_join import Interval, entries
 from tests.structures.event_tree.counting_machine import CountingMachine, amounts, packed
@@ -48,6 +48,18 @@ def test_what_is_not_there_cannot_go() -> None:
     for kind in (DELETE, MOVE):
         with pytest.raises(KeyError, match="not there"):
             Counting((3, 3), RECIPES, 0, 1 << 20).follow(packed([(kind, 0, one, 3)]))
+
+
+@pytest.mark.parametrize("column", Changes._fields)
+def test_columns_that_are_too_short_are_refused_first(column: str) -> None:
+    counting = Counting((3, 3), RECIPES, 0, 1 << 20)
+    changes = packed([(INSERT, side, Weighted(Interval(0, 0, 1, 2, 7), (0, 0, 0)), 3) for side in (0, 1)])
+    with pytest.raises(ValueError, match="different lengths"):
+        counting.follow(changes._replace(**{column: getattr(changes, column)[:1]}))
+    with pytest.raises(ValueError, match="3 weights"):
+        counting.follow(changes._replace(weights=changes.weights[:, :2].copy()))
+    assert counting.intervals == 0
+    counting.check()
 
 
 def test_room() -> None:

@@ -70,6 +70,20 @@ def test_what_is_not_there_cannot_go() -> None:
             matching.apply(2, packed([(kind, one, 3)]), None)
 
 
+@pytest.mark.parametrize("column", Moves._fields)
+def test_columns_that_are_too_short_or_of_another_kind_are_refused_first(column: str) -> None:
+    """What lay behind them in memory was taken for changes."""
+    matching = Matching(False, False, 1 << 20)
+    moves = packed([(runs.OUTER_INSERT, Interval(0, 0, 1, 2, 7), 3), (runs.PARTNER_INSERT, Interval(0, 0, 1, 2, 8), 3)])
+    given = getattr(moves, column)
+    with pytest.raises(ValueError, match="different lengths"):
+        matching.apply(2, moves._replace(**{column: given[:1]}), None)
+    with pytest.raises(TypeError, match="a contiguous array"):
+        matching.apply(2, moves._replace(**{column: given.astype(np.float64)}), None)
+    assert matching.entries(matching.root) == 0
+    matching.check()
+
+
 def test_room() -> None:
     matching = Matching(True, False, 1 << 16)
     matching.require(10, 10)

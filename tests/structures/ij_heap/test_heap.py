@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from math import log2
 
 import numpy as np
@@ -10,13 +12,22 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.kernel import JIT
+from structures.ij_heap import goals
 from structures.ij_heap.heap import Entries, IJHeap, Topology
+from structures.multiway.topology import components
 from tests.naive.interval_join import Interval, entries
 from tests.structures.ij_heap.machine import IJMachine
 from tests.structures.machines import read_all
 
 NONE = entries([])
 PATH = Topology(3, ((0, 1), (1, 2)))
+TOPOLOGIES = {  # of six sets
+    "path": [(i, i + 1) for i in range(5)],
+    "star": [(0, i) for i in range(1, 6)],
+    "cycle": [(i, (i + 1) % 6) for i in range(6)],
+    "clique": [(i, j) for j in range(6) for i in range(j)],
+    "barbell": [(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (3, 5), (4, 5)],
+}
 
 
 def test_against_the_twin() -> None:
@@ -41,6 +52,41 @@ def test_a_full_arena_refuses_before_it_begins() -> None:
         heap.apply(2, NONE, entries([Interval(0, 0, i, i, i + 10) for i in range(5000)]), None)
     assert heap.root == root
     heap.check(root)
+
+
+def splits(mask: int, near: Sequence[int]) -> list[list[int]]:
+    """The components of both sides, of each way to divide some sets."""
+    return [components(low, near) + components(mask & ~low, near) for low in range(1, mask) if low & ~mask == 0]
+
+
+@pytest.mark.parametrize("edges", ["path", "star", "cycle", "clique", "barbell"])
+def test_a_walk_has_room_for_the_most_goals_and_frames(edges: str) -> None:
+    """What is derived beside the capacities, by trying all ways to divide goals: a goal that is divided stays, and its parts, below the
+    node where it is, are worked on one after another, each where the one before it was left."""
+    t = 6
+    near = Topology(t, TOPOLOGIES[edges]).near
+
+    @cache
+    def most_goals(mask: int) -> int:
+        return 1 + max((sum(map(most_goals, parts)) for parts in splits(mask, near)), default=0)
+
+    @cache
+    def most_frames(mask: int, height: int) -> int:
+        """Of a goal at a node: one a level down to a leaf, or to a node where it is divided."""
+        divided = (1 + h + sum(most_frames(part, height - h - 1) for part in parts) for h in range(height) for parts in splits(mask, near))
+        return max((*divided, height + 1))
+
+    every = (1 << t) - 1
+    rests = [1 + sum(map(most_goals, components(every & ~(1 << i), near))) for i in range(t)]
+    assert 2 * t - 1 == most_goals(every) <= max(most_goals(every), *rests) <= goals._MOST_GOALS
+    for height in (0, 1, 4):
+        state = goals.new_walk(Topology(t, TOPOLOGIES[edges]).table, height)
+        assert most_frames(every, height) + 1 <= (state[goals.STRIP] - goals.FRAME0) // goals.FRAME_WORDS
+
+
+def test_a_tree_that_a_walk_may_have_no_frames_for() -> None:
+    with pytest.raises(ValueError, match="may have more than 48 levels"):
+        IJHeap(PATH, 1 << 42)
 
 
 @pytest.mark.skipif(not JIT, reason="counts at sizes that need compiled kernels")

@@ -101,6 +101,68 @@ def test_refusals() -> None:
         indexes.load(index, NO_ENTRIES)
 
 
+def test_an_index_is_removed_once() -> None:
+    """Its number was given to two others, which then wrote into one tree."""
+    indexes, index = begun(2)
+    indexes.load(index, packed([(1, 1, 1)], 2))
+    assert indexes.remove(index)
+    for wrong in (index, 7):
+        with pytest.raises(KeyError):
+            indexes.remove(wrong)
+    assert len({indexes.add(2), indexes.add(2)}) == 2
+    indexes.check()
+
+
+def test_what_is_none_of_an_index_is_refused_first() -> None:
+    """Coordinates that an index has and entries had not were read from what lay behind them."""
+    indexes, index = begun(2)
+    good, narrow = packed([(1, 1, 1)], 2), packed([(1, 1), (2, 2)], 1)
+    indexes.load(index, good)
+    root, empty = indexes.root(index), indexes.add(2)
+    indexes.begin(2)
+    short = Entries(np.zeros((2, 2), np.int64), np.zeros(1, np.int32))
+    for wrong in (narrow, short):
+        with pytest.raises(ValueError, match="an index takes 2 coordinates and a slot"):
+            indexes.load(empty, wrong)
+        with pytest.raises(ValueError, match="an index takes 2 coordinates and a slot"):
+            indexes.apply({index: Changes(good, wrong)})
+    with pytest.raises(ValueError, match="an index takes 2 coordinates and a slot"):
+        indexes.apply_in_order(np.array([index, index]), np.ones(2, np.int8), narrow)
+    with pytest.raises(ValueError, match="not 2 and 1 for 1"):
+        indexes.apply_in_order(np.array([index, index]), np.ones(1, np.int8), good)
+    with pytest.raises(TypeError, match="a contiguous array of int8"):
+        indexes.apply_in_order(np.array([index]), np.ones(1, np.int64), good)
+    for unknown in (empty + 1, -1):
+        with pytest.raises(KeyError, match=f"no index {unknown}"):
+            indexes.apply({unknown: Changes(good, NO_ENTRIES)})
+        with pytest.raises(KeyError, match=f"no index {unknown}"):
+            indexes.apply_in_order(np.array([unknown]), np.ones(1, np.int8), good)
+        with pytest.raises(KeyError, match=f"no index {unknown}"):
+            indexes.load(unknown, good)
+    assert indexes.root(index) == root
+    indexes.check()
+
+
+def test_more_coordinates_than_an_index_has() -> None:
+    indexes, index = begun(2)
+    indexes.load(index, packed([(1, 1, 1)], 2))
+    root = indexes.root(index)
+    for ask in (indexes.count, indexes.seek, indexes.has_prefix, indexes.entries):
+        with pytest.raises(ValueError, match="3 coordinates are asked of an index of 2"):
+            ask(index, root, (1, 1, 1))
+    with pytest.raises(ValueError, match="3 coordinates are asked of an index of 2"):
+        indexes.find_gap(index, root, (1, 1), 1)
+    assert indexes.find_gap(index, root, (1,), 1) == (1, 1)
+
+
+def test_versions_ascend() -> None:
+    indexes, _ = begun(1)
+    indexes.begin(3)
+    indexes.begin(3)
+    with pytest.raises(ValueError, match="version 2 is below 3"):
+        indexes.begin(2)
+
+
 @pytest.mark.parametrize("wide", [False, True])
 def test_order(wide: bool) -> None:
     rng = np.random.default_rng(3)

@@ -25,7 +25,7 @@ class IntervalMachine(BatchMachine):
 
     @initialize(kind=st.sampled_from(["pair", "self", "list"]), shapes=st.lists(SHAPES, max_size=40), keyed=st.booleans())
     def begin(self, kind: str, shapes: list[tuple[int, int, int, int]], keyed: bool) -> None:
-        self.kind, self.keyed = kind, keyed and kind != "list"
+        self.kind, self.keyed = kind, keyed
         self.load(IntervalTree(kind, 1 << 20), self._new(shapes))
 
     def wanted(self, some: Iterable[Interval]) -> set[Pair]:
@@ -68,7 +68,7 @@ class IntervalMachine(BatchMachine):
         root, then = self.pins[version]
         lo, hi = min(points), max(points)
         every = list(then.values())
-        if self.kind == "list" or how == 0:
+        if how == 0:
             cursor, wanted = self.tree.rows(root), self.wanted(every)
         elif how == 1:
             cursor, wanted = self.tree.rows(root, key=key), self.wanted([a for a in every if a.key == key])

@@ -34,6 +34,31 @@ def path_of(columns: list[list[np.ndarray]]) -> JoinTree:
     return tree
 
 
+@pytest.mark.parametrize(
+    "ports, edges",
+    [
+        ([Port(0, 0, False)], []),
+        ([Port(0, 0, False), Port(1, 1, False)], [(0, 1)]),
+        ([Port(0, 0, False), Port(1, 0, True)], [(0, 1)]),
+        ([Port(0, 0, False), Port(1, 0, False), Port(2, 1, False)], [(0, 1), (0, 1)]),
+        ([Port(u, 0, False) for u in range(9)], [(0, u) for u in range(1, 9)]),
+    ],
+)
+def test_what_is_no_tree(ports: list[Port], edges: list[tuple[int, int]]) -> None:
+    """Nine aliases overwrote the list of an alias's ports."""
+    with pytest.raises(ValueError, match="make no tree of 2 to 8 aliases"):
+        JoinTree(ports, edges, 1 << 22, 1 << 12)
+
+
+def test_slots_and_codes_beyond_the_arrays() -> None:
+    """They were written where those of others lie."""
+    tree = JoinTree(*PATH, 1 << 22, 1 << 12)
+    for slot, code in ((-1, 0), (1 << 12, 0), (0, -2), (0, 1 << 12)):
+        with pytest.raises(ValueError, match="slots are 0 to 4095, codes from -1 on"):
+            tree.describe(1, numbers(slot), [numbers(0), numbers(code)], [None, None])
+    tree.describe(1, numbers(4095), [numbers(-1), numbers(4095)], [None, None])
+
+
 def numbers(*values: int) -> np.ndarray:
     return np.array(values, np.int32)
 
