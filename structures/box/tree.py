@@ -160,7 +160,7 @@ class BoxTree(EntryTree[BoxArena]):
             entries = Entries(*(np.ascontiguousarray(column) for column in entries))
             entries.require_columns()
         sets, keys, left, right, slots = entries
-        slot = slots.item(0) if n == 1 else int(slots.max())
+        slot = slots.item(0) if len(slots) == 1 else int(slots.max(initial=-1))
         if slot >= self._slots:
             self._reach(slot)
         return Entries(sets, keys, left.reshape(-1), right.reshape(-1), slots)

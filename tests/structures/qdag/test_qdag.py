@@ -414,25 +414,6 @@ def test_what_is_no_join() -> None:
             QuadTrees(shapes, 1 << 16)
 
 
-@pytest.mark.parametrize("wrong", [(1, 2, 3, 4), (-1, 2, 3), (1, 1 << CODE_BITS, 3), (1, 2, -1), (1, 2, 1 << CODE_BITS)])
-def test_what_is_no_entry_is_refused_first(wrong: tuple[int, ...]) -> None:
-    trees = QuadTrees([(2, 0)], 1 << 16)
-    trees.bulk_load(1, 0, entries([(1, 2, 3)], 2))
-    before, given = trees.roots, np.array([wrong], np.int64 if len(wrong) == 3 else np.int32)
-    message = "have 3 columns" if len(wrong) == 4 else "codes and slots are 0 to"
-    for write in (trees.insert, trees.delete):
-        with pytest.raises(ValueError, match=message):
-            write(2, 0, given)
-    with pytest.raises(ValueError, match=message):
-        trees.expect(0, given, np.ones(1, np.bool_))
-    with pytest.raises(ValueError, match=message):
-        QuadTrees([(2, 0)], 1 << 16).bulk_load(1, 0, given)
-    with pytest.raises(ValueError, match="cannot come"):
-        QuadTrees([(2, 0)], 1 << 16).bulk_load(1, 0, entries([(1, 2, 3)], 2), 1 << CODE_BITS)
-    assert trees.roots == before
-    trees.check(trees.roots)
-
-
 def test_room_and_what_is_missing() -> None:
     trees = QuadTrees([(2, 0)], 1 << 14)
     trees.require(1, 1)
