@@ -211,7 +211,7 @@ def refuse_stretch(output: Output) -> None:
 def refuse_term(output: Output) -> None:
     """Groups take columns."""
     if output.term is not None:
-        instead = "select columns, and compute the rest where the rows are read"
+        instead = "select columns, and compute the rest when you read the rows"
         raise unsupported(f"the expression {output.name} with groups or DISTINCT", instead)
 
 

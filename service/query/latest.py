@@ -37,7 +37,7 @@ def latest_of(scope: Scope, by: Sequence[ColumnRef], order: ColumnRef, descendin
         scope.require_comparable(ref, "the latest rows by")
     kind = scope.describe(order).kind
     if not is_ordered(kind):
-        raise unsupported(f"the latest rows by the order of {order}, a {kind}", "order by a number or a time, and keep one in a column")
+        raise unsupported(f"the latest rows by the order of {order}, a {kind}", "order by a number or a time that is stored in a column")
     return Latest(tuple(dict.fromkeys(by)), order, descending, rows, nulls_first)
 
 
@@ -97,7 +97,7 @@ def _of_qualify(node: exp.Expr, names: Names) -> Latest:
 def _column(node: exp.Expr, names: Names, where: str) -> ColumnRef:
     node = node.unnest()
     if not isinstance(node, exp.Column):
-        raise unsupported(f"the expression {node.sql(_SQL)} in {where}", "name columns, and keep what is computed in one")
+        raise unsupported(f"the expression {node.sql(_SQL)} in {where}", "name columns, and store computed values in a column")
     return names.column(node)
 
 
@@ -178,7 +178,7 @@ def settled(draft: Draft) -> Draft:
     parts = bool(draft.absent or draft.parts)
     if draft.latest is not None and (len(aliases) > 1 or parts):
         what = f"of a join of {' and '.join(aliases)}" if len(aliases) > 1 else "with EXISTS or NOT EXISTS"
-        instead = "they are of one relation, whose rows are filtered by its columns: join or compare where the rows are read"
+        instead = "they are of one relation, whose rows are filtered by its columns: join or compare when you read the rows"
         raise unsupported(f"the latest rows of each key (DISTINCT ON, QUALIFY) {what}", instead)
     if as_of is None:
         return draft
@@ -198,5 +198,5 @@ def settled(draft: Draft) -> Draft:
 
 
 def as_of_alone(what: str) -> Problem:
-    instead = "it joins two relations, ON equal columns AND one comparison of a time: compare further where the rows are read"
+    instead = "it joins two relations, ON equal columns AND one comparison of a time: compare further when you read the rows"
     return unsupported(f"an ASOF JOIN with {what}", instead)

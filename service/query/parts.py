@@ -194,7 +194,7 @@ def _settled_full(draft: Draft, part: PartDraft) -> PartDraft:
     """FULL JOIN of two, or the LEFT JOIN that conditions on one side leave of it."""
     own, others = list(part.draft.scope.aliases), _outside(part.draft)
     if len(draft.scope.aliases) != 2 or len(draft.parts) > 1 or draft.absent or len(own) != 1 or len(others) != 1:
-        raise unsupported("FULL JOIN of more than two relations", "write a view with LEFT JOIN, and one with NOT EXISTS for the other side")
+        raise unsupported("FULL JOIN of more than two relations", "define a view with LEFT JOIN, and one with NOT EXISTS for the rest")
     (b,), (a,) = own, others
     tests = list[Filter]()
     for one in draft.filters:

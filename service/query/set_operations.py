@@ -131,7 +131,7 @@ def _check_alike(first: _Select, other: _Select) -> None:
     if mine != theirs and sorted(mine) == sorted(theirs):
         raise unsupported(
             f"UNION or EXCEPT of the columns {', '.join(mine)} with {', '.join(theirs)}",
-            "columns go together by their order, as in SQL: select them in the same order",
+            "columns correspond by position, as in SQL: select them in the same order",
         )
     for x, y in zip(_columns(first.query), _columns(other.query), strict=True):
         types = first.scope.describe(x).kind, other.scope.describe(y).kind

@@ -33,10 +33,10 @@ _CLAUSES = {
     "distinct": ("DISTINCT", "omit it"),
     "group": ("GROUP BY", "group the rows of the view"),
     "having": ("HAVING", "write the condition in WHERE"),
-    "order": ("ORDER BY", "rows have no defined order; sort them where they are read (DISTINCT ON (k) … ORDER BY k, t has one of each k)"),
+    "order": ("ORDER BY", "rows have no defined order; sort them when you read them (DISTINCT ON (k) … ORDER BY k, t has one row per k)"),
     "limit": ("LIMIT", "a view has all rows; use ?limit= when reading them, or QUALIFY ROW_NUMBER() OVER (…) <= n for some of each key"),
     "offset": ("OFFSET", "a view has all rows; use ?limit= and ?cursor= when reading them"),
-    "windows": ("WINDOW", "compute it where the rows are read"),
+    "windows": ("WINDOW", "compute it when you read the rows"),
     "laterals": ("LATERAL", "write JOIN … ON overlaps(x, y)"),
     "locks": ("FOR UPDATE", "omit it; a view does not lock rows"),
     "into": ("INTO", "omit it; the name of the view is in the URL"),
@@ -229,7 +229,7 @@ def _read_joins(select: exp.Select, names: Names, read_part: Callable[[exp.Expr,
         on = join.args.get("on")
         if join.side == "RIGHT":  # the mirror of LEFT JOIN: all before it is the part
             if draft.parts or draft.absent or unseen:
-                raise unsupported("RIGHT JOIN behind another outer join", f"begin with {alias}: write FROM {alias} LEFT JOIN …")
+                raise unsupported("RIGHT JOIN after another outer join", f"begin with {alias}: write FROM {alias} LEFT JOIN …")
             draft.scope = names.scope.of(aliases[:place])
             part, draft = draft, Draft(names.scope)
         else:
@@ -318,7 +318,7 @@ def _refuse_expression(part: exp.Expr, names: Names | None) -> None:
         problem = None
         if isinstance(node, exp.Window):
             instead = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n for the first rows of each key, and compute others"
-            problem = unsupported("a window function in SELECT", f"{instead} where the rows are read")
+            problem = unsupported("a window function in SELECT", f"{instead} when you read the rows")
         elif isinstance(node, exp.Query):
             problem = unsupported("a subquery in SELECT", "put its relation into FROM")
         if problem is not None:

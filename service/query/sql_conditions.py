@@ -208,7 +208,7 @@ class Conditions:
         like = node.this if isinstance(node, exp.Escape) else node
         column, text = like.this.unnest(), like.expression.unnest() if isinstance(like, exp.Like) else None
         if not isinstance(column, exp.Column) or not isinstance(text, exp.Literal | exp.Null) or (text.args.get("is_string") is False):
-            raise unsupported(_sql(node), "write a column before LIKE, and one pattern in quotes behind it")
+            raise unsupported(_sql(node), "write a column before LIKE, and one pattern in quotes after it")
         ref = self._names.column(column)
         type_ = self._draft.scope.describe(ref).kind
         if type_ != "string":
@@ -223,7 +223,7 @@ class Conditions:
     def _in_query(self, node: exp.In, negated: bool) -> None:
         """`a.k IN (SELECT b.k …)` is EXISTS with an equality."""
         if negated:
-            raise unsupported("NOT IN over a subquery", "one null in it leaves no row at all: write NOT EXISTS (SELECT … WHERE …)")
+            raise unsupported("NOT IN over a subquery", "a single null in it excludes every row: write NOT EXISTS (SELECT … WHERE …)")
         left = node.this.unnest()
         columns = [one.unnest() for one in (left.expressions if isinstance(left, exp.Tuple) else [left])]
         part = self._part(node.args["query"].unnest(), "IN")
@@ -394,7 +394,7 @@ class Conditions:
         if isinstance(node, exp.Query | exp.Any | exp.All):
             raise unsupported("a subquery in a condition", "put its relation into FROM and its condition into WHERE")
         if isinstance(node, exp.AggFunc | exp.Window):
-            raise unsupported(_sql(node), "compare columns; compute aggregates and window functions where the rows are read")
+            raise unsupported(_sql(node), "compare columns; compute aggregates and window functions when you read the rows")
         if isinstance(node, exp.Tuple):
             raise unsupported(f"the comparison of {_sql(node)}", "compare column by column, joined by AND")
         if any(map(is_clock, node.walk())):

@@ -19,7 +19,7 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {exp.Count: "count", exp.Sum: "sum", exp
 _COMPARED: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _SQL = "postgres"
-_COLUMNS_ONLY = "take columns or duration(…), and compute the rest where the rows are read"
+_COLUMNS_ONLY = "take columns or duration(…), and compute the rest when you read the rows"
 ReadOutput = Callable[[exp.Expr, Names], list[Output]]
 
 
@@ -69,7 +69,7 @@ class _Groups:
             for name, value in group.args.items():
                 if value and name != "expressions":
                     what = "GROUP BY ALL" if name == "all" else name.replace("_", " ").upper()
-                    raise unsupported(what, "name the columns; several groupings are several views")
+                    raise unsupported(what, "name the columns; define a view for each grouping")
             for expression in group.expressions:
                 self._group_by(expression)
         for expression in self._select.expressions:
@@ -108,7 +108,7 @@ class _Groups:
         if isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
             unit, of = node.args["unit"], node.this.unnest()
             if node.args.get("zone"):
-                raise unsupported("date_trunc with a time zone", "units are cut in UTC")
+                raise unsupported("date_trunc with a time zone", "units are truncated in UTC")
             if not isinstance(of, exp.Column):
                 raise unsupported(f"{node.sql(_SQL)}", "date_trunc takes a unit and a column")
             return column_output(self._names.column(of)), unit.name.lower()
@@ -144,7 +144,7 @@ class _Groups:
             self._add(expression, name, AGGREGATE, self._aggregate(node))
             return
         if any(isinstance(part, exp.AggFunc) for part in node.walk()):
-            instead = "select the aggregates alone, and compute the rest where the rows are read"
+            instead = "select the aggregates alone, and compute the rest when you read the rows"
             raise unsupported(f"the expression {node.sql(_SQL)}", instead)
         if (interval := _covered(node)) is not None:
             self._groups.cover(name or "coverage", self._names.interval(interval))
@@ -182,7 +182,7 @@ class _Groups:
             raise unsupported(f"{node.sql(_SQL)}", _COLUMNS_ONLY)
         if isinstance(of, exp.Distinct):
             if function != "count":
-                raise unsupported(f"{node.sql(_SQL)}", "DISTINCT goes with COUNT only")
+                raise unsupported(f"{node.sql(_SQL)}", "DISTINCT is only supported in COUNT")
             if len(of.expressions) != 1:
                 raise unsupported(f"{node.sql(_SQL)}", "count one column")
             function, of = "count_distinct", of.expressions[0].unnest()

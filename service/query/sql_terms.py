@@ -24,7 +24,7 @@ _COMPARED: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<",
 _DECIMAL = re.compile(r"([0-9]*)\.?([0-9]*)")
 _INSTEAD = (
     "an expression has + - * / %, ||, lower, upper, coalesce, CASE, CAST, date_trunc, ->> and conditions; "
-    "compute the rest where the rows are read"
+    "compute the rest when you read the rows"
 )
 
 
@@ -32,7 +32,7 @@ def read_term(node: exp.Expr, names: Names) -> Term:
     """Problems `unsupported-query`, `unknown-column`; `bad-query` with `position`."""
     steps = sum(1 for one in node.walk() if isinstance(one, exp.Column | exp.Literal | exp.Func | exp.Binary | exp.Unary))
     if steps > MOST_STEPS:
-        raise unsupported(f"an expression of {steps} steps", f"at most {MOST_STEPS} are allowed; compute the rest where the rows are read")
+        raise unsupported(f"an expression of {steps} steps", f"at most {MOST_STEPS} are allowed; compute the rest when you read the rows")
     return _Reader(names).read(node)
 
 
@@ -52,7 +52,7 @@ class _Reader:
         if rule is not None:
             return rule(self, node, wanted)
         if is_clock(node):
-            raise unsupported(_sql(node), "a view changes only when its relations do: compare with the time where the rows are read")
+            raise unsupported(_sql(node), "a view changes only when its relations do: compare with the time when you read the rows")
         if isinstance(node, exp.Anonymous) and node.name.lower() in ("duration", "intersection"):
             raise unsupported(f"{node.name.lower()}(…) within an expression", "select it alone, or compute with the columns of its ends")
         raise unsupported(f"the expression {_sql(node)} in SELECT", meant(node) or _INSTEAD)
@@ -154,14 +154,14 @@ class _Reader:
 
     def _truncated(self, node: exp.Expr, wanted: str | None) -> Term:
         if node.args.get("zone"):
-            raise unsupported("date_trunc with a time zone", "units are cut in UTC")
+            raise unsupported("date_trunc with a time zone", "units are truncated in UTC")
         return terms.truncated(node.args["unit"].name.lower(), self.read(node.this))
 
     def _extracted(self, node: exp.Expr, wanted: str | None) -> Term:
         path = node.args["expression"]
         found = [part.this for part in path.expressions[1:]] if isinstance(path, exp.JSONPath) else []
         if len(found) != 1 or not isinstance(found[0], str | int):
-            raise unsupported(_sql(node), "write one key in quotes, or a number of an array, behind -> and ->>")
+            raise unsupported(_sql(node), "write one key in quotes, or a number of an array, after -> and ->>")
         return terms.extracted(self.read(node.this), found[0], isinstance(node, exp.JSONExtractScalar))
 
     def _cast(self, node: exp.Expr, wanted: str | None) -> Term:
@@ -181,10 +181,10 @@ class _Reader:
     def _decimal(self, to: exp.Expr) -> str:
         given = [one.name for one in to.expressions]
         if not 1 <= len(given) <= 2 or not all(one.isdigit() for one in given):
-            raise unsupported(f"a cast to {_sql(to)}", "say how many digits: decimal(12, 2)")
+            raise unsupported(f"a cast to {_sql(to)}", "give the number of digits: decimal(12, 2)")
         precision, scale = int(given[0]), int(given[1]) if len(given) == 2 else 0
         if not 1 <= precision <= terms.MOST_DIGITS or scale > precision:
-            instead = f"a decimal has 1 to {terms.MOST_DIGITS} digits, of which the scale are behind the point"
+            instead = f"a decimal has 1 to {terms.MOST_DIGITS} digits, including those after the decimal point"
             raise unsupported(f"decimal({precision}, {scale})", instead)
         return decimal_kind(precision, scale)
 
@@ -226,7 +226,7 @@ class _Reader:
         like = node.this if isinstance(node, exp.Escape) else node
         text = like.args["expression"].unnest() if isinstance(like, exp.Like) else None
         if not isinstance(text, exp.Literal) or not text.is_string:
-            raise unsupported(_sql(node), "write one pattern in quotes behind LIKE")
+            raise unsupported(_sql(node), "write one pattern in quotes after LIKE")
         try:
             made = pattern(text.name, text_of(node.args["expression"]) if isinstance(node, exp.Escape) else "\\")
         except BadLiteral as error:

@@ -125,4 +125,4 @@ def test_expressions(tmp_path: Path) -> None:
         told, _ = _told(client, token)
         assert [(one["op"], one["row"]["floor"]) for one in told] == [("delete", "3"), ("insert", "none")]
         refused = problem(client.post("/v1/explain", json={"sql": "SELECT sqrt(i.nights) AS x FROM items i"}), 422, "unsupported-query")
-        assert "compute the rest where the rows are read" in refused["detail"]
+        assert "compute the rest when you read the rows" in refused["detail"]

@@ -102,7 +102,7 @@ def _unchanged(query: Query) -> str | None:
     """Why a group that is visited may stay what it is."""
     assert query.groups is not None
     if query.groups.having:
-        return "HAVING costs the promise: groups that it drops are visited, too"
+        return "with HAVING the guarantee is lost: groups that it excludes are visited, too"
     if any(one.of is not None for one in query.groups.aggregates):
         return "a group that is visited may keep its sums: with COUNT(*) alone, each of them changes"
     return None

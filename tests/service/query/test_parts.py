@@ -84,7 +84,7 @@ def test_an_inner_join_behind_makes_an_outer_one_inner() -> None:
         (f"SELECT * FROM bookings b LEFT JOIN maintenance m ON {ON} WHERE m.id IS NULL", "m.id is null in each of them"),
         (f"SELECT b.id, m.code FROM bookings b LEFT JOIN maintenance m ON {ON} WHERE m.id IS NULL", "m.code is null in each of them"),
         (f"{LEFT} WHERE m.since IS NULL OR b.checkin < m.since", "with nulls as unbounded"),
-        (LEFT.replace("LEFT", "JOIN shifts s ON b.room = s.room FULL"), "two relations is not supported: write a view with LEFT JOIN"),
+        (LEFT.replace("LEFT", "JOIN shifts s ON b.room = s.room FULL"), "two relations is not supported: define a view with LEFT JOIN"),
         (f"SELECT b.id, m.id FROM bookings b SEMI JOIN maintenance m ON {ON}", "no row has m"),
         (f"{LEFT} AND EXISTS (SELECT 1 FROM shifts s WHERE s.room = m.room)", "EXISTS within LEFT JOIN"),
         ("SELECT b.id FROM bookings b WHERE EXISTS (SELECT 1 FROM shifts s LEFT JOIN maintenance m ON s.room = m.room WHERE s.nr = b.id)",

@@ -107,7 +107,7 @@ def test_what_visits_promise() -> None:
     assert {name: plan.guarantee for name, plan in plans.items()} == {"visits": "strict"} | dict.fromkeys([*VISITS][1:], "delay")
     assert plans["visits"].bounds["update"] == "O(log n) a row of x; of y O(log n), and O(log n) a group of a row that it meets"
     assert "a changed row of x visits its partners, each a group that changes" in plans["visits_other"].notes
-    for name, says in (("visits_sums", "may keep its sums"), ("visits_unkeyed", "HAVING costs the promise")):
+    for name, says in (("visits_sums", "may keep its sums"), ("visits_unkeyed", "with HAVING the guarantee is lost")):
         assert says in plans[name].notes[-1]
         with pytest.raises(Problem) as caught:
             parse_view("v", VISITS[name].definition | {"guarantee": "strict"}, DEFINITIONS)
