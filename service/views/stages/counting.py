@@ -274,8 +274,8 @@ class PartnerCounter(Counter):
         yield from self.of_all(structure, found[0], 0, INSERT if self._itself else MEASURE)
 
     def make(self, structure: Counting, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Amounts:
-        entries = taken.entries
-        measured = structure.follow(Changes(kind, role, entries.key, entries.left, entries.right, entries.slot, former, taken.weights))
+        entries, weights = taken.entries, _widened(taken.weights, max(self.weights))
+        measured = structure.follow(Changes(kind, role, entries.key, entries.left, entries.right, entries.slot, former, weights))
         return Amounts(taken.codes, np.where(kind == DELETE, -1, 1).astype(np.int8), measured.rows, measured.sums)
 
     def require_room(self, rows: Sequence[int], more: int) -> None:
@@ -359,9 +359,9 @@ class VisitCounter(Counter):
         return Amounts(taken.codes, np.ones(len(kind), np.int8), measured.rows, measured.sums)
 
     def _changes(self, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Changes:
-        entries = taken.entries
+        entries, weights = taken.entries, _widened(taken.weights, max(self.weights))
         side = (role != self._grouped).astype(np.int8)
-        return Changes(kind, side, entries.key, entries.left, entries.right, entries.slot, former, taken.weights)
+        return Changes(kind, side, entries.key, entries.left, entries.right, entries.slot, former, weights)
 
     def changed(self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Iterator[Changed]:
         """What rows have is measured; each that a partner meets changes by it."""
@@ -415,6 +415,15 @@ class VisitCounter(Counter):
 def _part(taken: _Taken, part: slice | Numbers) -> _Taken:
     entries = Entries(*(np.ascontiguousarray(column[part]) for column in taken.entries))
     return _Taken(entries, taken.codes[part], np.ascontiguousarray(taken.weights[part]), taken.which[part])
+
+
+def _widened(weights: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
+    """Of changes of an alias that has fewer weights than the other: those that it lacks are zero."""
+    if weights.shape[1] >= width:
+        return weights
+    wide = np.zeros((len(weights), width), np.int64)
+    wide[:, : weights.shape[1]] = weights
+    return wide
 
 
 def _together(parts: Sequence[_Taken]) -> _Taken:
