@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,6 +46,7 @@ class Joined:
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
         self._held: bytes | None = None
+        self._socket = None if transport.get_extra_info("ssl_object") else transport.get_extra_info("socket")
 
     def write(self, data: bytes) -> None:
         if self._held is None:
@@ -59,7 +61,23 @@ class Joined:
         if self._held is not None:
             pieces.insert(0, self._held)
             self._held = None
-        self._transport.writelines(pieces)
+        if rest := self._untaken(pieces):
+            self._transport.writelines(rest)
+
+    def _untaken(self, pieces: list[Any]) -> list[Any]:
+        """Give them to the system, without the interpreter's lock, which uvloop keeps while the system copies; what it does not take."""
+        transport = self._transport
+        if self._socket is None or transport.is_closing() or transport.get_write_buffer_size():
+            return pieces
+        try:
+            taken = os.writev(self._socket.fileno(), pieces)
+        except OSError:  # nothing now; or an error, which the transport finds, too
+            return pieces
+        for number, piece in enumerate(pieces):
+            if taken < len(piece):
+                return [memoryview(piece)[taken:], *pieces[number + 1 :]]
+            taken -= len(piece)
+        return []
 
     def write_now(self, data: bytes) -> None:
         """As `write`, of an answer that has come to its end."""
