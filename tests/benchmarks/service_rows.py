@@ -18,6 +18,7 @@ from tests.server_process import ServerProcess
 TITLE = "The service: reading"
 JSONL = "application/jsonl"
 SHARE = 0.7  # of the rows that the kernel finds
+READINGS = 15
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:
@@ -27,7 +28,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
         workload = uniform(n, partners)
         with serving(scale) as server:
             load(server, PLAIN, workload.entries)
-            whole = [read_whole(server, PLAIN) for _ in range(scale.size(5, 2))]
+            whole = [read_whole(server, PLAIN) for _ in range(scale.size(READINGS, 2))]
             rows = whole[0][0]
             drained = [rows / drain(server, PLAIN) for _ in range(scale.size(5, 2))]
             part = share(server, PLAIN, whole, scale)
@@ -57,7 +58,7 @@ def share(server: ServerProcess, pair: Pair, whole: list[tuple[int, float]], sca
     """What the readings of a view are of the rows a second that its structure finds. These the service counts for a request, so that both
     have one; beside it what a bare socket would be of them."""
     rows, (size, _) = whole[0][0], drained_bytes(server, pair)
-    repeats = scale.size(5, 2)
+    repeats = scale.size(READINGS, 2)
     own = middle([rows / seconds(lambda: count(server, pair)) for _ in range(repeats)])
     bare = middle([rows / bare_seconds(size) for _ in range(repeats)])
     return sampled(
