@@ -24,7 +24,7 @@ from tests.benchmarks.raw_client import ARROW, post_all
 from tests.benchmarks.rivals_of_trees import BY_HAND
 from tests.benchmarks.served import Pair, count, json_change, load, serving
 from tests.benchmarks.service_changes import REPEATS, follower
-from tests.benchmarks.service_rows import READINGS, drain, first_row, read_whole, share
+from tests.benchmarks.service_rows import drain, first_row, read_whole, share
 from tests.server_process import ServerProcess
 
 TITLE = "The service: a path of 3 relations, 300,000 intervals in all; 2 x 50,000 boxes"
@@ -135,7 +135,7 @@ def rivals_of(topology: Topology, workload: Workload, batch: int, note: Note) ->
 
 def reading(server: ServerProcess, scale: Scale, note: Note, anew: Rival, soon: Rival) -> list[Figure]:
     repeats = scale.size(5, 2)
-    whole = [read_whole(server, CHAIN) for _ in range(scale.size(READINGS, 2))]
+    whole = [read_whole(server, CHAIN) for _ in range(repeats)]
     rows = whole[0][0]
     assert rows == count(server, CHAIN), "a reading is not what was counted"
     decoded = [rows / elapsed for _, elapsed in whole]
@@ -144,7 +144,7 @@ def reading(server: ServerProcess, scale: Scale, note: Note, anew: Rival, soon: 
     note(f"{rows:,} rows, {middle(decoded) / 1e6:.1f} M rows/s, first {middle(first):.2f} ms")
     about = {"rows": rows}
     return [
-        share(server, CHAIN, whole, scale),
+        share(server, CHAIN, scale),
         sampled("whole view as Arrow, decoded by the client", decoded, "rows/s", aim=8e6, rivals=[anew], parameters=about),
         sampled("whole view as Arrow, bytes only", drained, "rows/s", rivals=[anew], parameters=about),
         sampled("first row, Arrow", first, "ms", aim=10.0, less=True, rivals=[soon], parameters=about),

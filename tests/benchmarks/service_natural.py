@@ -17,7 +17,7 @@ from tests.benchmarks.raw_client import ARROW, post_all
 from tests.benchmarks.rivals_of_trees import BY_HAND
 from tests.benchmarks.served import LOAD, Pair, count, serving
 from tests.benchmarks.service_changes import REPEATS, follower
-from tests.benchmarks.service_rows import READINGS, drain, first_row, read_whole, share
+from tests.benchmarks.service_rows import drain, first_row, share
 from tests.server_process import ServerProcess
 
 TITLE = "The service: natural joins of three relations, 300,000 tuples in all (the triangle 100,000)"
@@ -112,8 +112,7 @@ def measure(join: Join, scale: Scale, note: Note) -> list[Figure]:
         name = f"{join.name} by {algorithm}"
         note(f"{name}: loaded")
         before = count(server, join.pair)
-        whole = [read_whole(server, join.pair) for _ in range(scale.size(READINGS, 2))]
-        part = share(server, join.pair, whole, scale)
+        part = share(server, join.pair, scale)
         part.name, part.aim = f"{name}: {part.name}", part.aim if before > 100_000 else None
         drained = [before / drain(server, join.pair) for _ in range(scale.size(5, 2))]
         first = [1e3 * first_row(server, join.pair, ARROW) for _ in range(scale.size(100, 5))]

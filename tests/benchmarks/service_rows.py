@@ -28,10 +28,10 @@ def run(scale: Scale, note: Note) -> list[Figure]:
         workload = uniform(n, partners)
         with serving(scale) as server:
             load(server, PLAIN, workload.entries)
-            whole = [read_whole(server, PLAIN) for _ in range(scale.size(READINGS, 2))]
+            whole = [read_whole(server, PLAIN) for _ in range(scale.size(5, 2))]
             rows = whole[0][0]
             drained = [rows / drain(server, PLAIN) for _ in range(scale.size(5, 2))]
-            part = share(server, PLAIN, whole, scale)
+            part = share(server, PLAIN, scale)
             first = {kind: [1e3 * first_row(server, PLAIN, kind) for _ in range(scale.size(100, 5))] for kind in (ARROW, JSONL)}
         rival = DuckDb(workload.entries, False)
         theirs = [rival.read() for _ in range(3)]
@@ -54,16 +54,17 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     return figures
 
 
-def share(server: ServerProcess, pair: Pair, whole: list[tuple[int, float]], scale: Scale) -> Figure:
+def share(server: ServerProcess, pair: Pair, scale: Scale) -> Figure:
     """What the readings of a view are of the rows a second that its structure finds. These the service counts for a request, so that both
-    have one; beside it what a bare socket would be of them."""
-    rows, (size, _) = whole[0][0], drained_bytes(server, pair)
-    repeats = scale.size(READINGS, 2)
-    own = middle([rows / seconds(lambda: count(server, pair)) for _ in range(repeats)])
-    bare = middle([rows / bare_seconds(size) for _ in range(repeats)])
+    have one, in turns with the readings; beside it what a bare socket would be of them."""
+    size, _ = drained_bytes(server, pair)
+    turns = [(read_whole(server, pair), seconds(lambda: count(server, pair))) for _ in range(scale.size(READINGS, 2))]
+    rows = turns[0][0][0]
+    own = middle([rows / counted for _, counted in turns])
+    bare = middle([rows / bare_seconds(size) for _ in range(scale.size(5, 2))])
     return sampled(
         "as Arrow, decoded, of the rows that the kernel finds",
-        [rows / elapsed / own for _, elapsed in whole],
+        [rows / elapsed / own for (_, elapsed), _ in turns],
         "x",
         aim=SHARE,
         rivals=[Rival("bare socket", bare / own, "the same bytes, made by nobody")],
