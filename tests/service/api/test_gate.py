@@ -248,6 +248,8 @@ def test_an_answer_leaves_in_one_piece() -> None:
     class Transport:
         sent: list[object] = []
 
+        def get_extra_info(self, name: str) -> None: ...
+
         def write(self, data: bytes) -> None:
             assert not self.is_closing(), "uvloop has closed the handle"
             self.sent.append(data)
