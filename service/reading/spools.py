@@ -99,7 +99,7 @@ class Spools:
     def touch(self, spool: Spool) -> None:
         """A reader has taken something of what it was given."""
         with self._lock:
-            spool.used = self._clock()
+            self._used(spool, ())
 
     def draft(self, what: str, tag: str, version: int, empty: bool) -> Draft:
         """A spool to be written, for use in a `with`. Problems `too-busy`, `disk-full`."""

@@ -418,7 +418,7 @@ def _part(taken: _Taken, part: slice | Numbers) -> _Taken:
 
 
 def _widened(weights: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
-    """Of changes of an alias that has fewer weights than the other: those that it lacks are zero."""
+    """Of an alias that has fewer weights than another: those that it lacks are zero."""
     if weights.shape[1] >= width:
         return weights
     wide = np.zeros((len(weights), width), np.int64)
@@ -431,7 +431,7 @@ def _together(parts: Sequence[_Taken]) -> _Taken:
     if len(parts) == 1:
         return parts[0]
     most = max(part.weights.shape[1] for part in parts)
-    weights = [np.pad(part.weights, ((0, 0), (0, most - part.weights.shape[1]))) for part in parts]
+    weights = [_widened(part.weights, most) for part in parts]
     entries = Entries(*(np.concatenate(columns) for columns in zip(*(part.entries for part in parts), strict=True)))
     codes, which = np.concatenate([part.codes for part in parts]), np.concatenate([part.which for part in parts])
     return _Taken(entries, codes, np.concatenate(weights), which)
