@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--check", type=Path, metavar="FILE", help="check that everything the job needs is available; changes nothing")
     parser.add_argument("--metrics-port", type=_port, metavar="N", help="serve Prometheus metrics at http://127.0.0.1:N/metrics")
     parser.add_argument(
-        "--metrics-host", default="127.0.0.1", metavar="ADDRESS", help="another address for the metrics; whoever reaches it can read them"
+        "--metrics-host", default="127.0.0.1", metavar="ADDRESS",
+        help="another address for the metrics; anyone who reaches it can read them",
     )
     given = os.environ.get("LIVEJOIN_LOG_FORMAT") or "text"
     help = "the form of a line of the log (LIVEJOIN_LOG_FORMAT; default: text)"

@@ -148,8 +148,8 @@ class Stream(_Section):
     )
     trigger: str = Field(
         "1 second",
-        description='how often a batch starts; `"0 seconds"`: one after another; `"available-now"`: process what exists now, publish '
-        "the resulting changes of the views, then end with status 0",
+        description='how often a batch starts; `"0 seconds"`: as soon as the previous one is done; `"available-now"`: process what exists '
+        "now, publish the resulting changes of the views, then end with status 0",
         json_schema_extra=_accepts('a time such as `"200 milliseconds"`, or `"available-now"`'),
     )
     start: Literal["earliest", "latest"] = Field("earliest", description="where a new checkpoint starts")

@@ -104,7 +104,7 @@ class Service:
             try:
                 return call()
             except livejoin.Unreachable as error:
-                patience.wait(f"the service at {self._url} is not there ({error.reason})")
+                patience.wait(f"the service at {self._url} is not reachable ({error.reason})")
             except livejoin.NotLivejoin as error:
                 raise StreamError(stranger(self._url)) from error
             except livejoin.Problem as problem:
@@ -115,8 +115,8 @@ class Service:
 
 
 def stranger(url: str) -> str:
-    """The sentence for a server that is another one, as on a mistaken port."""
-    return f"what answers at {url} is not livejoin: is service.url right?"
+    """The message for a server that is not livejoin, as on a wrong port."""
+    return f"the server at {url} is not livejoin: check service.url"
 
 
 def definition_in(relation: dict[str, Any]) -> RelationDefinition:

@@ -61,7 +61,7 @@ def too_large(checkpoint: str, whose: str, remedy: str) -> str:
     """The message for a batch that is too large. Its offsets are recorded in the checkpoint, so max_offsets alone does not help."""
     return (
         f"a batch was too large for {whose}: lower max_offsets in [stream] and delete the newest file in {checkpoint}/offsets, "
-        f"which fixes the size of this batch, or {remedy}; then start again"
+        f"which records the size of this batch, or {remedy}; then start again"
     )
 
 

@@ -210,14 +210,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m streaming.kafka_broker",
         description=f"Run one Kafka broker on {HOST}, for development and tests, until Ctrl-C or SIGTERM. It prints its address when it is "
-        "ready. Needs Java 17 or newer; Kafka is downloaded at the first start (python -m streaming.jars). Topics are not created by "
-        "themselves.",
+        "ready. Needs Java 17 or newer; Kafka is downloaded at the first start (python -m streaming.jars). Topics are not created "
+        "automatically.",
         epilog="Not for production: one node without replication, passwords or TLS.",
         allow_abbrev=False,
     )
     port, data = os.environ.get("KAFKA_PORT") or "9092", os.environ.get("KAFKA_DATA") or None
     parser.add_argument("--port", default=port, metavar="N", help="the port to listen on (KAFKA_PORT; default: 9092)")
-    help = "the folder of its records, which is kept (KAFKA_DATA; default: a temporary one, which is not)"
+    help = "the folder for its records, which is kept (KAFKA_DATA; default: a temporary folder, which is deleted)"
     parser.add_argument("--data", default=data, metavar="DIR", help=help)
     return parser
 

@@ -122,11 +122,11 @@ def _plan_overlap(
     sides = []
     for letter, frame, interval in (("a", a, a_interval), ("b", b, b_interval)):
         if frame.isStreaming:
-            raise ValueError(f"{letter} is a stream, and overlap_join joins frames in batch: join streams by live_join")
+            raise ValueError(f"{letter} is a stream, but overlap_join joins only batch frames: join streams with live_join")
         names = {name: f"{letter}{number}" for number, name in enumerate(frame.columns)}
         for name in (*on, *interval):
             if name not in names:
-                raise ValueError(f"there is no column {name} in {letter}: it has {', '.join(frame.columns)}")
+                raise ValueError(f"{letter} has no column {name}: its columns are {', '.join(frame.columns)}")
         require_kept(frame)
         start, end = (names[name] for name in interval)
         renamed = frame.toDF(*names.values())
@@ -151,7 +151,7 @@ def _plan_overlap(
 def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0) -> Planned:
     """`max_copies` is judged by who joins. Raises ValueError (a stream)."""
     if streams := [name for name, table in tables.items() if table.frame.isStreaming]:
-        raise ValueError(f"{min(streams)} is a stream, of which nothing can be sampled: stream_layout finds its layout in frames like it")
+        raise ValueError(f"{min(streams)} is a stream, which cannot be sampled: use stream_layout with batch frames of similar rows")
     view = {"sql": definition} if isinstance(definition, str) else dict(definition)
     definitions = {name: table.definition() for name, table in tables.items()}
     query = parse_view(VIEW, view, definitions).query

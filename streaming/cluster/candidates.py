@@ -34,8 +34,8 @@ class Chosen(NamedTuple):
     def require_few_copies(self, most: float) -> None:
         """Raises NotDistributable."""
         if self.copies > most:
-            said = f"each row would go to {self.copies:.1f} of {self.layout.cells} cells on the average"
-            raise NotDistributable(f"{said}; to have it so, give max_copies={int(self.copies) + 1}")
+            said = f"each row would go to {self.copies:.1f} of {self.layout.cells} cells on average"
+            raise NotDistributable(f"{said}; to allow this, set max_copies={int(self.copies) + 1}")
 
 
 def candidates(query: Query) -> list[Coordinate]:
@@ -76,8 +76,8 @@ def _of_values(query: Query) -> Coordinate:
                 members |= {alias: Member((own[alias],)) for alias, _ in aliases if alias in own}
         if len(members) == len(query.whole.aliases):
             return Coordinate("hash", members)
-    said = "equal rows of UNION and EXCEPT are to be in one cell, but no column of the view joins all aliases of each SELECT"
-    raise NotDistributable(f"{said}: select such a column, at the same place of each, or join the SELECTs apart, and use Spark's own")
+    said = "equal rows of UNION and EXCEPT must be in one cell, but no column of the view joins all aliases of each SELECT"
+    raise NotDistributable(f"{said}: select such a column in the same position of each, or combine one view per SELECT in Spark")
 
 
 def _of_parts(query: Query) -> set[str]:
@@ -100,7 +100,7 @@ def _remedy(query: Query, needed: _Needed, joining: Sequence[Sequence[ColumnRef]
     if needed.columns is None:
         return f"add {equality}"
     if _is_full(query):
-        return "in a FULL JOIN each may be null: group the rows of the join in Spark"
+        return "in a FULL JOIN each of them may be null: group the rows of the join in Spark"
     if len(aliases) == 1:
         return f"add a column of {aliases[0]} to the key"
     common = [one for one in joining if {ref.alias for ref in one} == set(aliases)]
@@ -126,13 +126,13 @@ def _needed(query: Query) -> _Needed | None:
         missing = {alias for alias, _ in query.aliases} if _is_full(query) else _of_parts(query)
         found = [output.column for output in outputs if output.kind == "column" and output.column is not None]
         columns = tuple(column for column in found if column.alias not in missing)  # those are null together, in whatever cell
-        return _Needed(columns, "the rows of a group are to be in one cell, but no column of its key joins all aliases")
+        return _Needed(columns, "the rows of a group must be in one cell, but no column of its key joins all aliases")
     if query.latest is not None:
-        return _Needed(query.latest.by, "the rows of a key are to be in one cell, but the view has no key")
+        return _Needed(query.latest.by, "the rows of a key must be in one cell, but the view has no key")
     if query.as_of is not None:
-        return _Needed(None, "the rows before a point are to be in its cell, but the as-of join has no equality")
+        return _Needed(None, "the rows before a point must be in its cell, but the as-of join has no equality")
     if query.parts or query.absent or query.stretches is not None:
-        words = "all partners of a row are to be in its cell (LEFT JOIN, EXISTS, gaps), but no equality joins all aliases"
+        words = "all partners of a row must be in its cell (LEFT JOIN, EXISTS, gaps), but no equality joins all aliases"
         return _Needed(None, words)
     return None
 

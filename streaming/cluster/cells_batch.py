@@ -43,8 +43,8 @@ def require_address_space(spark: SparkSession) -> None:
     limit = spark.conf.get("spark.executor.pyspark.memory", None)
     if limit is not None:
         raise ValueError(
-            f"spark.executor.pyspark.memory is {limit}, which limits the address space of Python: cells reserve much of it and use little. "
-            "Unset it, and give Python its memory by spark.executor.memoryOverhead"
+            f"spark.executor.pyspark.memory is {limit}, which limits Python's address space: cells reserve much of it but use little. "
+            "Unset it, and use spark.executor.memoryOverhead for Python's memory"
         )
 
 
@@ -78,7 +78,7 @@ class Judge(NamedTuple):
         judged = judge_record_batch(definition.rules, self.relation, batch.select(definition.rules.names), 0, UNBOUNDED)
         if judged.error_count and self.strict:
             error = judged.errors[0]
-            raise BadRows(f"{judged.error_count} rows of {self.relation} are bad, the first in {error.column}: {error.reason}")
+            raise BadRows(f"{judged.error_count} rows of {self.relation} are invalid; the first, in {error.column}: {error.reason}")
         if judged.error_count:
             batch = batch.take(pa.array(judged.changes.index))
         rows, given = judged.changes.rows.arrow, list[Given | None]()

@@ -75,19 +75,19 @@ def _judged(source: Source, definition: RelationDefinition, batch: pa.RecordBatc
     judged = judge_record_batch(definition.rules, source.relation, batch.select(read), 0, UNBOUNDED)
     if judged.error_count:
         error = judged.errors[0]
-        raise BadRows(f"{judged.error_count} changes of {source.relation} are bad, the first in {error.column}: {error.reason}")
+        raise BadRows(f"{judged.error_count} changes of {source.relation} are invalid; the first, in {error.column}: {error.reason}")
     rows = judged.changes.rows.arrow
     if source.kind == "inserts":
         return rows, np.full(len(rows), INSERT, np.uint8), np.zeros(len(rows), np.int64)
     ops = judged.changes.ops if ordered else _ops(source, batch.column(OP_COLUMN))
     if (ops == TRUNCATE).any():
-        raise BadRows(f"a change of {source.relation} is a truncate, which streams of a cluster do not take: delete its rows")
+        raise BadRows(f"a change of {source.relation} is a truncate, which streams of a cluster do not support: delete the rows one by one")
     ops = np.where(ops == DELETE, DELETE, UPSERT if ordered else INSERT).astype(np.uint8)
     if not ordered:
         return rows, ops, np.where(ops == DELETE, 0, 1)
     order = batch.column(SEQ_COLUMN)
     if order.null_count:
-        raise BadRows(f"{order.null_count} changes of {source.relation} have no {SEQ_COLUMN}: it is to grow with each change of a key")
+        raise BadRows(f"{order.null_count} changes of {source.relation} have no {SEQ_COLUMN}: it must grow with each change of a key")
     return rows, ops, order.to_numpy()
 
 
@@ -96,7 +96,7 @@ def _ops(source: Source, given: pa.Array) -> npt.NDArray[np.uint8]:
     unknown = pc.and_(codes.is_null(), given.is_valid())
     if pc.any(unknown).as_py():
         first = given.filter(unknown)[0].as_py()
-        raise BadRows(f"a change of {source.relation} has the {OP_COLUMN} {first!r}, expected insert, upsert or delete")
+        raise BadRows(f"a change of {source.relation} has the {OP_COLUMN} {first!r}; expected insert, upsert or delete")
     found: npt.NDArray[np.uint8] = codes.fill_null(UPSERT).to_numpy().astype(np.uint8)
     return found
 

@@ -20,7 +20,7 @@ _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 def not_kept(folder: str, epoch: int, first: int, last: int) -> ValueError:
     """Of the epochs that are asked for, one is not between the first and the last that are there."""
     said = f"epoch {epoch} is not kept: {folder} has {first} to {last}"
-    return ValueError(f"{said} (spark.sql.streaming.minBatchesToRetain says how many are)")
+    return ValueError(f"{said} (spark.sql.streaming.minBatchesToRetain sets how many are kept)")
 
 
 class Checkpoint:
@@ -41,13 +41,13 @@ class Checkpoint:
     def id(self) -> str:
         """Of the query. Raises ValueError."""
         if not self._files.exists(self._path("metadata")):
-            raise ValueError(f"{self.folder} is no checkpoint")
+            raise ValueError(f"{self.folder} is not a checkpoint")
         return str(json.loads(self._read("metadata"))["id"])
 
     def last(self) -> int:
         """The last epoch that is done. Raises ValueError."""
         if not (done := self._epochs("commits")):
-            raise ValueError(f"{self.folder} has no epoch yet")
+            raise ValueError(f"{self.folder} has no completed epoch yet")
         return done[-1]
 
     def require_kept(self, epoch: int) -> None:
@@ -56,7 +56,7 @@ class Checkpoint:
         if epoch not in done:
             raise not_kept(self.folder, epoch, done[0], done[-1])
         if self._format != "1":
-            raise ValueError(f"{_FORMAT} is {self._format}, whose states cannot be written under another number: set it to 1")
+            raise ValueError(f"{_FORMAT} is {self._format}, whose states cannot be written as those of another epoch: set it to 1")
 
     def write_states(self, old: Checkpoint, epoch: int) -> None:
         """The states of epoch 0 as those of another, from which the old one's sources go on."""

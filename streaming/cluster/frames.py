@@ -45,9 +45,9 @@ class Table:
         """Raises BadDefinition, ValueError (a column's name is ours, or one that Spark cannot pass), TypeError (a column of a type that
         cells do not keep)."""
         if ours := [name for name in self.frame.columns if _OURS.fullmatch(name)]:
-            raise ValueError(f"cells have a column {ours[0]} of their own: rename that of the table")
+            raise ValueError(f"the column name {ours[0]} is reserved for cells: rename the table's column")
         if odd := [name for name in self.frame.columns if "`" in name or name == "*"]:
-            raise ValueError(f"Spark cannot pass a column with the name {odd[0]} to Python: rename it")
+            raise ValueError(f"Spark cannot pass a column named {odd[0]} to Python: rename it")
         columns: list[dict[str, Any]] = [
             {"name": one.name, "nullable": one.nullable and one.name not in self.key} | _kind(one) for one in self.frame.schema.fields
         ]
@@ -131,7 +131,7 @@ def _type(one: T.StructField) -> T.DataType:
         return one.dataType
     found = next((wide for kinds, _, wide in _PLAIN if isinstance(one.dataType, kinds)), None)
     if found is None or (isinstance(one.dataType, T.StringType) and not one.dataType.isUTF8BinaryCollation()):
-        raise TypeError(f"the column {one.name} is {one.dataType.simpleString()}, which cells do not keep: leave it out, or cast it")
+        raise TypeError(f"the column {one.name} is {one.dataType.simpleString()}, which cells do not support: leave it out, or cast it")
     return found
 
 
@@ -139,6 +139,6 @@ def _kind(one: T.StructField) -> dict[str, Any]:
     kind = _type(one)
     if isinstance(kind, T.DecimalType):
         if kind.precision > _MOST_DIGITS:
-            raise TypeError(f"the column {one.name} is {kind.simpleString()}; cells keep up to {_MOST_DIGITS} digits: cast it")
+            raise TypeError(f"the column {one.name} is {kind.simpleString()}; cells support up to {_MOST_DIGITS} digits: cast it")
         return {"type": "decimal", "precision": kind.precision, "scale": kind.scale}
     return {"type": next(name for kinds, name, _ in _PLAIN if isinstance(one.dataType, kinds))}

@@ -40,24 +40,24 @@ class AnotherPlan(ValueError):
     """The state is of another view, or of other cells."""
 
     def __init__(self, kept: str, plan: str) -> None:
-        said = "the checkpoint is of another view or layout, whose rows are in other cells: begin a new checkpoint, or give this layout"
-        super().__init__(f"{said}\nof the checkpoint: {kept}\nof the query: {plan}")
+        said = "the checkpoint belongs to a different view or layout: start with a new checkpoint, or give the layout of the checkpoint"
+        super().__init__(f"{said}\nthe checkpoint's plan: {kept}\nthe query's plan: {plan}")
 
 
 class AnotherFormat(ValueError):
     """The state was written by a livejoin that keeps states in another form."""
 
     def __init__(self, kept: object) -> None:
-        said = f"the checkpoint has states of format {kept}, and this livejoin reads format {FORMAT}"
-        super().__init__(f"{said}: let the query go on with the version that wrote them, or begin a new checkpoint")
+        said = f"the states of the checkpoint have format {kept}, but this version of livejoin reads format {FORMAT}"
+        super().__init__(f"{said}: continue with the version that wrote them, or start with a new checkpoint")
 
 
 class NoRoom(MemoryError):
     """A cell does not fit into the memory or the address space of its worker."""
 
     def __init__(self, stage: str, label: int, error: Exception) -> None:
-        said = f"the cell {label} of {stage} does not fit into the memory of its worker ({error})"
-        ways = "give executors more spark.executor.memoryOverhead, or divide the rows into more cells by reshard; status tells their rows"
+        said = f"the cell {label} of {stage} does not fit in the memory of its worker ({error})"
+        ways = "increase spark.executor.memoryOverhead, or divide the rows into more cells with reshard; status shows the rows of each"
         super().__init__(f"{said}: {ways}")
 
 
@@ -176,8 +176,8 @@ class Keeper:
                 yield Row(**QUESTION)
         if not blobs:
             return
-        ways = "with _seq it would replace that row; with before_images that row is to come too, as a delete"
-        with self._errors_named(place, f"a row of {' or '.join(self._plan.unordered)} has a key that is there already: {ways}"):
+        ways = "add _seq to replace the earlier row, or use before_images and send the earlier row as a delete"
+        with self._errors_named(place, f"a row of {' or '.join(self._plan.unordered)} has a key that exists already: {ways}"):
             opened, logged, mark = self._open(place)
             stepped = logged.step(opened.changes(blobs), self._blobs)
         told = mark.told + sum(len(keys) for delta in stepped.deltas.values() for keys, _ in (*delta.deletes, *delta.inserts))
@@ -194,7 +194,7 @@ class Keeper:
             self._require_own()
             return
         place, role = _place(self._plan, key), initialState["role"]
-        ways = "they were in different cells, and meet in this layout: give another, or read the streams anew, without one of the rows"
+        ways = "they were in different cells, but share one in this layout: use another, or read the streams again without one of the rows"
         with self._errors_named(place, f"two rows of {self._plan.relation(role)} have the same key: {ways}"):
             opened, logged, mark = self._open(place)
             for rows in opened.changes([(role, pa.py_buffer(initialState["rows"]))]):

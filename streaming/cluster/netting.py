@@ -125,7 +125,7 @@ class UnknownEpoch(ValueError):
 
     def __init__(self) -> None:
         said = "the changes of a view are read by a job that does not know its micro-batch, as in foreachBatch over Spark Connect"
-        ways = "write them by the query itself (writeStream.format), or use Spark Classic, and read them in the thread of foreachBatch"
+        ways = "let the query itself write them (writeStream.format), or use Spark Classic and read them in the thread of foreachBatch"
         super().__init__(f"{said}: {ways}")
 
 

@@ -65,8 +65,8 @@ class TooMuchAtOnce(ValueError):
     """More than a record batch can have."""
 
     def __init__(self) -> None:
-        said = "rows that are handled together have more than 2 GiB of text or bytes in one column"
-        ways = "let the sources read less at once (maxFilesPerTrigger, maxOffsetsPerTrigger, maxRows), or give more partitions"
+        said = "rows that are processed together have more than 2 GiB of text or bytes in one column"
+        ways = "limit how much the sources read at once (maxFilesPerTrigger, maxOffsetsPerTrigger, maxRows), or use more partitions"
         super().__init__(f"{said}: {ways}")
 
 

@@ -62,7 +62,7 @@ def reshard(
     if at:
         new.write_states(old, at)
     if old.last() != last:
-        raise ValueError(f"the query over {checkpoint} has gone on meanwhile, elsewhere: stop it, delete {target}, and begin again")
+        raise ValueError(f"the query of {checkpoint} has continued elsewhere in the meantime: stop it, delete {target}, and try again")
     new.go_on(old, at, at == last)
     return at
 
@@ -72,12 +72,12 @@ def _checkpoints(spark: SparkSession, checkpoint: str, target: str) -> tuple[Che
     try:
         old, new = Checkpoint(spark, checkpoint), Checkpoint(spark, target)
     except PySparkAttributeError:
-        raise ValueError("checkpoints are written by Spark Classic alone: start the session without Connect") from None
+        raise ValueError("only Spark Classic can write checkpoints: start the session without Connect") from None
     if new.exists():
-        raise ValueError(f"{target} is there already: give a folder that is not, or delete it")
+        raise ValueError(f"{target} exists already: use a folder that does not exist, or delete it")
     own = old.id()
     if any(query.id == own for query in spark.streams.active):
-        raise ValueError(f"the query over {checkpoint} is running: stop it")
+        raise ValueError(f"the query of {checkpoint} is running: stop it")
     return old, new
 
 
@@ -86,7 +86,7 @@ def _require_order(old: Sequence[Source], new: Sequence[Source]) -> None:
     one, other = ([source.relation for source in sorted(some, key=lambda source: source.resolved)] for some in (old, new))
     if one != other:
         said = f"with this layout the sources would be read in the order {', '.join(other)}, but the checkpoint has {', '.join(one)}"
-        raise ValueError(f"{said}: give a layout by the same columns, or read the streams from their beginning into a new checkpoint")
+        raise ValueError(f"{said}: use a layout by the same columns, or read the streams from their beginning into a new checkpoint")
 
 
 def _begin(spark: SparkSession, plan: StreamPlan, sources: Sequence[Source], tables: Sequence[Table]) -> DataFrame:

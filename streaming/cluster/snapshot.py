@@ -43,7 +43,7 @@ def logs_of_cells(spark: SparkSession, checkpoint: str, epoch: int | None) -> tu
     operator = _operators(spark, checkpoint, epoch)["cells"]
     kept = _state(spark, checkpoint, operator, "cells_plan", epoch).first()
     if kept is None:
-        raise ValueError(f"the states of {checkpoint} are empty: no row has come")
+        raise ValueError(f"the states of {checkpoint} are empty: no row has been read yet")
     logs = _state(spark, checkpoint, operator, "cells_log", epoch)
     blobs = logs.select(
         F.col("key.cell").alias("cell"), F.col("user_map_key.number").alias("number"), F.col("user_map_value.blob").alias("blob")
@@ -97,10 +97,10 @@ def by_stage(checkpoint: str, operators: Iterable[tuple[int, str | None]]) -> di
             if f"{stage}_log" not in names:
                 continue
             if found.setdefault(stage, number) != number:
-                said = f"{checkpoint} is of a query with several live_joins, whose states are not told apart"
-                raise ValueError(f"{said}: give each a query and a checkpoint of its own")
+                said = f"{checkpoint} belongs to a query with several live_joins, whose states cannot be distinguished"
+                raise ValueError(f"{said}: give each its own query and checkpoint")
     if "cells" not in found:
-        raise ValueError(f"{checkpoint} is no checkpoint of live_join")
+        raise ValueError(f"{checkpoint} is not a checkpoint of live_join")
     return found
 
 

@@ -71,7 +71,7 @@ def require_fits(layout: str, query: Query) -> None:
     found, possible = Layout.of_json(layout), [(one.kind, one.members) for one in candidates(query)]
     kinds = [("slabs" if one.kind == "bands" else one.kind, one.members) for one in found.coordinates]
     if found.aliases != query.whole.aliases or not all(one in possible for one in kinds):
-        raise ValueError(f"the layout is of another view: make one by stream_layout of this view\nlayout: {layout}")
+        raise ValueError(f"the layout belongs to a different view: make one for this view with stream_layout\nlayout: {layout}")
 
 
 def plain(table: Table) -> Table:
@@ -98,7 +98,7 @@ def _in_bands(slabs: Coordinate, number: int, samples: Samples, width: int | Non
     if width is not None:
         if width < 1:
             names = ", ".join(f"{alias}.{member.interval}" for alias, member in slabs.members.items())
-            raise ValueError(f"{names} are joined in bands of time: give their width, some times what intervals are long, or a layout")
+            raise ValueError(f"{names} are joined in bands of time: give a width, several times the length of an interval, or a layout")
         return Coordinate("bands", slabs.members, slabs.size, width=width)
     members = {alias: samples[alias] for alias in slabs.members}
     if not _is_keyed(slabs):

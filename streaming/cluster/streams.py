@@ -59,7 +59,7 @@ def live_join(
     if not streams:
         return batch.live_join(definition, tables, max_copies)
     if len(streams) < len(tables):
-        raise ValueError(f"{min(set(tables) - streams)} is no stream, but {min(streams)} is: read all of them as streams")
+        raise ValueError(f"{min(set(tables) - streams)} is not a stream, but {min(streams)} is: read all of them as streams")
     spark = next(iter(tables.values())).frame.sparkSession
     require_settings(spark)
     require_address_space(spark)
@@ -77,7 +77,7 @@ def _changes_of_view(plan: StreamPlan, tables: Mapping[str, Table], definitions:
     opened = plan.opened()
     netting = Netting.of(opened.form)
     if taken := {OP_COLUMN, EPOCH_COLUMN} & set(opened.form.names):
-        raise ValueError(f"the view has the column {min(taken)}, which its changes have besides: name it otherwise")
+        raise ValueError(f"the view has a column {min(taken)}, a name that is reserved for its changes: rename the column")
     sources = sources_of(plan, definitions)
     resolver = resolver_of(plan, sources)
     to_cells, to_keys = list[DataFrame](), list[DataFrame]()
@@ -133,8 +133,8 @@ def _kind(name: str, table: Table, before_images: bool) -> Kind:
     if before_images and OP_COLUMN in fields:
         return "images"
     if SEQ_COLUMN not in fields:
-        said = f"{name} has {OP_COLUMN} without {SEQ_COLUMN}: a micro-batch has no order, so a delete might come before what it deletes"
-        raise ValueError(f"{said}; add {SEQ_COLUMN}, which grows with each change of a key, as an offset does, or give before_images")
+        said = f"{name} has {OP_COLUMN} without {SEQ_COLUMN}: a micro-batch has no order, so a delete might precede the row that it deletes"
+        raise ValueError(f"{said}; add {SEQ_COLUMN}, which grows with each change of a key, as an offset does, or use before_images")
     if not isinstance(fields[SEQ_COLUMN], WHOLE):
         raise ValueError(f"{SEQ_COLUMN} of {name} is {fields[SEQ_COLUMN].simpleString()}, not a whole number")
     return "ordered"
@@ -143,7 +143,7 @@ def _kind(name: str, table: Table, before_images: bool) -> Kind:
 def require_settings(spark: SparkSession) -> None:
     """Raises ValueError."""
     if spark.conf.get(_PROVIDER, None) != _ROCKSDB:
-        raise ValueError(f"states of streams need RocksDB: set {_PROVIDER} to {_ROCKSDB}")
+        raise ValueError(f"joins of streams need RocksDB for their state: set {_PROVIDER} to {_ROCKSDB}")
 
 
 def layout_of(query: Query, spark: SparkSession, layout: str | None, width: int | None, max_copies: float) -> str:

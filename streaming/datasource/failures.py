@@ -21,33 +21,33 @@ from livejoin import (
 )
 from streaming.errors import StreamError
 
-LOAD_AGAIN = "load the DataFrame again; the option 'hold' has the seconds for which all tasks together find its version, 3600 at most"
+LOAD_AGAIN = "load the DataFrame again; the option 'hold' sets for how many seconds (at most 3600) its version is kept for all tasks"
 NEW_CHECKPOINT = (
-    "this query cannot go on: start it with a new checkpoint, and with the option 'snapshot' to begin with every row; a view keeps more "
-    'changes if it is defined with larger bounds, "changes": {"retain_rows": n, "retain_bytes": n}'
+    "this query cannot continue: start it with a new checkpoint, and with the option 'snapshot' to begin with all rows; a view keeps more "
+    'changes if it is defined with larger limits, "changes": {"retain_rows": n, "retain_bytes": n}'
 )
-OTHER_COLUMNS = "the columns of the view are others than when it was loaded: load the DataFrame again, or start the query again"
+OTHER_COLUMNS = "the columns of the view have changed since it was loaded: load the DataFrame again, or restart the query"
 FIRST_BATCH_GONE = (
-    "this query cannot go on: start it with a new checkpoint; the rows of its first batch (option 'snapshot') are to be read within an "
-    "hour, for which the service holds their version, and before it is restarted: give the query more cores, or begin without 'snapshot'"
+    "this query cannot continue: start it with a new checkpoint; the service keeps the version of the first batch (option 'snapshot') for "
+    "an hour, and not across a restart: give the query more cores to read it in time, or start without 'snapshot'"
 )
-_OTHER_SOURCE = "give the query another 'source', or the option 'reset' if it takes this one over"
+_OTHER_SOURCE = "give the query a different 'source', or set the option 'reset' if it is to take this one over"
 NEW_RUN = "a query with a new checkpoint, or with an older copy of one, needs another value of the option 'run', and the option 'reset'"
 BEHIND = (
     "it was restored from an older backup, or its source was forgotten. A query with a new checkpoint writes everything again; with the "
-    "option 'reset' this one goes on without what is missing"
+    "option 'reset' this one continues without what is missing"
 )
 LESS_AT_ONCE = (
-    "let the source of the query read less at once (maxOffsetsPerTrigger of Kafka, maxFilesPerTrigger of files, maxRows of livejoin), with "
-    "a new checkpoint if the batch is planned already"
+    "limit how much the source of the query reads at once (maxOffsetsPerTrigger of Kafka, maxFilesPerTrigger of files, maxRows of "
+    "livejoin), and use a new checkpoint if the batch has already been planned"
 )
-TOKEN = "give a valid one by the option 'token', or LIVEJOIN_TOKEN; a stream that is started again goes on where it was"
+TOKEN = "give a valid token in the option 'token', or in LIVEJOIN_TOKEN; a stream that is restarted continues where it stopped"
 _REMEDIES: dict[type[LivejoinError], str] = {
     Unauthorized: TOKEN,
     Forbidden: TOKEN,
     SourceReset: _OTHER_SOURCE,
     BodyTooLarge: LESS_AT_ONCE,
-    NotFollowed: 'its changes can be read if it is defined without "changes": false',
+    NotFollowed: 'to read its changes, define it without "changes": false',
 }
 
 

@@ -34,7 +34,7 @@ class Options:
         names = {name.lower() for name in (*_CONNECTION, *known, *_OF_SPARK)}
         for name in self._given:
             if name not in names:
-                raise StreamError(f"there is no option {name!r} {what}: the options are {', '.join((*_CONNECTION, *known))}")
+                raise StreamError(f"unknown option {name!r} {what}: the options are {', '.join((*_CONNECTION, *known))}")
 
     @property
     def service(self) -> Service:
@@ -45,14 +45,14 @@ class Options:
         """One that has to be given."""
         value = self._given.get(name.lower())
         if not value:
-            raise StreamError(f"the option {name!r} is missing, which is needed {self._what}")
+            raise StreamError(f"the option {name!r} is required {self._what}")
         return value
 
     def one_of(self, name: str, *values: str) -> str:
         """The first where nothing is given."""
         value = self._given.get(name.lower(), values[0]).lower()
         if value not in values:
-            raise StreamError(f"the option {name!r} is {' or '.join(values)}, not {value!r}")
+            raise StreamError(f"the option {name!r} must be {' or '.join(values)}, not {value!r}")
         return value
 
     def is_on(self, name: str) -> bool:
@@ -64,7 +64,7 @@ class Options:
         if value is None:
             return None
         if not value.isdecimal() or not low <= int(value) <= high:
-            raise StreamError(f"the option {name!r} is a whole number from {low:,} to {high:,}, not {value!r}")
+            raise StreamError(f"the option {name!r} must be an integer from {low:,} to {high:,}, not {value!r}")
         return int(value)
 
     def optional(self, name: str) -> str | None:

@@ -51,8 +51,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: Options, overwrite: bool) -> None:
         if overwrite:
-            way = 'write by outputMode("append"); each row is an upsert, or what its column _op says'
-            raise StreamError(f'outputMode("complete") is not offered: {way}')
+            way = 'use outputMode("append"); each row is an upsert, or what its column _op says'
+            raise StreamError(f'outputMode("complete") is not supported: {way}')
         self._service, self._relation, self._source = options.service, options.text("relation"), options.text("source")
         self._on_error = cast(OnError, options.one_of("on_error", "reject", "skip"))
         self._reset, self._run = options.is_on("reset"), options.optional("run")
@@ -68,7 +68,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         run = self._run or (context and context.getLocalProperty(_QUERY))
         if not run:
-            raise StreamError("Spark does not tell the id of the query: give it a name by the option 'run', another for each checkpoint")
+            raise StreamError("Spark does not tell the id of the query: name it in the option 'run', differently for each checkpoint")
         content = stream_of(batches, {b"livejoin.relation": self._relation.encode()}) if batches else b""
         return Written(content, run, sum(batch.num_rows for batch in batches))
 
@@ -85,9 +85,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
             self._require_applied(lj, what, run, batchId)
             receipt = lj.post_changes(*body, self._source, batchId, run=run, reset=self._reset, on_error=self._on_error)
         if receipt.duplicate and receipt.first is None:  # not this batch once more, which would be the last of the run
-            raise StreamError(f"{what}: the run {run!r} has written later batches, so this one was not written: {NEW_RUN}")
+            raise StreamError(f"{what}: the run {run!r} has written later batches, so this batch was not written: {NEW_RUN}")
         if receipt.first is not None and (before := _rows_of(receipt.first)) != rows:
-            said = f"the run {run!r} has written this batch with {before} rows, and now it has {rows}, which were not written"
+            said = f"the run {run!r} has written this batch with {before} rows; now it has {rows}, which were not written"
             raise StreamError(f"{what}: {said}: {NEW_RUN}")
         _report(what, receipt.skipped_count, receipt.skipped)
 
@@ -101,11 +101,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         known = next((one for one in lj.sources() if one["name"] == self._source), None)
         if known is None or (known["run"] == run and known["epoch"] < batch - 1):
             has = "no batch of this source" if known is None else f"batch {known['epoch']} as the last of this run"
-            raise StreamError(f"{what}: the service has {has}, so it lacks what came before this one: {BEHIND}")
+            raise StreamError(f"{what}: the service has {has}, so it lacks batches before this one: {BEHIND}")
 
     def _require_small(self, size: int) -> None:
         if size > LARGEST:
-            raise StreamError(f"{self._what}: a batch may have {LARGEST >> 20} MiB, and this one has more: {LESS_AT_ONCE}")
+            raise StreamError(f"{self._what}: the batch is larger than the maximum of {LARGEST >> 20} MiB: {LESS_AT_ONCE}")
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -114,8 +114,8 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: Options, overwrite: bool) -> None:
         if overwrite:
             raise StreamError(
-                'mode("overwrite") is not offered: mode("append") writes upserts; `livejoin load --replace`, and `Relation.replace` of the '
-                "client, replace all rows"
+                'mode("overwrite") is not supported: mode("append") writes upserts; `livejoin load --replace`, and `Relation.replace` of '
+                "the client, replace all rows"
             )
         self._service, self._relation = options.service, options.text("relation")
         self._on_error = cast(OnError, options.one_of("on_error", "reject", "skip"))

@@ -39,7 +39,7 @@ class LivejoinSource(DataSource):
 
         options = self._options("for reading rows", *_BATCH)
         if options.is_on("changes"):
-            raise StreamError("changes are read as a stream, by spark.readStream; without the option 'changes' the rows are read")
+            raise StreamError("changes can only be read as a stream, with spark.readStream; to read rows, leave out the option 'changes'")
         return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
@@ -47,7 +47,7 @@ class LivejoinSource(DataSource):
 
         options = self._options("for reading a stream", *_STREAM)
         if not options.is_on("changes"):
-            raise StreamError("a stream has changes: give it the option 'changes', true, which adds the columns that tell them")
+            raise StreamError("a stream reads changes: set the option 'changes' to true, which adds the columns that describe them")
         return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

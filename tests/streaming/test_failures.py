@@ -48,7 +48,7 @@ SAID = {
     ),
     f"{IN_BATCH}\n{STAGE}: Total size of serialized results of 1 tasks (1572 KiB) is bigger than spark.driver.maxResultSize (1024 KiB)": (
         "a batch was too large for Spark's driver: lower max_offsets in [stream] and delete the newest file in c/offsets, "
-        "which fixes the size of this batch, or give the driver more memory by spark-submit; then start again"
+        "which records the size of this batch, or give the driver more memory by spark-submit; then start again"
     ),
     "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 1.": (
         "the checkpoint c is in use by another job: stop it, or give this job its own checkpoint and name"

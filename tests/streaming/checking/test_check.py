@@ -245,12 +245,12 @@ def test_another_server_at_the_address(broker: Broker, topics: Topics, name: str
             url = f"http://127.0.0.1:{server.server_port}"
             job = StreamJob(tmp_path / "in", url, broker.address, [(name, "stays")])
             status, lines = look(job)
-            assert status == 1 and told(lines, "service") == ("bad", f"what answers at {url} is not livejoin: is service.url right?")
+            assert status == 1 and told(lines, "service") == ("bad", f"the server at {url} is not livejoin: check service.url")
             out = OutJob(tmp_path / "out", url, broker.address, "pairs", f"{name}-out")
             for each in (job, out):
                 with each:
                     assert each.end() == 1
-                assert message_of(each.said.splitlines()[-1]) == f"what answers at {url} is not livejoin: is service.url right?"
+                assert message_of(each.said.splitlines()[-1]) == f"the server at {url} is not livejoin: check service.url"
         finally:
             server.shutdown()
             thread.join()

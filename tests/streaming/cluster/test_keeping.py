@@ -179,14 +179,14 @@ def test_a_state_of_another_plan_is_refused(task: Task) -> None:
     task.attempt(*of(2))  # in another order it is the same
     task.committed["cells_plan"] = (json.dumps({**kept, "format": 0}),)
     keeping._HELD.clear()
-    with pytest.raises(AnotherFormat, match="states of format 0, and this livejoin reads format 1"):
+    with pytest.raises(AnotherFormat, match="the states of the checkpoint have format 0, but this version of livejoin reads format 1"):
         task.attempt(*of(2))
     task.committed["cells_plan"] = (json.dumps({**kept, "plan": {**kept["plan"], "view": {"sql": "SELECT"}}}),)
     keeping._HELD.clear()
-    with pytest.raises(AnotherPlan, match="of another view or layout"):
+    with pytest.raises(AnotherPlan, match="belongs to a different view or layout"):
         task.attempt(*of(2))
     del task.committed["cells_mark"]
-    with pytest.raises(AnotherPlan, match="of another view or layout"):
+    with pytest.raises(AnotherPlan, match="belongs to a different view or layout"):
         task.attempt()  # asked for the plan alone, of a cell that has had no row
 
 
@@ -299,7 +299,7 @@ def test_a_job_that_does_not_know_its_micro_batch_is_refused(task: Task, monkeyp
     told, _ = task.attempt(*of(1, 2))
     blobs, netting = [pa.RecordBatch.from_pylist(told, SCHEMA)], task.local.netting
     in_epoch(monkeypatch, None, 0.0)
-    with pytest.raises(UnknownEpoch, match=r"write them by the query itself \(writeStream.format\), or use Spark Classic"):
+    with pytest.raises(UnknownEpoch, match=r"let the query itself write them \(writeStream.format\), or use Spark Classic"):
         list(netting.run(blobs))
     in_epoch(monkeypatch, 5, 0.0)
     assert [row["_epoch"] for batch in netting.run(blobs) for row in batch.to_pylist()] == [5, 5]
@@ -318,7 +318,7 @@ def test_a_cell_without_room_is_named(task: Task) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + (1 << 30), hard))
     try:
-        with pytest.raises(NoRoom, match="the cell 7 of cells does not fit .* spark.executor.memoryOverhead, or divide .* by reshard"):
+        with pytest.raises(NoRoom, match="the cell 7 of cells does not fit .* spark.executor.memoryOverhead, or divide .* with reshard"):
             task.attempt(*of(1))
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
@@ -351,7 +351,7 @@ def test_rows_that_a_state_begins_with_are_those_of_its_log(task: Task, monkeypa
 def test_a_row_whose_key_is_there_is_refused_by_the_name_of_its_table(task: Task) -> None:
     task.local = Local("SELECT x.id AS id FROM a x", {"a": DEFINITIONS["a"]}, {"a": "inserts"}, 1)
     _, task.committed = task.attempt(*of(1))
-    with pytest.raises(BadRows, match="a row of a has a key that is there already: with _seq"):
+    with pytest.raises(BadRows, match="a row of a has a key that exists already: add _seq"):
         task.attempt(*of(1))
 
 

@@ -335,7 +335,7 @@ def test_samples_of_too_short_a_time_do_not_copy_all_rows() -> None:
 
 def test_copies_in_bands_are_limited() -> None:
     samples = {alias: sample("open ends, no key") for alias in "xy"}
-    with pytest.raises(NotDistributable, match="each row would go to 4.* of 16 cells on the average; .* give max_copies=5"):
+    with pytest.raises(NotDistributable, match="each row would go to 4.* of 16 cells on average; .* set max_copies=5"):
         stream_layout._chosen(QUERY, KEYED, samples, CELLS, 4.0, None)
 
 

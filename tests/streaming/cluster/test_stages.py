@@ -132,7 +132,7 @@ def test_values_of_all_types_pass_through_the_buckets_of_keys() -> None:
 
 def test_bad_changes_are_named() -> None:
     local, _ = of_view("pair", "ordered")
-    with pytest.raises(BadRows, match=r"1 changes of a are bad, the first in id: missing|1 changes of a are bad"):
+    with pytest.raises(BadRows, match=r"1 changes of a are invalid; the first, in id: missing|1 changes of a are invalid"):
         local.step({"a": [{"_op": "delete", "_seq": 1}]})
     with pytest.raises(BadRows, match="have no _seq"):
         local.step({"a": [{"id": 1, "_op": "delete"}]})
@@ -180,7 +180,7 @@ def test_what_is_too_much_for_one_batch_is_netted_in_slices(name: str, monkeypat
 def test_of_several_chunks_none_is_left_out() -> None:
     """As `combine_chunks` leaves them where a column is too long."""
     long = pa.concat_tables([pa.table({"a": ["x"]}), pa.table({"a": ["y"]})])
-    with pytest.raises(TooMuchAtOnce, match="let the sources read less at once"):
+    with pytest.raises(TooMuchAtOnce, match="limit how much the sources read at once"):
         one_of(cast(pa.Table, SimpleNamespace(combine_chunks=lambda: long)))
     assert one_of(long).num_rows == 2 and one_of(long.slice(0, 0)).num_rows == 0
 
@@ -190,7 +190,7 @@ def test_columns_that_a_batch_cannot_have_are_refused() -> None:
     """2 GiB are written. The text of the batches is the same memory."""
     text = pa.array(["x" * (1 << 28)])
     batches = [pa.RecordBatch.from_arrays([text], ["a"]) for _ in range(8)]
-    with pytest.raises(TooMuchAtOnce, match="let the sources read less at once"):
+    with pytest.raises(TooMuchAtOnce, match="limit how much the sources read at once"):
         as_one(batches, batches[0].schema)
 
 
@@ -228,9 +228,9 @@ def test_a_query_of_several_joins_is_refused() -> None:
     cells, keys = of("cells_log", "cells_mark", "cells_plan"), of("keys_log", "keys_mark", "keys_plan")
     assert by_stage("c", [(0, cells), (1, keys), (2, None), (3, of("another"))]) == {"cells": 0, "keys": 1}
     for operators in ([(0, cells), (1, keys), (2, cells)], [(0, keys), (1, cells), (2, keys)]):
-        with pytest.raises(ValueError, match="c is of a query with several live_joins, .*: give each a query"):
+        with pytest.raises(ValueError, match="c belongs to a query with several live_joins, .*: give each its own query"):
             by_stage("c", operators)
-    with pytest.raises(ValueError, match="c is no checkpoint of live_join"):
+    with pytest.raises(ValueError, match="c is not a checkpoint of live_join"):
         by_stage("c", [(0, keys)])
 
 

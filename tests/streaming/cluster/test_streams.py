@@ -143,7 +143,7 @@ def test_changes_are_told_once_over_restarts_and_failures(spark: SparkSession, t
     assert {row["partition"] for row in status(one.checkpoint).collect()} == set(range(4)), "cells are spread evenly"
     one.width += 1
     one.write()
-    with pytest.raises(StreamingQueryException, match="the checkpoint is of another view or layout"):
+    with pytest.raises(StreamingQueryException, match="the checkpoint belongs to a different view or layout"):
         one.start().processAllAvailable()
 
 
@@ -195,13 +195,13 @@ def test_another_layout_goes_on_with_the_next_epoch(spark: SparkSession, tmp_pat
         query.stop()
         one.compare()
         assert max(one.told) > epoch and query.id != own, "later epochs are told again, by another query"
-    with pytest.raises(ValueError, match="resharded is there already"):
+    with pytest.raises(ValueError, match="resharded exists already"):
         reshard(spark, old, target, layout)
     with pytest.raises(ValueError, match="epoch 99 is not kept: .* has [0-9]+ to [0-9]+"):
         reshard(spark, old, str(tmp_path / "more"), layout, epoch=99)
-    with pytest.raises(ValueError, match="nothing is no checkpoint"):
+    with pytest.raises(ValueError, match="nothing is not a checkpoint"):
         reshard(spark, str(tmp_path / "nothing"), str(tmp_path / "more"), layout)
-    with pytest.raises(ValueError, match="the layout is of another view"):
+    with pytest.raises(ValueError, match="the layout belongs to a different view"):
         reshard(spark, old, str(tmp_path / "more"), in_bands(8, 4).replace('"stay"', '"levels"'))
 
 
@@ -257,7 +257,7 @@ def test_other_cells_are_refused_in_the_first_micro_batch(kind: Kind, spark: Spa
     old = one.layout = one.layout_now()
     run(0, "A")
     one.layout = one.layout_now(4)
-    with pytest.raises(StreamingQueryException, match="(?s)of another view or layout.*of the checkpoint.*of the query") as refused:
+    with pytest.raises(StreamingQueryException, match="(?s)a different view or layout.*the checkpoint's plan.*the query's plan") as refused:
         run(1, "B")
     said = str(refused.value)
     assert all(json.dumps(json.loads(layout)) in said for layout in (old, one.layout)), "both layouts are named"
@@ -266,7 +266,7 @@ def test_other_cells_are_refused_in_the_first_micro_batch(kind: Kind, spark: Spa
     target = str(tmp_path / "resharded")
     reshard(spark, one.checkpoint, target, one.layout_now(4))
     one.checkpoint = target
-    with pytest.raises(StreamingQueryException, match="of another view or layout"):
+    with pytest.raises(StreamingQueryException, match="belongs to a different view or layout"):
         run(3, "C")
 
 
@@ -306,19 +306,19 @@ def test_streams_that_cannot_be_joined_are_refused(spark: SparkSession, tmp_path
 
     with pytest.raises(ValueError, match="_op without _seq: a micro-batch has no order"):
         live_join(sql, tables(stream.drop("_seq")), width=5)
-    with pytest.raises(ValueError, match="joined in bands of time: give their width"):
+    with pytest.raises(ValueError, match="joined in bands of time: give a width"):
         live_join(sql, tables(stream))
     with pytest.raises(ValueError, match="the stream p has no key"):
         live_join(sql, tables(stream, ()), width=5)
-    with pytest.raises(ValueError, match="p is no stream"):
+    with pytest.raises(ValueError, match="p is not a stream"):
         live_join(sql, tables(stream) | {"p": Table(spark.range(3).selectExpr("id", "id AS s", "id AS e"), ["id"])}, width=5)
     with pytest.raises(NotDistributable, match="no column of its key"):
         live_join("SELECT count(*) AS n FROM p", {"p": tables(stream)["p"]})
-    with pytest.raises(ValueError, match="the view has the column _epoch"):
+    with pytest.raises(ValueError, match="the view has a column _epoch"):
         live_join("SELECT p.id AS _epoch FROM p", {"p": tables(stream)["p"]})
     spark.conf.set(PROVIDER, "another")
     try:
-        with pytest.raises(ValueError, match="states of streams need RocksDB"):
+        with pytest.raises(ValueError, match="joins of streams need RocksDB"):
             live_join(sql, tables(stream), width=5)
     finally:
         spark.conf.set(PROVIDER, ROCKSDB)

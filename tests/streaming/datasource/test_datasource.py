@@ -210,10 +210,10 @@ def test_rows_are_written_in_batch(hotel: Made) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"vue": "x"}, "no option 'vue'"),
-        ({}, "the option 'view' is missing"),
-        ({"view": "x", "parts": "0"}, "'parts' is a whole number from 1 to 1,000, not '0'"),
-        ({"view": "x", "changes": "perhaps"}, "'changes' is false or true"),
+        ({"vue": "x"}, "unknown option 'vue'"),
+        ({}, "the option 'view' is required"),
+        ({"view": "x", "parts": "0"}, "'parts' must be an integer from 1 to 1,000, not '0'"),
+        ({"view": "x", "changes": "perhaps"}, "'changes' must be false or true"),
         ({"view": "nothing"}, "nothing"),
         ({"view": "nothing", "url": "http://127.0.0.1:1"}, "no service answers"),
     ],
@@ -284,7 +284,7 @@ def test_a_first_batch_whose_version_is_gone_needs_a_new_checkpoint(hotel: Made)
     h.service.start()
     with pytest.raises(StreamingQueryException) as error:
         h.follow(snapshot=True)
-    assert "the rows of its first batch" in failed(error) and "retain_rows" not in failed(error)
+    assert "the version of the first batch" in failed(error) and "retain_rows" not in failed(error)
 
 
 def test_changes_that_are_no_longer_kept_end_the_query(hotel: Made) -> None:
@@ -400,7 +400,7 @@ def test_a_new_checkpoint_whose_first_batch_is_the_last_that_is_known(hotel: Mad
     h.put("2", 3)
     with pytest.raises(StreamingQueryException) as error:
         h.write(run="nightly")
-    assert "this batch with 2 rows, and now it has 1" in failed(error) and "another value of the option 'run'" in failed(error)
+    assert "this batch with 2 rows; now it has 1" in failed(error) and "another value of the option 'run'" in failed(error)
     h.write(run="weekly", reset=True)
     assert h.booked == [1, 2, 3]
 
@@ -453,7 +453,7 @@ def test_complete_mode_is_refused_with_a_mode_that_spark_takes(hotel: Made, spar
     """Seen: it named the update mode, which Spark refuses."""
     h = hotel()
     counts = spark.readStream.format("rate").load().groupBy("value").count()
-    for mode, said in (("complete", 'write by outputMode("append")'), ("update", "Update")):
+    for mode, said in (("complete", 'use outputMode("append")'), ("update", "Update")):
         with pytest.raises((PySparkException, StreamingQueryException)) as error:
             writer = counts.writeStream.format("livejoin").options(url=h.service.url, relation=h.bookings.name, source="counts")
             writer.option("checkpointLocation", str(h.folder / mode)).outputMode(mode).start().awaitTermination(60)

@@ -22,7 +22,7 @@ from streaming.datasource.sink import BATCH, STREAM, BatchWriter, StreamWriter
 from streaming.errors import StreamError
 from tests.server_process import ServerProcess
 
-TOKEN = "token.*; give a valid one by the option 'token', or LIVEJOIN_TOKEN; a stream that is started again goes on where it was"
+TOKEN = "token.*; give a valid token in the option 'token', or in LIVEJOIN_TOKEN; a stream that is restarted continues where it stopped"
 ROWS = pa.record_batch({"id": pa.array([1, 2])})
 
 
@@ -93,7 +93,7 @@ def test_a_batch_that_is_too_large_is_refused_before_it_is_sent(monkeypatch: pyt
     monkeypatch.setattr(sink, "LARGEST", 1 << 20)
     writer = StreamWriter(Options({"relation": "r", "source": "s", "run": "1"}, "here", STREAM), overwrite=False)
     rows = pa.record_batch({"id": pa.array(range(100_000))})
-    said = "the relation r, source s: a batch may have 1 MiB, and this one has more: let the source of the query read less at once"
+    said = "the relation r, source s: the batch is larger than the maximum of 1 MiB: limit how much the source of the query reads at once"
     with pytest.raises(StreamError, match=said):
         writer.write(iter([rows, rows]))
     written = [writer.write(iter([rows])) for _ in range(2)]
@@ -123,7 +123,7 @@ def test_a_token_that_is_not_valid_any_more_is_named(tmp_path: Path) -> None:
     (tmp_path / "boss").chmod(0o600)
     with ServerProcess(tmp_path / "data", environment={"LIVEJOIN_ADMIN_TOKEN_FILE": str(tmp_path / "boss")}) as guarded:
         options = {"url": guarded.url, "view": "v", "token": "lj_" + "b" * 40}
-        with pytest.raises(StreamError, match="token.*; give a valid one by the option 'token', or LIVEJOIN_TOKEN") as error:
+        with pytest.raises(StreamError, match="token.*; give a valid token in the option 'token', or in LIVEJOIN_TOKEN") as error:
             schema_of(Options(options, "for reading", ("view",)))
         assert "bbb" not in str(error.value)
 
