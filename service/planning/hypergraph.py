@@ -155,7 +155,7 @@ def _place_group(
                 columns[at] |= theirs
     for alias, relation in group.aliases:
         if not any(alias in one for one in columns):
-            return f"no column of {relation} in NOT EXISTS is equal to one outside of it"
+            return f"no column of {relation} in NOT EXISTS equals a column outside of it"
     return None
 
 

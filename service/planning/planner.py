@@ -250,7 +250,7 @@ def _reasons(query: Query, relations: Relations, best: Plan) -> tuple[str, ...]:
     if query.branches:
         return (_in_the_way(query, relations),)
     if best.shape == "outer":
-        counted = "it visits the partners of a changed row, to count them"
+        counted = "it visits the partners of a changed row to count them"
         return best.notes if best.guarantee == "best-effort" else (counted,)
     if best.shape == "join_tree" and (query.absent or query.parts):
         return (tree.VISITS,)
@@ -284,11 +284,11 @@ def _in_the_way(query: Query, relations: Relations) -> str:
     if is_natural(query, relations):
         relations_joined = [relation for _, relation in query.aliases]
         itself = len(set(relations_joined)) < len(relations_joined)
-        return THEOREM_NATURAL + ("; it does not cover self-joins, but no better algorithm is implemented for them" if itself else "")
+        return THEOREM_NATURAL + ("; it does not apply to self-joins, but no better algorithm is implemented for them" if itself else "")
     if len(query.aliases) > 2 and dimensions(query, relations) > 1:
         return THEOREM_3
     leaves_out = " AND ".join(map(str, query.comparisons))
     if len(query.aliases) == 2 and leaves_out:
         return f"{THEOREM_1}: two sets and one overlap; rows that {leaves_out} excludes are visited too"
     both = f"{THEOREM_1}: two sets and one overlap, and {THEOREM_4}: one interval per alias"
-    return f"{both}; a join tree guarantees the delay, an indexed join nothing"
+    return f"{both}; a join tree guarantees only the delay, and an indexed join guarantees nothing"

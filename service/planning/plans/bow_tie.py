@@ -84,7 +84,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
         f"the cost of a reading depends on the holes, the gaps between values of {ends[0]} and of {ends[1]} in which {pair} has values",
         f"X is {pair}.{shape.x}, Y is {pair}.{shape.y}",
         f"a two-dimensional tree of {pair} is kept for this view alone; a value of X far from all others makes it deeper: with more than "
-        f"{MOST_AT_ONCE:,} rows the view is then built anew, while it is read and changed",
+        f"{MOST_AT_ONCE:,} rows, the view is then rebuilt, while it can be read and changed",
     )
     return Plan(
         _class(query), "bow-tie", THEOREM, "best-effort", bounds, notes, "bow_tie", names(query), tracks=shape.tracks, amortised=True

@@ -49,9 +49,9 @@ def make(query: Query, relations: Relations) -> Plan | None:
         note = f"combinations with equal {column} are skipped"
         notes.append(f"{note}: {column} is not the key, and does not form one with the equality columns")
     if shape == "clique_less":
-        notes.append("a look-up of a row as one alias visits and skips its combinations as another")
+        notes.append("a look-up of a row as one alias also visits its combinations as another, and skips them")
     if classes:
-        notes.append("a window without a key visits the keys one by one, which is not strict")
+        notes.append("a window without a key visits the keys one by one, so the guarantee does not hold for it")
     spans = {span.alias: span for meet in overlaps_of(query, relations) for span in (meet.left, meet.right)}
     return Plan(
         f"interval self-join, 1-D, {count} relations, clique, {kind}{suffix(query, ())}", "interval-tree", THEOREM_4, guarantee, bounds,

@@ -18,8 +18,8 @@ WORDS = (
     "COUNT, SUM and AVG of whole numbers in groups by join columns, or in one group, of two relations on one interval condition, or of "
     "relations that are all equal in one key"
 )
-_COUNTED = "the partners of a changed row are counted, not visited; a start reads no row of the join"
-_MULTIPLIED = "rows are counted as products of what each relation has of a key, not visited; a start reads no row of the join"
+_COUNTED = "the partners of a changed row are counted, not visited; a restart reads no row of the join"
+_MULTIPLIED = "rows are counted, not visited, by multiplying each relation's rows of a key; a restart reads no row of the join"
 _SUMS = ("sum", "avg")
 _COUNTED_ENDS = ("int64", "date", "timestamp")  # whose lengths are int64, and null where they are beyond it
 
@@ -35,13 +35,13 @@ def make(query: Query, relations: Relations) -> Plan | str:
     if (outside := _outside(query)) is not None:
         visited = _whole(query, relations) if core.shape == "pair" else None
         if visited is None:
-            instead = "groups by columns of that alone, by the whole key of one of two relations, or one group, are counted"
+            instead = "only groups by columns of the join key, by the whole key of one of two relations, or a single group can be counted"
             return f"{outside} is not a column of the join key; {instead}"
     for one in grouping.aggregates:
         if (reason := _obstacle(query, one, relations)) is not None:
-            return f"{reason}; without it groups are counted"
+            return f"{reason}; without it, groups could be counted"
         if core.shape == "self_less" and one.of is not None:
-            return "a self-join that has each pair once is counted for COUNT(*) alone"
+            return "in a self-join that has each pair once, only COUNT(*) can be counted"
     bounds = {"space": "O(n) and O(groups)", "update": "O(log n)", "delay": "O(log n)"}
     shape: PlanShape = "counted" if core.keys else "products"
     guarantee: Guarantee = "strict"
@@ -49,8 +49,8 @@ def make(query: Query, relations: Relations) -> Plan | str:
     notes = (*first_notes(query, relations), _COUNTED if core.keys else _MULTIPLIED)
     if visited is not None:
         shape, order = "visits", tuple(sorted(core.order, key=lambda alias: alias != visited))
-        bounds["update"] = f"O(log n) a row of {order[0]}; of {order[1]} O(log n), and O(log n) a group of a row that it meets"
-        notes = (*notes, f"a changed row of {order[1]} visits its partners, each a group that changes")
+        bounds["update"] = f"O(log n) for a row of {order[0]}; for a row of {order[1]} O(log n), and O(log n) per group of its partners"
+        notes = (*notes, f"a change of {order[1]} visits the partners of its row, and changes the group of each")
         if (reason := _unchanged(query)) is not None:
             guarantee, notes = "delay", (*notes, reason)
     return Plan(
@@ -102,9 +102,9 @@ def _unchanged(query: Query) -> str | None:
     """Why a group that is visited may stay what it is."""
     assert query.groups is not None
     if query.groups.having:
-        return "with HAVING the guarantee is lost: groups that it excludes are visited, too"
+        return "with HAVING there is no strict guarantee, because the groups that it excludes are visited too"
     if any(one.of is not None for one in query.groups.aggregates):
-        return "a group that is visited may keep its sums: with COUNT(*) alone, each of them changes"
+        return "a visited group may be left unchanged; only with COUNT(*) alone does each of them change"
     return None
 
 
@@ -127,11 +127,11 @@ def _obstacle(query: Query, one: Aggregate, relations: Relations) -> str | None:
     name = "COUNT(DISTINCT)" if one.function == "count_distinct" else one.function.upper()
     of = str(output.column) if output.column is not None else f"duration({', '.join(map(str, output.intervals))})"
     if one.function not in (*_SUMS, "count"):
-        return f"{name} of {of} goes by rows"
+        return f"{name} of {of} requires visiting rows"
     if one.function in _SUMS and _kind_of(query, output, relations) == "float64":
-        return f"{name} of {of}, a float64, goes by rows"
+        return f"{name} of {of}, a float64, requires visiting rows"
     if len(output.intervals) > 1 and (reason := _uncounted(query, output, relations)) is not None:
-        return f"{name} of {of}, {reason}, goes by rows"
+        return f"{name} of {of}, {reason}, requires visiting rows"
     return None
 
 

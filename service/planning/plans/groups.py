@@ -35,16 +35,16 @@ def of_core(query: Query, relations: Relations, core: Plan, obstacle: str) -> Pl
     alone = core.shape == "list"
     if alone:
         update = "O(log n)"
-        notes.append("rows are read from their relation: the view keeps its groups alone")
+        notes.append("rows are read from their relation; the view stores only its groups")
     else:
-        update = f"{core.bounds['update']}, and O(log n) per row of the join that comes or goes"
-        notes.append("groups are kept by rows: each row of the join that comes or goes is visited; a start reads the whole join")
+        update = f"{core.bounds['update']}, and O(log n) per row of the join that is added or removed"
+        notes.append("groups are kept by rows: each added or removed row of the join is visited; a restart reads the whole join")
         notes += [obstacle] if obstacle else []
     space = "O(groups)" if alone else f"{core.bounds['space']} and O(groups)"
     if ordered:
         names = " and ".join("COUNT(DISTINCT)" if one == "count_distinct" else one.upper() for one in ordered)
-        space += " and O(different values of each group)"
-        notes.append(f"{names}: each different value of a group is kept, with the number of its rows")
+        space += " and O(distinct values of each group)"
+        notes.append(f"{names}: each distinct value of a group is kept, with the number of its rows")
     return replace(
         core,
         cls=f"{words(query)} of: {core.cls}",
@@ -59,7 +59,7 @@ def of_core(query: Query, relations: Relations, core: Plan, obstacle: str) -> Pl
 def of_distinct(query: Query, made: Plan) -> Plan:
     """The plan of rows that are distinct by their columns."""
     aliases = " and ".join(alias for alias, _ in query.aliases)
-    note = f"the columns hold the key of {aliases}: each row is there once by itself, and no groups are stored"
+    note = f"the columns hold the key of {aliases}: each row is distinct anyway, so no groups are stored"
     return replace(made, cls=f"distinct rows of: {made.cls}", notes=(*made.notes, note))
 
 
@@ -92,8 +92,8 @@ def _is_key(query: Query, refs: list[ColumnRef]) -> bool:
 def refusal(query: Query, made: Plan, obstacle: str) -> Problem:
     reason = _ROWS
     if len(query.whole.aliases) > 2:
-        reason += ", which are not bounded by the partners of one row in joins of three and more"
+        reason += ", whose number is not bounded by the partners of one row in joins of three or more relations"
     if made.core is not None and made.core.guarantee == "best-effort":
-        reason += "; " + "; ".join(made.core.notes or (f"{made.core.algorithm} guarantees nothing",))
+        reason += "; " + "; ".join(made.core.notes or (f"{made.core.algorithm} gives no guarantee",))
     reason += f"; {obstacle}" if obstacle else ""
     return no_such_promise(query, "groups that are kept by rows", made, reason)

@@ -25,7 +25,7 @@ from service.planning.plans.plan import (
 from service.query.model import Query, Span
 from structures.multiway.topology import MOST
 
-WORDS = f"joins of two to {MOST} relations with one interval each, and with one key common to all or none"
+WORDS = f"joins of two to {MOST} relations with one interval each, and with one key common to all or no key"
 
 
 def make(query: Query, relations: Relations) -> Plan | None:

@@ -30,12 +30,12 @@ def make(query: Query, relations: Relations) -> Plan | None:
     tracks = tuple((path_of(order, own),) for order, own in zip(orders, columns, strict=True))
     bounds = {
         "space": "O(n)",
-        "update": "O(log n) per index, and the part of the walk that has the changed row's values",
+        "update": "O(log n) per index, and the part of the walk with the changed row's values",
         "delay": f"no bound between rows; all Z tuples in O({count} D + Z) look-ups of O(log n), D comparisons in the shortest proof",
     }
     notes = (
         *first_notes(query, relations),
-        "the cost of a reading depends on how the values interleave: few look-ups where they lie apart, all entries where they alternate",
+        "the cost of a reading depends on how the values interleave: few look-ups if they are apart, all entries if they alternate",
         f"indexes, shared with other views that use the same: {indexes_of(query, tracks)}",
     )
     cls = f"natural join, {count} relations, {hypergraph(query).words}"

@@ -18,7 +18,7 @@ from structures.quadtree.layout import MOST_ARITY
 
 THEOREM = "Navarro, Reutter and Rojas-Ledesma, Optimal Joins using Compact Data Structures, Theorem 4.4"
 _LIMITS = f"{MOST_ATOMS} relations, {MOST_VARIABLES} variables, {MOST_ARITY} per relation"
-_SEE = " (what is set equal, and each selected column of UNION and EXCEPT, is a variable)"
+_SEE = " (columns that are equal are one variable, as is each selected column of UNION and EXCEPT)"
 WORDS = f"natural joins with NOT EXISTS, UNION or EXCEPT, up to {_LIMITS}, without products or comparisons"
 
 
@@ -59,7 +59,7 @@ def _of_branches(query: Query, relations: Relations, graph: Hypergraph) -> Plan:
     }
     notes = [
         *first_notes(query, relations),
-        "each row is there once, whatever the number of rows of the relations that it comes from; null equals null",
+        "each row is distinct, however many rows of the relations it comes from; null equals null",
         "a change of a row matters only if no other row of its relation has the same values in the columns that the view uses",
         *(note for one in selects for note in _groups(one)),
     ]
@@ -67,7 +67,7 @@ def _of_branches(query: Query, relations: Relations, graph: Hypergraph) -> Plan:
         notes.append("a row of a later SELECT costs up to one look-up per relation of the SELECTs before it")
     if sides:
         notes.append(
-            "EXCEPT leaves rows out, at the cost of up to one look-up per row and relation; what is left out is searched too: for a view "
+            "EXCEPT excludes rows, at the cost of up to one look-up per row and relation; excluded rows are searched too: for a view "
             "that is read once, hashing both sides is faster"
         )
     notes += [*_named_twice(query), AGM]
@@ -84,7 +84,7 @@ def _named_twice(query: Query) -> list[str]:
     twice = sorted({name for name in names_ if names_.count(name) > 1})
     if not twice:
         return []
-    return [f"{', '.join(twice)}: used more than once, so Theorem 4.4 of lazy qdags says nothing; the bound given does not need it"]
+    return [f"{', '.join(twice)}: used more than once, so Theorem 4.4 of lazy qdags does not apply; the stated bound does not need it"]
 
 
 def _class_of_branches(query: Query) -> str:
@@ -109,7 +109,7 @@ def _groups(query: Query) -> list[str]:
     if not query.absent:
         return []
     told = ", ".join(f"NOT EXISTS ({', '.join(map(_told, group.aliases))})" for group in query.absent)
-    return [f"{told}: leaves rows out, at the cost of up to one look-up per row and relation, without any further search"]
+    return [f"{told}: excludes rows, at the cost of up to one look-up per row and relation, without any further search"]
 
 
 def _told(aliased: tuple[str, str]) -> str:

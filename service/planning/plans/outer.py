@@ -60,7 +60,7 @@ def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
 def refusal(query: Query) -> str:
     """Why there is no plan, in words."""
     told = joins_of(query)
-    return told if isinstance(told, str) else "the joins that it consists of have no structure in common"
+    return told if isinstance(told, str) else "there is no algorithm that supports all the joins that it consists of"
 
 
 def kind_of(parts: Sequence[ViewPart]) -> str:
@@ -84,15 +84,15 @@ def _as_part(query: Query, core: Query, group: Absent) -> ViewPart | str:
     outside = {ref.alias for pair in group.equal for ref in pair} - own
     if len(outside) != 1:
         told = " and ".join(sorted(outside)) or "nothing outside of it"
-        return f"NOT EXISTS is compared with {told}, and has to be with exactly one alias"
+        return f"NOT EXISTS is compared with {told}; it must be compared with exactly one alias"
     if len(group.aliases) >= MAX_ALIASES:
-        return f"NOT EXISTS has {len(group.aliases)} relations, and at most {MAX_ALIASES - 1} are possible"
+        return f"NOT EXISTS has {len(group.aliases)} relations; at most {MAX_ALIASES - 1} are possible"
     relation = dict(query.aliases)[on := next(iter(outside))]
     join = replace(
         core, aliases=((on, relation), *group.aliases), equal=group.equal, filters=group.filters, overlaps=(), less=(), at_most=(),
         not_equal=(), within=(), cross=(), outputs=(), never=False, retain=None, algorithm="auto", guarantee="best-effort", named=(),
     )  # fmt: skip
-    return ViewPart("absent", join) if len(components(join)) == 1 else "a relation in NOT EXISTS is equal to nothing"
+    return ViewPart("absent", join) if len(components(join)) == 1 else "a relation in NOT EXISTS has no equality with the others"
 
 
 def joins_of(query: Query) -> tuple[list[Kept], tuple[Counted, ...]] | str:
@@ -102,7 +102,7 @@ def joins_of(query: Query) -> tuple[list[Kept], tuple[Counted, ...]] | str:
         return parts
     sets = list(_matched(parts))
     if len(sets) > MOST_JOINS:
-        return f"it consists of {len(sets)} joins (each LEFT JOIN beside the others doubles them), and at most {MOST_JOINS} are possible"
+        return f"it consists of {len(sets)} joins (each independent LEFT JOIN doubles the number); at most {MOST_JOINS} are possible"
     shown = [one for one in sets if not any(_tests(query, parts, one).values())]
     kept, counts = list[Kept](), list[Counted]()
     for matched in shown:

@@ -263,7 +263,7 @@ def first_notes(query: Query, relations: Relations) -> tuple[str, ...]:
 
 def _choices(query: Query) -> tuple[str, ...]:
     """How OR was understood: NOT is pushed inwards."""
-    return tuple(f"rows of {one.alias} meet {one}" for one in query.filters if isinstance(one, Either))
+    return tuple(f"rows of {one.alias} satisfy {one}" for one in query.filters if isinstance(one, Either))
 
 
 def _null_ends(query: Query, relations: Relations) -> tuple[str, ...]:
@@ -283,7 +283,7 @@ def _null_ends(query: Query, relations: Relations) -> tuple[str, ...]:
             if end.column in (interval.start_column, interval.end_column) and interval.start_column != interval.end_column:
                 ends.setdefault(end, f"overlaps(…, {end.alias}.{name})")
     return tuple(
-        f"rows whose {end} is null are left out, as in SQL's comparisons; {spelling} takes a null end as unbounded"
+        f"rows whose {end} is null are excluded, as by SQL's comparisons; {spelling} treats a null end as unbounded"
         for end, spelling in sorted(ends.items())
     )
 
@@ -302,7 +302,7 @@ def lengths_of(query: Query, relations: Relations) -> tuple[str, ...]:
 
 def _said_of_lengths(groups: Grouping | None, number: int, output: Output) -> list[str]:
     """By the names that the columns of the view have. `number`: of the output."""
-    null, passed = "{} is null where a length does", "{} passes over lengths that do"
+    null, passed = "{} is null where a length does", "{} ignores lengths that do"
     if groups is None:
         return [null.format(output.name)]
     names = {(one.kind, one.number): one.name for one in groups.outputs}
@@ -320,5 +320,5 @@ def _open_ends(query: Query, relations: Relations) -> tuple[str, ...]:
     for pair in query.overlaps:
         x, y = (relations[by_alias[ref.alias]].intervals[ref.interval] for ref in pair)
         if (x.start_open and y.end_open) or (y.start_open and x.end_open):
-            return ("an open start meets an open end: the intervals overlap if a value of their type lies in both",)
+            return ("an open start meets an open end: the intervals overlap if some value of their type is in both",)
     return ()

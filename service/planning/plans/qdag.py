@@ -31,6 +31,6 @@ def make(query: Query, relations: Relations) -> Plan | None:
         "update": "O(log n) per quadtree, and O~(AGM) of the join with one alias reduced to the changed row",
         "delay": f"no bound between rows; all of them in O(AGM · 2^{graph.dimension} · {count} · log n)",
     }
-    notes = (*first_notes(query, relations), "worst-case optimal in total, not per row: empty tuples and subgrids are searched too", AGM)
+    notes = (*first_notes(query, relations), "worst-case optimal in total, not per row: subgrids without rows are searched too", AGM)
     cls = f"natural join, {count} relations, {graph.words}"
     return Plan(cls, "qdag", THEOREM, "best-effort", bounds, notes, "qdag", names(query), graph=graph)

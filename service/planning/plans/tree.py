@@ -17,9 +17,9 @@ from service.query.model import Query
 
 WORDS = (
     "joins whose conditions form a tree, with equalities and at most one interval condition per edge, and EXISTS, NOT EXISTS and LEFT JOIN "
-    "that hang on one alias by one edge"
+    "that are connected to one alias by one edge"
 )
-VISITS = "a change visits the partners of its row, and those of the rows that become live or cease to be live"
+VISITS = "a change visits the partners of its row, and of each row that becomes live or ceases to be live"
 _WINDOWS = "a window is checked alias by alias during the walk"
 YANNAKAKIS = "Yannakakis' algorithm under updates (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm)"
 

@@ -36,7 +36,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     }
     notes = (
         *first_notes(query, relations),
-        "a row that has no partner further down the join tree is looked at once in a reading, then passed over, as are the first "
+        "a row without a partner further down the join tree is looked up once per reading, then skipped, for the first "
         f"{MOST:,} of them; the bound holds as long as there are no more",
         f"indexes, shared with other views that use the same: {indexes_of(query, tracks)}",
     )

@@ -23,12 +23,12 @@ FROM = "SELECT b.id FROM bookings b JOIN maintenance m ON "
     ],
 )  # fmt: skip
 def test_notes_name_the_other_spelling(text: str, noted: tuple[str, ...]) -> None:
-    notes = [note for note in sql(text).plan.notes if "is null are left out" in note]
+    notes = [note for note in sql(text).plan.notes if "is null are excluded" in note]
     assert len(notes) == bool(noted)
     assert all(word in note for note in notes for word in noted)
 
 
-NULL, PASSED = "{} is null where a length does not fit into 64 bits", "{} passes over lengths that do not fit into 64 bits"
+NULL, PASSED = "{} is null where a length does not fit into 64 bits", "{} ignores lengths that do not fit into 64 bits"
 
 
 @pytest.mark.parametrize(

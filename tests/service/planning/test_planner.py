@@ -62,7 +62,7 @@ def test_without_a_key_and_of_one_relation() -> None:
 def test_self_joins(conditions: str, shape: str, guarantee: str) -> None:
     plan = itself(conditions).plan
     assert (plan.shape, plan.guarantee) == (shape, guarantee)
-    notes = [note for note in plan.notes if "left out, as in SQL" not in note]  # of null ends
+    notes = [note for note in plan.notes if "excluded, as by SQL" not in note]  # of null ends
     assert bool(notes) == (guarantee != "strict")
     assert bool(plan.residual) == (shape == "pair" and guarantee != "strict")
 
@@ -172,7 +172,7 @@ def test_a_refused_promise_says_what_to_write() -> None:
     assert '"algorithm": "interval-tree"' in problem.detail and problem.detail.endswith('or "guarantee": "best-effort"')
     problem = refused({"sql": CLASSES["path"][0], "guarantee": "strict"})
     assert problem.detail.endswith('write "guarantee": "delay"') and "Berkholz" in problem.extensions["theorem"]
-    assert "it does not cover self-joins" in problem.extensions["theorem"]
+    assert "it does not apply to self-joins" in problem.extensions["theorem"]
     different = "SELECT b.id FROM bookings b JOIN maintenance m ON b.id = m.id JOIN shifts s ON m.n = s.nr"
     assert "with itself" not in refused({"sql": different, "guarantee": "strict"}).extensions["theorem"]
     problem = refused({"sql": CLASSES["triangle"][0], "guarantee": "delay"})

@@ -259,4 +259,4 @@ def test_a_promise_that_groups_cannot_give() -> None:
     with pytest.raises(Problem) as caught:
         parse_view("v", {"sql": sql, "guarantee": "strict"}, {"bookings": BOOKINGS})
     assert caught.value.type == "infeasible-view" and "a change costs as much as the rows of the join" in str(caught.value.detail)
-    assert "MIN of b.id goes by rows; without it groups are counted" in str(caught.value.detail)
+    assert "MIN of b.id requires visiting rows; without it, groups could be counted" in str(caught.value.detail)

@@ -67,7 +67,7 @@ def test_plans_of_groups() -> None:
     assert plan["notes"] == [] and alternatives(view.query, RELATIONS) == []
     assert sql("SELECT coverage(b.stay) AS busy FROM bookings b").plan.cls == "coverage, 1-D, 1 relation"
     found = refused({"sql": BY_ROOM, "algorithm": "interval-tree"})
-    assert found.type == "infeasible-view" and 'coverage(…) is kept by event-tree alone; write "algorithm"' in str(found.detail)
+    assert found.type == "infeasible-view" and 'only event-tree supports coverage(…); write "algorithm"' in str(found.detail)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_plans() -> None:
         view = sql(text)
         plan = view.plan.to_json()
         assert (plan["class"], plan["algorithm"], plan["guarantee"]) == (f"{of}, 1-D, 2 relations, keyed", "event-tree", "delay")
-        assert any(null in note for note in plan["notes"]) and "stretch under a changed partner" in plan["bounds"]["update"]
+        assert any(null in note for note in plan["notes"]) and "stretch with rows within a changed partner" in plan["bounds"]["update"]
         assert alternatives(view.query, RELATIONS) == []
     assert sql(GAPS.replace("m.room = b.room AND ", "")).plan.cls == "gaps, 1-D, 2 relations"
     assert sql(GAPS, algorithm="event-tree", guarantee="delay").plan.algorithm == "event-tree"
@@ -189,8 +189,8 @@ def test_refusals(text: str, problem: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"algorithm": "match-tree"}, 'gaps(…) is kept by event-tree alone; write "algorithm": "event-tree" or "auto"'),
-        ({"guarantee": "strict"}, 'the guarantee "strict" cannot be given to gaps(…), only "delay": a change of a partner looks at'),
+        ({"algorithm": "match-tree"}, 'only event-tree supports gaps(…); write "algorithm": "event-tree" or "auto"'),
+        ({"guarantee": "strict"}, 'the guarantee "strict" cannot be given to gaps(…), only "delay": a change of a partner visits'),
     ],
 )
 def test_what_cannot_be_promised(options: dict[str, str], says: str) -> None:

@@ -20,12 +20,12 @@ def make(query: Query, relations: Relations) -> Plan:
     by_alias = dict(query.aliases)
     for ref in (as_of.of, as_of.point):
         if not can_be_endpoint(ref, relations[by_alias[ref.alias]]):
-            instead = f'declare {{"at": "{ref.column}"}} among the intervals of {by_alias[ref.alias]}: then it is never NaN'
+            instead = f'declare {{"at": "{ref.column}"}} as an interval of {by_alias[ref.alias]}, so that it cannot be NaN'
             raise unsupported(f"an ASOF JOIN by {ref}, which may be NaN,", instead)
     definition = relations[by_alias[as_of.of.alias]]
     own = {ref.column for pair in query.equal for ref in pair if ref.alias == as_of.of.alias}
     ties = ties_of(definition, own | {as_of.of.column}, 2)
-    nulls = "null compares with nothing: such a row has no partner" + (", and stands beside null" if as_of.optional else "")
+    nulls = "a null matches nothing: such a row has no partner" + (", and is joined with nulls" if as_of.optional else "")
     notes = [*first_notes(query, relations), nulls]
     bounds = {"space": "O(n)", "update": "O(log n)", "delay": "O(log n)"}
     kind = f"{'left outer ' if as_of.optional else ''}as-of join, 1-D, 2 relations{', keyed' if query.equal else ''}"

@@ -20,7 +20,7 @@ _NULLS = {
     "gaps": "a null matches nothing: a row with a null in a compared column is one gap",
     "coverage": "a null matches nothing: a row with a null in a compared column has no stretch",
 }
-_COST = "a change of a partner looks at the stretches under it that have rows, and at the rows there"
+_COST = "a change of a partner visits the stretches within it that have rows, and those rows"
 
 
 def make(query: Query, relations: Relations) -> Plan:
@@ -39,7 +39,7 @@ def make(query: Query, relations: Relations) -> Plan:
     notes = (*dict.fromkeys(first_notes(query, relations) + first_notes(join, relations)), _NULLS[stretches.function], _COST)
     bounds = {
         "space": "O(n)",
-        "update": "O(log n) per stretch under a changed partner that has rows, and per stretch that comes or goes",
+        "update": "O(log n) per stretch with rows within a changed partner, and per stretch that is added or removed",
         "delay": "O(log n)",
     }
     made = Plan(
@@ -56,7 +56,7 @@ def _of_groups(query: Query, relations: Relations) -> Plan:
     """A key's merged runs: the structure has a row without ends for each key, which is all that lies under a changed interval."""
     assert query.groups is not None
     columns = ", ".join(column.name for column in query.groups.columns)
-    bounds = {"space": "O(n)", "update": "O(log n), and O(log n) per stretch that comes or goes", "delay": "O(log n)"}
+    bounds = {"space": "O(n)", "update": "O(log n), and O(log n) per stretch that is added or removed", "delay": "O(log n)"}
     cls, notes = f"coverage{f' by {columns}' if columns else ''}, 1-D, 1 relation", first_notes(replace(query, overlaps=()), relations)
     made = Plan(cls, "event-tree", None, "strict", bounds, notes, "coverage", names(query))
     _require_algorithm(query, made)
@@ -66,5 +66,5 @@ def _of_groups(query: Query, relations: Relations) -> Plan:
 def _require_algorithm(query: Query, made: Plan) -> None:
     if query.algorithm not in ("auto", made.algorithm):
         assert query.stretches is not None
-        reason = f"{query.stretches.function}(…) is kept by {made.algorithm} alone"
+        reason = f"only {made.algorithm} supports {query.stretches.function}(…)"
         raise Problem("infeasible-view", f'{reason}; write "algorithm": "{made.algorithm}" or "auto"', theorem=reason)

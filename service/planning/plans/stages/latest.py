@@ -26,7 +26,7 @@ def make(query: Query, relations: Relations) -> Plan:
     definition = relations[relation]
     order = latest.order.column
     ties = ties_of(definition, {ref.column for ref in latest.columns}, 2 + has_null_apart(definition, order))
-    notes = [*first_notes(query, relations), "all rows that meet the filters are kept in order, and those that come first in a list"]
+    notes = [*first_notes(query, relations), "all rows that satisfy the filters are kept in order, and the first ones in a list"]
     if definition.column(order).nullable:
         notes.append(f"rows whose {latest.order} is null come {'first' if latest.nulls_first else 'last'}")
     if ties is None:

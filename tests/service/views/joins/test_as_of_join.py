@@ -45,7 +45,7 @@ def test_what_is_promised() -> None:
     assert {plan.guarantee for plan in plans.values()} == {"strict"}
     assert plans["latest"].algorithm == "interval-tree" and plans["latest"].cls == "as-of join, 1-D, 2 relations, keyed"
     left = parse_view("v", LEFT["last"].definition, DEFINITIONS).plan
-    assert left.cls == "left outer as-of join, 1-D, 2 relations" and any("stands beside null" in note for note in left.notes)
+    assert left.cls == "left outer as-of join, 1-D, 2 relations" and any("is joined with nulls" in note for note in left.notes)
     with pytest.raises(Problem, match='joins two relations as of x.starts; write "algorithm": "interval-tree"'):
         parse_view("v", INNER["next"].definition | {"algorithm": "nested-loop"}, DEFINITIONS)
     by_weight = {"from": {"x": "a", "y": "a"}, "join": [{"as_of": ["y.weight", "<=", "x.weight"]}], "select": ["x.id as i"]}

@@ -137,7 +137,7 @@ def test_what_explain_tells_of_a_live_one(tmp_path: Path) -> None:
     plan = told["plan"]
     assert (plan["algorithm"], plan["guarantee"], told["alternatives"]) == ("lqdag", "best-effort", [])
     assert plan["class"] == "natural join, 3 relations, cyclic, 3 variables, treewidth 2, with NOT EXISTS"
-    assert plan["notes"][0].startswith("NOT EXISTS (a AS n): leaves rows out")
+    assert plan["notes"][0].startswith("NOT EXISTS (a AS n): excludes rows")
     assert told["natural"]["class"] == "cyclic, 3 variables, treewidth 2"
     assert told["measured"]["triangles"]["counters"]["excluded"] == 1
     assert explained(engine, EVERYONE, VIEWS["nulls"].definition)["plan"]["class"] == "selection, 1 relation, with NOT EXISTS"
@@ -195,7 +195,7 @@ SEVEN = {"from": {f"n{i}": "b" for i in range(8)}, "join": [{"equal": [f"n{i}.ro
 @pytest.mark.parametrize(
     ("part", "more", "why"),
     [
-        (PART | {"join": []}, {}, "no column of b in NOT EXISTS is equal to one outside of it"),
+        (PART | {"join": []}, {}, "no column of b in NOT EXISTS equals a column outside of it"),
         (PART | {"where": [{"column": "x.tag", "op": "=", "value": "u"}]}, {}, "the filter on x.tag in NOT EXISTS is not supported"),
         (BOTH, {"from": XY, "join": [{"overlaps": ["x.stay", "y.slot"]}]}, "it joins by more than equality"),
         (BOTH, {"from": XY, "join": [{"cross": ["x", "y"]}]}, "it has a product (CROSS JOIN)"),

@@ -163,4 +163,4 @@ def test_what_is_refused_says_why() -> None:
     assert told.startswith(why) and "null" not in told
     cycle = {"sql": tree["sql"][:-1] + " AND z.floor = x.floor)", "algorithm": "join-tree"}
     told = refused(cycle, DEFINITIONS).detail
-    assert "EXISTS, NOT EXISTS and LEFT JOIN that hang on one alias by one edge" in told and told.endswith('or "auto"')
+    assert "EXISTS, NOT EXISTS and LEFT JOIN that are connected to one alias by one edge" in told and told.endswith('or "auto"')

@@ -105,9 +105,9 @@ def test_what_visits_promise() -> None:
     plans = {name: parse_view("v", view.definition, DEFINITIONS).plan for name, view in VISITS.items()}
     assert {plan.shape for plan in plans.values()} == {"visits"}
     assert {name: plan.guarantee for name, plan in plans.items()} == {"visits": "strict"} | dict.fromkeys([*VISITS][1:], "delay")
-    assert plans["visits"].bounds["update"] == "O(log n) a row of x; of y O(log n), and O(log n) a group of a row that it meets"
-    assert "a changed row of x visits its partners, each a group that changes" in plans["visits_other"].notes
-    for name, says in (("visits_sums", "may keep its sums"), ("visits_unkeyed", "with HAVING the guarantee is lost")):
+    assert plans["visits"].bounds["update"] == "O(log n) for a row of x; for a row of y O(log n), and O(log n) per group of its partners"
+    assert "a change of x visits the partners of its row, and changes the group of each" in plans["visits_other"].notes
+    for name, says in (("visits_sums", "may be left unchanged"), ("visits_unkeyed", "with HAVING there is no strict guarantee")):
         assert says in plans[name].notes[-1]
         with pytest.raises(Problem) as caught:
             parse_view("v", VISITS[name].definition | {"guarantee": "strict"}, DEFINITIONS)
@@ -274,16 +274,16 @@ _ROWS = 'write "algorithm": "auto"'
 @pytest.mark.parametrize(
     ("sql", "says"),
     [
-        (f"SELECT a.k AS k, MIN(b.v) AS v {_AB} GROUP BY a.k", "MIN of b.v goes by rows; without it groups are counted"),
-        (f"SELECT a.k AS k, COUNT(DISTINCT b.v) AS v {_AB} GROUP BY a.k", "COUNT(DISTINCT) of b.v goes by rows"),
-        (f"SELECT a.k AS k, SUM(b.g) AS v {_AB} GROUP BY a.k", "SUM of b.g, a float64, goes by rows"),
-        (f"SELECT a.k AS k, SUM(duration(a.t, b.t)) AS v {_AT} GROUP BY a.k", "of duration(a.t, b.t), whose end a.q may be null, goes"),
+        (f"SELECT a.k AS k, MIN(b.v) AS v {_AB} GROUP BY a.k", "MIN of b.v requires visiting rows; without it, groups could be counted"),
+        (f"SELECT a.k AS k, COUNT(DISTINCT b.v) AS v {_AB} GROUP BY a.k", "COUNT(DISTINCT) of b.v requires visiting rows"),
+        (f"SELECT a.k AS k, SUM(b.g) AS v {_AB} GROUP BY a.k", "SUM of b.g, a float64, requires visiting rows"),
+        (f"SELECT a.k AS k, SUM(duration(a.t, b.t)) AS v {_AT} GROUP BY a.k", "of duration(a.t, b.t), whose end a.q may be null, requires"),
         (
             f"SELECT a.k AS k, COUNT(duration(a.f, b.f)) AS v {_AB.replace('.i', '.f')} GROUP BY a.k",
-            "COUNT of duration(a.f, b.f), whose ends are decimal(18,2) (not int64, date or timestamp), goes by rows",
+            "COUNT of duration(a.f, b.f), whose ends are decimal(18,2) (not int64, date or timestamp), requires visiting rows",
         ),
-        (f"SELECT a.v AS v, COUNT(*) AS n {_AB} GROUP BY a.v", "v is not a column of the join key; groups by columns of that alone"),
-        ("SELECT SUM(a.v) AS v FROM l a JOIN l b ON overlaps(a.i, b.i) AND a.id < b.id", "each pair once is counted for COUNT(*) alone"),
+        (f"SELECT a.v AS v, COUNT(*) AS n {_AB} GROUP BY a.v", "v is not a column of the join key; only groups by columns of the join key"),
+        ("SELECT SUM(a.v) AS v FROM l a JOIN l b ON overlaps(a.i, b.i) AND a.id < b.id", "each pair once, only COUNT(*) can be counted"),
     ],
 )  # fmt: skip
 def test_what_goes_by_rows(sql: str, says: str) -> None:
@@ -313,7 +313,7 @@ def test_what_explain_says() -> None:
     assert told["class"] == "groups by the join key of: interval join, 1-D, 2 relations, keyed"
     assert (told["algorithm"], told["theorem"], told["guarantee"]) == ("event-tree", None, "strict")
     assert told["bounds"] == {"space": "O(n) and O(groups)", "update": "O(log n)", "delay": "O(log n)"}
-    assert "the partners of a changed row are counted, not visited; a start reads no row of the join" in told["notes"]
+    assert "the partners of a changed row are counted, not visited; a restart reads no row of the join" in told["notes"]
     others = {one.algorithm: one.guarantee for one in alternatives(view.query, HALVES)}
     assert others["interval-tree"] == "delay" and "event-tree" not in others
     named = parse_view("v", {"sql": sql, **BY_ROWS}, HALVES)
