@@ -30,7 +30,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
     tracks = tuple((path_of(order, own),) for order, own in zip(orders, columns, strict=True))
     bounds = {
         "space": "O(n)",
-        "update": "O(log n) per index, and the part of the walk with the changed row's values",
+        "update": "O(log n) per index, and the part of the walk that has the changed row's values",
         "delay": f"no bound between rows; all Z tuples in O({count} D + Z) look-ups of O(log n), D comparisons in the shortest proof",
     }
     notes = (
