@@ -44,6 +44,7 @@ SUBJECTS = (
     "service_readers",
     "service_crowd",
     "service_start",
+    "service_first_start",
     "service_folder",
     "service_memory",
     "service_builds",

@@ -267,7 +267,7 @@ def measure(n: int, scenarios: list[Scenario], scale: Scale, note: Note, kept: d
         for scenario in scenarios:
             try:
                 act, checkpoints = scenario.prepare(stage), _checkpoints(stage)
-                waits, seconds, late = _watched(stage, act)
+                waits, seconds, late = watched(stage, act)
                 more = f"{_since(checkpoints, _checkpoints(stage))}; who only slept was late by {late:.1f} ms at most"
                 stage.clear()
             except Exception as error:
@@ -309,7 +309,7 @@ def figures_of(n: int, scenario: Scenario, waits: np.ndarray, seconds: float, ke
     ]
 
 
-def _watched(stage: Stage, act: Act) -> tuple[np.ndarray, float, float]:
+def watched(stage: Stage, act: Act) -> tuple[np.ndarray, float, float]:
     """What single changes wait while it happens and for some time after, in milliseconds; how many seconds it takes itself; and by how many
     milliseconds a thread that only sleeps is late at most."""
     command = [sys.executable, "-m", "tests.benchmarks.stalls_client", str(stage.server.port), "unrelated"]
