@@ -1,4 +1,4 @@
-"""Threads that work beside the writer and requests, and give way to them; how many there is room for."""
+"""Threads that work beside the writer and requests, and give way to them; how many there is room for, and what they do next."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 _GROUPS, _QUOTAS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
@@ -39,3 +42,71 @@ def give_way(nice: int) -> None:
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + nice)
+
+
+class _Waiting(NamedTuple, Generic[T]):
+    item: T
+    client: str
+    size: int
+
+
+class Line(Generic[T]):
+    """What waits to be worked at by three threads. One takes what has waited longest; one the smallest, that of a client counted on top of
+    what was taken for this client since it last had nothing here; and one the same of those of at most `few`, so that they never wait for
+    a large one. So nothing waits behind many larger ones, nor a client's behind another's many, nor a large one for ever. Any thread;
+    O(what waits)."""
+
+    THREADS = 3
+
+    def __init__(self, few: int) -> None:
+        self._few = few
+        self._lock = threading.Lock()
+        self._waiting: list[_Waiting[T]] = []  # in the order in which they came
+        self._at_work: list[_Waiting[T] | None] = [None] * self.THREADS
+        self._taken: dict[str, int] = {}  # sizes of what was taken of each client that has something here
+
+    def add(self, item: T, client: str, size: int) -> None:
+        with self._lock:
+            self._waiting.append(_Waiting(item, client, size))
+            self._taken.setdefault(client, 0)
+
+    def remove(self, item: T) -> bool:
+        """Whether it still waited."""
+        with self._lock:
+            found = [one for one in self._waiting if one.item == item]
+            for one in found:
+                self._waiting.remove(one)
+                self._forget(one.client)
+            return bool(found)
+
+    def take(self) -> T | None:
+        """What the calling thread does next, until it says `leave`; None if there is nothing for it."""
+        with self._lock:
+            for place, choose in enumerate((self._oldest, self._smallest, self._small)):
+                if self._at_work[place] is None and (chosen := choose()) is not None:
+                    self._at_work[place] = chosen
+                    self._waiting.remove(chosen)
+                    self._taken[chosen.client] += chosen.size
+                    return chosen.item
+            return None
+
+    def leave(self, item: T) -> None:
+        with self._lock:
+            for place, one in enumerate(self._at_work):
+                if one is not None and one.item == item:
+                    self._at_work[place] = None
+                    self._forget(one.client)
+
+    def _forget(self, client: str) -> None:
+        if not any(one is not None and one.client == client for one in (*self._waiting, *self._at_work)):
+            del self._taken[client]
+
+    def _oldest(self) -> _Waiting[T] | None:
+        return self._waiting[0] if self._waiting else None
+
+    def _smallest(self) -> _Waiting[T] | None:
+        return min(self._waiting, key=lambda one: self._taken[one.client] + one.size, default=None)
+
+    def _small(self) -> _Waiting[T] | None:
+        chosen = [one for one in self._waiting if one.size <= self._few]
+        return min(chosen, key=lambda one: self._taken[one.client] + one.size, default=None)

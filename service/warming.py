@@ -1,8 +1,8 @@
 """Kernels are compiled when they are needed, by a process of its own, into the cache.
 
     make setup   `python -m service.warming`: all of them
-    a start      waits for those of `EVERY_BATCH`; a view, for those of its rooms: `Kernels.require`. What somebody waits for comes first,
-                 the others behind it, at low priority once the service is ready
+    a start      waits for those of `EVERY_BATCH`; a view, for those of its rooms (`Kernels.when_there`). What somebody waits for comes
+                 first, the others behind it, at low priority once the service is ready
     later        `Loading` loads from the cache what no call has loaded
 
 Numba's front end holds the interpreter: compiled here, a kernel would stop the event loop for seconds. It takes half of the time, most of
@@ -51,6 +51,7 @@ class Kernels:
         self._missing: set[str] = set()
         self._waiting: list[str] = []  # of those, what no process has in hand, in the order of the list
         self._wanted: set[str] = set()  # somebody waits for them
+        self._asked: list[tuple[set[str], Callable[[], None]]] = []  # who is to be called, and for which of them
         self._process: subprocess.Popen[str] | None = None
         self._failure = ""
 
@@ -81,6 +82,15 @@ class Kernels:
                 if progress is not None and done != (done := total - len(mine & self._missing)):
                     progress(done, total)
 
+    def when_there(self, rooms: Collection[str], call: Callable[[], None]) -> None:
+        """Have `call` called once `require` would not wait for these, in whichever thread finds that: now, if they are there. They are
+        compiled before others."""
+        with self._changed:
+            mine = self._missing & _kernels_of(rooms) if self._missing else set()
+            self._wanted |= mine
+            self._asked.append((mine, call))
+        self._tell()
+
     def has(self, rooms: Collection[str]) -> bool:
         """Whether `require` would return at once."""
         return not self._missing or not self._missing & _kernels_of(rooms)
@@ -104,7 +114,16 @@ class Kernels:
     def _fail(self, reason: str) -> None:
         with self._changed:
             self._failure = self._failure or reason
+        self._tell()
+
+    def _tell(self) -> None:
+        """Some kernels are there, or none will be any more."""
+        with self._changed:
             self._changed.notify_all()
+            met = [call for mine, call in self._asked if self._failure or not mine & self._missing]
+            self._asked = [(mine, call) for mine, call in self._asked if not self._failure and mine & self._missing]
+        for call in met:
+            call()
 
     def _employ(self, process: subprocess.Popen[str]) -> None:
         """Have a process compile one kernel after another until none is left."""
@@ -124,7 +143,7 @@ class Kernels:
                     in_hand.remove(answer)
                     with self._changed:
                         self._missing.discard(answer)
-                        self._changed.notify_all()
+                    self._tell()
             except (OSError, KeyError):
                 reason = f"the process that compiles kernels ended at {' or '.join(sorted(in_hand))}: its reason is above; start again"
                 self._fail(answer or reason)

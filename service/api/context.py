@@ -32,6 +32,7 @@ Answer = asyncio.Future[Receipt]
 # Readers and followers hold a thread only while a chunk of theirs is made.
 READERS = 32
 FOLLOWERS = 32
+REGISTRARS = 2  # of views: each plans one, by thousands of rows, and waits for the writer
 # Requests that wait for the writer, as a look-up of a row just changed does: a large batch may take it seconds, and others must not wait.
 WAITERS = 64
 USAGE_AGE = 5.0  # seconds; each open dashboard asks every second
@@ -96,6 +97,7 @@ class Context:
         self.followers = ThreadPoolExecutor(FOLLOWERS, thread_name_prefix="follower")
         self.audiences = Audiences(self.followers)
         self.rewriters = ThreadPoolExecutor(REWRITERS, thread_name_prefix="rewriter")
+        self.registrars = ThreadPoolExecutor(REGISTRARS, thread_name_prefix="registrar")
         self.waiters = ThreadPoolExecutor(WAITERS, thread_name_prefix="waiter")
         self.loop: asyncio.AbstractEventLoop
         self.mailbox: Mailbox
@@ -152,6 +154,10 @@ class Context:
         """Run something that waits for the writer."""
         return await self.loop.run_in_executor(self.waiters, function, *arguments)
 
+    async def register(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run the registration of a view."""
+        return await self.loop.run_in_executor(self.registrars, function, *arguments)
+
     async def rewrite(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run something that may read all of a relation, and waits for the writer."""
         return await self.loop.run_in_executor(self.rewriters, function, *arguments)
@@ -159,7 +165,7 @@ class Context:
     def release_threads(self) -> None:
         self.audit.close()
         self.queries.children.close()
-        for pool in (self.workers, self.lookers, self.readers, self.walkers, self.followers, self.rewriters, self.waiters):
+        for pool in (self.workers, self.lookers, self.readers, self.walkers, self.followers, self.rewriters, self.registrars, self.waiters):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def track(self) -> asyncio.Task[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -16,6 +17,7 @@ from service.access.rights import require_relation
 from service.api.context import Context
 from service.api.dashboard.shape import shape_json
 from service.api.http import media
+from service.api.http.admission import client_of
 from service.api.http.answers import existing, json_answer, no_parameters
 from service.api.http.bodies import definition
 from service.api.openapi import Endpoint, answer, failures, json_content, links, operation, path_parameter
@@ -102,8 +104,10 @@ async def put_view(request: Request) -> Response:
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
         if token.relations is not None:  # who defines a view reads its relations by it
             await context.work(parse_view, name, data, Readable(engine, token), None, False, engine.limits)
-        view, outcome = await context.wait(engine.put_view, name, data, BUILD_WAIT)
-    status = {"created": 201, "same": 200, "building": 202}[outcome]
+        view, built = await context.register(engine.register, name, data, client_of(request.scope))
+    if built is not None:
+        await asyncio.wait([asyncio.wrap_future(built)], timeout=BUILD_WAIT)  # it holds no thread
+    status = 200 if built is None else 202 if view.state == "building" else 201
     return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view)), status)
 
 

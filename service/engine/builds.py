@@ -1,4 +1,4 @@
-"""Views are built beside the writer, two at a time, in the order in which their kernels are there.
+"""Views are built beside the writer, two at a time and a small one, in the order of a `Line` once their kernels are there.
 
     begin, in the writer's turn     hold the published version, and note from then on what changes in the view's relations
     build                           at the version that is held; writers go on
@@ -37,19 +37,20 @@ from service.engine.state import State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem
-from service.priority import give_way
+from service.priority import Line, give_way
 from service.tables.backlog import Backlog, Piece, pieces
 from service.tables.history import Passage
 from service.views.deltas import DeltaSink
+from service.views.joins.making import rooms_of
 from service.views.joins.protocol import Join
 from service.views.live_view import LiveView
+from service.warming import Kernels
 
 log = logging.getLogger("livejoin.views")
 
 T = TypeVar("T")
 
-_AT_ONCE = 2
-_THREADS = 32  # that wait for their kernels, or their turn, each in a thread
+_FEW = 1 << 16  # rows of a small view: built in a tenth of a second
 _NICE = 3  # of the threads: beside two builds on two cores, writers keep half of their rows, and builds take less than three times as long
 _LAST_SECONDS = 0.01  # that the last round may take in the turn, as far as the others tell
 _FIRST_LAST, _MOST_LAST = 64, 8192  # changes of the last round: while nothing is known of a build's speed; at most
@@ -68,17 +69,17 @@ class _Cancelled(Exception):
 
 
 class _Build:
-    """One view that is to be built, or built `anew`, or replayed. `future`: done when it is live in what was built, has failed, or was
-    cancelled."""
+    """One view that is to be built for a client, or built `anew`, or replayed. `future`: done when it is live in what was built, has
+    failed, or was cancelled."""
 
-    def __init__(self, view: LiveView, anew: bool, passage: Passage | None) -> None:
-        self.view, self.anew, self.passage = view, anew, passage
+    def __init__(self, view: LiveView, client: str, anew: bool, passage: Passage | None) -> None:
+        self.view, self.client, self.anew, self.passage = view, client, anew, passage
         self.begun = False
         self.state = "live" if anew else "building"  # of the view meanwhile
         self.is_used = False
         self.backlog = Backlog(view.relations.values())
         self.over = threading.Event()
-        self.future: Future[None]
+        self.future = Future[None]()
         self.rows = _MOST_CHANGES  # of the round before
         self.last = _FIRST_LAST  # changes that may be left to the last round
         self.pause = 0.0  # seconds that the writer is to pause for each change
@@ -115,35 +116,49 @@ class _Build:
         self.view.progress = max(self.view.progress, part)
 
 
+def _rows(view: LiveView) -> int:
+    """That are loaded for it."""
+    return sum(relation.table.rows for relation in view.relations.values())
+
+
 class Builds:
-    """Brings registered views to life. `feed_of` as in `Engine`; `require_kernels` waits for those that a view needs, before its turn."""
+    """Brings registered views to life. `feed_of` as in `Engine`; `kernels` gives those of the service."""
 
     def __init__(
         self, state: State, writer: Writer, versions: Pins, feed_of: Callable[[LiveView, tuple[int, int]], DeltaSink],
-        require_kernels: Callable[[LiveView], None],
+        kernels: Callable[[], Kernels],
     ) -> None:  # fmt: skip
         self._state, self._writer, self._versions, self._feed_of = state, writer, versions, feed_of
-        self._require_kernels = require_kernels
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="builder", initializer=partial(give_way, _NICE))
-        self._slots = threading.Semaphore(_AT_ONCE)
+        self._kernels = kernels
+        self._line: Line[_Build] = Line(_FEW)
+        self._threads = ThreadPoolExecutor(Line.THREADS, thread_name_prefix="builder", initializer=partial(give_way, _NICE))
         self._lock = threading.Lock()  # on the next: the writer looks at it while others begin and end
         self._builds: dict[str, _Build] = {}  # by the view's id
         self._in_vain: set[str] = set()  # ids of views that could not be built anew
 
     # for the engine
 
-    def start(self, view: LiveView, anew: bool = False, passage: Passage | None = None) -> Future[None]:
-        """Build it when its turn comes, or replay it if it has a `passage`; done when it is live, has failed, or was cancelled. Any
-        thread."""
-        build = _Build(view, anew, passage)
+    def start(self, view: LiveView, client: str = "", anew: bool = False, passage: Passage | None = None) -> Future[None]:
+        """Build it when its turn comes, among those of all clients, or replay it if it has a `passage`; done when it is live, has failed,
+        or was cancelled. Any thread."""
+        build = _Build(view, client, anew, passage)
         with self._lock:
             self._builds[view.id] = build
-            try:
-                build.future = self._threads.submit(self._run, build)
-            except RuntimeError:  # the service ends
-                build.future = Future()
-                build.future.cancel()
+        self._kernels().when_there(rooms_of(view.view.plan), partial(self._queue, build))
         return build.future
+
+    def _queue(self, build: _Build) -> None:
+        self._line.add(build, build.client, _rows(build.view))
+        try:
+            self._threads.submit(self._serve)
+        except RuntimeError:  # the service ends
+            self._withdraw(build)
+
+    def _withdraw(self, build: _Build) -> None:
+        """It is not wanted: nobody takes it out of the line."""
+        build.stop()
+        if self._line.remove(build):
+            build.future.set_result(None)
 
     def renew(self) -> None:
         """Build those live views anew whose structures are outgrown. In the writer's turn; O(views)."""
@@ -160,14 +175,13 @@ class Builds:
             build = self._builds.pop(view.id, None)
         self._in_vain.discard(view.id)
         if build is not None:
-            build.stop()
-            build.future.cancel()
+            self._withdraw(build)
             self._detach(build)
 
     def end(self) -> None:
         """Cancel all. Does not wait: a build that has not noticed yet only reads what others write."""
         for build in self._running():
-            build.stop()
+            self._withdraw(build)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -200,16 +214,24 @@ class Builds:
 
     # the threads
 
+    def _serve(self) -> None:
+        """What comes next, for as long as there is something for this thread."""
+        while (build := self._line.take()) is not None:
+            try:
+                self._run(build)
+            finally:
+                self._line.leave(build)
+                build.future.set_result(None)
+
     def _run(self, build: _Build) -> None:
         try:
-            self._require_kernels(build.view)
+            build.require()
+            self._kernels().require(rooms_of(build.view.view.plan))  # they are there, or will never be
             join = self._in_turn(build, partial(self._make_room, build))
-            with self._slots:
-                build.require()
-                if self._in_turn(build, partial(self._begin_passage, build)):
-                    self._replay(build, join)
-                else:
-                    self._build(build, join)
+            if self._in_turn(build, partial(self._begin_passage, build)):
+                self._replay(build, join)
+            else:
+                self._build(build, join)
         except _Cancelled:
             pass
         except Exception as error:
@@ -245,7 +267,7 @@ class Builds:
         former = build.view.core  # if it is replaced, its memory is freed here, not in the writer's turn
         try:
             version = self._in_turn(build, partial(self._begin, build, join, held))
-            started, rows = time.perf_counter(), sum(relation.table.rows for relation in build.view.relations.values())
+            started, rows = time.perf_counter(), _rows(build.view)
             self._load(build, join, version)
             self._pace(build, -(-rows // _LOADED_A_CHANGE), time.perf_counter() - started, build.backlog.changes)
             reach("in-build")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -89,7 +88,7 @@ class Engine(ABC):
             self._state, self._log, self.versions, self.settings.max_waiting, self._is_short, lambda: self._builds.pause(),
             self._housekeeping.piece, self._failed,
         )  # fmt: skip
-        self._builds = Builds(self._state, self._writer, self.versions, self.feed_of, self._require_kernels)
+        self._builds = Builds(self._state, self._writer, self.versions, self.feed_of, lambda: self.kernels)
         self.stages = Stages(data, self.settings.max_relation_rows)
         self._rewrites = Rewrites(self._state, self._writer, self.versions)
         self.retention = Retention(self._state, self._writer, self.versions, self.stages.sweep)
@@ -335,23 +334,26 @@ class Engine(ABC):
         self._writer.call(drop).result()  # the memory of what it gives comes back here, not in the writer's turn
 
     def put_view(self, name: str, data: dict[str, Any], wait: float = 1.0) -> tuple[LiveView, str]:
-        """Register and build; the view and "created", "same", or "building" when it takes longer than `wait` seconds.
+        """Register, as `register`, and build; the view and "created", "same", or "building" when that takes longer than `wait` seconds."""
+        view, built = self.register(name, data)
+        if built is not None:
+            waiting([built], wait)
+        return view, "same" if built is None else "building" if view.state == "building" else "created"
+
+    def register(self, name: str, data: dict[str, Any], client: str = "") -> tuple[LiveView, Future[None] | None]:
+        """Have a view built in its turn among those of all clients; the view, and what is done when it is live, has failed or was dropped;
+        None if it is registered already.
 
         The definition is durable on return. Problems: those of `parse_view`, `definition-differs`, `too-many`, `no-room`.
         """
-        started = time.monotonic()
         known = self._state.views.get(name)
         if known is not None and self._is_as_registered(known, data):
-            return known, "same"
+            return known, None
         with self.versions.holding() as version:  # here, not in the writer's turn: planning reads thousands of rows
             relations = self._state.relations
             parsed = self._parse_view(name, data, relations, version)
-        registered = self._writer.call(lambda: self._put_view(parsed, data, relations))
-        view, outcome = registered.result()
-        if outcome == "same":
-            return view, outcome
-        waiting([self._builds.start(view)], max(0.0, wait - (time.monotonic() - started)))
-        return view, "building" if view.state == "building" else "created"
+        view, is_new = self._writer.call(lambda: self._put_view(parsed, data, relations)).result()
+        return view, self._builds.start(view, client) if is_new else None
 
     def drop_view(self, name: str) -> None:
         """Its followers are told; its readers read on. Problem `not-found`."""
@@ -462,13 +464,13 @@ class Engine(ABC):
         except (Problem, WireError):  # to be told by the definitions of now
             return False
 
-    def _put_view(self, parsed: View, data: dict[str, Any], relations: Mapping[str, Relation]) -> tuple[LiveView, str]:
-        """`relations`: as of when it was parsed."""
+    def _put_view(self, parsed: View, data: dict[str, Any], relations: Mapping[str, Relation]) -> tuple[LiveView, bool]:
+        """The view, and whether it is a new one. `relations`: as of when it was parsed."""
         known = self._state.views.get(parsed.name)
         if known is not None:
             if known.view.query != parsed.query:
                 raise Problem("definition-differs", _OTHER.format("view", parsed.name))
-            return known, "same"
+            return known, False
         refuse_more("views", self._state.views, self.settings.max_views)
         self._log.require_room()
         if any(self._state.relations.get(name) is not relations.get(name) for name in parsed.query.named):
@@ -479,14 +481,10 @@ class Engine(ABC):
                 view.make_room()
         view.id = self._log.put_view(parsed.name, parsed.definition, noted(parsed))
         self._add_view(view)
-        return view, "created"
+        return view, True
 
     def _add_view(self, view: LiveView) -> None:
         self._state.views = {**self._state.views, view.name: view}
-
-    def _require_kernels(self, view: LiveView) -> None:
-        """Wait for the kernels that the view needs, perhaps a minute. Raises Unusable."""
-        self.kernels.require(rooms_of(view.view.plan))
 
     def fail_soon(self, error: BaseException) -> None:
         """Have the service end for what has failed in another thread."""

@@ -1,4 +1,4 @@
-"""How many processors a process may use."""
+"""How many processors a process may use, and in which order what waits is worked at."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service import priority
-from service.priority import processors
+from service.priority import Line, processors
 from service.reading.ahead import Walkers
 
 
@@ -54,3 +54,72 @@ def test_without_control_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert processors() == 3
     monkeypatch.delattr(os, "sched_getaffinity")
     assert processors() == (os.cpu_count() or 1)
+
+
+def line(*sizes: int, client: str = "") -> Line[str]:
+    """With an item of each size, named by it and its place."""
+    made: Line[str] = Line(9)
+    for place, size in enumerate(sizes):
+        made.add(f"{size}.{place}", client, size)
+    return made
+
+
+def test_two_are_taken_at_once_and_a_small_one() -> None:
+    """The oldest, the smallest, and the smallest of those of at most 9, if there is one."""
+    waiting = line(100, 50, 70, 60, 8, 7)
+    assert [waiting.take() for _ in range(4)] == ["100.0", "7.5", "8.4", None]
+    waiting.leave("8.4")
+    assert waiting.take() is None, "the others are not small"
+    waiting.leave("7.5")
+    assert waiting.take() == "50.1"
+    waiting.leave("100.0")
+    assert waiting.take() == "70.2"
+
+
+def test_a_small_one_waits_for_no_large_one() -> None:
+    waiting = line(*[100] * 40)
+    assert [waiting.take(), waiting.take(), waiting.take()] == ["100.0", "100.1", None]
+    waiting.add("small", "", 9)
+    assert waiting.take() == "small"
+    waiting.add("middle", "", 50)
+    waiting.leave("100.1")
+    assert waiting.take() == "middle"
+
+
+def test_a_large_one_does_not_wait_for_ever() -> None:
+    """However many smaller ones come: as many go before it as one thread does by age."""
+    waiting = line(500, 400, 300)
+    taken = [waiting.take(), waiting.take()]
+    assert taken == ["500.0", "300.2"]
+    for number in range(20):
+        waiting.add(f"small {number}", "", 1)
+        waiting.leave(str(taken[-1]))
+        taken.append(waiting.take())
+    assert taken[2:] == [f"small {number}" for number in range(20)]
+    waiting.add("small", "", 1)
+    waiting.leave("500.0")
+    assert waiting.take() == "400.1"
+
+
+def test_a_client_does_not_wait_for_what_another_has() -> None:
+    """Of equal sizes, and of larger ones: what was done for a client counts for as long as it waits."""
+    waiting = line(*[100] * 40, client="many")
+    waiting.add("other", "one", 150)
+    assert [waiting.take(), waiting.take()] == ["100.0", "other"]
+    waiting.leave("other")
+    waiting.add("other", "one", 90)
+    waiting.add("next", "one", 90)
+    assert waiting.take() == "other"
+    waiting.leave("other")
+    assert waiting.take() == "next", "180 come before 200"
+    waiting.leave("next")
+    assert waiting.take() == "100.1"
+
+
+def test_what_is_removed_is_not_taken() -> None:
+    waiting = line(100, 50, 70)
+    assert waiting.remove("100.0") and not waiting.remove("100.0")
+    assert waiting.take() == "50.1" and not waiting.remove("50.1")
+    assert waiting.remove("70.2") and waiting.take() is None
+    waiting.leave("50.1")
+    assert waiting._taken == {}

@@ -347,9 +347,9 @@ def test_the_writer_does_not_pause_for_a_build_that_waits_for_it(engine: Instanc
 def test_drops(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are being built, further ones wait; any of them may be dropped, and registered again."""
     held = Held(monkeypatch)
+    monkeypatch.setattr(engine._builds._line, "_few", 0)
     engine.apply(batch(("upsert", "a", rows_of(0, 3)), ("upsert", "b", rows_of(0, 1))))
-    first = held.put(engine, "v")
-    held.put(engine, "w")
+    first, _ = held.put(engine, "v"), held.put(engine, "w")
     queued = engine.put_view("x", PAIR, wait=0)[0]
     engine.put_view("y", PAIR, wait=0)
     assert not held.loaded.acquire(timeout=0.05), "three builds at a time"

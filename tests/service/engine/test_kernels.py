@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from service.instance import Instance
+from service.priority import Line
 from service.reading.cursors import open_rows
 from service.settings import Settings
 from service.warming import Kernels, _kernels_of
@@ -25,7 +27,7 @@ class Held(Kernels):
     def release(self) -> None:
         with self._changed:
             self._missing.clear()
-            self._changed.notify_all()
+        self._tell()
 
 
 def until(met: Callable[[], bool]) -> None:
@@ -49,6 +51,31 @@ def test_batches_and_other_views_go_on(tmp_path: Path) -> None:
     until(lambda: view.state != "building")
     assert ids(open_rows(engine.readers, "v")) == ids(open_rows(engine.readers, "w")) == [(0, 0), (0, 1)]
     engine.close()
+
+
+def test_very_many_that_wait_for_their_kernels_hold_up_nobody(tmp_path: Path) -> None:
+    """However many there are: they hold no threads. They are built once the kernels are there."""
+    engine = running(tmp_path / "data", {})
+    engine.kernels = kernels = Held("ij_heap")
+    views = [engine.put_view(f"v{number}", HEAP, wait=0)[0] for number in range(100)]
+    before = threading.active_count()
+    assert engine.put_view("w", PAIR, wait=60)[1] == "created"
+    assert threading.active_count() <= before + Line.THREADS
+    engine.drop_view("v7")
+    kernels.release()
+    until(lambda: all(view.state == "live" for view in views if view.name != "v7"))
+    assert views[7].state == "building"
+    engine.close()
+
+
+def test_a_stop_while_views_wait_for_kernels(tmp_path: Path) -> None:
+    engine = running(tmp_path / "data", {})
+    engine.kernels = Held("ij_heap")
+    _, built = engine.register("v", HEAP)
+    assert built is not None
+    engine.close()
+    engine.kernels.end()
+    built.result(60)
 
 
 def test_one_that_is_dropped_meanwhile_is_not_built(tmp_path: Path) -> None:
