@@ -48,6 +48,7 @@ SUBJECTS = (
     "service_folder",
     "service_memory",
     "service_builds",
+    "service_registrations",
     "service_stream",
     "client",
     "dashboard",

@@ -1,105 +1,165 @@
-"""Many views at once: 40 are registered over HTTP, each over a connection of its own, most of them large, the small ones last, and one of
-another client behind them all; while live views are read and dropped, and single changes go to a relation that none of this concerns.
+"""Many views at once: 32 large ones are registered over HTTP, each over a connection of its own, and then 8 small ones, and one large one
+of another client; meanwhile others are read and dropped, and single changes go to a relation that none of this concerns. Views of all
+sorts, by turns. Somebody asks 20 times a second which are live.
+
+The clients have the same two cores.
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from typing import NamedTuple
 
 import httpx
+import numpy as np
 
-from tests.benchmarks.figures import Figure, Scale, middle
+from tests.benchmarks.figures import Figure, Scale, sampled, seconds
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.served import serving
-from tests.benchmarks.stalls import figures_of, watched
+from tests.benchmarks.stalls import Scenario, figures_of, nothing, watched
 from tests.benchmarks.stalls_data import INTERVALS, SORTS, WIDE, Sort, Stage
 from tests.end_to_end import talk
 
-TITLE = "The service: many views are registered, read and dropped at once"
-_LARGE, _SMALL = 32, 8  # views
-_LIVE = 6  # views before; those that are dropped meanwhile
-_FEW = 1_000  # rows of a small relation
+TITLE = "The service: many views are registered at once"
+_LARGE, _SMALL, _DROPPED = 32, 8, 5  # views
+_FEW = 1_000  # rows of each relation of a small one
+_FIRST, _BETWEEN, _ASKED = 0.3, 0.1, 0.05  # seconds until all large ones are registered; between two drops; between two looks
 _LIMIT = 900.0
-_ANSWERED, _DROPPED, _READ = 2.0, 1.0, 1.0  # seconds; the first waits a second for its view itself
+_PROMPT = 1.0  # seconds
+_BEFORE = 4  # large views that may be live before whoever came behind them all
+_MEMORY = Path("/dev/shm")
 
 
-class Answer(NamedTuple):
-    name: str
-    seconds: float  # until the answer
-    live: float  # seconds from the beginning until the view was live
+class Seen(NamedTuple):
+    """Of one view, by the clock."""
+
+    began: float
+    answered: float
+    live: float
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:
-    parent = Path("/dev/shm")
-    with serving(scale, {"LIVEJOIN_SYNCHRONOUS": "normal"}, parent if parent.is_dir() else None) as server:
+    with serving(scale, {"LIVEJOIN_SYNCHRONOUS": "normal"}, _MEMORY if _MEMORY.is_dir() else None) as server:
         stage = Stage(server, scale.size(200_000, 4_000), scale.size(3, 0))
         stage.fill()
         for name in "cd":
             talk.define(stage.client, name, WIDE)
             stage.post(stage.new(name, _FEW, _FEW))
-        found = Registrations(stage)
-        waits, _, late = watched(stage, found.run)
-        return found.figures(note)
+        turns, waits, lates = list[Turn](), list[np.ndarray](), list[float]()
+        for _ in range(scale.size(3, 1)):
+            turn = Turn(stage)
+            wait, _, late = watched(stage, turn.act)
+            note(f"all live after {turn.all_live:.1f} s; {turn.before_small} large ones before the small ones; at most {wait.max():.1f} ms")
+            turns.append(turn)
+            waits.append(wait)
+            lates.append(late)
+            stage.clear()
+    words = f"{_LARGE} views over {2 * stage.half:,} rows are registered at once, with {_SMALL} small ones"
+    longest = f"who only slept was late by {max(lates):.1f} ms at most"
+    small = [one.live - one.began for turn in turns for one in turn.of("small")]
+    return [
+        *figures_of(2 * stage.half, Scenario(words, nothing), np.concatenate(waits), sum(turn.all_live for turn in turns), {}, longest),
+        Figure(f"{words}: seconds until a small one is live, the longest", max(small), "s", _PROMPT, True, samples=small),
+        sampled("large ones live before the last small one, which came behind them", [turn.before_small for turn in turns], "views",
+                aim=_BEFORE, less=True),
+        sampled("large ones of one client live before the large one of another, which came behind them",
+                [turn.before_other for turn in turns], "views", aim=_BEFORE, less=True),
+        sampled("seconds until all are live", [turn.all_live for turn in turns], "s", less=True),
+        *_longest("answer to a registration, which waits a second for its view", [one.answered - one.began for turn in turns for one in
+                  turn.seen.values()], 2 * _PROMPT),
+        *_longest("drop of another view meanwhile", [one for turn in turns for one in turn.drops], _PROMPT),
+        *_longest("first rows of a live view meanwhile", [one for turn in turns for one in turn.reads], _PROMPT),
+    ]  # fmt: skip
+
+
+def _longest(words: str, found: list[float], aim: float) -> list[Figure]:
+    return [Figure(f"the longest {words}", max(found), "s", aim, True, samples=found)]
 
 
 def _small(sort: Sort) -> Sort:
-    return sort._replace(sql=sort.sql.replace("FROM a JOIN b ON", "FROM c a JOIN d b ON").replace("JOIN a c ON", "JOIN c ON"))
+    """The same over the small relations."""
+    return sort._replace(sql=sort.sql.replace("FROM a JOIN b ON", "FROM c a JOIN d b ON").replace("JOIN a c ON", "JOIN c c ON"))
 
 
-class Registrations:
+class Turn:
+    """Once all of it, and what was seen."""
+
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
-        self.order: list[tuple[float, str]] = []
-        self.puts: dict[str, float] = {}
+        self._registered: dict[str, tuple[float, float]] = {}  # when each registration began, and was answered
+        self._live: dict[str, float] = {}
         self.drops: list[float] = []
         self.reads: list[float] = []
-        for n in range(_LIVE):
-            stage.view(f"live_{n}", INTERVALS)
-        self.start = 0.0
+        stage.view("read", INTERVALS)
+        for number in range(_DROPPED):
+            stage.view(f"dropped_{number}", INTERVALS)
 
-    def run(self) -> None:
-        url = self.stage.server.url
-        views = [(f"large_{n}", SORTS[n % len(SORTS)]) for n in range(_LARGE)]
-        small = [(f"small_{n}", _small(SORTS[n % len(SORTS)])) for n in range(_SMALL)]
-        self.start = time.perf_counter()
+    @property
+    def seen(self) -> dict[str, Seen]:
+        return {name: Seen(*times, self._live[name]) for name, times in self._registered.items()}
 
-        def put(named: tuple[str, Sort]) -> None:
-            name, sort = named
-            with httpx.Client(base_url=url, timeout=_LIMIT) as client:
-                begun = time.perf_counter()
-                made = talk.ok(client.put(f"/v1/views/{name}", json=sort.definition), 200, 201, 202)
-                self.puts[name] = time.perf_counter() - begun
-                while made["state"] == "building":
-                    time.sleep(0.05)
-                    made = talk.ok(client.get(f"/v1/views/{name}"))
-                assert made["state"] == "live", made
-                self.order.append((time.perf_counter() - self.start, name))
+    @property
+    def all_live(self) -> float:
+        return max(one.live for one in self.seen.values()) - min(one.began for one in self.seen.values())
 
-        def others() -> None:
-            with httpx.Client(base_url=url, timeout=_LIMIT) as client:
-                for n in range(1, _LIVE):
-                    begun = time.perf_counter()
-                    talk.ok(client.delete(f"/v1/views/live_{n}"), 204)
-                    self.drops.append(time.perf_counter() - begun)
-                    begun = time.perf_counter()
-                    client.get("/v1/views/live_0/rows", params={"limit": 10}).raise_for_status()
-                    self.reads.append(time.perf_counter() - begun)
-                    time.sleep(0.2)
+    @property
+    def before_small(self) -> int:
+        return self._before(max(one.live for one in self.of("small")))
 
-        with ThreadPoolExecutor(_LARGE + _SMALL + 1) as pool:
-            futures = [pool.submit(put, one) for one in views]
-            time.sleep(0.3)
-            futures.append(pool.submit(others))
-            futures += [pool.submit(put, one) for one in small]
-            for f in futures: f.result()
+    @property
+    def before_other(self) -> int:
+        return self._before(self.seen["other"].live)
 
-    def figures(self, note):
-        for at, name in self.order: note(f"{at:6.2f} {name} put {self.puts[name]:.2f}")
-        note(f"drops {self.drops} reads {self.reads}")
-        return []
+    def of(self, kind: str) -> list[Seen]:
+        return [one for name, one in self.seen.items() if name.startswith(kind)]
+
+    def _before(self, moment: float) -> int:
+        return sum(one.live < moment for one in self.of("large"))
+
+    def act(self) -> None:
+        large = [(f"large_{number}", sort) for number, sort in enumerate(islice(cycle(SORTS), _LARGE))]
+        small = [(f"small_{number}", _small(sort)) for number, sort in enumerate(islice(cycle(SORTS), _SMALL))]
+        count = _LARGE + _SMALL
+        clients = [self.stage.server.client(_LIMIT) for _ in range(count)]
+        other = httpx.Client(base_url=self.stage.server.url, timeout=_LIMIT, transport=httpx.HTTPTransport(local_address="127.0.0.2"))
+        with other, ThreadPoolExecutor(count + 2) as pool:
+            looking = pool.submit(self._look, count + 1)
+            begun = [pool.submit(self._put, client, *named) for client, named in zip(clients, large, strict=False)]
+            time.sleep(_FIRST)
+            begun += [pool.submit(self._put, client, *named) for client, named in zip(clients[_LARGE:], small, strict=True)]
+            begun.append(pool.submit(self._put, other, "other", INTERVALS))
+            self._read_and_drop()
+            for one in (*begun, looking):
+                one.result()
+        for client in clients:
+            client.close()
+
+    def _put(self, client: httpx.Client, name: str, sort: Sort) -> None:
+        self.stage.expect(name)
+        began = time.perf_counter()
+        answer = client.put(f"/v1/views/{name}", json=sort.definition)
+        self._registered[name] = began, time.perf_counter()
+        talk.ok(answer, 201, 202)
+
+    def _look(self, count: int) -> None:
+        """Note when each of so many views is live."""
+        with self.stage.server.client(_LIMIT) as client:
+            end = time.monotonic() + _LIMIT
+            while len(self._live) < count and time.monotonic() < end:
+                states = {view["name"]: view["state"] for view in talk.ok(client.get("/v1/views"))["views"]}
+                now = time.perf_counter()
+                for name, state in states.items():
+                    if state == "live" and name.startswith(("large", "small", "other")):
+                        self._live.setdefault(name, now)
+                time.sleep(_ASKED)
+
+    def _read_and_drop(self) -> None:
+        client = self.stage.client
+        for number in range(_DROPPED):
+            self.drops.append(seconds(partial(self.stage.drop, f"dropped_{number}")))
+            self.reads.append(seconds(lambda: client.get("/v1/views/read/rows", params={"limit": 10}).raise_for_status()))
+            time.sleep(_BETWEEN)

@@ -117,9 +117,13 @@ class Stage:
 
     def view(self, name: str, sort: Sort) -> None:
         """Register it and wait until it is live. It is dropped with the scenario."""
-        self._views.append(name)
+        self.expect(name)
         made = talk.view(self.client, name, sort.definition, _LIMIT)
         assert made["plan"]["algorithm"] == sort.algorithm, made["plan"]
+
+    def expect(self, name: str) -> None:
+        """A view of this name is registered by somebody, and dropped with the scenario."""
+        self._views.append(name)
 
     def drop(self, name: str) -> None:
         self._views.remove(name)

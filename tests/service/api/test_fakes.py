@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from service.api import followers, rows
+from service.api import followers, rows, views
 from service.api.context import READERS, Context
 from service.engine.versions import Pins, Version
 from service.errors import Problem
@@ -83,8 +84,8 @@ class Instance:
     def admit(self) -> None:
         raise Problem("too-busy", "9 batches are waiting already")
 
-    def put_view(self, name: str, data: dict[str, Any], wait: float) -> tuple[Any, str]:
-        return self.view, "building"
+    def register(self, name: str, data: dict[str, Any], client: str) -> tuple[Any, Future[None]]:
+        return self.view, Future()
 
 
 def on(engine: Instance) -> Context:
@@ -117,6 +118,7 @@ def test_a_view_that_is_being_built(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Problem("view-building", "the view v is being built", progress=0.25)
 
     monkeypatch.setattr(rows, "open_rows", building)
+    monkeypatch.setattr(views, "BUILD_WAIT", 0.01)
     engine = Instance("building")
     shown = ask("PUT", "/v1/views/v", on(engine), json={})
     assert shown.status_code == 202
