@@ -1,6 +1,6 @@
 """Many views at once: 32 large ones are registered over HTTP, each over a connection of its own, and then 8 small ones, and one large one
 of another client; meanwhile others are read and dropped, and single changes go to a relation that none of this concerns. Views of all
-sorts, by turns. Somebody asks 20 times a second which are live.
+sorts, by turns. Somebody asks ten times a second which are live.
 
 The clients have the same two cores.
 """
@@ -27,7 +27,7 @@ from tests.end_to_end import talk
 TITLE = "The service: many views are registered at once"
 _LARGE, _SMALL, _DROPPED = 32, 8, 5  # views
 _FEW = 1_000  # rows of each relation of a small one
-_FIRST, _BETWEEN, _ASKED = 0.3, 0.1, 0.05  # seconds until all large ones are registered; between two drops; between two looks
+_FIRST, _BETWEEN, _ASKED = 0.3, 0.1, 0.1  # seconds until all large ones are registered; between two drops; between two looks
 _LIMIT = 900.0
 _PROMPT = 1.0  # seconds
 _BEFORE = 4  # large views that may be live before whoever came behind them all

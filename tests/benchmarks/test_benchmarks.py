@@ -40,11 +40,13 @@ from tests.benchmarks import (
     pipeline_latency,
     pipeline_throughput,
     service_builds,
+    service_first_start,
     service_groups,
     service_many,
     service_memory,
     service_natural,
     service_outer,
+    service_registrations,
     service_turns,
     stalls,
     structure_counted,
@@ -244,6 +246,20 @@ def test_a_scenario_that_fails_ends_with_an_error_and_the_others_are_kept(tmp_pa
 def test_builds_beside_writers() -> None:
     figures = service_builds.run(Scale(quick=True), lambda line: None)
     assert [figure.aim for figure in figures] == [0.5, 3.0, 0.5, 3.0, 1.0] * 3 and all(figure.value > 0 for figure in figures)
+
+
+@pytest.mark.soak
+def test_many_registrations() -> None:
+    figures = service_registrations.run(Scale(quick=True), lambda line: None)
+    assert [figure.aim for figure in figures] == [10.0, 50.0, 1.0, 4, 4, None, 2.0, 1.0, 1.0]
+    assert len(figures[2].samples) == 8 and len(figures[6].samples) == 41 and len(figures[7].samples) == 5
+
+
+@pytest.mark.soak
+def test_the_first_start() -> None:
+    ready, first, all_ = service_first_start.run(Scale(quick=True), lambda line: None)
+    assert (ready.aim, first.aim, all_.aim) == (25.0, 100.0, 100.0) and len(ready.samples) == 2
+    assert 0 < ready.value < all_.value
 
 
 def test_what_turns_are_watched_for_exists() -> None:
