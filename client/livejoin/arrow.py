@@ -31,7 +31,7 @@ class Decoder:
     def schema(self) -> pa.Schema:
         """Raises ValueError before the first block."""
         if self._schema is None:
-            raise ValueError("the schema has not come yet: iterate over the rows first")
+            raise ValueError("the schema has not arrived yet: iterate over the rows first")
         return self._schema
 
     def add(self, block: bytes) -> Iterator[pa.RecordBatch]:

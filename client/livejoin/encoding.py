@@ -97,7 +97,7 @@ def _jsonl(rows: Any, op: Op | None) -> Iterator[Body]:
 
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
-_FOLLOWED = f"the rows have a column {OP_COLUMN}: use load, which follows it"
+_FOLLOWED = f"the rows have a column {OP_COLUMN}: use load, which applies it"
 
 
 def encoded(row: Mapping[str, Any]) -> bytes:
@@ -116,10 +116,10 @@ def _as_text(value: object) -> str:
 def mappings(rows: Any) -> Iterator[Mapping[str, Any]]:
     """Rows one by one. Raises TypeError for what is not rows."""
     if not isinstance(rows, list) and (isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable)):
-        raise TypeError(f"rows are an iterable of dictionaries, Arrow data or a path, not {type(rows).__name__}")
+        raise TypeError(f"rows must be an iterable of dictionaries, Arrow data or a path, not {type(rows).__name__}")
     for row in rows:
         if not isinstance(row, dict) and not isinstance(row, Mapping):  # the latter is slow
-            raise TypeError(f"a row is a dictionary, not {type(row).__name__}")
+            raise TypeError(f"a row must be a dictionary, not {type(row).__name__}")
         yield row
 
 
@@ -206,7 +206,7 @@ def _interval(interval: Interval) -> dict[str, str]:
 def view_definition(sql: str | None, definition: Mapping[str, Any] | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """The body of PUT /v1/views/{name}: a SELECT or a JSON form, and options beside it."""
     if (sql is None) == (definition is None):
-        raise TypeError("give a view's definition as sql or as definition, one of them")
+        raise TypeError("give the view's definition either as sql or as definition")
     return {**({"sql": sql} if sql is not None else definition or {}), **options}
 
 
@@ -236,7 +236,7 @@ def _sought(column: str, value: Any) -> str:
 
 def _window(window: Window) -> str:
     if isinstance(window, str) or len(window) != 2:
-        raise TypeError(f"a window is a pair (low, high), of which either may be None, not {window!r}")
+        raise TypeError(f"a window must be a pair (low, high), either of which may be None, not {window!r}")
     low, high = window
     return f"{_text(low)},{_text(high)}"
 

@@ -15,7 +15,7 @@ def trusted(ca: str | PathLike[str] | None) -> ssl.SSLContext | bool:
     try:
         context = ssl.create_default_context(cafile=ca)
     except OSError as error:
-        reason = "it holds no certificate in PEM" if isinstance(error, ssl.SSLError) else error.strerror
+        reason = "it contains no PEM certificate" if isinstance(error, ssl.SSLError) else error.strerror
         raise BadFile(f"the CA file {ca} cannot be used ({reason}): give a PEM file with the certificates to trust") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context

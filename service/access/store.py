@@ -22,7 +22,7 @@ from service.errors import Problem
 
 TOKENS = "livejoin.tokens"
 FORMAT = 1
-_REMEDY = "restore this file from a copy, or end token mode with `livejoin token disable` and create the tokens anew"
+_REMEDY = "restore this file from a copy, or end token mode with `livejoin token disable` and create new tokens"
 
 Tokens = dict[str, AccessToken]  # by name
 

@@ -40,7 +40,7 @@ _SPARE = 16 << 20  # bytes of room beside what is copied
 _SYNC_BYTES = 16 << 20  # of the copied log, written before they are synced
 _PATIENCE = 3.0  # seconds for one that is broken off
 _LOOK = 0.05  # seconds between two attempts to interrupt it
-_STOPPED = "the service was stopped before the backup was whole"
+_STOPPED = "the service was stopped before the backup was complete"
 
 
 class _GivenUp(Exception):
@@ -119,11 +119,11 @@ class Backups:
         if not target.is_absolute():
             reason = "is a relative path: give an absolute one, on the machine of the service"
         elif not target.parent.is_dir():
-            reason = "cannot be made: the folder that it is to be in does not exist"
+            reason = "cannot be created: its parent folder does not exist"
         elif _is_within(target, self._folder):
             reason = "is in the data folder: choose a folder outside it, on another disk if there is one"
         elif target.exists() and (not target.is_dir() or any(target.iterdir())):
-            reason = "exists and is not an empty folder: choose a new one; a backup never writes over anything"
+            reason = "exists and is not an empty folder: choose a new one; a backup never overwrites anything"
         if reason is not None:
             raise Problem("bad-parameter", f"target: the folder {reason}", parameter="target")
 

@@ -71,7 +71,7 @@ def plan(folder: Path) -> Plan:
         read_tokens(folder)
     except Damaged:
         found.tokens = True
-        found.dropped.append("all access tokens: their file is damaged. The folder stays in token mode: create tokens anew with --data")
+        found.dropped.append("all access tokens: their file is damaged. The folder stays in token mode: create new tokens with --data")
     return found
 
 
@@ -135,7 +135,7 @@ def _entries(found: Plan, db: sqlite3.Connection, table: str, columns: str) -> N
                 found.tables[table].append(row)
             else:
                 name = values["source" if table == "sources" else "name"]
-                lost = {"relation": " and all of its rows", "view": "", "source": ": its epoch is not known any more"}[kind]
+                lost = {"relation": " and all of its rows", "view": "", "source": ": its epoch is no longer known"}[kind]
                 found.dropped.append(f"the {kind} {name!r}{lost}")
                 found.rows |= kind == "relation"
     except sqlite3.DatabaseError as error:
@@ -221,7 +221,7 @@ def _set_back(found: Plan, rows: list[LogRow]) -> None:
             kept.append((*back, checksum(*back)))
             found.dropped.append(f"of the source {source!r}, what came after epoch {row.epoch} (up to {epoch})")
         else:
-            found.dropped.append(f"the source {source!r}: which epochs before {epoch} it has sent is not known any more")
+            found.dropped.append(f"the source {source!r}: which epochs before {epoch} it has sent is no longer known")
     found.tables["sources"] = kept
 
 

@@ -52,7 +52,7 @@ def _of(id_: str, told: dict[str, Any]) -> dict[str, Any]:
     for state in (told, told.get("previous", {})):
         if state.get("id") == id_:
             return dict(state)
-    lost = "the service was started again before the backup was whole: remove the folder and repeat the command"
+    lost = "the service was restarted before the backup was complete: remove the folder and repeat the command"
     if told["state"] != "none":
-        lost = "the service has made others since and does not tell how this one ended: `livejoin check` says whether it is whole"
+        lost = "the service has made other backups since and no longer reports on this one: `livejoin check` says whether it is complete"
     return {"state": "unknown", "problem": lost}

@@ -35,12 +35,12 @@ def main(arguments: list[str]) -> int:
     except FileNotFoundError as error:
         raise Failure(str(error) if error.filename is None else f"{folder}: there is no such folder") from error
     if wrong:
-        remedy = "please report this bug with the folder; dropping and registering the view again may mend it"
+        remedy = "please report this bug with the folder; dropping and registering the view again may fix it"
         _tell(f"verdict    not confirmed: {', '.join(wrong)}; {remedy}")
         return 1
     confirmed = f"{len(names)} view{'s' if len(names) != 1 else ''} confirmed" if names else "no view was recomputed"
     if report.spared:
-        remedy = "the service starts, and does without what is damaged; look at the disk"
+        remedy = "the service can start without what is damaged; check the disk"
         _tell(f"verdict    damaged, but no version is lost: {report.keep}; {confirmed}; {remedy}")
         return 1
     _tell(f"verdict    sound: {report.keep}; {confirmed}")
@@ -102,7 +102,7 @@ def describe(report: Report) -> list[str]:
     if report.tokens is not None:
         lines.append(f"tokens     {report.tokens}")
     lines += [f"unfinished {path.name} (left by a crash, not used)" for path in report.unfinished]
-    said = "a start found this snapshot damaged; it is not used, and removed with the next snapshot: look at the disk"
+    said = "a start found this snapshot damaged; it is not used, and will be removed with the next snapshot: check the disk"
     lines += [f"set aside  {path.name} ({said})" for path in report.set_aside]
     lines += [f"damage     {problem.what} in {problem.where}" for problem in report.problems]
     lines += [f"damage     {problem}" for problem in report.spared]

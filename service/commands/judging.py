@@ -114,5 +114,5 @@ def refuse_strangers(relation: str, definition: RelationDefinition, file: File) 
     for name in names:
         if name not in known and name != OP_COLUMN:
             raise Failure(
-                f"{file.path}: {relation} has no column {name!r}, only {', '.join(known)}: remove it from the file, or widen the relation"
+                f"{file.path}: {relation} has no column {name!r}, only {', '.join(known)}: remove it from the file, or extend the relation"
             )

@@ -45,11 +45,11 @@ def _repaired(folder: Path, yes: bool) -> int:
         print(f"finished   a repair of {folder} that was interrupted")
     found = plan(folder)
     if not found.dropped:
-        print(f"{folder} is whole at version {found.version}: there is nothing to repair")
+        print(f"{folder} is undamaged at version {found.version}: there is nothing to repair")
         return 0
     for one in found.dropped:
         print(f"drop       {one}", flush=True)
-    print(f"keep       version {found.version}, and all else", flush=True)
+    print(f"keep       version {found.version}, and everything else", flush=True)
     if not yes:
         if not sys.stdin.isatty():
             raise Failure("nothing was changed: use --yes to drop this, or run the command in a terminal", 2)
@@ -61,5 +61,5 @@ def _repaired(folder: Path, yes: bool) -> int:
     print(f"repaired   {folder}, version {found.version}, timeline {timelines[-1][0]}")
     print(f"dropped    {aside} has what was dropped; remove it when it is no longer needed")
     if found.rows:
-        print("next       each source has to send again what was dropped; the streaming job notices this before its first post")
+        print("next       each source must resend what was dropped; the streaming job notices this before its first post")
     return 0

@@ -40,9 +40,9 @@ def main(arguments: list[str]) -> int:
 
 def _require_empty(folder: Path) -> None:
     if not folder.absolute().parent.is_dir():
-        raise Failure(f"{folder} cannot be made: make the folder that it is to be in first", 2)
+        raise Failure(f"{folder} cannot be created: create its parent folder first", 2)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise Failure(f"{folder} exists and is not an empty folder: nothing is ever restored over it; name a new folder", 2)
+        raise Failure(f"{folder} exists and is not an empty folder: a restore never overwrites anything; choose a new folder", 2)
 
 
 def _told(folder: Path, chain: list[Backup], timelines: database.Timelines) -> list[str]:
@@ -62,10 +62,10 @@ def _told(folder: Path, chain: list[Backup], timelines: database.Timelines) -> l
     for name, source in sorted(sources.items()):
         lines.append(f"source     {name}, epoch {source.epoch}" + (f", run {source.run}" if source.run else ""))
     if tokens is not None:
-        lines.append(f"tokens     {len(tokens)}; those revoked since the backup are valid again: revoke them once more")
+        lines.append(f"tokens     {len(tokens)}; those revoked since the backup are valid again: revoke them again")
     if sources:
         lines.append(
-            "next       each source has to send again what came after its epoch; the streaming job notices this before its first post, "
+            "next       each source must resend what came after its epoch; the streaming job notices this before its first post, "
             "and says what to do"
         )
     return lines

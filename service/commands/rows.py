@@ -89,7 +89,7 @@ def _wanted(limit: int | None, overlaps: list[str], where: list[str]) -> dict[st
             raise Failure(f"--overlaps has two windows for {interval or 'all intervals'}: name each interval once", 2)
         windows[interval] = tuple(window.split(","))
     if len(windows) > 1 and "" in windows:
-        raise Failure("--overlaps names the interval of each window, or there is one without a name", 2)
+        raise Failure("--overlaps must name the interval of each window if there are several", 2)
     if windows:
         wanted["overlaps"] = windows.get("", windows)
     for condition in where:

@@ -131,7 +131,7 @@ def write_snapshot(
         _sync_log(folder)
         for written in (*files.values(), *of_views.values()):
             if _checksum(unfinished / written.file, go_on, from_disk=True) != (written.bytes, written.crc):
-                raise Damaged("what was written was read back differently", unfinished / written.file, "look at the disk")
+                raise Damaged("what was written was read back differently", unfinished / written.file, "check the disk")
         unfinished.rename(path)
         sync_path(snapshots)
         sync_path(folder)

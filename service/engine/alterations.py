@@ -62,7 +62,7 @@ class Alterations:
         columns = {column.name: column for column in before.columns}
         for column in patch.add_columns:
             if not column.nullable:
-                raise Problem("bad-definition", f'add_columns: {column.name!r} must be "nullable": the rows that there are have no value')
+                raise Problem("bad-definition", f'add_columns: {column.name!r} must be "nullable": existing rows have no value for it')
             if columns.setdefault(column.name, column) != column:
                 raise Problem("definition-differs", f"{relation.name} has a column {column.name!r} with another definition")
         intervals = {**before.intervals}

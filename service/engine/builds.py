@@ -405,7 +405,7 @@ class Builds:
     def _give_up_passage(self, build: _Build) -> None:
         """Too much is written while it waits for its turn: it is built as it is then, and earlier tokens expire."""
         assert build.passage is not None and build.view.feed is not None
-        log.warning("tokens of the view %s expire: it is built without its earlier changes, as too many are written", build.view.name)
+        log.warning("tokens of the view %s expire: it is built without its earlier changes, since too many are written", build.view.name)
         self._detach(build)
         build.passage = None
         build.view.feed.restart(self._versions.published.number)

@@ -138,5 +138,5 @@ class FreshPages:
                 self._due.clear()
                 self.look(populate)
         except Exception as error:  # an older kernel, or no memory: pages come as they are touched
-            log.debug("pages are no longer asked for ahead: %s", error)
+            log.debug("pages are no longer allocated in advance: %s", error)
             self._ended = True

@@ -35,7 +35,7 @@ def check_source(batch: Batch) -> None:
     if batch.source is None and batch.epoch is None and batch.run is None and not batch.reset:
         return
     if batch.source is not None and batch.source.startswith(OWN):
-        raise Problem("bad-parameter", f"source: names that begin with {OWN!r} are the service's own: choose another", parameter="source")
+        raise Problem("bad-parameter", f"source: names that begin with {OWN!r} are reserved: choose another", parameter="source")
     for name, lacks, reason in (
         ("epoch", batch.source is not None and batch.epoch is None, "comes together with source, or not at all"),
         ("source", batch.source is None and batch.epoch is not None, "comes together with epoch, or not at all"),

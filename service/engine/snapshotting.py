@@ -148,7 +148,7 @@ class Snapshotting:
             self._log.forget(self._to_forget, lambda: not self._is_over)
             self._log.give_back(self._worth, lambda: not self._is_over)
         except Exception as error:
-            self._failed("the log could not be cut; it is tried again", error)
+            self._failed("the log could not be truncated; this will be retried", error)
 
     def _failed(self, what: str, error: Exception) -> None:
         if is_sync_failure(error):
@@ -215,7 +215,7 @@ class Snapshotting:
                 return work()
         except Problem:
             self._in_vain += 1
-            raise _GivenUp("what it held for reading exceeded --pin-bytes; it is tried again") from None
+            raise _GivenUp("the memory that it held exceeded --pin-bytes; it will be retried") from None
 
     @property
     def _is_over(self) -> bool:
@@ -225,10 +225,10 @@ class Snapshotting:
     def _go_on(self) -> bool:
         self._require_room(0)
         if self._is_over:
-            raise _GivenUp("the service ends, and the log has what it would have had")
+            raise _GivenUp("the service is stopping; the log has everything that the snapshot would have had")
         return True
 
     def _require_room(self, needed: int) -> None:
         free = self._log.free_bytes
         if free < needed + LEFT:
-            raise _GivenUp(f"the disk has {free >> 20} MiB left, which the log may need; it is tried again")
+            raise _GivenUp(f"the disk has {free >> 20} MiB left, which the log may need; it will be retried")

@@ -104,7 +104,7 @@ class Stages:
             self._forget()
             stage = self._stages.pop((relation.id, name), None)
         if stage is None:
-            said = f"{relation.name} has no stage {name!r}: it was committed, or forgotten an hour after its last part, or at a start"
+            said = f"{relation.name} has no stage {name!r}: it was committed, or dropped an hour after its last part or at a restart"
             raise Problem("not-found", f"{said}; send its parts again")
         try:
             _gather(relation, [part for _, part in sorted(stage.parts.items())], batch)
@@ -141,7 +141,7 @@ class Stages:
         stage = self._stages.get((relation.id, name))
         if stage is None:
             if len(self._stages) >= _MOST:
-                raise Problem("too-many", f"there are already {_MOST} stages: commit them, or wait until one of them is forgotten")
+                raise Problem("too-many", f"there are already {_MOST} stages: commit them, or wait until one of them is dropped")
             stage = Stage()
         number = max(stage.parts, default=-1) + 1 if number is None else number
         former = stage.parts.get(number)
@@ -164,7 +164,7 @@ class Stages:
                             stream.write_batch(rows)
         except OSError as error:
             discard(path)
-            said = f"the disk of the data folder does not take this part ({reason(error)}); it was not kept"
+            said = f"the disk of the data folder does not accept this part ({reason(error)}); it was not kept"
             raise Problem("disk-full", said) from error
         return path
 

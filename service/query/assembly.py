@@ -395,11 +395,12 @@ def _other_bounds(scope: Scope, pair: tuple[IntervalRef, IntervalRef], p: Inequa
     x, y = pair
     bounds, meant = f"{x} is {scope.declared(x).bounds}, {y} is {scope.declared(y).bounds}", scope.strictness(x, y)
     if meant is None:
-        said = f"an open start meets an open end ({bounds}): overlaps({x}, {y}) is another condition, for a value of their type in both"
+        said = f"an open start meets an open end ({bounds}): "
+        said += f"overlaps({x}, {y}) is a different condition, which requires a value of their type in both"
     else:
         spelled = f"{p._replace(strict=meant[0]).written} AND {q._replace(strict=meant[1]).written}"
-        said = f"the strictness does not match the intervals' bounds ({bounds}), by which it is {spelled}: this is another condition, as "
-        said += f"is overlaps({x}, {y}), which takes every null end as unbounded"
+        said = f"the strictness does not match the intervals' bounds ({bounds}), for which it is {spelled}: this is a different condition, "
+        said += f"as is overlaps({x}, {y}), which treats every null end as unbounded"
     wanted = [
         f"an interval over ({one.start_column}, {one.end_column}) of {scope.aliases[ref.alias]} with the bounds {one.bounds}"
         for ref, one in zip(pair, scope.with_strictness(x, y, (p.strict, q.strict)), strict=True)

@@ -105,7 +105,7 @@ def _read_groups(form: JsonView, draft: Draft) -> None:
     """`group`, `aggregate`, `having`, `distinct`."""
     if form.distinct:
         if form.group or form.aggregate or form.having:
-            raise bad('"distinct" goes with "select" only: each group is one row')
+            raise bad('"distinct" can only be used with "select": each group is one row')
         for output in draft.outputs:
             refuse_term(output)
         scope = draft.scope
@@ -115,7 +115,7 @@ def _read_groups(form: JsonView, draft: Draft) -> None:
     if not (form.group or form.aggregate or form.having):
         return
     if draft.outputs:
-        raise bad('"select" does not go with groups: their rows are the columns of "group", then those of "aggregate"')
+        raise bad('"select" cannot be used with groups: their rows are the columns of "group", then those of "aggregate"')
     groups = draft.groups = GroupsDraft(draft.scope)
     for entry in form.group:
         if isinstance(entry, str):
@@ -134,9 +134,9 @@ def _read_groups(form: JsonView, draft: Draft) -> None:
 def _read_covered(form: Select, covered: list[Coverage], draft: Draft) -> None:
     """`select` with `{"coverage": [interval]}`, beside "group"."""
     if isinstance(form, JsonView) and form.distinct:
-        raise bad('"distinct" does not go with "coverage" of one interval: leave it out, each stretch is one row')
+        raise bad('"distinct" cannot be used with "coverage" of one interval: leave it out, each stretch is one row')
     if len(form.select) > 1:
-        raise bad('"select" with "coverage" of one interval has this entry alone: the columns of "group" come before it')
+        raise bad('"select" with "coverage" of one interval must have only this entry: the columns of "group" precede it')
     groups = draft.groups = draft.groups or GroupsDraft(draft.scope)
     (one,) = covered
     groups.cover(check_output_name(one.name), _interval(draft.scope, one.coverage[0]))
@@ -144,7 +144,7 @@ def _read_covered(form: Select, covered: list[Coverage], draft: Draft) -> None:
 
 def _read_latest(form: LatestRows, draft: Draft) -> None:
     if draft.groups is not None:
-        raise bad('"latest" does not go with groups or "distinct": define a view for each')
+        raise bad('"latest" cannot be used with groups or "distinct": define a view for each')
     by = [draft.scope.column(*_split(text, "column")) for text in form.by]
     draft.latest = latest_of(draft.scope, by, draft.scope.column(*_split(form.order, "column")), form.descending, form.rows)
 
@@ -253,9 +253,9 @@ def _read_within(draft: Draft, left: ColumnRef, right: ColumnRef, distance: Any)
 
 def _read_as_of(draft: Draft, of: str, op: str, point: str) -> None:
     if op not in ("<", "<=", ">", ">="):
-        raise bad(f'as_of: {as_json(op)} is no comparison: it is one of "<", "<=", ">", ">="')
+        raise bad(f'as_of: {as_json(op)} is not a comparison: use one of "<", "<=", ">", ">="')
     if draft.as_of is not None:
-        raise bad('"as_of" stands in join once')
+        raise bad('"as_of" can be used only once in join')
     left, right = _columns(draft.scope, [of, point])
     draft.as_of = as_of_of(draft.scope, left, op, right, False)
 
@@ -267,7 +267,7 @@ def _take_in_as_of(draft: Draft) -> None:
     assert of is not None
     if draft.as_of is not None or of.of.alias not in own or part.draft.filters or part.draft.never:
         what = "a filter in it" if part.draft.filters else "another one, or by another relation"
-        raise bad(f'left: an entry with "as_of" goes without {what}; write filters in "where" of the view')
+        raise bad(f'left: an entry with "as_of" cannot have {what}; write filters in "where" of the view')
     others = part.draft.overlaps or part.draft.within or part.draft.not_equal or part.draft.inequalities or part.draft.cross
     if others or len(own) != 1:
         raise as_of_alone("another comparison of the two relations" if others else "other joins")

@@ -261,7 +261,7 @@ def _join(part: PartDraft, known: Sequence[str]) -> Query:
     told = ", ".join(own)
     for one in draft.filters:
         if one.alias not in own:
-            instead = f"write a filter on {told} there; one on {one.alias} alone belongs into WHERE, or makes two views"
+            instead = f"write a filter on {told} there; one on {one.alias} alone belongs in WHERE, or needs two views"
             raise unsupported(f"the filter on {one.columns[0]} in {words}", instead)
     if len(outside) != 1:
         what = "nothing outside of it" if not outside else f"{' and '.join(outside)}"

@@ -94,7 +94,7 @@ class Scope:
     def require_comparable(self, ref: ColumnRef, what: str = "comparing") -> None:
         """Raises `unsupported-query` for a column of a type without a comparison."""
         if self.describe(ref).type == "json":
-            instead = "json can be selected, counted, and tested with IS NULL; keep what is compared in a column of its own"
+            instead = "json can be selected, counted, and tested with IS NULL; store values to be compared in a separate column"
             raise Problem("unsupported-query", f"{what} {ref}, which is json, is not supported: {instead}")
 
     def declared(self, ref: IntervalRef) -> Interval:

@@ -356,7 +356,7 @@ class Conditions:
             if not unbounded and scope.describe(ref).nullable and any(scope.describe(guard).nullable for guard in guards):
                 raise unsupported(
                     f"OR in {_sql(node)}",
-                    f"{ref} may be null too: add OR {ref} IS NULL, or write overlaps(x, y), which takes null ends as unbounded",
+                    f"{ref} may be null too: add OR {ref} IS NULL, or write overlaps(x, y), which treats null ends as unbounded",
                 )
         return guarded
 

@@ -135,7 +135,7 @@ class Cursors:
         if oldest is None:
             self.versions.release(kept.pin)
             if len(own) >= self._most_of_client:
-                whose = f"this client has gone on from none of its {len(own)} cursors, nor read a part to its end (--max-client-cursors)"
+                whose = f"this client has not continued any of its {len(own)} cursors, nor read a part to its end (--max-client-cursors)"
             else:
                 whose = f"there are already {len(self._kept)} cursors (--max-cursors)"
             raise Problem("too-busy", f"{whose}; a cursor expires some time after its page, those of parts when their reading ends")

@@ -39,7 +39,7 @@ def test_rows(hotel: Hotel) -> None:
 
 @pytest.mark.parametrize("window", ["2026-03-01", (1,), (1, 2, 3)])
 def test_a_window_is_a_pair(lj: livejoin.Client, window: Any) -> None:
-    with pytest.raises(TypeError, match=r"a window is a pair \(low, high\)"):
+    with pytest.raises(TypeError, match=r"a window must be a pair \(low, high\)"):
         lj.view("clashes").rows(overlaps=window)
 
 

@@ -217,7 +217,7 @@ def test_a_stop_meanwhile(tmp_path: Path) -> None:
         assert client.post("/v1/backup", json={"target": str(tmp_path / "backup")}).status_code == 202
         assert talk.ok(client.get("/v1/backup"))["state"] == "running"
         assert server.stop() == 0
-        assert "was stopped before the backup was whole" in server.output()
+        assert "was stopped before the backup was complete" in server.output()
     assert not (tmp_path / "backup").exists()
     assert livejoin(0, "check", tmp_path / "data").splitlines()[-1].startswith("verdict    sound")
 

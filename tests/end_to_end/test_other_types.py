@@ -214,7 +214,7 @@ def test_union_and_except(client: httpx.Client) -> None:
         ("SELECT a.id FROM shifts a JOIN shifts b ON a.note = b.note", "comparing a.note, which is json, is not supported"),
         ("SELECT a.id FROM shifts a JOIN shifts b ON a.id = b.id AND a.note < b.note", "comparing a.note, which is json"),
         ("SELECT a.id FROM shifts a JOIN shifts b ON a.id = b.id AND a.note <> b.note", "comparing a.note, which is json"),
-        ("SELECT a.id FROM shifts a WHERE a.note = '{}'", "tested with IS NULL; keep what is compared in a column of its own"),
+        ("SELECT a.id FROM shifts a WHERE a.note = '{}'", "tested with IS NULL; store values to be compared in a separate column"),
         ("SELECT a.id FROM shifts a WHERE a.note IN ('{}')", "comparing a.note, which is json"),
         ("SELECT a.id FROM shifts a WHERE EXISTS (SELECT 1 FROM shifts b WHERE a.note = b.note)", "comparing a.note, which is json"),
         ("SELECT a.id FROM shifts a WHERE a.note IN (SELECT b.note FROM shifts b)", "which is json"),

@@ -50,7 +50,7 @@ def repaired(data: Path, *words: str) -> Iterator[ServerProcess]:
     before = {path.relative_to(data): path.read_bytes() for path in data.rglob("*") if path.is_file()}
     told = livejoin(0, "repair", data, "--yes")
     assert all(word in told for word in words), told
-    assert ("each source has to send again" in told) == ("drop       version" in told), "only what was dropped"
+    assert ("each source must resend" in told) == ("drop       version" in told), "only what was dropped"
     (aside,) = data.glob("damaged-*")
     assert all((aside / name).read_bytes() == before[Path(name)] for name in os.listdir(aside) if (aside / name).is_file())
     assert livejoin(0, "check", data).splitlines()[-1].startswith("verdict    sound")

@@ -123,7 +123,7 @@ def test_who_is_told_the_ca_reaches_it(server: ServerProcess, pairs: Pairs, monk
 
 
 def test_a_ca_that_is_none(pairs: Pairs, tmp_path: Path) -> None:
-    for path, reason in ((tmp_path / "none.pem", "No such file"), (pairs.first.key, "holds no certificate in PEM")):
+    for path, reason in ((tmp_path / "none.pem", "No such file"), (pairs.first.key, "contains no PEM certificate")):
         with pytest.raises(livejoin.BadFile, match=f"{path} cannot be used .*{reason}"):
             livejoin.connect("https://127.0.0.1:1", ca=path)
         with pytest.raises(Failure, match="cannot be used") as failure:
@@ -169,7 +169,7 @@ def test_it_ends_in_time(pairs: Pairs, tmp_path: Path) -> None:
 
 BAD = {
     "no file": (lambda pairs, folder: (folder / "none", pairs.first.key), r"--tls-certificate.*/none cannot be read \(No such"),
-    "no certificate": (lambda pairs, folder: (pairs.first.key, pairs.first.key), "holds no certificate in PEM"),
+    "no certificate": (lambda pairs, folder: (pairs.first.key, pairs.first.key), "contains no PEM certificate"),
     "no key": (lambda pairs, folder: (pairs.first.certificate, pairs.first.certificate), "--tls-key.* holds no private key in PEM"),
     "not its key": (lambda pairs, folder: (pairs.first.certificate, pairs.second.key), "does not belong .* give the key that"),
     "encrypted": (lambda pairs, folder: (pairs.first.certificate, encrypted(pairs.first.key, folder)), "is encrypted: give one without"),

@@ -75,7 +75,7 @@ class Answer(Generic[T]):
     @property
     def _head(self) -> httpx.Response:
         if self._response is None:
-            raise ValueError("the answer has not come yet: use it in a `with`, or iterate over it first")
+            raise ValueError("the answer has not arrived yet: use it in a `with`, or iterate over it first")
         return self._response
 
     @property

@@ -45,7 +45,7 @@ class Follow:
         idle: bool,
     ) -> None:
         if restart not in (None, "snapshot"):
-            raise ValueError(f'restart is "snapshot" or None, not {restart!r}')
+            raise ValueError(f'restart must be "snapshot" or None, not {restart!r}')
         self._store = TokenFile(store) if store is not None else None
         self.token = (self._store.read() if self._store else None) or since
         self._idle = idle

@@ -204,7 +204,7 @@ class Http:
                 remedy = "it does not speak TLS, so its address begins with http://"
             return Unreachable(f"no service answers at {self.url} ({reason}): {remedy}", reason, sent=False)
         if isinstance(error, httpx.TimeoutException | httpcore.TimeoutException):
-            return Unreachable(f"the service at {self.url} has gone silent: check that it still runs, and try again", reason, sent=True)
+            return Unreachable(f"the service at {self.url} does not respond any more: check that it runs, and try again", reason, sent=True)
         remedy = "try again"
         if not self.was_there and self.url.startswith("http://"):
             remedy += "; if the service has TLS, its address begins with https://"

@@ -228,7 +228,7 @@ def test_the_service_ends_meanwhile(engine: Instance, target: Path, what: str, m
     assert reached.wait(60)
     assert engine.close()
     state = engine.backups.state()
-    assert state["state"] == "failed" and "the service was stopped before the backup was whole" in state["problem"], state
+    assert state["state"] == "failed" and "the service was stopped before the backup was complete" in state["problem"], state
     assert not target.exists()
     with pytest.raises(Problem, match="shutting down"):
         engine.backups.start(target, None)

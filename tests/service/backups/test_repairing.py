@@ -72,7 +72,7 @@ def test_an_epoch_that_is_not_in_the_log_any_more(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(tmp_path / DATABASE, isolation_level=None)) as db:
         db.execute("DELETE FROM log WHERE version <= 15")  # as if the older snapshot were of version 15
     damaged_at(tmp_path, 26)
-    assert "the source 't': which epochs before 26 it has sent is not known any more" in plan(tmp_path).dropped
+    assert "the source 't': which epochs before 26 it has sent is no longer known" in plan(tmp_path).dropped
 
 
 def test_both_generations_stay(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -76,7 +76,7 @@ def on_terminal(*arguments: str, url: str) -> str:
         (["rows", "v", "--limit", "many"], "--limit"),
         (["rows", "v", "--limit", "-1"], "--limit"),
         (["rows", "v", "--overlaps", "1"], "--overlaps"),
-        (["rows", "v", "--overlaps", "1,2", "--overlaps", "x=1,2"], "--overlaps names the interval of each window"),
+        (["rows", "v", "--overlaps", "1,2", "--overlaps", "x=1,2"], "--overlaps must name the interval of each window"),
         (["rows", "v", "--overlaps", "x=1,2", "--overlaps", "x=3,4"], "--overlaps has two windows for x: name each interval once"),
         (["rows", "v", "--where", "=1"], "--where"),
         (["watch", "v", "--snapshot", "--since", "x"], "cannot be combined"),

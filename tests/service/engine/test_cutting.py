@@ -70,7 +70,7 @@ def test_a_log_that_cannot_be_cut(
             engine._snapshots._not_before = 0.0
             change(engine)
             considered(engine)
-    assert "the log could not be cut" in caplog.text and "no snapshot could be written" not in caplog.text
+    assert "the log could not be truncated" in caplog.text and "no snapshot could be written" not in caplog.text
     assert snapshots(tmp_path) == ["1", "2"] and engine._snapshots.failures == 0 and engine._snapshots.log_bytes == 0
     considered(engine)
     assert engine._log.forgotten == 0, "not at once: trying takes room on a disk that has little"

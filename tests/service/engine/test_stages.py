@@ -52,7 +52,7 @@ def test_a_stage_is_forgotten_an_hour_after_its_last_part(tmp_path: Path, relati
     assert files(tmp_path) == 3
     assert taken(stages, relation, "night") == [0, 1, 10, 11] and files(tmp_path) == 1
     clock.now = 7101
-    with pytest.raises(Problem, match="forgotten an hour after its last part") as caught:
+    with pytest.raises(Problem, match="dropped an hour after its last part") as caught:
         taken(stages, relation, "other")
     assert caught.value.type == "not-found" and files(tmp_path) == 0
     stages.put(relation, "other", 0, part(30))
@@ -90,7 +90,7 @@ def test_a_disk_that_takes_no_part(tmp_path: Path, relation: Relation) -> None:
     """It answered `internal`, with status 500, where even the folder could not be made."""
     stages = Stages(tmp_path, 100)
     (tmp_path / FOLDER).write_bytes(b"in the way")
-    with pytest.raises(Problem, match="does not take this part .*; it was not kept") as caught:
+    with pytest.raises(Problem, match="does not accept this part .*; it was not kept") as caught:
         stages.put(relation, "night", None, part(0))
     assert caught.value.type == "disk-full"
     (tmp_path / FOLDER).unlink()

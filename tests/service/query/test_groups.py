@@ -196,8 +196,8 @@ def test_what_is_not_supported(sql: str, kind: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("json", "says"),
     [
-        ({"group": ["b.room"], "select": ["b.room"]}, '"select" does not go with groups'),
-        ({"group": ["b.room"], "distinct": True}, '"distinct" goes with "select" only'),
+        ({"group": ["b.room"], "select": ["b.room"]}, '"select" cannot be used with groups'),
+        ({"group": ["b.room"], "distinct": True}, '"distinct" can only be used with "select"'),
         ({"group": ["b.room"], "having": [{"column": "n", "op": ">", "value": 1}]}, "the groups have no column"),
         ({"group": ["b.room", "b.guests as b"], "aggregate": [{"count": "*", "as": "b"}]}, "two columns named b"),
         ({"aggregate": [{"count": "*", "sum": "b.guests", "as": "n"}]}, "an entry of aggregate has one of count"),

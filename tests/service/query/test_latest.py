@@ -124,8 +124,8 @@ LATEST = {"by": ["r.room"], "order": "r.at"}
 @pytest.mark.parametrize(
     ("more", "kind", "says"),
     [
-        ({"latest": LATEST, "group": ["r.room"], "select": []}, "bad-definition", '"latest" does not go with groups or "distinct"'),
-        ({"latest": LATEST, "distinct": True}, "bad-definition", '"latest" does not go with groups or "distinct"'),
+        ({"latest": LATEST, "group": ["r.room"], "select": []}, "bad-definition", '"latest" cannot be used with groups or "distinct"'),
+        ({"latest": LATEST, "distinct": True}, "bad-definition", '"latest" cannot be used with groups or "distinct"'),
         ({"latest": LATEST | {"rows": 0}}, "bad-definition", "latest.rows"),
         ({"latest": LATEST | {"rows": 10_001}}, "bad-definition", "latest.rows"),
         ({"latest": {"by": ["r.room"]}}, "bad-definition", "latest.order"),
@@ -215,15 +215,15 @@ _AS_OF = {"as_of": ["b.at", "<=", "a.at"]}
 @pytest.mark.parametrize(
     ("more", "kind", "says"),
     [
-        ({"join": [{"as_of": ["b.at", "<=", "a.at"]}, _AS_OF]}, "bad-definition", '"as_of" stands in join once'),
-        ({"join": [{"as_of": ["b.at", "=", "a.at"]}]}, "bad-definition", 'as_of: "=" is no comparison'),
+        ({"join": [{"as_of": ["b.at", "<=", "a.at"]}, _AS_OF]}, "bad-definition", '"as_of" can be used only once in join'),
+        ({"join": [{"as_of": ["b.at", "=", "a.at"]}]}, "bad-definition", 'as_of: "=" is not a comparison'),
         ({"join": [{"as_of": ["b.at", "a.at"]}]}, "bad-definition", '"as_of" is a list of three, as {"as_of": ["b.at", "<=", "a.at"]}'),
         ({"join": [{"as_of": ["b.when", "<=", "a.at"]}]}, "unknown-column", "when"),
         ({"join": [_AS_OF, {"within": ["a.at", "b.at"], "distance": 5}]}, "unsupported-query", "another comparison of the two relations"),
         ({"from": {"a": "readings"}, "left": [{"from": {"b": "others"}, "join": [{"as_of": ["a.at", ">=", "b.at"]}]}]}, "bad-definition",
-            'left: an entry with "as_of" goes without another one, or by another relation'),
+            'left: an entry with "as_of" cannot have another one, or by another relation'),
         ({"from": {"a": "readings"}, "left": [{"from": {"b": "others"}, "join": [_AS_OF], "where": [_POSITIVE]}]}, "bad-definition",
-            'left: an entry with "as_of" goes without a filter in it; write filters in "where" of the view'),
+            'left: an entry with "as_of" cannot have a filter in it; write filters in "where" of the view'),
         ({"from": {"a": "readings"}, "left": [{"from": {"b": "others"}, "join": [_AS_OF, {"not_equal": ["a.nr", "b.nr"]}]}]},
             "unsupported-query", "another comparison of the two relations"),
         ({"from": {"a": "readings"}, "exists": [{"from": {"b": "others"}, "join": [_AS_OF]}], "select": ["a.nr as i"]}, "unsupported-query",

@@ -143,7 +143,7 @@ def test_another_strictness_with_nulls_as_unbounded(x: str, y: str, first: str, 
     text = f"SELECT a.id AS x, b.id AS y FROM l a JOIN r b ON a.s {first} COALESCE(b.e, 'infinity') AND b.s {second} a.{end}"
     problem = refused(text, relations())
     assert problem.type == "unsupported-query" and f"For exactly this one, declare {declare}" in problem.detail
-    assert "another condition" in problem.detail and "overlaps(a.i, b.i)" in problem.detail
+    assert "a different condition" in problem.detail and "overlaps(a.i, b.i)" in problem.detail
     advised = re.findall(r"an interval over \((.*?)\) of (\w) with the bounds (..)", problem.detail)
     query = sql(text, relations(*advised)).query
     assert len(query.overlaps) == 1 and not query.comparisons and ColumnRef("b", "e") not in {one.column for one in query.filters}
@@ -265,7 +265,7 @@ JOIN = "SELECT b.id FROM bookings b JOIN maintenance m ON "
         (JOIN + "TRUE", "CROSS JOIN"),
         (
             JOIN + "b.checkin <= m.e AND (b.until IS NULL OR m.s <= b.until)",
-            "is [)), by which it is b.checkin < m.e AND m.s < COALESCE(b.until, 'infinity'): this is another condition",
+            "is [)), for which it is b.checkin < m.e AND m.s < COALESCE(b.until, 'infinity'): this is a different condition",
         ),
         (JOIN + "b.floor < COALESCE(m.n, 'infinity')", "write overlaps(x, y)"),
         (JOIN + "overlaps(b.stay, m.digits)", "timestamp and int64"),

@@ -100,13 +100,13 @@ def test_refusals_of_groups(text: str, problem: str, says: str) -> None:
 
 def test_coverage_of_groups_stands_alone_in_select() -> None:
     found = refused(KEYED | {"group": ["b.room"], "select": ["b.room", {"coverage": ["b.stay"], "as": "busy"}]})
-    assert found.type == "bad-definition" and 'the columns of "group" come before it' in str(found.detail)
+    assert found.type == "bad-definition" and 'the columns of "group" precede it' in str(found.detail)
 
 
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"distinct": True}, '"distinct" does not go with "coverage" of one interval'),
+        ({"distinct": True}, '"distinct" cannot be used with "coverage" of one interval'),
         ({"having": [{"column": "busy_start", "op": ">", "value": "2026-01-01T00:00:00Z"}]}, 'the groups have no column "busy_start"'),
     ],
 )
