@@ -32,9 +32,11 @@ from service.engine.recovery import Ended, Loading, Progress, recover_relations
 from service.engine.refusals import check_source, or_no_room, refuse_more
 from service.engine.retention import Retention
 from service.engine.rewrites import Rewrites
+from service.engine.runs import is_single
 from service.engine.snapshotting import Snapshotting
 from service.engine.stages import Stage, Stages
-from service.engine.state import Receipt, State, is_single, refuse_bad
+from service.engine.state import Receipt, State, refuse_bad
+from service.engine.truncates import Truncates
 from service.engine.versions import Pins, Version
 from service.engine.writer import Later, Unpublished, Writer
 from service.errors import Problem
@@ -90,6 +92,7 @@ class Engine(ABC):
         )  # fmt: skip
         self._builds = Builds(self._state, self._writer, self.versions, self.feed_of, lambda: self.kernels)
         self.stages = Stages(data, self.settings.max_relation_rows)
+        self._truncates = Truncates(self._state, self._writer, self.versions)
         self._rewrites = Rewrites(self._state, self._writer, self.versions)
         self.retention = Retention(self._state, self._writer, self.versions, self.stages.sweep)
         self._alterations = Alterations(self._state, self._writer, self._log, self.versions, self._rewrites, self.settings.max_columns)
@@ -212,12 +215,10 @@ class Engine(ABC):
         self._state.prepare(batch)
 
     def submit(self, batch: Batch, done: Done) -> None:
-        """Queue a batch; `done(Receipt or Problem)` is called in the writer's thread once it is on disk and published, or refused.
-
-        Raises Problem `too-busy`, `bad-parameter` (source, epoch, run, reset do not go together).
-        """
+        """Queue a batch; another thread calls `done(Receipt or Problem)` once it is on disk and published, or refused. Raises Problem
+        `too-busy`, `bad-parameter` (source, epoch, run, reset do not go together)."""
         check_source(batch)
-        self._writer.submit(batch, done)
+        self._truncates.submit(batch, done)
 
     def apply_at_once(self, batch: Batch, later: Later = lambda work: work()) -> Receipt | Unpublished | None:
         """Apply a batch in the caller's thread, if that surely takes less than handing it over; None, and nothing done, if not: submit it.
@@ -385,6 +386,7 @@ class Engine(ABC):
             try:
                 self.retention.stop()
                 self._builds.end()
+                self._truncates.end()
                 if self._is_open and self.state != "failed":
                     self._writer.stop()
                 self._housekeeping.pages.stop()

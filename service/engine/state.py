@@ -5,15 +5,17 @@ It may be ahead of what is on disk and published; whoever applies is to commit, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 from weakref import WeakSet
 
 import numpy as np
 import orjson
 
 from service.durability.effects import Effect, encode_effects
+from service.engine.emptied import Emptied
 from service.engine.fresh_pages import Growing
 from service.engine.versions import Version
 from service.errors import Problem
@@ -30,7 +32,7 @@ from service.tables.store import Numbers
 from service.views.deltas import Delta
 from service.views.joins.protocol import Store
 from service.views.live_view import LiveView
-from service.wire.batch import DELETE, MAX_ERRORS, TRUNCATE, Batch, concatenated
+from service.wire.batch import DELETE, MAX_ERRORS, Batch, concatenated
 from service.wire.errors import RowError
 
 T = TypeVar("T")
@@ -75,62 +77,14 @@ class Applied(NamedTuple):
 
 class Outcome(NamedTuple):
     """What a run of batches comes to, relation by relation: its net effect, and the offsets of the changes as sent (None: all of one
-    version); then the first bad rows and how many there are."""
+    version); then the first bad rows and how many there are. emptied: of the views that follow a truncate in other structures these."""
 
     batches: Sequence[Batch]
     resolved: list[tuple[Resolved, Indices | None]]
     errors: list[RowError]
     error_count: int
     touched: Touched
-
-
-def is_single(batch: Batch) -> bool:
-    """Whether the batch is one row's change, with nothing else to it: such ones may be applied many at a time."""
-    return batch.sent == 1 and len(batch.changes) == 1 and len(batch.changes[0].ops) == 1 and batch.changes[0].ops[0] != TRUNCATE
-
-
-def runs_of(batches: list[Batch]) -> Iterator[list[Batch]]:
-    """The batches in order: those that may be one run together, any other by itself. No source twice in a run."""
-    run: list[Batch] = []
-    sources: set[str | None] = set()
-    for batch in batches:
-        single = is_single(batch)
-        if run and not (single and (batch.source is None or batch.source not in sources)):
-            yield run
-            run, sources = [], set()
-        if single:
-            run.append(batch)
-            sources.add(batch.source)
-        else:
-            yield [batch]
-    if run:
-        yield run
-
-
-def smaller_runs(batches: Sequence[Batch]) -> list[list[Batch]]:
-    """What to try of single changes, two at least, that are no run together: runs in which no row comes twice; where none does, halves."""
-    runs: list[list[Batch]] = [[]]
-    met: set[tuple[Any, ...]] = set()
-    for batch in batches:
-        key = _key_of(batch)
-        if key in met:
-            runs.append([])
-            met.clear()
-        runs[-1].append(batch)
-        met.add(key)
-    if len(runs) > 1:
-        return runs
-    middle = len(batches) // 2
-    return [[*batches[:middle]], [*batches[middle:]]]
-
-
-def _key_of(batch: Batch) -> tuple[Any, ...]:
-    """Of a single change: its relation, and the key of its row."""
-    (changes,) = batch.changes
-    rows, key = changes.rows, changes.definition.rules.key_ordinals
-    if rows.values is not None:
-        return changes.relation, *[rows.values[0][ordinal] for ordinal in key]
-    return changes.relation, *[rows.arrow.column(ordinal)[0].as_py() for ordinal in key]
+    emptied: Mapping[LiveView, Emptied] = MappingProxyType({})
 
 
 class State:
@@ -273,7 +227,17 @@ class State:
             errors = sorted(errors, key=lambda error: error.index)[:MAX_ERRORS]
             if batch.on_error == "reject":
                 refuse_bad(batch, errors, count)
-        return Outcome([batch], [(one, None) for one in resolved], errors, count, self._require_room(resolved))
+        emptied = self._caught_up(batch)
+        return Outcome([batch], [(one, None) for one in resolved], errors, count, self._require_room(resolved, emptied), emptied)
+
+    def _caught_up(self, batch: Batch) -> dict[LiveView, Emptied]:
+        """Of the structures that were built for this batch those that can be used, with all that there is before it."""
+        emptied: dict[LiveView, Emptied] = {}
+        prepared: Sequence[Emptied] = batch.emptied
+        for one in prepared:
+            if one.view.state == "live" and self._views.get(one.view.name) is one.view and one.catch_up(self.newest):
+                emptied[one.view] = one
+        return emptied
 
     def judge_together(self, batches: Sequence[Batch]) -> Outcome | None:
         """What single changes (`is_single`) come to that follow one another; None if they are to be judged in `smaller_runs`: something is
@@ -292,12 +256,12 @@ class State:
                 return None
             resolved.append((one, np.array(mine)))
         try:
-            touched = self._require_room([one for one, _ in resolved], True)
+            touched = self._require_room([one for one, _ in resolved], {}, True)
         except Problem:
             return None
         return Outcome(batches, resolved, [], 0, touched)
 
-    def _require_room(self, resolved: list[Resolved], singly: bool = False) -> Touched:
+    def _require_room(self, resolved: list[Resolved], emptied: Mapping[LiveView, Emptied], singly: bool = False) -> Touched:
         """Problem `no-room` while nothing has been touched: an array that is full later on ends the service."""
         touched = Touched(resolved)
         named = {one.relation.name: one for one in resolved}
@@ -307,7 +271,7 @@ class State:
             self.indexes.require(named, touched, singly)
             for view in self.interest.concerned(touched):
                 if view.state == "live":
-                    self._require(view, named)
+                    self._require(view, emptied.get(view, view), named)
         except MemoryError as error:
             raise Problem("no-room", f"{error}; nothing of the batch was applied") from None
         return touched
@@ -333,17 +297,22 @@ class State:
             backlog.note(last, runs)
         if self.history is not None:
             self.history.note(first, runs)
+        concerned = self.interest.concerned(judged.touched)
+        for view in concerned:
+            if view in judged.emptied:
+                judged.emptied[view].put_in_place()  # first: what it had in common with nobody does not follow any more
         self.indexes.apply(last, runs, judged.touched)
         self._changed.update(runs)
         self._grown.add(self.indexes)
         deltas: list[tuple[LiveView, Delta]] = []
-        for view in self.interest.concerned(judged.touched):
+        for view in concerned:
             if view.state == "live":
                 self._asked.add(view)
                 self._grown.add(view)
                 self._behind[view] = None
                 try:
-                    delta = view.apply(first, len(batches), runs, most)
+                    emptied = judged.emptied.get(view)
+                    delta = view.apply(first, len(batches), runs, most) if emptied is None else emptied.apply(first, runs)
                 except Exception as error:
                     self.fail(view, error)
                     continue
@@ -412,10 +381,10 @@ class State:
         grown, self._grown = self._grown, WeakSet()
         return grown
 
-    def _require(self, view: LiveView, resolved: dict[str, Resolved]) -> None:
-        """MemoryError unless it has room; any other error is the view's own."""
+    def _require(self, view: LiveView, following: LiveView | Emptied, resolved: dict[str, Resolved]) -> None:
+        """MemoryError unless what follows the batch for the view has room; any other error is the view's own."""
         try:
-            view.require(resolved)
+            following.require(resolved)
         except MemoryError:
             raise
         except Exception as error:

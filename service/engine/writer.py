@@ -26,7 +26,8 @@ from service.durability.database import LogRow
 from service.durability.failpoints import reach
 from service.durability.log import Log
 from service.engine.queued import Done, Item, Job, Stop, Waiting, do, failed, problem_of, refuse, tell
-from service.engine.state import Applied, Outcome, Receipt, State, runs_of, smaller_runs
+from service.engine.runs import runs_of, smaller_runs
+from service.engine.state import Applied, Outcome, Receipt, State
 from service.engine.versions import Pins
 from service.errors import Problem
 from service.histogram import Histogram

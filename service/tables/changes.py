@@ -47,6 +47,12 @@ class Run:
         return Part(self.offsets[both], self.old[both], self.new[both])
 
 
+def inserting(run: Run) -> Run:
+    """The rows that a run of one version adds, as if they replaced none."""
+    come = run.new[run.new >= 0]
+    return Run(1, np.zeros(len(come), np.int64), np.full(len(come), -1, np.int32), come, len(come))
+
+
 def batch_run(previous: Slots, deletes: Slots, come: Slots) -> Run:
     """A run of one version: the rows at `come`, which replace those at `previous` (int32[come]; -1: none), and of `deletes` those after the
     replaced ones."""

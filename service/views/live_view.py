@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from service.errors import Problem
 from service.histogram import Histogram
-from service.tables.changes import NOTHING, Part, Runs, parted
+from service.tables.changes import NOTHING, Part, Runs, inserting, parted
 from service.tables.history import Step
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Relation
@@ -109,6 +109,22 @@ class LiveView:
         """An empty one of the kind of `core`. OSError, MemoryError: as `make_room`."""
         return core_by(self.view.query, self.view.plan, self.reads, self._indexes)
 
+    @property
+    def may_be_emptied(self) -> bool:
+        """Whether it has no row where one of its relations has none, and its structures do not hide the sides that they load."""
+        query, shape = self.view.query, self.view.plan.shape
+        others = query.parts or query.absent or query.branches or query.groups or query.latest or query.as_of or query.stretches
+        return self.state == "live" and not others and shape != "product"
+
+    def without(self, names: Collection[str]) -> tuple[Join, list[Side]]:
+        """An empty one of the kind of `core`, which shares nothing with other views', and its sides: while these have a test, it loads no
+        rows of the relations `names`. OSError, MemoryError: as `make_room`."""
+        sides = [Side(self.view.query.whole, side.place, side.relation) for side in self.reads]
+        for side in sides:
+            if side.relation.name in names:
+                side.living = _nobody
+        return core_by(self.view.query, self.view.plan, sides, None), sides
+
     def replace(self, core: Join) -> Join:
         """Live on in this one, which has the same rows; gives the former one, in which older versions are read."""
         former, join = self.core, self.join
@@ -198,6 +214,22 @@ class LiveView:
         changes = 1 if versions == 1 else sum(len(run.offsets) for run in mine.values())
         self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
         return delta
+
+    def apply_emptied(self, version: int, runs: Runs, names: Collection[str], rows: Combination | None) -> Delta | None:
+        """Follow a batch that truncates the relations `names`, in a core that has replaced its own, and has had all rows before but theirs.
+        rows: those of the view before the batch; None: more than its feed may keep."""
+        started = time.perf_counter()
+        mine = {name: run for name, run in runs.items() if name in self.relations}
+        self.changed_rows += sum(run.rows for run in mine.values())
+        retain = self.view.query.retain
+        collector = None if retain is None else Collector(most_candidates(retain[0]), 1)
+        if collector is not None and rows is None:
+            collector.exceeded(0)
+        elif collector is not None and rows is not None:
+            collector(0, False, rows)
+        self.join.apply(version, {name: inserting(run) if name in names else run for name, run in mine.items()}, collector)
+        self.update_seconds.observe(time.perf_counter() - started)
+        return None if collector is None else collector.delta(version, self._retained(mine))
 
     def replay(self, step: Step) -> Delta | None:
         """Follow changes that were applied before, as `apply`, before it is live. Raises what `require` raises."""
@@ -319,6 +351,10 @@ class LiveView:
             "flips_per_update": flips / self.changed_rows if flips is not None and self.changed_rows else None,
             **self.read_counts.to_json(),
         }
+
+
+def _nobody(slots: Slots) -> npt.NDArray[np.bool_]:
+    return np.zeros(len(slots), np.bool_)
 
 
 def _replaced(runs: Runs, side: Side) -> Part:

@@ -118,7 +118,8 @@ def concatenated(parts: Sequence[Changes]) -> Changes:
 class Batch:
     """One body. `errors` are the first 100 bad rows by index; `ignored` counts Debezium's `m` and tombstones. `turn`: seconds that the
     writer took until it, and what it applied together with it, was on disk. `bad_keys`: of the bad rows whose keys can be read.
-    `unclear`: local times that do not exist, or exist twice, and were taken with the offset before the change."""
+    `unclear`: local times that do not exist, or exist twice, and were taken with the offset before the change. `emptied`: what the engine
+    has built for it (`engine.truncates`)."""
 
     changes: list[Changes]
     sent: int
@@ -133,6 +134,7 @@ class Batch:
     turn: float | None = None
     bad_keys: list[pa.RecordBatch] = field(default_factory=list)
     unclear: int = 0
+    emptied: Sequence[Any] = ()
 
     @property
     def bytes(self) -> int:

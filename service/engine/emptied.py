@@ -1,0 +1,157 @@
+"""A view as it will be once a batch has truncated some of its relations: built beside the writer, and put in place in the batch's turn.
+
+A row of an inner join has a row of each relation. So a truncate takes all rows of the view away, and what is left for its structures are
+the rows of the other relations, which are there before.
+
+    in the writer's turn   hold the published version; note what changes in the view's relations from then on
+    beside the writer      load structures with what the other relations have; list the rows of the view, as far as its feed may keep them
+    rounds                 follow what has changed since: in the structures what the others have, in the list what all of them have
+    in the batch's turn    follow the rest; the list is what goes, and these structures take the place of the view's own
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+
+from service.engine.versions import Pins
+from service.tables.backlog import Backlog, pieces
+from service.tables.changes import Runs
+from service.tables.resolution import NO_SLOTS, Resolved
+from service.views.deltas import Combination, Delta, most_candidates
+from service.views.live_view import LiveView
+
+log = logging.getLogger("livejoin.views")
+
+IN_VAIN = "the view %s could not be prepared for a truncate: its rows will be deleted one by one, and other changes wait meanwhile"
+_CHUNK = 1 << 16  # rows that are read at once
+_NO_PINS = np.empty(0, np.int64)  # nobody reads what is not in place yet
+
+
+class Emptied:
+    """Of one view, without rows of the relations `names`. `build` and `go_on` are for one thread beside the writer, all else, with the
+    constructor, for the writer's turn. OSError, MemoryError: there is no room."""
+
+    def __init__(self, view: LiveView, names: Collection[str], versions: Pins) -> None:
+        self.view, self._names, self._versions = view, frozenset(names), versions
+        self.backlog = Backlog(view.relations.values())
+        self._join, self._sides = view.without(self._names)
+        self._former = view.core  # so that its memory is freed by whoever lets go of this, not in the writer's turn
+        self._held = self._before = ExitStack()
+        self._rows: Combination | None = None  # of the version that is held; None: more than the feed may keep
+        self.hold()
+
+    def hold(self) -> None:
+        """Hold the newest version, in place of the last one."""
+        self._before, self._held = self._held, ExitStack()  # until what has changed since is followed
+        self._version = self._held.enter_context(self._versions.holding())
+        self._join.hold(self._version)
+        self._root = self.view.root
+
+    def build(self) -> None:
+        """Load what the others have, and list the rows of the view."""
+        self._join.build(self._version, lambda part: None)
+        for side in self._sides:
+            side.living = None
+        self._list()
+
+    def go_on(self) -> None:
+        """Follow what has changed up to the version that is held."""
+        self._follow(self._version)
+        self._join.settle()
+        while self._join.reclaim(self._version, _NO_PINS):
+            pass
+
+    def let_go(self) -> None:
+        """Of the versions."""
+        self._before.close()
+        self._held.close()
+
+    def catch_up(self, version: int) -> bool:
+        """Follow the rest, up to the newest version; whether it could: if not, this is of no use, and the view does as ever."""
+        try:
+            self._root = self.view.root
+            self._join.hold(version)
+            self._follow(version)
+        except Exception:
+            log.warning(IN_VAIN, self.view.name, exc_info=True)
+            return False
+        return True
+
+    def require(self, resolved: Mapping[str, Resolved]) -> None:
+        """As `LiveView.require`, of the batch."""
+        left = {name: self._inserting(one) if name in self._names else one for name, one in resolved.items()}
+        self._join.require(left)
+
+    def put_in_place(self) -> None:
+        self.view.replace(self._join)
+
+    def apply(self, version: int, runs: Runs) -> Delta | None:
+        """Follow the batch, in place; what it changes, if somebody may follow."""
+        return self.view.apply_emptied(version, runs, self._names, self._rows)
+
+    @staticmethod
+    def _inserting(one: Resolved) -> Resolved:
+        return replace(one, previous=np.full(one.inserts.num_rows, -1, np.int32), deletes=NO_SLOTS)
+
+    def _follow(self, version: int) -> None:
+        nets = self.backlog.take(version)
+        for piece in pieces(net for net in nets if net.relation.name not in self._names):
+            self._join.require(piece.resolved)
+            self._join.apply(version, piece.runs, None)
+        self._before.close()
+        gone = {net.relation.name: net.gone for net in nets if len(net.gone)}
+        come = {net.relation.name: net.come for net in nets if len(net.come)}
+        if self._rows is None:
+            if gone:
+                self._list()
+        elif gone or come:
+            self._keep([self._without(self._rows, gone), *self._coming(come)])
+
+    @property
+    def _most(self) -> int:
+        """Rows that are listed; -1: none, as nobody may follow."""
+        retain = self.view.view.query.retain
+        return -1 if retain is None else most_candidates(retain[0])
+
+    def _keep(self, parts: list[Combination]) -> None:
+        if sum(len(part[0]) for part in parts) <= self._most:
+            self._rows = tuple(map(np.concatenate, zip(*parts, strict=True)))
+        else:
+            self._rows = None
+
+    def _list(self) -> None:
+        """The rows of the version that is held."""
+        cursor, parts, count = self._root.join.rows(self._root.root, None), [(NO_SLOTS,) * len(self.view.sides)], 0
+        while not cursor.done and count <= self._most:
+            parts.append(cursor.fill(_CHUNK))
+            count += len(parts[-1][0])
+        self._keep(parts)
+
+    def _without(self, rows: Combination, gone: Mapping[str, np.ndarray]) -> Combination:
+        """Those of which no part has gone."""
+        for side in self.view.sides:
+            slots = gone.get(side.relation.name)
+            if slots is not None:
+                stays = ~np.isin(rows[side.place], slots)
+                rows = rows if stays.all() else tuple(part[stays] for part in rows)
+        return rows
+
+    def _coming(self, come: Mapping[str, np.ndarray]) -> list[Combination]:
+        """The rows of which some part has come."""
+        parts: list[Combination] = []
+        count, sides = 0, [side for side in self.view.sides if side.relation.name in come]
+        for number, side in enumerate(sides):
+            cursor = self._root.join.partners(self._root.root, side.place, come[side.relation.name], None)
+            while not cursor.done and count <= self._most:
+                rows = cursor.fill(_CHUNK)
+                for other in sides[:number]:  # in whose turn it was told
+                    new = ~np.isin(rows[other.place], come[other.relation.name])
+                    rows = tuple(part[new] for part in rows)
+                parts.append(rows)
+                count += len(rows[0])
+        return parts

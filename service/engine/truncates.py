@@ -1,0 +1,129 @@
+"""Batches that truncate large relations: what their views are to have then is built before the batch has its turn (`emptied.py`).
+
+The batch itself waits for that, and nobody else does. Batches that truncate are prepared one after another.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+
+import numpy as np
+
+from service.engine.emptied import IN_VAIN, Emptied
+from service.engine.queued import Done, tell
+from service.engine.state import Receipt, State
+from service.engine.versions import Pins
+from service.engine.writer import Writer
+from service.errors import Problem
+from service.priority import give_way
+from service.views.live_view import LiveView
+from service.wire.batch import TRUNCATE, Batch
+
+log = logging.getLogger("livejoin.views")
+
+_WORTH = 1 << 14  # rows of a relation: the deletes of fewer take a view no longer than some 30 ms
+_NICE = 3  # of the thread, as of those that build views
+_ROUNDS, _FEW = 10, 1000  # at most; changes that are left to the turn
+
+
+class Truncates:
+    """`submit` as `Writer.submit`, in any thread."""
+
+    def __init__(self, state: State, writer: Writer, versions: Pins) -> None:
+        self._state, self._writer, self._versions = state, writer, versions
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, _NICE))
+
+    def submit(self, batch: Batch, done: Done) -> None:
+        views = self._views(batch)
+        if not views:
+            self._writer.submit(batch, done)
+            return
+        self._writer.admit()
+        try:
+            future = self._thread.submit(self._run, batch, done, views)
+        except RuntimeError:
+            raise _ending() from None
+        future.add_done_callback(lambda future: tell(done, _ending()) if future.cancelled() else None)
+
+    def end(self) -> None:
+        """Refuse those that wait; what is under way goes on, until the writer takes nothing any more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _views(self, batch: Batch) -> dict[LiveView, set[str]]:
+        """For which views something is to be built, and without which relations. O(changes), and O(views) if there is a truncate."""
+        relations = self._state.relations
+        names = {changes.relation for changes in batch.changes if len(changes.ops) and np.any(changes.ops == TRUNCATE)}
+        large = {name for name in names if name in relations and relations[name].table.rows >= _WORTH}
+        if not large:
+            return {}
+        views = {view: names & view.relations.keys() for view in self._state.views.values() if large & view.relations.keys()}
+        return {view: mine for view, mine in views.items() if view.may_be_emptied}
+
+    def _run(self, batch: Batch, done: Done, views: dict[LiveView, set[str]]) -> None:
+        emptied: list[Emptied] = []
+        answer: Future[Receipt | Problem] = Future()
+        try:
+            for view, names in views.items():
+                self._prepare(view, names, emptied)
+            for _ in range(_ROUNDS):
+                if sum(one.backlog.changes for one in emptied) > _FEW:
+                    self._go_on(emptied)
+            batch.emptied = tuple(emptied)
+            self._writer.submit(batch, answer.set_result)
+            result = answer.result()
+        except Problem as problem:
+            result = problem
+        except Exception:
+            log.exception("a batch that truncates could not be prepared; nothing of it was applied")
+            result = Problem("internal", "the batch could not be applied")
+        tell(done, result)
+        batch.emptied = ()
+        with suppress(Problem):  # the service ends
+            self._writer.call(partial(self._let_go, emptied)).result()
+
+    def _prepare(self, view: LiveView, names: set[str], emptied: list[Emptied]) -> None:
+        """Add the view as it will be, unless it has none any more, or that fails."""
+        one = self._writer.call(partial(self._begin, view, names, emptied)).result()
+        if one is not None:
+            self._attempt(one, emptied, one.build)
+
+    def _go_on(self, emptied: list[Emptied]) -> None:
+        for one in list(emptied):
+            self._writer.call(one.hold).result()
+            self._attempt(one, emptied, one.go_on)
+
+    def _attempt(self, one: Emptied, emptied: list[Emptied], work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:
+            log.warning(IN_VAIN, one.view.name, exc_info=True)
+            emptied.remove(one)
+            self._writer.call(partial(self._let_go, [one])).result()
+
+    # in the writer's turn
+
+    def _begin(self, view: LiveView, names: set[str], emptied: list[Emptied]) -> Emptied | None:
+        if view.state != "live" or self._state.views.get(view.name) is not view:
+            return None
+        try:
+            one = Emptied(view, names, self._versions)
+        except Exception:
+            log.warning(IN_VAIN, view.name, exc_info=True)
+            return None
+        self._state.backlogs = [*self._state.backlogs, one.backlog]
+        emptied.append(one)
+        return one
+
+    def _let_go(self, emptied: list[Emptied]) -> None:
+        backlogs = [one.backlog for one in emptied]
+        self._state.backlogs = [backlog for backlog in self._state.backlogs if not any(backlog is mine for mine in backlogs)]
+        for one in emptied:
+            one.let_go()
+
+
+def _ending() -> Problem:
+    return Problem("recovering", "the service is shutting down")
