@@ -1,0 +1,264 @@
+"""Batches that truncate are prepared beside the writer; what they come to, and what others write meanwhile, is as if they were not."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from service.engine import emptied, truncates
+from service.engine.emptied import Emptied
+from service.engine.state import Receipt
+from service.errors import Problem
+from service.instance import Instance
+from service.reading.cursors import open_rows
+from service.tables import backlog
+from service.wire.batch import Batch, Changes, RowBlock
+from tests.service.engine.test_builds import BOXES, VIEWS, agrees, ended, filled, rows_like, some_changes
+from tests.service.running import ORDER, check, ids, look
+from tests.service.views.test_random_sql import Added
+
+SELF = {"from": {"a": "a", "b": "a"}, "join": [{"overlaps": ["a.x", "b.x"]}, {"less": ["a.id", "b.id"]}]}
+FILTERED = VIEWS["pairs"] | {"where": [{"column": "a.tag", "op": "=", "value": "none has it"}]}
+MORE = {"self": SELF, "filtered": FILTERED, "list": {"from": {"a": "a"}}, "unfollowed": VIEWS["pairs"] | {"changes": False}}
+OTHERS = {
+    "groups": VIEWS["pairs"] | {"group": ["a.s as s"], "aggregate": [{"count": "*", "as": "n"}]},
+    "outer": {"sql": "SELECT a.id AS i, b.id AS j FROM a LEFT JOIN b ON overlaps(a.x, b.x)"},
+    "absent": {"sql": "SELECT a.id AS i FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.tag = a.tag)"},
+    "union": {"sql": "SELECT a.tag AS t FROM a UNION SELECT b.tag AS t FROM b"},
+}
+PREPARED = [name for name in {**VIEWS, **MORE} if name != "products"]
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(truncates, "_WORTH", 1)
+    monkeypatch.setattr(truncates, "_FEW", 0)
+    monkeypatch.setattr(backlog, "_PIECE", 7)
+    monkeypatch.setattr(emptied, "_CHUNK", 16)
+
+
+def truncating(rng: random.Random, *names: str, most: int = 12) -> Batch:
+    """Truncates of these relations, and up to so many rows behind each."""
+    parts, sent = [], 0
+    for name in names:
+        given = [rng.randrange(80) for _ in range(rng.randrange(most + 1))]
+        ops = np.array([ORDER["truncate"]] + [ORDER["upsert"]] * len(given), np.uint8)
+        rows = RowBlock(pa.concat_batches([rows_like(rng, [0]), rows_like(rng, given)]))
+        parts.append(Changes(name, BOXES, ops, rows, np.arange(sent, sent + len(ops))))
+        sent += len(ops)
+    return Batch(parts, sent, 0, [], 0)
+
+
+class Meanwhile:
+    """What happens while a batch is prepared: `then` after each step of it, and what the steps were."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+        self.built, self.rounds, self.placed = 0, 0, 0
+        build, go_on, place = Emptied.build, Emptied.go_on, Emptied.put_in_place
+
+        def built(one: Emptied) -> None:
+            build(one)
+            self.built += 1
+            then()
+
+        def gone_on(one: Emptied) -> None:
+            go_on(one)
+            self.rounds += 1
+            then()
+
+        def placed(one: Emptied) -> None:
+            place(one)
+            self.placed += 1
+
+        monkeypatch.setattr(Emptied, "build", built)
+        monkeypatch.setattr(Emptied, "go_on", gone_on)
+        monkeypatch.setattr(Emptied, "put_in_place", placed)
+
+
+def apply_unprepared(engine: Instance, given: Batch) -> int:
+    """Its version. It does not wait for one that is being prepared."""
+    answer: Future[Receipt | Problem] = Future()
+    engine._writer.submit(given, answer.set_result)
+    receipt = answer.result(60)
+    assert isinstance(receipt, Receipt), receipt
+    return receipt.version
+
+
+def left_nothing(engine: Instance) -> None:
+    engine._truncates._thread.submit(lambda: None).result()  # behind what it does after the answer
+    ended(engine)  # what shares nothing with others is built anew
+    assert engine._state.backlogs == [] and len(engine.versions) == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", PREPARED)
+def test_what_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, seed: int) -> None:
+    """Batches of all kinds, truncates too, come between all steps. Each version is right, its changes add up, and a reader of an older one
+    is not disturbed."""
+    rng = random.Random(f"{name} {seed}")
+    engine = filled(tmp_path, rng)
+    engine.put_view("v", {**VIEWS, **MORE}[name], wait=60)
+    added = None if name == "unfollowed" else Added(engine, "v")
+    twin = random.Random(seed)
+
+    def write() -> None:
+        for _ in range(twin.randrange(meanwhile.rounds == 0, 3)):
+            apply_unprepared(engine, some_changes(twin, 9))
+
+    meanwhile = Meanwhile(monkeypatch, write)
+    for names in ("a", "b", "ab", "ba"):
+        engine.apply(some_changes(rng, 40))
+        before, known = open_rows(engine.readers, "v"), ids(open_rows(engine.readers, "v"))
+        engine.apply(truncating(rng, *names))
+        agrees(engine, "v")
+        check(engine)
+        assert ids(before) == known
+        before.close()
+        look(engine)
+        if added is not None:
+            added.catch_up()
+            assert len(added.rows) == len(ids(open_rows(engine.readers, "v")))
+    assert meanwhile.rounds > 0 and meanwhile.placed > 1
+    left_nothing(engine)
+    engine.close()
+
+
+@pytest.mark.parametrize("name", ["products", *OTHERS])
+def test_views_that_are_not_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """They have rows without those of a relation, or are more than a join."""
+    rng = random.Random(name)
+    engine = filled(tmp_path, rng)
+    engine.put_view("v", {**VIEWS, **OTHERS}[name], wait=60)
+    meanwhile = Meanwhile(monkeypatch, lambda: None)
+    for names in ("a", "b", "ab"):
+        engine.apply(some_changes(rng, 40))
+        engine.apply(truncating(rng, *names))
+        agrees(engine, "v")
+    assert meanwhile.built == 0
+    engine.close()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Instance]:
+    engine = filled(tmp_path, random.Random(1))
+    engine.put_view("v", VIEWS["pairs"], wait=60)
+    yield engine
+    engine.close()
+
+
+def test_nobody_else_waits(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch has its turn when it is prepared; a change that comes later is applied before."""
+    rng, versions = random.Random(2), []
+    Meanwhile(monkeypatch, lambda: versions.append(apply_unprepared(engine, some_changes(rng, 9))))
+    assert engine.apply(truncating(rng, "b")).version == versions[-1] + 1 > versions[0] + 1
+
+
+def test_a_small_relation_is_not_worth_it(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    meanwhile = Meanwhile(monkeypatch, lambda: None)
+    monkeypatch.setattr(truncates, "_WORTH", 51)
+    engine.apply(truncating(random.Random(3), "b"))
+    assert meanwhile.built == 0
+    agrees(engine, "v")
+
+
+@pytest.mark.parametrize("leave", [False, True])
+def test_more_rows_than_the_feed_keeps(engine: Instance, monkeypatch: pytest.MonkeyPatch, leave: bool) -> None:
+    """Its followers are told that, unless the rows leave while the batch is prepared: then they are told of those that are left."""
+    rng = random.Random(4)
+    monkeypatch.setattr(emptied, "most_candidates", lambda _: 3)
+
+    def meanwhile_empty() -> None:
+        if leave and not meanwhile.rounds:
+            apply_unprepared(engine, truncating(rng, "a", most=0))
+
+    meanwhile = Meanwhile(monkeypatch, meanwhile_empty)
+    added = Added(engine, "v")
+    added.catch_up()
+    assert len(added.rows) > 3
+    engine.apply(truncating(rng, "b"))
+    assert meanwhile.placed == 1
+    if leave:
+        added.catch_up()
+        assert len(added.rows) == len(ids(open_rows(engine.readers, "v")))
+    else:
+        (chunk,) = added.subscription.next()
+        assert chunk.problem is not None and chunk.problem.type == "delta-too-large"
+
+
+@pytest.mark.parametrize("step", ["__init__", "build", "go_on", "_follow"])
+def test_a_preparation_that_fails(engine: Instance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str) -> None:
+    """The batch is applied as ever, and nothing is left of it."""
+
+    def fail(*_: object) -> None:
+        raise MemoryError("no room")
+
+    meanwhile = Meanwhile(monkeypatch, lambda: apply_unprepared(engine, some_changes(random.Random(6), 9)))
+    monkeypatch.setattr(Emptied, step, fail)
+    added = Added(engine, "v")
+    engine.apply(truncating(random.Random(7), "a"))
+    assert "could not be prepared" in caplog.text and meanwhile.placed == 0
+    agrees(engine, "v")
+    check(engine)
+    added.catch_up()
+    left_nothing(engine)
+
+
+def test_a_view_that_goes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.put_view("w", VIEWS["keyed"], wait=60)
+    gone: list[str] = []
+
+    def drop() -> None:
+        if not gone:
+            engine.drop_view("v")
+            gone.append("v")
+
+    meanwhile = Meanwhile(monkeypatch, drop)
+    engine.apply(truncating(random.Random(8), "a"))
+    assert gone and meanwhile.placed == 1
+    agrees(engine, "w")
+    left_nothing(engine)
+
+
+def test_a_relation_that_goes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    definition = engine.relations["a"].definition
+
+    def another() -> None:
+        if "v" in engine.views:
+            engine.drop_view("v")
+            engine.drop_relation("a")
+            engine.put_relation("a", definition)
+
+    Meanwhile(monkeypatch, another)
+    engine.apply(truncating(random.Random(9), "a"))
+    left_nothing(engine)
+    check(engine)
+
+
+def test_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for a preparation is told that the service ends, and nothing of it is applied."""
+    engine = filled(tmp_path, random.Random(1))
+    engine.put_view("v", VIEWS["pairs"], wait=60)
+    go, begun, answers = threading.Event(), threading.Event(), []
+
+    def wait() -> None:
+        begun.set()
+        assert go.wait(60)
+
+    Meanwhile(monkeypatch, wait)
+    for _ in range(2):
+        engine.submit(truncating(random.Random(3), "b"), answers.append)
+    assert begun.wait(60)
+    version = engine.published.number
+    engine.close()
+    go.set()
+    engine._truncates._thread.shutdown(wait=True)
+    assert [answer.type for answer in answers] == ["recovering"] * 2 and engine.published.number == version
+    with pytest.raises(Problem):
+        engine.submit(truncating(random.Random(3), "b"), answers.append)
