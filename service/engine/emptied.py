@@ -23,12 +23,14 @@ from service.tables.backlog import Backlog, pieces
 from service.tables.changes import Runs
 from service.tables.resolution import NO_SLOTS, Resolved
 from service.views.deltas import Combination, Delta, most_candidates
+from service.views.joins.protocol import Enumeration
 from service.views.live_view import LiveView
 
 log = logging.getLogger("livejoin.views")
 
 IN_VAIN = "the view %s could not be prepared for a truncate: its rows will be deleted one by one, and other changes wait meanwhile"
 _CHUNK = 1 << 16  # rows that are read at once
+_SOONER_BY_PARTNERS = ("bow_tie", "minesweeper")  # of 2,000,000 rows a bow-tie tells all in 7.7 s, and those of each row that goes in 0.6
 _NO_PINS = np.empty(0, np.int64)  # nobody reads what is not in place yet
 
 
@@ -61,7 +63,7 @@ class Emptied:
 
     def go_on(self) -> None:
         """Follow what has changed up to the version that is held."""
-        self._follow(self._version)
+        self._follow()
         self._join.settle()
         while self._join.reclaim(self._version, _NO_PINS):
             pass
@@ -74,9 +76,9 @@ class Emptied:
     def catch_up(self, version: int) -> bool:
         """Follow the rest, up to the newest version; whether it could: if not, this is of no use, and the view does as ever."""
         try:
-            self._root = self.view.root
+            self._version, self._root = version, self.view.root
             self._join.hold(version)
-            self._follow(version)
+            self._follow()
         except Exception:
             log.warning(IN_VAIN, self.view.name, exc_info=True)
             return False
@@ -98,11 +100,11 @@ class Emptied:
     def _inserting(one: Resolved) -> Resolved:
         return replace(one, previous=np.full(one.inserts.num_rows, -1, np.int32), deletes=NO_SLOTS)
 
-    def _follow(self, version: int) -> None:
-        nets = self.backlog.take(version)
+    def _follow(self) -> None:
+        nets = self.backlog.take(self._version)
         for piece in pieces(net for net in nets if net.relation.name not in self._names):
             self._join.require(piece.resolved)
-            self._join.apply(version, piece.runs, None)
+            self._join.apply(self._version, piece.runs, None)
         self._before.close()
         gone = {net.relation.name: net.gone for net in nets if len(net.gone)}
         come = {net.relation.name: net.come for net in nets if len(net.come)}
@@ -125,12 +127,19 @@ class Emptied:
             self._rows = None
 
     def _list(self) -> None:
-        """The rows of the version that is held."""
-        cursor, parts, count = self._root.join.rows(self._root.root, None), [(NO_SLOTS,) * len(self.view.sides)], 0
+        """The rows of the version."""
+        cursor, parts, count = self._all_rows(), [(NO_SLOTS,) * len(self.view.sides)], 0
         while not cursor.done and count <= self._most:
             parts.append(cursor.fill(_CHUNK))
             count += len(parts[-1][0])
         self._keep(parts)
+
+    def _all_rows(self) -> Enumeration:
+        join, root, _ = self._root
+        if self.view.view.plan.shape not in _SOONER_BY_PARTNERS:
+            return join.rows(root, None)
+        side = next(side for side in self.view.sides if side.relation.name in self._names)
+        return join.partners(root, side.place, np.concatenate(side.rows_of(self._version)), None)
 
     def _without(self, rows: Combination, gone: Mapping[str, np.ndarray]) -> Combination:
         """Those of which no part has gone."""

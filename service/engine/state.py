@@ -231,10 +231,11 @@ class State:
         return Outcome([batch], [(one, None) for one in resolved], errors, count, self._require_room(resolved, emptied), emptied)
 
     def _caught_up(self, batch: Batch) -> dict[LiveView, Emptied]:
-        """Of the structures that were built for this batch those that can be used, with all that there is before it."""
+        """Of the structures that were built for this batch those that can be used, with all that there is before it. None follows any more."""
         emptied: dict[LiveView, Emptied] = {}
         prepared: Sequence[Emptied] = batch.emptied
         for one in prepared:
+            self.backlogs = [backlog for backlog in self.backlogs if backlog is not one.backlog]
             if one.view.state == "live" and self._views.get(one.view.name) is one.view and one.catch_up(self.newest):
                 emptied[one.view] = one
         return emptied

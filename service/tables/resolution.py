@@ -123,9 +123,11 @@ def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
     result.delete_keys = relation.no_keys
     everything, _ = relation.table.scan(version, 0, relation.table.rows)
     replaced = result.previous[result.previous >= 0]
-    stays = np.zeros(relation.table.used, np.bool_)
-    stays[replaced] = True
-    result.deletes = np.concatenate((replaced, everything[~stays[everything]]))
+    if len(replaced):
+        stays = np.zeros(relation.table.used, np.bool_)
+        stays[replaced] = True
+        everything = np.concatenate((replaced, everything[~stays[everything]]))
+    result.deletes = everything
     result.ignored += ignored
     result.bad = np.concatenate((*bad, result.bad))
     return result

@@ -217,7 +217,7 @@ class Table:
     def delete(self, version: int, slots: Array) -> None:
         """The rows at these slots, all living, die at `version` (not below an earlier one)."""
         if len(slots):
-            gone = np.array(slots, np.int32)
+            gone = writable(slots, np.int32)  # the retired keep it
             self._retired_text += self._rows.all_text(gone)
             if self._has_key:
                 with self._lock:

@@ -199,11 +199,11 @@ def truncated(stage: Stage) -> Act:
     return lambda: talk.ok(talk.send(stage.client, [{"relation": "bulk", "op": "truncate"}]))
 
 
-def truncated_below_a_view(stage: Stage) -> Act:
+def truncated_below_a_view(sort: Sort, stage: Stage) -> Act:
     """Of a relation as large as each of the two others, of which a view tells the changes."""
     talk.define(stage.client, "c", WIDE)
     stage.post(stage.new("c", stage.half, LOAD))
-    stage.view("made", OF_THIRD)
+    stage.view("made", sort)
     return lambda: talk.ok(talk.send(stage.client, [{"relation": "c", "op": "truncate"}]))
 
 
@@ -240,7 +240,7 @@ SCENARIOS = [
     Scenario("quadtrees merge", quadtrees_merged),
     Scenario("a large batch", large_batch, True),
     Scenario("a relation is truncated", truncated),
-    Scenario("a relation with a view is truncated", truncated_below_a_view),
+    *(Scenario(f"a relation with a view is truncated: {sort.words}", partial(truncated_below_a_view, sort)) for sort in OF_THIRD),
     Scenario("a relation is dropped", relation_dropped),
 ]
 

@@ -42,12 +42,16 @@ class Sort(NamedTuple):
 _PAIR = "SELECT a.id AS p, b.id AS q FROM a JOIN b ON "
 _TRIANGLE = "SELECT a.id AS p, b.id AS q, c.id AS r FROM a JOIN b ON a.y = b.x JOIN a c ON b.y = c.x AND c.y = a.x"
 INTERVALS = Sort("an interval tree", _PAIR + "overlaps(a.span, b.span)", "interval-tree")
-OF_THIRD = Sort("an interval tree", "SELECT c.id AS p, b.id AS q FROM c JOIN b ON overlaps(c.span, b.span)", "interval-tree")
 BOXES = Sort("a box tree", _PAIR + "overlaps(a.span, b.span) AND overlaps(a.depth, b.depth)", "box-tree")
 JOIN_TREE = Sort("a join tree", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "join-tree")
 VIEW_TREE = Sort("a view tree", _PAIR + "a.room = b.room", "view-tree")
 BOW_TIE = Sort("a bow-tie", "SELECT a.id AS p, b.id AS q, c.id AS r FROM a JOIN b ON a.x = b.x JOIN a c ON b.y = c.y", "bow-tie")
 GRID = Sort("quadtrees", _TRIANGLE, "qdag")
+_THIRD = "SELECT c.id AS p, b.id AS q FROM c JOIN b ON "
+OF_THIRD = (
+    Sort("an interval tree", _THIRD + "overlaps(c.span, b.span)", "interval-tree"),
+    Sort("a join tree", _THIRD + "c.room = b.room AND overlaps(c.span, b.span)", "join-tree"),
+)
 SORTS = (
     INTERVALS,
     Sort("a keyed interval tree", _PAIR + "a.room = b.room AND overlaps(a.span, b.span)", "interval-tree"),
