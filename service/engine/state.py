@@ -231,7 +231,7 @@ class State:
         return Outcome([batch], [(one, None) for one in resolved], errors, count, self._require_room(resolved, emptied), emptied)
 
     def _caught_up(self, batch: Batch) -> dict[LiveView, Emptied]:
-        """Of the structures that were built for this batch those that can be used, with all that there is before it. None follows any more."""
+        """Of the structures that were built for this batch those that can be used, up to date. They follow no more."""
         emptied: dict[LiveView, Emptied] = {}
         prepared: Sequence[Emptied] = batch.emptied
         for one in prepared:
