@@ -27,12 +27,11 @@ from service.engine.alterations import Alterations
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
 from service.engine.kept_views import kept_view
-from service.engine.queued import Done, fail
+from service.engine.queued import Done, fail, is_single
 from service.engine.recovery import Ended, Loading, Progress, recover_relations
 from service.engine.refusals import check_source, or_no_room, refuse_more
 from service.engine.retention import Retention
 from service.engine.rewrites import Rewrites
-from service.engine.runs import is_single
 from service.engine.snapshotting import Snapshotting
 from service.engine.stages import Stage, Stages
 from service.engine.state import Receipt, State, refuse_bad

@@ -15,7 +15,6 @@ import numpy as np
 import orjson
 
 from service.durability.effects import Effect, encode_effects
-from service.engine.emptied import Emptied
 from service.engine.fresh_pages import Growing
 from service.engine.versions import Version
 from service.errors import Problem
@@ -30,6 +29,7 @@ from service.tables.resolution import NO_SLOTS, Indices, Resolved, prepare, reso
 from service.tables.rewriting import Rewrite
 from service.tables.store import Numbers
 from service.views.deltas import Delta
+from service.views.emptied import Emptied
 from service.views.joins.protocol import Store
 from service.views.live_view import LiveView
 from service.wire.batch import DELETE, MAX_ERRORS, Batch, concatenated

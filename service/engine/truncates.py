@@ -1,4 +1,4 @@
-"""Batches that truncate large relations: what their views are to have then is built before the batch has its turn (`emptied.py`).
+"""Batches that truncate large relations: what their views are to have then is built before the batch has its turn (`views/emptied.py`).
 
 The batch itself waits for that, and nobody else does. Batches that truncate are prepared one after another.
 """
@@ -13,13 +13,13 @@ from functools import partial
 
 import numpy as np
 
-from service.engine.emptied import IN_VAIN, Emptied
 from service.engine.queued import Done, tell
 from service.engine.state import Receipt, State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem
 from service.priority import give_way
+from service.views.emptied import IN_VAIN, Emptied
 from service.views.live_view import LiveView
 from service.wire.batch import TRUNCATE, Batch
 
@@ -110,7 +110,7 @@ class Truncates:
         if view.state != "live" or self._state.views.get(view.name) is not view:
             return None
         try:
-            one = Emptied(view, names, self._versions)
+            one = Emptied(view, names, self._versions.holding)
         except Exception:
             log.warning(IN_VAIN, view.name, exc_info=True)
             return None

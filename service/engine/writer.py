@@ -25,8 +25,7 @@ from typing import NamedTuple, TypeVar
 from service.durability.database import LogRow
 from service.durability.failpoints import reach
 from service.durability.log import Log
-from service.engine.queued import Done, Item, Job, Stop, Waiting, do, failed, problem_of, refuse, tell
-from service.engine.runs import runs_of, smaller_runs
+from service.engine.queued import Done, Item, Job, Stop, Waiting, do, failed, problem_of, refuse, runs_of, smaller_runs, tell
 from service.engine.state import Applied, Outcome, Receipt, State
 from service.engine.versions import Pins
 from service.errors import Problem

@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from service.engine import emptied, truncates
-from service.engine.emptied import Emptied
+from service.engine import truncates
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
 from service.reading.cursors import open_rows
 from service.tables import backlog
+from service.views import emptied
+from service.views.emptied import Emptied
 from service.wire.batch import Batch, Changes, RowBlock
 from tests.service.engine.test_builds import BOXES, VIEWS, agrees, ended, filled, rows_like, some_changes
 from tests.service.running import ORDER, check, ids, look

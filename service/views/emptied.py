@@ -12,13 +12,12 @@ the rows of the other relations, which are there before.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 
 import numpy as np
 
-from service.engine.versions import Pins
 from service.tables.backlog import Backlog, pieces
 from service.tables.changes import Runs
 from service.tables.resolution import NO_SLOTS, Resolved
@@ -38,8 +37,8 @@ class Emptied:
     """Of one view, without rows of the relations `names`. `build` and `go_on` are for one thread beside the writer, all else, with the
     constructor, for the writer's turn. OSError, MemoryError: there is no room."""
 
-    def __init__(self, view: LiveView, names: Collection[str], versions: Pins) -> None:
-        self.view, self._names, self._versions = view, frozenset(names), versions
+    def __init__(self, view: LiveView, names: Collection[str], holding: Callable[[], AbstractContextManager[int]]) -> None:
+        self.view, self._names, self._holding = view, frozenset(names), holding
         self.backlog = Backlog(view.relations.values())
         self._join, self._sides = view.without(self._names)
         self._former = view.core  # so that its memory is freed by whoever lets go of this, not in the writer's turn
@@ -50,7 +49,7 @@ class Emptied:
     def hold(self) -> None:
         """Hold the newest version, in place of the last one."""
         self._before, self._held = self._held, ExitStack()  # until what has changed since is followed
-        self._version = self._held.enter_context(self._versions.holding())
+        self._version = self._held.enter_context(self._holding())
         self._join.hold(self._version)
         self._root = self.view.root
 
