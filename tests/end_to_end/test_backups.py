@@ -226,7 +226,7 @@ def test_what_the_service_tells_of_another_one() -> None:
     mine = {"id": "1", "state": "done"}
     assert command._of("1", {**mine, "previous": {"id": "0", "state": "done"}})["state"] == "done"
     assert command._of("1", {"id": "2", "state": "running", "previous": mine}) == mine
-    assert "started again" in command._of("1", {"state": "none"})["problem"]
+    assert "restarted" in command._of("1", {"state": "none"})["problem"]
     assert "livejoin check" in command._of("1", {"id": "3", "state": "done", "previous": {"id": "2", "state": "done"}})["problem"]
 
 
