@@ -73,4 +73,4 @@ def _require(path: Path, mark: bytes, what: str, wanted: str) -> None:
     except OSError as error:
         raise BadPair(f"{what} {path} cannot be read ({error.strerror}): give the path of a PEM file that the service can read") from None
     if mark not in data:
-        raise BadPair(f"{what} {path} holds no {wanted} in PEM: give a file with a {wanted}")
+        raise BadPair(f"{what} {path} contains no PEM {wanted}: give a file with a {wanted}")
