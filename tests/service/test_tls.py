@@ -170,7 +170,7 @@ def test_it_ends_in_time(pairs: Pairs, tmp_path: Path) -> None:
 BAD = {
     "no file": (lambda pairs, folder: (folder / "none", pairs.first.key), r"--tls-certificate.*/none cannot be read \(No such"),
     "no certificate": (lambda pairs, folder: (pairs.first.key, pairs.first.key), "contains no PEM certificate"),
-    "no key": (lambda pairs, folder: (pairs.first.certificate, pairs.first.certificate), "--tls-key.* holds no private key in PEM"),
+    "no key": (lambda pairs, folder: (pairs.first.certificate, pairs.first.certificate), "--tls-key.* contains no PEM private key"),
     "not its key": (lambda pairs, folder: (pairs.first.certificate, pairs.second.key), "does not belong .* give the key that"),
     "encrypted": (lambda pairs, folder: (pairs.first.certificate, encrypted(pairs.first.key, folder)), "is encrypted: give one without"),
     "torn": (lambda pairs, folder: (torn(pairs.first.certificate, folder), pairs.first.key), "cannot be used .* whole and in PEM"),
