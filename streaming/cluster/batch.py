@@ -1,10 +1,11 @@
-"""Joins of frames of Spark, in batch: the door to the other modules here. `pyspark_livejoin` gives users these names.
+"""Batch joins of Spark frames: the entry point to the other modules here. `pyspark_livejoin` exports these names to users.
 
     overlap_join(bookings, rooms, on=["room"])
     live_join({"sql": "SELECT …"}, {"bookings": Table(frame, key=["id"], intervals={"stay": ("starts", "ends")}), …})
     print(explain(…))          # the same arguments
 
-The plan is chosen by samples of 100,000 rows: each frame is counted, sampled, and read again by the join; cache what is costly to make.
+The plan is chosen by samples of 100,000 rows: each frame is counted, sampled, and then read again by the join, so cache a frame that is
+expensive to compute.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Interval = Sequence[str]
 
 
 class Planned(NamedTuple):
-    """`pairs`: rows of the join, where they are estimated. `buckets`: what a pair costs in them, if it can be joined so."""
+    """`pairs`: the estimated rows of the join, if known. `buckets`: the costs of a pair in buckets, if it can be joined so."""
 
     tables: Mapping[str, Table]
     definitions: Mapping[str, RelationDefinition]
@@ -48,7 +49,7 @@ class Planned(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Of processor time in cells."""
+        """Estimated processor time in cells."""
         rows = sum(sample.rows for sample in self.samples.values())
         return _ROW * rows * self.chosen.copies + _ROW_OUT * (self.pairs or 0.0) + _TASK * self.chosen.layout.cells
 
@@ -79,10 +80,10 @@ def overlap_join(
     on: Sequence[str] = (), bounds: str = "[)",
 ) -> DataFrame:  # fmt: skip
     """The pairs of rows whose intervals share a point, and that are equal in the columns `on`: the columns of `a`, then those of `b`
-    without `on`. `bounds` are those of both; a null end is unbounded, and a row with an empty interval meets nothing. An end that is NaN,
+    without `on`. `bounds` are those of both; a null end is unbounded, and a row with an empty interval has no partners. An end that is NaN,
     infinite, or next to the limits of int64 fails the job.
 
-    Raises ValueError (names that both have), TypeError (columns of types that cells do not keep), BadDefinition, Problem.
+    Raises ValueError (names that both have), TypeError (columns of unsupported types), BadDefinition, Problem.
     """
     planned = _plan_overlap(a, b, a_interval, b_interval, on, bounds)
     if planned.in_buckets and planned.buckets is not None and planned.sides is not None:
@@ -95,11 +96,11 @@ def overlap_join(
 
 
 def live_join(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0) -> DataFrame:
-    """The rows of a view, which `definition` (SQL, or JSON as for a service) defines over these tables, by name.
+    """The rows of the view that `definition` (SQL, or JSON as for a service) defines over these tables, by name.
 
-    Raises NotDistributable (rows that are to be together are not in one cell; or more than `max_copies` copies of a row), Problem (the
+    Raises NotDistributable (rows that belong together would not be in one cell; or more than `max_copies` copies of a row), Problem (the
     view), BadDefinition, TypeError (the tables). Bad rows (a null in a key, an empty interval) fail the job, as do two rows with the same
-    key in one cell. In different cells they are two rows: keys are not compared beyond that, which would cost a shuffle.
+    key in one cell. In different cells they are two rows: keys are not compared across cells, which would need a shuffle.
     """
     planned = _plan_view(definition, tables)
     planned.chosen.require_few_copies(max_copies)
@@ -107,7 +108,7 @@ def live_join(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], 
 
 
 def explain(*arguments: Any, **named: Any) -> str:
-    """How a join would be made, in lines: of the arguments of `overlap_join`, or of `live_join`. It counts and samples, no more."""
+    """How a join would be executed, line by line; the arguments are those of `overlap_join`, or of `live_join`. Only counts and samples."""
     first = arguments[0] if arguments else named.get("a")
     planned = _plan_overlap if isinstance(first, DataFrame) else _plan_view
     return planned(*arguments, **named).describe()
@@ -149,7 +150,7 @@ def _plan_overlap(
 
 
 def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0) -> Planned:
-    """`max_copies` is judged by who joins. Raises ValueError (a stream)."""
+    """The caller checks `max_copies`. Raises ValueError (a stream)."""
     if streams := [name for name, table in tables.items() if table.frame.isStreaming]:
         raise ValueError(f"{min(streams)} is a stream, which cannot be sampled: use stream_layout with batch frames of similar rows")
     view = {"sql": definition} if isinstance(definition, str) else dict(definition)
@@ -168,7 +169,7 @@ def _plan_view(definition: Mapping[str, Any] | str, tables: Mapping[str, Table],
 
 
 def sample_of(alias: str, relation: str, table: Table, definition: RelationDefinition, possible: Sequence[Coordinate], rows: int) -> Sample:
-    """Of an alias' frame. `rows`: how many it has. The driver gets the columns that decide about cells, and no other."""
+    """Of an alias's frame. `rows`: their number. The driver gets only the columns that determine cells."""
     role = Role(relation, tuple(one.members.get(alias) for one in possible))
     needed = _needed(definition, role)
     part = min(1.0, SAMPLED / max(1, rows))
@@ -185,7 +186,7 @@ def sample_of(alias: str, relation: str, table: Table, definition: RelationDefin
 
 
 def _needed(definition: RelationDefinition, role: Role) -> RelationDefinition:
-    """The same relation with its key, and what the role's intervals lie between, alone."""
+    """The same relation with only its key, and the ends of the role's intervals."""
     plain = definition.to_json()
     intervals = {one.interval: plain["intervals"][one.interval] for one in role.members if one is not None and one.interval is not None}
     ends = {column for one in intervals.values() for name, column in one.items() if name != "bounds"}
@@ -202,7 +203,7 @@ def _together(given: Sequence[Given | None]) -> Given:
 
 
 def _cells(spark: SparkSession, rows: int) -> int:
-    """A power of two: at least one for each core, unless rows are few; none with more rows than a worker's memory should hold."""
+    """A power of two: at least one for each core, unless there are few rows; none with more rows than a worker's memory should hold."""
     cores: int
     try:
         cores = spark.sparkContext.defaultParallelism

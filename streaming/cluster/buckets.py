@@ -1,9 +1,10 @@
-"""A pair joined by buckets of time, all in the JVM: each row is repeated for the buckets that it meets, and rows of a bucket are equal.
+"""A pair joined by buckets of time, entirely in the JVM: each row is repeated for each bucket that it meets, and rows of a bucket are
+joined by equality.
 
-    home is the bucket of the later start, so that no pair is told twice and nothing has to be distinct
+    home is the bucket of the later start, so that no pair is reported twice and no DISTINCT is needed
 
 Endpoints are whole numbers here (of int64, date and timestamp), closed; open ends are the extremes of int64. The width is a power of two,
-and buckets are held between those of the least and the greatest start, so that an open end is no more than the buckets that there are.
+and buckets are limited to those between the least and the greatest start, so that an open end meets no more buckets than there are.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _EVER = -(1 << 63), (1 << 63) - 1
 
 
 class Buckets(NamedTuple):
-    """`shift`: log2 of the width. `lowest`, `highest`: buckets. `seconds`: of processor time, estimated."""
+    """`shift`: log2 of the width. `lowest`, `highest`: buckets. `seconds`: estimated processor time."""
 
     shift: int
     lowest: int
@@ -53,8 +54,8 @@ def is_whole(kind: T.DataType) -> bool:
 
 
 def best_buckets(x: Sample, y: Sample, pairs: float) -> Buckets | None:
-    """The width of the least cost, by the samples of two sides with a key, of which so many pairs overlap; None: each has rows of too many
-    buckets."""
+    """The width with the least cost, by the samples of two sides with a key, of which so many pairs overlap; None if the rows would be in
+    too many buckets with every width."""
     given = [x.given[0], y.given[0]]
     starts = np.concatenate([one.starts for one in given if one.starts is not None])
     finite = starts[(starts > -_FAR) & (starts < _FAR)]
@@ -83,7 +84,7 @@ def _copies(starts: Numbers, ends: Numbers, buckets: Buckets) -> tuple[Numbers, 
 
 
 def _candidates(sides: Sequence[tuple[Numbers, Numbers, Numbers]]) -> float:
-    """About how many pairs have a bucket and the hash of a key in common; `sides`: hashes, first buckets and numbers of buckets."""
+    """The approximate number of pairs that share a bucket and the hash of a key; `sides`: hashes, first buckets and numbers of buckets."""
     found = []
     for hashes, first, counts in sides:
         of = np.repeat(np.arange(len(first)), counts)
@@ -94,7 +95,7 @@ def _candidates(sides: Sequence[tuple[Numbers, Numbers, Numbers]]) -> float:
 
 
 def join_in_buckets(x: Side, y: Side, buckets: Buckets) -> DataFrame:
-    """All columns of both, which have different names."""
+    """All columns of both sides, whose names differ."""
     left, right = _repeated(x, "x", buckets), _repeated(y, "y", buckets)
     meets = [F.col(f"_x_on{number}") == F.col(f"_y_on{number}") for number in range(len(x.on))]
     meets += [F.col("_x_bucket") == F.col("_y_bucket"), F.col("_x_start") <= F.col("_y_end"), F.col("_y_start") <= F.col("_x_end")]

@@ -1,4 +1,4 @@
-"""The coordinates that a view may be laid out by, and the choice among them."""
+"""The possible coordinates for a view's layout, and the choice among them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class NotDistributable(ValueError):
 
 
 class Chosen(NamedTuple):
-    """`copies`: of a row, on the average. `largest`: rows of the fullest cell, about. `hot`: columns of an alias, of whose rows the part
-    has one value, or few that meet."""
+    """`copies`: per row, on average. `largest`: the approximate number of rows in the fullest cell. `hot`: columns of an alias, and the
+    part of its rows that have one value, or one of a few values that meet."""
 
     layout: Layout
     copies: float
@@ -39,7 +39,7 @@ class Chosen(NamedTuple):
 
 
 def candidates(query: Query) -> list[Coordinate]:
-    """Of which any layout may be made, sizes and bounds still to be chosen. Raises NotDistributable."""
+    """The coordinates that a layout may consist of; sizes and bounds are chosen later. Raises NotDistributable."""
     if query.branches:
         return [_of_values(query)]
     whole = query.whole
@@ -61,7 +61,8 @@ def candidates(query: Query) -> list[Coordinate]:
 
 
 def _of_values(query: Query) -> Coordinate:
-    """Of a view with UNION or EXCEPT: equal rows are to be in one cell, whatever SELECT they come from, with all that leaves them out."""
+    """For a view with UNION or EXCEPT: equal rows must be in one cell, whatever SELECT they come from, together with everything that
+    excludes them."""
     for position in range(len(query.outputs)):
         members, first = dict[str, Member](), 0
         for branch in query.branches:
@@ -87,8 +88,8 @@ def _of_parts(query: Query) -> set[str]:
 
 
 def _is_true_of_rows(equal: Sequence[ColumnRef], query: Query) -> bool:
-    """Whether the columns of the aliases that are no part's are equal by themselves: what a part's conditions make equal is so only where
-    there is one."""
+    """Whether the columns of the aliases outside of parts are equal by themselves: what the conditions of a part make equal is equal only
+    in rows that have the part."""
     parts = _of_parts(query)
     own = {one for one in equal if one.alias not in parts}
     return len({one.alias for one in own}) < 2 or any(own <= set(one) for one in joined(query.equal))
@@ -113,14 +114,15 @@ def _is_full(query: Query) -> bool:
 
 
 class _Needed(NamedTuple):
-    """What the hash coordinate is to be among; None: any columns that all aliases have in common. `words`: why there may be none."""
+    """The columns that the hash coordinate must be among; None: any columns that all aliases have in common. `words`: why there may be
+    none."""
 
     columns: tuple[ColumnRef, ...] | None
     words: str
 
 
 def _needed(query: Query) -> _Needed | None:
-    """None of an inner join, of which any layout will do."""
+    """None for an inner join, for which any layout will do."""
     if query.groups is not None:
         outputs = [query.outputs[column.of] for column in query.groups.columns if column.trunc is None]
         missing = {alias for alias, _ in query.aliases} if _is_full(query) else _of_parts(query)
@@ -143,7 +145,7 @@ def _columns_by_alias(refs: Sequence[ColumnRef]) -> dict[str, str]:
 
 
 def _hashes(classes: Sequence[dict[str, str]]) -> Iterator[Coordinate]:
-    """Classes of the same aliases are one coordinate."""
+    """Classes with the same aliases form one coordinate."""
     by_aliases: dict[frozenset[str], list[dict[str, str]]] = {}
     for one in classes:
         by_aliases.setdefault(frozenset(one), []).append(one)
@@ -152,7 +154,7 @@ def _hashes(classes: Sequence[dict[str, str]]) -> Iterator[Coordinate]:
 
 
 def _slabs(query: Query, classes: Sequence[dict[str, str]]) -> Iterator[Coordinate]:
-    """Of a clique of overlaps, else of each overlap."""
+    """For a clique of overlaps, otherwise for each overlap."""
     for component in joined(query.overlaps):
         edges = {frozenset(pair) for pair in query.overlaps if pair[0] in component}
         is_clique = len(edges) == len(component) * (len(component) - 1) // 2 and len({ref.alias for ref in component}) == len(component)
@@ -163,8 +165,8 @@ def _slabs(query: Query, classes: Sequence[dict[str, str]]) -> Iterator[Coordina
 
 
 def choose(aliases: tuple[tuple[str, str], ...], possible: Sequence[Coordinate], samples: Samples, cells: int) -> Chosen:
-    """The sizes, powers of two with the product `cells`, that leave the fewest rows to the fullest cell. Costs: the routing of the samples
-    for each size of each coordinate."""
+    """The sizes, powers of two with the product `cells`, that leave the fewest rows in the fullest cell. Cost: routing the samples for each
+    size of each coordinate."""
     exponents = cells.bit_length() - 1
     sized = [[_sized(number, one, samples, 1 << power) for power in range(exponents + 1)] for number, one in enumerate(possible)]
     shares = [[_shares(number, one, samples) for one in sizes] for number, sizes in enumerate(sized)]
@@ -195,7 +197,7 @@ def choose(aliases: tuple[tuple[str, str], ...], possible: Sequence[Coordinate],
 
 
 def _is_sound(powers: Sequence[int], possible: Sequence[Coordinate]) -> bool:
-    """Whether no column is hashed in two coordinates: the second would divide nothing."""
+    """Whether no column is hashed in two coordinates: the second would not divide anything."""
     chosen = [one for one, power in zip(possible, powers, strict=True) if power]
     used = [(alias, column) for one in chosen for alias, member in one.members.items() for column in member.columns]
     return len(used) == len(set(used))
@@ -207,7 +209,7 @@ def _sized(number: int, coordinate: Coordinate, samples: Samples, size: int) -> 
 
 
 def _shares(number: int, coordinate: Coordinate, samples: Samples) -> dict[str, tuple[float, float]]:
-    """By member: the part of its rows that the fullest value gets, and how many values a row has."""
+    """By member: the part of its rows with the most frequent value, and how many values a row has."""
     found = {}
     for alias in coordinate.members:
         sample = samples[alias]
@@ -221,7 +223,7 @@ def _shares(number: int, coordinate: Coordinate, samples: Samples) -> dict[str, 
 
 
 def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write `total` as an ordered sum of so many numbers from 0 on."""
+    """All ways to write `total` as an ordered sum of so many non-negative integers."""
     for cuts in combinations(range(total + parts - 1), parts - 1):
         edges = (-1, *cuts, total + parts - 1)
         yield tuple(right - left - 1 for left, right in zip(edges, edges[1:], strict=False))

@@ -1,8 +1,8 @@
-"""A join in cells, in batch: rows are judged and routed, go to the partition of their cell as blobs, and each cell streams its rows out.
+"""A batch join in cells: rows are validated and routed, sent as blobs to the partition of their cell, and each cell streams its rows out.
 
-Two stages of Python; nothing is sorted, and of the output no more is held than a chunk. Costs of processor time, by the benchmark
-`cluster_batch`: 3 µs a row where as many come out; 50 ms a task, of which 25 are Spark's own and 5 those of an empty cell.
-Memory: one cell's rows, and its structures, in each Python worker.
+Two Python stages; nothing is sorted, and at most a chunk of the output is held. Costs in processor time, according to the benchmark
+`cluster_batch`: 3 µs per row if the output has as many; 50 ms per task, of which 25 are Spark's own and 5 those of an empty cell. Memory:
+the rows and structures of one cell in each Python worker.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PLANS = 8  # of which a worker keeps what it has read: there are as many as que
 
 
 def require_address_space(spark: SparkSession) -> None:
-    """Raises ValueError where workers may not reserve what cells do."""
+    """Raises ValueError if workers may not reserve the address space that cells need."""
     limit = spark.conf.get("spark.executor.pyspark.memory", None)
     if limit is not None:
         raise ValueError(
@@ -49,11 +49,11 @@ def require_address_space(spark: SparkSession) -> None:
 
 
 class BadRows(ValueError):
-    """Rows of a frame that no relation can have; the text names the first."""
+    """Invalid rows of a frame; the text names the first."""
 
 
 class Judge(NamedTuple):
-    """Of a role, the rows that cells can have. Picklable. `strict`: one that none can have is an error; else it meets nothing."""
+    """Validates the rows of a role. Picklable. `strict`: an invalid row is an error; otherwise it has no partners."""
 
     relation: str
     definition: str
@@ -104,7 +104,7 @@ def _numbers(batch: pa.RecordBatch, name: str) -> np.ndarray[Any, np.dtype[np.in
 
 
 class CellPlan(NamedTuple):
-    """What executors are told: plain data."""
+    """What executors receive: plain data."""
 
     layout: str
     relations: Mapping[str, str]  # by name, the definition
@@ -133,7 +133,7 @@ class _Parsed(NamedTuple):
 
 @lru_cache(_PLANS)
 def _parsed(layout_text: str, relation_texts: tuple[tuple[str, str], ...], view_text: str) -> _Parsed:
-    """What all cells of a plan have. A worker has many of them, one after the other."""
+    """What all cells of a plan share. A worker opens many of them, one after the other."""
     plan = CellPlan(layout_text, dict(relation_texts), view_text)
     layout, own = Layout.of_json(layout_text), plan.own()
     view, names = parse_view(VIEW, json.loads(view_text), plan.definitions()), layout.names()
@@ -146,7 +146,7 @@ def _parsed(layout_text: str, relation_texts: tuple[tuple[str, str], ...], view_
 
 
 def all_rows(name: str, relation: str, definitions: Mapping[str, RelationDefinition]) -> View:
-    """A view of the columns of a relation, by numbers: a name may be no word of a view."""
+    """A view of the columns of a relation, named by numbers, because a column's name may not be valid in a view."""
     select = [f"x.{column} as c{place}" for place, column in enumerate(definitions[relation].rules.names)]
     return parse_view(name, {"from": {"x": relation}, "select": select}, definitions)
 

@@ -1,4 +1,4 @@
-"""The cells of a join of streams: changes in, changes of the view out, for the netting of the epoch."""
+"""The cells of a join of streams: changes in, changes of the view out, which are then netted by epoch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streaming.cluster.packing import here, packed_by
 
 
 class StreamPlan(NamedTuple):
-    """`kinds`: of the changes, by relation. `parts`: in which they are netted."""
+    """`kinds`: the kinds of changes, by relation. `parts`: the number of partitions in which they are netted."""
 
     cells: CellPlan
     kinds: Mapping[str, Kind]

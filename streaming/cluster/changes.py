@@ -1,7 +1,7 @@
-"""Changes of relations on their way to where rows are kept: judged, and packed as blobs.
+"""Changes of relations on their way to where rows are kept: validated, and packed as blobs.
 
-A blob of changes has the columns of the relation, behind them ORDER and OP, which no relation has (their names have a dot), and flags as in
-a packed blob of rows. By ORDER the changes of a key follow one another.
+A blob of changes has the columns of the relation, then ORDER and OP, which no relation has (their names have a dot), and flags as in a
+packed blob of rows. ORDER gives the order of the changes of a key.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ that go, whole, in any order."""
 
 
 class Source(NamedTuple):
-    """Of a relation's stream, plain data. `members`: of its roles, one role after another. `resolved`: changes go to the buckets of their
-    keys, else to cells."""
+    """A relation's stream, as plain data. `members`: of its roles, one role after another. `resolved`: changes are sent to the buckets of
+    their keys, not to cells."""
 
     relation: str
     number: int
@@ -50,7 +50,7 @@ class Source(NamedTuple):
 
 
 def send(source: Source, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Blobs, as SCHEMA, of a frame's prepared rows, and the question whose the states are. Raises BadRows."""
+    """The blobs (in SCHEMA) of a frame's prepared rows, and the question which plan the states belong to. Raises BadRows."""
     yield pa.RecordBatch.from_pylist([QUESTION], SCHEMA)
     definition, layout = parse_relation(json.loads(source.definition)), Layout.of_json(source.layout)
     for batch in gathered(batches):
@@ -102,14 +102,14 @@ def _ops(source: Source, given: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def hashes(members: Sequence[Member | None]) -> list[str]:
-    """The columns that a frame has behind the relation's, for these members."""
+    """The columns that a frame has after the relation's, for these members."""
     return [hashed(number) for number, member in enumerate(members) if member is not None]
 
 
 def route(
     layout: Layout, relation: str, definition: RelationDefinition, rows: pa.RecordBatch, ops: npt.NDArray[np.uint8], order: Numbers
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
-    """Blobs for cells, of each role of the relation. `rows`: with the hashes of all its roles, and TIE."""
+    """Blobs for cells, for each role of the relation. `rows`: with the hashes of all its roles, and TIE."""
     ties, changed = rows.column(TIE).to_numpy(), _ordered(rows.select(definition.rules.names), ops, order)
     first = 0
     for number, role in enumerate(layout.roles):
@@ -133,12 +133,13 @@ def _ordered(rows: pa.RecordBatch, ops: npt.NDArray[np.uint8], order: Numbers) -
 
 
 def form(rows: pa.Schema, flags: Sequence[str] = ()) -> pa.Schema:
-    """Of the blobs of changes of such rows."""
+    """The schema of the blobs of changes of such rows."""
     return pa.schema([*rows, pa.field(ORDER, pa.int64()), pa.field(OP, pa.uint8()), *(pa.field(flag, pa.bool_()) for flag in flags)])
 
 
 def taken(name: str, definition: RelationDefinition, blobs: Sequence[pa.RecordBatch], images: bool) -> Changes:
-    """Changes as a cell takes them. `images`: equal rows that come and that go cancel. Raises TooMuchAtOnce."""
+    """Changes in the form in which a cell applies them. `images`: equal rows that are deleted and inserted cancel out. Raises
+    TooMuchAtOnce."""
     changed = as_one(blobs, blobs[0].schema)
     rows, ops = changed.select(definition.rules.names), changed.column(OP).to_numpy()
     if images:
@@ -152,8 +153,8 @@ def taken(name: str, definition: RelationDefinition, blobs: Sequence[pa.RecordBa
 
 @cache
 def labels(cells: int) -> npt.NDArray[np.int32]:
-    """int32[cells]: the numbers by which Spark knows cells. Its hash of them is the cell modulo their number, so that it sends equally many
-    to each partition, of any number that divides theirs."""
+    """int32[cells]: the numbers by which Spark identifies cells. Spark's hash of a label is the cell modulo their number, so that each
+    partition gets equally many, for any number of partitions that divides theirs."""
     found: dict[int, int] = {}
     for label in count():
         found.setdefault(_spark_hash(label) % cells, label)

@@ -1,9 +1,9 @@
-"""The folder of a checkpoint, as Spark writes it: which epochs it has, and how one goes on where another is.
+"""The folder of a checkpoint, as Spark writes it: which epochs it has, and how one checkpoint continues another.
 
     metadata        the identity of the query
     offsets/N       what epoch N reads: a version, settings, a line for each source
-    commits/N       epoch N is done
-    sources/        what some sources keep besides
+    commits/N       epoch N is complete
+    sources/        additional files of some sources
     state/          of operators, by their numbers: version N + 1 is that after epoch N
 """
 
@@ -18,13 +18,14 @@ _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 def not_kept(folder: str, epoch: int, first: int, last: int) -> ValueError:
-    """Of the epochs that are asked for, one is not between the first and the last that are there."""
+    """The error for an epoch that is not between the first and the last available one."""
     said = f"epoch {epoch} is not kept: {folder} has {first} to {last}"
     return ValueError(f"{said} (spark.sql.streaming.minBatchesToRetain sets how many are kept)")
 
 
 class Checkpoint:
-    """By the classes of Spark in its JVM, so wherever checkpoints can be. PySparkAttributeError: there is none, over Connect."""
+    """Uses the classes of Spark in its JVM, so it works wherever checkpoints can be. PySparkAttributeError: over Connect there is no
+    JVM."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._jvm: Any = spark.sparkContext._jvm
@@ -39,13 +40,13 @@ class Checkpoint:
         return bool(self._files.exists(self._path()))
 
     def id(self) -> str:
-        """Of the query. Raises ValueError."""
+        """The id of the query. Raises ValueError."""
         if not self._files.exists(self._path("metadata")):
             raise ValueError(f"{self.folder} is not a checkpoint")
         return str(json.loads(self._read("metadata"))["id"])
 
     def last(self) -> int:
-        """The last epoch that is done. Raises ValueError."""
+        """The last completed epoch. Raises ValueError."""
         if not (done := self._epochs("commits")):
             raise ValueError(f"{self.folder} has no completed epoch yet")
         return done[-1]
@@ -59,14 +60,15 @@ class Checkpoint:
             raise ValueError(f"{_FORMAT} is {self._format}, whose states cannot be written as those of another epoch: set it to 1")
 
     def write_states(self, old: Checkpoint, epoch: int) -> None:
-        """The states of epoch 0 as those of another, from which the old one's sources go on."""
+        """Write the states of epoch 0 as those of another epoch, from which the old checkpoint's sources continue."""
         self._write(f"offsets/{epoch}", self._offsets(old, epoch))
         nothing = self._jvm.scala.Option.empty()
         rewriter = self._jvm.org.apache.spark.sql.execution.streaming.state.StateRewriter
         rewriter(self._session, 0, epoch, self.folder, self._conf, nothing, nothing, nothing).run()
 
     def go_on(self, old: Checkpoint, epoch: int, as_the_same: bool) -> None:
-        """Epoch 0 was this one. `as_the_same`: the query is the old one, with the epoch that it has planned and not done."""
+        """Epoch 0 becomes this epoch. `as_the_same`: the query keeps its identity, including the epoch that it has planned but not
+        completed."""
         commit, planned = self._read("commits/0"), old._epochs("offsets")
         kept = {one: self._offsets(old, one) for one in planned if one in (epoch - 1, epoch) or (as_the_same and one > epoch)}
         if epoch:
@@ -82,7 +84,7 @@ class Checkpoint:
         self._write(f"commits/{epoch}", commit)
 
     def _offsets(self, old: Checkpoint, epoch: int) -> str:
-        """Those of the old one with the settings of epoch 0, above all the number of partitions."""
+        """Those of the old checkpoint with the settings of epoch 0, above all the number of partitions."""
         version, _, sources = old._read(f"offsets/{epoch}").split("\n", 2)
         return "\n".join([version, self._read("offsets/0").split("\n", 2)[1], sources])
 

@@ -1,4 +1,4 @@
-"""A frame of Spark as a relation of cells: its definition, and what Spark hashes of its rows."""
+"""A Spark frame as a relation of cells: its definition, and the hashes that Spark computes of its rows."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True)
 class Table:
-    """A frame as a relation. `key`: columns that identify a row; without, each row is one, and views cannot name a key of it.
-    `intervals`: by name the columns of start and end, perhaps bounds behind them: "[)" (the default), "[]", "(]" or "()"; a null end is
+    """A frame as a relation. `key`: the columns that identify a row; without a key, rows may be equal, and views cannot refer to a key.
+    `intervals`: by name, the columns of start and end, optionally followed by bounds: "[)" (the default), "[]", "(]" or "()"; a null end is
     unbounded."""
 
     frame: DataFrame
@@ -42,8 +42,8 @@ class Table:
     intervals: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def definition(self) -> RelationDefinition:
-        """Raises BadDefinition, ValueError (a column's name is ours, or one that Spark cannot pass), TypeError (a column of a type that
-        cells do not keep)."""
+        """Raises BadDefinition, ValueError (a column's name is reserved, or Spark cannot pass it), TypeError (a column of a type that cells
+        do not support)."""
         if ours := [name for name in self.frame.columns if _OURS.fullmatch(name)]:
             raise ValueError(f"the column name {ours[0]} is reserved for cells: rename the table's column")
         if odd := [name for name in self.frame.columns if "`" in name or name == "*"]:
@@ -57,7 +57,7 @@ class Table:
         return parse_relation({"columns": columns, "key": list(self.key) or [ROW], "intervals": intervals})
 
     def prepared(self, members: Sequence[Member | None]) -> DataFrame:
-        """The rows as cells take them, behind them `hashed(i)` of the columns of member i, where there is one, and TIE."""
+        """The rows in the form for cells, followed by `hashed(i)` of the columns of each member i, and TIE."""
         rows = [F.col(_quoted(one.name)).cast(_type(one)).alias(one.name) for one in self.frame.schema.fields]
         hashes = [self._hash(member.columns).alias(hashed(number)) for number, member in enumerate(members) if member is not None]
         return self.frame.select(*rows, *hashes, self._hash(self.key or self.frame.columns).alias(TIE))
@@ -76,7 +76,7 @@ class Table:
 
 
 def require_kept(frame: DataFrame) -> None:
-    """Raises TypeError (a column of a type that cells do not keep, such as a text that is compared by a collation)."""
+    """Raises TypeError (a column of a type that cells do not support, such as a text with a collation)."""
     for one in frame.schema.fields:
         _kind(one)
 
@@ -90,8 +90,8 @@ def whole(frame: DataFrame, name: str) -> Column:
 
 
 def with_values(frame: DataFrame, start: str, end: str, bounds: str, said: tuple[str, str]) -> DataFrame:
-    """The rows whose interval has a value; a point that is null has none, and would be in all cells. A value that cells do not keep as an
-    endpoint (NaN, an infinity, next to the limits of int64) is an error of the job, which calls the columns as in `said`."""
+    """The rows whose interval contains a value; a null point contains none, and would be in all cells. A value that cells do not support as
+    an endpoint (NaN, an infinity, next to the limits of int64) is an error of the job, which names the columns as in `said`."""
     kind, ends, opens = frame.schema[start].dataType, (start, end), (bounds[0] == "(", bounds[1] == ")")
     if isinstance(kind, (T.FloatType, T.DoubleType)):
         bad = [F.isnan(F.col(name)) | (F.abs(F.col(name)) == F.lit(float("inf"))) for name in ends]
@@ -126,7 +126,7 @@ def _quoted(name: str) -> str:
 
 
 def _type(one: T.StructField) -> T.DataType:
-    """The type that its values get. Raises TypeError."""
+    """The type that its values are converted to. Raises TypeError."""
     if isinstance(one.dataType, T.DecimalType):
         return one.dataType
     found = next((wide for kinds, _, wide in _PLAIN if isinstance(one.dataType, kinds)), None)
