@@ -1,11 +1,11 @@
-"""Cells that a stream keeps: Spark's state has the log of each, and a worker's memory the cell itself.
+"""Cells that a stream keeps: Spark's state has the log of each cell, and a worker's memory the cell itself.
 
-The cell in memory is of the state that Spark gives iff both have the same nonce, and it is used only by the plan that made it. Each step
-makes another one, so that what an attempt has left behind that failed, or that another attempt overtook, is never used; then the log is
-replayed. Recovery is the same.
+The cell in memory belongs to the state that Spark provides iff both have the same nonce, and it is used only by the plan that made it. Each
+step draws a new nonce, so that the cell of an attempt that failed, or that another attempt overtook, is never used; then the log is
+replayed. Recovery works in the same way.
 
-A state is of one plan. Each micro-batch asks for it in one place (`packing.QUESTION`), whatever cells it changes: another plan may send it
-to cells that have no state yet.
+A state belongs to one plan. Each micro-batch checks this in one place (`packing.QUESTION`), whatever cells it changes, because another plan
+might send the question to cells that have no state yet.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TOGETHER = 10.0
 
 
 class AnotherPlan(ValueError):
-    """The state is of another view, or of other cells."""
+    """The state belongs to another view, or to other cells."""
 
     def __init__(self, kept: str, plan: str) -> None:
         said = "the checkpoint belongs to a different view or layout: start with a new checkpoint, or give the layout of the checkpoint"
@@ -45,7 +45,7 @@ class AnotherPlan(ValueError):
 
 
 class AnotherFormat(ValueError):
-    """The state was written by a livejoin that keeps states in another form."""
+    """The state was written by a version of livejoin with another format of states."""
 
     def __init__(self, kept: object) -> None:
         said = f"the states of the checkpoint have format {kept}, but this version of livejoin reads format {FORMAT}"
@@ -53,7 +53,7 @@ class AnotherFormat(ValueError):
 
 
 class NoRoom(MemoryError):
-    """A cell does not fit into the memory or the address space of its worker."""
+    """A cell does not fit in the memory or the address space of its worker."""
 
     def __init__(self, stage: str, label: int, error: Exception) -> None:
         said = f"the cell {label} of {stage} does not fit in the memory of its worker ({error})"
@@ -62,9 +62,9 @@ class NoRoom(MemoryError):
 
 
 class Mark(NamedTuple):
-    """What the state tells of a cell: its nonce, the extent of its log, rows that it has, the bytes that they take in memory, changes of
-    its views that it has found and those of them that are its own and were told, deletes of rows that were not there, and how often it
-    was replayed."""
+    """What the state records about a cell: its nonce, the extent of its log, its number of rows, their bytes in memory, the changes of its
+    views that it has found and those of them that it has reported as their home, deletes of rows that did not exist, and how often it was
+    replayed."""
 
     nonce: str = ""
     first: int = 0
@@ -83,7 +83,7 @@ class Mark(NamedTuple):
 
 
 class Opened(Protocol):
-    """How a kind of cells reads changes and tells what they do."""
+    """How a kind of cells reads changes and reports their effects."""
 
     cell: Cell
 
@@ -124,7 +124,7 @@ class Plan(Protocol):
 
 
 def plan_in(text: str) -> Any:
-    """What `to_json` of a plan gave, from the text that a state keeps. Raises AnotherFormat."""
+    """The output of a plan's `to_json`, from the text in a state. Raises AnotherFormat."""
     kept = json.loads(text)
     if kept.get("format") != FORMAT:
         raise AnotherFormat(kept.get("format", 0))
@@ -144,7 +144,7 @@ _HELD: dict[tuple[str, str, int], _Held] = {}
 
 
 class _Pace(NamedTuple):
-    """Of a query in this worker: its present micro-batch, when that before it and this one began, and when a cell was used last."""
+    """Of a query in this worker: its current micro-batch, when this one and the previous one began, and when a cell was last used."""
 
     epoch: int | None
     before: float
@@ -157,7 +157,7 @@ _PACES: dict[str, _Pace] = {}
 
 
 class Keeper:
-    """Each key's rows are blobs of changes (`packing.SCHEMA`), which its cell takes as one step."""
+    """The rows of each key are blobs of changes (`packing.SCHEMA`), which its cell applies as one step."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -251,8 +251,9 @@ class Keeper:
 
 
 def _let_go(query: str, epoch: int | None) -> None:
-    """Cells that nobody has used for long: those of a partition that has moved away, or of a query that has ended. They are looked for once
-    a micro-batch. All that were used in about the same one go together, because a collection takes a tenth of a second."""
+    """Releases cells that have not been used for long: those of a partition that has moved away, or of a query that has ended. They are
+    looked for once per micro-batch. Cells that were last used at about the same time are released together, because a collection takes a
+    tenth of a second."""
     now, before = monotonic(), _PACES.get(query)
     _PACES[query] = _paced(before, epoch, now)
     if epoch is not None and before is not None and before.epoch == epoch:

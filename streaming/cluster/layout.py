@@ -1,19 +1,19 @@
 """Which cells a row goes to, and which cell reports a row of the join.
 
-A layout has coordinates; cells are the points of their product. In each coordinate a row gets some values: if its alias takes part, by a
-hash the one of its columns, in slabs those of all points of its interval from its own place on; every value if its alias does not take
-part. It goes to all cells of these values.
+A layout has coordinates; cells are the points of their product. In each coordinate a row gets a set of values: if its alias takes part, by
+hash the one of its columns, in slabs those of all points of its interval from its own position on; if its alias does not take part, every
+value. It goes to all cells of these values.
 
-    hash    home is the hash of what the members have in common; they meet there alone
-    slabs   the members overlap. A place is that of (hash of the key, start, tie) among quantiles; home is the place of the member that
-            starts last, a point that lies in the intervals of all. It is the highest place of the members, so a cell is home iff one
+    hash    home is the hash of what the members have in common; only there do they meet
+    slabs   the members overlap. A position is that of (hash of the key, start, tie) among quantiles; home is the position of the member
+            that starts last, a point in the intervals of all. It is the highest position of the members, so a cell is home iff one
             member starts there (`here`). t filtered views find each row once: in view i, member i is here, and those before it are not
-    bands   the same of streams, which go on in time: a place is hash of the key + point / width, mod size; the hash alone of a key that is
-            not hot. Home is that of the member that starts last. A member that starts there need not be the last, so the t views find a
-            row at most t times, and the one that is at home is to be chosen (`homes`)
+    bands   the same for streams, whose times go on: a position is hash of the key + point / width, mod size; for a key that is not hot,
+            only the hash. Home is that of the member that starts last. A member that starts there need not be the last, so the t views
+            find a row at most t times, and the one that is at home must be chosen (`homes`)
 
-So a row of the join is found in exactly one cell, whatever collides. Ties divide equal starts: any number will do that depends on the row
-alone. Plain data, kept as JSON; routing is pure NumPy, about 0.2 µs a copy.
+So a row of the join is found in exactly one cell, whatever collides. Ties divide equal starts: any number that depends only on the row will
+do. Plain data, stored as JSON; routing is pure NumPy, about 0.2 µs per copy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LAST_TIE = np.iinfo(np.int64).max
 
 
 class Member(NamedTuple):
-    """What an alias takes part by. `columns`: those that are equal to the other members'; of none the row itself counts, by its tie.
+    """How an alias takes part. `columns`: those that are equal to the other members'; if there are none, the tie of the row is used.
     `interval`: in slabs."""
 
     columns: tuple[str, ...]
@@ -56,14 +56,16 @@ class Coordinate(NamedTuple):
 
 
 class Role(NamedTuple):
-    """Aliases of one relation that take part by the same go to the same cells. `members`: of each coordinate, None where they do not."""
+    """Aliases of one relation that take part in the same way share their cells. `members`: for each coordinate, None if they do not take
+    part."""
 
     relation: str
     members: tuple[Member | None, ...]
 
 
 class Given(NamedTuple):
-    """What of rows decides about a coordinate, int64[n]: the hash of the member's columns; of slabs the ends of the closed interval."""
+    """The values of rows that determine a coordinate, int64[n]: the hash of the member's columns; for slabs the ends of the closed
+    interval."""
 
     hashes: Numbers
     starts: Numbers | None = None
@@ -71,7 +73,8 @@ class Given(NamedTuple):
 
 
 class Routed(NamedTuple):
-    """Copies: the cell of each, the row that it is of, and in each coordinate whether it starts there (None: of hashes, or no member)."""
+    """Copies: the cell of each, its row, and for each coordinate whether it starts there (None: for hashes, or if the alias is not a
+    member)."""
 
     cells: Numbers
     rows: Numbers
@@ -93,7 +96,7 @@ class Layout(NamedTuple):
         return list(dict.fromkeys(map(self._role, self.aliases)))
 
     def names(self) -> dict[str, str]:
-        """By alias, the name of its role: the relation that a cell has for it."""
+        """By alias, the name of its role, which is the name of its relation in a cell."""
         roles = self.roles
         return {one[0]: f"r{roles.index(self._role(one))}" for one in self.aliases}
 
@@ -101,8 +104,8 @@ class Layout(NamedTuple):
         return Role(alias[1], tuple(one.members.get(alias[0]) for one in self.coordinates))
 
     def home_tests(self) -> Iterator[list[tuple[str, int, bool]]]:
-        """The views that a cell keeps, which have all rows whose home it is, each once: of each (alias, coordinate, whether its rows are
-        here)."""
+        """The views of a cell, which together find all rows whose home it is, each once: for each view (alias, coordinate, whether its rows
+        are here)."""
         ranges = [(number, list(one.members)) for number, one in enumerate(self.coordinates) if one.kind != "hash" and one.size > 1]
         for chosen in product(*(range(len(members)) for _, members in ranges)):
             yield [
@@ -113,14 +116,14 @@ class Layout(NamedTuple):
 
     def homes(self) -> Iterator[tuple[int, dict[str, str]]]:
         """The coordinates in which a row of these views may have its home elsewhere: the number of each, and the intervals of its members.
-        There the member that starts last is to be here."""
+        There, the member that starts last must be here."""
         for number, one in enumerate(self.coordinates):
             if one.kind == "bands" and one.size > 1:
                 yield number, {alias: member.interval for alias, member in one.members.items() if member.interval is not None}
 
     def firsts(self, role: Role) -> Mask:
-        """bool[cells]: where the coordinates in which the role is no member have their first value. Of all copies of a row, one is there
-        and has all its flags set."""
+        """bool[cells]: where the coordinates in which the role is not a member have their first value. Exactly one copy of each row is in
+        such a cell with all its flags set."""
         left, found = np.arange(self.cells), np.ones(self.cells, np.bool_)
         for coordinate, member in zip(reversed(self.coordinates), reversed(role.members), strict=True):
             left, value = np.divmod(left, coordinate.size)
@@ -128,7 +131,7 @@ class Layout(NamedTuple):
         return found
 
     def route(self, role: Role, ties: Numbers, given: Sequence[Given | None]) -> Routed:
-        """`given`: of each coordinate, None where the role is no member."""
+        """`given`: for each coordinate, None if the role is not a member."""
         lowest, counts = self._values(role, ties, given)
         copies = counts.prod(axis=0)
         of = np.repeat(np.arange(len(ties)), copies)
@@ -142,11 +145,11 @@ class Layout(NamedTuple):
         return Routed(cells, of, here)
 
     def copies(self, role: Role, ties: Numbers, given: Sequence[Given | None]) -> int:
-        """How many `route` would make."""
+        """The number of copies that `route` would make."""
         return int(self._values(role, ties, given)[1].prod(axis=0).sum())
 
     def rows_by_cell(self, role: Role, ties: Numbers, given: Given) -> Numbers:
-        """int64[cells]: how many copies `route` would make for each, in a layout of one coordinate. In memory only what rows take."""
+        """int64[cells]: how many copies `route` would make for each cell, in a layout of one coordinate. Takes memory only for the rows."""
         (lowest,), (counts,) = self._values(role, ties, [given])
         ends = 2 * self.cells  # of values that come round again
         found = np.cumsum(np.bincount(lowest, minlength=ends) - np.bincount(lowest + counts, minlength=ends))

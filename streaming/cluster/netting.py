@@ -1,7 +1,7 @@
-"""What is left of rows that go and rows that come: those that are equal cancel.
+"""The net effect of deleted and inserted rows: equal ones cancel out.
 
-A row of a view may leave one cell and enter another in one epoch. Changes meet by the hash of their identity, which any cell computes
-alike.
+A row of a view may leave one cell and enter another in one epoch. Changes meet by the hash of their identity, which all cells compute in
+the same way.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def net(gone: pa.RecordBatch, come: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The same without the rows that both have, of each as many as both have. Of any order. Costs: some 30 ns a column of a row; of rows
-    that seem to be in both, a group."""
+    """Both without the rows that they have in common, counting multiplicities. In any order. Cost: about 30 ns per column of a row; for
+    rows that may be in both, a group-by."""
     gone_hashes, come_hashes = row_hashes(gone), row_hashes(come)
     come_meets = _may_be_among(come_hashes, gone_hashes)
     gone_meets = _may_be_among(gone_hashes, come_hashes[come_meets])
@@ -56,7 +56,7 @@ def net(gone: pa.RecordBatch, come: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.
 def net_of_all(
     gone: Sequence[pa.RecordBatch], come: Sequence[pa.RecordBatch], form: pa.Schema
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:  # fmt: skip
-    """What is left of all of them, in slices by the hashes of rows of about _MOST_BYTES. Raises TooMuchAtOnce (rows of one hash)."""
+    """The net effect of all of them, in slices of about _MOST_BYTES by the hashes of rows. Raises TooMuchAtOnce (rows of one hash)."""
     slices = 1 + sum(rows.nbytes for rows in (*gone, *come)) // _MOST_BYTES
     if slices == 1:
         yield net(as_one(gone, form), as_one(come, form))
@@ -71,7 +71,7 @@ def net_of_all(
 
 
 def _may_be_among(hashes: npt.NDArray[np.uint64], others: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """bool[hashes]: true of all that are, and of one in sixteen that is not, by a table of what the lowest bits are."""
+    """bool[hashes]: true for all that are, and for one in sixteen of those that are not, by a table of the lowest bits."""
     mask = np.uint64((1 << (16 * len(others)).bit_length()) - 1)
     there = np.zeros(int(mask) + 1, np.bool_)
     there[others & mask] = True
@@ -114,14 +114,14 @@ def _plain(column: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def told_together(identities: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """As one batch. A column of an identity that the row has too is there once."""
+    """As one batch. A column that both the identity and the row have is included once."""
     names = [name for name in identities.schema.names if "." in name and name not in rows.schema.names]  # without a dot: no column's
     fields = [*(identities.schema.field(name).remove_metadata() for name in names), *rows.schema]
     return pa.RecordBatch.from_arrays([*(identities.column(name) for name in names), *rows.columns], schema=pa.schema(fields))
 
 
 class UnknownEpoch(ValueError):
-    """Spark does not tell the job which micro-batch it is of: the changes of all would be told as those of one."""
+    """Spark does not tell the job its micro-batch: the changes of all would be reported as those of one."""
 
     def __init__(self) -> None:
         said = "the changes of a view are read by a job that does not know its micro-batch, as in foreachBatch over Spark Connect"
@@ -130,7 +130,7 @@ class UnknownEpoch(ValueError):
 
 
 class Netting(NamedTuple):
-    """The last stage. Plain data: what it nets, as Arrow writes a schema."""
+    """The last stage. Plain data: the schema of what it nets, as written by Arrow."""
 
     form: bytes
 
@@ -140,7 +140,7 @@ class Netting(NamedTuple):
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the changes of the view."""
+        """The schema of the changes of the view."""
         form = pa.ipc.read_schema(pa.py_buffer(self.form))
         return pa.schema([pa.field(OP_COLUMN, pa.utf8(), False), pa.field(EPOCH_COLUMN, pa.int64(), False), *form])
 

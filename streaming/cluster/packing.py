@@ -1,7 +1,7 @@
-"""The rows of a cell as blobs: each a record batch of Arrow without its schema, which both sides know.
+"""The rows of a cell as blobs: each is an Arrow record batch without its schema, which both sides know.
 
-Spark moves one blob for some thousand rows; a row of its own costs it several microseconds on the way through Python. Batches are put
-together first (`gathered`), and what comes of blobs is again (`as_one`).
+Spark moves one blob for some thousand rows; a separate row would cost it several microseconds on the way through Python. Batches are first
+combined (`gathered`), and so are the contents of blobs (`as_one`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def here(coordinate: int) -> str:
 
 
 def packed(role: int, rows: pa.RecordBatch, routed: Routed) -> pa.RecordBatch:
-    """One blob for each cell that gets any of the rows; in it, columns `here` for the coordinates where there is such."""
+    """One blob for each cell that gets any of the rows, with columns `here` for the coordinates that have them."""
     order = np.argsort(routed.cells, kind="stable")
     copies = rows.take(pa.array(routed.rows[order]))
     for coordinate, mask in enumerate(routed.here):
@@ -62,7 +62,7 @@ def unpacked(batches: Iterable[pa.RecordBatch], schemas: list[pa.Schema]) -> Ite
 
 
 class TooMuchAtOnce(ValueError):
-    """More than a record batch can have."""
+    """More than fits in a record batch."""
 
     def __init__(self) -> None:
         said = "rows that are processed together have more than 2 GiB of text or bytes in one column"
@@ -71,7 +71,8 @@ class TooMuchAtOnce(ValueError):
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in portions of about MOST_ROWS, or of MOST_BYTES if that is less; of one batch, if it is larger. None is empty."""
+    """The same rows in portions of about MOST_ROWS, or of MOST_BYTES if that is less; a larger batch stays one portion. No portion is
+    empty."""
     waiting, rows, size = list[pa.RecordBatch](), 0, 0
     for batch in batches:
         if not batch.num_rows:
@@ -91,7 +92,7 @@ def as_one(batches: Sequence[pa.RecordBatch], form: pa.Schema) -> pa.RecordBatch
 
 
 def one_of(table: pa.Table) -> pa.RecordBatch:
-    """As `as_one`, of a table."""
+    """Like `as_one`, for a table."""
     found = table.combine_chunks().to_batches()  # several, where a column is longer than its offsets reach
     if len(found) > 1:
         raise TooMuchAtOnce

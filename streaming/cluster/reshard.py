@@ -1,7 +1,7 @@
-"""Another layout for a query over streams: its rows go to other cells, and a new checkpoint goes on where the old one is.
+"""Another layout for a query over streams: its rows go to other cells, and a new checkpoint continues the old one.
 
-The rows of the relations are read from the states of an epoch, each once, and sent anew. A query that reads nothing takes them as the state
-that it begins with. Spark writes that as epoch 0 and then, as when it divides states anew, as the epoch that was read; the offsets of the
+The rows of the relations are read from the states of an epoch, each once, and sent again. A query that reads nothing takes them as its
+initial state. Spark writes this state as epoch 0, and then, as when it repartitions states, as the epoch that was read; the offsets of the
 sources are those of the old checkpoint. So the next epoch has the same number and the same changes as it would have had.
 """
 
@@ -35,15 +35,16 @@ def reshard(
     spark: SparkSession, checkpoint: str, target: str, layout: str | None = None, *, width: int | None = None, epoch: int | None = None,
     max_copies: float = 8.0,
 ) -> int:  # fmt: skip
-    """Make the checkpoint `target`, with which the query over `checkpoint`, stopped, goes on in another layout: as `stream_layout` told, or
-    even, with bands of this `width`, over the partitions of the session (`spark.sql.shuffle.partitions`). Give `live_join` the same.
+    """Make the checkpoint `target`, with which the stopped query of `checkpoint` continues in another layout: the text of `stream_layout`,
+    or an even one, with bands of this `width`, over the partitions of the session (`spark.sql.shuffle.partitions`). Pass the same to
+    `live_join`.
 
-    Returns the epoch whose states it has: by default the last, and then the query keeps its identity and the numbers of its epochs, so
-    that sinks which know them go on. After an earlier `epoch`, the changes are told again, by another query: for a new sink.
+    Returns the epoch whose states it has: by default the last, and then the query keeps its identity and the numbers of its epochs, so that
+    sinks that recognize them continue. After an earlier `epoch`, another query, for a new sink, reports the changes again.
 
-    Raises ValueError (no checkpoint of a view, or its query is running; a target that is there; an epoch that is not kept; a layout of
-    another view, or one that changes the order of the sources), NotDistributable (more than `max_copies` copies of a row). If it does
-    not return, delete `target`. Not over Connect. Costs: as a batch over the rows; all states are written twice.
+    Raises ValueError (no checkpoint of a view, or its query is running; a target that exists; an epoch that is not kept; a layout of
+    another view, or one that changes the order of the sources), NotDistributable (more than `max_copies` copies of a row). If it fails,
+    delete `target`. Not over Connect. Cost: that of a batch over the rows; all states are written twice.
     """
     require_settings(spark)
     require_address_space(spark)
@@ -82,7 +83,7 @@ def _checkpoints(spark: SparkSession, checkpoint: str, target: str) -> tuple[Che
 
 
 def _require_order(old: Sequence[Source], new: Sequence[Source]) -> None:
-    """Offsets are kept by the places of sources in the plan, where those that a resolver reads come last. Raises ValueError."""
+    """Offsets are stored by the positions of sources in the plan, in which those that a resolver reads come last. Raises ValueError."""
     one, other = ([source.relation for source in sorted(some, key=lambda source: source.resolved)] for some in (old, new))
     if one != other:
         said = f"with this layout the sources would be read in the order {', '.join(other)}, but the checkpoint has {', '.join(one)}"
@@ -102,7 +103,8 @@ def _begin(spark: SparkSession, plan: StreamPlan, sources: Sequence[Source], tab
 
 
 class _Read(NamedTuple):
-    """How the rows of a relation are read from cells, each once. Plain data. `role`: its first. `cells`: labels of those that have them."""
+    """How the rows of a relation are read from cells, each once. Plain data. `role`: its first. `cells`: labels of the cells that have
+    them."""
 
     plan: str
     role: int

@@ -1,6 +1,6 @@
-"""The last row of each key, by buckets of keys: a delete names its key alone, and which cells its row is in follows from the row.
+"""The last row of each key, by buckets of keys: a delete names only its key, and the cells of its row depend on the row.
 
-A bucket is a cell of the relations without views: a step tells the rows that go and those that come. They are sent on to the cells of the
+A bucket is a cell with the relations but without views: a step reports the deleted and inserted rows, which are sent on to the cells of the
 join.
 """
 
@@ -24,7 +24,7 @@ from streaming.cluster.packing import as_one
 
 
 class ResolverPlan(NamedTuple):
-    """`relations`: by name, the definition; those that are resolved, in the order of their numbers."""
+    """`relations`: the definitions by name; only those that are resolved, in the order of their numbers."""
 
     layout: str
     relations: Mapping[str, str]

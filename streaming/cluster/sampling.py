@@ -1,7 +1,7 @@
-"""What samples tell: bounds of slabs, copies, how much of the rows a cell gets at worst, how many pairs overlap.
+"""Estimates from samples: bounds of slabs, copies, the part of the rows in the fullest cell, and the number of pairs that overlap.
 
-A sample of a role has some of its rows, drawn evenly, and how many there are in all. Sums over samples are scaled up; a pair of rows is in
-two samples with the product of their parts, whatever it has in common, so sums over pairs are unbiased as well.
+A sample of a role has some of its rows, drawn uniformly, and the total number. Sums over samples are scaled up; a pair of rows is in two
+samples with the product of their probabilities, whatever it has in common, so sums over pairs are unbiased as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DEPTH = 8  # so many partners weigh as much as a row
 
 
 class Sample(NamedTuple):
-    """`rows`: in all. `given`: by the number of each candidate coordinate in which the alias takes part."""
+    """`rows`: the total number. `given`: by the number of each candidate coordinate in which the alias takes part."""
 
     rows: int
     ties: Numbers
@@ -35,7 +35,7 @@ Samples = Mapping[str, Sample]
 
 
 def bounds_of(number: int, coordinate: Coordinate, samples: Samples, size: int) -> tuple[Point, ...]:
-    """The quantiles of all members' starts, each of which weighs what it costs: itself, and the partners that are there."""
+    """The quantiles of all members' starts, each weighted by its cost: itself, and its partners."""
     members = [samples[alias] for alias in coordinate.members]
     starts, ends = [_with_hash(one, number, True) for one in members], [_with_hash(one, number, False) for one in members]
     order = _Order([*starts, *ends])
@@ -59,12 +59,12 @@ def bounds_of(number: int, coordinate: Coordinate, samples: Samples, size: int) 
 
 
 def copies_of(layout: Layout, role: Role, sample: Sample, given: Sequence[Given | None]) -> float:
-    """How many copies there are of a row, on the average."""
+    """The number of copies of a row, on average."""
     return layout.copies(role, sample.ties, given) / max(1, len(sample.ties))
 
 
 def largest_share(coordinate: Coordinate, sample: Sample, number: int, alias: str) -> float:
-    """The part of the rows that the fullest value of a hash coordinate gets."""
+    """The part of the rows with the most frequent value of a hash coordinate."""
     hashes = sample.given[number].hashes if coordinate.members[alias].columns else sample.ties
     if not len(hashes):
         return 0.0
@@ -72,7 +72,7 @@ def largest_share(coordinate: Coordinate, sample: Sample, number: int, alias: st
 
 
 def pairs_of(x: Sample, y: Sample, number: int) -> float:
-    """About how many pairs overlap whose keys have one hash."""
+    """The approximate number of pairs that overlap and whose keys have the same hash."""
     order = _Order([_with_hash(x, number, True), _with_hash(y, number, True), _with_hash(x, number, False), _with_hash(y, number, False)])
     x_starts, y_starts, x_ends, y_ends = order.ranks
     begun = np.searchsorted(np.sort(y_starts), x_ends, "right")

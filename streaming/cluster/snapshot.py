@@ -1,6 +1,6 @@
 """The rows of a view of streams, read from the states of its cells: the logs of an epoch are replayed, each in a cell, and enumerated.
 
-No result is stored for it, and the query may run meanwhile. An epoch is there as long as Spark keeps its states
+Nothing is stored for this, and the query may be running. An epoch is available as long as Spark keeps its states
 (`spark.sql.streaming.minBatchesToRetain`).
 """
 
@@ -30,7 +30,7 @@ def snapshot(spark: SparkSession, checkpoint: str, epoch: int | None = None) -> 
     """The rows of the view after an epoch, by default the last. Raises ValueError (no checkpoint of a view, or of another format; an epoch
     that is not kept).
 
-    Costs: as a batch over the rows that cells have; memory of a task: a cell.
+    Cost: that of a batch over the rows in the cells; a task needs memory for one cell.
     """
     plan, logs = logs_of_cells(spark, checkpoint, epoch)
     opened = plan.opened()
@@ -39,7 +39,7 @@ def snapshot(spark: SparkSession, checkpoint: str, epoch: int | None = None) -> 
 
 
 def logs_of_cells(spark: SparkSession, checkpoint: str, epoch: int | None) -> tuple[StreamPlan, DataFrame]:
-    """The plan that the states are of; the blobs of their logs, for `by_cell`. Raises as `snapshot`."""
+    """The plan of the states, and the blobs of their logs, for `by_cell`. Raises like `snapshot`."""
     operator = _operators(spark, checkpoint, epoch)["cells"]
     kept = _state(spark, checkpoint, operator, "cells_plan", epoch).first()
     if kept is None:
@@ -52,7 +52,7 @@ def logs_of_cells(spark: SparkSession, checkpoint: str, epoch: int | None) -> tu
 
 
 def by_cell(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[bytes]]]:
-    """In a worker: the label of each cell, and the blobs of its log. What was made of the cell before is to be let go: it has cycles."""
+    """In a worker: the label of each cell, and the blobs of its log. Release what was made of the previous cell, because it has cycles."""
     freeze_modules()
     blobs = ((cell.as_py(), blob.as_py()) for batch in batches for cell, blob in zip(batch.column(0), batch.column(2), strict=True))
     for label, own in groupby(blobs, key=lambda one: one[0]):
@@ -61,10 +61,10 @@ def by_cell(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[b
 
 
 def status(checkpoint: str) -> DataFrame:
-    """What the states of a query over streams tell, as of its last epoch; of each cell of the join (`stage` is cells), and each bucket of
-    keys (keys): the partition, rows, bytes in memory, rows of its log, changes of the view that it has found (candidates) and those of
-    them that have their home there (told), deletes of rows that were not there, and how often it was made again from the log.
-    Candidates, told, ignored and rebuilds count from the beginning of the checkpoint; the rest is as it is now. Raises ValueError."""
+    """The states of a query over streams, as of its last epoch; for each cell of the join (`stage` is cells) and each bucket of keys
+    (keys): the partition, rows, bytes in memory, rows of its log, changes of the view that it has found (candidates) and those of them that
+    it has reported as their home (told), deletes of rows that did not exist, and how often it was rebuilt from the log. Candidates, told,
+    ignored and rebuilds count from the beginning of the checkpoint; the rest is current. Raises ValueError."""
     spark = SparkSession.active()
     found = [
         _state(spark, checkpoint, operator, f"{stage}_mark", None).select(
@@ -77,7 +77,7 @@ def status(checkpoint: str) -> DataFrame:
 
 
 def _operators(spark: SparkSession, checkpoint: str, epoch: int | None = None) -> dict[str, int]:
-    """By stage, the number of the operator that has its states. Raises ValueError, also of an epoch that is not kept."""
+    """By stage, the number of the operator that has its states. Raises ValueError, also for an epoch that is not kept."""
     _ = spark.streams.active  # without it, the sources of states fail in a session that has not streamed
     names = "operatorId", "operatorProperties", "minBatchId", "maxBatchId"
     rows = spark.read.format("state-metadata").load(checkpoint).select(*names).distinct().collect()
@@ -89,7 +89,7 @@ def _operators(spark: SparkSession, checkpoint: str, epoch: int | None = None) -
 
 
 def by_stage(checkpoint: str, operators: Iterable[tuple[int, str | None]]) -> dict[str, int]:
-    """Of the operators of a query, their numbers and properties, those of a join. Raises ValueError."""
+    """Of the operators of a query, given by their numbers and properties, those of a join. Raises ValueError."""
     found = dict[str, int]()
     for number, properties in operators:
         names = {one["stateName"] for one in json.loads(properties or "{}").get("stateVariables", [])}
