@@ -1,4 +1,4 @@
-"""livejoin for Spark: its data source, and joins on a cluster. Spark imports all packages of such names to find data sources, so this one
+"""livejoin for Spark: its data source, and joins on a cluster. Spark imports all packages with such names to find data sources, so this one
 is light."""
 
 from importlib import import_module

@@ -66,7 +66,7 @@ class Table:
         return F.xxhash64(*map(self._comparable, names)) if names else F.lit(0).cast("long")
 
     def _comparable(self, name: str) -> Column:
-        """What equal values have in common, whatever the type of the column."""
+        """A form in which equal values are the same, whatever the type of the column."""
         one = self.frame.schema[name]
         kind = _type(one)
         if isinstance(kind, T.DecimalType):

@@ -1,15 +1,15 @@
-"""A cell whose relations are kept as a log of effects, so that it can be made again.
+"""A cell whose relations are kept as a log of effects, from which it can be rebuilt.
 
-    log     blobs first … next - 1, each at most 1 MB: effects of steps, in order; the last is filled up by further steps while it is small
+    log     blobs first … next - 1, each at most 1 MB: effects of steps, in order; further steps fill the last one while it is small
     live    rows that the relations have
 
-A row that a blob inserts is live in it if it has not changed since the blob was written: then no later blob tells of it. Compaction appends
+A row that a blob inserts is live in it if it has not changed since the blob was written: then no later blob mentions it. Compaction appends
 the live rows of the oldest blob again, and removes it; its deletes are of rows that no blob has. While the log has more than three times as
-many rows as the relations, a step compacts twice as many rows as it has appended, and two blobs at least. So while compaction goes through
-the whole log once, steps append at most half as much, and the log has at most some three times as many rows as the relations, whatever came
-and went; where most rows go at once, it has so after further steps.
+many rows as the relations, a step compacts twice as many rows as it has appended, and at least two blobs. So while compaction passes
+through the whole log once, steps append at most half as much, and the log has at most about three times as many rows as the relations,
+whatever is inserted and deleted; if most rows are deleted at once, this holds again after further steps.
 
-Invariant: a replay of the blobs gives the relations. Costs: of a step, three times its own effects, and two old blobs.
+Invariant: a replay of the blobs gives the relations. Cost of a step: three times its own effects, and two old blobs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _AT_ONCE = 2  # blobs that a step compacts, or as many times its own rows
 
 
 class Blobs(Protocol):
-    """Where they are kept, by number."""
+    """Where blobs are kept, by number."""
 
     def get(self, number: int) -> bytes: ...
 
@@ -39,7 +39,7 @@ class Blobs(Protocol):
 
 
 class Extent(NamedTuple):
-    """Of a log. `rows`: inserts and deletes in it."""
+    """The extent of a log. `rows`: its inserts and deletes."""
 
     first: int = 0
     next: int = 0
@@ -47,7 +47,7 @@ class Extent(NamedTuple):
 
 
 class LoggedCell:
-    """The blobs are given anew with each call: Spark has others in each batch."""
+    """The blobs are passed with each call, because Spark has different ones in each batch."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
@@ -68,12 +68,12 @@ class LoggedCell:
         return found
 
     def load(self, name: str, rows: pa.RecordBatch, blobs: Blobs) -> None:
-        """Add rows to a relation before the first step. Problem `bad-rows`: a key comes twice."""
+        """Add rows to a relation before the first step. Problem `bad-rows`: a duplicate key."""
         self.cell.load(name, rows)
         self._append(self.cell.inserted(name, rows), blobs)
 
     def step(self, changes: Sequence[Changes], blobs: Blobs) -> Stepped:
-        """As a cell's. If it raises, the cell is to be thrown away."""
+        """Like a cell's. If it raises, the cell must be discarded."""
         stepped = self.cell.step(changes)
         due, compacted, number = _AT_ONCE * self._append(stepped.effects, blobs), 0, 0
         while self.extent.rows > _TIMES * self.cell.live and (number < _AT_ONCE or compacted < due):
@@ -82,7 +82,7 @@ class LoggedCell:
         return stepped
 
     def _append(self, effects: bytes, blobs: Blobs) -> int:
-        """How many rows they have."""
+        """Returns their number of rows."""
         for part in self.cell.parted(effects, _LARGEST):
             first, number, rows = self.extent
             if self._last and len(self._last) + len(part) <= _LARGEST:
@@ -97,7 +97,7 @@ class LoggedCell:
         return found
 
     def _compact(self, blobs: Blobs) -> int:
-        """How many rows the oldest had."""
+        """Returns the number of rows of the oldest blob."""
         first, following, rows = self.extent
         oldest, version = blobs.get(first), self._versions.pop(first)
         blobs.remove(first)

@@ -1,8 +1,8 @@
-"""Layouts of streams, which cannot be counted: by samples of rows like theirs, or for rows that are spread evenly.
+"""Layouts of streams, whose rows cannot be counted: by samples of similar rows, or for rows that are spread evenly.
 
-Where a batch has slabs, streams have bands: the next starts are behind all quantiles. They divide only the keys that have much of a cell's
-rows, and are as wide as samples say, such that a row of these has few copies. How much is tried: the fewer rows the fullest cell has, the
-better.
+Where a batch has slabs, streams have bands, because later starts are beyond all quantiles. They divide only the keys that have a large part
+of a cell's rows, and their width, found from samples, is such that a row of these keys has few copies. How large this part must be is
+determined by trial: the choice with the smallest fullest cell is best.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ _WIDEST = 1 << 62
 
 
 def stream_layout(definition: Mapping[str, Any] | str, tables: Mapping[str, Table], cells: int, max_copies: float = 8.0) -> str:
-    """Which cells the rows of streams go to, by samples: `tables` are frames with rows like theirs, of a time that is much longer than
-    intervals are. Keep the text: the states of a query are of one layout. `cells`: a power of two, at best four times the partitions of
-    states (`spark.sql.shuffle.partitions`).
+    """The layout of streams, found from samples: `tables` are frames with similar rows, over a time that is much longer than the intervals.
+    Keep the text: the states of a query have one layout. `cells`: a power of two, ideally four times the state partitions
+    (`spark.sql.shuffle.partitions`).
 
-    Raises as `live_join`."""
+    Raises like `live_join`.
+    """
     view = {"sql": definition} if isinstance(definition, str) else dict(definition)
     frames = {name: plain(table) for name, table in tables.items()}
     definitions = {name: table.definition() for name, table in frames.items()}
@@ -49,8 +50,8 @@ def stream_layout(definition: Mapping[str, Any] | str, tables: Mapping[str, Tabl
 
 
 def even_layout(query: Query, cells: int, width: int | None, max_copies: float) -> str:
-    """For rows of which nothing is known: without a width, those with a key are divided by it alone. Raises NotDistributable, ValueError (a
-    width is needed)."""
+    """For unknown rows: without a width, rows with a key are divided only by the key. Raises NotDistributable, ValueError (a width is
+    needed)."""
     possible, points, rng = candidates(query), np.arange(_EVENLY), np.random.default_rng(1)
     if width is None:
         possible = [one for one in possible if one.kind == "hash" or not _is_keyed(one)]
@@ -67,7 +68,7 @@ def even_layout(query: Query, cells: int, width: int | None, max_copies: float) 
 
 
 def require_fits(layout: str, query: Query) -> None:
-    """Raises ValueError (it is of another view), NotDistributable."""
+    """Raises ValueError (the layout belongs to another view), NotDistributable."""
     found, possible = Layout.of_json(layout), [(one.kind, one.members) for one in candidates(query)]
     kinds = [("slabs" if one.kind == "bands" else one.kind, one.members) for one in found.coordinates]
     if found.aliases != query.whole.aliases or not all(one in possible for one in kinds):
@@ -75,7 +76,7 @@ def require_fits(layout: str, query: Query) -> None:
 
 
 def plain(table: Table) -> Table:
-    """Without what makes changes of rows."""
+    """The table without the columns that describe changes."""
     return replace(table, frame=table.frame.drop(OP_COLUMN, SEQ_COLUMN))
 
 
@@ -108,7 +109,7 @@ def _in_bands(slabs: Coordinate, number: int, samples: Samples, width: int | Non
 
 
 def _divided(slabs: Coordinate, number: int, members: Samples, hot: tuple[int, ...] | None) -> Coordinate:
-    """In the narrowest bands of which the rows of hot keys have few copies."""
+    """In the narrowest bands for which the rows of hot keys have few copies."""
     some, widest = _of_a_time(slabs.size, number, members, hot)
     found = Coordinate("bands", slabs.members, slabs.size, width=1, hot=hot)
     while 2 * found.width <= widest and _copies([found], [number], some) > _MOST_COPIES:
@@ -117,9 +118,9 @@ def _divided(slabs: Coordinate, number: int, members: Samples, hot: tuple[int, .
 
 
 def _of_a_time(size: int, number: int, members: Samples, hot: tuple[int, ...] | None) -> tuple[Samples, int]:
-    """What decides about the width of bands: of the rows that they divide those whose intervals are shorter than the time in which all
-    start, and the widest bands that divide this time among all cells. Longer ones, such as open ones, are in all of these, whatever the
-    width."""
+    """What determines the width of bands: among the rows that they divide, those whose intervals are shorter than the time over which all
+    of them start; and the widest bands that divide this time among all cells. Longer intervals, such as open ones, are in all cells,
+    whatever the width."""
     starts = [one.given[number].starts for one in members.values()]
     known = np.concatenate([one[one > _UNBOUNDED] for one in starts if one is not None])
     time = int(known.max()) - int(known.min()) if len(known) else 0
@@ -147,7 +148,7 @@ def _chosen_of(sample: Sample, number: int, chosen: Mask) -> Sample:
 
 
 def _cost(bands: Coordinate, number: int, members: Samples) -> float:
-    """In rows of the fullest cell, as of `choose`."""
+    """In rows of the fullest cell, as in `choose`."""
     rows = np.zeros(bands.size)
     for alias, one in members.items():
         alone = Layout(((alias, ""),), (bands,))
@@ -160,7 +161,7 @@ def _is_keyed(coordinate: Coordinate) -> bool:
 
 
 def _hot(slabs: Coordinate, number: int, members: Samples, share: float) -> tuple[int, ...]:
-    """The hashes of the keys of which any member has more rows than this share of a cell's part."""
+    """The hashes of the keys of which any member has more rows than this fraction of a cell's share."""
     found = set[int]()
     for one in members.values():
         keys, counts = np.unique(one.given[number].hashes, return_counts=True)
@@ -169,7 +170,7 @@ def _hot(slabs: Coordinate, number: int, members: Samples, share: float) -> tupl
 
 
 def _copies(coordinates: Sequence[Coordinate], numbers: Sequence[int], samples: Samples) -> float:
-    """Of a row, on the average. `numbers`: those of the coordinates in the samples."""
+    """The copies of a row, on average. `numbers`: those of the coordinates in the samples."""
     total = rows = 0.0
     for alias, sample in samples.items():
         alone = Layout(((alias, ""),), tuple(coordinates))

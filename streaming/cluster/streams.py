@@ -1,9 +1,9 @@
-"""Joins of streams on a cluster: the door to them. `pyspark_livejoin` gives users `live_join`, of streams as of frames.
+"""Joins of streams on a cluster: the entry point. `pyspark_livejoin` exports `live_join`, for both streams and frames.
 
-changes = live_join({"sql": "SELECT …"}, {"bookings": Table(stream, key=["id"], intervals={"stay": ("starts", "ends")}), …})
-changes.writeStream.option("checkpointLocation", …).foreachBatch(…).start()
+    changes = live_join({"sql": "SELECT …"}, {"bookings": Table(stream, key=["id"], intervals={"stay": ("starts", "ends")}), …})
+    changes.writeStream.option("checkpointLocation", …).foreachBatch(…).start()
 
-changes → packed by key → resolver → packed by cell → cells → packed by identity → netted → changes of the view
+    changes → packed by key → resolver → packed by cell → cells → packed by identity → netted → changes of the view
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ def live_join(
     definition: Mapping[str, Any] | str, tables: Mapping[str, Table], max_copies: float = 8.0, *,
     layout: str | None = None, width: int | None = None, before_images: bool = False,
 ) -> DataFrame:  # fmt: skip
-    """The rows of a view, which `definition` (SQL, or JSON as for a service) defines over these tables, by name; of streams its changes:
-    `_op` (`insert`, `delete`), `_epoch` (the micro-batch), the identity of a row as `alias.column`, the row. In an epoch the
-    deletes of a partition come first, and an identity is in one.
+    """The rows of the view that `definition` (SQL, or JSON as for a service) defines over these tables, by name; for streams, its changes:
+    `_op` (`insert`, `delete`), `_epoch` (the micro-batch), the identity of a row as `alias.column`, and the row. In an epoch, the deletes
+    of a partition come first, and all changes of an identity are in one partition.
 
-    A stream has rows that are new; or `_op` (`insert`, `upsert`, `delete`) and `_seq`, by which the changes of a key in a micro-batch
-    follow one another, and a delete needs its key only; or, with `before_images`, `_op` alone: each row that goes as it was, in any order.
-    `layout`: as `stream_layout` told; else rows are taken to be spread evenly. `width`: of the bands of time in which rows share a cell,
-    where intervals alone join, in what the intervals are kept in (microseconds, days, whole numbers); some times what they are long.
+    A stream has new rows only; or `_op` (`insert`, `upsert`, `delete`) and `_seq`, which orders the changes of a key in a micro-batch, and
+    then a delete needs only its key; or, with `before_images`, only `_op`: each deleted row as it was, in any order. `layout`: the text of
+    `stream_layout`; by default, rows are assumed to be spread evenly. `width`: of the bands of time in which rows share a cell, needed if
+    only intervals join, in the unit of the intervals (microseconds, days, whole numbers); several times the length of an interval.
 
-    Raises NotDistributable (rows that are to be together are not in one cell; or more than `max_copies` copies of a row), Problem (the
+    Raises NotDistributable (rows that belong together would not be in one cell; or more than `max_copies` copies of a row), Problem (the
     view), BadDefinition, TypeError (the tables), ValueError (streams, and the session's settings). Bad rows (a null key, an empty interval,
-    a row that is there already) fail the query.
+    a row that exists already) fail the query.
     """
     streams = {name for name, table in tables.items() if table.frame.isStreaming}
     if not streams:
@@ -95,7 +95,7 @@ def sent(source: Source, table: Table) -> DataFrame:
 
 
 def sources_of(plan: StreamPlan, definitions: Mapping[str, RelationDefinition]) -> list[Source]:
-    """Of each relation that the view is over."""
+    """The sources of the relations that the view uses."""
     layout, found, resolved = Layout.of_json(plan.cells.layout), list[Source](), 0
     for name in dict.fromkeys(role.relation for role in layout.roles):
         members = tuple(member for role in layout.roles if role.relation == name for member in role.members)
@@ -117,7 +117,7 @@ def kept_by(plan: Plan, blobs: DataFrame, begin: DataFrame | None = None) -> Dat
 
 
 def _key_tells(members: Sequence[Member | None], definition: RelationDefinition) -> bool:
-    """Whether the cells of a row follow from its key."""
+    """Whether the key of a row determines its cells."""
     return all(one is None or (one.interval is None and set(one.columns) <= set(definition.key)) for one in members)
 
 
@@ -147,7 +147,7 @@ def require_settings(spark: SparkSession) -> None:
 
 
 def layout_of(query: Query, spark: SparkSession, layout: str | None, width: int | None, max_copies: float) -> str:
-    """The one given, or an even one. Raises NotDistributable, ValueError."""
+    """The given layout, or an even one. Raises NotDistributable, ValueError."""
     if layout is None:
         return even_layout(query, _CELLS_A_PARTITION * _partitions(spark), width, max_copies)
     require_fits(layout, query)

@@ -1,6 +1,6 @@
-"""What a Python worker of Spark does once, what it knows of its task, and what it is given of a stage that keeps cells.
+"""What a Python worker of Spark does once, what it knows of its task, and how Spark runs a stage that keeps cells.
 
-Modules that import what cells are made of, which takes a second and more, are not imported here.
+Modules that import the code of cells, which takes more than a second, are not imported here.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _PLAN = StructType([StructField("plan", StringType())])
 
 @cache
 def freeze_modules() -> None:
-    """Call it before the worker has any cell. Spark collects cycles after each task, and a worker after it has dropped cells; neither is
-    to look at some 300,000 objects of imported modules, which took 80 ms."""
+    """Call this before the worker has any cell. Spark collects cycles after each task, and a worker after it has released cells; neither
+    should examine some 300,000 objects of imported modules, which took 80 ms."""
     gc.freeze()
 
 
 def query_and_epoch() -> tuple[str, int | None]:
-    """Of the task: the id of the query, or nothing, and its micro-batch. Spark tells them to jobs that the thread of the query starts: over
-    Connect, those of `foreachBatch` are started by others."""
+    """Of the task: the id of the query, or nothing, and its micro-batch. Spark sets them for jobs that the thread of the query starts: over
+    Connect, other threads start the jobs of `foreachBatch`."""
     context = TaskContext.get()
     if context is None:
         return "", None
@@ -39,7 +39,7 @@ def query_and_epoch() -> tuple[str, int | None]:
 
 
 class States(NamedTuple):
-    """Of a key: the log of its cell, what it tells of the cell (`keeping.Mark`), and its plan."""
+    """For each key: the log of its cell, the mark of the cell (`keeping.Mark`), and its plan."""
 
     log: MapState
     mark: ValueState
@@ -62,8 +62,8 @@ class Keeps(Protocol):
 
 
 class Processor(StatefulProcessor):  # type: ignore[misc]
-    """A keeper, unpickled where there are rows. At each start of a query Spark begins a process for each stage that only asks
-    for its states: with what cells are made of each took a second and a half longer."""
+    """A keeper, unpickled when there are rows. At each start of a query Spark starts a process for each stage only to request its states:
+    if it imported the code of cells, each would take a second and a half longer."""
 
     def __init__(self, stage: str, keeper: Keeps) -> None:
         self._stage, self._pickled = stage, pickle.dumps(keeper)

@@ -1,1 +1,1 @@
-"""Spark's data source `livejoin`: views read in parts and as streams of changes, relations written. Over the Python client alone."""
+"""Spark's data source `livejoin`: views read in parts and as streams of changes, and relations written, through the Python client alone."""

@@ -1,4 +1,4 @@
-"""What the service refuses, as one sentence with what to do in Spark."""
+"""Refusals of the service, as one sentence that says what to do in Spark."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _REMEDIES: dict[type[LivejoinError], str] = {
 
 @contextmanager
 def told(what: str, gone: str) -> Iterator[None]:
-    """StreamError in place of errors of the client. `what` they concern; `gone`: what to do where a version or a token is not kept."""
+    """StreamError in place of errors of the client. `what` they concern; `gone`: what to do if a version or a token is no longer kept."""
     try:
         yield
     except LivejoinError as error:

@@ -1,4 +1,4 @@
-"""What `option(…)` says, checked, and the service that it names."""
+"""The values of `option(…)`, validated, and the service that they name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_PARTS, LONGEST_HOLD = 1000, 3600
 
 
 class Service(NamedTuple):
-    """Where the service is, with what of the driver's environment the executors need."""
+    """Where the service is, including what the executors need from the driver's environment."""
 
     url: str | None
     token: str | None
@@ -26,10 +26,10 @@ class Service(NamedTuple):
 
 
 class Options:
-    """The options of one read or write. StreamError: one that there is not."""
+    """The options of one read or write. StreamError: an unknown option."""
 
     def __init__(self, given: Mapping[str, str], what: str, known: tuple[str, ...]) -> None:
-        """`what` is done, in words, with the options `known` beside those of the connection."""
+        """`what` describes the operation, which has the options `known` in addition to those of the connection."""
         self._given, self._what = {name.lower(): value for name, value in given.items()}, what
         names = {name.lower() for name in (*_CONNECTION, *known, *_OF_SPARK)}
         for name in self._given:
@@ -38,18 +38,18 @@ class Options:
 
     @property
     def service(self) -> Service:
-        """`url`, `token`, `ca`, or what the environment of the driver names (LIVEJOIN_URL, …)."""
+        """`url`, `token`, `ca`, or the values from the driver's environment (LIVEJOIN_URL, …)."""
         return Service(*(self._given.get(name) or os.environ.get(f"LIVEJOIN_{name.upper()}") for name in _CONNECTION))
 
     def text(self, name: str) -> str:
-        """One that has to be given."""
+        """A required option."""
         value = self._given.get(name.lower())
         if not value:
             raise StreamError(f"the option {name!r} is required {self._what}")
         return value
 
     def one_of(self, name: str, *values: str) -> str:
-        """The first where nothing is given."""
+        """By default the first."""
         value = self._given.get(name.lower(), values[0]).lower()
         if value not in values:
             raise StreamError(f"the option {name!r} must be {' or '.join(values)}, not {value!r}")
@@ -59,7 +59,7 @@ class Options:
         return self.one_of(name, "false", "true") == "true"
 
     def whole(self, name: str, low: int, high: int = 2**63 - 1) -> int | None:
-        """A whole number from low to high; None where nothing is given."""
+        """An integer from low to high; None if it is not given."""
         value = self._given.get(name.lower())
         if value is None:
             return None

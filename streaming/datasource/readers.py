@@ -1,12 +1,12 @@
 """Views read by Spark.
 
-    batch    a version that is held, and cursors, one a task: a task that fails is run again on the same rows
-    stream   an offset is a version's token. A batch is what lies between two of them, so it is the same whenever it is run
+    batch    a version that is held, and cursors, one per task: a task that fails is run again on the same rows
+    stream   an offset is a version's token. A batch is what is between two of them, so it is the same whenever it is run
 
-    offset   {"token", "version"}: up to where everything is read; "since": the token from which its batch began. Spark asks for a new
-             first offset when a query is restarted before the end of its first batch, and that must not move the beginning: so the first
-             batch comes at once, empty perhaps, and what Spark has logged of it counts
-    the rows before the changes ("snapshot") are the first batch: token "" before it, and behind it the token that follows from them
+    offset   {"token", "version"}: everything up to there is read; "since": the token from which its batch began. Spark requests a new
+             offset when a query is restarted before the end of its first batch, and that must not move the beginning: so the first
+             batch is returned at once, perhaps empty, and what Spark has logged of it counts
+    the rows before the changes ("snapshot") are the first batch: token "" before it, and after it the token from which changes continue
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Offset = dict[str, Any]
 
 
 def schema_of(options: Options) -> StructType:
-    """Of the rows of the view that the options name, or of its changes."""
+    """The schema of the rows of the view that the options name, or of its changes."""
     name = options.text("view")
     with _opened(options.service, name, NEW_CHECKPOINT) as view:
         if options.is_on("changes"):
@@ -134,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.stop()
 
     def stop(self) -> None:
-        """Let go of the version of the first batch."""
+        """Release the version of the first batch."""
         reading, self._reading = self._reading, None
         if reading is not None:
             with self._service.connect() as lj, suppress(LivejoinError):  # it ends by itself
@@ -147,13 +147,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @contextmanager
 def _opened(service: Service, name: str, gone: str) -> Iterator[View]:
-    """The view, with errors of the client as `told` has them."""
+    """The view, with errors of the client converted by `told`."""
     with service.connect() as lj, told(f"the view {name}", gone):
         yield lj.view(name)
 
 
 def _now(view: View) -> Offset:
-    """Where the changes to come begin: behind those that have come since it was asked."""
+    """Where future changes begin: after those that existed when this was called."""
     lines = b""
     with view.changes(wait=0, limit=1) as changes:
         for lines in changes.lines():  # noqa: B007 - the last line is wanted
@@ -163,7 +163,8 @@ def _now(view: View) -> Offset:
 
 
 def _held(opened: Callable[[], Arrow]) -> Iterator[pa.RecordBatch]:
-    """A part's rows. The service closes the connection of who takes nothing for long (--pin-idle), but holds the version: go on there."""
+    """A part's rows. The service closes the connection of a client that reads nothing for long (--pin-idle), but holds the version:
+    continue there."""
     taken = before = 0
     while True:
         left = taken  # rows that come again, in the same order
@@ -181,7 +182,7 @@ def _held(opened: Callable[[], Arrow]) -> Iterator[pa.RecordBatch]:
 
 
 def _changed(view: View, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-    """Whole versions, of which each request is taken at once: no connection waits for Spark."""
+    """Whole versions. The response to each request is read at once, so that no connection waits for Spark."""
     since = stretch.since
     while True:
         end = view.changes_end(since, _AT_ONCE)
@@ -194,7 +195,7 @@ def _changed(view: View, stretch: Stretch) -> Iterator[pa.RecordBatch]:
 
 
 def _as_spark(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """In the columns and types that Spark has asked for, to the letter. Raises StreamError."""
+    """In exactly the columns and types that Spark has requested. Raises StreamError."""
     wanted = to_arrow_schema(schema, timezone="UTC")
     for batch in batches:
         try:

@@ -1,7 +1,7 @@
 """Relations written by Spark.
 
-    stream   a task gives its rows as Arrow in its commit message; `commit` sends one batch, whose source, epoch (the batch's id) and run
-             (the query's id) the service remembers: a batch that is run again, or was perhaps applied already, is applied once. Empty
+    stream   a task returns its rows as Arrow in its commit message; `commit` sends one batch, whose source, epoch (the batch's id) and run
+             (the query's id) the service remembers: a batch that is run again, or may have been applied already, is applied once. Empty
              batches are sent, too, so that a service that lacks one is noticed
     batch    each task sends its rows as it reads them, in requests of some megabytes: upserts and deletes, so a task may be run again
 """
@@ -33,14 +33,14 @@ log = logging.getLogger("livejoin.spark")
 
 
 class Written(WriterCommitMessage):
-    """What a task of a stream has: its rows as an Arrow stream, how many, and the run."""
+    """The result of a task of a stream: its rows as an Arrow stream, their number, and the run."""
 
     def __init__(self, content: bytes, run: str, rows: int) -> None:
         self.content, self.run, self.rows = content, run, rows
 
 
 class Skipped(WriterCommitMessage):
-    """Bad rows that the service passed over in a task of a batch: how many, and some of them."""
+    """Bad rows that the service skipped in a task of a batch: their number, and some of them."""
 
     def __init__(self, count: int, some: list[dict[str, Any]]) -> None:
         self.count, self.some = count, some
@@ -95,7 +95,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Nothing was sent."""
 
     def _require_applied(self, lj: Client, what: str, run: str, batch: int) -> None:
-        """Raises StreamError if the service lacks the batch before, as after its restoration from an older backup."""
+        """Raises StreamError if the service lacks the previous batch, for example after its restoration from an older backup."""
         if self._reset or not batch:
             return
         known = next((one for one in lj.sources() if one["name"] == self._source), None)
@@ -109,7 +109,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Upserts, and what a column `_op` says, a chunk a request."""
+    """Upserts, and the operations of a column `_op`, one chunk per request."""
 
     def __init__(self, options: Options, overwrite: bool) -> None:
         if overwrite:
@@ -135,7 +135,7 @@ class BatchWriter(DataSourceArrowWriter):
         _report(f"the relation {self._relation}", sum(one.count for one in skipped), [bad for one in skipped for bad in one.some])
 
     def abort(self, messages: list[Skipped | None]) -> None:
-        """What was sent stays: it is written once more when the job is run again."""
+        """What was sent is kept: it is written again when the job is run again."""
 
 
 def _rows_of(receipt: dict[str, Any]) -> int:

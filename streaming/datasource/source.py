@@ -1,6 +1,6 @@
-"""The data source `livejoin`: what Spark asks it for, and who does that.
+"""The data source `livejoin`: what Spark asks it for, and which class does that.
 
-Nothing of the client is imported before it is needed: Spark imports this wherever it looks for data sources.
+Nothing of the client is imported before it is needed, because Spark imports this module whenever it looks for data sources.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STREAM = ("view", "changes", "maxRows", "snapshot")
 
 
 class LivejoinSource(DataSource):
-    """What `format("livejoin")` names; the options are in docs/how-to/spark.md."""
+    """The class behind `format("livejoin")`; the options are in docs/how-to/spark.md."""
 
     @classmethod
     def name(cls) -> str:
