@@ -16,7 +16,7 @@ MOST_EXACT = 10  # variables beyond which a treewidth is only bounded
 
 
 def is_acyclic(edges: Sequence[Edge]) -> bool:
-    """Whether the GYO reduction empties it: a variable of one edge goes, and an edge within another.
+    """Whether the GYO reduction, which removes variables of a single edge and edges within another, leaves nothing.
 
     Source: Graham, On the universal relation; Yu and Ozsoyoglu, An algorithm for tree-query membership of a distributed query.
     """
@@ -30,21 +30,21 @@ def is_acyclic(edges: Sequence[Edge]) -> bool:
 
 
 def is_hierarchical(edges: Sequence[Edge]) -> bool:
-    """Whether the sets of edges of any two variables are nested or disjoint. Of full joins these are the q-hierarchical ones.
+    """Whether the sets of edges of any two variables are nested or disjoint. For full joins these are the q-hierarchical ones.
 
     Source: Dalvi and Suciu, The dichotomy of probabilistic inference; Berkholz, Keppeler and Schweikardt, Answering Conjunctive Queries
-    under Updates (Definition 3.1), whose second condition speaks of variables that are projected away.
+    under Updates (Definition 3.1), whose second condition concerns variables that are projected away.
     """
     atoms = [{i for i, edge in enumerate(edges) if v in edge} for v in variables(edges)]
     return all(x <= y or y <= x or x.isdisjoint(y) for x, y in combinations(atoms, 2))
 
 
 def nested_elimination_order(edges: Sequence[Edge]) -> tuple[int, ...] | None:
-    """The variables v1 … vn so that for each k the edges of vk, cut to v1 … vk, are a chain of subsets; None: not beta-acyclic.
+    """The variables v1 … vn so that for each k the edges of vk, restricted to v1 … vk, are a chain of subsets; None: not beta-acyclic.
 
-    The last is any nest point, a variable whose edges are a chain, and the rest is an order without it.
-    Source: Ngo, Nguyen, Ré and Rudra, Beyond Worst-case Analysis for Joins with Minesweeper (Proposition 4.2); Brouwer and Kolen, A
-    super-balanced hypergraph has a nest point.
+    The last is any nest point, a variable whose edges are a chain, and the rest is an order without it. Source: Ngo, Nguyen, Ré and Rudra,
+    Beyond Worst-case Analysis for Joins with Minesweeper (Proposition 4.2); Brouwer and Kolen, A super-balanced hypergraph has a nest
+    point.
     """
     last: list[int] = []
     left = list(edges)
@@ -58,7 +58,7 @@ def nested_elimination_order(edges: Sequence[Edge]) -> tuple[int, ...] | None:
 
 
 def nested_elimination_orders(edges: Sequence[Edge]) -> Iterator[tuple[int, ...]]:
-    """All of them. O(edges · variables²) each: without a nest point, what is left of a beta-acyclic join is beta-acyclic."""
+    """All of them. O(edges · variables²) each: without a nest point, the rest of a beta-acyclic join is beta-acyclic."""
     if nested_elimination_order(edges) is None:
         return
     if not any(edges):
@@ -70,10 +70,10 @@ def nested_elimination_orders(edges: Sequence[Edge]) -> Iterator[tuple[int, ...]
 
 
 def least_width_order(edges: Sequence[Edge]) -> tuple[int, ...]:
-    """The variables v1 … vn, at most `MOST_EXACT`, so that eliminating vn … v1 joins the fewest neighbours at once: their number at most
-    is the treewidth. Of several that may be eliminated next the one that joins the fewest new pairs. O(2^v v⁴).
+    """The variables v1 … vn, at most `MOST_EXACT`, so that eliminating vn … v1 joins the fewest neighbours at once: at most the treewidth.
+    Among several that may be eliminated next, the one that joins the fewest new pairs. O(2^v v⁴).
 
-    Source: as `treewidth`.
+    Source: as for `treewidth`.
     """
     graph = {v: set().union(*(edge for edge in edges if v in edge)) - {v} for v in variables(edges)}
     last: list[int] = []
@@ -123,12 +123,12 @@ def _is_nest_point(edges: Sequence[Edge], v: int) -> bool:
 
 
 def _fill(graph: dict[int, set[int]], v: int) -> Iterator[tuple[int, int]]:
-    """The pairs of neighbours of v that are no neighbours of each other."""
+    """The pairs of neighbours of v that are not neighbours of each other."""
     return ((x, y) for x, y in combinations(sorted(graph[v]), 2) if y not in graph[x])
 
 
 def _eliminate(graph: dict[int, set[int]], v: int) -> int:
-    """Make the neighbours of v neighbours of each other and take v away; how many there were."""
+    """Make the neighbours of v neighbours of each other and remove v; returns how many there were."""
     around = graph.pop(v)
     for x in around:
         graph[x] |= around
@@ -137,7 +137,7 @@ def _eliminate(graph: dict[int, set[int]], v: int) -> int:
 
 
 def _least_width(graph: dict[int, set[int]]) -> int:
-    """The least width of an order of elimination; `best[s]` of those that begin with the set of vertices s (a bit each)."""
+    """The least width of an elimination order; `best[s]`: of those that begin with the set of vertices s (a bit each)."""
     numbers = {v: i for i, v in enumerate(graph)}
     around = [sum(1 << numbers[x] for x in graph[v]) for v in graph]
     best = [0] * (1 << len(graph))
@@ -148,7 +148,7 @@ def _least_width(graph: dict[int, set[int]]) -> int:
 
 
 def _degree(around: Sequence[int], gone: int, start: int) -> int:
-    """The neighbours of vertex `start` once the others in `gone` are eliminated: what it reaches through them."""
+    """The neighbours of vertex `start` once the others in `gone` are eliminated: those that it reaches through them."""
     seen, waiting = 1 << start, [start]
     while waiting:
         new = around[waiting.pop()] & ~seen

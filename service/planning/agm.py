@@ -16,14 +16,14 @@ from service.query.model import Query
 
 
 class Cover(NamedTuple):
-    """A fractional edge cover: a weight for each edge, so that those of each variable's edges make 1 and more; and what it costs."""
+    """A fractional edge cover: a weight for each edge, such that those of each variable's edges add up to at least 1; and its cost."""
 
     weights: tuple[float, ...]
     cost: float
 
 
 def cheapest_cover(edges: Sequence[Edge], costs: Sequence[float]) -> Cover:
-    """The cheapest fractional edge cover, of edges with these costs, none below 0; by linear programming, a few ms."""
+    """The cheapest fractional edge cover for edges with these costs, none below 0; by linear programming, a few ms."""
     from scipy.optimize import linprog  # half a second to import, and few ask
 
     rows = [[-float(v in edge) for edge in edges] for v in variables(edges)]
@@ -49,8 +49,8 @@ def agm_json(query: Query, graph: Hypergraph, relations: Relations, counts: Sequ
 
 
 def edges_of_rows(query: Query, graph: Hypergraph, relations: Relations) -> list[Edge]:
-    """The variables of each alias, and one of its own where they do not contain its key: rows of a view are combinations of rows, which
-    the join variables alone do not tell apart."""
+    """The variables of each alias, and an additional one if they do not contain its key: rows of a view are combinations of rows, which the
+    join variables alone do not identify."""
     edges = []
     for place, ((_, name), edge, atom) in enumerate(zip(query.aliases, graph.edges, graph.atoms, strict=True)):
         joined = {column for one in atom for choice in (one.columns, *one.same) for column in choice}

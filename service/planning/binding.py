@@ -1,12 +1,12 @@
 """The order in which the aliases of a join are bound, and the indexes used: the input of `indexed_join`.
 
-From each alias there is an order that begins with it: a changed row is bound first, and the rest is looked up; all conditions between an
+For each alias there is an order that begins with it: a changed row is bound first, and the rest is looked up; all conditions between an
 alias and the bound ones that its index does not cover are checked row by row.
 
-With counts, the order is the one with the fewest bound and visited rows, assuming that conditions are independent.
-Without (a relation is empty yet) the next alias is the one with the best index on what is bound already: equalities that cover its key,
-then any equality, then an overlap or a distance, then a ray.
-Source: dynamic programming over sets of relations, Selinger and others, Access Path Selection in a Relational Database Management System.
+With counts, the order is the one with the fewest bound and visited rows, assuming that conditions are independent. Without (if a relation
+is still empty) the next alias is the one with the best index on the bound columns: equalities that cover its key, then any equality, then
+an overlap or a distance, then a ray. Source: dynamic programming over sets of relations, Selinger and others, Access Path Selection in a
+Relational Database Management System.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from service.query.model import ColumnRef, Comparison, Meet, Query, Span
 
 
 class Index(NamedTuple):
-    """Rows of alias number `place` by the values of some columns, and by a span (None: all of one key alike)."""
+    """Rows of alias number `place` by the values of some columns, and by a span (None: all rows of a key are equivalent)."""
 
     place: int
     columns: tuple[str, ...]
@@ -29,7 +29,8 @@ class Index(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Binds one more alias: number of the index, the bound alias and column that gives each key column's value, whose span is looked up."""
+    """Binds one more alias: the number of the index, the bound alias and column that provide each key column's value, and the bound alias
+    whose span is looked up."""
 
     number: int
     keys: tuple[tuple[int, str], ...]
@@ -52,15 +53,15 @@ class Counts(Protocol):
     """Statistics of the rows."""
 
     def rows(self, place: int) -> float:
-        """Rows of the alias that meet its filters."""
+        """Rows of the alias that satisfy its filters."""
         ...
 
     def of_key(self, place: int, columns: tuple[str, ...]) -> float:
-        """Of these, rows that share one value of these columns."""
+        """The number of these rows that share one value of these columns."""
         ...
 
     def share(self, meet: Meet) -> float:
-        """Of all pairs of rows of its aliases, those that meet."""
+        """The part of all pairs of rows of its aliases that meet."""
         ...
 
 
@@ -131,7 +132,7 @@ class _Binder:
         return cost, order
 
     def _found(self, place: int, bound: int, counts: Counts) -> tuple[float, float]:
-        """Candidates that the index finds for one binding of these aliases (a bit each), and the share of them that passes the checks."""
+        """Candidates that the index finds for one binding of these aliases (a bit each), and the part of them that passes the checks."""
         if (place, bound) not in self._candidates:
             others = [other for other in range(len(self._aliases)) if bound >> other & 1]
             columns = tuple(column for column, _ in self._key(place, others))
@@ -166,7 +167,7 @@ class _Binder:
         return sorted(found)
 
     def _meeting(self, place: int, bound: list[int]) -> list[Meet]:
-        """The interval conditions with bound aliases, the most selective first: by counts, else by kind."""
+        """The interval conditions with bound aliases, the most selective first: by counts, otherwise by kind."""
         alias, others = self._aliases[place], {self._aliases[other] for other in bound}
         found = [meet for meet in self._meets if alias in (ends := {meet.left.alias, meet.right.alias}) and ends & others]
         if self._counts is not None:
@@ -192,5 +193,5 @@ class _Binder:
 
 
 def _is_bounded(meet: Meet) -> bool:
-    """Whether both sides are bounded intervals, and no rays."""
+    """Whether both sides are bounded intervals, not rays."""
     return all(span.start is not None and span.end is not None for span in (meet.left, meet.right))

@@ -1,4 +1,4 @@
-"""What pairs put together, directly or not."""
+"""Equivalence classes of what pairs connect, directly or indirectly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def joined(pairs: Iterable[tuple[T, T]]) -> list[list[T]]:
-    """The classes of two or more that pairs join, each in the order in which its members come first."""
+    """The classes of two or more members that the pairs connect, each in the order in which its members first occur."""
     found: list[list[T]] = []
     for x, y in pairs:
         mine = [one for one in found if x in one or y in one]

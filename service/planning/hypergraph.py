@@ -69,13 +69,14 @@ class Hypergraph(NamedTuple):
 
 
 def hypergraph(query: Query) -> Hypergraph:
-    """Of the query's equalities; an alias without any has no attributes."""
+    """That of the query's equalities; an alias without any has no attributes."""
     return _composed([alias for alias, _ in query.aliases], [_by_alias(one) for one in equal_classes(query)])
 
 
 def graph_with_absent(query: Query) -> Hypergraph | str:
-    """Also of the NOT EXISTS groups; or in words why there is none. A variable is a class of the query's columns, or a column of it that
-    only groups compare. What a group sets equal holds there alone: an atom of it may have one column for several variables."""
+    """With the NOT EXISTS groups as well; or the reason, in words, why there is none. A variable is a class of the query's columns, or a
+    column of it that only groups compare. What a group sets equal holds only there: an atom of it may have one column for several
+    variables."""
     own = {alias for alias, _ in query.aliases}
     variables = equal_classes(query)
     compared = {ref for group in query.absent for pair in group.equal for ref in pair if ref.alias in own}
@@ -94,8 +95,8 @@ def graph_with_absent(query: Query) -> Hypergraph | str:
 
 
 def graph_of_branches(query: Query) -> Hypergraph | str:
-    """Of a view with UNION or EXCEPT, right sides and NOT EXISTS groups included; or in words why there is none. A variable is a column of
-    the view: in each SELECT what is equal to the one that it selects."""
+    """For a view with UNION or EXCEPT, including right sides and NOT EXISTS groups; or the reason, in words, why there is none. A variable
+    is a column of the view: in each SELECT the columns that equal the one that it selects."""
     columns: list[dict[str, list[str]]] = [{} for _ in query.outputs]
     lone = set[tuple[str, int]]()  # aliases, and columns of the view that nothing is equal to
     sides = [number for number, group in enumerate(query.absent) if group.columns]
@@ -138,7 +139,8 @@ def _selected(query: Query) -> list[ColumnRef]:
 def _place_group(
     query: Query, group: Absent, variables: Sequence[Sequence[ColumnRef]], columns: list[dict[str, list[str]]], these: str
 ) -> str | None:
-    """Adds the columns of a NOT EXISTS group to the variables that they equal; why it cannot be. `these`: the variables in words."""
+    """Adds the columns of a NOT EXISTS group to the variables that they equal; returns why this is impossible. `these`: the variables in
+    words."""
     own = {alias for alias, _ in query.aliases}
     alike = {ref: known for known in equal_classes(query) for ref in known}
     joined = equal_classes(replace(query, aliases=query.aliases + group.aliases, equal=query.equal + group.equal))

@@ -47,7 +47,7 @@ def is_natural(query: Query, relations: Relations) -> bool:
 
 
 def is_meet(comparison: Comparison, by_alias: Relations) -> bool:
-    """Whether it compares columns that can be endpoints: of an ordered type, and floats that are judged to be no NaN."""
+    """Whether it compares columns that can be endpoints: of an ordered type, and floats that cannot be NaN."""
     if comparison.op == "<>":
         return False
     return all(can_be_endpoint(ref, by_alias[ref.alias]) for ref in (comparison.left, comparison.right))

@@ -97,7 +97,7 @@ def plan(query: Query, relations: Relations, counted: Counted | None = None) -> 
 
 
 def _of_groups(query: Query, relations: Relations, counted: Counted | None) -> Plan:
-    """Groups that are counted, else by the rows of the join."""
+    """Groups that are counted, otherwise by the rows of the join."""
     found = counting.make(query, relations)
     if isinstance(found, Plan) and query.algorithm in ("auto", found.algorithm):
         if not promises(found, query.guarantee):
@@ -207,7 +207,7 @@ def _no_such_plan(query: Query, relations: Relations, found: list[Plan]) -> Prob
 
 
 def _operations(query: Query) -> str:
-    """What it has besides an inner join."""
+    """The operations of the view in addition to an inner join."""
     found = [*dict.fromkeys(words_of(part) for part in query.parts)]
     other = lqdag.operations(query)
     return " and ".join([*found, *([other] if other and other not in found else [])])

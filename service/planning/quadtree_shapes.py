@@ -20,7 +20,7 @@ class Shapes(NamedTuple):
 
 
 def tree_shapes(query: Query, graph: Hypergraph) -> Shapes:
-    """With NOT EXISTS alone a group's atoms have trees of their own: a batch changes them in another step."""
+    """With NOT EXISTS alone, a group's atoms have separate trees, because a batch changes them in another step."""
     query, known = query.whole, list[Any]()
     bases, grouped = [], {place for group in graph.absent for place in group if not graph.families}
     together = [{*own, *(place for number in groups for place in graph.absent[number])} for own, groups in graph.families]

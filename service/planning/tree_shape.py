@@ -1,15 +1,15 @@
 """The tree of a join: which aliases are joined directly, and by which conditions; the input of `tree_join`.
 
-Aliases are vertices. An edge carries one equality for each class of equal columns that both aliases have, and at most one condition
-of intervals: so one keyed index answers it. A class may span more aliases than two; in a tree it holds iff the aliases that have it
-hang together by edges that carry it. Such a tree exists iff a heaviest spanning tree, an edge weighing what both ends share, weighs
-as much as all conditions need: one for each condition of intervals, and for a class of c aliases c - 1. So `a.k = b.k and b.k = c.k
-and a.k = c.k` is a path, and an overlap between a and c then decides which.
+Aliases are vertices. An edge has one equality for each class of equal columns that both aliases have, and at most one condition of
+intervals: so one keyed index answers it. A class may span more than two aliases; in a tree it holds iff the aliases that have it are
+connected by edges that have it. Such a tree exists iff a heaviest spanning tree, in which the weight of an edge is the number of conditions
+that both ends share, weighs as much as all conditions need: one for each condition of intervals, and for a class of c aliases c - 1. So
+`a.k = b.k and b.k = c.k and a.k = c.k` is a path, and an overlap between a and c then decides which.
 
-Parts of a view (EXISTS, NOT EXISTS, LEFT JOIN) are trees of their own, each of which hangs by one edge on an alias outside of it.
+Parts of a view (EXISTS, NOT EXISTS, LEFT JOIN) are separate trees, each connected by one edge to an alias outside of it.
 
-Source: acyclic hypergraphs and their join trees, as Bernstein and Goodman (Power of natural semijoins) and Maier (The Theory of Relational
-Databases) have it: a join tree is a heaviest spanning tree.
+Source: acyclic hypergraphs and their join trees, according to Bernstein and Goodman (Power of natural semijoins) and Maier (The Theory of
+Relational Databases): a join tree is a heaviest spanning tree.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def join_tree(query: Query, relations: Relations) -> tuple[Edge, ...] | None:
 
 
 def tree_with_parts(query: Query, parts: Sequence[ViewPart], relations: Relations) -> tuple[Edge, ...] | None:
-    """The same of a view with these parts, over the aliases of `Query.whole`. None also if a part hangs by more than one edge, or has to be
-    there, or not, for rows of an optional one."""
+    """The same for a view with these parts, over the aliases of `Query.whole`. None also if a part is connected by more than one edge, or
+    must exist, or not, for rows of an optional one."""
     core, whole = query.core, query.whole
     if len(whole.aliases) > MAX_ALIASES:
         return None
@@ -96,13 +96,13 @@ def tree_with_parts(query: Query, parts: Sequence[ViewPart], relations: Relation
 
 
 def _placed(query: Query, edges: tuple[Edge, ...] | None, numbers: dict[str, int]) -> tuple[Edge, ...] | None:
-    """The edges of a query's tree, its aliases numbered so."""
+    """The edges of a query's tree, with these numbers of its aliases."""
     at = [numbers[alias] for alias, _ in query.aliases]
     return None if edges is None else tuple(edge._replace(near=at[edge.near], far=at[edge.far]) for edge in edges)
 
 
 def behind(edges: Sequence[Edge], *kinds: LinkKind) -> set[int]:
-    """The aliases of the parts of these kinds, and of those that hang on them."""
+    """The aliases of the parts of these kinds, and of those that are connected to them."""
     found = [edge.far for edge in edges if edge.kind in kinds]
     for place in found:  # grows meanwhile
         found += [edge.far for edge in edges if edge.near == place and edge.kind != "inward" and edge.far not in found]
@@ -110,7 +110,7 @@ def behind(edges: Sequence[Edge], *kinds: LinkKind) -> set[int]:
 
 
 def _heaviest(count: int, weights: dict[tuple[int, int], int]) -> list[tuple[int, int]]:
-    """The edges of a heaviest spanning forest (Kruskal), of equally heavy ones the first."""
+    """The edges of a heaviest spanning forest (Kruskal); among equally heavy ones the first."""
     part = list(range(count))
     tree = []
     for x, y in sorted(weights, key=lambda pair: -weights[pair]):
@@ -132,8 +132,8 @@ def _edge(aliases: Sequence[str], pair: tuple[int, int], classes: list[list[Colu
 
 
 def outward(edges: Sequence[Edge]) -> tuple[int, ...]:
-    """The order in which the whole view binds the aliases of its rows: first one with the most edges, of those that each row has, as each
-    edge is looked up once per row."""
+    """The order in which the whole view binds the aliases of its rows: first the one with the most edges among those that each row has,
+    because each edge is looked up once per row."""
     hidden = behind(edges, "exists", "absent")
     neighbours = {edge.near: [other.far for other in edges if other.near == edge.near and other.far not in hidden] for edge in edges}
     order = [max(sorted({*neighbours} - hidden - behind(edges, "optional")), key=lambda place: len(neighbours[place]))]

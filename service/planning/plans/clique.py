@@ -62,7 +62,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
 
 
 def in_order(query: Query) -> tuple[int, ...] | None:
-    """The numbers of the aliases from the least to the greatest, if `<` says that of all; else None."""
+    """The numbers of the aliases from the least to the greatest, if `<` orders all of them; else None."""
     numbers = {alias: place for place, (alias, _) in enumerate(query.aliases)}
     above = {(numbers[x.alias], numbers[y.alias]) for x, y in query.less}
     for middle in range(len(numbers)):  # with what follows from it

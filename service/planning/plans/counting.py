@@ -1,9 +1,9 @@
-"""Groups whose rows are counted, not visited: of two relations on one interval condition, by an event tree; of relations on one key, by
-products of what each of them has of the key.
+"""Groups whose rows are counted, not visited: for two relations on one interval condition, by an event tree; for relations on one key, by
+products of the numbers of rows that each of them has of the key.
 
-A row that comes or goes adds to the group of its key as many rows as it has partners, and to sums what its own value or theirs make, all of
-which what is kept of the other side tells. So groups go by columns of the join key, or there is one; the aggregates are COUNT, SUM and AVG
-of whole numbers, lengths among them. The rows of the join are kept nowhere.
+An inserted or deleted row changes the group of its key by as many rows as it has partners, and its sums by its own value or theirs; the
+structure of the other side provides all of these. So groups are by columns of the join key, or there is only one; the aggregates are COUNT,
+SUM and AVG of whole numbers, including lengths. The rows of the join are not stored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COUNTED_ENDS = ("int64", "date", "timestamp")  # whose lengths are int64, and n
 
 
 def make(query: Query, relations: Relations) -> Plan | str:
-    """The plan; else what is in the way, "" if it is the join."""
+    """The plan; otherwise what prevents it, "" if it is the join."""
     core = _core(query, relations)
     if core is None:
         return ""
@@ -71,14 +71,15 @@ def _core(query: Query, relations: Relations) -> Plan | None:
 
 
 def _outside(query: Query) -> str | None:
-    """A column by which rows are grouped that is none of the join key."""
+    """A column by which rows are grouped that is not part of the join key."""
     assert query.groups is not None
     joined = {ref for both in query.equal for ref in both}
     return next((one.name for one in query.groups.columns if query.outputs[one.of].column not in joined), None)
 
 
 def _whole(query: Query, relations: Relations) -> str | None:
-    """The alias whose rows are a group each, and know it: the columns have its whole key, and nothing that its rows do not tell."""
+    """The alias each of whose rows is a group and determines it: the columns contain its whole key, and nothing that its rows do not
+    determine."""
     assert query.groups is not None
     refs = dict[ColumnRef | None, bool]()
     for one in query.groups.columns:
@@ -99,7 +100,7 @@ def _whole(query: Query, relations: Relations) -> str | None:
 
 
 def _unchanged(query: Query) -> str | None:
-    """Why a group that is visited may stay what it is."""
+    """Why a group that is visited may remain unchanged."""
     assert query.groups is not None
     if query.groups.having:
         return "with HAVING there is no strict guarantee, because the groups that it excludes are visited too"
@@ -115,12 +116,12 @@ def _on_one_key(query: Query, relations: Relations) -> bool:
 
 
 def _keys(query: Query) -> tuple[tuple[str, ...], ...]:
-    """Of each alias its columns in the key."""
+    """For each alias its columns in the key."""
     return tuple(tuple(one[place].column for one in equal_classes(query)) for place in range(len(query.aliases)))
 
 
 def _obstacle(query: Query, one: Aggregate, relations: Relations) -> str | None:
-    """What is in the way of an aggregate, in words."""
+    """What prevents counting an aggregate, in words."""
     if one.of is None:
         return None
     output = query.outputs[one.of]
@@ -136,7 +137,7 @@ def _obstacle(query: Query, one: Aggregate, relations: Relations) -> str | None:
 
 
 def _kind_of(query: Query, output: Output, relations: Relations) -> str:
-    """Of a column's values, or a length's ends."""
+    """The kind of a column's values, or of the ends of a length."""
     by_alias = dict(query.aliases)
     if output.column is not None:
         return relations[by_alias[output.column.alias]].column(output.column.column).kind
@@ -146,7 +147,7 @@ def _kind_of(query: Query, output: Output, relations: Relations) -> str:
 
 
 def _uncounted(query: Query, output: Output, relations: Relations) -> str | None:
-    """Why lengths in common are not added up by counting."""
+    """Why common lengths are not added up by counting."""
     by_alias = dict(query.aliases)
     for ref in output.intervals:
         definition = relations[by_alias[ref.alias]]

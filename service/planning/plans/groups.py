@@ -1,7 +1,7 @@
-"""Groups of the rows of a join, by rows: each row of the join's delta goes into its group, or out of it, whatever keeps the join.
+"""Groups of the rows of a join, by rows: each row of the join's delta is added to its group, or removed from it, whatever keeps the join.
 
-So a change costs as much as the rows of the join that come and go by it: of one relation it is the row itself, of two or more the partners
-of the row.
+So a change costs as much as the rows of the join that it adds and removes: for one relation the row itself, for two or more the partners of
+the row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def core_of(query: Query) -> Query:
 
 
 def of_core(query: Query, relations: Relations, core: Plan, obstacle: str) -> Plan:
-    """The plan over that of the join. `obstacle`: why groups are not counted instead, if it is not the join."""
+    """The plan over that of the join. `obstacle`: why groups are not counted instead, unless the join is the reason."""
     unnamed = lengths_of(core_of(query), relations)  # its columns have no names
     core = replace(core, notes=tuple(note for note in core.notes if note not in unnamed))
     groups = query.groups
@@ -64,7 +64,7 @@ def of_distinct(query: Query, made: Plan) -> Plan:
 
 
 def words(query: Query) -> str:
-    """What the groups are, as in a class."""
+    """A description of the groups, as in a class."""
     groups = query.groups
     assert groups is not None
     if not groups.columns:

@@ -1,6 +1,6 @@
 """Natural joins of two to eight aliases whose variable sets form a chain, by an adaptive walk over shared ordered indexes.
 
-Each class of equal columns is a variable of its own, and the indexes are those of `view_tree`. Source: *Towards Instance Optimal Join
+Each class of equal columns is a separate variable, and the indexes are those of `view_tree`. Source: *Towards Instance Optimal Join
 Algorithms*; docs/design/natural-joins.md (*intersect*).
 """
 

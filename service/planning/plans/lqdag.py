@@ -1,4 +1,4 @@
-"""Natural joins less what NOT EXISTS groups leave out, and their UNION and EXCEPT: quadtrees, read as lazy qdags.
+"""Natural joins less what NOT EXISTS groups exclude, and their UNION and EXCEPT: quadtrees, read as lazy qdags.
 
 Source: Navarro, Reutter and Rojas-Ledesma, section 4; docs/design/natural-joins.md (*lqdag*).
 """
@@ -88,7 +88,7 @@ def _named_twice(query: Query) -> list[str]:
 
 
 def _class_of_branches(query: Query) -> str:
-    """Each SELECT with what EXCEPT leaves out of it."""
+    """Each SELECT with what EXCEPT excludes from it."""
     told = []
     for number, branch in enumerate(query.branches):
         cls = f"({_class(query.of_branch(number))})"
@@ -125,7 +125,7 @@ def refusal(query: Query, relations: Relations) -> Problem:
 
 
 def operations(query: Query) -> str:
-    """What the view has of NOT EXISTS, UNION and EXCEPT."""
+    """Which of NOT EXISTS, UNION and EXCEPT the view has."""
     found = ["UNION"] if len(query.branches) > 1 else []
     found += ["EXCEPT"] if any(group.columns for group in query.absent) else []
     found += ["NOT EXISTS"] if any(not group.columns for group in query.absent) else []
@@ -133,7 +133,7 @@ def operations(query: Query) -> str:
 
 
 def _graph(query: Query, relations: Relations) -> Hypergraph | str:
-    """Its graph, or in words why it has none that can be kept."""
+    """Its graph, or the reason, in words, why it has none that can be kept."""
     if query.cross:
         return "it has a product (CROSS JOIN); join the relations on equal columns"
     if len(query.aliases) > 1 and not is_natural(query, relations):

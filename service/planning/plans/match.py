@@ -1,8 +1,8 @@
 """EXISTS, NOT EXISTS, LEFT and FULL JOIN of two relations on one condition of intervals, or equalities, or both: a match tree.
 
-The rows without a partner are kept, or those with one, and found at a change without a visit to the partners that it meets: a row whose
-last partner goes is found in O(log n). By equalities alone all rows of a key lie in one interval, and flip together. LEFT and FULL JOIN
-have their inner join beside it. The joins are those of `outer`, of which those that are tested are kept by the match tree.
+The rows without a partner, or those with one, are kept, and a change finds them without visiting the partners that it meets: a row whose
+last partner is deleted is found in O(log n). With equalities alone, all rows of a key are in one interval, and flip together. LEFT and FULL
+JOIN also have their inner join. The joins are those of `outer`; the match tree keeps those that are tested.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
 
 
 def _support(query: Query, relations: Relations) -> Plan | None:
-    """Of the join of the rows with their partners, with the key and the span of both."""
+    """The plan of the join of the rows with their partners, with the key and the span of both."""
     if len(query.aliases) != 2:
         return None
     if is_natural(query, relations):

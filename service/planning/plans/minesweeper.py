@@ -1,12 +1,11 @@
-"""Natural joins of two to eight aliases, by the gaps in shared ordered indexes: `minesweeper`, for all, and `elimination`, where there is a
+"""Natural joins of two to eight aliases, by the gaps in shared ordered indexes: `minesweeper`, for all, and `elimination`, if there is a
 nested elimination order, with a bound by the certificate.
 
-Each class of equal columns is a variable of its own, as in `view_tree`. The algorithm is one; so is the order of the variables, where both
-are to be had. Lemma D.12 of the second paper, which wants alpha-acyclic joins for `elimination`, is false: of AB, BC, AC, ABC none of the
-six orders satisfies it. A nested order is what its proof needs, and just the beta-acyclic joins have one.
-The triangle, which has no nested order, has a bound of its own.
-Source: *Beyond Worst-case Analysis for Joins with Minesweeper*, Theorems 2.7, 5.1 and 5.4; *Towards Instance Optimal Join Algorithms for
-Data in Indexes*, Theorem 3.7; docs/design/natural-joins.md (*minesweeper*).
+Each class of equal columns is a separate variable, as in `view_tree`. Both names stand for the same algorithm, with the same order of the
+variables if both are possible. Lemma D.12 of the second paper, which requires alpha-acyclic joins for `elimination`, is false: of AB, BC,
+AC, ABC none of the six orders satisfies it. A nested order is what its proof needs, and exactly the beta-acyclic joins have one. The
+triangle, which has no nested order, has a separate bound. Source: *Beyond Worst-case Analysis for Joins with Minesweeper*, Theorems 2.7,
+5.1 and 5.4; *Towards Instance Optimal Join Algorithms for Data in Indexes*, Theorem 3.7; docs/design/natural-joins.md (*minesweeper*).
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ def make_nested(query: Query, relations: Relations) -> Plan | None:
 
 
 def search_order(atoms: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The variables, which these atoms have, in the order of the search: of the first nested elimination orders the one with the fewest
-    indexes, or else one of least width."""
+    """The variables of these atoms in the order of the search: among the first nested elimination orders the one with the fewest indexes,
+    otherwise one of least width."""
     edges = [frozenset(own) for own in atoms]
     nested = list(islice(nested_elimination_orders(edges), _MOST_ORDERS))
     return min(nested, key=lambda one: sum(map(len, index_orders(atoms, one)))) if nested else least_width_order(edges)

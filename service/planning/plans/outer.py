@@ -1,13 +1,13 @@
 """Joins with parts (EXISTS, NOT EXISTS, LEFT and FULL JOIN): a disjoint union of inner joins, each kept by its own class.
 
-    LEFT   the inner join, and the rows of the core without a partner, beside null
+    LEFT   the inner join, and the rows of the core without a partner, joined with nulls
     FULL   the same, and the rows of the other side without a partner
     EXISTS, NOT EXISTS   the core over those rows that have a partner, or none
 
-Which rows these are is told by counts: the delta of the inner join of a part with the alias that it hangs on says, row by row, how many
-partners each row gains and loses. A row that gains its first partner or loses its last one goes from one of the joins to another, as a
-changed row would. So LEFT and FULL of two keep the promise of the inner join, and reading keeps that of the core; a change of a part of a
-larger view, or of EXISTS, visits the partners of its row.
+Counts determine which rows these are: the delta of the inner join of a part with the alias that it is connected to says, row by row, how
+many partners each row gains and loses. A row that gains its first partner or loses its last one moves from one of the joins to another, as
+a changed row would. So LEFT and FULL of two relations keep the guarantee of the inner join, and reading keeps that of the core; a change of
+a part of a larger view, or of EXISTS, visits the partners of its row.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def refusal(query: Query) -> str:
 
 
 def kind_of(parts: Sequence[ViewPart]) -> str:
-    """What joins with such parts are called."""
+    """The name of joins with such parts."""
     return " and ".join(dict.fromkeys(_KINDS[part.kind] for part in parts))
 
 
 def parts_of(query: Query) -> list[ViewPart] | str:
-    """Its parts, NOT EXISTS groups among them; or in words why one cannot be kept so."""
+    """Its parts, including NOT EXISTS groups; or the reason, in words, why one cannot be kept in this way."""
     core, found = query.core, list(query.parts)
     for group in query.absent:
         told = _as_part(query, core, group)
@@ -96,7 +96,7 @@ def _as_part(query: Query, core: Query, group: Absent) -> ViewPart | str:
 
 
 def joins_of(query: Query) -> tuple[list[Kept], tuple[Counted, ...]] | str:
-    """The joins to keep, those first that others are tested by, and what is counted in them; their plans are not made yet."""
+    """The joins to keep, first those by which others are tested, and what is counted in them; their plans are made later."""
     parts = parts_of(query)
     if isinstance(parts, str):
         return parts
@@ -144,7 +144,7 @@ def _matched(parts: Sequence[ViewPart]) -> Iterator[Matched]:
 
 
 def _aliases(query: Query, parts: Sequence[ViewPart], matched: Matched) -> list[str]:
-    """Those that a row has then, in the order of the view's."""
+    """The aliases that a row then has, in the order of the view's."""
     if matched == {-1}:
         return [alias for alias, _ in parts[0].own]
     there = {alias for alias, _ in query.core.aliases} | {alias for number in matched for alias, _ in parts[number].own}
@@ -152,7 +152,7 @@ def _aliases(query: Query, parts: Sequence[ViewPart], matched: Matched) -> list[
 
 
 def _tests(query: Query, parts: Sequence[ViewPart], matched: Matched) -> dict[str, list[tuple[int, bool]]]:
-    """By alias, the parts in which its rows have to have a partner, or must not."""
+    """By alias, the parts in which its rows must have a partner, or must not."""
     if matched == {-1}:
         return {parts[0].own[0][0]: [(0, False)]}
     found: dict[str, list[tuple[int, bool]]] = {}
@@ -167,7 +167,7 @@ _PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal")
 
 
 def _kept(query: Query, parts: Sequence[ViewPart], matched: Matched, tests: Mapping[str, tuple[tuple[int, bool], ...]]) -> Kept:
-    """The join of the rows that have these parts. An alias that is tested stands for a relation of its own: the rows that pass."""
+    """The join of the rows that have these parts. A tested alias stands for a separate relation: the rows that pass."""
     there = _aliases(query, parts, matched)
     core = query.core
     joins = [] if matched == {-1} else [core, *(parts[number].join for number in sorted(matched))]
@@ -188,7 +188,7 @@ def _kept(query: Query, parts: Sequence[ViewPart], matched: Matched, tests: Mapp
 
 
 def _support(query: Query, parts: Sequence[ViewPart], part: ViewPart) -> Kept:
-    """The join of a part with the rows of the alias that it hangs on."""
+    """The join of a part with the rows of the alias that it is connected to."""
     of_alias = [one for one in parts if one.is_shown and part.on in dict(one.own)]
     stated = [*query.filters, *(one for owner in of_alias for one in owner.filters)]
     made = replace(part.join, filters=ordered((*part.join.filters, *(one for one in stated if one.alias == part.on))))
@@ -196,7 +196,7 @@ def _support(query: Query, parts: Sequence[ViewPart], part: ViewPart) -> Kept:
 
 
 def _is_join_of(kept: Kept, part: ViewPart) -> bool:
-    """Whether it is all that the part needs to be counted in: nothing but the alias and the part's own."""
+    """Whether it suffices for counting the part: only the alias and the part's own aliases."""
     return {alias for alias, _ in kept.query.aliases} == {part.on, *(alias for alias, _ in part.own)}
 
 

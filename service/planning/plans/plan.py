@@ -34,8 +34,8 @@ PlanShape = Literal[
 
 
 class Path(NamedTuple):
-    """What an ordered index goes by: an alias's variables in its order (of a view tree, from the root on), its column for each, and further
-    columns that have to be equal to the one of that place."""
+    """The columns of an ordered index: an alias's variables in its order (for a view tree, from the root on), its column for each, and
+    further columns that must equal the one at that position."""
 
     variables: tuple[int, ...]
     columns: tuple[str, ...]
@@ -104,7 +104,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Part:
-    """Of a product: a join of its own over the aliases with these numbers, ascending."""
+    """Of a product: a separate join over the aliases with these numbers, ascending."""
 
     places: tuple[int, ...]
     query: Query
@@ -148,7 +148,7 @@ def promises(one: Plan, guarantee: str) -> bool:
 
 
 def no_such_promise(query: Query, what: str, made: Plan, reason: str) -> Problem:
-    """The guarantee that is asked for is more than the only plan gives. `what`: of what it is, in words."""
+    """The requested guarantee is more than the only plan gives. `what`: a description of the view."""
     refused = f'the guarantee "{query.guarantee}" cannot be given to {what}, only "{made.guarantee}"'
     return Problem("infeasible-view", f'{refused}: {reason}; write "guarantee": "{made.guarantee}"', theorem=reason)
 
@@ -158,8 +158,8 @@ def names(query: Query) -> tuple[str, ...]:
 
 
 def outputs_on(outputs: Iterable[Output], aliases: Collection[str]) -> tuple[Output, ...]:
-    """What a join of some of the aliases has to know of the outputs: those that read these aliases alone, and of a term that reads others
-    too, the columns that it reads of these."""
+    """The outputs that a join of some of the aliases must know: those that read only these aliases, and for a term that reads others too,
+    the columns of these that it reads."""
     found = list[Output]()
     for one in outputs:
         mine = [ref for ref in one.refs if ref.alias in aliases]
@@ -171,7 +171,7 @@ def outputs_on(outputs: Iterable[Output], aliases: Collection[str]) -> tuple[Out
 
 
 def columns_of(query: Query) -> list[dict[int, list[str]]]:
-    """Of each alias of a natural join its columns for each variable: a class of equal columns."""
+    """For each alias of a natural join its columns for each variable: a class of equal columns."""
     found: list[dict[int, list[str]]] = []
     for alias, _ in query.aliases:
         own: dict[int, list[str]] = {}
@@ -183,7 +183,7 @@ def columns_of(query: Query) -> list[dict[int, list[str]]]:
 
 
 def path_of(order: tuple[int, ...], columns: Mapping[int, list[str]]) -> Path:
-    """What an index goes by that has the variables in this order."""
+    """The columns of an index with the variables in this order."""
     same = tuple((place, name) for place, variable in enumerate(order) for name in columns[variable][1:])
     return Path(order, tuple(columns[variable][0] for variable in order), same)
 
@@ -194,12 +194,12 @@ def indexes_of(query: Query, tracks: Sequence[Sequence[Path]]) -> str:
 
 
 def suffix(query: Query, residual: Sequence[Comparison]) -> str:
-    """What a class is called besides."""
+    """Additions to the name of a class."""
     return (", keyed" if query.equal else "") + (", filtered" if residual else "")
 
 
 def keys_of_two(query: Query) -> tuple[tuple[str, ...], ...]:
-    """The columns that two aliases have to agree in."""
+    """The columns in which two aliases must agree."""
     return tuple(tuple(pair[place].column for pair in query.equal) for place in range(2))
 
 
@@ -208,13 +208,13 @@ def checked_row_by_row(residual: Sequence[Comparison], otherwise: str) -> str:
 
 
 def candidates(power: str = "log n") -> dict[str, str]:
-    """What holds when candidates are passed over."""
+    """The bounds if candidates are skipped."""
     delay = f"O({power}) between candidates, no bound between rows"
     return {"space": "O(n)", "update": f"O({power}) and a step per candidate", "delay": delay}
 
 
 def dimensions(query: Query, relations: Relations) -> int:
-    """The most conditions of intervals that one pair of aliases has."""
+    """The largest number of interval conditions of one pair of aliases."""
     pairs = [frozenset((meet.left.alias, meet.right.alias)) for meet in meets_of(query, relations)]
     return max((pairs.count(pair) for pair in pairs), default=0)
 
@@ -228,7 +228,7 @@ def connected(count: int, edges: Sequence[tuple[int, int]]) -> bool:
 
 
 def topology(count: int, edges: Sequence[tuple[int, int]]) -> str:
-    """The shape of a connected graph, in a word."""
+    """The shape of a connected graph, as a word."""
     degrees = sorted(sum(place in edge for edge in edges) for place in range(count))
     if len(edges) == count - 1:
         return "path" if degrees[-1] <= 2 else "star" if degrees[-1] == count - 1 else "tree"
@@ -257,12 +257,12 @@ def tells_apart(query: Query, ref: ColumnRef, relations: Relations) -> bool:
 
 
 def first_notes(query: Query, relations: Relations) -> tuple[str, ...]:
-    """What is said of every plan of the query."""
+    """The notes of every plan of the query."""
     return _never(query) + _open_ends(query, relations) + _null_ends(query, relations) + lengths_of(query, relations) + _choices(query)
 
 
 def _choices(query: Query) -> tuple[str, ...]:
-    """How OR was understood: NOT is pushed inwards."""
+    """How OR was interpreted: NOT is pushed inwards."""
     return tuple(f"rows of {one.alias} satisfy {one}" for one in query.filters if isinstance(one, Either))
 
 
@@ -289,7 +289,7 @@ def _null_ends(query: Query, relations: Relations) -> tuple[str, ...]:
 
 
 def lengths_of(query: Query, relations: Relations) -> tuple[str, ...]:
-    """What becomes of a length that is too long."""
+    """The effect of a length that is too long."""
     by_alias, notes = dict(query.aliases), list[str]()
     for number, output in enumerate(query.outputs):
         if output.kind == "duration":
@@ -301,7 +301,7 @@ def lengths_of(query: Query, relations: Relations) -> tuple[str, ...]:
 
 
 def _said_of_lengths(groups: Grouping | None, number: int, output: Output) -> list[str]:
-    """By the names that the columns of the view have. `number`: of the output."""
+    """With the names of the view's columns. `number`: of the output."""
     null, passed = "{} is null where a length does", "{} ignores lengths that do"
     if groups is None:
         return [null.format(output.name)]
@@ -315,7 +315,7 @@ def _never(query: Query) -> tuple[str, ...]:
 
 
 def _open_ends(query: Query, relations: Relations) -> tuple[str, ...]:
-    """An open start against an open end: where inequalities and a shared value of a discrete type part."""
+    """An open start against an open end: there, inequalities differ from a shared value of a discrete type."""
     by_alias = dict(query.aliases)
     for pair in query.overlaps:
         x, y = (relations[by_alias[ref.alias]].intervals[ref.interval] for ref in pair)

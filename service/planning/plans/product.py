@@ -1,8 +1,8 @@
 """The product of joins that no condition connects, each maintained by its own class.
 
-A part has the guarantee of its class; the product the weakest one of its parts. A change's delta is that of its part with the current
-rows of the others: all rows of the product. A part without rows stops all others at once if it knows that it has none (all structures
-do; look-ups through indexes, which guarantee nothing, may not).
+A part has the guarantee of its class, the product the weakest of its parts. A change's delta is that of its part combined with the current
+rows of the others: all rows of the product. A part without rows stops all others at once if it knows that it has none (all structures do;
+look-ups through indexes, which guarantee nothing, may not).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Plans = Callable[[Query, Relations], list[Plan]]
 
 
 def make(query: Query, relations: Relations, plans: Plans) -> list[Plan]:
-    """The product of the best plans of its parts, then one for each algorithm that can keep all parts of two and more aliases.
-    [] if conditions connect all aliases. `plans`: of a query, the best first."""
+    """The product of the best plans of its parts, then one for each algorithm that can keep all parts of two or more aliases. [] if
+    conditions connect all aliases. `plans`: the plans of a query, the best first."""
     places = components(query)
     if len(places) < 2:
         return []
@@ -103,7 +103,7 @@ def of_parts(parts: Sequence[Part]) -> Plan:
 
 
 def _of_each(parts: Sequence[Part], bounds: Sequence[str]) -> str:
-    """What holds for all of them, or for each by its aliases."""
+    """What holds for all of them, otherwise for each by its aliases."""
     if len(set(bounds)) == 1:
         return bounds[0]
     return "; ".join(f"({', '.join(names(part.query))}): {bound}" for part, bound in zip(parts, bounds, strict=True))

@@ -1,7 +1,7 @@
 """Two to eight aliases that form a tree, each edge answered by one index: a join tree.
 
-So are EXISTS, NOT EXISTS and LEFT JOIN kept that hang on an alias by one edge: its rows need a partner there, must have none, or may lack
-it.
+It also keeps EXISTS, NOT EXISTS and LEFT JOIN that are connected to an alias by one edge: the alias's rows need a partner there, must have
+none, or may lack it.
 
 Source: Yannakakis' algorithm under updates; docs/design/ij-heap.md (*Overlaps together with equality*).
 """
@@ -46,7 +46,7 @@ def make(query: Query, relations: Relations) -> Plan | None:
 
 
 def make_with_parts(query: Query, relations: Relations) -> Plan | None:
-    """The same with parts, NOT EXISTS groups among them."""
+    """The same with parts, including NOT EXISTS groups."""
     parts = outer.parts_of(query)
     if isinstance(parts, str) or query.core.never or any(part.join.never for part in parts):
         return None

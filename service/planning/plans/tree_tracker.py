@@ -1,6 +1,6 @@
-"""Acyclic natural joins of two to eight aliases, by look-ups that learn which rows lead nowhere, over shared ordered indexes.
+"""Acyclic natural joins of two to eight aliases, by look-ups that learn which rows are dead ends, over shared ordered indexes.
 
-Each class of equal columns is a variable of its own, as in `view_tree`. Source: *TreeTracker Join*; docs/design/natural-joins.md
+Each class of equal columns is a separate variable, as in `view_tree`. Source: *TreeTracker Join*; docs/design/natural-joins.md
 (*tree-tracker*).
 """
 

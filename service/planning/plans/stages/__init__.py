@@ -1,1 +1,1 @@
-"""Plans of what becomes of rows before they are the view's."""
+"""Plans of the stages between a join's rows and those of the view."""

@@ -1,7 +1,7 @@
-"""Two relations, of each row of the one the latest row of the other: points in the intervals in which rows are the latest of their key.
+"""Two relations: for each row of one, the latest row of the other; points in the intervals during which rows are the latest of their key.
 
-A row that comes shortens the interval of its predecessor, which is not told; told are the points from its own place on. So all that is
-enumerated is a row, and a change costs its delta.
+An inserted row shortens the interval of its predecessor, which is not reported; the points from its own position on are. So everything that
+is enumerated is a row, and a change costs its delta.
 """
 
 from __future__ import annotations

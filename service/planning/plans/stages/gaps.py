@@ -1,7 +1,7 @@
 """What the rows of one relation leave uncovered of another's intervals, or cover: two trees of intervals that know where the gaps are.
 
-The rows are no join's: a change of a partner is told stretch by stretch, where rows lie under it, and a reading walks the stretches of each
-row. So nothing is kept but the intervals of both sides.
+The rows do not come from a join: a change of a partner is reported stretch by stretch, where it has rows, and a reading enumerates the
+stretches of each row. So only the intervals of both sides are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COST = "a change of a partner visits the stretches within it that have rows, an
 
 
 def make(query: Query, relations: Relations) -> Plan:
-    """Problem `infeasible-view`: the algorithm or the guarantee that is asked for is not possible."""
+    """Problem `infeasible-view`: the requested algorithm or guarantee is not possible."""
     stretches = query.stretches
     assert stretches is not None
     if query.groups is not None:
@@ -53,7 +53,7 @@ def make(query: Query, relations: Relations) -> Plan:
 
 
 def _of_groups(query: Query, relations: Relations) -> Plan:
-    """A key's merged runs: the structure has a row without ends for each key, which is all that lies under a changed interval."""
+    """A key's merged runs: the structure has a row without ends for each key, which is the only one within a changed interval."""
     assert query.groups is not None
     columns = ", ".join(column.name for column in query.groups.columns)
     bounds = {"space": "O(n)", "update": "O(log n), and O(log n) per stretch that is added or removed", "delay": "O(log n)"}

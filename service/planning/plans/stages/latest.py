@@ -1,7 +1,7 @@
-"""The first rows of each key of one relation, in an order: all of its rows in an ordered index, and a list of those.
+"""The first rows of each key of one relation, in an order: all of its rows in an ordered index, and a list of the first ones.
 
-Where the entries of the index hold the primary key no two of them are equal, and a change looks at no more than it may tell. Else those
-that tie are read row by row.
+If the entries of the index contain the primary key, no two of them are equal, and a change visits no more rows than it may report.
+Otherwise rows that tie are read one by one.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ def make(query: Query, relations: Relations) -> Plan:
 
 
 def has_null_apart(definition: RelationDefinition, order: str) -> bool:
-    """Whether a coordinate before the order says that it is null: of values that may be any 64 bits. Others, and ends of intervals, leave
-    room for null behind the last of them and before the first, whether the column has nulls by now or not."""
+    """Whether a separate coordinate before the order says that it is null: needed if its values may be any 64 bits. Other values, and ends
+    of intervals, leave room for null after the greatest of them and before the least, whether the column has nulls yet or not."""
     bounded = {*definition.key} | {end for one in definition.intervals.values() for end in (one.start_column, one.end_column)}
     return order not in bounded and definition.column(order).kind in _ANY_BITS
 
 
 def ties_of(definition: RelationDefinition, known: Collection[str], coordinates: int) -> tuple[str, ...] | None:
-    """The columns of the primary key that tell apart rows that agree in the `known` ones, as coordinates behind so many others; None: they
-    are no numbers, or too many."""
+    """The columns of the primary key that distinguish rows that agree in the `known` ones, as coordinates after so many others; None: they
+    are not numbers, or too many."""
     rest = tuple(name for name in definition.key if name not in known)
     are_numbers = all(is_ordered(definition.column(name).kind) for name in rest)
     return rest if are_numbers and coordinates + len(rest) <= _MOST_COORDINATES else None
