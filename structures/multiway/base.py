@@ -42,4 +42,4 @@ class MultiwayTree(EntryTree[MultiwayArena]):
         clear(*self._arrays)
 
     def _compact(self, changes: int) -> None:
-        compiled(compact)(*self._arrays[:2], LOOKED_AT * changes, self._promised)
+        compiled(compact)(*self._arrays, LOOKED_AT * changes, self._promised)

@@ -43,7 +43,15 @@ MOST_LEVELS = 64
 COUNTS = HEIGHT + 1  # + set
 PATH = COUNTS + 8  # 2 words a level: node, side
 AFTER = PATH + 2 * MOST_LEVELS  # key, left, code: how far compaction has come
-CONTROL_WORDS = AFTER + 3
+# Of a subtree of FILLED levels whose leaves compaction writes anew: nodes still to be looked at; the leaves before and after; of each run of
+# each leaf before, + MOST * leaf + set, where what is still to be written begins, and where what goes to the next leaf ends.
+FILLED = 3
+TOGETHER = 1 << FILLED  # leaves at most
+WAY = AFTER + 3
+OLD, NEW = WAY + FILLED + 1, WAY + FILLED + 1 + TOGETHER
+BEGINS, ENDS = NEW + TOGETHER, NEW + TOGETHER * (1 + MOST)
+LISTED_BEFORE = ENDS + TOGETHER * MOST  # + class: blocks on the lists of chunks when compaction began
+CONTROL_WORDS = LISTED_BEFORE + 2
 
 
 def summary_words(topology: Topology) -> int:

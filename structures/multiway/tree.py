@@ -294,26 +294,31 @@ def build_inner(nodes: MultiwayNodes, C: Any, scratch: Any, a: int, b: int) -> i
     return o
 
 
-@kernel("void(MultiwayNodes, Writing, int64[::1], Entries, int64[::1])", allocates=True)
-def build(nodes: MultiwayNodes, writing: Writing, scratch: Any, entries: Entries, order: Any) -> None:
-    """Build an empty tree from entries; `order`: their places by (key, left, code). 2**h places take one or two leaves each, so that all
-    heights differ by one at most. O(n)."""
-    W, C = nodes.W, writing.C
-    n = len(order)
-    drop(nodes.M, writing, C[ROOT], LEAF)
-    leaves = max(1, -(-n // LEAF_FILL))
+@kernel
+def build_above(nodes: MultiwayNodes, C: Any, scratch: Any, level: Any, leaves: int) -> int:
+    """The root of a new tree over the leaves level[:leaves], which is used up. 2**h places take one or two leaves each, so that all heights
+    differ by one at most."""
     width = 1
     while 2 * width <= leaves:
         width *= 2
-    level = np.empty(width, np.int64)
     for place in range(width):
         lo, hi = leaves * place // width, leaves * (place + 1) // width
-        for b in range(lo, hi):
-            part = order[n * b // leaves : n * (b + 1) // leaves]
-            leaf = build_leaf(nodes, writing, scratch, entries, part)
-            level[place] = leaf if b == lo else build_inner(nodes, C, scratch, level[place], leaf)
+        level[place] = level[lo] if hi - lo == 1 else build_inner(nodes, C, scratch, level[lo], level[lo + 1])
     while width > 1:
         width //= 2
         for place in range(width):
             level[place] = build_inner(nodes, C, scratch, level[2 * place], level[2 * place + 1])
-    C[ROOT], C[HEIGHT] = level[0], height_of(W, level[0])
+    return level[0]
+
+
+@kernel("void(MultiwayNodes, Writing, int64[::1], Entries, int64[::1])", allocates=True)
+def build(nodes: MultiwayNodes, writing: Writing, scratch: Any, entries: Entries, order: Any) -> None:
+    """Build an empty tree from entries; `order`: their places by (key, left, code). O(n)."""
+    W, C = nodes.W, writing.C
+    n = len(order)
+    drop(nodes.M, writing, C[ROOT], LEAF)
+    level = np.empty(max(1, -(-n // LEAF_FILL)), np.int64)
+    for b in range(len(level)):
+        level[b] = build_leaf(nodes, writing, scratch, entries, order[n * b // len(level) : n * (b + 1) // len(level)])
+    C[ROOT] = build_above(nodes, C, scratch, level, len(level))
+    C[HEIGHT] = height_of(W, C[ROOT])
