@@ -9,13 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
-from structures.core.entries import Entries as Entries
 from tests.structures.core.churned import LINE, SUBJECTS
 
 MOST_PINS = 12
 LARGE, MANY_LARGE, MANY_SMALL = 200, 80, 200  # batches of a part in so many, then of a tenth of that: half of all entries change, and more come
 PINNED = 80  # the version from which on there are no pins
-QUIET = 60  # seconds in which nothing happens
+QUIET, FEW = 600, 10  # seconds in which only a few entries change
 NO_PINS = np.empty(0, np.int64)
 
 
@@ -51,7 +50,7 @@ def churn(name: str, n: int, checked: bool = False, seed: int = 13) -> Churned:
     subject.load(np.arange(n), values)
     fresh = most = Held(subject.held, _resident() - before)
     pins: list[int] = []
-    for version, size in enumerate([n // LARGE] * MANY_LARGE + [n // LARGE // 10] * MANY_SMALL, 2):
+    for version, size in enumerate([n // LARGE] * MANY_LARGE + [n // LARGE // 10] * MANY_SMALL + [FEW] * QUIET, 2):
         numbers = np.unique(rng.integers(0, n, size))
         later[numbers] = rng.integers(0, LINE, len(numbers))
         subject.change(version, numbers, values, later)
@@ -62,8 +61,6 @@ def churn(name: str, n: int, checked: bool = False, seed: int = 13) -> Churned:
             del pins[int(rng.integers(len(pins)))]
         subject.reclaim(version, np.array(pins, np.int64))
         most = Held(max(most.store, subject.held), max(most.resident, _resident() - before))
-    for _ in range(QUIET):
-        subject.reclaim(version, NO_PINS)
     last = Held(subject.held, _resident() - before)
     if checked:
         subject.check()
