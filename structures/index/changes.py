@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from structures.core.blocks import Nodes, Writing
+from structures.core.control import VERSION
 from structures.core.kernel import kernel, wide
 from structures.index import layout
 from structures.index.layout import (
@@ -154,6 +155,25 @@ def even_out(nodes: Nodes, writing: Writing, h: int, o: int, c: int) -> None:
 
 
 @kernel
+def make_room(nodes: Nodes, writing: Writing, h: int) -> bool:
+    """Even out the leaf at the end of the path, a full one, with one beside it, if one below the same node has room for a quarter and this
+    version has written both, and the node: else that would cost copies. Without this, leaves of random changes in place are less than two
+    thirds full."""
+    M, W, C = nodes.M, nodes.W, writing.C
+    arity, d = C[h + layout.ARITY], C[layout.DEPTH] - 1
+    if d < 0:
+        return False
+    o, c = C[layout.PATH + 2 * d], C[layout.PATH + 2 * d + 1]
+    roomy = min(layout.LEAF_ROOM[arity] * 3 // 4, layout.LEAF_ROOM[arity] - 2)  # both have room then
+    for right in range(max(c, 1), min(c + 2, count_of(W, o))):
+        beside = child_of(W, arity, o, right if right > c else c - 1)
+        if count_of(W, beside) <= roomy and M[beside] == C[VERSION] and M[o] == C[VERSION]:
+            even_out(nodes, writing, h, o, right)
+            return True
+    return False
+
+
+@kernel
 def insert_child(nodes: Nodes, arity: int, o: int, c: int, child: int) -> None:
     """Put a child, which begins where its first item does, into own node o, which has room."""
     W = nodes.W
@@ -220,7 +240,7 @@ def is_at(nodes: Nodes, arity: int, o: int, i: int, coordinates: Any, start: int
 @kernel
 def put(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, slot: int) -> int:
     """Put an entry; the most first coordinates that another one has in common with it. -1, and nothing done: it is there already."""
-    W, C = nodes.W, writing.C
+    M, W, C = nodes.M, nodes.W, writing.C
     arity, extra = C[h + layout.ARITY], wide(0)
     if C[h + layout.ROOT] == 0:
         C[h + layout.ROOT] = new_block(nodes, C, h, 0)
@@ -230,6 +250,9 @@ def put(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, sl
     i = position(nodes, o, arity, 0, Place(coordinates, start, 1, arity, slot))
     if is_at(nodes, arity, o, i, coordinates, start, slot):
         return -1
+    if count_of(W, o) == layout.LEAF_ROOM[arity] and M[o] == C[VERSION] and make_room(nodes, writing, h):
+        o = descend(nodes, C, h, coordinates, start, slot)
+        i = position(nodes, o, arity, 0, Place(coordinates, start, 1, arity, slot))
     common = in_common(nodes, writing, arity, o, i - 1, i, coordinates, start)
     o = own_block(nodes, writing, h, o)
     into = o
