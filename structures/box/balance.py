@@ -149,7 +149,7 @@ def unbalanced(W: Any, o: int) -> bool:
     if W[w + layout.FLAGS] & layout.LEAF_NODE != 0:
         return W[w + layout.WEIGHT] > layout.CAP
     most = max(W[2 * child_of(W, o, 0) + layout.WEIGHT], W[2 * child_of(W, o, 1) + layout.WEIGHT])
-    return W[w + layout.WEIGHT] <= layout.LEAST or 4 * most > 3 * W[w + layout.WEIGHT]
+    return W[w + layout.WEIGHT] <= layout.CAP // 2 or 4 * most > 3 * W[w + layout.WEIGHT]
 
 
 @kernel

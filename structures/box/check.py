@@ -108,7 +108,7 @@ class _Proof:
             self.trees(level, child, spanners, [box for box, here in part.items() if here & 2])
         weights = [int(W[2 * child + layout.WEIGHT]) for child in children]
         is_large = sum(weights) > layout.most_at_once(self.arena.C, level)
-        is_balanced = sum(weights) > layout.LEAST and 4 * max(weights) <= 3 * sum(weights)
+        is_balanced = sum(weights) > layout.CAP // 2 and 4 * max(weights) <= 3 * sum(weights)
         assert is_large or is_balanced, f"N2: node {node} is unbalanced, {weights}"
         return boxes
 

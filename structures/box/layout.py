@@ -20,7 +20,7 @@ A tree without spanners needs no points: it is inactive (root 0) until a spanner
 
 Invariants, named by `check()` when violated: I1 to I4 of `core/blocks.py`, and
     N1  the ends in a leaf's records are those of its slab; each box has one record in a leaf; order as above
-    N2  weight = endpoints below; a leaf has at most CAP, an inner node more than LEAST; no child has over 3/4 of its
+    N2  weight = endpoints below; a leaf has at most CAP, an inner node more than CAP / 2; no child has over 3/4 of its
         inner node's weight, unless that is over `most_at_once`: such a node is left as it is, as it would take too long to
         rebuild within a change (UNEVEN counts the changes below it), while no way from the root has more than LARGE_DEEPEST such nodes
     N3  an active tree holds exactly the node's spanners and points; an inactive one has no spanners
@@ -44,7 +44,6 @@ from structures.ordered.summary import PAIR
 CAP = max(4 * B, B * B // 8)  # 512 for leaf blocks of 64: half of it costs 70 bytes a box more, and a fifth of the speed
 ROOM = CAP + 2 + CAP % 2  # a leaf is repaired after the change that overfilled it
 FILL = CAP * 7 // 8
-LEAST = CAP * 3 // 4  # with half of CAP leaves of random changes are so thin that they take 1.36 times what a load takes
 
 # Words of W from 2 * o.
 WEIGHT, FLAGS, CHILD0, CHILD1, TREES = 2, 3, 4, 5, 6

@@ -14,6 +14,7 @@ SUBJECTS = (
     "structure_keyed",
     "structure_hostile",
     "structure_delay",
+    "structure_churn",
     "heap_paths",
     "heap_dense",
     "heap_topologies",

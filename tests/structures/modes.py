@@ -296,6 +296,11 @@ STRUCTURES = {
             Canary("structures.multiway.tree", "own", "lambda nodes, writing, o: o"),
             Canary("structures.multiway.tree", "refresh", "lambda nodes, scratch, which, o, pending, entry, sign: 0", 1),
             Canary("structures.multiway.tree", "balance", "lambda nodes, writing, scratch, o: None"),
+            Canary(
+                "structures.multiway.compaction",
+                "find_ends",
+                "lambda nodes, C, scratch, c, some: was(nodes, C, scratch, c, max(0, some - 1))",
+            ),
             Canary("structures.multiway.compaction", "moved", "lambda nodes, writing, o: (was(nodes, writing, o), o)[1]"),
             Canary("structures.multiway.summary", "touches", "lambda nodes, which, o, v, entry, sign: (sign > 0, sign > 0)", 1),
             Canary("structures.ij_heap.changes", "has_delta", "lambda sign: True"),
@@ -312,7 +317,7 @@ STRUCTURES = {
     "blocks": Structure(
         "core.machine.BlocksMachine",
         ("tests/structures/core/test_blocks.py",),
-        "not million",
+        "not churn and not under_pins",
         (
             PIN_IGNORED,
             Canary("structures.core.blocks", "free", "lambda M, C, o, cls: None"),

@@ -12,7 +12,7 @@ import psutil
 from tests.structures.core.churned import LINE, SUBJECTS
 
 MOST_PINS = 12
-LARGE, MANY_LARGE, MANY_SMALL = 200, 80, 200  # batches of a part in so many, then of a tenth of that: half of all entries change, and more come
+LARGE, MANY_LARGE, MANY_SMALL = 200, 80, 200  # batches of one in so many entries, and of a tenth of that: as many go and come as there are
 PINNED = 80  # the version from which on there are no pins
 QUIET, FEW = 600, 10  # seconds in which only a few entries change
 NO_PINS = np.empty(0, np.int64)
@@ -67,5 +67,5 @@ def churn(name: str, n: int, checked: bool = False, seed: int = 13) -> Churned:
     return Churned(fresh, most, last)
 
 
-def tell(name: str, n: int, checked: bool) -> None:
-    print(json.dumps(churn(name, n, checked)), flush=True)
+def tell(name: str, n: int) -> None:
+    print(json.dumps(churn(name, n)), flush=True)

@@ -18,7 +18,8 @@ from structures.core.check import check_blocks
 from structures.core.control import GONE, HELD, SHIFT, UNDER_WAY, UNUSED, VERSION
 from structures.core.kernel import JIT
 from tests.forked import finished
-from tests.structures.core.churn import NO_PINS, STRUCTURES, Held, tell
+from tests.structures.core.churn import NO_PINS, Held, churn, tell
+from tests.structures.core.churned import IN_PLACE, SUBJECTS
 from tests.structures.core.machine import SIZES, BlocksMachine, lose, make
 
 
@@ -130,14 +131,27 @@ def test_a_small_store_takes_little_memory() -> None:
     assert (int(pages.read_text().split()[1]) - before) * mmap.PAGESIZE < 50 * 200_000
 
 
-@pytest.mark.skipif(not JIT, reason="a million entries need compiled kernels; the run with the JIT on has them")
-@pytest.mark.parametrize("structure", STRUCTURES)
-def test_a_million_changes_under_pins(structure: str) -> None:
+_SIZE = 200_000
+# Where it is not 1.3: of quadtrees a load is compact, and up to a sixteenth of the entries is not; the nodes of event trees, which are written
+# in place, are fuller after a load.
+_MOST = {"quadtree": 3.0, "event_tree": 1.4}
+
+
+@pytest.mark.skipif(not JIT, reason="so many entries need compiled kernels; the run with the JIT on has them")
+@pytest.mark.parametrize("structure", SUBJECTS)
+def test_as_many_changes_as_entries_under_pins(structure: str) -> None:
     """What was held for the pins goes back to the system. In a process of its own, as resident memory is looked at."""
-    status, told = finished(partial(tell, structure))
+    status, told = finished(partial(tell, structure, _SIZE))
     assert status == 0, told
     fresh, most, last = (Held(*held) for held in json.loads(told))
     print(fresh, most, last)
-    held = most.store - fresh.store
-    assert held > 3 * fresh.store and most.resident - fresh.resident > held // 2, "the pins held nothing"
-    assert last.store < 1.3 * fresh.store and last.resident < 1.5 * fresh.resident
+    assert last.store < _MOST.get(structure, 1.3) * fresh.store
+    if structure not in IN_PLACE:
+        assert most.store > 2 * fresh.store, "the pins held nothing"
+        assert most.resident - last.resident > (most.store - last.store) // 2
+
+
+@pytest.mark.skipif(not JIT, reason="the run with the JIT on has it")
+@pytest.mark.parametrize("structure", SUBJECTS)
+def test_a_structure_is_sound_after_churn(structure: str) -> None:
+    churn(structure, 10_000, True)

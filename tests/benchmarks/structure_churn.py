@@ -1,0 +1,46 @@
+"""A day of churn compressed: as many changes as entries while pins come and go; what is held once they have gone, beside a fresh load."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+from tests.benchmarks.figures import Figure, Scale
+from tests.benchmarks.measured_tree import Note
+from tests.forked import finished
+from tests.structures.core.churn import Churned, Held, tell
+from tests.structures.core.churned import SUBJECTS
+
+TITLE = "The structures after a day of churn: 1,000,000 changes at 1,000,000 entries under pins that come and go"
+STORE_MOST, RESIDENT_MOST = 1.3, 1.5
+NOTES = {
+    "quadtree": "a load is compact; where entries have changed since, up to one in sixteen of a tree, they take several times as much",
+    "groups": "written in place: pins hold nothing",
+}
+
+
+def run(scale: Scale, note: Note) -> list[Figure]:
+    figures = []
+    for name in SUBJECTS:
+        n = scale.size(1_000_000, 20_000)
+        status, told = finished(partial(tell, name, n), timeout=600)
+        assert status == 0, told
+        held = Churned(*(Held(*one) for one in json.loads(told)))
+        figures += figures_of(name, n, held)
+        note(f"{name}: {held}")
+    return figures
+
+
+def figures_of(name: str, n: int, held: Churned) -> list[Figure]:
+    fresh, most, last = held
+    what = name.replace("_", " ")
+    return [
+        Figure(
+            f"{what}: bytes held, of those after a load", last.store / fresh.store, "x", STORE_MOST, True,
+            parameters={"entries": n, "fresh": fresh.store, "most": most.store, "last": last.store}, note=NOTES.get(name, ""),
+        ),
+        Figure(
+            f"{what}: resident memory, of that after a load", last.resident / fresh.resident, "x", RESIDENT_MOST, True,
+            parameters={"entries": n, "fresh": fresh.resident, "most": most.resident, "last": last.resident},
+        ),
+    ]  # fmt: skip
