@@ -178,8 +178,8 @@ def put_into(tree: Tree, o: int, name: int, at: int, value: int) -> None:
 
 @kernel
 def make_room(tree: Tree) -> bool:
-    """Even out the leaf at the end of the path, a full one, with one beside it, if one below the same node is ROOMY. Without this, leaves of
-    random changes are less than two thirds full."""
+    """Even out the leaf at the end of the path, a full one, with one beside it, if one below the same node is ROOMY. Without this, leaves
+    of random changes are less than two thirds full."""
     level = tree.control[HEIGHT] - 1
     if level < 0:
         return False

@@ -180,8 +180,8 @@ def compact_next(nodes: MultiwayNodes, writing: Writing, scratch: Any) -> bool:
 
 @kernel("void(MultiwayNodes, Writing, int64[::1], int64, int64)")
 def compact(nodes: MultiwayNodes, writing: Writing, scratch: Any, leaves: int, spare: int) -> None:
-    """Look at so many more leaves, writing as the current version; `scratch`: of a summary; `spare`: words that other changes were promised.
-    O(L) a leaf, and O(log n) for the way to its neighbours."""
+    """Look at so many more leaves, writing as the current version; `scratch`: of a summary; `spare`: words that other changes were
+    promised. O(L) a leaf, and O(log n) for the way to its neighbours."""
     table, C = nodes.table, writing.C
     if not earn(C, leaves):
         return

@@ -43,8 +43,8 @@ MOST_LEVELS = 64
 COUNTS = HEIGHT + 1  # + set
 PATH = COUNTS + 8  # 2 words a level: node, side
 AFTER = PATH + 2 * MOST_LEVELS  # key, left, code: how far compaction has come
-# Of a subtree of FILLED levels whose leaves compaction writes anew: nodes still to be looked at; the leaves before and after; of each run of
-# each leaf before, + MOST * leaf + set, where what is still to be written begins, and where what goes to the next leaf ends.
+# Of a subtree of FILLED levels whose leaves compaction writes anew: nodes still to be looked at; the leaves before and after; of each run
+# of each leaf before, + MOST * leaf + set, where what is still to be written begins, and where what goes to the next leaf ends.
 FILLED = 3
 TOGETHER = 1 << FILLED  # leaves at most
 WAY = AFTER + 3

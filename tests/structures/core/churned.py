@@ -1,17 +1,17 @@
 """What a day of churn is tried on: each structure that has a store of its own, behind the same few methods.
 
-Entry number i has a value, which a change replaces by another one; its slot is its number. Lengths are such that there are about as many rows
-as entries. What is held: stores of blocks, and arrays beside them as far as they have ever been used.
+Entry number i has a value, which a change replaces by another one; its slot is its number. Lengths are such that there are about as many
+rows as entries. What is held: stores of blocks, and arrays beside them as far as they have ever been used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from structures.aggregate import layout, values
+from structures.aggregate import layout
 from structures.aggregate.groups import Groups, Step
 from structures.aggregate.layout import Rows
 from structures.box.tree import BoxTree
@@ -253,7 +253,7 @@ class Sides(Subject):
     def change(self, version: int, numbers: np.ndarray, values: np.ndarray, later: np.ndarray) -> None:
         steps = [(OUTER_DELETE, 0, values), (PARTNER_INSERT, 1, later), (PARTNER_DELETE, 1, values), (OUTER_INSERT, 0, later)]
         if isinstance(self.tree, Cover):  # nothing is listed, so it does not matter; but a slot is there once
-            steps[1], steps[2] = steps[2], steps[1]
+            steps[1:3] = steps[2], steps[1]
         parts = [(kind, self.intervals(numbers, of, side)) for kind, side, of in steps]
         kinds = np.concatenate([np.full(len(one.slot), kind, np.int8) for kind, one in parts])
         key, left, right, slot = (np.concatenate([one[column] for _, one in parts]) for column in range(1, 5))

@@ -132,8 +132,8 @@ def test_a_small_store_takes_little_memory() -> None:
 
 
 _SIZE = 200_000
-# Where it is not 1.3: of quadtrees a load is compact, and up to a sixteenth of the entries is not; the nodes of event trees, which are written
-# in place, are fuller after a load.
+# Where it is not 1.3: of quadtrees a load is compact, and up to a sixteenth of the entries is not; the nodes of event trees, which are
+# written in place, are fuller after a load.
 _MOST = {"quadtree": 3.0, "event_tree": 1.4}
 
 
