@@ -379,6 +379,14 @@ class Domain:
         with self._lock:
             self._retire(self._counts.down(writable(codes, np.int32)), version)
 
+    def release_all(self, version: int) -> None:
+        """Nobody counts any code any more; they end at `version`. O(codes)."""
+        with self._lock:
+            counts = self._counts.counts[: self._rows.used]
+            dropped = np.flatnonzero(counts).astype(np.int32)
+            counts[:] = 0
+            self._retire(dropped, version)
+
     def _retire(self, dropped: Array, version: int) -> None:
         self._newest = max(self._newest, version)
         if len(dropped):

@@ -58,7 +58,8 @@ class Emptied:
         self._join.build(self._version, lambda part: None)
         for side in self._sides:
             side.living = None
-        self._list()
+        if self._most > 0:
+            self._list()
 
     def go_on(self) -> None:
         """Follow what has changed up to the version that is held."""
@@ -108,16 +109,16 @@ class Emptied:
         gone = {net.relation.name: net.gone for net in nets if len(net.gone)}
         come = {net.relation.name: net.come for net in nets if len(net.come)}
         if self._rows is None:
-            if gone:
+            if gone and self._most > 0:
                 self._list()
         elif gone or come:
             self._keep([self._without(self._rows, gone), *self._coming(come)])
 
     @property
     def _most(self) -> int:
-        """Rows that are listed; -1: none, as nobody may follow."""
+        """Rows that are listed; -1: none, as nobody may follow, or groups have rows of their own."""
         retain = self.view.view.query.retain
-        return -1 if retain is None else most_candidates(retain[0])
+        return -1 if retain is None or self.view.owns_rows else most_candidates(retain[0])
 
     def _keep(self, parts: list[Combination]) -> None:
         if sum(len(part[0]) for part in parts) <= self._most:

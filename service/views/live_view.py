@@ -111,10 +111,11 @@ class LiveView:
 
     @property
     def may_be_emptied(self) -> bool:
-        """Whether it has no row where one of its relations has none, and its structures do not hide the sides that they load."""
-        query, shape = self.view.query, self.view.plan.shape
-        others = query.parts or query.absent or query.branches or query.groups or query.latest or query.as_of or query.stretches
-        return self.state == "live" and not others and shape != "product"
+        """Whether it is an inner join, or groups of one, whose structures load no other sides than they are given."""
+        query, plan = self.view.query, self.view.plan
+        others = query.parts or query.absent or query.branches or query.latest or query.as_of or query.stretches
+        is_plain = query.groups is None or type(self._join) is GroupsStage  # what counts without a join keeps more
+        return self.state == "live" and is_plain and not others and (plan.core or plan).shape != "product"
 
     def without(self, names: Collection[str]) -> tuple[Join, list[Side]]:
         """An empty one of the kind of `core`, which shares nothing with other views', and its sides: while these have a test, it loads no
@@ -217,18 +218,28 @@ class LiveView:
 
     def apply_emptied(self, version: int, runs: Runs, names: Collection[str], rows: Combination | None) -> Delta | None:
         """Follow a batch that truncates the relations `names`, in a core that has replaced its own, and has had all rows before but theirs.
-        rows: those of the view before the batch; None: more than its feed may keep."""
+        rows: those of the view before the batch, unless they are groups; None: more than its feed may keep."""
         started = time.perf_counter()
         mine = {name: run for name, run in runs.items() if name in self.relations}
         self.changed_rows += sum(run.rows for run in mine.values())
-        retain = self.view.query.retain
+        left = {name: inserting(run) if name in names else run for name, run in mine.items()}
+        delta = self._follow_emptied(version, left, mine, rows)
+        self.update_seconds.observe(time.perf_counter() - started)
+        return delta
+
+    def _follow_emptied(self, version: int, left: Runs, mine: Runs, rows: Combination | None) -> Delta | None:
+        """`left`: of the changes what is not deleted already."""
+        retain, join = self.view.query.retain, self.join
+        if isinstance(join, GroupsStage):
+            groups = None if retain is None else RowCollector(retain[0])
+            join.apply_emptied(version, left, groups)
+            return None if groups is None else groups.delta(version)
         collector = None if retain is None else Collector(most_candidates(retain[0]), 1)
         if collector is not None and rows is None:
             collector.exceeded(0)
         elif collector is not None and rows is not None:
             collector(0, False, rows)
-        self.join.apply(version, {name: inserting(run) if name in names else run for name, run in mine.items()}, collector)
-        self.update_seconds.observe(time.perf_counter() - started)
+        join.apply(version, left, collector)
         return None if collector is None else collector.delta(version, self._retained(mine))
 
     def replay(self, step: Step) -> Delta | None:

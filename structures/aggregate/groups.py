@@ -62,6 +62,7 @@ class Groups:
 
     def __init__(self, steps: Step, results: Sequence[tuple[int, int, int, int, int]], width: int, most_codes: int) -> None:
         """`results`: as in `layout.py`; `width`: cells of a row that is told; codes are below `most_codes`. OSError: no address space."""
+        self._made_of = steps, results, width, most_codes
         kinds = [kind for kind, _, _ in steps.steps]
         self._plan = Plan(
             np.array(steps.steps, np.int64).reshape(-1, 3), np.array(results, np.int64).reshape(-1, 5), max(1, steps.trees)
@@ -81,6 +82,10 @@ class Groups:
         self._blocks = blocks
         self._store = Store(cells, limbs, tree, np.zeros(layout.CONTROL_WORDS, np.int64), np.zeros(_SCRATCH, np.int64))
         self._stamp = 1
+
+    def without_rows(self) -> Groups:
+        """Others like these, none of which has rows. OSError: no address space."""
+        return Groups(*self._made_of)
 
     @property
     def groups(self) -> int:

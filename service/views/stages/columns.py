@@ -181,6 +181,12 @@ class Columns:
         for domain, codes in zip(self._texts.values(), read.texts, strict=True):
             domain.release(codes[those], version)
 
+    def release_all(self, version: int) -> None:
+        """No row is in a group any more. O(codes)."""
+        for domain in (self.domain, *self._texts.values()):
+            if domain is not None:
+                domain.release_all(version)
+
     def look_up(self, values: Sequence[pa.Array]) -> int:
         """The code of the group with these values, one of each column; -1: there is none."""
         if self.domain is None:

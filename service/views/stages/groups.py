@@ -68,11 +68,14 @@ class GroupsStage(Defaults):
         self._columns = table.columns
         self._groups = Groups(table.steps, table.results, table.width, most_codes or 4 * groups.most + _SPARE_CODES)
         table.make_places(self._groups.most_codes)
-        self._following: Following | None = None
-        if isinstance(core, Selection) and table.columns.are_numbers:
-            self._following = Following(core.side, table, self._groups)
+        self._following = self._follow_few()
         self.root = GroupsRoot(0, 0)
         self._together = 1  # versions that the next part of a run may have
+
+    def _follow_few(self) -> Following | None:
+        if isinstance(self.core, Selection) and self._columns.are_numbers:
+            return Following(self.core.side, self._table, self._groups)
+        return None
 
     @property
     def update_steps(self) -> int:
@@ -93,8 +96,7 @@ class GroupsStage(Defaults):
 
     def _begin_with(self, version: int, codes: Sequence[Slots]) -> None:
         """Write the first rows of these groups."""
-        for part in pieces_of(codes if self._grouping.columns else [_ALL]):
-            self._write(version, part, np.zeros(len(part), np.int64), self._groups.tell(part), 0, None)
+        self._write_all(version, codes if self._grouping.columns else [_ALL], 0, None)
 
     def hold(self, version: int) -> None:
         self.core.hold(version)
@@ -137,11 +139,30 @@ class GroupsStage(Defaults):
             return self._apply_run(version, runs, first, sink)
         self._groups.begin()
         codes: list[Slots] = []
+        rows = self._take_delta(version, runs, codes)
+        self._write_all(version, codes, first, sink)
+        return rows
+
+    def apply_emptied(self, version: int, runs: Runs, sink: RowCollector | None) -> None:
+        """Follow a batch before which all rows of the join go; the core is another one, which has none. Cost: O(1) a group, and what the
+        rows that come cost."""
+        codes = [np.flatnonzero(self._table.places[: self._columns.codes]).astype(np.int32)]
+        self._columns.release_all(version)
+        self._groups = self._groups.without_rows()
+        self._following = self._follow_few()
+        self._take_delta(version, runs, codes)
+        self._write_all(version, [np.unique(np.concatenate(codes))], 0, sink)
+
+    def _take_delta(self, version: int, runs: Runs, codes: list[Slots]) -> int:
+        """Take the join's delta; adds the codes of the groups that it touches for the first time. Gives how many rows it has."""
         taking = _Taking(lambda offsets, come, rows: codes.extend(self._take_all(version, come, rows)))
         self.core.apply(version, runs, taking)
+        return taking.rows
+
+    def _write_all(self, version: int, codes: Sequence[Slots], first: int, sink: RowCollector | None) -> None:
+        """Bring the rows of these groups, each once, to what they are after version number `first`."""
         for part in pieces_of(codes):
             self._write(version, part, np.zeros(len(part), np.int64), self._groups.tell(part), first, sink)
-        return taking.rows
 
     def _apply_run(self, version: int, runs: Runs, first: int, sink: RowCollector | None) -> int:
         """The changes of some versions from number `first` on; rows of the join's delta."""
