@@ -160,11 +160,8 @@ class Table:
         return living
 
     def insert(self, version: int, rows: RowBlock) -> Array:
-        """int32[n]: the slots of these rows, whose keys must not be present. Reclaimed slots come first.
-
-        Raises MemoryError, with nothing changed, when there is no room, and ValueError for a null in a table without
-        nullable columns.
-        """
+        """int32[n]: the slots of these rows, whose keys must not be present. Reclaimed slots come first. Raises MemoryError, with nothing
+        changed, when there is no room, and ValueError for a null in a table without nullable columns."""
         return self.enter(version, self.given(rows)) if rows.num_rows else _NO_SLOTS
 
     def given(self, rows: RowBlock) -> RowSet:
@@ -382,10 +379,7 @@ class Domain:
     def release_all(self, version: int) -> None:
         """Nobody counts any code any more; they end at `version`. O(codes)."""
         with self._lock:
-            counts = self._counts.counts[: self._rows.used]
-            dropped = np.flatnonzero(counts).astype(np.int32)
-            counts[:] = 0
-            self._retire(dropped, version)
+            self._retire(self._counts.down_all(self._rows.used), version)
 
     def _retire(self, dropped: Array, version: int) -> None:
         self._newest = max(self._newest, version)

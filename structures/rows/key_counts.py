@@ -94,3 +94,10 @@ class KeyCounts:
         n = _count_down(self.counts, codes, dropped)
         assert n >= 0, "a code was released more often than it was acquired"
         return dropped[:n]
+
+    def down_all(self, codes: int) -> np.ndarray:
+        """Count the codes below `codes` not at all. -> int32[m]: those that were in use. O(codes)."""
+        counts = self.counts[:codes]
+        dropped = np.flatnonzero(counts).astype(np.int32)
+        counts[:] = 0
+        return dropped

@@ -213,6 +213,15 @@ class DomainMachine(RuleBasedStateMachine):
         self.told = self.version
 
     @rule()
+    def release_all(self):
+        self.version += 1
+        self.domain.release_all(self.version)
+        for known in self.codes.values():
+            if known[1]:
+                known[1], known[3] = 0, self.version
+        self.told = self.version
+
+    @rule()
     def pin(self):
         self.pins.append((self.version, {key: known[0] for key, known in self.codes.items() if known[1]}))
 
