@@ -34,7 +34,7 @@ export async function ask(path, options = {}) {
     answer = await fetch(path, { cache: "no-store", credentials: "omit", ...options, headers: headers(options.headers) });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Failure(`The service does not answer. Is it running? ${options.method ? "Try again once it is back." : "The page goes on as soon as it is back."}`);
+    throw new Failure(`The service does not answer. Is it running? ${options.method ? "Try again once it is back." : "The page continues as soon as it is back."}`);
   }
   if (!answer.ok) throw await failureOf(answer);
   return answer;

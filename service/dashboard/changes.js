@@ -57,7 +57,7 @@ export function changes(view, { signal, news, note, failed }) {
     if (!token) return;
     const total = counted.inserts + counted.deletes;
     const sampled = perSecond > READABLE ? ` Too many to show: the list is a sample of ${SHOWN} of them.` : "";
-    write(heading, total ? `${rate(perSecond)} changes a second; since this page was opened ${number(counted.inserts)} rows came, ${number(counted.deletes)} went.${sampled}` : "Following: nothing has changed since this page was opened.");
+    write(heading, total ? `${rate(perSecond)} changes per second; since this page was opened, ${number(counted.inserts)} rows were added and ${number(counted.deletes)} removed.${sampled}` : "Following: nothing has changed since this page was opened.");
     if (!dirty) return;
     dirty = false;
     const records = newest(waiting);

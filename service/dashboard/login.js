@@ -15,7 +15,7 @@ export function login(main, reason, entered) {
         event.preventDefault();
         const text = field.value.trim();
         if (!/^[!-~]+$/.test(text)) { // no header could carry it
-          fault.textContent = "This is no access token: one begins with lj_, and has only letters, digits, - and _. Copy it again.";
+          fault.textContent = "This is not an access token: tokens begin with lj_ and contain only letters, digits, - and _. Copy it again.";
           return;
         }
         button.disabled = true;

@@ -7,7 +7,7 @@ export function metrics(main, { signal }) {
   const body = h("div.view-body", {}, h("p.wait", "Loading …"));
   fill(main, h("div.title", {}, h("h1", "Metrics")), body);
   const open = () => pending(body, read("/metrics", signal)).then((text) => {
-    const note = h("p.note", "Prometheus reads them at ", h("code", `${location.origin}/metrics`), "; the board for Grafana is in ", h("code", "deploy/grafana"), ".");
+    const note = h("p.note", "Prometheus reads them at ", h("code", `${location.origin}/metrics`), "; a Grafana dashboard is in ", h("code", "deploy/grafana"), ".");
     fill(body, panel("As they are now", h("div", {}, note, h("pre", { tabIndex: 0 }, text)), h("button", { type: "button", onclick: open }, "Read again")));
   }).catch((error) => error.name !== "AbortError" && fill(body, trouble(error)));
   open();

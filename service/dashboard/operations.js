@@ -40,7 +40,7 @@ export function operations(main, { signal }) {
     ["request", (one) => h("span.code", `${one.method} ${one.path}`)],
     ["what was said", (one) => one.detail],
     ["id", (one) => h("span.code", one.request_id)],
-  ], (one) => `${one.type} ${one.method} ${one.path}`, () => empty("No problems.", "Requests that are refused, or fail, are listed here with what the service said."));
+  ], (one) => `${one.type} ${one.method} ${one.path}`, () => empty("No problems.", "Requests that are refused, or fail, are listed here with the service's answer."));
   const figures = h("dl.figures-list");
   const restricted = h("div");
   const tokens = tokenPanel(signal);
@@ -53,7 +53,7 @@ export function operations(main, { signal }) {
     problems.update(status.problems ?? []);
     show(figures, status);
     if (!status.token.covers_all || status.token.scope !== "admin") {
-      if (!restricted.firstChild) fill(restricted, h("p.message", `The token ${status.token.name} has the scope ${status.token.scope}: pinned versions are shown to tokens for everything, problems and tokens to admins.`));
+      if (!restricted.firstChild) fill(restricted, h("p.message", `The token ${status.token.name} has the scope ${status.token.scope}: pinned versions are shown only to tokens for all relations and views, problems and tokens only to admins.`));
     }
     tokens.told(status);
   }, signal);
@@ -117,14 +117,14 @@ function tokenPanel(signal) {
     fill(made, h("p.message.good", { role: "status" }, `The token ${found.name}, shown this once: `, h("code", found.token)));
   });
 
-  const revoke = (which) => confirm(`Revoke the token ${which}? Whoever uses it is refused at once.`) && change(() => send("DELETE", `/v1/tokens/${quoted(which)}`));
+  const revoke = (which) => confirm(`Revoke the token ${which}? Requests with it are then refused.`) && change(() => send("DELETE", `/v1/tokens/${quoted(which)}`));
 
   return {
     element: panel("Tokens", place),
     told(status) {
       if (asked) return;
       asked = true;
-      if (!status.token.needed) fill(place, empty("Token mode is off.", "The service answers this machine only. It begins with the first token: ", h("code", "livejoin token create NAME --scope admin --data DIR")));
+      if (!status.token.needed) fill(place, empty("Token mode is off.", "The service answers only this machine. The first token turns it on: ", h("code", "livejoin token create NAME --scope admin --data DIR")));
       else if (status.token.scope !== "admin" || !status.token.covers_all) fill(place, empty("For admins.", `Your token has the scope ${status.token.scope}.`));
       else {
         fill(place, table.element, form, made, fault);

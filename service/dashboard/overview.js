@@ -10,7 +10,7 @@ import { liveTable } from "./table.js";
 
 export function overview(main, { signal }) {
   const tiles = {
-    version: tile("Version"), changes: tile("Changes a second"), memory: tile("Memory"), disk: tile("Log and snapshot"), readers: tile("Readers"),
+    version: tile("Version"), changes: tile("Changes per second"), memory: tile("Memory"), disk: tile("Log and snapshot"), readers: tile("Readers"),
   };
   const warnings = h("ul.warnings", { "aria-label": "Warnings" });
   const views = liveTable("Views", [

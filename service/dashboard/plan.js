@@ -5,8 +5,8 @@ import { bytes, duration, number } from "./format.js";
 import { scroller } from "./table.js";
 
 const PROMISES = {
-  strict: "Each change costs polylogarithmic time besides the rows that it adds or removes, and rows come with a bounded delay.",
-  delay: "Rows come with a bounded delay; a change may cost more.",
+  strict: "Each change costs polylogarithmic time in addition to the rows that it adds or removes, and rows are returned with a bounded delay.",
+  delay: "Rows are returned with a bounded delay; a change may cost more.",
   "best-effort": "Correct, without a bound on the time of a change or between two rows.",
 };
 

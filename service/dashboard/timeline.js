@@ -73,7 +73,7 @@ class Timeline {
     });
     if (this.aliases.length > 1) legend.append(h("li", {}, h("span.swatch.meet"), "together"));
     const modes = this.keyed ? null : h("span.choice", { role: "group", "aria-label": "Lanes" }, ["rows", "tracks"].map((mode) =>
-      h("button", { type: "button", "aria-pressed": String(mode === this.mode), onclick: (event) => this.#choose(mode, event.currentTarget) }, mode === "rows" ? "A lane a row" : "Tracks")));
+      h("button", { type: "button", "aria-pressed": String(mode === this.mode), onclick: (event) => this.#choose(mode, event.currentTarget) }, mode === "rows" ? "One lane per row" : "Tracks")));
     const bar = h("div.timeline-bar", {},
       legend, h("span.grow"), this.span, modes, this.pager,
       h("span.choice", { role: "group", "aria-label": "Zoom" },

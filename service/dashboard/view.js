@@ -95,7 +95,7 @@ class Page {
 
   building(found) {
     const bar = h("progress", { max: 1, value: found.progress, "aria-label": "Building" });
-    fill(this.body, h("div.empty", {}, h("p.lead", "The view is being built."), bar, h("p", "Changes are taken meanwhile. This page goes on when it is there.")));
+    fill(this.body, h("div.empty", {}, h("p.lead", "The view is being built."), bar, h("p", "Changes are accepted meanwhile. This page continues when the view is live.")));
     this.title(found);
     setTimeout(() => !this.signal.aborted && this.open(), 500);
   }
@@ -107,7 +107,7 @@ class Page {
   }
 
   async drop() {
-    if (!confirm(`Drop the view ${this.name}? Its relations stay; who follows it is told.`)) return;
+    if (!confirm(`Drop the view ${this.name}? Its relations are kept; its followers are notified.`)) return;
     try {
       await send("DELETE", `/v1/views/${quoted(this.name)}`);
       location.hash = to.overview();
@@ -203,7 +203,7 @@ class Page {
       this.at = cursor ? this.at + PAGE : 0;
       this.more.disabled = answer.next === null;
       this.first.hidden = !this.paged;
-      fill(this.rows, answer.rows.length ? rowsTable(columns, answer.rows, `Rows of ${this.name}`) : empty("No rows.", "As soon as rows of its relations go together, they are here."));
+      fill(this.rows, answer.rows.length ? rowsTable(columns, answer.rows, `Rows of ${this.name}`) : empty("No rows.", "Rows appear here as soon as rows of its relations match."));
       write(this.rowsNote, answer.rows.length ? `rows ${number(this.at + 1)}–${number(this.at + answer.rows.length)} at version ${number(answer.version)}${answer.next === null ? ", the last" : ""}` : `version ${number(answer.version)}`);
       this.tell("rows", null);
     } catch (error) {

@@ -231,7 +231,7 @@ def test_tokens(tmp_path: Path, visitor: Visitor) -> None:
         assert not violations(page)
         field.fill("lj_\N{EN DASH}")
         field.press("Enter")
-        page.locator("#token-fault", has_text="This is no access token").wait_for()
+        page.locator("#token-fault", has_text="This is not an access token").wait_for()
         field.fill("lj_" + "x" * 40)
         field.press("Enter")
         page.locator("#token-fault", has_text="the access token is not valid").wait_for()
