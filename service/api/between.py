@@ -56,7 +56,7 @@ class _Made:
         keys, rows = (batch.schema for batch in view.shown.with_keys((NO_SLOTS,) * view.width))
         for field in _OWN:
             if field.name in rows.names:
-                said = f"as Arrow, changes have a column {field.name} of their own, and so has the view {view.name}: ask for JSON lines"
+                said = f"the view {view.name} has a column {field.name}, which Arrow changes use themselves: request JSON lines"
                 raise Problem("not-acceptable", said)
         self._keys = [name for name in keys.names if "." in name and name not in rows.names]  # one without a dot has no columns
         fields = [*_OWN, *(keys.field(name).remove_metadata() for name in self._keys), *rows]
@@ -167,7 +167,7 @@ async def _begun(context: Context, pool: Executor, opened: Callable[[], H], sour
 def _require_none(values: dict[str, Any], *names: str) -> None:
     for name in names:
         if name in values:
-            raise bad(name, "does not go with this form of the changes, which ends by itself")
+            raise bad(name, "cannot be combined with this form of the changes, which ends by itself")
 
 
 async def changes_end(request: Request) -> Response:

@@ -41,14 +41,14 @@ _STAGING = (
         "stage",
         parameters.short_text,
         {"type": "string", "minLength": 1, "maxLength": TEXT_LIMIT},
-        "the body is a part of a replacement of this name, which `commit=true` makes; it is forgotten an hour after its last part",
+        "the body is a part of a replacement of this name, which `commit=true` applies; it is dropped an hour after its last part",
         "nightly",
     ),
     Parameter(
         "part",
         parameters.integer(0),
         {"type": "integer", "format": "int64", "minimum": 0},
-        "the number of the part: sent again, it takes the place of the former one; without it, the next number",
+        "the number of the part; a part with the same number is replaced; by default, the next number",
         0,
     ),
     Parameter(
@@ -104,13 +104,13 @@ def _check_stage(stage: str | None, part: int | None, commit: bool, given: dict[
         raise bad("stage", "must not be empty")
     for name, there in (("part", part is not None), ("commit", commit)):
         if there and stage is None:
-            raise bad(name, "comes together with stage")
+            raise bad(name, "requires stage")
     if commit and part is not None:
         raise bad("part", "cannot be combined with commit: send the part before")
     if stage is not None and not commit:
         for name in ("source", "epoch", "run", "reset"):
             if name in given:
-                raise bad(name, "comes with commit=true: the parts make no version yet")
+                raise bad(name, "requires commit=true: parts do not make a version")
 
 
 def _receipt(receipt: Receipt, batch: Batch) -> Response:

@@ -201,7 +201,7 @@ _BODIES: dict[str, Schema] = {
             "bounds": {
                 "type": "object",
                 "additionalProperties": {"type": "string"},
-                "description": "for n rows in all: `space`; `update`: the time of a change, apart from rows of the view that come or go; "
+                "description": "for n rows in all: `space`; `update`: the time of a change, apart from rows that it adds or removes; "
                 "`delay`: the time from one row to the next",
             },
             "order": _list({"type": "string"})
