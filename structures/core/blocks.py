@@ -69,8 +69,7 @@ _PINS = 1 << 22  # that may hold blocks, and half as many that have gone
 ALL_BLOCKS = 2**62  # blocks that a reclaim frees
 _FEW_RECORDS = 1 << 14  # whose pages are kept
 
-# Free blocks of a class that may be spare, besides one for 64 in use or retired; blocks of a stash that are put back at once.
-_SPARE, _PUT_BACK = 64, 1 << 14
+_SPARE = 64  # free blocks of a class that may be spare, besides one for 64 in use or retired
 
 
 @arrays("int64[::1]", "int32[::1]")
@@ -188,14 +187,16 @@ def free(M: Any, C: Any, o: int, cls: int) -> None:
 
 
 @kernel
-def put_back(M: Any, C: Any, cls: int) -> None:
-    """Take blocks out of the stash of the class, each to its chunk's list."""
+def put_back(M: Any, C: Any, cls: int, most: int) -> int:
+    """Take blocks out of the stash of the class, each to its chunk's list: all, or so many; how many more may be taken then."""
     k = class_at(cls)
-    for _ in range(min(C[k + control.STASHED], _PUT_BACK)):
+    count = min(C[k + control.STASHED], most)
+    for _ in range(count):
         o = C[k + control.STASH]
         C[k + control.STASH] = M[o]
         C[k + control.STASHED] -= 1
         put_on_list(M, C, o, cls)
+    return most - count
 
 
 @kernel
@@ -271,9 +272,9 @@ def pin_table(C: Any, side: int) -> int:
 
 
 @kernel
-def tick(M: Any, C: Any) -> None:
-    """A reclaim begins: learn what is needed, and put back what is not."""
-    spread, much = wide(0), has_much_to_spare(C)
+def tick(C: Any) -> None:
+    """A reclaim begins: learn what is needed, and what is to be put back."""
+    spread, spare, much = wide(0), wide(0), has_much_to_spare(C)
     C[control.RECORDS_MOST] = max(C[control.RECORDS_MOST], C[control.RECORDS])
     C[control.RECORDS_NEED] = max(C[control.RECORDS], C[control.RECORDS_NEED] - C[control.RECORDS_NEED] // 8)
     for cls in range(C[control.KINDS]):
@@ -286,17 +287,24 @@ def tick(M: Any, C: Any) -> None:
         if much and C[k + control.LISTED] > most:
             spread |= 1 << cls
         if C[k + control.STASHED] > most:
-            put_back(M, C, cls)
-    C[control.UNDER_WAY] = 2 * spread + 1
+            spare |= 1 << cls
+    C[control.UNDER_WAY] = 1 + 2 * spread + (spare << control.UNNEEDED)
 
 
 @kernel("boolean(int64[::1], Writing, int64, int64[::1], int64)")
 def reclaim(M: Any, writing: Writing, oldest: int, pins: Any, most: int) -> bool:
-    """Free what no version >= oldest and no pin can see (I2), about `most` blocks at most; whether there is more. O((blocks looked at) log
-    pins + pins + chunks)."""
+    """Free what no version >= oldest and no pin can see (I2), and put free blocks back on their lists: about `most` in all. Whether there
+    is more. O((blocks looked at) log pins + pins + chunks)."""
     C, Q, waiting, needed = writing.C, writing.Q, wide(0), wide(0)
     if C[control.UNDER_WAY] == 0:
-        tick(M, C)
+        tick(C)
+    for cls in range(C[control.KINDS]):
+        unneeded = wide(1) << (control.UNNEEDED + cls)
+        if C[control.UNDER_WAY] & unneeded != 0:
+            most = put_back(M, C, cls, most)
+            if most <= 0:
+                return True
+            C[control.UNDER_WAY] ^= unneeded
     old, n, gone, table = pin_table(C, C[control.SIDE]), C[control.HELD], C[control.GONE], pin_table(C, 1 - C[control.SIDE])
     if n + gone > 0 or len(pins) > 0:
         for i in range(len(pins)):
@@ -320,11 +328,12 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any, most: int) -> bool
     while most > 0 and C[control.QUEUE] != 0 and Q[record_at(C[control.QUEUE]) + control.RETIRED] <= oldest:
         C[control.QUEUE] = settle(M, writing, C[control.QUEUE], table, pins)
         most -= 1
+    for cls in range(C[control.KINDS]):
+        if (C[control.UNDER_WAY] >> (cls + 1)) & 1 != 0:  # new blocks come to the front
+            most = put_back(M, C, cls, most)
     if most <= 0:
         return True
     for cls in range(C[control.KINDS]):
-        if (C[control.UNDER_WAY] >> (cls + 1)) & 1 != 0:  # new blocks come to the front
-            put_back(M, C, cls)
         C[class_at(cls) + control.OUT_BEFORE] = C[class_at(cls) + control.OUT]
         waiting += C[class_at(cls) + control.WAITING]
         needed += C[class_at(cls) + control.NEED] * C[class_at(cls) + control.SIZE]

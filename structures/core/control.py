@@ -28,6 +28,7 @@ SPARSE, CREDIT, LOOKED = 16, 17, 18  # whether a class has a FRONT; leaves that 
 RECORDS_MOST, RECORDS_NEED = 19, 20  # those whose pages are ours, and those that were in use of late
 SPARE_PAGES = 21  # whether pages of empty chunks are to go back (1), and of records (2)
 GONE, UNDER_WAY = 22, 23  # pins that have gone with records still to do; whether a reclaim goes on (1), and 2 << class for those it spreads
+UNNEEDED = 32  # in UNDER_WAY: 1 << 32 + class for those whose stash is to be put back first, as nobody needed it
 BY_CLASS, CLASS_WORDS = 24, 16
 # Of a class: words of a block, blocks of a chunk, the stash and how many lie in it, the fresh places; blocks that are in use or retired,
 # those that are retired, those on the lists of chunks; the first word of the chunks that are to be emptied, the most blocks that were

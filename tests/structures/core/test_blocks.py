@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.blocks import Blocks
 from structures.core.check import check_blocks
-from structures.core.control import GONE, HELD, SHIFT, UNDER_WAY, UNUSED, VERSION
+from structures.core.control import GONE, HELD, SHIFT, STASHED, UNDER_WAY, UNUSED, VERSION
 from structures.core.kernel import JIT
 from tests.forked import finished
 from tests.structures.core.churn import NO_PINS, Held, churn, tell
@@ -81,6 +81,22 @@ def test_a_reclaim_in_pieces() -> None:
     assert max(freed) == 128 and sum(freed) + store.retired_bytes // 1600 == 3_000
     assert not store.reclaim(3, NO_PINS) and store.retired_bytes == 0
     assert store.C[GONE] == store.C[UNDER_WAY] == 0
+
+
+def test_free_blocks_are_put_back_in_pieces() -> None:
+    """A reclaim that finds more free blocks than anybody needed puts them on their chunks' lists, as many at a time as asked for."""
+    store = Blocks((200,), 0, 1 << 22)
+    blocks = [int(make(store.M, store.C, 0)) for _ in range(3_000)]
+    store.C[VERSION] = 1
+    for o in blocks[1_000:]:
+        lose(store.M, store.writing, o, 0)
+    assert not store.reclaim(1, NO_PINS) and store.classes[0, STASHED] == 2_000
+    stashed, more = [2_000], True
+    while more:
+        more = store.reclaim(1, NO_PINS, 128)
+        stashed.append(store.classes[0, STASHED].item())
+        check_blocks(store, dict.fromkeys(blocks[:1_000], 0))
+    assert stashed == [*range(2_000, 0, -128), 0] and store.C[UNDER_WAY] == 0
 
 
 def test_a_store_that_is_full_says_so_first() -> None:
