@@ -32,7 +32,7 @@ Answer = asyncio.Future[Receipt]
 # Readers and followers hold a thread only while a chunk of theirs is made.
 READERS = 32
 FOLLOWERS = 32
-REGISTRARS = 2  # of views: each plans one, by thousands of rows, and waits for the writer
+REGISTRARS = 2  # each plans a view, by thousands of rows
 # Requests that wait for the writer, as a look-up of a row just changed does: a large batch may take it seconds, and others must not wait.
 WAITERS = 64
 USAGE_AGE = 5.0  # seconds; each open dashboard asks every second
@@ -155,7 +155,7 @@ class Context:
         return await self.loop.run_in_executor(self.waiters, function, *arguments)
 
     async def register(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run the registration of a view."""
+        """Run what plans a view that is to be registered."""
         return await self.loop.run_in_executor(self.registrars, function, *arguments)
 
     async def rewrite(self, function: Callable[..., T], *arguments: Any) -> T:

@@ -104,7 +104,8 @@ async def put_view(request: Request) -> Response:
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
         if token.relations is not None:  # who defines a view reads its relations by it
             await context.work(parse_view, name, data, Readable(engine, token), None, False, engine.limits)
-        view, built = await context.register(engine.register, name, data, client_of(request.scope))
+        registered = await context.register(engine.register, name, data, client_of(request.scope))
+        view, built = await asyncio.shield(asyncio.wrap_future(registered))  # the writer goes on if the service stops waiting
     if built is not None:
         await asyncio.wait([asyncio.wrap_future(built)], timeout=BUILD_WAIT)  # it holds no thread
     status = 200 if built is None else 202 if view.state == "building" else 201

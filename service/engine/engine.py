@@ -335,25 +335,26 @@ class Engine(ABC):
 
     def put_view(self, name: str, data: dict[str, Any], wait: float = 1.0) -> tuple[LiveView, str]:
         """Register, as `register`, and build; the view and "created", "same", or "building" when that takes longer than `wait` seconds."""
-        view, built = self.register(name, data)
+        view, built = self.register(name, data).result()
         if built is not None:
             waiting([built], wait)
         return view, "same" if built is None else "building" if view.state == "building" else "created"
 
-    def register(self, name: str, data: dict[str, Any], client: str = "") -> tuple[LiveView, Future[None] | None]:
-        """Have a view built in its turn among those of all clients; the view, and what is done when it is live, has failed or was dropped;
-        None if it is registered already.
+    def register(self, name: str, data: dict[str, Any], client: str = "") -> Future[tuple[LiveView, Future[None] | None]]:
+        """Have a view built in its turn among those of all clients. Once its definition is durable: the view, and what is done when it is
+        live, has failed or was dropped, or None if it was registered already. Does not wait for the writer.
 
-        The definition is durable on return. Problems: those of `parse_view`, `definition-differs`, `too-many`, `no-room`.
+        Problems: those of `parse_view`, and by the future `definition-differs`, `too-many`, `no-room`.
         """
         known = self._state.views.get(name)
         if known is not None and self._is_as_registered(known, data):
-            return known, None
+            same: Future[tuple[LiveView, Future[None] | None]] = Future()
+            same.set_result((known, None))
+            return same
         with self.versions.holding() as version:  # here, not in the writer's turn: planning reads thousands of rows
             relations = self._state.relations
             parsed = self._parse_view(name, data, relations, version)
-        view, is_new = self._writer.call(lambda: self._put_view(parsed, data, relations)).result()
-        return view, self._builds.start(view, client) if is_new else None
+        return self._writer.call(lambda: self._put_view(parsed, data, relations, client))
 
     def drop_view(self, name: str) -> None:
         """Its followers are told; its readers read on. Problem `not-found`."""
@@ -465,13 +466,15 @@ class Engine(ABC):
         except (Problem, WireError):  # to be told by the definitions of now
             return False
 
-    def _put_view(self, parsed: View, data: dict[str, Any], relations: Mapping[str, Relation]) -> tuple[LiveView, bool]:
-        """The view, and whether it is a new one. `relations`: as of when it was parsed."""
+    def _put_view(
+        self, parsed: View, data: dict[str, Any], relations: Mapping[str, Relation], client: str
+    ) -> tuple[LiveView, Future[None] | None]:
+        """As `register`. `relations`: as of when it was parsed."""
         known = self._state.views.get(parsed.name)
         if known is not None:
             if known.view.query != parsed.query:
                 raise Problem("definition-differs", _OTHER.format("view", parsed.name))
-            return known, False
+            return known, None
         refuse_more("views", self._state.views, self.settings.max_views)
         self._log.require_room()
         if any(self._state.relations.get(name) is not relations.get(name) for name in parsed.query.named):
@@ -482,7 +485,7 @@ class Engine(ABC):
                 view.make_room()
         view.id = self._log.put_view(parsed.name, parsed.definition, noted(parsed))
         self._add_view(view)
-        return view, True
+        return view, self._builds.start(view, client)
 
     def _add_view(self, view: LiveView) -> None:
         self._state.views = {**self._state.views, view.name: view}

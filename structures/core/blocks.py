@@ -69,7 +69,8 @@ _PINS = 1 << 22  # that may hold blocks, and half as many that have gone
 ALL_BLOCKS = 2**62  # blocks that a reclaim frees
 _FEW_RECORDS = 1 << 14  # whose pages are kept
 
-_SPARE = 64  # free blocks of a class that may be spare, besides one for 64 in use or retired
+# Free blocks of a class that may be spare, besides one for 64 in use or retired; blocks of a stash that a reclaim puts back.
+_SPARE, _PUT_BACK = 64, 1 << 14
 
 
 @arrays("int64[::1]", "int32[::1]")
@@ -187,10 +188,15 @@ def free(M: Any, C: Any, o: int, cls: int) -> None:
 
 
 @kernel
-def put_back(M: Any, C: Any, cls: int, most: int) -> int:
-    """Take blocks out of the stash of the class, each to its chunk's list: all, or so many; how many more may be taken then."""
+def put_back(M: Any, C: Any, cls: int, planned: int, most: int) -> int:
+    """Take blocks out of the stash of the class, each to its chunk's list: as many as word `planned` of the class says, or `most`, or all;
+    how many more may be taken then."""
     k = class_at(cls)
-    count = min(C[k + control.STASHED], most)
+    if most <= 0:
+        return most
+    C[k + planned] = min(C[k + planned], C[k + control.STASHED])
+    count = min(C[k + planned], most)
+    C[k + planned] -= count
     for _ in range(count):
         o = C[k + control.STASH]
         C[k + control.STASH] = M[o]
@@ -274,7 +280,7 @@ def pin_table(C: Any, side: int) -> int:
 @kernel
 def tick(C: Any) -> None:
     """A reclaim begins: learn what is needed, and what is to be put back."""
-    spread, spare, much = wide(0), wide(0), has_much_to_spare(C)
+    much = has_much_to_spare(C)
     C[control.RECORDS_MOST] = max(C[control.RECORDS_MOST], C[control.RECORDS])
     C[control.RECORDS_NEED] = max(C[control.RECORDS], C[control.RECORDS_NEED] - C[control.RECORDS_NEED] // 8)
     for cls in range(C[control.KINDS]):
@@ -284,11 +290,9 @@ def tick(C: Any) -> None:
         C[k + control.NEED] = max(taken, C[k + control.NEED] - (taken // 8 if taken > 0 else (C[k + control.NEED] + 7) // 8))
         C[k + control.SWEPT] = max(0, C[k + control.SWEPT] - max(0, taken) // 8)
         most = _SPARE + C[k + control.OUT] // 64  # of what nobody needed since the last time
-        if much and C[k + control.LISTED] > most:
-            spread |= 1 << cls
-        if C[k + control.STASHED] > most:
-            spare |= 1 << cls
-    C[control.UNDER_WAY] = 1 + 2 * spread + (spare << control.UNNEEDED)
+        C[k + control.SPREAD] = _PUT_BACK if much and C[k + control.LISTED] > most else 0
+        C[k + control.UNNEEDED] = _PUT_BACK if C[k + control.STASHED] > most else 0
+    C[control.UNDER_WAY] = 1
 
 
 @kernel("boolean(int64[::1], Writing, int64, int64[::1], int64)")
@@ -299,12 +303,7 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any, most: int) -> bool
     if C[control.UNDER_WAY] == 0:
         tick(C)
     for cls in range(C[control.KINDS]):
-        unneeded = wide(1) << (control.UNNEEDED + cls)
-        if C[control.UNDER_WAY] & unneeded != 0:
-            most = put_back(M, C, cls, most)
-            if most <= 0:
-                return True
-            C[control.UNDER_WAY] ^= unneeded
+        most = put_back(M, C, cls, control.UNNEEDED, most)
     old, n, gone, table = pin_table(C, C[control.SIDE]), C[control.HELD], C[control.GONE], pin_table(C, 1 - C[control.SIDE])
     if n + gone > 0 or len(pins) > 0:
         for i in range(len(pins)):
@@ -328,9 +327,8 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any, most: int) -> bool
     while most > 0 and C[control.QUEUE] != 0 and Q[record_at(C[control.QUEUE]) + control.RETIRED] <= oldest:
         C[control.QUEUE] = settle(M, writing, C[control.QUEUE], table, pins)
         most -= 1
-    for cls in range(C[control.KINDS]):
-        if (C[control.UNDER_WAY] >> (cls + 1)) & 1 != 0:  # new blocks come to the front
-            most = put_back(M, C, cls, most)
+    for cls in range(C[control.KINDS]):  # new blocks come to the front
+        most = put_back(M, C, cls, control.SPREAD, most)
     if most <= 0:
         return True
     for cls in range(C[control.KINDS]):

@@ -27,13 +27,13 @@ RECORDS, SPARE, QUEUE, LAST, HELD, SIDE, UNUSED, IDLE = range(8, 16)  # UNUSED: 
 SPARSE, CREDIT, LOOKED = 16, 17, 18  # whether a class has a FRONT; leaves that compaction may look at; blocks that it has looked at
 RECORDS_MOST, RECORDS_NEED = 19, 20  # those whose pages are ours, and those that were in use of late
 SPARE_PAGES = 21  # whether pages of empty chunks are to go back (1), and of records (2)
-GONE, UNDER_WAY = 22, 23  # pins that have gone with records still to do; whether a reclaim goes on (1), and 2 << class for those it spreads
-UNNEEDED = 32  # in UNDER_WAY: 1 << 32 + class for those whose stash is to be put back first, as nobody needed it
+GONE, UNDER_WAY = 22, 23  # pins that have gone with records still to do; whether a reclaim goes on
 BY_CLASS, CLASS_WORDS = 24, 16
 # Of a class: words of a block, blocks of a chunk, the stash and how many lie in it, the fresh places; blocks that are in use or retired,
 # those that are retired, those on the lists of chunks; the first word of the chunks that are to be emptied, the most blocks that were
-# taken between two reclaims of late, OUT after the last one, LISTED when compaction ended.
-SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, FRONT, NEED, OUT_BEFORE, SWEPT = range(13)
+# taken between two reclaims of late, OUT after the last one, LISTED when compaction ended; of the stash how many the reclaim under way is to
+# put back, at most, before it frees others, as nobody needed them, and behind that.
+SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, FRONT, NEED, OUT_BEFORE, SWEPT, UNNEEDED, SPREAD = range(15)
 HINTS = BY_CLASS + CLASS_WORDS * CLASSES
 KEPT = HINTS + CLASSES + 2
 # A retired block's record in Q: the block and its class (`CLASSES`), the version that retired it, the next record.

@@ -84,8 +84,10 @@ class Instance:
     def admit(self) -> None:
         raise Problem("too-busy", "9 batches are waiting already")
 
-    def register(self, name: str, data: dict[str, Any], client: str) -> tuple[Any, Future[None]]:
-        return self.view, Future()
+    def register(self, name: str, data: dict[str, Any], client: str) -> Future[tuple[Any, Future[None]]]:
+        registered: Future[tuple[Any, Future[None]]] = Future()
+        registered.set_result((self.view, Future()))
+        return registered
 
 
 def on(engine: Instance) -> Context:

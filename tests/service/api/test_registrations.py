@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from service.api import views
-from service.api.context import WAITERS, Context
+from service.api.context import REGISTRARS, WAITERS, Context
 from service.settings import Settings
 from tests.service.api.asking import client
 from tests.service.engine.test_kernels import HEAP, Held
-from tests.service.running import running
+from tests.service.running import PAIR, HeldWriter, running
 
 
 def test_others_do_not_wait_for_registrations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,4 +38,27 @@ def test_others_do_not_wait_for_registrations(tmp_path: Path, monkeypatch: pytes
             return [(await put).status_code for put in puts]
 
     assert asyncio.run(run())[1:] == [201] * (count - 1)
+    engine.close()
+
+
+def test_registrations_are_planned_while_the_writer_is_busy(tmp_path: Path) -> None:
+    """All of them have their turn when it comes, not as many as there are threads."""
+    engine = running(tmp_path, {})
+    context, count = Context(Settings(data=tmp_path)), REGISTRARS + 8
+    context.open(engine)
+    held = HeldWriter(engine)
+
+    async def planned() -> None:
+        while engine.waiting < count:
+            await asyncio.sleep(0.01)
+
+    async def run() -> list[int]:
+        async with client(context) as asked:
+            puts = [asyncio.ensure_future(asked.put(f"/v1/views/v{number}", json=PAIR)) for number in range(count)]
+            await asyncio.wait_for(planned(), 60)
+            assert not any(put.done() for put in puts)
+            held.release()
+            return [(await put).status_code for put in puts]
+
+    assert {*asyncio.run(run())} <= {201, 202}
     engine.close()

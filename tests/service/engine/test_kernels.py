@@ -71,7 +71,7 @@ def test_very_many_that_wait_for_their_kernels_hold_up_nobody(tmp_path: Path) ->
 def test_a_stop_while_views_wait_for_kernels(tmp_path: Path) -> None:
     engine = running(tmp_path / "data", {})
     engine.kernels = Held("ij_heap")
-    _, built = engine.register("v", HEAP)
+    _, built = engine.register("v", HEAP).result()
     assert built is not None
     engine.close()
     engine.kernels.end()

@@ -64,16 +64,16 @@ def test_a_small_view_is_live_before_large_ones(engine: Instance, monkeypatch: p
     """40 wait, of which two are being built: it is built beside these, and read while they wait."""
     held, large = OneByOne(monkeypatch), [f"large_{number}" for number in range(40)]
     for name in large:
-        engine.register(name, PAIR, "many")
+        engine.register(name, PAIR, "many").result()
     held.wait("large_0", "large_1")
-    _, built = engine.register("small", SMALL, "many")
+    _, built = engine.register("small", SMALL, "many").result()
     held.wait("large_0", "large_1", "small")
     held.go("small")
     assert built is not None
     built.result(60)
     assert len(ids(open_rows(engine.readers, "small"))) == 9
     assert {engine.views[name].state for name in large} == {"building"}
-    _, built = engine.register("smaller", OTHER, "many")
+    _, built = engine.register("smaller", OTHER, "many").result()
     held.go("large_1")
     held.wait("large_0", "large_1", "small", "smaller")
     held.go("smaller")
@@ -88,10 +88,10 @@ def test_large_views_are_built_while_smaller_ones_come(engine: Instance, monkeyp
     """One of two is the oldest, however many smaller ones wait."""
     held = OneByOne(monkeypatch)
     for name in ("large_0", "large_1", "large_2"):
-        engine.register(name, PAIR)
+        engine.register(name, PAIR).result()
     held.wait("large_0", "large_1")
     for number in range(20):
-        engine.register(f"smaller_{number}", OTHER)
+        engine.register(f"smaller_{number}", OTHER).result()
     held.go("large_0")
     held.wait("large_0", "large_1", "large_2")
     held.go("large_1")
@@ -105,8 +105,8 @@ def test_large_views_are_built_while_smaller_ones_come(engine: Instance, monkeyp
 def test_a_client_does_not_wait_for_the_views_of_another(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     held = OneByOne(monkeypatch)
     for number in range(30):
-        engine.register(f"many_{number}", PAIR, "many")
-    engine.register("one", PAIR, "one")
+        engine.register(f"many_{number}", PAIR, "many").result()
+    engine.register("one", PAIR, "one").result()
     held.wait("many_0", "many_1")
     held.go("many_1")
     held.wait("many_0", "many_1", "one")
@@ -119,7 +119,7 @@ def test_drops_wait_for_no_build(engine: Instance, monkeypatch: pytest.MonkeyPat
     """Of those that are built, of those that wait, and of others; what is left goes on."""
     engine.put_view("live", PAIR, wait=60)
     held = OneByOne(monkeypatch)
-    futures = {name: engine.register(name, PAIR)[1] for name in (f"v{number}" for number in range(40))}
+    futures = {name: engine.register(name, PAIR).result()[1] for name in (f"v{number}" for number in range(40))}
     held.wait("v0", "v1")
     for name in ("live", *(name for name in futures if name not in ("v1", "v39"))):
         engine.drop_view(name)
