@@ -31,8 +31,8 @@ GONE, UNDER_WAY = 22, 23  # pins that have gone with records still to do; whethe
 BY_CLASS, CLASS_WORDS = 24, 16
 # Of a class: words of a block, blocks of a chunk, the stash and how many lie in it, the fresh places; blocks that are in use or retired,
 # those that are retired, those on the lists of chunks; the first word of the chunks that are to be emptied, the most blocks that were
-# taken between two reclaims of late, OUT after the last one, LISTED when compaction ended; of the stash how many the reclaim under way is to
-# put back, at most, before it frees others, as nobody needed them, and behind that.
+# taken between two reclaims of late, OUT after the last one, LISTED when compaction ended; of the stash how many at most the reclaim
+# under way is to put back before it frees others, as nobody needed them, and how many behind that.
 SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, FRONT, NEED, OUT_BEFORE, SWEPT, UNNEEDED, SPREAD = range(15)
 HINTS = BY_CLASS + CLASS_WORDS * CLASSES
 KEPT = HINTS + CLASSES + 2
