@@ -93,8 +93,8 @@ class Truncates:
 
     def _go_on(self, emptied: list[Emptied]) -> None:
         for one in list(emptied):
-            self._writer.call(one.hold).result()
-            self._attempt(one, emptied, one.go_on)
+            if self._writer.call(partial(self._hold, one, emptied)).result():
+                self._attempt(one, emptied, one.go_on)
 
     def _attempt(self, one: Emptied, emptied: list[Emptied], work: Callable[[], None]) -> None:
         try:
@@ -107,7 +107,7 @@ class Truncates:
     # in the writer's turn
 
     def _begin(self, view: LiveView, names: set[str], emptied: list[Emptied]) -> Emptied | None:
-        if view.state != "live" or self._state.views.get(view.name) is not view:
+        if not self._is_live(view):
             return None
         try:
             one = Emptied(view, names, self._versions.holding)
@@ -117,6 +117,18 @@ class Truncates:
         self._state.backlogs = [*self._state.backlogs, one.backlog]
         emptied.append(one)
         return one
+
+    def _is_live(self, view: LiveView) -> bool:
+        return view.state == "live" and self._state.views.get(view.name) is view
+
+    def _hold(self, one: Emptied, emptied: list[Emptied]) -> bool:
+        """Hold the newest version for it, unless its view was dropped or has failed."""
+        if self._is_live(one.view):
+            one.hold()
+            return True
+        emptied.remove(one)
+        self._let_go([one])
+        return False
 
     def _let_go(self, emptied: list[Emptied]) -> None:
         backlogs = [one.backlog for one in emptied]

@@ -146,7 +146,7 @@ class GroupsStage(Defaults):
     def apply_emptied(self, version: int, runs: Runs, sink: RowCollector | None) -> None:
         """Follow a batch before which all rows of the join go; the core is another one, which has none. Cost: O(1) a group, and what the
         rows that come cost."""
-        codes = [np.flatnonzero(self._table.places[: self._columns.codes]).astype(np.int32)]
+        codes = [np.flatnonzero(self._table.places[: self._columns.codes]).astype(np.int32) if self._grouping.columns else _ALL]
         self._columns.release_all(version)
         self._groups = self._groups.without_rows()
         self._following = self._follow_few()

@@ -246,6 +246,34 @@ def test_a_view_that_goes_meanwhile(engine: Instance, monkeypatch: pytest.Monkey
     left_nothing(engine)
 
 
+def test_a_view_that_fails_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch is applied, and the other views follow it."""
+    rng = random.Random(10)
+    engine.put_view("w", VIEWS["keyed"] | {"group": ["a.id as i"], "aggregate": [{"min": "b.u", "as": "least"}], "groups": 60}, wait=60)
+
+    def more_groups() -> None:
+        ids = list(range(100, 200))
+        rows = RowBlock(rows_like(rng, ids))
+        apply_unprepared(engine, Batch([Changes("a", BOXES, np.full(100, ORDER["upsert"], np.uint8), rows, np.array(ids))], 100, 0, [], 0))
+
+    meanwhile = Meanwhile(monkeypatch, more_groups)
+    engine.apply(truncating(rng, "a"))
+    assert engine.views["w"].state == "failed" and meanwhile.placed == 1
+    agrees(engine, "v")
+    left_nothing(engine)
+
+
+def test_the_only_group_meets_having_without_rows(engine: Instance) -> None:
+    engine.put_view("few", {"sql": "SELECT count(*) AS n FROM a HAVING count(*) < 5"}, wait=60)
+    added = Added(engine, "few")
+    assert rows_left(open_rows(engine.readers, "few")) == []
+    engine.apply(truncating(random.Random(11), "a", most=0))
+    assert rows_left(open_rows(engine.readers, "few")) == ["{'n': 0}"]
+    added.catch_up()
+    assert len(added.rows) == 1
+    check(engine)
+
+
 def test_a_relation_that_goes_meanwhile(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     definition = engine.relations["a"].definition
 
