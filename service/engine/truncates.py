@@ -6,6 +6,7 @@ The batch itself waits for that, and nobody else does. Batches that truncate are
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -66,6 +67,7 @@ class Truncates:
     def _run(self, batch: Batch, done: Done, views: dict[LiveView, set[str]]) -> None:
         emptied: list[Emptied] = []
         answer: Future[Receipt | Problem] = Future()
+        started = time.monotonic()
         try:
             for view, names in views.items():
                 self._prepare(view, names, emptied)
@@ -73,6 +75,7 @@ class Truncates:
                 if sum(one.backlog.changes for one in emptied) > _FEW:
                     self._go_on(emptied)
             batch.emptied = tuple(emptied)
+            log.info("a truncate was prepared for %d views in %.1f s", len(emptied), time.monotonic() - started)
             self._writer.submit(batch, answer.set_result)
             result = answer.result()
         except Problem as problem:
