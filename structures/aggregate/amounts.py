@@ -10,7 +10,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from structures.aggregate.layout import COUNT, GROUPS, LOW32, ROWS, STAMP, WRONG, Plan, Store
+from structures.aggregate.layout import (
+    COUNT,
+    GROUPS,
+    HIGHEST,
+    LOW32,
+    LOWEST,
+    MIDDLE,
+    ROWS,
+    STAMP,
+    STEP_KIND,
+    STEP_WORD,
+    WRONG,
+    Plan,
+    Store,
+)
 from structures.aggregate.results import tell
 from structures.core.kernel import arrays, kernel, wide
 
@@ -47,18 +61,18 @@ class Tellings(NamedTuple):
 def put_digits(sums: Any, i: int, step: int, low: int, high: int) -> None:
     """The amount low + high * 2**32."""
     over = (low >> 32) + (high & LOW32)
-    sums[i, step, 0], sums[i, step, 1], sums[i, step, 2] = low & LOW32, over & LOW32, (high >> 32) + (over >> 32)
+    sums[i, step, LOWEST], sums[i, step, MIDDLE], sums[i, step, HIGHEST] = low & LOW32, over & LOW32, (high >> 32) + (over >> 32)
 
 
 @kernel
 def add_digits(cells: Any, code: int, w: int, amounts: Amounts, i: int, step: int) -> None:
     """Add an amount to a sum, or take it out."""
     sums, sign = amounts.sums, wide(amounts.signs[i])
-    over = cells[code, w] + sign * sums[i, step, 0]
-    cells[code, w] = over & LOW32
-    over = cells[code, w + 1] + sign * sums[i, step, 1] + (over >> 32)
-    cells[code, w + 1] = over & LOW32
-    cells[code, w + 2] += sign * sums[i, step, 2] + (over >> 32)
+    over = cells[code, w + LOWEST] + sign * sums[i, step, LOWEST]
+    cells[code, w + LOWEST] = over & LOW32
+    over = cells[code, w + MIDDLE] + sign * sums[i, step, MIDDLE] + (over >> 32)
+    cells[code, w + MIDDLE] = over & LOW32
+    cells[code, w + HIGHEST] += sign * sums[i, step, HIGHEST] + (over >> 32)
 
 
 @kernel
@@ -74,9 +88,9 @@ def add_amount(plan: Plan, store: Store, amounts: Amounts, i: int) -> None:
     if now < 0:
         control[WRONG] += 1
     for step in range(len(plan.steps)):
-        w = plan.steps[step, 2]
-        if plan.steps[step, 0] == COUNT:
-            cells[code, w] += sign * (amounts.sums[i, step, 0] + (amounts.sums[i, step, 1] << 32))
+        w = plan.steps[step, STEP_WORD]
+        if plan.steps[step, STEP_KIND] == COUNT:
+            cells[code, w] += sign * (amounts.sums[i, step, LOWEST] + (amounts.sums[i, step, MIDDLE] << 32))
         else:
             add_digits(cells, code, w, amounts, i, step)
 

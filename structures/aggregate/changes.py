@@ -8,10 +8,16 @@ from structures.aggregate.layout import (
     COUNT,
     FLOAT_SUM,
     GROUPS,
+    HIGHEST,
     INT_SUM,
     LOW32,
+    LOWEST,
+    MIDDLE,
     ROWS,
     STAMP,
+    STEP_COLUMN,
+    STEP_KIND,
+    STEP_WORD,
     VALUES,
     WRONG,
     Plan,
@@ -27,12 +33,12 @@ from structures.core.kernel import kernel, wide
 @kernel
 def add_int(cells: Any, code: int, w: int, value: int, sign: int) -> None:
     """Add a number, or take it out, in 128 bits."""
-    over = cells[code, w] + sign * (value & LOW32)
-    cells[code, w] = over & LOW32
+    over = cells[code, w + LOWEST] + sign * (value & LOW32)
+    cells[code, w + LOWEST] = over & LOW32
     upper = value >> 32
-    over = cells[code, w + 1] + sign * (upper & LOW32) + (over >> 32)
-    cells[code, w + 1] = over & LOW32
-    cells[code, w + 2] += sign * (upper >> 32) + (over >> 32)
+    over = cells[code, w + MIDDLE] + sign * (upper & LOW32) + (over >> 32)
+    cells[code, w + MIDDLE] = over & LOW32
+    cells[code, w + HIGHEST] += sign * (upper >> 32) + (over >> 32)
 
 
 @kernel
@@ -47,7 +53,7 @@ def add_row(plan: Plan, store: Store, rows: Rows, i: int) -> None:
     if cells[code, ROWS] < 0:
         control[WRONG] += 1
     for step in range(len(plan.steps)):
-        kind, column, w = plan.steps[step, 0], plan.steps[step, 1], plan.steps[step, 2]
+        kind, column, w = plan.steps[step, STEP_KIND], plan.steps[step, STEP_COLUMN], plan.steps[step, STEP_WORD]
         if kind == VALUES:
             number += 1
         if rows.nulls[column, i]:
@@ -67,8 +73,8 @@ def add_row(plan: Plan, store: Store, rows: Rows, i: int) -> None:
                 control[WRONG] += 1
     if cells[code, ROWS] == 0:
         for step in range(len(plan.steps)):
-            if plan.steps[step, 0] == FLOAT_SUM:
-                give_back(cells, code, plan.steps[step, 2], store.limbs)
+            if plan.steps[step, STEP_KIND] == FLOAT_SUM:
+                give_back(cells, code, plan.steps[step, STEP_WORD], store.limbs)
 
 
 @kernel("int64(Plan, Store, Rows, int64[::1], int64, int32[::1])")

@@ -31,7 +31,7 @@ from structures.core.kernel import compiled
 from structures.core.reserve import MEMORY, SLOTS, reserve
 
 _MANY = 4096  # rows, above which they are taken group by group
-_SCRATCH = max(LIMBS + 1 + QUOTIENT_DIGITS, 2 * values.MOST_LEVELS)  # digits of a sum with those of a division; a way down the tree
+_SCRATCH = max(LIMBS + 1 + QUOTIENT_DIGITS, values.PATH_WORDS * values.MOST_LEVELS)  # digits of a sum and of a division; a way down
 _NOTHING = np.zeros(1, np.int64)
 
 

@@ -28,7 +28,9 @@ ROWS, STAMP, OUT, HEAD = range(4)
 OF_ROWS, OF_COUNT, OF_INT_SUM, OF_INT_MEAN, OF_FLOAT_SUM, OF_FLOAT_MEAN = range(6)
 OF_LEAST, OF_GREATEST, OF_LEAST_FLOAT, OF_GREATEST_FLOAT = range(6, 10)
 OF_WIDE_SUM = 10  # of an INT_SUM, two columns: the high and the low word of 128 bits; out of range with more than 38 digits
+STEP_KIND, STEP_COLUMN, STEP_WORD = range(3)  # columns of `steps`
 KIND, WORD, COUNTED, TREE, SCALE = range(5)  # columns of `results`
+LOWEST, MIDDLE, HIGHEST, DIGITS = range(4)  # of an INT_SUM, and of an amount that is added to one
 
 # Words of `control`: groups that have rows; sums that are out of range; rows and values that were taken out and not there.
 GROUPS, BEYOND, WRONG, CONTROL_WORDS = range(4)

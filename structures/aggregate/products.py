@@ -21,7 +21,7 @@ import numpy as np
 
 from structures.aggregate.amounts import Measured
 from structures.aggregate.changes import add_int
-from structures.aggregate.layout import LOW32
+from structures.aggregate.layout import DIGITS, HIGHEST, LOW32, LOWEST, MIDDLE
 from structures.core.kernel import arrays, compiled, kernel, require_columns, wide
 from structures.core.reserve import MEMORY, SLOTS, reserve
 
@@ -78,7 +78,7 @@ def put_product(sums: Any, i: int, s: int, digits: tuple[int, int, int], times: 
         over = (a1 << 16) + d1 * part + (over >> 32)
         a1 = over & LOW32
         a2 = (a2 << 16) + d2 * part + (over >> 32)
-    sums[i, s, 0], sums[i, s, 1], sums[i, s, 2] = a0, a1, a2
+    sums[i, s, LOWEST], sums[i, s, MIDDLE], sums[i, s, HIGHEST] = a0, a1, a2
 
 
 @kernel("void(Store, int64, Members, Measured)")
@@ -96,7 +96,7 @@ def follow(store: Store, relations: int, members: Members, measured: Measured) -
                 put_product(measured.sums, i, s, (value & LOW32, (value >> 32) & LOW32, value >> 63), measured.rows[i])
                 add_int(cells, key, w, value, sign)
             else:
-                digits = cells[key, w], cells[key, w + 1], cells[key, w + 2]
+                digits = cells[key, w + LOWEST], cells[key, w + MIDDLE], cells[key, w + HIGHEST]
                 put_product(measured.sums, i, s, digits, product(store, relations, key, role, owner))
         cells[key, role] += sign
         if cells[key, role] < 0:
@@ -109,10 +109,10 @@ class Products:
     def __init__(self, relations: int, sums: Sequence[tuple[int, int]], most_keys: int = SLOTS) -> None:
         """`sums`: of each the relation's number, and the number of the weight; keys are below `most_keys`. OSError: no address space."""
         self.relations, self.sums = relations, tuple(sums)
-        self._words = relations + 3 * len(self.sums)
+        self._words = relations + DIGITS * len(self.sums)
         self._most = min(most_keys, MEMORY // (8 * self._words))
         cells = reserve(8 * self._most * self._words, np.int64).reshape(self._most, self._words)
-        placed = [(owner, weight, relations + 3 * number) for number, (owner, weight) in enumerate(self.sums)]
+        placed = [(owner, weight, relations + DIGITS * number) for number, (owner, weight) in enumerate(self.sums)]
         self._store = Store(cells, np.array(placed, np.int64).reshape(-1, 3), np.zeros(CONTROL_WORDS, np.int64))
 
     def require(self, keys: int) -> None:
@@ -126,7 +126,7 @@ class Products:
         is damaged. TypeError, ValueError: the columns of changes are others, and nothing was done. O(k) each, and a sum."""
         require_columns((np.int8, np.int8, np.int32, np.int64), members)
         n = len(members.keys)
-        measured = Measured(np.empty(n, np.int64), np.empty((n, len(self.sums), 3), np.int64))
+        measured = Measured(np.empty(n, np.int64), np.empty((n, len(self.sums), DIGITS), np.int64))
         compiled(follow)(self._store, self.relations, members, measured)
         if self._store.control[TOO_MANY]:
             raise OverflowError("a key has more than 2**63 - 1 rows of the join")
@@ -143,4 +143,4 @@ class Products:
         cells = self._store.cells[:keys]
         assert (cells[:, : self.relations] >= 0).all(), "a relation has fewer than no rows of a key"
         for owner, _, w in self._store.sums.tolist():
-            assert (cells[cells[:, owner] == 0, w : w + 3] == 0).all(), "no rows have a sum"
+            assert (cells[cells[:, owner] == 0, w : w + DIGITS] == 0).all(), "no rows have a sum"

@@ -7,8 +7,11 @@ from typing import Any
 from structures.aggregate.layout import (
     BEYOND,
     COUNTED,
+    HIGHEST,
     KIND,
     LOW32,
+    LOWEST,
+    MIDDLE,
     NULLS_A_CELL,
     OF_COUNT,
     OF_FLOAT_MEAN,
@@ -62,7 +65,7 @@ def fits_38_digits(low: int, high: int) -> bool:
 @kernel
 def int_mean(cells: Any, code: int, w: int, digits: Any, divisors: tuple[int, int]) -> int:
     """The bits of the sum divided by both divisors, rounded once."""
-    s0, s1, s2 = cells[code, w], cells[code, w + 1], cells[code, w + 2]
+    s0, s1, s2 = cells[code, w + LOWEST], cells[code, w + MIDDLE], cells[code, w + HIGHEST]
     sign = 1
     if s2 < 0:
         sign, over = -1, -s0
@@ -102,11 +105,11 @@ def tell(plan: Plan, store: Store, code: int, out: Any, k: int) -> None:
         elif null:
             pass
         elif kind == OF_INT_SUM:
-            null = not fits_int64(cells[code, w + 1], cells[code, w + 2])
+            null = not fits_int64(cells[code, w + MIDDLE], cells[code, w + HIGHEST])
             if null:
                 beyond += 1
             else:
-                value = low_word(cells[code, w], cells[code, w + 1])
+                value = low_word(cells[code, w + LOWEST], cells[code, w + MIDDLE])
         elif kind == OF_INT_MEAN:
             value = int_mean(cells, code, w, store.scratch, (count, results[r, SCALE]))
         elif kind == OF_FLOAT_SUM:
@@ -114,7 +117,7 @@ def tell(plan: Plan, store: Store, code: int, out: Any, k: int) -> None:
         elif kind == OF_FLOAT_MEAN:
             value = float_sum(cells, code, w, store.limbs, store.scratch, (count, 1))
         elif kind == OF_WIDE_SUM:
-            low, high = low_word(cells[code, w], cells[code, w + 1]), cells[code, w + 2]
+            low, high = low_word(cells[code, w + LOWEST], cells[code, w + MIDDLE]), cells[code, w + HIGHEST]
             null = not fits_38_digits(low, high)
             if null:
                 beyond += 1

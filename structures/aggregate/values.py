@@ -23,6 +23,7 @@ B = max(4, LEAF)
 LEAST = max(1, B // 4)
 _TOGETHER = B - LEAST  # entries of two blocks that become one
 MOST_LEVELS = 40
+ON, TAKEN, PATH_WORDS = range(3)  # of each level of a way down: the inner node, and its child
 ROOT, HEIGHT, USED, FREE, ENTRIES, TREE_WORDS = range(6)  # of `control`: blocks below USED were used, FREE begins a list of free ones
 
 
@@ -64,7 +65,7 @@ def _descend(tree: Tree, group: int, value: int, path: Any) -> int:
     block = tree.control[ROOT]
     for level in range(tree.control[HEIGHT] - 1):
         child = max(place_in(tree, block, group, value) - 1, 0)
-        path[2 * level], path[2 * level + 1] = block, child
+        path[PATH_WORDS * level + ON], path[PATH_WORDS * level + TAKEN] = block, child
         block = tree.times[block * B + child]
     return block
 
@@ -139,7 +140,7 @@ def _insert(tree: Tree, block: int, place: int, group: int, value: int, count: i
             tree.control[ROOT] = root
             tree.control[HEIGHT] += 1
             return
-        block, place = path[2 * level], path[2 * level + 1] + 1
+        block, place = path[PATH_WORDS * level + ON], path[PATH_WORDS * level + TAKEN] + 1
     _put(tree, block, place, group, value, count)
 
 
@@ -157,7 +158,7 @@ def _remove(tree: Tree, block: int, place: int, path: Any) -> None:
     while level > 0 and is_thin(tree, block):
         leaves = level == tree.control[HEIGHT] - 1
         level -= 1
-        parent, child = path[2 * level], path[2 * level + 1]
+        parent, child = path[PATH_WORDS * level + ON], path[PATH_WORDS * level + TAKEN]
         if tree.size[parent] == 1:  # it has no neighbour
             if tree.size[block] > 0:
                 break
@@ -212,9 +213,9 @@ def least(tree: Tree, group: int, path: Any) -> int:
         return tree.value[at - 1]
     level = tree.control[HEIGHT] - 2
     if place == tree.size[leaf]:  # the first entry of the next leaf
-        while level >= 0 and path[2 * level + 1] + 1 == tree.size[path[2 * level]]:
+        while level >= 0 and path[PATH_WORDS * level + TAKEN] + 1 == tree.size[path[PATH_WORDS * level + ON]]:
             level -= 1
-        block = tree.times[path[2 * level] * B + path[2 * level + 1] + 1]
+        block = tree.times[path[PATH_WORDS * level + ON] * B + path[PATH_WORDS * level + TAKEN] + 1]
         for _ in range(level + 1, tree.control[HEIGHT] - 1):
             block = tree.times[block * B]
         at = block * B
@@ -229,9 +230,9 @@ def greatest(tree: Tree, group: int, path: Any) -> int:
     at = leaf * B + place - 1
     if place == 0:  # the last entry of the leaf before
         level = tree.control[HEIGHT] - 2
-        while level >= 0 and path[2 * level + 1] == 0:
+        while level >= 0 and path[PATH_WORDS * level + TAKEN] == 0:
             level -= 1
-        block = tree.times[path[2 * level] * B + path[2 * level + 1] - 1]
+        block = tree.times[path[PATH_WORDS * level + ON] * B + path[PATH_WORDS * level + TAKEN] - 1]
         for _ in range(level + 1, tree.control[HEIGHT] - 1):
             block = tree.times[block * B + tree.size[block] - 1]
         at = block * B + tree.size[block] - 1

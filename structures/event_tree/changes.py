@@ -24,11 +24,14 @@ from structures.event_tree.layout import (
     LEAF_LEAST,
     LOW32,
     NAME,
+    ON,
     PLAIN,
     ROOT,
     ROW,
     START,
+    START_HIGH,
     STARTS,
+    TAKEN,
     VALUE,
     WEIGHT_FIELDS,
     WEIGHTS,
@@ -38,6 +41,7 @@ from structures.event_tree.layout import (
     free_inner,
     free_leaf,
     is_before,
+    key_of,
     move_children,
     move_events,
     name_of,
@@ -45,6 +49,7 @@ from structures.event_tree.layout import (
     new_leaf,
     open_event,
     place_for,
+    rank_of,
 )
 from structures.event_tree.summary import precedes, refresh, reshape
 
@@ -99,7 +104,7 @@ def belongs(tree: Tree, name: int, at: int) -> bool:
     """Whether an event that is behind another belongs to the leaf that the path of that one leads to."""
     path = tree.path
     for level in range(tree.control[HEIGHT] - 1, -1, -1):
-        o, c = path[2 * level], path[2 * level + 1] + 1
+        o, c = path[level, ON], path[level, TAKEN] + 1
         if c < tree.inner_size[o]:
             return is_before(name, at, tree.inners[o, NAME, c], tree.inners[o, AT, c])
     return True
@@ -116,7 +121,7 @@ def find(tree: Tree, o: int, name: int, at: int) -> int:
 def enter(tree: Tree, o: int, name: int, at: int, value: int) -> None:
     """Put an event into a leaf that has room, to which the path leads; the way up is still to go, but for numbers and sums. `value`: of a
     row; the others have weights."""
-    L, p, rank = tree.leaves, place_for(tree, o, name, at), (name >> 30) & 3
+    L, p, rank = tree.leaves, place_for(tree, o, name, at), rank_of(name)
     open_event(tree, o, p)
     L[o, NAME, p], L[o, AT, p], L[o, VALUE, p] = name, at, value
     if rank != ROW:
@@ -130,7 +135,7 @@ def enter(tree: Tree, o: int, name: int, at: int, value: int) -> None:
 @kernel
 def leave(tree: Tree, o: int, p: int) -> None:
     """Take the event at place p out of a leaf, to which the path leads; the way up is still to go, but for numbers and sums."""
-    if (tree.leaves[o, NAME, p] >> 30) & 3 != ROW:
+    if rank_of(tree.leaves[o, NAME, p]) != ROW:
         add_above(tree, o, p, -1)
     close_event(tree, o, p)
     tree.leaf_size[o] -= 1
@@ -140,15 +145,15 @@ def leave(tree: Tree, o: int, p: int) -> None:
 @kernel
 def add_above(tree: Tree, o: int, p: int, sign: int) -> None:
     """Add a START or an END, at place p of leaf o, to the sums along the path, or take it out."""
-    N, path, rank = tree.inners, tree.path, (tree.leaves[o, NAME, p] >> 30) & 3
+    N, path, rank = tree.inners, tree.path, rank_of(tree.leaves[o, NAME, p])
     for level in range(tree.control[HEIGHT]):
-        N[path[2 * level], STARTS + rank, path[2 * level + 1]] += sign
+        N[path[level, ON], STARTS + rank, path[level, TAKEN]] += sign
     for w in range(tree.control[WEIGHTS]):
         value, field = tree.leaves[o, VALUE + w, p], INNER_FIELDS + WEIGHT_FIELDS * w + 2 * rank
         low, high = sign * (value & LOW32), sign * (value >> 32)
         for level in range(tree.control[HEIGHT]):
-            N[path[2 * level], field, path[2 * level + 1]] += low
-            N[path[2 * level], field + 1, path[2 * level + 1]] += high
+            N[path[level, ON], field, path[level, TAKEN]] += low
+            N[path[level, ON], field + START_HIGH, path[level, TAKEN]] += high
 
 
 @kernel
@@ -160,7 +165,7 @@ def put(tree: Tree, name: int, at: int, value: int) -> None:
 @kernel
 def put_into(tree: Tree, o: int, name: int, at: int, value: int) -> None:
     """The same where it belongs to leaf o, to which the path leads."""
-    L, is_row = tree.leaves, (name >> 30) & 3 == ROW
+    L, is_row = tree.leaves, rank_of(name) == ROW
     if tree.leaf_size[o] == B and make_room(tree):
         o = descend(tree, name, at)
     into, right = o, 0
@@ -183,7 +188,7 @@ def make_room(tree: Tree) -> bool:
     level = tree.control[HEIGHT] - 1
     if level < 0:
         return False
-    above, c = tree.path[2 * level], tree.path[2 * level + 1]
+    above, c = tree.path[level, ON], tree.path[level, TAKEN]
     for a in range(max(c - 1, 0), min(c + 1, tree.inner_size[above] - 1)):
         beside = tree.inners[above, CHILD, a if a < c else c + 1]
         if tree.leaf_size[beside] <= ROOMY:
@@ -197,8 +202,8 @@ def may_fit(tree: Tree, o: int, p: int) -> bool:
     """Whether the row at place p of a leaf ends before the next START or END, or there is none in the leaf: else nothing is kept of it."""
     L = tree.leaves
     for i in range(p + 1, tree.leaf_size[o]):
-        if (L[o, NAME, i] >> 30) & 3 != ROW:
-            return precedes(L[o, NAME, p] >> 32, L[o, VALUE, p], L[o, NAME, i] >> 32, L[o, AT, i])
+        if rank_of(L[o, NAME, i]) != ROW:
+            return precedes(key_of(L[o, NAME, p]), L[o, VALUE, p], key_of(L[o, NAME, i]), L[o, AT, i])
     return True
 
 
@@ -222,7 +227,7 @@ def climb(tree: Tree, right: int, deepens: bool) -> None:
     changed."""
     control, path, leaf = tree.control, tree.path, True
     for level in range(control[HEIGHT] - 1, -1, -1):
-        o, c = path[2 * level], path[2 * level + 1]
+        o, c = path[level, ON], path[level, TAKEN]
         if right == 0:
             if control[PLAIN] != 0 or not (reshape(tree, o, c, leaf) or deepens):
                 return
@@ -262,7 +267,7 @@ def cut(tree: Tree, name: int, at: int) -> bool:
 @kernel
 def take(tree: Tree, o: int, p: int) -> None:
     """Take out the event at place p of leaf o, to which the path leads."""
-    is_row = (tree.leaves[o, NAME, p] >> 30) & 3 == ROW
+    is_row = rank_of(tree.leaves[o, NAME, p]) == ROW
     matters = not is_row or may_fit(tree, o, p)
     leave(tree, o, p)
     if matters or is_thin(tree, o, True):
@@ -274,7 +279,7 @@ def climb_thin(tree: Tree, deepens: bool) -> None:
     """Bring the path up to date, whose leaf has fewer events now. `deepens`: its starts less ends have changed."""
     control, path, leaf = tree.control, tree.path, True
     for level in range(control[HEIGHT] - 1, -1, -1):
-        o, c = path[2 * level], path[2 * level + 1]
+        o, c = path[level, ON], path[level, TAKEN]
         if is_thin(tree, tree.inners[o, CHILD, c], leaf):
             level_out(tree, o, c - 1 if c > 0 else 0, leaf)
         elif control[PLAIN] != 0 or not (reshape(tree, o, c, leaf) or deepens):

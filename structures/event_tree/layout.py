@@ -24,14 +24,15 @@ START_LOW, START_HIGH, END_LOW, END_HIGH, WEIGHT_FIELDS = range(5)  # of each we
 LEAF_LEAST, INNER_LEAST = max(1, B // 4), 2  # but of the root
 # HEIGHT: levels of inner nodes. PLAIN: no rows come into it, so that of a child only its numbers and sums are kept.
 ROOT, HEIGHT, EVENTS, LEAVES, FREE_LEAF, INNERS, FREE_INNER, WEIGHTS, PLAIN, CONTROL_WORDS = range(10)
+ON, TAKEN = range(2)  # of each level of a path: the inner node, and its child
 MOST_LEVELS = 64  # an inner node has two children at least, and there are fewer than 2**33 events
 LOW32 = 2**32 - 1
 
 
-@arrays("int64[:,:,::1]", "int64[:,:,::1]", "int32[::1]", "int32[::1]", "int64[::1]", "int64[::1]", "int64[:,::1]")
+@arrays("int64[:,:,::1]", "int64[:,:,::1]", "int32[::1]", "int32[::1]", "int64[::1]", "int64[:,::1]", "int64[:,::1]")
 class Tree(NamedTuple):
-    """leaf_size, inner_size: events of a leaf, children of an inner node. path: of each level the node, and the child taken. given,
-    int64[2, w]: the weights of the START and of the END that are put next."""
+    """leaf_size, inner_size: events of a leaf, children of an inner node. path, int64[levels, 2]:
+    ON and TAKEN. given, int64[2, w]: the weights of the START and of the END that are put next."""
 
     leaves: np.ndarray
     inners: np.ndarray
@@ -45,6 +46,21 @@ class Tree(NamedTuple):
 @kernel(forceinline=True)
 def name_of(key: int, rank: int, slot: int) -> int:
     return (key << 32) | (rank << 30) | slot
+
+
+@kernel(forceinline=True)
+def key_of(name: int) -> int:
+    return name >> 32
+
+
+@kernel(forceinline=True)
+def slot_of(name: int) -> int:
+    return name & (2**30 - 1)
+
+
+@kernel(forceinline=True)
+def rank_of(name: int) -> int:
+    return (name >> 30) & 3
 
 
 @kernel(forceinline=True)
@@ -203,6 +219,6 @@ def descend(tree: Tree, name: int, at: int) -> int:
     path, o = tree.path, tree.control[ROOT]
     for level in range(tree.control[HEIGHT]):
         c = child_for(tree, o, name, at)
-        path[2 * level], path[2 * level + 1] = o, c
+        path[level, ON], path[level, TAKEN] = o, c
         o = tree.inners[o, CHILD, c]
     return o

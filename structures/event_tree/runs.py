@@ -19,7 +19,7 @@ from structures.core.kernel import arrays, kernel, require_columns, wide
 from structures.core.runs import AT, BEGUN, RUN_WORDS, end_change
 from structures.event_tree.changes import cut, cut_ends, put_ends, put_into, take
 from structures.event_tree.layout import AT as AT_
-from structures.event_tree.layout import NAME, ROW, VALUE, Tree, descend, expect_above, expect_leaf, name_of
+from structures.event_tree.layout import NAME, ROW, VALUE, Tree, descend, expect_above, expect_leaf, key_of, name_of, slot_of
 from structures.event_tree.search import find_dead, place_of_row
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 from structures.ordered.tree import cut as take_out
@@ -223,7 +223,7 @@ def part_dead(tree: Tree, lists: Lists, scratch: Scratch) -> int:
         if p < 0:
             break
         name = L[leaf, NAME, p]
-        row = Row(name >> 32, L[leaf, AT_, p], L[leaf, VALUE, p], name & (2**30 - 1))
+        row = Row(key_of(name), L[leaf, AT_, p], L[leaf, VALUE, p], slot_of(name))
         take(tree, leaf, p)
         if scratch.Z[TELLS_MATCHED] != 0:
             take_out(lists.its_nodes, lists.its_writing, 0, row.key, row.left, row.slot)

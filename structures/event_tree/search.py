@@ -24,17 +24,21 @@ from structures.event_tree.layout import (
     FIT,
     HEIGHT,
     NAME,
+    ON,
     ROOT,
     ROW,
     START,
     STARTS,
+    TAKEN,
     TRAIL_END,
     TRAIL_KEY,
     VALUE,
     Tree,
     child_for,
+    key_of,
     name_of,
     place_for,
+    rank_of,
 )
 from structures.event_tree.summary import precedes
 
@@ -50,7 +54,7 @@ def passed(tree: Tree, key: int, at: int, rank: int) -> int:
             found += N[o, field, i]
         o = N[o, CHILD, c]
     for i in range(place_for(tree, o, name, at)):
-        found += (L[o, NAME, i] >> 30) & 3 == rank
+        found += rank_of(L[o, NAME, i]) == rank
     return found
 
 
@@ -68,18 +72,18 @@ def place_of_row(tree: Tree, key: int, left: int, right: int, slot: int, base: i
     name, depth = name_of(key, ROW, slot), wide(0)
     for level in range(tree.control[HEIGHT]):
         c = child_for(tree, o, name, left)
-        path[2 * level], path[2 * level + 1] = o, c
+        path[level, ON], path[level, TAKEN] = o, c
         for i in range(c):
             depth += N[o, STARTS, i] - N[o, ENDS, i]
         o = N[o, CHILD, c]
     p = place_for(tree, o, name, left)
     for i in range(p):
-        rank = (L[o, NAME, i] >> 30) & 3
+        rank = rank_of(L[o, NAME, i])
         depth += 1 if rank == START else -1 if rank == END else 0
     while p < tree.leaf_size[o] and depth <= base:  # it meets those too that begin before its right end
-        if precedes(key, right, L[o, NAME, p] >> 32, L[o, AT, p]):
+        if precedes(key, right, key_of(L[o, NAME, p]), L[o, AT, p]):
             return o, False
-        depth += (L[o, NAME, p] >> 30) & 3 == START
+        depth += rank_of(L[o, NAME, p]) == START
         p += 1
     return o, depth > base or partners(tree, key, left, right) > base
 
@@ -111,7 +115,7 @@ def find_dead(tree: Tree, base: int) -> tuple[int, int]:
                 key, at = N[o, FIRST_KEY, c], N[o, FIRST_AT, c]
         if chosen < 0:
             return o, -1
-        path[2 * level], path[2 * level + 1] = o, chosen
+        path[level, ON], path[level, TAKEN] = o, chosen
         depth, o = before, N[o, CHILD, chosen]
     return o, dead_in_leaf(tree, o, depth - base, next_key, next_at)
 
@@ -123,7 +127,7 @@ def dead_in_leaf(tree: Tree, o: int, depth: int, next_key: int, next_at: int) ->
     found, found_key, found_end = -1, wide(KEY_MAX), POS_INF
     for i in range(tree.leaf_size[o]):
         name, at, value = L[o, NAME, i], L[o, AT, i], L[o, VALUE, i]
-        key, rank = name >> 32, (name >> 30) & 3
+        key, rank = key_of(name), rank_of(name)
         if rank == ROW:
             if depth == 0 and precedes(key, value, found_key, found_end):
                 found, found_key, found_end = i, key, value

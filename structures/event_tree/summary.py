@@ -44,6 +44,8 @@ from structures.event_tree.layout import (
     WEIGHT_FIELDS,
     WEIGHTS,
     Tree,
+    key_of,
+    rank_of,
 )
 
 NO_FIT = 2**62
@@ -93,15 +95,15 @@ def of_leaf(tree: Tree, o: int, c: int) -> bool:
     i = wide(tree.leaf_size[child]) - 1
     key, at, fit = wide(KEY_MAX), POS_INF, wide(NO_FIT)  # of the START or END behind; as it will be
     trail_key, trail_end = wide(KEY_MAX), POS_INF
-    while i >= 0 and (L[child, NAME, i] >> 30) & 3 == ROW:
-        its_key, its_end = L[child, NAME, i] >> 32, L[child, VALUE, i]
+    while i >= 0 and rank_of(L[child, NAME, i]) == ROW:
+        its_key, its_end = key_of(L[child, NAME, i]), L[child, VALUE, i]
         if precedes(its_key, its_end, trail_key, trail_end):
             trail_key, trail_end = its_key, its_end
         i -= 1
     depth = N[o, STARTS, c] - N[o, ENDS, c]
     while i >= 0:  # no branches: what comes next is not to be foretold
         name = L[child, NAME, i]
-        its_key, rank = name >> 32, (name >> 30) & 3
+        its_key, rank = key_of(name), rank_of(name)
         is_row = rank == ROW
         fits = is_row & precedes(its_key, L[child, VALUE, i], key, at)
         fit = min(fit, depth if fits else wide(NO_FIT))
@@ -121,7 +123,7 @@ def count_leaf(tree: Tree, o: int, c: int) -> None:
     """STARTS and ENDS of child c, a leaf."""
     L, N, child, starts, ends = tree.leaves, tree.inners, tree.inners[o, CHILD, c], wide(0), wide(0)
     for i in range(tree.leaf_size[child]):
-        rank = (L[child, NAME, i] >> 30) & 3
+        rank = rank_of(L[child, NAME, i])
         starts += rank == START
         ends += rank == END
     N[o, STARTS, c], N[o, ENDS, c] = starts, ends
@@ -143,7 +145,7 @@ def weigh_leaf(tree: Tree, o: int, c: int, w: int) -> None:
     L, N, child, field = tree.leaves, tree.inners, tree.inners[o, CHILD, c], INNER_FIELDS + WEIGHT_FIELDS * w
     start_low, start_high, end_low, end_high = wide(0), wide(0), wide(0), wide(0)
     for i in range(tree.leaf_size[child]):
-        rank, value = (L[child, NAME, i] >> 30) & 3, L[child, VALUE + w, i]
+        rank, value = rank_of(L[child, NAME, i]), L[child, VALUE + w, i]
         if rank == START:
             start_low += value & LOW32
             start_high += value >> 32

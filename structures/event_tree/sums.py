@@ -27,6 +27,7 @@ from structures.event_tree.layout import (
     ROOT,
     ROW,
     START,
+    START_HIGH,
     STARTS,
     VALUE,
     WEIGHT_FIELDS,
@@ -36,12 +37,14 @@ from structures.event_tree.layout import (
     expect,
     name_of,
     place_for,
+    rank_of,
 )
 
 MOVE, DELETE, INSERT, MEASURE = range(4)  # kinds of changes; what is only measured changes nothing
 OWN, THEIRS, COMMON, LENGTHS = 1, 2, 4, 8  # what a sum changes by: bits of a recipe; of none, and of LENGTHS, it is the number of rows
 HOW, WEIGHT = range(2)  # words of a recipe
 TIMES, STEPS, MISSING, STATE_WORDS = range(4)
+NUMBER, LOW, HIGH, TOTAL_WORDS = range(4)  # of `totals`: of the partners, and of the first weight; + 2 * weight
 AHEAD = 3  # changes between asking for a leaf and using it, and for the node above and the leaf
 
 
@@ -99,14 +102,14 @@ def add_children(tree: Tree, o: int, end: int, rank: int, sign: int, totals: Any
     N, number = tree.inners, wide(0)
     for c in range(end):
         number += N[o, STARTS + rank, c]
-    totals[0] += sign * number
+    totals[NUMBER] += sign * number
     for w in range(tree.control[WEIGHTS]):
         field, low, high = INNER_FIELDS + WEIGHT_FIELDS * w + 2 * rank, wide(0), wide(0)
         for c in range(end):
             low += N[o, field, c]
-            high += N[o, field + 1, c]
-        totals[1 + 2 * w] += sign * low
-        totals[2 + 2 * w] += sign * high
+            high += N[o, field + START_HIGH, c]
+        totals[LOW + 2 * w] += sign * low
+        totals[HIGH + 2 * w] += sign * high
 
 
 @kernel
@@ -114,24 +117,24 @@ def add_events(tree: Tree, o: int, end: int, rank: int, sign: int, totals: Any) 
     """Of the first events of a leaf."""
     L, number = tree.leaves, wide(0)
     for i in range(end):
-        number += (L[o, NAME, i] >> 30) & 3 == rank
-    totals[0] += sign * number
+        number += rank_of(L[o, NAME, i]) == rank
+    totals[NUMBER] += sign * number
     for w in range(tree.control[WEIGHTS]):
         low, high = wide(0), wide(0)
         for i in range(end):
-            value = L[o, VALUE + w, i] if (L[o, NAME, i] >> 30) & 3 == rank else wide(0)
+            value = L[o, VALUE + w, i] if rank_of(L[o, NAME, i]) == rank else wide(0)
             low += value & LOW32
             high += value >> 32
-        totals[1 + 2 * w] += sign * low
-        totals[2 + 2 * w] += sign * high
+        totals[LOW + 2 * w] += sign * low
+        totals[HIGH + 2 * w] += sign * high
 
 
 @kernel
 def covered(tree: Tree, key: int, at: int, t: int, totals: Any) -> tuple[int, int]:
     """C(t), as low + high * 2**32; `at`: the last place before t, or t itself."""
-    totals[:3] = 0
+    totals[:TOTAL_WORDS] = 0
     add_partners(tree, key, at, at, totals)
-    return (t & LOW32) * totals[0] - totals[1], (t >> 32) * totals[0] - totals[2]
+    return (t & LOW32) * totals[NUMBER] - totals[LOW], (t >> 32) * totals[NUMBER] - totals[HIGH]
 
 
 @kernel
@@ -150,21 +153,21 @@ def measure(tree: Tree, both: Both, changes: Changes, i: int, measured: Measured
     totals[:] = 0
     add_partners(tree, key, right, left, totals)
     Z[STEPS] += 2 * (tree.control[HEIGHT] + 1)
-    measured.rows[i] = Z[TIMES] * totals[0]
+    measured.rows[i] = Z[TIMES] * totals[NUMBER]
     for s in range(both.recipe.shape[1]):
         how, w = both.recipe[role, s, HOW], both.recipe[role, s, WEIGHT]
         low, high = wide(0), wide(0)
         if how == 0 or how == LENGTHS:
-            low = Z[TIMES] * totals[0]
+            low = Z[TIMES] * totals[NUMBER]
         elif how == COMMON:
-            low, high = Z[TIMES] * (common_low + w * totals[0]), Z[TIMES] * common_high
+            low, high = Z[TIMES] * (common_low + w * totals[NUMBER]), Z[TIMES] * common_high
         if how & OWN:
             value = changes.weights[i, w]
-            low += (value & LOW32) * totals[0]
-            high += (value >> 32) * totals[0]
+            low += (value & LOW32) * totals[NUMBER]
+            high += (value >> 32) * totals[NUMBER]
         if how & THEIRS:
-            low += totals[1 + 2 * w]
-            high += totals[2 + 2 * w]
+            low += totals[LOW + 2 * w]
+            high += totals[HIGH + 2 * w]
         put_digits(measured.sums, i, s, low, high)
 
 

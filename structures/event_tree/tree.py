@@ -67,7 +67,7 @@ class EventTree:
             reserve(4 * self._most, np.int32),
             reserve(4 * self._most, np.int32),
             np.zeros(CONTROL_WORDS, np.int64),
-            np.zeros(2 * MOST_LEVELS, np.int64),
+            np.zeros((MOST_LEVELS, 2), np.int64),
             np.zeros((2, max(1, weights)), np.int64),
         )
         self.arrays.control[WEIGHTS], self.arrays.control[PLAIN] = weights, not rows

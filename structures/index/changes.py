@@ -41,6 +41,7 @@ from structures.index.layout import (
 from structures.index.search import Items, Place, child_for, position, same
 
 LEAF_FILL = np.maximum(1, layout.LEAF_ROOM * 7 // 8)  # entries of a leaf, by arity, where all are written
+WAY_BLOCK, WAY_NEXT, WAY_WORDS = range(3)  # of a block on the way down a tree that is dropped: it, and its next child
 
 
 @kernel
@@ -50,7 +51,7 @@ def descend(nodes: Nodes, C: Any, h: int, coordinates: Any, start: int, slot: in
     arity, o, d = C[h + layout.ARITY], C[h + layout.ROOT], 0
     while level_of(W, o) > 0:
         c = child_for(nodes, o, arity, Place(coordinates, start, 1, arity, slot))
-        C[layout.PATH + 2 * d], C[layout.PATH + 2 * d + 1] = o, c
+        C[layout.PATH_NODE + 2 * d], C[layout.PATH_CHILD + 2 * d] = o, c
         o = child_of(W, arity, o, c)
         expect_block(M, o)
         d += 1
@@ -72,7 +73,7 @@ def neighbour_leaf(W: Any, C: Any, arity: int, right: bool) -> int:
     """The leaf beside the one at the end of the path; 0: there is none."""
     d = C[layout.DEPTH] - 1
     while d >= 0:
-        o, c = C[layout.PATH + 2 * d], C[layout.PATH + 2 * d + 1]
+        o, c = C[layout.PATH_NODE + 2 * d], C[layout.PATH_CHILD + 2 * d]
         if (c + 1 < count_of(W, o)) if right else c > 0:
             o = child_of(W, arity, o, c + 1 if right else c - 1)
             while level_of(W, o) > 0:
@@ -163,7 +164,7 @@ def make_room(nodes: Nodes, writing: Writing, h: int) -> bool:
     arity, d = C[h + layout.ARITY], C[layout.DEPTH] - 1
     if d < 0:
         return False
-    o, c = C[layout.PATH + 2 * d], C[layout.PATH + 2 * d + 1]
+    o, c = C[layout.PATH_NODE + 2 * d], C[layout.PATH_CHILD + 2 * d]
     roomy = min(layout.LEAF_ROOM[arity] * 3 // 4, layout.LEAF_ROOM[arity] - 2)  # both have room then
     for right in range(max(c, 1), min(c + 2, count_of(W, o))):
         beside = child_of(W, arity, o, right if right > c else c - 1)
@@ -195,7 +196,7 @@ def climb(nodes: Nodes, writing: Writing, h: int, depth: int, child: int, extra:
     W, C = nodes.W, writing.C
     arity = C[h + layout.ARITY]
     for d in range(depth - 1, -1, -1):
-        o, c = own_block(nodes, writing, h, C[layout.PATH + 2 * d]), C[layout.PATH + 2 * d + 1]
+        o, c = own_block(nodes, writing, h, C[layout.PATH_NODE + 2 * d]), C[layout.PATH_CHILD + 2 * d]
         set_child(W, arity, o, c, child)
         right = wide(0)
         if extra != 0:
@@ -332,15 +333,17 @@ def build_inner(nodes: Nodes, writing: Writing, h: int, leaves: Any) -> None:
 @kernel
 def drop_on(nodes: Nodes, writing: Writing, h: int, way: Any, at: int, most: int) -> int:
     """Go on dropping the blocks of a tree that was the one of holder h, until none is left or so many are; how many are left to be dropped.
-    way[at]: levels of the way; behind it block and next child of each."""
+    way[at]: levels of the way; behind it WAY_BLOCK and
+    WAY_NEXT of each."""
     W, C = nodes.W, writing.C
     arity, d = C[h + layout.ARITY], way[at] - 1
     while d >= 0 and most > 0:
-        p = at + 1 + 2 * d
-        o, c = way[p], way[p + 1]
+        p = at + 1 + WAY_WORDS * d
+        o, c = way[p + WAY_BLOCK], way[p + WAY_NEXT]
         if level_of(W, o) > 0 and c < count_of(W, o):
-            way[p + 1] = c + 1
-            way[p + 2], way[p + 3] = child_of(W, arity, o, c), 0
+            way[p + WAY_NEXT] = c + 1
+            p += WAY_WORDS
+            way[p + WAY_BLOCK], way[p + WAY_NEXT] = child_of(W, arity, o, c), 0
             d += 1
         else:
             drop_block(nodes, writing, h, o)
@@ -355,7 +358,7 @@ def drop_all(nodes: Nodes, writing: Writing, h: int) -> None:
     """Drop every block of the tree at holder h: it is empty then. O(blocks)."""
     C = writing.C
     root = C[h + layout.ROOT]
-    C[layout.DEPTH], C[layout.PATH], C[layout.PATH + 1] = 1 if root != 0 else 0, root, 0
+    C[layout.DEPTH], C[layout.PATH_NODE], C[layout.PATH_CHILD] = 1 if root != 0 else 0, root, 0
     drop_on(nodes, writing, h, C, layout.DEPTH, wide(1) << 62)
     C[h + layout.ROOT] = 0
 

@@ -31,14 +31,14 @@ def has_spare_room(C: Any) -> bool:
 def move_children(nodes: Nodes, writing: Writing, h: int, d: int) -> None:
     """Move what is to be moved of the children of the path's own block number d."""
     W, C = nodes.W, writing.C
-    o, arity = C[layout.PATH + 2 * d], C[h + layout.ARITY]
+    o, arity = C[layout.PATH_NODE + 2 * d], C[h + layout.ARITY]
     for c in range(count_of(W, o)):
         child = child_of(W, arity, o, c)
         if is_behind(C, child, 0):
             child = moved_block(nodes, writing, h, child)
             set_child(W, arity, o, c, child)
-            if c == C[layout.PATH + 2 * d + 1]:
-                C[layout.PATH + 2 * d + 2] = child
+            if c == C[layout.PATH_CHILD + 2 * d]:
+                C[layout.PATH_NODE + 2 * (d + 1)] = child
 
 
 @kernel
@@ -80,7 +80,7 @@ def compact_beside(nodes: Nodes, writing: Writing, h: int, coordinates: Any, sta
     for d in range(C[layout.DEPTH]):
         move_children(nodes, writing, h, d)
     if C[layout.DEPTH] > 0:
-        o = C[layout.PATH + 2 * C[layout.DEPTH] - 2]
+        o = C[layout.PATH_NODE + 2 * (C[layout.DEPTH] - 1)]
         has_looked_at(C, count_of(W, o))
         leaves = -(-size_of(W, arity, o) // LEAF_FILL[arity])
         if leaves + leaves // 8 < count_of(W, o):

@@ -38,7 +38,7 @@ from structures.index.check import check_indexes
 from structures.index.compaction import STEP_BLOCKS
 from structures.index.layout import IndexArena, size_of
 from structures.index.runs import change_all, change_in_order
-from structures.index.search import COPIED, LEAF_, Items, count_prefix, gap, range_fill, seek_place
+from structures.index.search import COPIED, GAP_WORDS, LEAF_, Items, count_prefix, gap, range_fill, seek_place
 
 __all__ = ["NO_ENTRIES", "STEPS", "Batch", "Changes", "Cursor", "Entries", "OrderedIndexes", "Run"]
 
@@ -403,7 +403,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         """Of the coordinates that follow this prefix: the greatest <= value, and the least >= value; None: there is none.
         ValueError: none follow it."""
         _require_prefix((*prefix, value), self.arity(index))
-        found = np.empty(4, np.int64)
+        found = np.empty(GAP_WORDS, np.int64)
         compiled(gap)(self.arena.nodes, root, self.arity(index), _array((*prefix, value)), len(prefix), found)
         below, low, above, high = found.tolist()
         return low if below else None, high if above else None

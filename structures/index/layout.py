@@ -38,6 +38,7 @@ INNER_ROOM = np.array([0] + [min(max(3, B), _ROOM // (2 * k + 3)) for k in range
 # Words of C.
 MISSING, DEPTH, PATH = KEPT, KEPT + 1, KEPT + 2  # changes that could not be made; levels of the path behind it (2 words a level)
 MOST_LEVELS = 64  # of a tree: an inner node has two children at least, and there are fewer than 2**31 entries
+PATH_NODE, PATH_CHILD = PATH, PATH + 1  # + 2 * level: the block, and the child taken
 ROOMY = PATH + 2 * MOST_LEVELS  # whether there is room to compact beside changes
 OLD, NEW = ROOMY + 1, ROOMY + 1 + BLOCK  # leaves of an inner node that are written anew
 TREES = NEW + BLOCK  # the first holder

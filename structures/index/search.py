@@ -223,19 +223,22 @@ def count_prefix(nodes: Nodes, root: int, arity: int, coordinates: Any, length: 
     return rank(nodes, root, arity, coordinates, 0, length, BEHIND) - rank(nodes, root, arity, coordinates, 0, length, BEFORE)
 
 
+HAS_BELOW, BELOW, HAS_ABOVE, ABOVE, GAP_WORDS = range(5)  # of what `gap` finds
+
+
 @kernel("void(Nodes, int64, int64, int64[::1], int64, int64[::1])")
 def gap(nodes: Nodes, root: int, arity: int, coordinates: Any, length: int, found: Any) -> None:
     """Of the entries that begin with the coordinates before coordinates[length]: the greatest next one <= this, the least >= it.
 
-    found: whether there is one, and it, of either. O(log n)."""
+    found: int64[GAP_WORDS], whether there is one, and it, of either. O(log n)."""
     M = nodes.M
     room = LEAF_ROOM[arity]
     leaf, i = seek_last(nodes, root, arity, Place(coordinates, 0, 1, length + 1, BEHIND))
-    found[0] = leaf != 0 and same(M, leaf, room, i, coordinates, 0, 1, length)
-    found[1] = M[leaf + HEAD + length * room + i] if found[0] != 0 else 0
+    found[HAS_BELOW] = leaf != 0 and same(M, leaf, room, i, coordinates, 0, 1, length)
+    found[BELOW] = M[leaf + HEAD + length * room + i] if found[HAS_BELOW] != 0 else 0
     leaf, i = seek(nodes, root, arity, Place(coordinates, 0, 1, length + 1, BEFORE))
-    found[2] = leaf != 0 and same(M, leaf, room, i, coordinates, 0, 1, length)
-    found[3] = M[leaf + HEAD + length * room + i] if found[2] != 0 else 0
+    found[HAS_ABOVE] = leaf != 0 and same(M, leaf, room, i, coordinates, 0, 1, length)
+    found[ABOVE] = M[leaf + HEAD + length * room + i] if found[HAS_ABOVE] != 0 else 0
 
 
 LEAF_, ENTRY, COPIED = range(3)  # the state of a range: the next entry, and entries given so far

@@ -9,13 +9,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from structures.core.arena import AFTER, FIRST_PLACE, HEIGHT, INNER, INNER_WORDS, LEAF, LEAF_WORDS, NEW, OLD, PATH, ROOT, SUM, B, F
+from structures.core.arena import FIRST_PLACE, HEIGHT, INNER, INNER_WORDS, LEAF, LEAF_WORDS, NEW, OLD, ROOT, SUM, B, F
 from structures.core.blocks import Nodes, Writing, drop
 from structures.core.compaction import earn, end_compaction, is_behind, may_compact
 from structures.core.control import CREDIT, VERSION
 from structures.core.kernel import kernel, wide
 from structures.ordered.inner_nodes import moved_inner
-from structures.ordered.layout import CHILDREN, COUNTS, FIRST, KL, ML, MOST_LEVELS, child_of, entries_of, set_child
+from structures.ordered.layout import (
+    CHILDREN,
+    COUNTS,
+    FIRST,
+    KL,
+    ML,
+    MOST_LEVELS,
+    PATH_CHILD,
+    PATH_NODE,
+    REACHED_CODE,
+    REACHED_KEY,
+    REACHED_LEFT,
+    child_of,
+    entries_of,
+    set_child,
+)
 from structures.ordered.leaves import merged_prefix, move_entries, moved_leaf, new_leaf
 from structures.ordered.summary import clear_child, leaf_summary, write_child
 from structures.ordered.tree import LEAF_FILL, descend
@@ -30,7 +45,7 @@ def go_on_after(nodes: Nodes, C: Any, o: int, c: int) -> None:
     s = 0
     if W[2 * o + KL + F + c] < W[2 * o + KL + c] or (W[2 * o + KL + F + c] == W[2 * o + KL + c] and M[o + ML + F + c] < M[o + ML + c]):
         s = 1
-    C[AFTER], C[AFTER + 1], C[AFTER + 2] = W[2 * o + KL + s * F + c], M[o + ML + s * F + c], W[2 * o + FIRST + c]
+    C[REACHED_KEY], C[REACHED_LEFT], C[REACHED_CODE] = W[2 * o + KL + s * F + c], M[o + ML + s * F + c], W[2 * o + FIRST + c]
 
 
 @kernel
@@ -49,14 +64,14 @@ def move_path(nodes: Nodes, writing: Writing) -> int:
     M, W, C = nodes.M, nodes.W, writing.C
     above = 0
     for d in range(C[HEIGHT]):
-        o = C[PATH + 2 * d]
+        o = C[PATH_NODE + 2 * d]
         if M[o] != C[VERSION] or is_behind(C, o, INNER):
             o = moved_inner(nodes, writing, o)
-            C[PATH + 2 * d] = o
+            C[PATH_NODE + 2 * d] = o
             if d == 0:
                 C[ROOT] = o
             else:
-                set_child(W, above, C[PATH + 2 * d - 1], o)
+                set_child(W, above, C[PATH_CHILD + 2 * (d - 1)], o)
         above = o
     return above
 
@@ -127,18 +142,18 @@ def fill_leaves(nodes: Nodes, writing: Writing, o: int, leaves: int) -> None:
 def compact_next(nodes: Nodes, writing: Writing) -> tuple[int, bool]:
     """The next inner node above leaves, and the path to it; how many leaves, and whether it was the last."""
     W, C = nodes.W, writing.C
-    o, levels = descend(nodes, C, C[AFTER], C[AFTER + 1], C[AFTER + 2]), C[HEIGHT]
-    C[AFTER], C[AFTER + 1], C[AFTER + 2] = FIRST_PLACE
+    o, levels = descend(nodes, C, C[REACHED_KEY], C[REACHED_LEFT], C[REACHED_CODE]), C[HEIGHT]
+    C[REACHED_KEY], C[REACHED_LEFT], C[REACHED_CODE] = FIRST_PLACE
     if levels == 0:
         if is_behind(C, o, LEAF):
             C[ROOT] = moved_leaf(nodes, writing, o)
         return 1, True
-    parent = C[PATH + 2 * levels - 2]
+    parent = C[PATH_NODE + 2 * (levels - 1)]
     leaves = wide(W[2 * parent + CHILDREN])
     filled = max(2, -(-entries_below(W, parent) // LEAF_FILL))
     found = filled < leaves or is_leaf_behind(nodes, C, parent)
     for d in range(levels):
-        found = found or is_behind(C, C[PATH + 2 * d], INNER)
+        found = found or is_behind(C, C[PATH_NODE + 2 * d], INNER)
     if found:
         parent = move_path(nodes, writing)
         if filled < leaves:
@@ -146,7 +161,7 @@ def compact_next(nodes: Nodes, writing: Writing) -> tuple[int, bool]:
         else:
             move_leaves(nodes, writing, parent)
     for d in range(levels - 2, -1, -1):
-        o, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
+        o, c = C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d]
         if c + 1 < W[2 * o + CHILDREN]:
             go_on_after(nodes, C, o, c + 1)
             return leaves, False

@@ -9,13 +9,14 @@ from structures.core.kernel import kernel
 from structures.ordered.layout import CHILDREN, COUNTS, MOST_LEVELS, SLOT, child_of
 
 SCAN_DEPTH, SCAN_FRAMES = 0, 1
-SCAN_WORDS = 1 + 2 * MOST_LEVELS  # frames
+NODE, NEXT_CHILD, FRAME_WORDS = range(3)  # of a frame
+SCAN_WORDS = SCAN_FRAMES + FRAME_WORDS * MOST_LEVELS
 
 
 @kernel("void(int64[::1], int64)")
 def scan_start(state: Any, root: int) -> None:
-    """Bring the state, int64[SCAN_WORDS], before the first entry of the tree with this root. Frames: node, its next child. O(1)."""
-    state[SCAN_DEPTH], state[SCAN_FRAMES], state[SCAN_FRAMES + 1] = 1, root, 0
+    """Bring the state, int64[SCAN_WORDS], before the first entry of the tree with this root. O(1)."""
+    state[SCAN_DEPTH], state[SCAN_FRAMES + NODE], state[SCAN_FRAMES + NEXT_CHILD] = 1, root, 0
 
 
 @kernel("int64(int64[::1], int32[::1], int64[::1], int64, int32[::1])")
@@ -35,16 +36,17 @@ def scan_fill(M: Any, W: Any, state: Any, height: int, out: Any) -> int:
 def next_leaf(W: Any, state: Any, height: int) -> int:
     """The next leaf; 0: there is none."""
     while state[SCAN_DEPTH] > 0:
-        f = SCAN_FRAMES + 2 * (state[SCAN_DEPTH] - 1)
-        o, c = state[f], state[f + 1]
+        f = SCAN_FRAMES + FRAME_WORDS * (state[SCAN_DEPTH] - 1)
+        o, c = state[f + NODE], state[f + NEXT_CHILD]
         if state[SCAN_DEPTH] == height + 1:
             state[SCAN_DEPTH] -= 1
             return o
         if c == W[2 * o + CHILDREN]:
             state[SCAN_DEPTH] -= 1
         else:
-            state[f + 1] = c + 1
-            state[f + 2], state[f + 3] = child_of(W, o, c), 0
+            state[f + NEXT_CHILD] = c + 1
+            f += FRAME_WORDS
+            state[f + NODE], state[f + NEXT_CHILD] = child_of(W, o, c), 0
             state[SCAN_DEPTH] += 1
     return 0
 

@@ -30,7 +30,8 @@ from structures.ordered.leaves import position
 
 DEPTH, SET, KEY_, AFTER, AFTER_CODE, MOST, LEAST, TOP, HIGH, STEPS, LAST, GAP = range(12)
 FRAMES = 12
-SEARCH_WORDS = FRAMES + 2 * MOST_LEVELS
+NODE, TO_ENTER, FRAME_WORDS = range(3)  # of a frame
+SEARCH_WORDS = FRAMES + FRAME_WORDS * MOST_LEVELS
 
 NOTHING_BEFORE = -1  # AFTER_CODE with AFTER = NEG_INF: no lower bound
 EVERY_CODE = 2**31 - 1  # AFTER_CODE: after every entry with left == AFTER
@@ -52,7 +53,7 @@ def search_start(state: Any, root: int, height: int, s: int, key: int, bounds: B
     state[DEPTH], state[SET], state[KEY_] = 1, s, key
     state[AFTER], state[AFTER_CODE], state[MOST], state[LEAST] = bounds
     state[TOP], state[HIGH] = root, height
-    state[FRAMES], state[FRAMES + 1] = 0, 1
+    state[FRAMES + NODE], state[FRAMES + TO_ENTER] = 0, 1
 
 
 @kernel
@@ -134,13 +135,13 @@ def search_fill(nodes: Nodes, state: Any, out: Any, n: int, ends: Any) -> int:
     steps to the first hit and between two, O(1) a hit in full leaves."""
     W = nodes.W
     while state[DEPTH] > 0 and len(out) - n > B:
-        f = FRAMES + 2 * (state[DEPTH] - 1)
-        o, mask = state[f], state[f + 1]
+        f = FRAMES + FRAME_WORDS * (state[DEPTH] - 1)
+        o, mask = state[f + NODE], state[f + TO_ENTER]
         if mask == 0:
             state[DEPTH] -= 1
             continue
         c = lowest(mask)
-        state[f + 1] = mask & (mask - 1)
+        state[f + TO_ENTER] = mask & (mask - 1)
         state[STEPS] += 1
         # Frame 0 is the virtual parent of the root, so the children of frame d lie at height HIGH - d.
         child = state[TOP] if o == 0 else child_of(W, o, c)
@@ -148,14 +149,16 @@ def search_fill(nodes: Nodes, state: Any, out: Any, n: int, ends: Any) -> int:
             n = search_leaf(nodes, state, child, out, n, ends)
         else:
             mask = hopeful(nodes, state, child)
-            state[f + 2], state[f + 3] = child, mask
+            f += FRAME_WORDS
+            state[f + NODE], state[f + TO_ENTER] = child, mask
             state[DEPTH] += 1
             if state[DEPTH] == state[HIGH] + 1:
                 expect_leaves(nodes, child, state[SET], mask)
     return n
 
 
-ITEM = 6  # words of an item: slot, key, after, after code, most, least
+# Words of an item: the slot that is told, and what is searched.
+ITEM_SLOT, ITEM_KEY, ITEM_AFTER, ITEM_AFTER_CODE, ITEM_MOST, ITEM_LEAST, ITEM = range(7)
 ITEM_AT, ITEM_ACTIVE = SEARCH_WORDS, SEARCH_WORDS + 1
 PARTNERS_WORDS = SEARCH_WORDS + 2
 
@@ -169,12 +172,12 @@ def partners_fill(nodes: Nodes, state: Any, items: Any, own: Any, other: Any, bu
     while ITEM * state[ITEM_AT] < len(items) and state[STEPS] < stop:
         i = ITEM * state[ITEM_AT]
         if state[ITEM_ACTIVE] == 0:
-            bounds = Bounds(items[i + 2], items[i + 3], items[i + 4], items[i + 5])
-            search_start(state, state[TOP], state[HIGH], state[SET], items[i + 1], bounds)
+            bounds = Bounds(items[i + ITEM_AFTER], items[i + ITEM_AFTER_CODE], items[i + ITEM_MOST], items[i + ITEM_LEAST])
+            search_start(state, state[TOP], state[HIGH], state[SET], items[i + ITEM_KEY], bounds)
             state[ITEM_ACTIVE] = 1
         m = search_fill(nodes, state, other, n, ends)
         for j in range(n, m):
-            own[j] = items[i]
+            own[j] = items[i + ITEM_SLOT]
         n = m
         if state[DEPTH] > 0:
             return n

@@ -1,7 +1,7 @@
 """A node's summary of the intervals below it, for Theorem 1: the four extremes and the live bit.
 
-A summary is ten fields in C from `base`: mr0 mr1 ml0 ml1 (values), kr0 kr1 kl0 kl1 (their keys), first,
-live; the order of the fields of a child in an inner node (`layout.py`). `live`: a row lies wholly below.
+A summary is ten fields in C from `base`, `MR_` to `LIVE_` of `layout.py`: mr0 mr1 ml0 ml1 (values), kr0 kr1 kl0 kl1 (their keys), first,
+live; the order of the fields of a child in an inner node. `live`: a row lies wholly below.
 
 KIND says what a row is: PAIR, a set 0 interval meeting a set 1 interval; SELF, two intervals of set 0
 that meet; LIST, one interval; COVER the same, and (kr1, mr1) is where the last gap below ends: the greatest
@@ -28,13 +28,19 @@ from structures.ordered.layout import (
     FIELDS,
     FIELDS32,
     FIRST,
+    FIRST_,
     KEY,
     KL,
+    KL_,
     KR,
+    KR_,
     LEFT,
+    LIVE_,
     LIVE_CHILDREN,
     ML,
+    ML_,
     MR,
+    MR_,
     RIGHT,
     SLOT,
     run_of,
@@ -87,9 +93,9 @@ def first_of(nodes: Nodes, C: Any, o: int, base: int, s: int) -> None:
     M, W = nodes.M, nodes.W
     place = 0 if s == 0 else B - W[2 * o + COUNTS + 1]
     if W[2 * o + COUNTS + s] == 0:
-        C[base + 2 + s], C[base + 6 + s] = POS_INF, KEY_MAX
+        C[base + ML_ + s], C[base + KL_ + s] = POS_INF, KEY_MAX
     else:
-        C[base + 2 + s], C[base + 6 + s] = M[o + LEFT + place], W[2 * o + KEY + place]
+        C[base + ML_ + s], C[base + KL_ + s] = M[o + LEFT + place], W[2 * o + KEY + place]
 
 
 @kernel
@@ -98,7 +104,7 @@ def last_of(nodes: Nodes, C: Any, o: int, base: int, s: int) -> None:
     M, W = nodes.M, nodes.W
     lo, hi = run_of(W, o, s)
     if lo == hi:
-        C[base + s], C[base + 4 + s] = NEG_INF, -1
+        C[base + MR_ + s], C[base + KR_ + s] = NEG_INF, -1
         return
     k = W[2 * o + KEY + hi - 1]
     most = M[o + RIGHT + hi - 1]
@@ -110,7 +116,7 @@ def last_of(nodes: Nodes, C: Any, o: int, base: int, s: int) -> None:
         while W[2 * o + KEY + i] == k:
             most = max(most, M[o + RIGHT + i])
             i -= 1
-    C[base + s], C[base + 4 + s] = most, k
+    C[base + MR_ + s], C[base + KR_ + s] = most, k
 
 
 @kernel
@@ -127,7 +133,7 @@ def last_gap(nodes: Nodes, C: Any, o: int, base: int) -> None:
         if left > reach and left - 1 > reach:
             end_key, end = k, left
         reach = max(reach, M[o + RIGHT + i])
-    C[base + 1], C[base + 5] = end, end_key
+    C[base + MR_ + 1], C[base + KR_ + 1] = end, end_key
 
 
 @kernel
@@ -136,9 +142,9 @@ def first_code(W: Any, C: Any, o: int, base: int) -> None:
     n0, n1 = W[2 * o + COUNTS], W[2 * o + COUNTS + 1]
     code0 = 2 * W[2 * o + SLOT]
     code1 = 2 * W[2 * o + SLOT + B - n1] + 1 if n1 > 0 else code0
-    k0, k1, l0, l1 = C[base + 6], C[base + 7], C[base + 2], C[base + 3]
+    k0, k1, l0, l1 = C[base + KL_], C[base + KL_ + 1], C[base + ML_], C[base + ML_ + 1]
     zero = n1 == 0 or (n0 > 0 and (k0 < k1 or (k0 == k1 and (l0 < l1 or (l0 == l1 and code0 < code1)))))
-    C[base + 8] = code0 if zero else code1
+    C[base + FIRST_] = code0 if zero else code1
 
 
 @kernel
@@ -151,7 +157,7 @@ def leaf_summary(nodes: Nodes, C: Any, o: int, base: int) -> None:
     if C[KIND] == COVER:
         last_gap(nodes, C, o, base)
     first_code(W, C, o, base)
-    C[base + 9] = 1 if leaf_live(nodes, o, C[KIND]) else 0
+    C[base + LIVE_] = 1 if leaf_live(nodes, o, C[KIND]) else 0
 
 
 @kernel
@@ -159,13 +165,13 @@ def leaf_summary_with(nodes: Nodes, C: Any, o: int, s: int, key: int, right: int
     """C[SUM] held the leaf's summary before (key, right) was put into set s: bring it up to date."""
     W = nodes.W
     first_of(nodes, C, o, SUM, s)
-    if key > C[SUM + 4 + s] or (key == C[SUM + 4 + s] and right > C[SUM + s]):
-        C[SUM + s], C[SUM + 4 + s] = right, key
+    if key > C[SUM + KR_ + s] or (key == C[SUM + KR_ + s] and right > C[SUM + MR_ + s]):
+        C[SUM + MR_ + s], C[SUM + KR_ + s] = right, key
     if C[KIND] == COVER:
         last_gap(nodes, C, o, SUM)
     first_code(W, C, o, SUM)
-    if C[SUM + 9] == 0:
-        C[SUM + 9] = 1 if leaf_live(nodes, o, C[KIND]) else 0
+    if C[SUM + LIVE_] == 0:
+        C[SUM + LIVE_] = 1 if leaf_live(nodes, o, C[KIND]) else 0
 
 
 @kernel
@@ -173,24 +179,24 @@ def leaf_summary_without(nodes: Nodes, C: Any, o: int, s: int, key: int, right: 
     """C[SUM] held the leaf's summary before (key, right) was cut from set s: bring it up to date."""
     W = nodes.W
     first_of(nodes, C, o, SUM, s)
-    if key == C[SUM + 4 + s] and right == C[SUM + s]:
+    if key == C[SUM + KR_ + s] and right == C[SUM + MR_ + s]:
         last_of(nodes, C, o, SUM, s)
     if C[KIND] == COVER:
         last_gap(nodes, C, o, SUM)
     first_code(W, C, o, SUM)
-    if C[SUM + 9] != 0:
-        C[SUM + 9] = 1 if leaf_live(nodes, o, C[KIND]) else 0
+    if C[SUM + LIVE_] != 0:
+        C[SUM + LIVE_] = 1 if leaf_live(nodes, o, C[KIND]) else 0
 
 
 @kernel
 def read_child(nodes: Nodes, C: Any, o: int, c: int, base: int) -> None:
     """Write the summary that inner node o holds of child c at C[base]."""
     M, W = nodes.M, nodes.W
-    for f in range(4):
+    for f in range(KR_):
         C[base + f] = M[o + FIELDS + f * F + c]
-    for f in range(5):
-        C[base + 4 + f] = W[2 * o + FIELDS32 + f * F + c]
-    C[base + 9] = (W[2 * o + LIVE_CHILDREN] >> c) & 1
+    for f in range(LIVE_ - KR_):
+        C[base + KR_ + f] = W[2 * o + FIELDS32 + f * F + c]
+    C[base + LIVE_] = (W[2 * o + LIVE_CHILDREN] >> c) & 1
 
 
 @kernel
@@ -209,13 +215,13 @@ def inner_summary(nodes: Nodes, C: Any, o: int, base: int) -> None:
                 key, most = kc, rc
             if kl == KEY_MAX:
                 kl, least = W[2 * o + KL + s * F + c], M[o + ML + s * F + c]
-        C[base + s], C[base + 2 + s], C[base + 4 + s], C[base + 6 + s] = most, least, key, kl
+        C[base + MR_ + s], C[base + ML_ + s], C[base + KR_ + s], C[base + KL_ + s] = most, least, key, kl
     if kind == COVER:
         last_gap_across(nodes, C, o, n, base)
-    C[base + 8] = W[2 * o + FIRST]
+    C[base + FIRST_] = W[2 * o + FIRST]
     if not live and kind < LIST:
         live = _across(nodes, o, n, 0, 1 if kind == PAIR else 0) or (kind == PAIR and _across(nodes, o, n, 1, 0))
-    C[base + 9] = 1 if live else 0
+    C[base + LIVE_] = 1 if live else 0
 
 
 @kernel
@@ -230,7 +236,7 @@ def last_gap_across(nodes: Nodes, C: Any, o: int, n: int, base: int) -> None:
         kr, mr = W[2 * o + KR + c], M[o + MR + c]
         if kr != key or mr > reach:
             key, reach = kr, mr
-    C[base + 1], C[base + 5] = end, end_key
+    C[base + MR_ + 1], C[base + KR_ + 1] = end, end_key
 
 
 @kernel
@@ -254,19 +260,19 @@ def write_child(nodes: Nodes, C: Any, o: int, c: int, child: int, base: int) -> 
     M, W = nodes.M, nodes.W
     set_child(W, o, c, child)
     changed = False
-    for f in range(4):
+    for f in range(KR_):
         i = o + FIELDS + f * F + c
         if M[i] != C[base + f]:
             M[i] = C[base + f]
             changed = True
-    for f in range(5):
+    for f in range(LIVE_ - KR_):
         i = 2 * o + FIELDS32 + f * F + c
-        if W[i] != C[base + 4 + f]:
-            W[i] = C[base + 4 + f]
+        if W[i] != C[base + KR_ + f]:
+            W[i] = C[base + KR_ + f]
             changed = True
     bit = 1 << c
     mask = W[2 * o + LIVE_CHILDREN]
-    if ((mask & bit) != 0) != (C[base + 9] != 0):
+    if ((mask & bit) != 0) != (C[base + LIVE_] != 0):
         W[2 * o + LIVE_CHILDREN] = mask ^ bit
         changed = True
     return changed

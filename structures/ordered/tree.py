@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from structures.core.arena import COUNT, HEIGHT, INNER, INNER_WORDS, LEAF, LEAF_LEAST, LEAF_WORDS, LIVE, PATH, ROOT, SUM, SUM2, B, F
+from structures.core.arena import COUNT, HEIGHT, INNER, INNER_WORDS, LEAF, LEAF_LEAST, LEAF_WORDS, LIVE, ROOT, SUM, SUM2, B, F
 from structures.core.bits import LANES, at_most8, below8, count_bits
 from structures.core.blocks import Nodes, Writing, drop, next_free
 from structures.core.entries import Entries
@@ -35,11 +35,17 @@ from structures.ordered.layout import (
     CHILDREN,
     COUNTS,
     FIRST,
+    FIRST_,
     KEY,
     KL,
+    KL_,
     LEFT,
+    LIVE_,
     LIVE_CHILDREN,
     ML,
+    ML_,
+    PATH_CHILD,
+    PATH_NODE,
     RIGHT,
     SLOT,
     child_of,
@@ -79,7 +85,7 @@ def descend(nodes: Nodes, C: Any, key: int, left: int, code: int) -> int:
     o = C[ROOT]
     for d in range(C[HEIGHT]):
         c = find_child(nodes, o, key, left, code)
-        C[PATH + 2 * d], C[PATH + 2 * d + 1] = o, c
+        C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d] = o, c
         o = child_of(W, o, c)
     return o
 
@@ -130,7 +136,7 @@ def swap_up(nodes: Nodes, writing: Writing, d: int, old: int, new: int) -> None:
     """Node `old`, below level d of the path, is now `new` with the same summary: only pointers change, until a node was owned already."""
     W, C = nodes.W, writing.C
     while old != new and d >= 0:
-        above, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
+        above, c = C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d]
         o = own_inner(nodes, writing, above)
         set_child(W, o, c, new)
         old, new = above, o
@@ -146,7 +152,7 @@ def climb(nodes: Nodes, writing: Writing, child: int, extra: int) -> None:
     W, C = nodes.W, writing.C
     leaf = True
     for d in range(C[HEIGHT] - 1, -1, -1):
-        old, c = C[PATH + 2 * d], C[PATH + 2 * d + 1]
+        old, c = C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d]
         o = own_inner(nodes, writing, old)
         changed = write_child(nodes, C, o, c, child, SUM)
         if leaf:
@@ -177,12 +183,12 @@ def climb(nodes: Nodes, writing: Writing, child: int, extra: int) -> None:
         child = root
     elif not leaf and W[2 * child + CHILDREN] == 1:
         root = child_of(W, child, 0)
-        C[SUM + 9] = W[2 * child + LIVE_CHILDREN] & 1
+        C[SUM + LIVE_] = W[2 * child + LIVE_CHILDREN] & 1
         drop(nodes.M, writing, child, INNER)
         C[HEIGHT] -= 1
         child = root
     C[ROOT] = child
-    C[LIVE] = C[SUM + 9]
+    C[LIVE] = C[SUM + LIVE_]
 
 
 @kernel
@@ -192,7 +198,7 @@ def summary_above(nodes: Nodes, C: Any, o: int) -> None:
     if d < 0:
         leaf_summary(nodes, C, o, SUM)
     else:
-        read_child(nodes, C, C[PATH + 2 * d], C[PATH + 2 * d + 1], SUM)
+        read_child(nodes, C, C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d], SUM)
 
 
 @kernel
@@ -207,10 +213,10 @@ def put(nodes: Nodes, writing: Writing, s: int, key: int, left: int, right: int,
         o, extra = cut_leaf(nodes, C, full, B - B // 2)
         drop(nodes.M, writing, full, LEAF)
         leaf_summary(nodes, C, extra, SUM2)
-        k, v = C[SUM2 + 6], C[SUM2 + 2]
-        if C[SUM2 + 7] < k or (C[SUM2 + 7] == k and C[SUM2 + 3] < v):
-            k, v = C[SUM2 + 7], C[SUM2 + 3]
-        if k < key or (k == key and (v < left or (v == left and C[SUM2 + 8] <= code))):
+        k, v = C[SUM2 + KL_], C[SUM2 + ML_]
+        if C[SUM2 + KL_ + 1] < k or (C[SUM2 + KL_ + 1] == k and C[SUM2 + ML_ + 1] < v):
+            k, v = C[SUM2 + KL_ + 1], C[SUM2 + ML_ + 1]
+        if k < key or (k == key and (v < left or (v == left and C[SUM2 + FIRST_] <= code))):
             put_in_leaf(nodes, extra, s, key, left, right, slot)
             leaf_summary(nodes, C, extra, SUM2)
         else:
@@ -322,4 +328,4 @@ def build(nodes: Nodes, writing: Writing, entries: Entries, order: Any) -> None:
         leaf = False
         C[HEIGHT] += 1
     summarise(nodes, C, level[0], SUM, leaf)
-    C[ROOT], C[LIVE] = level[0], C[SUM + 9]
+    C[ROOT], C[LIVE] = level[0], C[SUM + LIVE_]
