@@ -10,7 +10,7 @@ do: all are written, then atom number i is joined with the atoms before it as th
     atoms      base, where the plan begins and ends, words of an entry, places and trees of the atoms that are joined with it, the entry's
                variables
     run        AT the step in hand; PLACE the atom in hand (-1: nothing is written yet), READING whether it is being read; ROWS told of this
-               kind of this change; LIMIT of these (-1: nothing is told)
+               kind of this change; LIMIT of these (-1: nothing is told); BUDGET: steps of a call
     versions   roots of all trees before and after the step in hand
     entry      room for one
     lines      of `out`: change, sign, first, end, whether there were more than the limit and none is here
@@ -37,7 +37,7 @@ from structures.quadtree.layout import MISSING, MOST_ARITY, TREE, TREE_WORDS, Qu
 __all__ = ["STEP_DELETE", "STEP_ENTER", "STEP_INSERT", "STEP_LEAVE", "Runs", "Told"]
 
 STEP_LEAVE, STEP_ENTER, STEP_DELETE, STEP_INSERT = 0, 1, 2, 3
-AT, PLACE, READING, ROWS, LIMIT = 0, 1, 2, 3, 4
+AT, PLACE, READING, ROWS, LIMIT, BUDGET, RUN_WORDS = range(7)
 CHANGE, SIGN, OF_BASE, ENTRY, STEP_WORDS = range(5)  # of a step
 TREE_, TAKEN, TAKES = range(3)  # of a tree: it, how many columns it takes, and these
 BASE_TREES, BASE_END = range(2)  # of a base: its trees
@@ -48,6 +48,7 @@ LINE_CHANGE, LINE_SIGN, FIRST_ROW, END_ROW, TOO_LARGE, LINE_WORDS = range(6)  # 
 _NOTHING_WRITTEN = -1  # as PLACE
 _NOTHING_TOLD = -1  # as LIMIT
 _CAPACITY = 1 << 13
+_BUDGET = 1 << 18  # steps of the readings of a call: about a millisecond
 
 
 @arrays("int64[:, ::1]", "int32[::1]")
@@ -116,10 +117,12 @@ def open_reading(atoms: Any, a: int, entries: Any, e: int, versions: Any, walkin
 
 
 @kernel
-def tell(nodes: QuadNodes, query: Query, steps: Steps, walking: Walking, state: State, out: Any, n: int, end: int) -> int:
-    """The rows of the steps from run[AT] to `end`, until `out` is full or they are more than the limit; how many rows there are then."""
+def tell(nodes: QuadNodes, query: Query, steps: Steps, walking: Walking, state: State, out: Any, n: int, stop: tuple[int, int]) -> int:
+    """The rows of the steps from run[AT] to before stop[0], until `out` is full, they are more than the limit, or the readings' steps have
+    reached stop[1]; how many rows there are then."""
     table, entries, atoms, run, versions = steps.steps, steps.entries, query.atoms, state.run, state.versions
     plans, roots, items, leaves, reading = walking.plan, walking.roots, walking.items, walking.leaves, walking.state
+    end, most = stop
     while run[PLACE] < len(atoms) and n < out.shape[1] and run[ROWS] <= run[LIMIT]:
         a, s = run[PLACE], run[AT]
         while s < end and table[s, OF_BASE] != atoms[a, BASE]:
@@ -130,9 +133,9 @@ def tell(nodes: QuadNodes, query: Query, steps: Steps, walking: Walking, state: 
                 open_reading(atoms, a, entries, table[s, ENTRY], versions, walking, len(atoms) - 1)
                 run[READING] = 1
             before = n
-            n = and_steps(nodes, Walking(plan, roots, items, leaves, reading), out, n, 1 << 62)
+            n = and_steps(nodes, Walking(plan, roots, items, leaves, reading), out, n, most)
             run[ROWS] += n - before
-            if reading[DEPTH] > 0 or n == out.shape[1]:
+            if reading[DEPTH] > 0 or reading[ITEM] < reading[ITEMS] or n == out.shape[1]:
                 break
         run[PLACE] += 1
         run[READING] = 0
@@ -147,11 +150,13 @@ def write_line(lines: Any, i: int, change: int, sign: int, first: int, end: int,
 
 @kernel("int64(QuadNodes, Writing, Query, Steps, Walking, State, Lines)")
 def follow(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, walking: Walking, state: State, told: Lines) -> int:
-    """Go on until all steps are done, or there is no room for more rows or lines; how many lines there are. Cost: of each step that of
-    `QuadTrees` for the entry, and that of reading its rows."""
+    """Go on until all steps are done, there is no room for more rows or lines, as many entries are written as lines have room, or the
+    readings have made run[BUDGET] steps; how many lines there are. Cost: of each step that of `QuadTrees` for the entry, and that of
+    reading its rows."""
     C, table, atoms, run, versions, out = writing.C, steps.steps, query.atoms, state.run, state.versions, told.out
-    n, lines, limit = wide(0), wide(0), run[LIMIT]
-    while run[AT] < len(table) and n < out.shape[1] and lines < len(told.lines):
+    n, lines, limit, written = wide(0), wide(0), run[LIMIT], wide(0)
+    most = walking.state[STEPS] + run[BUDGET]
+    while run[AT] < len(table) and n < out.shape[1] and max(lines, written) < len(told.lines) and walking.state[STEPS] < most:
         s, end = run[AT], run[AT] + 1
         change, sign = table[s, CHANGE], table[s, SIGN]
         while end < len(table) and table[end, CHANGE] == change and max(table[end, SIGN], STEP_ENTER) == max(sign, STEP_ENTER):
@@ -161,12 +166,13 @@ def follow(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, walki
             keep_roots(C, versions, 0)
             for i in range(s, end):
                 write_step(nodes, writing, query, steps, state.entry, i)
+            written += end - s
             keep_roots(C, versions, 1)
             run[PLACE], run[READING], run[ROWS] = 0, 0, 0
             if limit == _NOTHING_TOLD or sign <= STEP_ENTER:
                 run[PLACE] = len(atoms)
         start = n
-        n = tell(nodes, query, steps, walking, state, out, n, end)
+        n = tell(nodes, query, steps, walking, state, out, n, (end, most))
         if run[ROWS] > limit and limit != _NOTHING_TOLD:
             n, run[PLACE] = start, len(atoms)
             write_line(told.lines, lines, change, sign, n, n, 1)
@@ -190,7 +196,7 @@ class Told(NamedTuple):
 
 class Runs:
     """Runs of one AND. `bases`: of each set of entries its trees, and which columns each takes; `base_of`: of each atom its base;
-    `capacity`: rows, and changes, of a call."""
+    `capacity`: rows, and changes, of a call; `budget`: steps of its readings. What is told does not depend on them."""
 
     def __init__(
         self,
@@ -198,8 +204,9 @@ class Runs:
         bases: Sequence[Sequence[tuple[int, Sequence[int]]]],
         base_of: Sequence[int],
         capacity: int = _CAPACITY,
+        budget: int = _BUDGET,
     ) -> None:
-        self._trees = join.trees
+        self._trees, self._budget = join.trees, budget
         ends = np.cumsum([0, *map(len, bases)])
         places = np.column_stack((ends[:-1], ends[1:]))
         trees = np.zeros((ends[-1], TAKES + MOST_ARITY + 1), np.int64)
@@ -220,7 +227,7 @@ class Runs:
         leaves, reading = np.zeros(line_words(max(1, others)), np.int32), np.zeros(state_words(max(1, others)), np.int64)
         self._walking = Walking(words, roots, items, leaves, reading)
         versions = np.zeros((2, ROOT_WORDS * len(join.trees.shapes)), np.int64)
-        self._state = State(np.zeros(5, np.int64), versions, np.zeros(MOST_ARITY + 1, np.int32))
+        self._state = State(np.zeros(RUN_WORDS, np.int64), versions, np.zeros(MOST_ARITY + 1, np.int32))
         self._told = Lines(np.zeros((capacity, LINE_WORDS), np.int64), np.zeros((len(base_of), capacity), np.int32))
 
     def follow(self, version: int, steps: np.ndarray, entries: np.ndarray, limit: int | None) -> Iterator[Told]:
@@ -238,7 +245,7 @@ class Runs:
             for tree, width, *columns in self._query.trees[first:end].tolist():
                 self._trees.expect(tree, entries[own[:, ENTRY, None] + np.array(columns[:width])], come)
         run, told = self._state.run, self._told
-        run[:] = 0, _NOTHING_WRITTEN, 0, 0, _NOTHING_TOLD if limit is None else limit
+        run[:] = 0, _NOTHING_WRITTEN, 0, 0, _NOTHING_TOLD if limit is None else limit, self._budget
         while run[AT] < len(steps):
             lines = compiled(follow)(*self._trees.arrays, self._query, Steps(steps, entries), self._walking, self._state, told)
             for change, sign, first, end, too_large in told.lines[:lines].tolist():

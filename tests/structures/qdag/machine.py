@@ -80,7 +80,7 @@ class Trees:
         for number, (relation, _, order) in enumerate(self.orders):
             bases[relation].append((number, (*order, len(order))))
         if not absent:
-            self.runs = Runs(self.join, bases, [relation for relation, _ in shape.atoms], capacity=3)
+            self.runs = Runs(self.join, bases, [relation for relation, _ in shape.atoms], capacity=3, budget=5)
 
     def _atom(self, relation: int, variables: tuple[int, ...]) -> Atom:
         own = {
