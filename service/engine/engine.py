@@ -164,7 +164,7 @@ class Engine(ABC):
     @property
     def waiting(self) -> int:
         """Batches and other jobs that wait for the writer."""
-        return self._writer.waiting
+        return self._writer.waiting + self._truncates.waiting
 
     @property
     def is_open(self) -> bool:
@@ -225,7 +225,7 @@ class Engine(ABC):
         It is on disk on return, and published when `later` has called what it is given: before anybody asks who may know the answer.
         One that turns out to change many rows of a view is `Unpublished`: call its `leave`. Raises the Problem.
         """
-        if self.settings.synchronous == "full" or not is_single(batch):  # an fsync holds a thread
+        if self.settings.synchronous == "full" or not is_single(batch) or self._truncates.holds(batch.source):  # an fsync holds a thread
             return None
         check_source(batch)
         answer = self._writer.apply_at_once(batch, later)
@@ -416,7 +416,7 @@ class Engine(ABC):
             "pins": len(self.versions),
             "retired_bytes": self._state.retired_bytes,
             "free_bytes": self._state.free_bytes,
-            "waiting_batches": self._writer.waiting,
+            "waiting_batches": self.waiting,
             "writer_busy_seconds": self._writer.busy_seconds,
             "log_bytes": self._snapshots.log_bytes,
             "snapshot_failures": self._snapshots.failures,

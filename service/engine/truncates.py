@@ -1,11 +1,13 @@
 """Batches that truncate large relations: what their views are to have then is built before the batch has its turn (`views/emptied.py`).
 
-The batch itself waits for that, and nobody else does. Batches that truncate are prepared one after another.
+The batch itself waits for that, and nobody else does but later batches of its source, which would make a duplicate of it. Batches that
+truncate are prepared one after another.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -36,22 +38,37 @@ class Truncates:
 
     def __init__(self, state: State, writer: Writer, versions: Pins) -> None:
         self._state, self._writer, self._versions = state, writer, versions
+        self._under_way: list[Batch] = []  # replaced, never changed
+        self._lock = threading.Lock()
+        self._is_ending = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, _NICE))
 
+    @property
+    def waiting(self) -> int:
+        """Batches that are not with the writer yet, and the one that is prepared."""
+        return len(self._under_way)
+
+    def holds(self, source: str | None) -> bool:
+        """Whether a batch of this source is under way: a later one is to be submitted, too."""
+        return source is not None and any(batch.source == source for batch in self._under_way)
+
     def submit(self, batch: Batch, done: Done) -> None:
-        views = self._views(batch)
-        if not views:
+        if not self._views(batch) and not self.holds(batch.source):
             self._writer.submit(batch, done)
             return
-        self._writer.admit()
+        self._writer.admit(self.waiting)
+        with self._lock:
+            self._under_way = [*self._under_way, batch]
         try:
-            future = self._thread.submit(self._run, batch, done, views)
+            future = self._thread.submit(self._run, batch, done)
         except RuntimeError:
+            self._ended(batch)
             raise _ending() from None
-        future.add_done_callback(lambda future: tell(done, _ending()) if future.cancelled() else None)
+        future.add_done_callback(lambda future: self._tell(batch, done, _ending()) if future.cancelled() else None)
 
     def end(self) -> None:
-        """Refuse those that wait; what is under way goes on, until the writer takes nothing any more."""
+        """Refuse those that wait, and soon the one that is prepared, unless the writer has it."""
+        self._is_ending = True
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _views(self, batch: Batch) -> dict[LiveView, set[str]]:
@@ -64,12 +81,20 @@ class Truncates:
         views = {view: names & view.relations.keys() for view in self._state.views.values() if large & view.relations.keys()}
         return {view: mine for view, mine in views.items() if view.may_be_emptied}
 
-    def _run(self, batch: Batch, done: Done, views: dict[LiveView, set[str]]) -> None:
+    def _ended(self, batch: Batch) -> None:
+        with self._lock:
+            self._under_way = [other for other in self._under_way if other is not batch]
+
+    def _tell(self, batch: Batch, done: Done, answer: Receipt | Problem) -> None:
+        self._ended(batch)
+        tell(done, answer)
+
+    def _run(self, batch: Batch, done: Done) -> None:
         emptied: list[Emptied] = []
         answer: Future[Receipt | Problem] = Future()
         started = time.monotonic()
         try:
-            for view, names in views.items():
+            for view, names in self._views(batch).items():
                 self._prepare(view, names, emptied)
             for _ in range(_ROUNDS):
                 if sum(one.backlog.changes for one in emptied) > _FEW:
@@ -83,7 +108,7 @@ class Truncates:
         except Exception:
             log.exception("a batch that truncates could not be prepared; nothing of it was applied")
             result = Problem("internal", "the batch could not be applied")
-        tell(done, result)
+        self._tell(batch, done, result)
         batch.emptied = ()
         with suppress(Problem):  # the service ends
             self._writer.call(partial(self._let_go, emptied)).result()
@@ -92,7 +117,12 @@ class Truncates:
         """Add the view as it will be, unless it has none any more, or that fails."""
         one = self._writer.call(partial(self._begin, view, names, emptied)).result()
         if one is not None:
-            self._attempt(one, emptied, one.build)
+            self._attempt(one, emptied, partial(one.build, self._report))
+
+    def _report(self, _: float) -> None:
+        """Of a build, from time to time. Problem `recovering` once the service ends."""
+        if self._is_ending:
+            raise _ending()
 
     def _go_on(self, emptied: list[Emptied]) -> None:
         for one in list(emptied):
@@ -103,6 +133,7 @@ class Truncates:
         try:
             work()
         except Exception:
+            self._report(1.0)
             log.warning(IN_VAIN, one.view.name, exc_info=True)
             emptied.remove(one)
             self._writer.call(partial(self._let_go, [one])).result()

@@ -140,9 +140,9 @@ class Writer:
         waiting = Waiting(batch, done, batch.bytes + batch.prepared_bytes)
         self._put(waiting)
 
-    def admit(self) -> None:
-        """Problem `too-busy` if no further batch may wait."""
-        if self._queue.qsize() >= self._max_waiting:
+    def admit(self, elsewhere: int = 0) -> None:
+        """Problem `too-busy` if no further batch may wait. `elsewhere`: so many wait that are to be submitted."""
+        if self._queue.qsize() + elsewhere >= self._max_waiting:
             raise Problem("too-busy", f"{self._max_waiting} batches are already waiting")
         if self._waiting_bytes > _WAITING_BYTES:
             raise Problem("too-busy", f"batches of {self._waiting_bytes} bytes are already waiting")

@@ -53,9 +53,9 @@ class Emptied:
         self._join.hold(self._version)
         self._root = self.view.root
 
-    def build(self) -> None:
-        """Load what the others have, and list the rows of the view."""
-        self._join.build(self._version, lambda part: None)
+    def build(self, report: Callable[[float], None]) -> None:
+        """Load what the others have, and list the rows of the view. What `report` raises ends it."""
+        self._join.build(self._version, report)
         for side in self._sides:
             side.living = None
         if self._most > 0:

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -79,8 +80,8 @@ class Meanwhile:
         self.built, self.rounds, self.placed = 0, 0, 0
         build, go_on, place = Emptied.build, Emptied.go_on, Emptied.put_in_place
 
-        def built(one: Emptied) -> None:
-            build(one)
+        def built(one: Emptied, report: Callable[[float], None]) -> None:
+            build(one, report)
             self.built += 1
             then()
 
@@ -291,24 +292,100 @@ def test_a_relation_that_goes_meanwhile(engine: Instance, monkeypatch: pytest.Mo
     check(engine)
 
 
+class Stopped:
+    """Preparations wait until `go`; `begun`: one does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go, self.begun = threading.Event(), threading.Event()
+        Meanwhile(monkeypatch, self._wait)
+
+    def _wait(self) -> None:
+        self.begun.set()
+        assert self.go.wait(60)
+
+
+def of_source(batch: Batch, epoch: int) -> Batch:
+    batch.source, batch.epoch = "s", epoch
+    return batch
+
+
+def one_row(rng: random.Random, name: str) -> Batch:
+    rows = RowBlock(rows_like(rng, [70]))
+    return Batch([Changes(name, BOXES, np.array([ORDER["upsert"]], np.uint8), rows, np.arange(1))], 1, 0, [], 0)
+
+
+def test_a_later_batch_of_its_source_waits(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the truncate would be taken for a duplicate, and its changes be lost. One that is sent twice is applied once."""
+    stopped, answers = Stopped(monkeypatch), [Future[Receipt | Problem]() for _ in range(4)]
+    rng = random.Random(12)
+    batches = [truncating(rng, "a"), truncating(rng, "a"), one_row(rng, "a"), some_changes(rng, 9)]
+    for epoch, given, answer in zip((1, 1, 2, 3), batches, answers, strict=True):
+        monkeypatch.setattr(engine._writer, "_pace", 0.0)  # single changes are applied at once, if they may be
+        assert engine.apply_at_once(of_source(given, epoch)) is None
+        engine.submit(given, answer.set_result)
+        assert stopped.begun.wait(60)
+    assert engine.waiting == 4 and not any(answer.done() for answer in answers)
+    assert engine.apply(one_row(rng, "b")).version == 3, "nobody else waits"
+    stopped.go.set()
+    receipts = [answer.result(60) for answer in answers]
+    told = [isinstance(one, Receipt) and (one.version, one.duplicate) for one in receipts]
+    assert told == [(4, False), (4, True), (5, False), (6, False)]
+    agrees(engine, "v")
+    left_nothing(engine)
+    assert engine.waiting == 0
+
+
+def test_no_more_wait_than_may(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped, answers = Stopped(monkeypatch), list[Receipt | Problem]()
+    monkeypatch.setattr(engine._writer, "_max_waiting", 2)
+    for _ in range(2):
+        engine.submit(truncating(random.Random(13), "b"), answers.append)
+        assert stopped.begun.wait(60)
+    with pytest.raises(Problem, match="already waiting"):
+        engine.submit(truncating(random.Random(13), "b"), answers.append)
+    apply_unprepared(engine, some_changes(random.Random(14), 9))
+    stopped.go.set()
+    left_nothing(engine)
+    assert len(answers) == 2 and all(isinstance(answer, Receipt) for answer in answers)
+
+
 def test_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits for a preparation is told that the service ends, and nothing of it is applied."""
     engine = filled(tmp_path, random.Random(1))
     engine.put_view("v", VIEWS["pairs"], wait=60)
-    go, begun, answers = threading.Event(), threading.Event(), []
-
-    def wait() -> None:
-        begun.set()
-        assert go.wait(60)
-
-    Meanwhile(monkeypatch, wait)
+    stopped = Stopped(monkeypatch)
+    answers: list[Any] = []
     for _ in range(2):
         engine.submit(truncating(random.Random(3), "b"), answers.append)
-    assert begun.wait(60)
+    assert stopped.begun.wait(60)
     version = engine.published.number
     engine.close()
-    go.set()
+    stopped.go.set()
     engine._truncates._thread.shutdown(wait=True)
     assert [answer.type for answer in answers] == ["recovering"] * 2 and engine.published.number == version
     with pytest.raises(Problem):
         engine.submit(truncating(random.Random(3), "b"), answers.append)
+
+
+def test_the_end_in_the_midst_of_a_build(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service does not wait until it is done."""
+    go, begun, build = threading.Event(), threading.Event(), Emptied.build
+    ended = list[str]()
+
+    def build_late(one: Emptied, report: Callable[[float], None]) -> None:
+        begun.set()
+        assert go.wait(60)
+        try:
+            build(one, report)
+        except Problem as problem:
+            ended.append(problem.type)
+            raise
+
+    monkeypatch.setattr(Emptied, "build", build_late)
+    answers: list[Any] = []
+    engine.submit(truncating(random.Random(3), "b"), answers.append)
+    assert begun.wait(60)
+    engine.close()
+    go.set()
+    engine._truncates._thread.shutdown(wait=True)
+    assert ended == ["recovering"] and [answer.type for answer in answers] == ["recovering"]
