@@ -177,21 +177,21 @@ def test_the_service_goes_and_comes_back(mortal_stays: ServerProcess, topics: To
     mortal_stays.kill()
     topics.put(topic, [create(1)])
     with job_of(mortal_stays.url, (topic, "stays")) as job:
-        job.wait_for("is not there")
+        job.wait_for("is not reachable")
         mortal_stays.start()
         job.wait_for_records(1)
         mortal_stays.kill()
         topics.put(topic, [create(2)])
-        while job.said.count("is not there") < 3:
-            job.wait_for("is not there")
+        while job.said.count("is not reachable") < 3:
+            job.wait_for("is not reachable")
         mortal_stays.start()
         job.wait_for_records(2)
         assert ids(mortal_stays) == [1, 2]
         mortal_stays.kill()
         topics.put(topic, [create(3)])
-        waits = job.said.count("is not there")
-        while job.said.count("is not there") == waits:
-            job.wait_for("is not there")
+        waits = job.said.count("is not reachable")
+        while job.said.count("is not reachable") == waits:
+            job.wait_for("is not reachable")
         assert job.stop() == 0  # in the middle of waiting: what it holds is read again
     mortal_stays.start()
     with job:
@@ -272,7 +272,7 @@ def test_spark_killed_under_the_job(mortal_stays: ServerProcess, broker: Broker,
         job.wait_for_records(2)
         mortal_stays.kill()
         topics.put(topic, [create(3)])
-        job.wait_for("is not there")
+        job.wait_for("is not reachable")
         kill_jvm(job)
         assert job.end() == 1
 
