@@ -100,7 +100,8 @@ class Truncates:
                 if sum(one.backlog.changes for one in emptied) > _FEW:
                     self._go_on(emptied)
             batch.emptied = tuple(emptied)
-            log.info("a truncate was prepared for %d views in %.1f s", len(emptied), time.monotonic() - started)
+            if emptied:
+                log.info("a truncate was prepared for %d views in %.1f s", len(emptied), time.monotonic() - started)
             self._writer.submit(batch, answer.set_result)
             result = answer.result()
         except Problem as problem:
