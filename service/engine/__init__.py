@@ -1,1 +1,1 @@
-"""One writer: batches in, versions out, durable. Begin with `engine`; `writer` has the order of things, `state` what a batch does."""
+"""A single writer turns batches into durable versions. Start with `engine`; `writer` has the order of steps, `state` what a batch does."""

@@ -1,10 +1,10 @@
-"""Definitions of relations extended while they are in use: columns, intervals, nulls that are allowed, retention.
+"""Extend the definition of a relation in use: add columns or intervals, allow nulls, set a retention.
 
-    beside the writer    the rows that there are meet the new intervals; the table is copied into a wider one, by pieces in the turn
-    in its turn          so do the rows that have come since; the new definition is on disk; table, relation and views have it
+    beside the writer    check the existing rows against the new intervals; copy the table into a wider one, by pieces in the turn
+    in its turn          check the rows that were added since; write the new definition to disk; update table, relation and views
 
-Live views stay as they are: they read columns by name. A batch that was judged by the former definition is judged again
-(`tables/evolution.py`). Nothing is left of a change that fails on the way.
+Live views stay as they are: they read columns by name. A batch that was validated against the former definition is validated again
+(`tables/evolution.py`). A change that fails on the way leaves no trace.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from service.wire.schema import RelationDefinition, RelationPatch, parse_relatio
 
 
 class Alterations:
-    """Any thread but the writer's."""
+    """Called from any thread but the writer's."""
 
     def __init__(self, state: State, writer: Writer, log: Log, versions: Pins, rewrites: Rewrites, most_columns: int) -> None:
         self._state, self._writer, self._log, self._versions, self._rewrites = state, writer, log, versions, rewrites
@@ -40,7 +40,7 @@ class Alterations:
 
     def apply(self, name: str, patch: RelationPatch) -> None:
         """Extend a definition. Durable on return. Problems `not-found`, `bad-definition`, `unknown-column`, `definition-differs`,
-        `relation-in-use`, `no-room`; BadDefinition. Cost: the rows once if there are new columns or intervals."""
+        `relation-in-use`, `no-room`; BadDefinition. Cost: one pass over the rows if there are new columns or intervals."""
         with self._rewrites.held(name) as held:
             relation = held.relation
             definition = self._extended(relation, patch)
@@ -54,7 +54,7 @@ class Alterations:
                     reach("in-patch")
                 self._writer.call(lambda: self._conclude(held, definition, check)).result()
             finally:
-                with suppress(Problem):  # the service ends
+                with suppress(Problem):  # the service is stopping
                     self._writer.call(relation.table.end_widening).result()
 
     def _extended(self, relation: Relation, patch: RelationPatch) -> RelationDefinition:
@@ -89,7 +89,7 @@ class Alterations:
             raise Problem("no-room", f"there is not enough memory or address space for the columns: {error}; nothing was changed") from None
 
     def _require_free(self, relation: Relation, definition: RelationDefinition) -> None:
-        """Problem `relation-in-use` if a view compares by a column that is to have nulls."""
+        """Problem `relation-in-use` if a view compares a column that is to become nullable."""
         fresh = {column.name for column in definition.columns[: len(relation.definition.columns)] if column.nullable}
         fresh -= {column.name for column in relation.definition.columns if column.nullable}
         users = {
@@ -125,7 +125,7 @@ class Alterations:
 
 
 class _Check:
-    """Whether rows meet the intervals that they did not have to meet."""
+    """Check rows against the intervals that the new definition adds."""
 
     def __init__(self, relation: Relation, definition: RelationDefinition) -> None:
         self._relation = relation
@@ -137,7 +137,7 @@ class _Check:
         self._rules = parse_relation(made.to_json()).rules if fresh else None
 
     def require(self, slots: Iterator[Slots]) -> None:
-        """Problem `definition-differs` for the first rows that do not."""
+        """Problem `definition-differs`, naming the first rows that fail the check."""
         rules, table = self._rules, self._relation.table
         if rules is None:
             return

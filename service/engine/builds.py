@@ -1,22 +1,22 @@
-"""Views are built beside the writer, two at a time and a small one, in the order of a `Line` once their kernels are there.
+"""Build views beside the writer, on two threads and a third for small views, in the order of a `Line`, once their kernels are compiled.
 
-    begin, in the writer's turn     hold the published version, and note from then on what changes in the view's relations
-    build                           at the version that is held; writers go on
-    rounds                          hold the newest version, follow what has changed up to it, let go of the one before
-    last round, in the turn         what has changed since is little: follow it, do a step of what can only be done there, such as to take
-                                    what other views have too; after the last step publish the root, and the view is live
+    begin, in the writer's turn     hold the published version, and record changes to the view's relations from then on
+    build                           load that version; writers continue
+    rounds                          hold the newest version, follow the changes up to it, release the previous one
+    last round, in the turn         few changes are left: follow them, and do a step of what can only be done there, such as adopting
+                                    shared indexes; after the last step publish the root, and the view is live
 
-A round is what has accumulated during the one before, so rounds get shorter as long as following is faster than writing. Where it is
-not, the writer pauses after each group for as long as the build takes for its changes, twice over, so that the next round is half as long;
-of two builds for the slower one. How long it takes for them the load tells before the first round.
+A round follows what accumulated during the previous one, so rounds get shorter as long as following is faster than writing. Otherwise the
+writer pauses after each group for twice as long as the build needs for its changes, so that the next round is half as long; of two builds,
+the slower one counts. Before the first round, this time is estimated from the load.
 
-After a start, a view that may be followed is replayed instead: it is built at the version of the snapshot, and then passes through all
-that has changed since (`tables/history.py`), version by version, so that its feed has again what it had before, and misses nothing of what
-is written meanwhile. It goes live, in the writer's turn, when little is left. Such a view shares no indexes with others, which are ahead of
-it; the next look at views that have outgrown their structures finds that, and it is built anew with those that it can share.
+After a start, a view that may be followed is replayed instead: it is built at the version of the snapshot, and then follows all later
+changes (`tables/history.py`), version by version, so that its feed has the same content as before, and misses no change that is written
+meanwhile. When little is left, it goes live in the writer's turn. Such a view shares no indexes with others, which are ahead of it; the
+next check for views that have outgrown their structures detects this, and the view is rebuilt with shared ones.
 
-A live view that has outgrown its structures is built anew in the same way, in others, while it lives on; in the last round these replace
-its own.
+A live view that has outgrown its structures is rebuilt in the same way, in new structures, while it stays in use; the last round replaces
+its old ones.
 """
 
 from __future__ import annotations
@@ -50,45 +50,45 @@ log = logging.getLogger("livejoin.views")
 
 T = TypeVar("T")
 
-_FEW = 1 << 16  # rows of a small view: built in a tenth of a second
+_FEW = 1 << 16  # rows of a small view, which is built in a tenth of a second
 _NICE = 3  # of the threads: beside two builds on two cores, writers keep half of their rows, and builds take less than three times as long
-_LAST_SECONDS = 0.01  # that the last round may take in the turn, as far as the others tell
-_FIRST_LAST, _MOST_LAST = 64, 8192  # changes of the last round: while nothing is known of a build's speed; at most
-_MOST_CHANGES = 4_000_000  # changes, of 24 bytes, before the writer waits for the build
-_MOST_UNBEGUN = 16_000_000  # of 32 bytes, before a view that waits for its turn gives up what its feed has had before
+_LAST_SECONDS = 0.01  # seconds that the last round may take in the turn, estimated from the earlier rounds
+_FIRST_LAST, _MOST_LAST = 64, 8192  # changes left to the last round: while a build's speed is unknown; at most
+_MOST_CHANGES = 4_000_000  # changes, of 24 bytes each, before the writer waits for the build
+_MOST_UNBEGUN = 16_000_000  # changes, of 32 bytes each, before a queued view gives up the earlier content of its feed
 _LONGEST_PAUSE = 1.0  # seconds, after a group
 _FEW_GROUPS = 1 << 17  # changes
-_LOADED_A_CHANGE = 2  # rows that are loaded while one is followed that has changed, which goes and comes
-_SOON = 1e-3  # seconds in which what is applied is published
+_LOADED_A_CHANGE = 2  # rows that are loaded in the time of following one changed row (a delete and an insert)
+_SOON = 1e-3  # seconds until applied changes are published
 _NO_PINS = np.empty(0, np.int64)  # nobody reads a view before it is live
-_LOADED = 0.9  # of the progress: the rest is for the rounds
+_LOADED = 0.9  # share of the progress; the rounds have the rest
 
 
 class _Cancelled(Exception):
-    """Nobody wants the view any more, or the service ends."""
+    """The view is no longer wanted, or the service is stopping."""
 
 
 class _Build:
-    """One view that is to be built for a client, or built `anew`, or replayed. `future`: done when it is live in what was built, has
-    failed, or was cancelled."""
+    """A view to be built for a client, rebuilt (`anew`), or replayed. `future` is done when the new structures are live, or the build has
+    failed or was cancelled."""
 
     def __init__(self, view: LiveView, client: str, anew: bool, passage: Passage | None) -> None:
         self.view, self.client, self.anew, self.passage = view, client, anew, passage
         self.begun = False
-        self.state = "live" if anew else "building"  # of the view meanwhile
+        self.state = "live" if anew else "building"  # state of the view during the build
         self.is_used = False
         self.backlog = Backlog(view.relations.values())
         self.over = threading.Event()
         self.future = Future[None]()
-        self.rows = _MOST_CHANGES  # of the round before
-        self.last = _FIRST_LAST  # changes that may be left to the last round
-        self.pause = 0.0  # seconds that the writer is to pause for each change
-        self.seen = 0  # changes for which it has paused
-        self.asks = threading.Event()  # it waits for the writer's turn, or is over: then the writer does not pause for it
+        self.rows = _MOST_CHANGES  # changed rows of the previous round
+        self.last = _FIRST_LAST  # most changes that may be left to the last round
+        self.pause = 0.0  # seconds that the writer pauses for each change
+        self.seen = 0  # changes for which the writer has paused
+        self.asks = threading.Event()  # set while the build waits for the writer's turn, or is over: the writer then does not pause for it
 
     @property
     def behind(self) -> Backlog | Passage:
-        """What it has to follow still."""
+        """The changes that the build has yet to follow."""
         return self.backlog if self.passage is None else self.passage
 
     @property
@@ -96,18 +96,18 @@ class _Build:
         return self.pause > 0.0 or (self.begun and self.behind.changes > _MOST_CHANGES)
 
     def stop(self) -> None:
-        """It is over: done, or not wanted."""
+        """Mark the build as over: done, or not wanted."""
         self.over.set()
         self.asks.set()
 
     def answered(self) -> None:
-        """It has had the writer's turn."""
+        """Note that the build has had the writer's turn."""
         self.asks.clear()
         if self.over.is_set():
             self.asks.set()
 
     def require(self) -> None:
-        """Raises _Cancelled."""
+        """Raise _Cancelled if the build is over."""
         if self.over.is_set():
             raise _Cancelled
 
@@ -117,12 +117,12 @@ class _Build:
 
 
 def _rows(view: LiveView) -> int:
-    """That are loaded for it."""
+    """Count the rows that a build of the view loads."""
     return sum(relation.table.rows for relation in view.relations.values())
 
 
 class Builds:
-    """Brings registered views to life. `feed_of` as in `Engine`; `kernels` gives those of the service."""
+    """Build registered views and make them live. `feed_of` as in `Engine`; `kernels` returns the service's kernels."""
 
     def __init__(
         self, state: State, writer: Writer, versions: Pins, feed_of: Callable[[LiveView, tuple[int, int]], DeltaSink],
@@ -132,15 +132,15 @@ class Builds:
         self._kernels = kernels
         self._line: Line[_Build] = Line(_FEW)
         self._threads = ThreadPoolExecutor(Line.THREADS, thread_name_prefix="builder", initializer=partial(give_way, _NICE))
-        self._lock = threading.Lock()  # on the next: the writer looks at it while others begin and end
+        self._lock = threading.Lock()  # guards the next attribute: the writer reads it while other threads begin and end builds
         self._builds: dict[str, _Build] = {}  # by the view's id
         self._in_vain: set[str] = set()  # ids of views that could not be built anew
 
     # for the engine
 
     def start(self, view: LiveView, client: str = "", anew: bool = False, passage: Passage | None = None) -> Future[None]:
-        """Build it when its turn comes, among those of all clients, or replay it if it has a `passage`; done when it is live, has failed,
-        or was cancelled. Any thread."""
+        """Queue a build of the view, among those of all clients, or a replay if it has a `passage`. The future is done when the view is
+        live, or the build has failed or was cancelled. Any thread."""
         build = _Build(view, client, anew, passage)
         with self._lock:
             self._builds[view.id] = build
@@ -151,17 +151,17 @@ class Builds:
         self._line.add(build, build.client, _rows(build.view))
         try:
             self._threads.submit(self._serve)
-        except RuntimeError:  # the service ends
+        except RuntimeError:  # the service is stopping
             self._withdraw(build)
 
     def _withdraw(self, build: _Build) -> None:
-        """It is not wanted: nobody takes it out of the line."""
+        """Stop a build that is not wanted, and take it out of the line."""
         build.stop()
         if self._line.remove(build):
             build.future.set_result(None)
 
     def renew(self) -> None:
-        """Build those live views anew whose structures are outgrown. In the writer's turn; O(views)."""
+        """Rebuild the live views that have outgrown their structures. In the writer's turn; O(views)."""
         for view in self._state.views.values():
             if view.state != "live" or view.id in self._builds or view.id in self._in_vain:
                 continue
@@ -170,7 +170,7 @@ class Builds:
                 self.start(view, anew=True)
 
     def cancel(self, view: LiveView) -> None:
-        """Give it up if it is being built, or waits for that. In the writer's turn."""
+        """Cancel the view's build, running or queued. In the writer's turn."""
         with self._lock:
             build = self._builds.pop(view.id, None)
         self._in_vain.discard(view.id)
@@ -179,18 +179,18 @@ class Builds:
             self._detach(build)
 
     def end(self) -> None:
-        """Cancel all. Does not wait: a build that has not noticed yet only reads what others write."""
+        """Cancel all builds. Does not wait: a build that has yet to notice only reads what others write."""
         for build in self._running():
             self._withdraw(build)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
     def hold_back(self) -> bool:
-        """Whether the writer is to pause after what it does next."""
+        """Whether the writer must pause after its next step."""
         return bool(self._builds) and any(build.holds_back for build in self._running())
 
     def pause(self) -> None:
-        """Let builds catch up that fall behind, once for what a group has changed. The writer's thread."""
+        """Pause so that builds that fall behind can catch up; called in the writer's thread, once after each group."""
         if not self._builds:
             return
         building = self._running()
@@ -215,7 +215,7 @@ class Builds:
     # the threads
 
     def _serve(self) -> None:
-        """What comes next, for as long as there is something for this thread."""
+        """Run the builds in the line as long as there is one for this thread."""
         while (build := self._line.take()) is not None:
             try:
                 self._run(build)
@@ -226,7 +226,7 @@ class Builds:
     def _run(self, build: _Build) -> None:
         try:
             build.require()
-            self._kernels().require(rooms_of(build.view.view.plan))  # they are there, or will never be
+            self._kernels().require(rooms_of(build.view.view.plan))  # the kernels are compiled, or never will be
             join = self._in_turn(build, partial(self._make_room, build))
             if self._in_turn(build, partial(self._begin_passage, build)):
                 self._replay(build, join)
@@ -243,7 +243,7 @@ class Builds:
                 self._builds.pop(build.view.id, None)
 
     def _in_turn(self, build: _Build, work: Callable[[], T]) -> T:
-        """What `work` gives or raises, which the writer does. Raises _Cancelled once it takes nothing any more."""
+        """Have the writer call `work`, and return or raise what it does. Raises _Cancelled once the writer accepts no more jobs."""
 
         def attempt() -> tuple[T | None, Exception | None]:
             try:
@@ -264,7 +264,7 @@ class Builds:
 
     def _build(self, build: _Build, join: Join) -> None:
         held = ExitStack()
-        former = build.view.core  # if it is replaced, its memory is freed here, not in the writer's turn
+        former = build.view.core  # if the structures are replaced, their memory is freed here, not in the writer's turn
         try:
             version = self._in_turn(build, partial(self._begin, build, join, held))
             started, rows = time.perf_counter(), _rows(build.view)
@@ -302,14 +302,14 @@ class Builds:
                 live = self._in_turn(build, partial(self._conclude_replay, build, passage))
 
     def _catch_up_with_history(self, build: _Build, join: Join, passage: Passage) -> None:
-        """Follow, version by version, what was noted before this began."""
+        """Follow, version by version, the changes that were recorded before this call."""
         feed = build.view.feed
         assert feed is not None
         started, first, rows = time.perf_counter(), passage.at, passage.left
         while passage.at < first + rows:
             before = passage.at
             self._pass(build, passage)
-            while build.view.reclaim(passage.version, _NO_PINS):  # not what its feed still reads
+            while build.view.reclaim(passage.version, _NO_PINS):  # except what its feed still reads
                 build.require()
             while feed.housekeep(self._versions.published.number, False):
                 build.require()
@@ -320,7 +320,7 @@ class Builds:
         self._pace(build, rows, time.perf_counter() - started, passage.left)
 
     def _pass(self, build: _Build, passage: Passage) -> None:
-        """Follow some thousand changes that are published, and give the feed what they come to."""
+        """Follow a few thousand published changes, and append the resulting deltas to the feed."""
         view = build.view
         assert view.feed is not None
         for step in passage.take(self._versions.published.number):
@@ -344,12 +344,12 @@ class Builds:
 
     @staticmethod
     def _load(build: _Build, join: Join, version: int) -> None:
-        """Load everything that the relations have at a version, which is held."""
+        """Load all rows that the relations have at a held version."""
         join.build(version, lambda part: build.report(_LOADED * part))
         build.report(_LOADED)
 
     def _round(self, build: _Build, join: Join, version: int) -> None:
-        """Follow what has changed up to a version that is held."""
+        """Follow the changes up to a held version."""
         started = time.perf_counter()
         nets = build.backlog.take(version)
         for piece in pieces(nets):
@@ -363,7 +363,7 @@ class Builds:
 
     @staticmethod
     def _pace(build: _Build, rows: int, seconds: float, left: int) -> None:
-        """A round of so many changed rows has left so many: how long may the last one be, and is the writer too fast?"""
+        """After a round, decide how many changes the last round may have, and whether the writer must pause."""
         if not rows:
             return
         is_no_shorter, build.rows = rows >= build.rows, rows
@@ -371,12 +371,12 @@ class Builds:
         build.last = max(build.last, min(_MOST_LAST, int(_LAST_SECONDS / each)))
         falls_behind = left > max(build.last, rows // 2)
         build.pause = 2 * each if falls_behind else 0.0
-        if rows <= _FEW_GROUPS and (falls_behind or is_no_shorter):  # it is as long as what comes between two of the build's turns
+        if rows <= _FEW_GROUPS and (falls_behind or is_no_shorter):  # it is as long as the time between two of the build's turns
             build.last *= 2
 
     @staticmethod
     def _catch_up(build: _Build, join: Join, version: int, piece: Piece) -> None:
-        """Follow changes up to `version`: nobody is told."""
+        """Follow changes up to `version` without producing deltas."""
         join.require(piece.resolved)
         join.apply(version, piece.runs, None)
         if not build.anew:
@@ -398,12 +398,12 @@ class Builds:
         return view.join
 
     def _begin_passage(self, build: _Build) -> bool:
-        """Whether it is replayed."""
+        """Begin the replay if the view has a passage; return whether it has."""
         build.begun = build.passage is not None
         return build.begun
 
     def _give_up_passage(self, build: _Build) -> None:
-        """Too much is written while it waits for its turn: it is built as it is then, and earlier tokens expire."""
+        """Too many changes were written while the view waited: build it without its history, and let earlier tokens expire."""
         assert build.passage is not None and build.view.feed is not None
         log.warning("tokens of the view %s expire: it is built without its earlier changes, since too many are written", build.view.name)
         self._detach(build)
@@ -411,7 +411,8 @@ class Builds:
         build.view.feed.restart(self._versions.published.number)
 
     def _conclude_replay(self, build: _Build, passage: Passage) -> bool:
-        """Follow the rest, and let the view live; whether it does, or is not wanted: if the rest is too long, more is allowed next time."""
+        """Follow the remaining changes and make the view live. Return whether the replay is over; if too many changes remain, the next call
+        may follow more."""
         if not self._is_wanted(build):
             self._detach(build)
             return True
@@ -426,8 +427,8 @@ class Builds:
         return True
 
     def _conclude(self, build: _Build, join: Join, held: ExitStack) -> int | None:
-        """Follow the rest, and let the view live in what was built; if the rest is too long, or another step is left, the newest version,
-        which is held for a further round. More is allowed each time: batches that wait could always be before this."""
+        """Follow the remaining changes and make the view live in the new structures. If too many remain, or a step is left, return the
+        newest version, which is held for another round. The limit is raised each time, since waiting batches may always come first."""
         view = build.view
         if not self._is_wanted(build):
             self._detach(build)
@@ -456,7 +457,7 @@ class Builds:
             self._state.close_passage(build.passage)
 
     def _go_live(self, view: LiveView, replayed: bool = False) -> None:
-        """Its root is published before anybody is told that it can be read. `replayed`: its feed has all changes."""
+        """Publish the view's root, then mark the view as live. `replayed`: its feed has all changes."""
         retain = view.view.query.retain
         if retain is not None and view.feed is None:
             view.feed = self._feed_of(view, retain)

@@ -1,9 +1,9 @@
-"""Relations and views kept live and durable: batches in, versions out. Readers and followers stand on it: `service.instance` has the
-class that is made.
+"""Keep relations and views live and durable: batches in, versions out. Readers and followers build on it; `service.instance` has the
+concrete class.
 
     engine.recover(progress); engine.submit(batch, done); engine.close()
 
-One thread at a time writes (`writer.py`); everything here but `on_failure` may be called by any thread.
+Only one thread at a time writes (`writer.py`); everything here but `on_failure` may be called from any thread.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ log = logging.getLogger("livejoin.engine")
 
 _OTHER = "the {} {} already exists with another definition: use another name, or drop it first (DELETE)"
 T = TypeVar("T")
-_POLL = 0.1  # seconds between two reports of the progress of builds
+_POLL = 0.1  # seconds between two progress reports of builds
 
 
 class Engine(ABC):
-    """One data folder, open. `on_failure` is called (by the writer) when the service has to end: what is on disk is unknown.
-    `kernels`: those that are not compiled yet; a view waits for its own.
+    """An open data folder. The writer calls `on_failure` when the service must stop because the state on disk is unknown. `kernels`: those
+    that are still to be compiled; each view waits for its own.
 
-    state: "recovering" until the views of the folder are built, "ready", "failed" or "closed". `folder_id`, `secret`: of the folder, for
-    texts that only it can have given out. Raises FolderInUse, Damaged, OSError.
+    state: "recovering" until the folder's views are built, then "ready", "failed" or "closed". `folder_id`, `secret`: the folder's, for
+    tokens that no other folder can have issued. Raises FolderInUse, Damaged, OSError.
     """
 
     def __init__(self, data: Path, settings: Settings | None = None) -> None:
@@ -75,8 +75,8 @@ class Engine(ABC):
         self.kernels = Kernels()
         self.limits = Limits(self.settings.max_aliases, self.settings.max_conditions, self.settings.max_columns, self.settings.max_sql)
         self.state = "recovering"
-        self._is_open = False  # the writer has begun
-        self._is_clean = False  # it has ended, and as it should
+        self._is_open = False  # the writer has started
+        self._is_clean = False  # it has ended without a failure
         self.progress = 0.0
         self.versions = Pins()
         self._folder = data
@@ -95,15 +95,14 @@ class Engine(ABC):
         self._rewrites = Rewrites(self._state, self._writer, self.versions)
         self.retention = Retention(self._state, self._writer, self.versions, self.stages.sweep)
         self._alterations = Alterations(self._state, self._writer, self._log, self.versions, self._rewrites, self.settings.max_columns)
-        self.admit = self._writer.admit  # whether a batch could be submitted now, whatever it is: ask before its body is read
+        self.admit = self._writer.admit  # whether a batch can be submitted now: ask before reading its body
         self._snapshots: Snapshotting
         self._closing, self._loading = threading.Lock(), Loading()
 
     def recover(self, progress: Progress = lambda stage, part: None, opened: Callable[[], None] = lambda: None) -> None:
-        """Load the folder, take batches from then on, build the views. `progress(stage, part)`; `opened()` is called when relations can be
-        read and written, and views are being built. Returns when each of them is live or has failed, or when it is closed meanwhile.
-
-        Raises Damaged."""
+        """Load the folder, accept batches from then on, and build the views. `progress(stage, part)`; `opened()` is called when relations
+        can be read and written and views are being built. Returns when each view is live or has failed, or the engine is closed. Raises
+        Damaged."""
 
         def report(stage: str, part: float) -> None:
             self._loading.go_on()
@@ -129,7 +128,7 @@ class Engine(ABC):
                 report("ready", 1.0)
 
     def _load(self, report: Progress) -> list[tuple[LiveView, Passage | None]]:
-        """Everything but the views, which are to be built."""
+        """Load everything but the views, which are built later."""
         kept = self._log.catalog()[1]
         is_followed = any(record.definition.get("changes") is not False for record in kept)
         snapshot = recover_relations(self._state, self._log, self._folder, report, is_followed)
@@ -151,7 +150,7 @@ class Engine(ABC):
         return to_build
 
     def _passage_of(self, view: LiveView, snapshot: Snapshot | None) -> Passage | None:
-        """Of a view that may be followed: its feed has what the snapshot has of it, and is to get what has changed since."""
+        """Restore a view's feed from the snapshot, if it may be followed; return the passage that replays the later changes."""
         retain, history = view.view.query.retain, self._state.history
         if retain is None or history is None:
             return None
@@ -159,21 +158,21 @@ class Engine(ABC):
         view.feed = self.restored_feed_of(view, retain, history.since, None if found is None else Stored(*found))
         return history.passage(view.relations.values())
 
-    # what there is
+    # queries
 
     @property
     def waiting(self) -> int:
-        """Batches and other jobs that wait for the writer."""
+        """Number of batches and jobs that wait for the writer."""
         return self._writer.waiting + self._truncates.waiting
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes batches, or has taken some."""
+        """Whether the engine accepts batches, or has accepted some."""
         return self._is_open
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it has failed, or its writer makes no progress."""
+        """Whether the engine has failed, or its writer makes no progress."""
         return self.state == "failed" or self._writer.is_stuck
 
     @property
@@ -210,22 +209,22 @@ class Engine(ABC):
     # writing
 
     def prepare(self, batch: Batch) -> None:
-        """Do what needs no look at the tables before the writer's turn. In any thread, while others write."""
+        """Do the work on a batch that does not depend on the tables, before the writer's turn. Any thread, while others write."""
         self._state.prepare(batch)
 
     def submit(self, batch: Batch, done: Done) -> None:
         """Queue a batch; another thread calls `done(Receipt or Problem)` once it is on disk and published, or refused. Raises Problem
-        `too-busy`, `bad-parameter` (source, epoch, run, reset do not go together)."""
+        `too-busy`, `bad-parameter` (source, epoch, run and reset do not go together)."""
         check_source(batch)
         self._truncates.submit(batch, done)
 
     def apply_at_once(self, batch: Batch, later: Later = lambda work: work()) -> Receipt | Unpublished | None:
-        """Apply a batch in the caller's thread, if that surely takes less than handing it over; None, and nothing done, if not: submit it.
+        """Apply a batch in the caller's thread if that is surely faster than queueing it; otherwise do nothing and return None: submit it.
 
-        It is on disk on return, and published when `later` has called what it is given: before anybody asks who may know the answer.
-        One that turns out to change many rows of a view is `Unpublished`: call its `leave`. Raises the Problem.
+        It is on disk on return, and published when `later` has called its argument: before anyone who may know the answer can ask. Returns
+        `Unpublished` if the batch changes many rows of a view: call its `leave`. Raises the Problem.
         """
-        if self.settings.synchronous == "full" or not is_single(batch) or self._truncates.holds(batch.source):  # an fsync holds a thread
+        if self.settings.synchronous == "full" or not is_single(batch) or self._truncates.holds(batch.source):  # an fsync blocks a thread
             return None
         check_source(batch)
         answer = self._writer.apply_at_once(batch, later)
@@ -243,7 +242,7 @@ class Engine(ABC):
         return result
 
     def repeated(self, batch: Batch) -> Receipt | None:
-        """The answer to a batch that was applied already (its changes are not looked at); None if it was not.
+        """Return the answer to a batch that was applied already (its changes are not compared), or None.
 
         Problems `source-reset`, `bad-parameter`.
         """
@@ -251,18 +250,18 @@ class Engine(ABC):
         return None if batch.source is None else self._writer.call(lambda: self._state.repeated(batch, self.published.number)).result()
 
     def replace(self, name: str, batch: Batch) -> Receipt:
-        """Give a relation the rows of a batch of upserts, and no others; waits. As `Rewrites.replace`, and a repetition is answered."""
+        """Replace a relation's rows by those of a batch of upserts; waits. As `Rewrites.replace`; a repeated batch is not applied again."""
         return self.repeated(batch) or self._rewrites.replace(name, batch)
 
     def stage(self, name: str, stage: str, part: int | None, batch: Batch) -> tuple[int, Stage]:
-        """Keep a part of a replacement, as `Stages.put`. Problems: its own, `bad-rows`, `not-found`."""
+        """Store a part of a replacement, as `Stages.put`. Problems: those of `Stages.put`, `bad-rows`, `not-found`."""
         if batch.on_error == "reject":
             refuse_bad(batch, batch.errors, batch.error_count)
         return self.stages.put(self.relation(name), stage, part, batch)
 
     def commit_stage(self, name: str, stage: str, batch: Batch) -> Receipt:
-        """The same with the rows that were staged, which are forgotten; `batch`: whose they are. Problems `not-found`, `bad-rows`."""
-        if (repeated := self.repeated(batch)) is not None:  # it waits for no other rewriting
+        """As `replace`, with the staged rows, and remove the stage; `batch` names its source. Problems `not-found`, `bad-rows`."""
+        if (repeated := self.repeated(batch)) is not None:  # it need not wait for another rewriting
             self.stages.drop(self.relation(name), stage)
             return repeated
         with self._rewrites.held(name) as held:
@@ -273,15 +272,15 @@ class Engine(ABC):
                 return self._rewrites.replace_held(held, batch)
 
     def delete(self, name: str, batch: Batch, filters: Callable[[Relation], Sequence[Condition]]) -> Receipt:
-        """Delete the rows of a relation that meet the filters; waits. As `Rewrites.delete`; a repeated batch is answered as such."""
+        """Delete the rows of a relation that meet the filters; waits. As `Rewrites.delete`; a repeated batch is not applied again."""
         return self.repeated(batch) or self._rewrites.delete(name, batch, filters)
 
     def sources(self) -> dict[str, SourceRecord]:
-        """The last batch of each source. Waits for a commit."""
+        """Return the last batch of each source. Waits for a commit."""
         return self._log.sources()
 
     def forget_source(self, name: str) -> None:
-        """Forget what a source has sent: whatever epoch and run come next are its first. Durable on return. Problem `not-found`."""
+        """Forget the batches of a source: its next epoch and run count as its first. Durable on return. Problem `not-found`."""
 
         def forget() -> None:
             if name not in self._state.sources:
@@ -292,7 +291,7 @@ class Engine(ABC):
         self._writer.call(forget).result()
 
     def put_relation(self, name: str, definition: RelationDefinition) -> str:
-        """Register; "created" or "same". Durable on return. Problems `definition-differs`, `too-many`, `no-room`."""
+        """Register a relation; return "created" or "same". Durable on return. Problems `definition-differs`, `too-many`, `no-room`."""
 
         def put() -> str:
             known = self._state.relations.get(name)
@@ -331,20 +330,20 @@ class Engine(ABC):
             self.versions.publish(self._state.version())
             return relation
 
-        self._writer.call(drop).result()  # the memory of what it gives comes back here, not in the writer's turn
+        self._writer.call(drop).result()  # its memory is freed here, not in the writer's turn
 
     def put_view(self, name: str, data: dict[str, Any], wait: float = 1.0) -> tuple[LiveView, str]:
-        """Register, as `register`, and build; the view and "created", "same", or "building" when that takes longer than `wait` seconds."""
+        """Register a view, as `register`, and build it; return it and "created", "same", or "building" after more than `wait` seconds."""
         view, built = self.register(name, data).result()
         if built is not None:
             waiting([built], wait)
         return view, "same" if built is None else "building" if view.state == "building" else "created"
 
     def register(self, name: str, data: dict[str, Any], client: str = "") -> Future[tuple[LiveView, Future[None] | None]]:
-        """Have a view built in its turn among those of all clients. Once its definition is durable: the view, and what is done when it is
-        live, has failed or was dropped, or None if it was registered already. Does not wait for the writer.
+        """Register a view and queue its build. Return, once the definition is durable, the view and a future that is done when the view is
+        live, has failed or was dropped (None if it was registered already). Does not wait for the writer.
 
-        Problems: those of `parse_view`, and by the future `definition-differs`, `too-many`, `no-room`.
+        Problems: those of `parse_view`; by the future `definition-differs`, `too-many`, `no-room`.
         """
         known = self._state.views.get(name)
         if known is not None and self._is_as_registered(known, data):
@@ -357,7 +356,7 @@ class Engine(ABC):
         return self._writer.call(lambda: self._put_view(parsed, data, relations, client))
 
     def drop_view(self, name: str) -> None:
-        """Its followers are told; its readers read on. Problem `not-found`."""
+        """Drop a view. Its followers are notified; its readers finish. Problem `not-found`."""
 
         def drop() -> LiveView:
             view = self.view(name)
@@ -370,15 +369,15 @@ class Engine(ABC):
                 view.feed.close(Problem("not-found", f"the view {name} was dropped"))
             return view
 
-        self._writer.call(drop).result()  # the memory of what it gives comes back here, not in the writer's turn
+        self._writer.call(drop).result()  # its memory is freed here, not in the writer's turn
 
     def at_rest(self, work: Callable[[], T]) -> T:
-        """Have `work`, which only reads, done in the writer's thread when the newest version is the published one. Waits for a group."""
+        """Call `work`, which only reads, in the writer's thread when the newest version is the published one. Waits for a group."""
         return self._writer.call(work, urgent=True).result()
 
     def close(self) -> bool:
-        """Finish the waiting batches, write a snapshot if that takes no longer than a second, let go of the folder. Returns whether this
-        was a clean end: all is on disk, and nothing has failed. A second time does nothing but say so."""
+        """Finish the queued batches, write a snapshot if that takes at most a second, and release the folder. Return whether this was a
+        clean end: everything is on disk, and nothing has failed. A second call only returns the same again."""
         with self._closing:
             if self.state == "closed":
                 return self._is_clean
@@ -390,10 +389,10 @@ class Engine(ABC):
                 if self._is_open and self.state != "failed":
                     self._writer.stop()
                 self._housekeeping.pages.stop()
-                if self._is_open and self.state != "failed":  # it may have failed on the way
+                if self._is_open and self.state != "failed":  # it may have failed meanwhile
                     self._snapshots.finish()
                 elif self._is_open:
-                    self._snapshots.abandon()  # it must not go on in a folder that is another's by then
+                    self._snapshots.abandon()  # it must not continue in a folder that another process may own by then
             finally:
                 self.state = "closed"
                 for view in self._state.views.values():
@@ -409,7 +408,7 @@ class Engine(ABC):
         return self._is_clean
 
     def metrics(self) -> dict[str, Any]:
-        """Counters, gauges, and histograms (`Histogram`: bounds, counts, count, sum), for whoever exports them."""
+        """Return counters, gauges, and histograms (`Histogram`: bounds, counts, count, sum), for exporters."""
         views = self._state.views.values()
         return {
             "version": self.versions.published.number,
@@ -429,47 +428,47 @@ class Engine(ABC):
             "batch_changes": self._writer.batch_changes,
         }
 
-    # for whoever reads and follows (`service.instance`)
+    # for readers and followers (`service.instance`)
 
     @abstractmethod
     def feed_of(self, view: LiveView, retain: tuple[int, int]) -> DeltaSink:
-        """Where the deltas of a view go that is about to be live; `retain`: rows and bytes to keep."""
+        """Return the sink for the deltas of a view that is about to be live; `retain`: rows and bytes to keep."""
 
     @abstractmethod
     def restored_feed_of(self, view: LiveView, retain: tuple[int, int], version: int, stored: Stored | None) -> DeltaSink:
-        """The same before it is live, with what a snapshot of this version has stored; all later deltas will come."""
+        """The same for a view that is still to be replayed, with what a snapshot of this version has stored; all later deltas follow."""
 
     @abstractmethod
     def sweep(self) -> None:
-        """Forget what stood on pins that are gone. The writer's thread, about once a second."""
+        """Forget what belonged to expired pins. The writer's thread, about once a second."""
 
     # the writer
 
     def _is_short(self, batch: Batch) -> bool:
-        """Whether a single change takes no longer than its views promise: nothing else is due first, or holds a lock that it needs."""
+        """Whether a single change takes no longer than its views promise: no other work is due first, or holds a lock that it needs."""
         if self._housekeeping.is_due or self._log.checkpoint_due or self._snapshots.under_way or self._builds.hold_back:
             return False
         name = batch.changes[0].relation
         return all(view.is_prompt(name) for view in self._state.interest.using(name))
 
     def _parse_view(self, name: str, data: dict[str, Any], relations: Mapping[str, Relation], version: int, kept: bool = False) -> View:
-        """Planned by the rows of a version that is held, or of the newest one by the writer."""
+        """Parse and plan the view, by the rows of a held version, or of the newest one in the writer's thread."""
         definitions = {name: relation.definition for name, relation in relations.items()}
         counted = partial(estimates_of, relations=relations, version=version)
         return parse_view(name, data, definitions, counted, kept, None if kept else self.limits)
 
     def _is_as_registered(self, known: LiveView, data: dict[str, Any]) -> bool:
-        """Whether a definition means the view, by the definitions of its relations at its registration."""
+        """Whether a definition gives the same view, under the definitions that its relations had when it was registered."""
         definitions = {name: relation.definition for name, relation in self._state.relations.items()} | known.view.relations
         try:
             return parse_view(known.name, data, definitions, None, False, self.limits).query == known.view.query
-        except (Problem, WireError):  # to be told by the definitions of now
+        except (Problem, WireError):  # compare under the present definitions
             return False
 
     def _put_view(
         self, parsed: View, data: dict[str, Any], relations: Mapping[str, Relation], client: str
     ) -> tuple[LiveView, Future[None] | None]:
-        """As `register`. `relations`: as of when it was parsed."""
+        """Register the view, in the writer's turn, as `register`. `relations`: those that it was parsed with."""
         known = self._state.views.get(parsed.name)
         if known is not None:
             if known.view.query != parsed.query:
@@ -481,7 +480,7 @@ class Engine(ABC):
             parsed = self._parse_view(parsed.name, data, self._state.relations, self._state.newest)
         with or_no_room(f"the view {parsed.name}"):
             view = LiveView("", parsed, self._state.relations, self._state.indexes)
-            if self.kernels.has(rooms_of(parsed.plan)):  # otherwise it would compile some here
+            if self.kernels.has(rooms_of(parsed.plan)):  # otherwise it would compile some of them here
                 view.make_room()
         view.id = self._log.put_view(parsed.name, parsed.definition, noted(parsed))
         self._add_view(view)
@@ -491,8 +490,8 @@ class Engine(ABC):
         self._state.views = {**self._state.views, view.name: view}
 
     def fail_soon(self, error: BaseException) -> None:
-        """Have the service end for what has failed in another thread."""
-        with suppress(Problem):  # it ends already
+        """Stop the service because of a failure in another thread."""
+        with suppress(Problem):  # it is stopping already
             self._writer.call(partial(fail, error))
 
     def _failed(self, error: BaseException) -> None:

@@ -1,16 +1,16 @@
-"""Memory that stores need next is touched beside the writer.
+"""Touch the memory that stores will need next, beside the writer.
 
-The system gives a page when it is first touched, and clears it: a large one in half a millisecond, or in tens of them where the host of a
-virtual machine looks for the memory only then. While a pin holds old versions, each batch writes megabytes anew, and waits for them in its
-turn. So the pages behind the end of arrays that grow from the front are asked for here, before the writer comes to them.
+The system allocates a page when it is first touched, and clears it. That takes half a millisecond for a large page, or tens of them where
+the host of a virtual machine only then looks for memory. While a pin holds old versions, each batch writes megabytes of new memory, and
+waits for it in its turn. So this module requests the pages behind the end of arrays that grow from the front before the writer needs them.
 
-    array   | in use            end | asked for already | asked for now | reserved …
+    array   | in use            end | requested already | requested now | reserved …
                                     |---------- ahead ------------------|
 
-Ahead is twice what the array has grown by since the last look, at most an eighth of the array, and 4 MiB; the page where this ends is asked
-for whole. Nothing is asked for behind an array that does not grow, or by more than that at once: a load's turns are long anyway, and what
-was asked for stays until it is used. Nor in the beginning of an array, which has small pages: of many little arrays each would become a
-large page long. Only what may have grown is looked at: the tables and structures that have been changed since the last look.
+Ahead is twice what the array has grown by since the last check, at most an eighth of the array, and 4 MiB; the page where it ends is
+requested whole. Nothing is requested for an array that does not grow, or grows by more than that at once: the turns of a load are long
+anyway, and requested memory stays until it is used. Nor is the beginning of an array requested, which has small pages: otherwise each of
+many small arrays would take up a large page. A check covers only the tables and structures that have changed since the last one.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ Front = tuple[npt.NDArray[np.generic], int]
 log = logging.getLogger("livejoin.pages")
 
 _PAGE = 2 << 20  # bytes of a large page
-_SMALL = 2 << 20  # bytes at the beginning of an array that have small pages: as `reserve` has it
-_PART, _MOST = 8, 4 << 20  # at most one byte ahead for so many in use; bytes
-_POPULATE_WRITE = 23  # of madvise, since Linux 5.14: makes pages without changing what is in them
-_TOGETHER = 64  # tables and owners of structures that are looked at before other threads go on: half a millisecond
+_SMALL = 2 << 20  # bytes at the beginning of an array that have small pages, as in `reserve`
+_PART, _MOST = 8, 4 << 20  # ahead at most one byte per so many in use; bytes
+_POPULATE_WRITE = 23  # of madvise, since Linux 5.14: allocates pages without changing their content
+_TOGETHER = 64  # tables and owners of structures to check before other threads go on: half a millisecond
 
 
 class _Seen(NamedTuple):
-    """Addresses: where the array ended at the last look, and up to where its pages have been asked for."""
+    """Addresses: the end of the array at the last check, and the end of the pages requested."""
 
     end: int
     asked: int
 
 
 class Structures(Protocol):
-    """A view, or the indexes that several share."""
+    """A view, or the shared indexes."""
 
     @property
     def stores(self) -> Sequence[Store]: ...
@@ -62,7 +62,7 @@ Growing = Table | Structures
 
 
 def fronts_of(one: Growing) -> Iterator[Front]:
-    """Of a table the rows; of stores of blocks these, and the records of those that are retired."""
+    """Return the arrays to check: the rows of a table; the blocks of stores, and the records of retired blocks."""
     if isinstance(one, Table):
         yield one.store.cells, one.used
         return
@@ -73,18 +73,18 @@ def fronts_of(one: Growing) -> Iterator[Front]:
 
 
 def _whole(address: int) -> int:
-    """The first beginning of a page that is not before this address."""
+    """The first page boundary at or after this address."""
     return -(-address // _PAGE) * _PAGE
 
 
 class FreshPages:
-    """Owns the thread. `fronts`: the arrays of a table, or of structures."""
+    """Owns the thread. `fronts` returns the arrays of a table or of structures."""
 
     def __init__(self, fronts: Callable[[Growing], Iterable[Front]] = fronts_of) -> None:
         self._fronts = fronts
-        self._grown: WeakSet[Growing] = WeakSet()  # perhaps, since the last look
-        self._lock = threading.Lock()  # of it
-        self._seen: WeakKeyDictionary[Growing, dict[int, _Seen]] = WeakKeyDictionary()  # by where the arrays begin
+        self._grown: WeakSet[Growing] = WeakSet()  # may have grown since the last check
+        self._lock = threading.Lock()  # guards _grown
+        self._seen: WeakKeyDictionary[Growing, dict[int, _Seen]] = WeakKeyDictionary()  # keys: the addresses of the arrays
         self._due, self._ended = threading.Event(), sys.platform != "linux"
         self._thread = threading.Thread(target=self._run, name="pages", daemon=True)
 
@@ -93,7 +93,7 @@ class FreshPages:
             self._thread.start()
 
     def look_soon(self, grown: Iterable[Growing]) -> None:
-        """These may have grown. Does not wait."""
+        """Schedule a check of these, which may have grown. Does not wait."""
         if not self._ended:
             with self._lock:
                 self._grown.update(grown)
@@ -104,7 +104,8 @@ class FreshPages:
         self._due.set()
 
     def look(self, populate: Callable[[int, int], None]) -> None:
-        """Ask for what arrays that have grown need next: `populate(address, bytes)`, by the page. Cost: that of the changed ones."""
+        """Request the memory that grown arrays need next, page by page: `populate(address, bytes)`. Cost: as `fronts` of the changed
+        ones."""
         with self._lock:
             grown, self._grown = self._grown, WeakSet()
         for number, one in enumerate(grown, 1):
@@ -126,7 +127,7 @@ class FreshPages:
             yield begin, _Seen(end, max(first, last))
 
     def _run(self) -> None:
-        madvise = ctypes.CDLL(None, use_errno=True).madvise  # does not hold the interpreter meanwhile
+        madvise = ctypes.CDLL(None, use_errno=True).madvise  # releases the interpreter lock during the call
         madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
         def populate(address: int, size: int) -> None:
@@ -137,6 +138,6 @@ class FreshPages:
             while self._due.wait() and not self._ended:
                 self._due.clear()
                 self.look(populate)
-        except Exception as error:  # an older kernel, or no memory: pages come as they are touched
+        except Exception as error:  # an older kernel, or no memory: pages are allocated as they are touched
             log.debug("pages are no longer allocated in advance: %s", error)
             self._ended = True

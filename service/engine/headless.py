@@ -1,12 +1,12 @@
 """One cell of a distributed join: its relations and views in memory, without log, HTTP and threads.
 
     cell = Cell(relations, views); cell.load(name, rows); cell.rows(view)          rows alone
-    cell = Cell(relations, views); cell.replay(effects); cell.step(changes)        from what `step` gave before, and on
+    cell = Cell(relations, views); cell.replay(effects); cell.step(changes)        resume from the effects of earlier steps
 
-Rows come first: `load` and `replay` fill the tables, and the first `step` or `rows` builds the views over them. Whoever has a cell keeps
-the effects of its steps, and so can make it again. Errors of a view are raised, not kept: a cell is its views.
+Rows come first: `load` and `replay` fill the tables, and the first `step` or `rows` builds the views over them. The owner of a cell keeps
+the effects of its steps, and can rebuild it from them. Errors of a view are raised, not recorded: a cell is its views.
 
-A step's effects may be parted (`parted`), and what is left of old ones told (`living`), so that whoever keeps them can keep them short.
+The owner can keep the effects short: `parted` splits them, and `living` returns what is still valid of old ones.
 
 Costs: an empty cell 10 ms; a loaded or replayed row about half a microsecond, views included; steps and rows as the plans of the views say.
 """
@@ -41,23 +41,23 @@ from service.wire.schema import RelationDefinition
 Rows = tuple[pa.RecordBatch, pa.RecordBatch]
 """The identities (columns alias.column) and the rows of a view, as they are sent."""
 
-_ALL = (1 << 40, 1 << 60)  # what a step may tell of a view: rows, bytes
+_ALL = (1 << 40, 1 << 60)  # bounds of a step's delta of a view: rows, bytes
 _CHUNK = 1 << 16  # rows
-_MAINTAINED = 64  # steps of what changes have put off, at once
+_MAINTAINED = 64  # steps of deferred work at once
 _NO_PINS = np.empty(0, np.int64)
 
 
 class Changed(NamedTuple):
-    """What a step has taken from a view, and what it has added: batches of rows, none of them empty."""
+    """The rows that a step has deleted from a view, and those that it has inserted: batches, none of them empty."""
 
     deletes: list[Rows]
     inserts: list[Rows]
 
 
 class Stepped(NamedTuple):
-    """`effects`: what the step did to the relations, as in the log. `deltas`: by the names of the views that it has changed; of a cell
-    without views by those of the relations, whose rows are in the form in which they are kept, and may come as they went. `ignored`:
-    deletes of rows that were not there. `candidates`: rows that have gone and come, at home or not."""
+    """`effects`: the step's effects on the relations, as in the log. `deltas`: the changed rows of each view, by name; in a cell without
+    views, those of each relation, in stored form, where a deleted row may be inserted again unchanged. `ignored`: deletes of rows that did
+    not exist. `candidates`: deleted and inserted rows, at home or not."""
 
     effects: bytes
     deltas: dict[str, Changed]
@@ -66,17 +66,17 @@ class Stepped(NamedTuple):
 
 
 class Home(NamedTuple):
-    """Which rows of the views are the cell's own: those whose member that starts last has a flag set. `members`: of each alias, its
+    """Which rows of the views belong to the cell: those whose member that starts last has a flag set. `members`: for each alias, its
     interval and the column of the flag."""
 
     members: Mapping[str, tuple[str, str]]
 
 
 class Cell:
-    """Used by one thread at a time. OSError, MemoryError from anything: there is no room, and the cell is to be thrown away."""
+    """Used by one thread at a time. Any method may raise OSError or MemoryError: memory is exhausted, and the cell must be discarded."""
 
     def __init__(self, relations: Mapping[str, RelationDefinition], views: Collection[View], homes: Collection[Home] = ()) -> None:
-        """The relations have ids in their order, which is to be the same whenever effects are replayed. `homes`: all are to be met."""
+        """Relation ids follow their order, which must be the same whenever effects are replayed. A row must meet all `homes`."""
         self._state = State()
         self._state.newest = 1
         self._state.relations = {name: Relation(id_, name, one) for id_, (name, one) in enumerate(relations.items(), 1)}
@@ -89,7 +89,7 @@ class Cell:
         self._is_built = False
 
     def _with_homes(self, view: View) -> View:
-        """With what decides about homes among its outputs, behind its own: a row that comes home is to be told as one that has changed."""
+        """Append the columns that decide about homes to the view's outputs: a row that moves into the cell must appear as a changed row."""
         relations = dict(view.query.aliases)
         refs = [
             ColumnRef(alias, column)
@@ -101,7 +101,7 @@ class Cell:
         return view._replace(query=replace(view.query, outputs=(*view.query.outputs, *outputs)))
 
     def load(self, name: str, rows: pa.RecordBatch) -> None:
-        """Add rows to a relation, in the form in which they are kept (`arrow_schema`). Problem `bad-rows`: a key comes twice."""
+        """Add rows in stored form (`arrow_schema`) to a relation. Problem `bad-rows`: two rows have the same key."""
         assert not self._is_built, "rows are loaded before anything else"
         if not rows.num_rows:
             return
@@ -113,12 +113,12 @@ class Cell:
         relation.table.enter(self._state.newest, given)
 
     def inserted(self, name: str, rows: pa.RecordBatch) -> bytes:
-        """The effects of a step that inserts these rows, in the form in which they are kept."""
+        """Return the effects of a step that inserts these rows, in stored form."""
         relation = self._state.relations[name]
         return encode_effects([Effect(relation.id, False, relation.no_keys, RowBlock(rows))]) if rows.num_rows else b""
 
     def replay(self, effects: bytes) -> None:
-        """Do what steps did to the relations: their effects, one behind the other. Each call is a version."""
+        """Apply the effects of earlier steps, concatenated, to the relations. Each call is a version."""
         assert not self._is_built, "effects are replayed before the first step"
         self._state.newest += 1
         for effect in decode_effects(effects, self._shapes):
@@ -126,8 +126,8 @@ class Cell:
         self._replay.flush()
 
     def step(self, changes: Sequence[Changes]) -> Stepped:
-        """Apply changes, each relation's at most once. Problems `bad-rows` (an insert of a key that is there), `no-room`: nothing was done.
-        """
+        """Apply changes, at most one item per relation. Problems `bad-rows` (an insert of an existing key), `no-room`: nothing was
+        applied."""
         self._build()
         batch = Batch(list(changes), sum(len(part.ops) for part in changes), 0, [], 0)
         judged = self._state.judge(batch)
@@ -147,7 +147,7 @@ class Cell:
         return Stepped(applied.payload, deltas, receipt.ignored, candidates)
 
     def rows(self, name: str) -> Iterator[pa.RecordBatch]:
-        """All rows of a view, some ten thousand at a time; no step meanwhile."""
+        """Yield all rows of a view, some ten thousand at a time; no step may be made meanwhile."""
         self._build()
         view = self._state.views[name]
         enumeration = view.join.rows(view.join.root, None)
@@ -160,13 +160,13 @@ class Cell:
         return self._state.relations[relation].definition
 
     def schema(self, name: str) -> pa.Schema:
-        """Of the batches of `rows`."""
+        """Schema of the batches of `rows`."""
         self._build()
         schema = self._state.views[name].shown.schema
         return pa.schema(list(schema)[: self._own[name]]) if self._homes else schema
 
     def nothing(self, name: str) -> Rows:
-        """No rows of a view, as a step would tell them."""
+        """Return no rows of a view, in the form of a step's delta."""
         self._build()
         view = self._state.views[name]
         keys, rows = view.shown.with_keys((NO_SLOTS,) * view.width)
@@ -174,27 +174,26 @@ class Cell:
 
     @property
     def held(self) -> int:
-        """The bytes of what tables and structures hold."""
+        """Bytes of the tables and structures."""
         tables = sum(relation.table.bytes for relation in self._state.relations.values())
         return tables + sum(view.bytes for view in self._state.views.values())
 
     @property
     def live(self) -> int:
-        """The rows of all relations."""
+        """Number of rows of all relations."""
         return sum(relation.table.rows for relation in self._state.relations.values())
 
     @property
     def version(self) -> int:
-        """Of the last step or replay."""
+        """Version of the last step or replay."""
         return self._state.newest
 
     def rows_in(self, effects: bytes) -> int:
-        """How many deletes and inserts there are."""
+        """Count the deletes and inserts in effects."""
         return sum(one.deletes.num_rows + one.inserts.num_rows for one in decode_effects(effects, self._shapes))
 
     def living(self, effects: bytes, version: int) -> bytes:
-        """Of the rows that these insert, those that are as they were at a version: as effects that insert them. Nothing, if there are none.
-        """
+        """Return effects that insert those inserted rows which are still unchanged at a version; empty if there are none."""
         found = []
         for effect in decode_effects(effects, self._shapes):
             relation = next(one for one in self._state.relations.values() if one.id == effect.relation_id)
@@ -206,7 +205,7 @@ class Cell:
         return encode_effects(one for one in found if one.inserts.num_rows)
 
     def parted(self, effects: bytes, most: int) -> list[bytes]:
-        """The same as several, in this order, each of at most so many bytes or of one row."""
+        """Split effects into several, in the same order, each of at most `most` bytes or of one row."""
         if len(effects) <= most:
             return [effects] if effects else []
         return [part for effect in decode_effects(effects, self._shapes) for part in self._parted(effect, most)]
@@ -227,7 +226,7 @@ class Cell:
             yield from self._parted(half, most)
 
     def check(self) -> None:
-        """Prove the invariants of the tables and of all structures. Cost: as `rows`."""
+        """Verify the invariants of the tables and of all structures. Cost: as `rows`."""
         self._build()
         for relation in self._state.relations.values():
             relation.table.check()
@@ -235,7 +234,7 @@ class Cell:
             view.join.check()
 
     def _build(self) -> None:
-        """The views, over what was loaded and replayed; later, nothing."""
+        """Build the views over the loaded and replayed rows; does nothing the second time."""
         if self._is_built:
             return
         self._is_built = True
@@ -250,7 +249,7 @@ class Cell:
         state.views = {view.name: view for view in views}
 
     def _fill(self, join: Join) -> None:
-        """With everything that the relations have now."""
+        """Load all present rows of the relations."""
         newest = self._state.newest
         join.hold(newest)
         join.build(newest, lambda part: None)
@@ -293,7 +292,7 @@ class Cell:
                 raise view.problem
 
     def _tidy(self) -> None:
-        """What a service does between changes: structures that are outgrown are built anew, and what nobody reads any more is let go."""
+        """Do the work of a service between changes: rebuild outgrown structures, and release old versions."""
         for view in self._state.views.values():
             if view.is_outgrown(self._state.newest):
                 another = view.another()
@@ -311,7 +310,7 @@ class Cell:
 
 
 def _rows_of(resolved: Resolved) -> Changed:
-    """Those that go, and those that come; before it is applied."""
+    """The rows that a change deletes and those that it inserts; call it before the change is applied."""
     relation, come = resolved.relation, resolved.inserts
     pieces_of = relation.table.take_pieces(relation.schema.names, resolved.deletes) if len(resolved.deletes) else ()
     gone = [(rows.select(relation.key), rows) for _, rows in pieces_of]
@@ -324,8 +323,8 @@ def _halves(rows: RowBlock) -> list[RowBlock]:
 
 
 def over(view: View, relations: Mapping[str, RelationDefinition], names: Mapping[str, str], filters: Sequence[Filter]) -> View:
-    """The same view over other relations, each alias over the one that `names` gives it, of only those rows that meet the filters besides;
-    planned anew. Raises Problem, as `parse_view` does."""
+    """Return the same view over other relations: each alias over the one that `names` gives, restricted to the rows that also meet the
+    filters; planned again. Raises Problem, as `parse_view` does."""
     query = replace(_renamed(view.query, names), algorithm="auto", guarantee="best-effort")
     query = replace(query, filters=ordered((*query.filters, *filters)))
     return view._replace(query=query, plan=plan(query, relations), relations={name: relations[name] for name in query.named})

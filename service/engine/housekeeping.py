@@ -1,10 +1,10 @@
-"""What falls due by writing, and with time: settling the feeds, letting memory be reused, giving up pins, snapshots. In pieces.
+"""Recurring work that writes and time make due: settling feeds, reclaiming memory, expiring pins, snapshots. Done in pieces.
 
     tasks   feed, feed, ...  view, view, ...  shared indexes  table, table, ...  pins
-            each is called again and again until it says that nothing is left, a piece of some milliseconds at most a time
+            each is called, for a few milliseconds at a time, until it reports that nothing is left
 
-A round is begun when enough rows have changed or a second has passed, and goes on over as many turns of the writer as it takes: a share
-of each change's time, and all of the time in which nothing waits. When it is over, what changes have put off is done, slice by slice.
+A round begins when enough rows have changed or a second has passed, and takes as many turns of the writer as it needs: a share of each
+change's time, and all idle time. After it, the work that changes have deferred is done slice by slice.
 """
 
 from __future__ import annotations
@@ -25,31 +25,30 @@ from service.tables.relations import Relation
 from service.tables.store import Numbers
 from service.views.deltas import DeltaSink
 
-_RATE = 1.0  # seconds between two looks at pins
+_RATE = 1.0  # seconds between two checks of the pins
 _WORTH_RECLAIMING = 512  # changed rows
-_SLICE = 1 << 13  # steps of what changes have put off, at a time: two milliseconds where they wait for memory
+_SLICE = 1 << 13  # steps of deferred work at a time: two milliseconds where they wait for memory
 
 
 class Housekeeping:
-    """The writer's. `sweep` is called once a second, when pins have been given up, and so is `renew`, which looks for views that are to be
-    built anew."""
+    """Used by the writer. Once a second, after pins have expired, it calls `sweep`, and `renew`, which looks for views to rebuild."""
 
     def __init__(
         self, state: State, log: Log, versions: Pins, settings: Settings, sweep: Callable[[], None], renew: Callable[[], None]
     ) -> None:
         self._state, self._log, self._versions = state, log, versions
         self._settings, self._sweep, self._renew = settings, sweep, renew
-        self.snapshots: Snapshotting | None = None  # once the folder is loaded
+        self.snapshots: Snapshotting | None = None  # set once the folder is loaded
         self.pages = FreshPages()
         self.checkpoint_seconds = Histogram()
         self._looked = time.monotonic()
         self._tasks: deque[Callable[[], bool]] = deque()
-        self._everything = False  # whether the next round is one of those that a second brings
-        self._giving_up = 1  # versions at the next look: pins may come by the thousand
+        self._everything = False  # whether the next round is a full one, as once a second
+        self._giving_up = 1  # versions to expire at the next check: there may be thousands of pins
 
     @property
     def is_due(self) -> bool:
-        """Whether a new round is."""
+        """Whether a new round is due."""
         return self._aged or self._state.rows_changed >= _WORTH_RECLAIMING
 
     @property
@@ -57,7 +56,7 @@ class Housekeeping:
         return time.monotonic() - self._looked > _RATE
 
     def piece(self) -> bool:
-        """Do a piece of what is due; whether there is more. After each group, while nothing waits, and once a second."""
+        """Do a piece of what is due; return whether there is more. Called after each group, while nothing waits, and once a second."""
         if self._log.checkpoint_due:
             started = time.perf_counter()
             self._log.checkpoint_if_due()
@@ -97,12 +96,12 @@ class Housekeeping:
 
     @staticmethod
     def _prepare(relation: Relation) -> bool:
-        relation.table.prepare(_WORTH_RECLAIMING)  # no more than so many come without the writer's thread
+        relation.table.prepare(_WORTH_RECLAIMING)  # callers' threads change at most this many rows in between
         return False
 
     def _give_up_pins(self) -> bool:
-        """Give up the oldest, more at each look, until what is held for all is within the bound."""
-        held_otherwise = self._state.history is not None  # by views that are replayed: no pin is to blame
+        """Expire the oldest pinned versions, more at each check, until the memory they retain is within the bound."""
+        held_otherwise = self._state.history is not None  # views that are replayed retain it: no pin is to blame
         if not held_otherwise and self._state.retired_bytes > self._settings.pin_bytes and self._versions.expire_oldest(self._giving_up):
             self._giving_up *= 2
             self._reclaim()

@@ -1,4 +1,4 @@
-"""The views of a data folder, as they are registered again at a start."""
+"""Register the views of a data folder again at a start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("livejoin.views")
 
 
 def kept_view(record: ViewRecord, state: State) -> LiveView:
-    """The view, to be built; failed, alone, if this version refuses its definition, which an earlier one accepted."""
+    """Return the view, to be built; it alone is failed if this release rejects its definition, which an earlier one accepted."""
     relations = state.relations
     try:
         parsed = _parsed(record, relations, state.newest)
@@ -34,7 +34,7 @@ def kept_view(record: ViewRecord, state: State) -> LiveView:
 
 
 def _parsed(record: ViewRecord, relations: Mapping[str, Relation], newest: int) -> View:
-    """By the definitions that its relations had at its registration: `SELECT *` means the columns of then."""
+    """Parse with the definitions that its relations had when it was registered: `SELECT *` means the columns of that time."""
     definitions: dict[str, RelationDefinition] = {name: relation.definition for name, relation in relations.items()}
     counted = partial(estimates_of, relations=relations, version=newest)
     return parse_view(record.name, record.definition, definitions | noted_relations(record.query), counted, True)

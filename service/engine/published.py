@@ -1,4 +1,4 @@
-"""What readers take of the engine: not how to write."""
+"""The part of the engine that readers use: no writes."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ class Published(Protocol):
     def view(self, name: str) -> LiveView: ...
 
     def at_rest(self, work: Callable[[], T]) -> T:
-        """Have `work`, which only reads, done in the writer's thread when the newest version is the published one."""
+        """Call `work`, which only reads, in the writer's thread when the newest version is the published one."""

@@ -1,4 +1,4 @@
-"""What waits for the writer, which of it is applied together, and how whoever waits is told."""
+"""The writer's queue: its items, which of them are applied together, and how their callers are answered."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Job(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Behind it comes nothing."""
+    """The last item of the queue."""
 
 
 Item = Waiting | Job | Stop
 
 
 def do(job: Job) -> None:
-    """Run a job; what it raises is its caller's, and the writer's end if it was to write."""
+    """Run a job. What it raises goes to its caller, and also stops the writer if the job was to write."""
     try:
         result = job.work()
     except Problem as problem:
@@ -51,12 +51,12 @@ def do(job: Job) -> None:
 
 
 def fail(error: BaseException) -> NoReturn:
-    """A job that fails, and the writer with it."""
+    """Fail a job, and stop the writer with it."""
     raise error
 
 
 def refuse(item: Item | None, error: BaseException) -> None:
-    """Tell who waits for it that the writer has failed."""
+    """Answer an item's caller that the writer has failed."""
     if isinstance(item, Waiting):
         tell(item.done, problem_of(error))
     elif isinstance(item, Job):
@@ -71,8 +71,8 @@ def tell(done: Done, answer: Receipt | Problem) -> None:
 
 
 def problem_of(error: BaseException) -> Problem:
-    """What the clients are told of a failure of the writer, before or in a commit. `disk-full`: a page could not be written, so the last
-    page of the transaction, which commits it, is not whole, and nothing was applied."""
+    """The answer to clients after a failure of the writer, before or during a commit. `disk-full`: a page could not be written, so the last
+    page of the transaction, which commits it, is incomplete, and nothing was applied."""
     if isinstance(error, Problem):
         return error
     if is_full(error):
@@ -85,12 +85,12 @@ def failed() -> Problem:
 
 
 def is_single(batch: Batch) -> bool:
-    """Whether the batch is one row's change, with nothing else to it: such ones may be applied many at a time."""
+    """Whether the batch is exactly one row's change: many of these may be applied together."""
     return batch.sent == 1 and len(batch.changes) == 1 and len(batch.changes[0].ops) == 1 and batch.changes[0].ops[0] != TRUNCATE
 
 
 def runs_of(batches: list[Batch]) -> Iterator[list[Batch]]:
-    """The batches in order: those that may be one run together, any other by itself. No source twice in a run."""
+    """Split the batches, in order, into runs: single changes together, any other batch alone. A source occurs once in a run."""
     run: list[Batch] = []
     sources: set[str | None] = set()
     for batch in batches:
@@ -108,7 +108,7 @@ def runs_of(batches: list[Batch]) -> Iterator[list[Batch]]:
 
 
 def smaller_runs(batches: Sequence[Batch]) -> list[list[Batch]]:
-    """What to try of single changes, two at least, that are no run together: runs in which no row comes twice; where none does, halves."""
+    """Split at least two single changes that cannot be one run: into runs in which each row occurs once, or else into halves."""
     runs: list[list[Batch]] = [[]]
     met: set[tuple[Any, ...]] = set()
     for batch in batches:
@@ -125,7 +125,7 @@ def smaller_runs(batches: Sequence[Batch]) -> list[list[Batch]]:
 
 
 def _key_of(batch: Batch) -> tuple[Any, ...]:
-    """Of a single change: its relation, and the key of its row."""
+    """The relation of a single change, and the key of its row."""
     (changes,) = batch.changes
     rows, key = changes.rows, changes.definition.rules.key_ordinals
     if rows.values is not None:

@@ -1,4 +1,4 @@
-"""From a data folder to the relations that it holds: snapshot, then log. The views are built on them by `Engine.recover`."""
+"""Restore the relations of a data folder: snapshot, then log. `Engine.recover` builds the views on them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _NO_PINS = np.empty(0, np.int64)
 
 
 class Ended(Exception):
-    """The service ends while it recovers."""
+    """The service is stopped while it recovers."""
 
 
 class Loading:
-    """Whether a folder is being loaded, as a context; `go_on`, which is called on the way, breaks off once `end` has been called."""
+    """Context in which a folder is loaded; `go_on`, which is called at intervals, raises Ended once `end` has been called."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -54,22 +54,22 @@ class Loading:
         self._lock.release()
 
     def go_on(self) -> None:
-        """Raises Ended."""
+        """Raise Ended if `end` has been called."""
         if self._is_over:
             raise Ended
 
     def end(self) -> None:
-        """Wait until nothing is being loaded; nothing will be. A second time does nothing."""
+        """Wait until no load is running, and prevent further ones. A second call does nothing."""
         self._is_over = True
         with self._lock:
             pass
 
 
 def recover_relations(state: State, log: Log, folder: Path, progress: Progress, keep_history: bool) -> Snapshot | None:
-    """Fill the tables and the sources; gives the snapshot. `progress` may raise, to break it off. Raises Damaged.
+    """Fill the tables and the sources; return the snapshot. `progress` may raise, to abort. Raises Damaged.
 
-    `keep_history`: the state has a history since the snapshot then, for which all rows are kept that have gone since. Cost: the snapshot's
-    rows once, the log's changes once.
+    `keep_history`: record a history from the snapshot on; all rows that were deleted since are kept for it. Cost: one pass over the
+    snapshot's rows and the log's changes.
     """
     records = log.catalog()[0]
     snapshot, relations = _newest_whole(log, folder, records, progress)
@@ -104,7 +104,7 @@ def recover_relations(state: State, log: Log, folder: Path, progress: Progress, 
 
 
 class Shapes:
-    """The shapes of the log's rows by relation id, version after version: `shapes` are those of now."""
+    """The shapes of the log's rows by relation id, as they change from version to version; `shapes` are the present ones."""
 
     def __init__(self, records: Iterable[RelationRecord], shapes: Mapping[int, Shape]) -> None:
         self._shapes = dict(shapes)
@@ -112,7 +112,7 @@ class Shapes:
         self._now = dict(shapes)
 
     def at(self, version: int) -> Mapping[int, Shape]:
-        """Of the row of a version; not below that of the call before."""
+        """Return the shapes at a version, which must not be below that of the previous call."""
         while self._changes and self._changes[0][0] < version:
             _, id_, columns = self._changes.popleft()
             shape = self._shapes[id_]
@@ -123,9 +123,9 @@ class Shapes:
 def _newest_whole(
     log: Log, folder: Path, records: Sequence[RelationRecord], progress: Progress
 ) -> tuple[Snapshot | None, list[Relation]]:  # fmt: skip
-    """The relations with the rows of the newest snapshot that is whole and from which on the log has everything; and it.
+    """Load the relations from the newest undamaged snapshot after which the log is complete; return it and them.
 
-    A damaged one is set aside if there is another to go on from. Raises Damaged, for the newest, if there is none.
+    A damaged snapshot is set aside if there is another to continue from; otherwise raises Damaged for the newest.
     """
     remove_unfinished(folder)
     damaged: list[tuple[Path, Damaged]] = []

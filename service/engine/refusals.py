@@ -1,4 +1,4 @@
-"""What the engine refuses before anything is done, whatever is to be done."""
+"""Checks before the engine does anything, common to several operations."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from service.wire.batch import Batch
 
 log = logging.getLogger("livejoin.engine")
 
-OWN = "livejoin."  # how the names of the service's own sources begin
+OWN = "livejoin."  # prefix of the names of the service's own sources
 
 
 @contextmanager
 def or_no_room(what: str) -> Iterator[None]:
-    """Problem `no-room` when the system has no memory or address space left for `what`."""
+    """Raise Problem `no-room` if the system has no memory or address space left for `what`."""
     try:
         yield
     except (OSError, MemoryError) as error:
@@ -25,13 +25,13 @@ def or_no_room(what: str) -> Iterator[None]:
 
 
 def refuse_more(what: str, there: Collection[str], most: int) -> None:
-    """Problem `too-many` if there are as many as there may be."""
+    """Raise Problem `too-many` if the limit is reached."""
     if len(there) >= most:
         raise Problem("too-many", f"there are already {len(there)} {what}, and --max-{what} is {most}: drop those that are not needed")
 
 
 def check_source(batch: Batch) -> None:
-    """Problem `bad-parameter` for fields that do not go together, and for a name that is the service's own."""
+    """Raise Problem `bad-parameter` if the fields do not go together, or the name is reserved for the service."""
     if batch.source is None and batch.epoch is None and batch.run is None and not batch.reset:
         return
     if batch.source is not None and batch.source.startswith(OWN):

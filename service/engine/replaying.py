@@ -1,4 +1,4 @@
-"""Effects, as the log and the states of cells keep them, put into tables again."""
+"""Apply effects, as stored in the log and in the states of cells, to tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOGETHER = 1024  # rows
 
 
 class _Waiting:
-    """Changes of one relation that are to go together, of different keys: deleted keys and inserted rows, each with its version."""
+    """Changes of one relation to be applied together, all of different keys: deleted keys and inserted rows, each with its version."""
 
     def __init__(self) -> None:
         self.deletes: list[Values] = []
@@ -44,7 +44,7 @@ class _Waiting:
         self.keys.update(keys)
 
     def effect(self, relation: Relation) -> tuple[int, Effect]:
-        """All of it, as of its last version."""
+        """All these changes as one effect of the last version."""
         last = max(self.of_deletes + self.of_inserts)
         ages = last - np.array(self.of_deletes + self.of_inserts, np.int64)
         gone, come = RowBlock.few(self.deletes, relation.no_keys.struct), RowBlock.few(self.inserts, relation.no_rows.struct)
@@ -52,13 +52,13 @@ class _Waiting:
 
 
 class Replay:
-    """Changes, version after version, put into the tables. Versions that change a few rows go together as long as all rows of a relation
-    have different keys: each alone would take as long as dozens of them."""
+    """Apply changes to the tables, version after version. Versions that change few rows are combined as long as all rows of a relation have
+    different keys: each alone would take as long as dozens of them."""
 
     def __init__(self, relations: Mapping[int, Relation], history: History | None) -> None:
         self._relations, self._history = relations, history
         self._waiting: dict[int, _Waiting] = {}  # by the relation's id
-        self._rows = 0  # that wait
+        self._rows = 0  # changes in _waiting
 
     def take(self, version: int, effects: list[Effect]) -> None:
         few = []
@@ -79,7 +79,7 @@ class Replay:
             self._rows += len(keys)
 
     def flush(self) -> None:
-        """Put in what waits to go together."""
+        """Apply the combined changes that wait."""
         waiting, self._waiting, self._rows = self._waiting, {}, 0
         entered = []
         for id_, waits in waiting.items():
@@ -94,8 +94,8 @@ class Replay:
 
 
 def _entered(relation: Relation, version: int, effect: Effect) -> _Changed:
-    """Truncate, deletes, inserts; an inserted row replaces the one that has its key. Of each change its version, and the slot before and
-    after (-1: none)."""
+    """Apply a truncate, deletes, and inserts; an inserted row replaces the one with its key. Return the version of each change, and the
+    slots before and after it (-1: none)."""
     table, inserts = relation.table, widened(effect.inserts, relation.schema)
     ages = np.zeros(effect.deletes.num_rows + inserts.num_rows, np.int64) if effect.ages is None else effect.ages.astype(np.int64)
     of_gone, of_come = ages[: effect.deletes.num_rows], ages[effect.deletes.num_rows :]
@@ -106,7 +106,7 @@ def _entered(relation: Relation, version: int, effect: Effect) -> _Changed:
     if effect.truncate:
         gone = table.scan(version, 0, table.rows)[0]
         of_gone = np.zeros(len(gone), np.int64)
-    if len(gone) and len(previous):  # deleted, and inserted again
+    if len(gone) and len(previous):  # deleted and inserted again
         only = ~np.isin(gone, previous)
         of_gone, gone = of_gone[only], gone[only]
     table.delete(version, np.concatenate((previous[previous >= 0], gone)))

@@ -1,7 +1,7 @@
-"""Rows that have outlived their relation's retention are deleted: at the start, once a minute, and when a retention is set.
+"""Delete rows older than their relation's retention: at the start, once a minute, and when a retention is set.
 
-They are found beside the writer, and deleted by batches of a bounded size, of the source `livejoin.retain`. A row that has been changed
-meanwhile stays until the next look.
+They are found beside the writer, and deleted in batches of bounded size, of the source `livejoin.retain`. A row that has changed meanwhile
+stays until the next check.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ log = logging.getLogger("livejoin.retention")
 
 SOURCE = f"{OWN}retain"
 _EVERY = 60.0  # seconds
-_ROWS = 10_000  # that a batch deletes
+_ROWS = 10_000  # rows that a batch deletes
 
 
 class Retention:
-    """Owns the thread. `also` is called at each look; `clock`: seconds since 1970."""
+    """Owns the thread. `also` is called at each check; `clock`: seconds since 1970."""
 
     def __init__(
         self, state: State, writer: Writer, versions: Pins, also: Callable[[], None], clock: Callable[[], float] = time.time
@@ -44,11 +44,11 @@ class Retention:
         self._thread.start()
 
     def wake(self) -> None:
-        """Look soon."""
+        """Check soon."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Begin nothing more; does not wait."""
+        """Begin no more checks; does not wait."""
         self._over = True
         self._wake.set()
 
@@ -63,11 +63,11 @@ class Retention:
             self._wake.wait(_EVERY)
 
     def look(self) -> int:
-        """Delete what is old; how many rows. Problem if the service ends."""
+        """Delete the expired rows; return how many. Problem if the service is stopping."""
         count = 0
         for name, relation in self._state.relations.items():
             if relation.definition.retain is not None:
-                with relation.rewriting:  # so that its definition stays
+                with relation.rewriting:  # so that its definition does not change
                     current = self._state.relations.get(name)
                     count += 0 if current is None else self._look_at(current)
         return count

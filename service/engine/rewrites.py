@@ -1,8 +1,7 @@
-"""Batches that concern a whole relation: its rows replaced, or deleted by condition. One at a time a relation.
+"""Batches that concern a whole relation: replace its rows, or delete by condition. One at a time per relation.
 
-in the writer's turn   hold the published version; note what changes in the relation from then on
-beside the writer      find what is to change (`tables/rewriting.py`)
-as a batch             submit it; it takes account of what was noted, and becomes a version like any other
+in the writer's turn hold the published version; record changes to the relation from then on beside the writer find the rows to change
+(`tables/rewriting.py`) as a batch submit it; it takes the recorded changes into account, and becomes a version like any other
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from service.wire.batch import Batch
 
 
 class Held(NamedTuple):
-    """A relation as of the version that is held, and what has changed since."""
+    """A relation as of a held version, and its changes since."""
 
     relation: Relation
     version: int
@@ -35,13 +34,13 @@ class Held(NamedTuple):
 
 
 class Rewrites:
-    """Any thread but the writer's; each call takes as long as its rows do."""
+    """Called from any thread but the writer's; each call takes time in proportion to the rows."""
 
     def __init__(self, state: State, writer: Writer, versions: Pins) -> None:
         self._state, self._writer, self._versions = state, writer, versions
 
     def replace(self, name: str, batch: Batch) -> Receipt:
-        """Give the relation the rows of a batch of upserts, and no others but those of its `bad_keys`, which stay.
+        """Replace the relation's rows by those of a batch of upserts; the rows of its `bad_keys` stay.
 
         Problems: `not-found`, `bad-rows`, `body-too-large` (text of a column), those of any batch.
         """
@@ -54,7 +53,7 @@ class Rewrites:
             return self.replace_held(held, batch)
 
     def replace_held(self, held: Held, batch: Batch) -> Receipt:
-        """The same with a batch that was judged by the definition of the relation that is held."""
+        """As `replace`, with a batch that was validated against the definition of the held relation."""
         rows = [changes.rows.arrow for changes in batch.changes]
         return self._submit(batch, lambda: Replacement(*held, rows, batch.bad_keys))
 
@@ -66,7 +65,7 @@ class Rewrites:
 
     @contextmanager
     def watched(self, relation: Relation) -> Iterator[Held]:
-        """Hold the published version, and note what changes in the relation."""
+        """Hold the published version, and record changes to the relation."""
         backlog, stack = Backlog([relation]), ExitStack()
 
         def begin() -> int:
@@ -82,12 +81,12 @@ class Rewrites:
             try:
                 yield Held(relation, self._writer.call(begin).result(), backlog)
             finally:
-                with suppress(Problem):  # the service ends
+                with suppress(Problem):  # the service is stopping
                     self._writer.call(end).result()
 
     @contextmanager
     def held(self, name: str) -> Iterator[Held]:
-        """As `watched`, while nobody else rewrites the relation. Problem `not-found`."""
+        """As `watched`, under the relation's rewriting lock. Problem `not-found`."""
         relation = self._state.relations.get(name)
         if relation is None:
             raise Problem("not-found", f"there is no relation {name!r}")

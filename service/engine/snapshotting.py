@@ -1,4 +1,4 @@
-"""Snapshots of the relations, and the cleaning of the log behind them, without stopping the writer."""
+"""Write snapshots of the relations, and remove the log before them, without stopping the writer."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ log = logging.getLogger("livejoin.snapshots")
 T = TypeVar("T")
 File = tuple[T, pa.Schema, Iterator[pa.RecordBatch]]
 
-_LOG_WORTH = 64 << 20  # bytes of log since the last snapshot that are worth one ...
-_LOG_SHARE = 0.5  # ... but at least such a share of the last one
+_LOG_WORTH = 64 << 20  # bytes of log since the last snapshot that justify a new one ...
+_LOG_SHARE = 0.5  # ... but at least this share of the size of the last one
 
 _NICE = 5  # of the thread
-_PATIENCE, _LONGEST_PATIENCE = 10.0, 600.0  # seconds after one that failed
-_AT_THE_END = 1.0  # seconds that the last one may take: the log has what it would have
-_ATTEMPTS = 2  # that may be given up for what they hold; the next one holds it
+_PATIENCE, _LONGEST_PATIENCE = 10.0, 600.0  # seconds to wait after a failure: at first, at most
+_AT_THE_END = 1.0  # seconds that the last snapshot may take: without it the log has the same data
+_ATTEMPTS = 2  # attempts that may be abandoned for the memory they hold; the next one may hold it
 
 
 class _GivenUp(Exception):
-    """The snapshot is not to be finished: the text says why."""
+    """The snapshot is abandoned; the text says why."""
 
 
 class Snapshotting:
-    """Writes a snapshot of a pinned version in a thread of its own when the log has grown, and cuts the log behind the older one of two.
-    `version`: the last one's. `fail` is called, in that thread, if the service has to end."""
+    """Write a snapshot of a pinned version in a separate thread when the log has grown, and remove the log before the older of two.
+    `version`: the last snapshot's. `fail` is called, in that thread, if the service must stop."""
 
     def __init__(
         self, folder: Path, log: Log, state: State, versions: Pins, version: int, fail: Callable[[BaseException], None]
@@ -55,28 +55,28 @@ class Snapshotting:
         self._version = version
         path = next((path for path in snapshot_paths(folder)[0] if path.name == str(version)), None)
         self._bytes = read_snapshot(path).bytes if path is not None else 0
-        self._written = log.written_bytes - log.bytes_after(version)  # of the log, at the last snapshot
+        self._written = log.written_bytes - log.bytes_after(version)  # bytes of the log at the last snapshot
         self._to_forget = self._older_version()
         self._thread: threading.Thread | None = None
         self._not_before = 0.0
-        self._until: float | None = None  # when one under way is given up
-        self._in_vain = 0  # attempts that were given up for what they held, one after the other
+        self._until: float | None = None  # when to abandon a running snapshot
+        self._in_vain = 0  # successive attempts that were abandoned for the memory they held
         self.failures = 0
-        self.failure: BaseException | None = None  # for which the service has to end
+        self.failure: BaseException | None = None  # because of which the service must stop
         self._patience = _PATIENCE
 
     @property
     def log_bytes(self) -> int:
-        """Bytes of the log since the last snapshot: for the next start to replay."""
+        """Bytes of the log since the last snapshot, which the next start must replay."""
         return self._log.written_bytes - self._written
 
     @property
     def _worth(self) -> int:
-        """Bytes of log that are worth a snapshot: as many as the log takes up again until it is cut the next time."""
+        """Bytes of log that justify a snapshot: as many as the log grows by again until it is next cut."""
         return max(_LOG_WORTH, int(_LOG_SHARE * self._bytes))
 
     def consider(self) -> None:
-        """Begin a snapshot, or go on cutting the log, if it is time and neither is under way. The writer's thread."""
+        """Begin a snapshot, or continue to cut the log, if it is time and neither is running. The writer's thread."""
         if time.monotonic() < self._not_before or self.under_way:
             return
         if self.log_bytes > self._worth and not self._is_replaying:
@@ -90,10 +90,10 @@ class Snapshotting:
 
     @property
     def _what(self) -> tuple[Pin, list[Relation], list[LiveView]]:
-        """A version that is held, and what there is of it: the feed of a live view has all changes up to it."""
+        """Hold a version, and return it with its content: the feed of a live view has all changes up to it."""
         views = [view for view in self._state.views.values() if view.state == "live" and view.feed is not None]
         pin = self._versions.pin()
-        pin.reading, pin.expires = "a snapshot", False  # for the disk may be slow
+        pin.reading, pin.expires = "a snapshot", False  # because the disk may be slow
         return pin, list(self._state.relations.values()), views
 
     @property
@@ -102,23 +102,23 @@ class Snapshotting:
 
     @property
     def _is_replaying(self) -> bool:
-        """Whether the feeds of some views do not have all yet that the log has."""
+        """Whether the feeds of some views are still behind the log."""
         return self._state.history is not None
 
     def finish(self) -> None:
-        """Write the last one, so that the next start is quick, unless it takes long. After the writer has ended."""
+        """Write a last snapshot after the writer has ended, so that the next start is fast; abandon it if it takes long."""
         self._until = time.monotonic() + _AT_THE_END
         self.wait()
         if self.failure is None and self._versions.published.number > self._version and not self._is_replaying:
             self._try(*self._what)
 
     def abandon(self) -> None:
-        """Give up one under way, and wait until it is."""
+        """Abandon a running snapshot, and wait until it has ended."""
         self._until = 0.0
         self.wait()
 
     def wait(self) -> None:
-        """Wait for one under way."""
+        """Wait for a running snapshot."""
         if self._thread is not None:
             self._thread.join()
 
@@ -135,7 +135,7 @@ class Snapshotting:
             log.info("a snapshot was abandoned: %s", reason)
             self._put_off()
             self.failures += 1
-        except Exception as error:  # nothing is lost: the log has everything
+        except Exception as error:  # no data is lost: the log has everything
             self._failed("no snapshot could be written", error)
             self.failures += 1
         else:
@@ -143,7 +143,8 @@ class Snapshotting:
             self._cut()
 
     def _cut(self) -> None:
-        """Remove from the log what the older snapshot has. What is left, because a backup reads it or the disk is full, goes later."""
+        """Remove from the log what the older snapshot covers. What cannot be removed, because a backup reads it or the disk is full, is
+        removed later."""
         try:
             self._log.forget(self._to_forget, lambda: not self._is_over)
             self._log.give_back(self._worth, lambda: not self._is_over)
@@ -160,7 +161,7 @@ class Snapshotting:
         self._put_off()
 
     def _put_off(self) -> None:
-        """Trying takes room on a disk that has little."""
+        """Retry later: an attempt takes up space on a disk that has little."""
         self._not_before = time.monotonic() + self._patience
         self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
 
@@ -180,24 +181,24 @@ class Snapshotting:
         self._to_forget = self._older_version()
 
     def _older_version(self) -> int:
-        """What the log need not have: the version of the older snapshot. Without one, the log from its beginning stands for it."""
+        """The version of the older snapshot, up to which the log is not needed. Without one, the log from its beginning replaces it."""
         kept = snapshot_paths(self._folder)[0]
         return int(kept[-GENERATIONS].name) if len(kept) >= GENERATIONS else 0
 
     def _tables(self, pin: Pin | None, version: int, relations: list[Relation]) -> Iterator[File[int]]:
-        schemas = [relation.table.schema for relation in relations]  # a relation may get another one meanwhile
+        schemas = [relation.table.schema for relation in relations]  # a relation may be given another one meanwhile
         for relation, schema in zip(relations, schemas, strict=True):
             yield relation.id, schema, self._rows(pin, relation, schema, version)
 
     def _feeds(self, version: int, views: list[LiveView]) -> Iterator[File[str]]:
-        """What is kept of their changes; no pin is needed for it."""
+        """The retained changes of the feeds; they need no pin."""
         for view in views:
             if view.feed is not None:
                 schema, batches = view.feed.stored(version)
                 yield view.id, schema, (rows for rows in batches if self._go_on())
 
     def _rows(self, pin: Pin | None, relation: Relation, schema: pa.Schema, version: int) -> Iterator[pa.RecordBatch]:
-        """Piece by piece: between two of them the pin may be given up, like those of other readers. None: it is held meanwhile."""
+        """Yield the rows in pieces; between two of them the pin may expire, like those of other readers. None: it is held throughout."""
         start = 0
         while start >= 0:
             self._go_on()
@@ -219,7 +220,7 @@ class Snapshotting:
 
     @property
     def _is_over(self) -> bool:
-        """Whether the service ends, and has no more time for it."""
+        """Whether the service is stopping, and has no more time for it."""
         return self._until is not None and time.monotonic() > self._until
 
     def _go_on(self) -> bool:

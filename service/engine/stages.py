@@ -1,9 +1,9 @@
-"""Replacements that come in parts: the rows of each part in a file, until all of them are committed as one version.
+"""Replacements sent in parts: the rows of each part are stored in a file, until all parts are committed as one version.
 
-    stages/7.arrow    one part: an Arrow IPC stream of its good rows, another one of the keys of its bad rows
+    stages/7.arrow    one part: an Arrow IPC stream of its valid rows, another one of the keys of its bad rows
 
-What is known of a stage besides is in memory: a start forgets all stages, and removes their files, so nothing is synced. A stage is
-forgotten an hour after its last part, too.
+Everything else about a stage is in memory: a restart discards all stages and removes their files, so nothing is synced. A stage is also
+discarded an hour after its last part.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from service.wire.schema import RelationDefinition
 FOLDER = "stages"
 _FORGOTTEN_AFTER = 3600.0  # seconds without another part
 _MOST = 64  # stages at a time
-_ROOM = 16 << 20  # bytes that are left free on the disk, for the log
+_ROOM = 16 << 20  # bytes left free on the disk, for the log
 
 
 class Part(NamedTuple):
-    """One part as it was judged. `sent`: its rows, bad ones included; `errors`: the first bad ones; `on_error`: as its sender wanted."""
+    """One part after validation. `sent`: its rows, including bad ones; `errors`: the first bad ones; `on_error`: the sender's choice."""
 
     path: Path
     definition: RelationDefinition
@@ -49,7 +49,7 @@ class Part(NamedTuple):
 
 
 class Stage:
-    """`parts` by number; `used`: when the last one came."""
+    """`parts` by number; `used`: time of the last one."""
 
     def __init__(self) -> None:
         self.used = 0.0
@@ -61,7 +61,7 @@ class Stage:
 
 
 class Stages:
-    """The stages of a service, by relation and name. Any thread."""
+    """The stages of the service, by relation and name. Any thread."""
 
     def __init__(self, data: Path, most_rows: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._data, self._folder, self._most_rows, self._clock = data, data / FOLDER, most_rows, clock
@@ -71,9 +71,9 @@ class Stages:
         self.close()
 
     def put(self, relation: Relation, name: str, number: int | None, batch: Batch) -> tuple[int, Stage]:
-        """Add a part, or put it in the place of the one with its number; gives the number (None: the next one), and the stage.
+        """Add a part, or replace the one with its number; return the number (None: the next one) and the stage.
 
-        Problems `body-too-large` (too many rows), `too-many`, `disk-full`. Cost: its bytes are written.
+        Problems `body-too-large` (too many rows), `too-many`, `disk-full`. Cost: writing its bytes.
         """
         definition = batch.changes[0].definition if batch.changes else relation.definition
         rows = sum(len(changes.ops) for changes in batch.changes)
@@ -95,10 +95,10 @@ class Stages:
 
     @contextlib.contextmanager
     def taken(self, relation: Relation, name: str, batch: Batch) -> Iterator[None]:
-        """Give `batch` the changes of all parts, in the order of their numbers; the stage is gone, but comes back if the context fails.
+        """Give `batch` the changes of all parts, in order of their numbers; the stage is removed, but restored if the context fails.
 
-        `relation` as it is now, while its definition stays: what an extension of it has made bad is skipped if its part was sent with
-        `on_error=skip`. Problems `not-found`, `bad-rows` (of other parts). The rows are read from the files as they are used.
+        `relation` as it is now, while its definition cannot change. Rows that an extension of it has made bad are skipped if their part was
+        sent with `on_error=skip`. Problems `not-found`, `bad-rows` (of other parts). The rows are read from the files as they are used.
         """
         with self._lock:
             self._forget()
@@ -112,31 +112,31 @@ class Stages:
         except BaseException:
             with self._lock:
                 kept = self._stages.setdefault((relation.id, name), stage)
-            if kept is not stage:  # somebody has begun another one meanwhile
+            if kept is not stage:  # another one was begun meanwhile
                 _remove(stage)
             raise
         _remove(stage)
 
     def drop(self, relation: Relation, name: str) -> None:
-        """Forget a stage, if there is one."""
+        """Discard a stage, if it exists."""
         with self._lock:
             stage = self._stages.pop((relation.id, name), None)
         if stage is not None:
             _remove(stage)
 
     def sweep(self) -> None:
-        """Forget what is old."""
+        """Discard expired stages."""
         with self._lock:
             self._forget()
 
     def close(self) -> None:
-        """Forget all of them, and what a former process has left."""
+        """Discard all stages, and the files that an earlier process has left."""
         with self._lock:
             self._stages.clear()
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _judge(self, relation: Relation, name: str, number: int | None, rows: int) -> int:
-        """The number of the part. Raises as `put`."""
+        """Validate the part against the limits, and return its number. Raises as `put`."""
         self._forget()
         stage = self._stages.get((relation.id, name))
         if stage is None:
@@ -169,7 +169,7 @@ class Stages:
         return path
 
     def _forget(self) -> None:
-        """Those that are old."""
+        """Discard expired stages."""
         limit = self._clock() - _FORGOTTEN_AFTER
         for key, stage in list(self._stages.items()):
             if stage.used < limit:
@@ -183,9 +183,9 @@ def _remove(stage: Stage) -> None:
 
 
 def _gather(relation: Relation, parts: Iterable[Part], batch: Batch) -> None:
-    """The changes of all parts, by the present definition. Problem `bad-rows`."""
+    """Return the changes of all parts, under the present definition. Problem `bad-rows`."""
     refused, count = list[RowError](), 0
-    batch.changes, batch.on_error = [], "skip"  # what is bad in other parts is refused here
+    batch.changes, batch.on_error = [], "skip"  # bad rows in other parts are refused here
     for part in parts:
         one = judged_again(_read(relation, part, batch.sent), {relation.name: relation.definition})
         if part.on_error == "reject":
@@ -199,9 +199,9 @@ def _gather(relation: Relation, parts: Iterable[Part], batch: Batch) -> None:
 
 
 def _read(relation: Relation, part: Part, before: int) -> Batch:
-    """A part as it was judged. `before`: how many rows the parts before it have."""
+    """Read a part as it was validated. `before`: the number of rows in the parts before it."""
     source = pa.memory_map(str(part.path))
-    rows, keys = (list(pa.ipc.open_stream(source)) for _ in range(2))  # one behind the other
+    rows, keys = (list(pa.ipc.open_stream(source)) for _ in range(2))  # one stream after the other
     changes = []
     for one in rows:
         ops, index = np.full(one.num_rows, UPSERT, np.uint8), np.arange(one.num_rows, dtype=np.int64) + before

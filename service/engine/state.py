@@ -1,6 +1,6 @@
-"""The newest applied state of the service, and what one batch makes of it. The writer's only.
+"""The service's newest applied state, and how a batch changes it. Used by the writer only.
 
-It may be ahead of what is on disk and published; whoever applies is to commit, or to stop the service.
+It may be ahead of what is on disk and published; after applying, the caller must commit or stop the service.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KEY_EXISTS = "key-exists"
 
 
 class Receipt(NamedTuple):
-    """What became of a batch; applied + ignored + skipped_count are the changes sent, unless it is a duplicate."""
+    """The result of a batch; applied + ignored + skipped_count are the changes sent, unless it is a duplicate."""
 
     version: int
     applied: int
@@ -52,10 +52,10 @@ class Receipt(NamedTuple):
     skipped: list[RowError]  # the first 100
     duplicate: bool
     timeline: int = 1
-    first: bytes | None = None  # of a duplicate, if it is the last batch of its source: the answer to the first one
+    first: bytes | None = None  # of a duplicate that is the last batch of its source: the answer to the first copy
 
     def encoded(self) -> bytes:
-        """The answer, as JSON; its head names the timeline."""
+        """The answer as JSON; its header names the timeline."""
         told = {
             "version": self.version,
             "applied": self.applied,
@@ -68,7 +68,8 @@ class Receipt(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """Batches that became a version each: the answers, what to log for all of them with the last one, and what to tell the followers."""
+    """The result of batches that became a version each: the answers, one log entry for all of them, under the last version, and the deltas
+    for the followers."""
 
     receipts: list[Receipt]
     payload: bytes
@@ -76,8 +77,8 @@ class Applied(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a run of batches comes to, relation by relation: its net effect, and the offsets of the changes as sent (None: all of one
-    version); then the first bad rows and how many there are. emptied: of the views that follow a truncate in other structures these."""
+    """The net effect of a run of batches on each relation, with the offsets of the changes as sent (None: all of one version); then the
+    first bad rows and their number. emptied: the structures that replace those of views after a truncate."""
 
     batches: Sequence[Batch]
     resolved: list[tuple[Resolved, Indices | None]]
@@ -95,18 +96,18 @@ class State:
         self._views: dict[str, LiveView] = {}
         self.indexes = SharedIndexes()
         self.sources: dict[str, tuple[str | None, int]] = {}
-        self.receipts: dict[str, bytes] = {}  # by source: the answer to its last batch, if it is known
+        self.receipts: dict[str, bytes] = {}  # by source: the answer to its last batch, if known
         self.timeline = 1
         self.newest = 0
-        self.rows_changed = 0  # since `to_reclaim` was asked last
-        self.backlogs: list[Backlog] = []  # of the views that are being built; replaced, never changed
+        self.rows_changed = 0  # since the last call of `to_reclaim`
+        self.backlogs: list[Backlog] = []  # of the views being built; replaced, never modified
         self.history: History | None = None  # while views are replayed after a start
         self._interest: Interest[LiveView] | None = None
-        self._published: Version | None = None  # the last, while it differs from the next one by the changed relations alone
+        self._published: Version | None = None  # the last one, while the next one differs only in the changed relations
         self._changed: set[str] = set()  # relations, since then
         self._asked: set[LiveView] = set()  # since then
-        self._grown: WeakSet[Growing] = WeakSet()  # perhaps, since `take_grown` was asked last
-        self._behind: dict[LiveView, None] = {}  # of which `maintain` may find something to do
+        self._grown: WeakSet[Growing] = WeakSet()  # may have grown since the last call of `take_grown`
+        self._behind: dict[LiveView, None] = {}  # views for which `maintain` may have work
 
     @property
     def relations(self) -> dict[str, Relation]:
@@ -130,14 +131,14 @@ class State:
 
     @property
     def interest(self) -> Interest[LiveView]:
-        """The views, whatever their state."""
+        """Maps relations to the views that use them, in whatever state."""
         if self._interest is None:
             takes = ((view, [Selection(side.relation.name, side.deciding) for side in view.reads]) for view in self.views.values())
             self._interest = Interest(takes)
         return self._interest
 
     def version(self, built: LiveView | None = None) -> Version:
-        """What there is to publish, with the root of a view that is about to be live. O(1) a view that was asked, besides two copies."""
+        """Return the version to publish, with the root of a view that is about to be live. O(1) per changed view, plus two copies."""
         before = self._published
         if before is None or built is not None:
             roots = {view.id: view.root for view in self.views.values() if view.state == "live" or view is built}
@@ -155,7 +156,7 @@ class State:
         return self._published
 
     def _forget_derived(self) -> None:
-        """A relation or a view has come or gone, or has failed."""
+        """Discard what was derived from the relations and views: one was added or removed, or has failed."""
         self._published = self._interest = None
 
     def is_duplicate(self, batch: Batch) -> bool:
@@ -173,7 +174,7 @@ class State:
         return batch.epoch <= epoch
 
     def repeated(self, batch: Batch, version: int) -> Receipt | None:
-        """The answer to a duplicate; None if it is none. `version`: the newest. Problem `source-reset`."""
+        """Return the answer to a duplicate; None for any other batch. `version`: the newest. Problem `source-reset`."""
         if not self.is_duplicate(batch):
             return None
         assert batch.source is not None
@@ -185,7 +186,7 @@ class State:
         self.receipts.pop(name, None)
 
     def prepare(self, batch: Batch) -> None:
-        """Do what `judge` and `apply` need not do, for each relation of many changes. In any thread."""
+        """Do part of the work of `judge` and `apply` in advance, for each relation with many changes. Any thread."""
         relations = self._relations
         for changes in batch.changes:
             relation = relations.get(changes.relation)
@@ -193,7 +194,7 @@ class State:
                 prepare(relation, changes)
 
     def judge(self, batch: Batch) -> Outcome:
-        """What the batch comes to. Changes nothing.
+        """Compute the effect of the batch without changing anything.
 
         Problems `unknown-relation`, `bad-rows`, `no-room`.
         """
@@ -231,7 +232,7 @@ class State:
         return Outcome([batch], [(one, None) for one in resolved], errors, count, self._require_room(resolved, emptied), emptied)
 
     def _caught_up(self, batch: Batch) -> dict[LiveView, Emptied]:
-        """Of the structures that were built for this batch those that can be used, up to date. They follow no more."""
+        """Of the structures built for this batch, bring the usable ones up to date and return them; they stop following changes."""
         emptied: dict[LiveView, Emptied] = {}
         prepared: Sequence[Emptied] = batch.emptied
         for one in prepared:
@@ -241,8 +242,8 @@ class State:
         return emptied
 
     def judge_together(self, batches: Sequence[Batch]) -> Outcome | None:
-        """What single changes (`is_single`) come to that follow one another; None if they are to be judged in `smaller_runs`: something is
-        wrong with one of them, or two meet at one row. Changes nothing. Cost: as `judge`, once a relation."""
+        """Compute the effect of consecutive single changes (`is_single`) without changing anything. None if they must be judged in
+        `smaller_runs`: one of them is invalid, or two concern the same row. Cost: as `judge`, once per relation."""
         offsets: dict[str, list[int]] = {}
         for offset, batch in enumerate(batches):
             offsets.setdefault(batch.changes[0].relation, []).append(offset)
@@ -263,7 +264,7 @@ class State:
         return Outcome(batches, resolved, [], 0, touched)
 
     def _require_room(self, resolved: list[Resolved], emptied: Mapping[LiveView, Emptied], singly: bool = False) -> Touched:
-        """Problem `no-room` while nothing has been touched: an array that is full later on ends the service."""
+        """Raise Problem `no-room` while nothing has been changed: an array that fills up later would stop the service."""
         touched = Touched(resolved)
         named = {one.relation.name: one for one in resolved}
         try:
@@ -278,13 +279,12 @@ class State:
         return touched
 
     def concerned(self, judged: Outcome) -> int:
-        """How many views it concerns."""
+        """Count the views that it concerns."""
         return len(self.interest.concerned(judged.touched))
 
     def apply(self, judged: Outcome, most: int | None = None) -> Applied:
-        """Make a version of each judged batch; they are on disk together or not at all. If it raises, the state is broken; a view that
-        can't follow has failed, alone. `most`: of a single change, about so many rows of deltas are gathered, and what is more is left to
-        `gathered`."""
+        """Make a version of each judged batch; they are on disk together or not at all. If this raises, the state is broken; a view that
+        cannot follow fails alone. `most`: for a single change, gather about this many rows of deltas, and leave the rest to `gathered`."""
         batches, first = judged.batches, self.newest + 1
         last = first + len(batches) - 1
         runs: dict[str, Run] = {}
@@ -301,7 +301,7 @@ class State:
         concerned = self.interest.concerned(judged.touched)
         for view in concerned:
             if view in judged.emptied:
-                judged.emptied[view].put_in_place()  # first: what it had in common with nobody does not follow any more
+                judged.emptied[view].put_in_place()  # first: the structures that it shares with no other view stop following changes
         self.indexes.apply(last, runs, judged.touched)
         self._changed.update(runs)
         self._grown.add(self.indexes)
@@ -321,7 +321,7 @@ class State:
                     deltas.append((view, delta))
                     if most is not None:
                         most = 0 if delta.rest is not None else max(0, most - delta.rows)
-        ignored = sum(one.ignored for one, _ in judged.resolved)  # of a batch that stands alone
+        ignored = sum(one.ignored for one, _ in judged.resolved)  # only for a batch that stands alone
         receipts = []
         for version, batch in enumerate(batches, first):
             passed_over = batch.ignored + ignored
@@ -332,7 +332,7 @@ class State:
         return Applied(receipts, _payload(judged, parted), deltas)
 
     def gathered(self, view: LiveView, delta: Delta) -> Delta | None:
-        """The delta, whole; None if there is none, or the view fails by it, alone."""
+        """Return the complete delta; None if there is none, or if the view fails on it, alone."""
         return delta if delta.rest is None else self.unless_it_fails(view, delta.rest, None)
 
     def _count(self, version: int, batch: Batch, receipt: Receipt) -> None:
@@ -343,15 +343,15 @@ class State:
             self.receipts[batch.source] = receipt.encoded()
 
     def to_reclaim(self) -> list[Callable[[int, Numbers], bool]]:
-        """What lets everything be reused that neither the published version, nor a pin, nor an unsettled delta sees: each is to be called,
-        with the number of that version, which is the newest, and the pins of the moment, until it gives False: that nothing is left. A call
-        does a piece of the work."""
+        """Return functions that make reusable what neither the published version, nor a pin, nor an unsettled delta needs. Call each, with
+        the number of that version, which is the newest, and the current pins, until it returns False: nothing is left. A call does a piece
+        of the work."""
         self.rows_changed = 0
         views = [partial(self._reclaim_view, view) for view in self.views.values()]
         return [*views, self.indexes.reclaim, *(partial(self._reclaim_table, relation) for relation in self.relations.values())]
 
     def _reclaim_view(self, view: LiveView, published: int, pins: Numbers) -> bool:
-        if view.state == "building":  # its builder does it
+        if view.state == "building":  # its builder reclaims it
             return False
         return self.unless_it_fails(view, partial(view.reclaim, published, pins), False)
 
@@ -362,13 +362,13 @@ class State:
         return relation.table.reclaim(min([published, *floors, *([] if replayed is None else [replayed])]), pins)
 
     def close_passage(self, passage: Passage) -> None:
-        """A view is not replayed any more."""
+        """End the replay of a view."""
         if self.history is not None and not self.history.close(passage):
             self.history = None
 
     def maintain(self, steps: int) -> bool:
-        """Do so many steps of what changes have put off, for one view that has some to do; whether there may be more. Cost: besides, O(1)
-        for each view that has been changed since the last call."""
+        """Do up to `steps` steps of deferred work for one view that has some; return whether there may be more. Cost: also O(1) for each
+        view that has changed since the last call."""
         while self._behind:
             view = next(iter(self._behind))
             if view.state == "live" and self.unless_it_fails(view, partial(view.maintain, steps), False):
@@ -378,12 +378,12 @@ class State:
         return False
 
     def take_grown(self) -> WeakSet[Growing]:
-        """What may have grown since the last call."""
+        """Return what may have grown since the last call."""
         grown, self._grown = self._grown, WeakSet()
         return grown
 
     def _require(self, view: LiveView, following: LiveView | Emptied, resolved: dict[str, Resolved]) -> None:
-        """MemoryError unless what follows the batch for the view has room; any other error is the view's own."""
+        """Raise MemoryError if the structures that follow the batch for the view lack room; any other error fails only the view."""
         try:
             following.require(resolved)
         except MemoryError:
@@ -392,7 +392,7 @@ class State:
             self.fail(view, error)
 
     def unless_it_fails(self, view: LiveView, work: Callable[[], T], nothing: T) -> T:
-        """What it gives; `nothing` of a view that fails by it, alone."""
+        """Return the result of `work`; if it raises, fail the view, and return `nothing`."""
         try:
             return work()
         except Exception as error:
@@ -400,30 +400,30 @@ class State:
             return nothing
 
     def fail(self, view: LiveView, error: Exception) -> None:
-        """It fails alone: the relations and the other views continue."""
+        """Fail the view alone: the relations and the other views continue."""
         view.fail(error)
         self._forget_derived()
 
     @property
     def retired_bytes(self) -> int:
-        """What the tables and the views' structures hold for readers of older versions."""
+        """Bytes that the tables and the views' structures retain for readers of older versions."""
         tables = sum(relation.table.retired_bytes for relation in self.relations.values())
         return tables + self.indexes.retired_bytes + sum(view.retired_bytes for view in self.views.values())
 
     @property
     def free_bytes(self) -> int:
-        """What the stores of the structures keep from the system besides blocks that a version needs."""
+        """Bytes that the structures' stores have reserved beyond the blocks that a version needs."""
         held = (store.held_bytes - store.live_bytes - store.retired_bytes for store in self.stores)
-        return sum(max(0, one) for one in held)  # the writer may be at work
+        return sum(max(0, one) for one in held)  # the writer may be changing them
 
     @property
     def stores(self) -> list[Store]:
-        """Where the structures have their blocks."""
+        """The stores of the structures' blocks."""
         return [*self.indexes.stores, *(store for view in self.views.values() for store in view.stores)]
 
 
 def _enter(version: int, resolved: Resolved, parts: _Parts | None, versions: int) -> Run:
-    """Put it into the table."""
+    """Apply a judged change to its table."""
     table, previous, deletes = resolved.relation.table, resolved.previous, resolved.deletes
     if len(deletes):
         table.delete(version, deletes)
@@ -457,7 +457,7 @@ def _payload(judged: Outcome, parted: Sequence[_Parts | None]) -> bytes:
 
 
 def refuse_bad(batch: Batch, errors: Sequence[RowError], count: int) -> None:
-    """Problem `bad-rows` if there are some."""
+    """Raise Problem `bad-rows` if there are any."""
     if count:
         listed = [error._asdict() for error in errors]
         said = f"{count} of {batch.sent} changes {'is' if count == 1 else 'are'} bad; nothing was applied"

@@ -1,7 +1,7 @@
-"""Batches that truncate large relations: what their views are to have then is built before the batch has its turn (`views/emptied.py`).
+"""Batches that truncate large relations: the new structures of their views are built before the batch has its turn (`views/emptied.py`).
 
-The batch itself waits for that, and nobody else does but later batches of its source, which would make a duplicate of it. Batches that
-truncate are prepared one after another.
+Only the batch itself waits for that, and later batches of its source, which would make it a duplicate. Batches that truncate are
+prepared one after another.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from service.wire.batch import TRUNCATE, Batch
 
 log = logging.getLogger("livejoin.views")
 
-_WORTH = 1 << 14  # rows of a relation: the deletes of fewer take a view no longer than some 30 ms
-_NICE = 3  # of the thread, as of those that build views
-_ROUNDS, _FEW = 10, 1000  # at most; changes that are left to the turn
+_WORTH = 1 << 14  # rows of a relation: a view takes at most some 30 ms for the deletes of fewer
+_NICE = 3  # of the thread, as for those that build views
+_ROUNDS, _FEW = 10, 1000  # at most; changes left to the turn
 
 
 class Truncates:
-    """`submit` as `Writer.submit`, in any thread."""
+    """`submit` as `Writer.submit`, from any thread."""
 
     def __init__(self, state: State, writer: Writer, versions: Pins) -> None:
         self._state, self._writer, self._versions = state, writer, versions
@@ -67,12 +67,12 @@ class Truncates:
         future.add_done_callback(lambda future: self._tell(batch, done, _ending()) if future.cancelled() else None)
 
     def end(self) -> None:
-        """Refuse those that wait, and soon the one that is prepared, unless the writer has it."""
+        """Refuse the batches that wait, and soon the one being prepared, unless the writer has it."""
         self._is_ending = True
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _views(self, batch: Batch) -> dict[LiveView, set[str]]:
-        """For which views something is to be built, and without which relations. O(changes), and O(views) if there is a truncate."""
+        """Return the views that need new structures, each with the relations it loses. O(changes), and O(views) if there is a truncate."""
         relations = self._state.relations
         names = {changes.relation for changes in batch.changes if len(changes.ops) and np.any(changes.ops == TRUNCATE)}
         large = {name for name in names if name in relations and relations[name].table.rows >= _WORTH}
@@ -111,11 +111,11 @@ class Truncates:
             result = Problem("internal", "the batch could not be applied")
         self._tell(batch, done, result)
         batch.emptied = ()
-        with suppress(Problem):  # the service ends
+        with suppress(Problem):  # the service is stopping
             self._writer.call(partial(self._let_go, emptied)).result()
 
     def _prepare(self, view: LiveView, names: set[str], emptied: list[Emptied]) -> None:
-        """Add the view as it will be, unless it has none any more, or that fails."""
+        """Build the view's new structures and add them to the batch, unless the view is gone or this fails."""
         one = self._writer.call(partial(self._begin, view, names, emptied)).result()
         if one is not None:
             self._attempt(one, emptied, partial(one.build, self._report))
@@ -157,7 +157,7 @@ class Truncates:
         return view.state == "live" and self._state.views.get(view.name) is view
 
     def _hold(self, one: Emptied, emptied: list[Emptied]) -> bool:
-        """Hold the newest version for it, unless its view was dropped or has failed."""
+        """Hold the newest version for the preparation, unless its view was dropped or has failed."""
         if self._is_live(one.view):
             one.hold()
             return True

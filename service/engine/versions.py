@@ -1,8 +1,8 @@
 """Versions and pins: what readers see, and what must be kept for them.
 
-One writer publishes a version by one assignment; a reader pins the published one and reads it for as long as it
-holds the pin. Pinning, publishing and asking what is needed share one lock, held for a few assignments: so there is no
-moment at which a version is pinned that was just given up. Nobody waits for anybody's reading.
+The writer publishes a version by one assignment; a reader pins the published version and reads it for as long as it holds the pin. Pinning,
+publishing and asking which versions are needed share one lock, held for a few assignments, so no reader can pin a version that was just
+released. Nobody waits for a read to finish.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from service.tables.store import Numbers
 
 
 class Version(NamedTuple):
-    """The whole service at one version: plain data."""
+    """A version of the whole service: plain data."""
 
     number: int
-    roots: Mapping[str, Any]  # by the view's id
-    counts: Mapping[str, int]  # rows, by the relation's name
+    roots: Mapping[str, Any]  # keys: view ids
+    counts: Mapping[str, int]  # rows, by relation name
 
 
 class Pin:
-    """One reader's hold on one version. Only `Pins` touches what is private."""
+    """A reader's hold on a version. Only `Pins` uses the private attributes."""
 
     __slots__ = ("_busy", "_doomed", "_held", "_made", "_used", "expires", "reading", "version")
 
     def __init__(self, version: Version, now: float) -> None:
         self.version = version
-        self.reading = ""  # what its reader reads, in words
-        self.expires = True  # when its reader has taken nothing for long
+        self.reading = ""  # description of what its reader reads
+        self.expires = True  # whether it expires when its reader has been idle for long
         self._made = now
-        self._used = now  # when its reader last took something
-        self._busy = 0  # readings under way
-        self._doomed = False  # to be given up as soon as nothing is under way
+        self._used = now  # time of its reader's last read
+        self._busy = 0  # reads in progress
+        self._doomed = False  # to be released as soon as no read is in progress
         self._held = True
 
 
 class Held(NamedTuple):
-    """A version that is held, for whoever looks after the service. `reading`: what the reader reads that took nothing for longest (`idle`),
-    "" where nobody said; `age`: of the oldest pin."""
+    """A held version, for monitoring. `reading`: what the reader that has been idle for longest (`idle`) reads, "" if unknown; `age`: of
+    the oldest pin."""
 
     version: int
     readers: int
@@ -55,13 +55,13 @@ class Held(NamedTuple):
 
 
 class Pins:
-    """The published version, and those that readers hold. Any thread; each call is short."""
+    """The published version, and the versions that readers hold. Any thread; each call is short."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._held: dict[int, list[Pin]] = {}
-        self._numbers: Numbers | None = np.empty(0, np.int64)  # sorted; None: to be made again
+        self._numbers: Numbers | None = np.empty(0, np.int64)  # sorted; None: to be recomputed
         self.published = Version(0, {}, {})
 
     def publish(self, version: Version) -> None:
@@ -69,7 +69,7 @@ class Pins:
             self.published = version
 
     def pin(self, number: int | None = None) -> Pin:
-        """Hold the published version, or another that somebody holds. Problem `snapshot-expired` if nobody does."""
+        """Hold the published version, or another that is held already. Problem `snapshot-expired` if it is not."""
         with self._lock:
             version = self.published
             if number is not None and number != version.number:
@@ -81,20 +81,20 @@ class Pins:
             return self._add(version)
 
     def again(self, pin: Pin) -> Pin:
-        """Another hold on the version of `pin`, with an age of its own. Problem `snapshot-expired`."""
+        """Return another hold on the version of `pin`, with its own age. Problem `snapshot-expired`."""
         with self._lock:
             if not pin._held or pin._doomed:
                 raise expired(pin.version.number)
             return self._add(pin.version)
 
     def release(self, pin: Pin) -> None:
-        """Give it up; a second time does nothing."""
+        """Release the pin; a second call does nothing."""
         with self._lock:
             self._doom(pin)
 
     @contextmanager
     def reading(self, pin: Pin) -> Iterator[Version]:
-        """Read under a pin: it can't expire meanwhile, and is young afterwards. Problem `snapshot-expired` if it is gone."""
+        """Context of a read under a pin: the pin cannot expire in it, and its idle time restarts afterwards. Problem `snapshot-expired`."""
         with self._lock:
             if not pin._held or pin._doomed:
                 raise expired(pin.version.number)
@@ -109,13 +109,13 @@ class Pins:
                     self._doom(pin)
 
     def touch(self, pin: Pin) -> None:
-        """Its reader has taken something: it is young again, if it is held."""
+        """Restart the pin's idle time, if it is held."""
         with self._lock:
             pin._used = self._clock()
 
     @contextmanager
     def holding(self) -> Iterator[int]:
-        """Hold the published version, whose number this gives, however long it takes and however much it keeps."""
+        """Hold the published version, and yield its number; the hold never expires, however much memory it retains."""
         with self._lock:
             pin = self._add(self.published)
             pin._busy += 1
@@ -127,14 +127,14 @@ class Pins:
                 self._doom(pin)
 
     def needed(self) -> tuple[int, Numbers]:
-        """The published version's number and the sorted numbers of the pinned ones: what nothing may be reused for."""
+        """Return the number of the published version and the sorted numbers of the pinned ones: nothing that these need may be reused."""
         with self._lock:
             if self._numbers is None:
                 self._numbers = np.array(sorted(self._held), np.int64)
             return self.published.number, self._numbers
 
     def expire_idle(self, seconds: float) -> None:
-        """Give up the pins whose readers have taken nothing for so long."""
+        """Release the pins whose readers have been idle for this long."""
         if not self._held:
             return
         with self._lock:
@@ -145,7 +145,7 @@ class Pins:
                         self._doom(pin)
 
     def expire_oldest(self, count: int = 1) -> bool:
-        """Give up all pins of the `count` oldest versions that are not the published one; False if there is none."""
+        """Release all pins of the `count` oldest versions that are not the published one; False if there is none."""
         with self._lock:
             published = self.published.number
             held = (number for number, pins in self._held.items() if number < published and not all(pin._doomed for pin in pins))
@@ -156,7 +156,7 @@ class Pins:
             return bool(oldest)
 
     def held(self) -> list[Held]:
-        """The versions that readers hold, the oldest first."""
+        """Return the versions that readers hold, the oldest first."""
         with self._lock:
             now, found = self._clock(), []
             for number, pins in sorted(self._held.items()):
@@ -182,7 +182,7 @@ class Pins:
         return pin
 
     def _whole(self, number: int) -> Version:
-        """A held version with every view and relation that was registered at it: registering publishes the number again."""
+        """Return a held version with every view and relation that was registered at it: registering publishes the number again."""
         held = [pin.version for pin in self._held[number]]
         roots = {id_: root for version in held for id_, root in version.roots.items()}
         counts = {name: count for version in held for name, count in version.counts.items()}

@@ -1,13 +1,12 @@
-"""The one writer: jobs and batches through a bounded queue to its thread, batches in groups that share an fsync.
+"""The single writer: jobs and batches pass through a bounded queue to its thread, batches in groups that share an fsync.
 
     take what waits -> apply each in memory, as a version of its own -> append each to the log -> one commit
     -> publish the newest -> wake the followers -> answer each -> housekeeping, in pieces, while nothing waits
 
-Writer is who holds the turn: the thread, or for one short batch the caller of `apply_at_once`, when nothing waits and the thread is idle.
-That caller may answer before it publishes, if nobody who has heard the answer can ask before it has.
-A duplicate is answered after the commit of its group, so not before its first copy is on disk. When applying, appending or
-committing fails, nothing can be known of what is on disk, unless the disk was full: then nothing was committed. Everything that waits is
-told so, and the service is to end.
+Whoever holds the turn writes: the thread, or for one short batch the caller of `apply_at_once`, when nothing waits and the thread is idle.
+That caller may answer before it publishes, if no client can ask after the answer and before the publication. A duplicate is answered after
+the commit of its group, so not before its first copy is on disk. When applying, appending or committing fails, the state on disk is
+unknown, unless the disk was full: then nothing was committed. All callers that wait are told so, and the service must stop.
 """
 
 from __future__ import annotations
@@ -40,22 +39,22 @@ Later = Callable[[Callable[[], None]], object]
 T = TypeVar("T")
 
 _GROUP_BATCHES, _GROUP_CHANGES = 256, 100_000
-_FEW_CHANGES, _LONG = 16, 2e-3  # who sends so few does not wait for a larger batch behind that takes so many seconds
-_WAITING_BYTES = 1 << 30  # of decoded batches: with more, nothing further is taken
-# A batch is taken only if the disk has room for it in the log, in SQLite's own log, and for what SQLite does meanwhile.
+_FEW_CHANGES, _LONG = 16, 2e-3  # a batch of at most so many changes does not wait for a larger one behind it that takes this many seconds
+_WAITING_BYTES = 1 << 30  # of decoded batches: beyond this, no more are accepted
+# A batch is accepted only if the disk has room for it in the log, in SQLite's own log, and for SQLite's temporary needs.
 _ROOM_FACTOR, _ROOM_LEAST = 4, 512 << 10
-_TICK = 1.0  # seconds between two looks at what has grown old
-_PIECE = 2e-3  # seconds of housekeeping in a turn, while nobody waits
-_SHARE = 1.0  # of the time of a group, if that is more: what is freed at once is still in the caches when the next group takes it
-_MOST_OWED = 0.1  # seconds of this that may be put off while somebody waits
-_SHORT = 1e-3  # seconds that a change may take in a caller's thread, as far as the last ones tell
-_MOST_ROWS, _MOST_VIEWS = 1_000, 50  # that a caller's thread changes; a structure tells the rows by the piece, so there may be one more
+_TICK = 1.0  # seconds between two checks of what expires with time
+_PIECE = 2e-3  # seconds of housekeeping in a turn, while no batch waits
+_SHARE = 1.0  # share of a group's time, if that is more: memory freed at once is still in the caches when the next group takes it
+_MOST_OWED = 0.1  # seconds of housekeeping that may be put off while a batch waits
+_SHORT = 1e-3  # seconds that a change may take in a caller's thread, judged by the previous ones
+_MOST_ROWS, _MOST_VIEWS = 1_000, 50  # that a caller's thread may change; a structure counts rows by the piece, so may add one more
 _STUCK = 600.0  # seconds without a sign of progress: far more than a batch or a part of a build takes
-_FADING = 0.9  # of what a slow change counts, one change later
+_FADING = 0.9  # weight of a slow change, one change later
 
 
 class _Made(NamedTuple):
-    """Batches that are on disk, and not published: the answers to them, whether there is a new version, and what changes by it."""
+    """Batches that are on disk but not published: their answers, whether there is a new version, and its deltas."""
 
     answers: list[Receipt | Problem]
     fresh: bool
@@ -63,7 +62,7 @@ class _Made(NamedTuple):
 
     @property
     def is_long(self) -> bool:
-        """Whether a delta is still to be gathered."""
+        """Whether a delta is still to be completed."""
         for _, delta in self.deltas:
             if delta.rest is not None:
                 return True
@@ -71,16 +70,16 @@ class _Made(NamedTuple):
 
 
 class Unpublished(NamedTuple):
-    """A batch that was applied at once and is on disk, but takes long to publish. `leave(done)`, to be called next, leaves that to the
-    writer's thread, which then calls `done` with the answer."""
+    """A batch that was applied at once and is on disk, but takes long to publish. Call `leave(done)` next: the writer's thread then
+    publishes it, and calls `done` with the answer."""
 
     leave: Callable[[Done], None]
 
 
 class Writer:
-    """Owns the thread. `pause` is called in it after each group; `housekeep` after each group, once a second, and while nothing waits until
-    it says that there is no more, unless it is put off; `on_failure` when the service is to end; `is_short` by the writer, whether a batch
-    may be applied in a caller's thread."""
+    """Owns the thread. It calls `pause` after each group; `housekeep` after each group, once a second, and while nothing waits until it
+    returns that there is no more, unless put off; `on_failure` when the service must stop; `is_short` to decide whether a batch may be
+    applied in a caller's thread."""
 
     def __init__(
         self, state: State, log: Log, versions: Pins, max_waiting: int, is_short: Callable[[Batch], bool], pause: Callable[[], None],
@@ -91,25 +90,25 @@ class Writer:
         self._is_short, self._pause, self._housekeep, self._on_failure = is_short, pause, housekeep, on_failure
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._urgent: queue.SimpleQueue[Job] = queue.SimpleQueue()
-        self._turn = threading.Lock()  # who holds it writes
-        self._lock = threading.Lock()  # nothing is queued behind the end, nothing is applied at once before what waits
-        self._unpublished: _Made | None = None  # of a caller that has the turn and its answer
-        self._left: tuple[_Made, Done] | None = None  # of a caller that has given back the turn: for whoever has it next
+        self._turn = threading.Lock()  # its holder writes
+        self._lock = threading.Lock()  # nothing is queued after the end, and nothing is applied at once before what waits
+        self._unpublished: _Made | None = None  # of a caller that holds the turn and the answer
+        self._left: tuple[_Made, Done] | None = None  # of a caller that has returned the turn: for its next holder
         self._ended = False
-        self._unfinished = 0  # items in the queue or at work
+        self._unfinished = 0  # items queued or in progress
         self._untidy = False  # whether there is more housekeeping
-        self._owed = 0.0  # seconds of it for which nothing was left between groups
-        self._each = 0.0  # seconds that applying a change took, of the last ones that were not few
+        self._owed = 0.0  # seconds of housekeeping that were put off between groups
+        self._each = 0.0  # seconds per change, measured on the last groups that were not small
         self._last = 0.0  # seconds that the last change took
-        self._pace = 0.0  # as many: the slowest of late, fading, without those that were slow alone: the scheduler's doing, not the views'
+        self._pace = 0.0  # likewise: the slowest of late, fading, without isolated slow ones, which are due to the scheduler
         self.failure: BaseException | None = None
         self._waiting_bytes = 0
-        self._room = 0  # bytes that the disk takes, as it said at the beginning of a turn, less what was taken
+        self._room = 0  # free bytes of the disk at the beginning of the turn, less what was used since
         self.batches = self.changes = 0
         self.batch_changes = Histogram()
         self.update_seconds = Histogram()
         self.turn_seconds = Histogram()
-        self._beat: float | None = None  # when the thread last gave a sign of progress; None while it has nothing to do
+        self._beat: float | None = None  # time of the thread's last sign of progress; None while it is idle
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def start(self) -> None:
@@ -121,37 +120,37 @@ class Writer:
 
     @property
     def busy_seconds(self) -> float:
-        """How long the thread has been at work without a sign of progress; 0 while it has nothing to do."""
+        """Seconds since the thread's last sign of progress; 0 while it is idle."""
         beat = self._beat
         return 0.0 if beat is None else time.monotonic() - beat
 
     @property
     def is_stuck(self) -> bool:
-        """Whether nothing will be applied any more, as far as can be told."""
+        """Whether the writer has probably stopped for good."""
         return self.busy_seconds > _STUCK or (self._thread.ident is not None and not self._thread.is_alive() and not self._ended)
 
     def beat(self) -> None:
-        """A sign of progress in the midst of a job. The writer's thread."""
+        """Signal progress within a job. The writer's thread."""
         self._beat = time.monotonic()
 
     def submit(self, batch: Batch, done: Done) -> None:
-        """Queue a batch. Problem `too-busy`, or the reason why nothing is taken any more."""
+        """Queue a batch. Problem `too-busy`, or the reason why no more batches are accepted."""
         self.admit()
         waiting = Waiting(batch, done, batch.bytes + batch.prepared_bytes)
         self._put(waiting)
 
     def admit(self, elsewhere: int = 0) -> None:
-        """Problem `too-busy` if no further batch may wait. `elsewhere`: so many wait that are to be submitted."""
+        """Problem `too-busy` if the queue is full. `elsewhere`: number of batches that are yet to be submitted."""
         if self._queue.qsize() + elsewhere >= self._max_waiting:
             raise Problem("too-busy", f"{self._max_waiting} batches are already waiting")
         if self._waiting_bytes > _WAITING_BYTES:
             raise Problem("too-busy", f"batches of {self._waiting_bytes} bytes are already waiting")
 
     def apply_at_once(self, batch: Batch, later: Later) -> Receipt | Problem | Unpublished | None:
-        """Apply a short batch in the caller's thread, without a queue: the answer, which is on disk; None if it is to be queued.
+        """Apply a short batch in the caller's thread, without the queue; return the answer, which is on disk, or None if it must be queued.
 
-        `later` is given what publishes it, and calls it soon: before it lets anybody ask who may know the answer. Unpublished: the batch
-        changes many rows of a view.
+        `later` is given a function that publishes it, and must call it soon: before anyone who may know the answer can ask. Unpublished:
+        the batch changes many rows of a view.
         """
         with self._lock:
             if self._pace > _SHORT or self._unfinished or self._ended or not self._turn.acquire(blocking=False):
@@ -173,7 +172,7 @@ class Writer:
         return made.answers[0]
 
     def _leave(self, made: _Made, done: Done) -> None:
-        """Give back the turn to the thread, which publishes what was applied at once before it does anything else."""
+        """Return the turn to the thread, which first publishes what was applied at once."""
         with self._lock:
             left, self._unpublished = self._unpublished, None
         if left is None:  # `stop` has published it
@@ -181,8 +180,8 @@ class Writer:
             return
         self._left = left, done
         try:
-            self._put(Job(lambda: None, Future(), True))  # so that it wakes
-        except Problem:  # the end is queued already: the thread may not look again
+            self._put(Job(lambda: None, Future(), True))  # to wake the thread
+        except Problem:  # the end is queued already: the thread may not check again
             try:
                 self._finish_left()
             except BaseException as error:
@@ -191,19 +190,19 @@ class Writer:
             self._turn.release()
 
     def _finish_left(self) -> None:
-        """Publish what a caller has left. By whoever has the turn."""
+        """Publish what a caller has left. Called by the next holder of the turn."""
         if self._left is None:
             return
         (made, done), self._left = self._left, None
         try:
             self._publish(made)
         except BaseException:
-            tell(done, failed())  # published or not, it is on disk
+            tell(done, failed())  # whether published or not, it is on disk
             raise
         tell(done, made.answers[0])
 
     def _conclude(self) -> None:
-        """Publish what was applied at once, and give back the turn. A second time does nothing."""
+        """Publish what was applied at once, and return the turn. A second call does nothing."""
         with self._lock:
             made, self._unpublished = self._unpublished, None
         if made is not None:
@@ -215,7 +214,7 @@ class Writer:
                 self._turn.release()
 
     def call(self, work: Callable[[], T], urgent: bool = False) -> Future[T]:
-        """Have `work` done in the writer's thread, in its turn, or (urgent: it changes nothing) before the next group."""
+        """Call `work` in the writer's thread, in its turn, or (urgent: it changes nothing) before the next group."""
         future: Future[T] = Future()
         if urgent:
             self._urgent.put(Job(work, future, True))
@@ -225,12 +224,12 @@ class Writer:
         return future
 
     def stop(self) -> None:
-        """Finish all that waits, then end the thread. Further calls do nothing."""
+        """Finish all that waits, then end the thread. A second call does nothing."""
         with self._lock:
             if not self._ended:
                 self._ended = True
                 self._queue.put(Stop())
-        self._conclude()  # who was to do it later may have ended
+        self._conclude()  # the thread that was to do it later may have ended
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -254,7 +253,7 @@ class Writer:
             idle = item is None
             self.beat()
             with self._turn:
-                if self.failure is not None:  # of a batch that was applied at once
+                if self.failure is not None:  # from a batch that was applied at once
                     refuse(item, self.failure)
                     return
                 try:
@@ -276,15 +275,16 @@ class Writer:
             self._beat = None
 
     def _do(self, job: Job) -> None:
-        """Jobs owe as groups do, but are followed by housekeeping only once they owe much: most are short, and leave nothing."""
+        """Run a job. A job too adds to the housekeeping due, which is done only once much is due: most jobs are short and leave nothing to
+        do."""
         started = time.monotonic()
         do(job)
         self._finished(1)
         self._owed += _SHARE * (time.monotonic() - started)
 
     def _tidy(self, share: float = 0.0, following: Item | None = None) -> None:
-        """Wait for builds that fall behind; then a piece of housekeeping, and more for as long as is owed, which is `share` seconds more by
-        now, and as much longer as a piece takes. While somebody waits, in the queue or as `following`, some of it is put off."""
+        """Wait for builds that fall behind; then do housekeeping in pieces for as long as is due, now `share` seconds longer; the last
+        piece may exceed that. While a caller waits, in the queue or as `following`, part of it is put off."""
         self._pause()
         self._owed += share
         started, spent, more = time.monotonic(), 0.0, True
@@ -299,12 +299,12 @@ class Writer:
             self._unfinished -= count
 
     def _run_urgent(self) -> None:
-        while not self._urgent.empty():  # this thread alone takes from it
+        while not self._urgent.empty():  # only this thread takes from it
             do(self._urgent.get_nowait())
 
     def _group(self, first: Waiting) -> Item | None:
-        """Take what waits behind `first`, but for a long batch behind few changes, and bring it to its end; gives the item behind that does
-        not belong to it, if there is one."""
+        """Take what waits behind `first`, except a long batch behind few changes, and process it; return the next item if it was taken from
+        the queue but does not belong to the group."""
         group, changes, fewest = [first], first.batch.sent, first.batch.sent
         following: Item | None = None
         while len(group) < _GROUP_BATCHES and changes < _GROUP_CHANGES:
@@ -332,18 +332,18 @@ class Writer:
         return following
 
     def _commit(self, group: list[Waiting]) -> None:
-        """Bring these to their end, but for what grows old by them."""
+        """Process these completely, except for housekeeping."""
         made = None
         try:
             made = self._to_disk([waiting.batch for waiting in group])
             self._publish(made)
         except BaseException as error:
             for waiting in group:
-                tell(waiting.done, problem_of(error) if made is None else failed())  # published or not, these are on disk
+                tell(waiting.done, problem_of(error) if made is None else failed())  # whether published or not, these are on disk
             raise
         for waiting, answer in zip(group, made.answers, strict=True):
-            if isinstance(answer, Receipt):  # one that was refused may be sent again
-                waiting.batch.let_go()  # before its client is told, and the room of its body taken by another
+            if isinstance(answer, Receipt):  # a batch that was refused may be resent
+                waiting.batch.let_go()  # before its client is answered, and the memory of its body reused
             tell(waiting.done, answer)
 
     def _to_disk(self, batches: list[Batch], most: int | None = None) -> _Made:
@@ -372,7 +372,7 @@ class Writer:
         return _Made(answers, fresh, deltas)
 
     def _apply(self, batches: list[Batch], deltas: list[tuple[LiveView, Delta]], most: int | None) -> list[Receipt | Problem]:
-        """Apply batches, together if they can be, and append them to the log. What is raised here leaves the state broken."""
+        """Apply batches, together if possible, and append them to the log. If this raises, the state is broken."""
         judged = self._judge_together(batches) if len(batches) > 1 else self._judge(batches[0])
         if judged is None:
             return [answer for run in smaller_runs(batches) for answer in self._apply(run, deltas, most)]
@@ -392,17 +392,17 @@ class Writer:
         return [*applied.receipts]
 
     def _judge_together(self, batches: list[Batch]) -> Outcome | None:
-        """None: they are to be judged in smaller runs."""
+        """Judge these together; None if they must be judged in smaller runs."""
         try:
             if any(self._state.is_duplicate(batch) for batch in batches):
                 return None
             judged = self._state.judge_together(batches)
-        except Exception:  # of one of them: it will be told, or logged; nothing is touched yet
+        except Exception:  # caused by one of them: it will be answered, or logged; nothing was changed yet
             return None
         return judged if judged is not None and self._has_room(batches) else None
 
     def _judge(self, batch: Batch) -> Outcome | Receipt | Problem:
-        """What is to be applied; or the answer to a batch of which nothing is."""
+        """Return the outcome to apply, or the answer to a batch that is not applied."""
         try:
             repeated = self._state.repeated(batch, 0)
             if repeated is not None:
@@ -417,7 +417,7 @@ class Writer:
             return Problem("internal", "the batch could not be applied")
 
     def _append(self, batches: list[Batch], applied: Applied, seconds: float) -> None:
-        """Log these, applied together in so many seconds."""
+        """Append these, applied together in so many seconds, to the log."""
         rows, changes, count = [], 0, len(batches)
         last = applied.receipts[-1].version
         for batch, (version, *_) in zip(batches, applied.receipts, strict=True):
@@ -434,7 +434,7 @@ class Writer:
         self.changes += changes
 
     def _has_room(self, batches: list[Batch]) -> bool:
-        """Whether the disk has room for these; takes it if so. Asked while nothing has been touched: what fails later ends the service."""
+        """Whether the disk has room for these; if so, reserve it. Called before anything is changed: a later failure stops the service."""
         left = self._room - sum([_ROOM_FACTOR * batch.bytes + _ROOM_LEAST // _GROUP_BATCHES for batch in batches])
         if left < _ROOM_LEAST:
             return False
@@ -456,7 +456,7 @@ class Writer:
             feed.wake()
 
     def _fail(self, error: BaseException) -> None:
-        """Tell everybody who waits, and the owner."""
+        """Tell the owner, and all callers that wait."""
         log.critical("the writer has failed and the service stops: %s", error, exc_info=error)
         self.failure = error
         with self._lock:
@@ -466,5 +466,5 @@ class Writer:
                 refuse(self._queue.get_nowait(), error)
         while not self._urgent.empty():
             refuse(self._urgent.get_nowait(), error)
-        self._queue.put(Stop())  # to a thread that waits for something to do
+        self._queue.put(Stop())  # for a thread that waits for an item
         self._on_failure(error)
