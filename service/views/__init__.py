@@ -1,1 +1,1 @@
-"""Live views: a definition parsed and planned, the structures that keep it, its rows and its deltas. Begin with `live_view`."""
+"""Live views: parsed and planned definitions, the structures that maintain them, their rows and deltas. Start with `live_view`."""

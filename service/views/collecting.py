@@ -1,8 +1,8 @@
-"""What the structures tell of a run of changes, gathered, and netted into the delta of each version.
+"""Collect the rows that structures report for a run of changes, and net them into a delta for each version.
 
-What the changes of one version tell may cancel: a row that comes by one of them and goes by another is no change, nor is one that goes with
-what it consists of and comes with what replaces that, and looks alike. All versions of a run are netted by one call of a kernel
-(`structures.netting`), and what looks alike is found by one gather.
+Reports of one version may cancel: a row that one change inserts and another deletes is unchanged, and so is a row that is deleted with a
+part of it and inserted with the replacement of that part, if the two look alike. One kernel call (`structures.netting`) nets all versions
+of a run, and one gather finds which rows look alike.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Arrays = tuple[npt.NDArray[Any], ...]
 
 
 class Changed(NamedTuple):
-    """Rows that are told: of each the number of its version, and whether it comes, else it goes."""
+    """Reported rows: for each one the number of its version, and whether it is inserted or else deleted."""
 
     offsets: Indices
     come: Mask
@@ -38,8 +38,8 @@ class Changed(NamedTuple):
 
 
 class Retained(NamedTuple):
-    """Of a view what its deltas depend on. sides: its aliases; moved: of each the rows that the run replaces; shown: how rows look, None:
-    those that go have gone; most: rows of a version that are kept."""
+    """What the deltas of a view depend on. sides: its aliases; moved: for each one the rows that the run replaces; shown: how rows look, or
+    None if deleted rows are no longer readable; most: rows of a version that are kept."""
 
     sides: Sequence[Side]
     moved: Sequence[Part]
@@ -48,7 +48,7 @@ class Retained(NamedTuple):
 
 
 def joined(parts: Sequence[Changed], width: int) -> Changed:
-    """Of all versions in order; what is told of one stays as it is. `width`: arrays of a row."""
+    """Join the parts in the order of versions; the order within a version is kept. `width`: arrays per row."""
     nothing = (_NO_INDICES, _NO_MASK, *(NO_SLOTS,) * width)
     offsets, come, *rows = _concatenated([(part.offsets, part.come, *part.rows) for part in parts], nothing)
     told = Changed(offsets, come, tuple(rows))
@@ -59,15 +59,15 @@ def joined(parts: Sequence[Changed], width: int) -> Changed:
 
 
 def delta_left(first: int, told: Changed, view: Retained, too_many: Collection[int]) -> Delta | None:
-    """Of the versions that change something; `first`: version number 0. `told`: in the order of the versions; `too_many`: the versions of
-    which none are here because they have more. Cost: O(1) a row told, and a gather of what moved."""
+    """Return the delta of the versions that change something; `first`: version number 0. `told`: in the order of versions; `too_many`: the
+    versions that have too many rows, of which `told` has none. Cost: O(1) per reported row, and a gather of the moved ones."""
     goes, comes = _left(told, view)
     gone, come = ((told.offsets[side], tuple(slots[side] for slots in told.rows)) for side in (goes, comes))
     return delta_of(first, gone, come, view.most, too_many)
 
 
 def _left(told: Changed, view: Retained) -> tuple[Indices, Indices]:
-    """The numbers of the rows that go in the end, and of those that come."""
+    """Return the numbers of the rows that are deleted after netting, and of those that are inserted."""
     columns = np.empty((len(told.rows), len(told.come)), np.int64)
     for column, slots in zip(columns, told.rows, strict=True):
         column[:] = slots
@@ -76,7 +76,7 @@ def _left(told: Changed, view: Retained) -> tuple[Indices, Indices]:
         before, after = (tuple(slots[side[some]] for slots in told.rows) for side, some in zip((goes, comes), pairs, strict=True))
         equal = agree(before, after, view.sides)
         others = np.flatnonzero(~equal)
-        if len(others):  # what is computed of them may be the same
+        if len(others):  # computed columns may still be equal
             before, after = (tuple(slots[others] for slots in rows) for rows in (before, after))
             equal[others] = look_alike(before, after, view.shown.rows, view.shown.text_bytes)
         goes, comes = np.delete(goes, pairs[0, equal]), np.delete(comes, pairs[1, equal])
@@ -84,7 +84,7 @@ def _left(told: Changed, view: Retained) -> tuple[Indices, Indices]:
 
 
 def _moves(moved: Sequence[Part], columns: int) -> Moves:
-    """`columns`: of a row; those behind the aliases do not move."""
+    """`columns`: per row; those after the aliases do not move."""
     if not any(len(part.old) for part in moved):
         return Moves(_NO_INDICES, _NO_INDICES, _NO_INDICES, np.zeros(columns, np.int64))
     offsets, old, new = (np.concatenate(some).astype(np.int64) for some in zip(*moved, strict=True))
@@ -92,13 +92,13 @@ def _moves(moved: Sequence[Part], columns: int) -> Moves:
 
 
 class Collector:
-    """A join's sink: gathers the delta rows of a run, of each version and sign up to a bound."""
+    """A join's sink: collects the delta rows of a run, up to a bound for each version and sign."""
 
     def __init__(self, limit: int, versions: int) -> None:
         self.limit = limit
         self._parts: list[Changed] = []
-        self._of_one: tuple[list[Combination], list[Combination]] = ([], [])  # of a run of one version in place of those: what goes, comes
-        self._counts = np.zeros(2 * versions, np.int64)  # of each version, of both signs
+        self._of_one: tuple[list[Combination], list[Combination]] = ([], [])  # instead, for a run of one version: deleted, inserted
+        self._counts = np.zeros(2 * versions, np.int64)  # per version and sign
         self._too_large: set[int] = set()
 
     def __call__(self, offset: int, inserted: bool, rows: Combination) -> bool:
@@ -149,7 +149,7 @@ class Collector:
 
 
 def _of_one(version: int, deletes: int, slots: Combination, most: int) -> Delta | None:
-    """`slots`: of the rows that go, and behind them those that come."""
+    """`slots`: the deleted rows, followed by the inserted ones."""
     rows = len(slots[0])
     if rows > most:
         return too_large(version)
@@ -157,7 +157,7 @@ def _of_one(version: int, deletes: int, slots: Combination, most: int) -> Delta 
 
 
 def _concatenated(parts: Sequence[_Arrays], nothing: _Arrays) -> _Arrays:
-    """Each array behind the same one of the part before; `nothing`: if there is no part."""
+    """Concatenate the parts array by array; `nothing`: the result if there are none."""
     if len(parts) == 1:
         return parts[0]
     return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True)) if parts else nothing
@@ -171,15 +171,15 @@ def _without(part: Changed, offsets: Collection[int]) -> Changed:
 
 
 class StretchCollector:
-    """The sink of a stage whose rows are stretches. `limit`: as of `Sink`."""
+    """The sink of a stage whose rows are stretches. `limit`: as in `Sink`."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._told, self._too_large = joined((), STRETCH), set[int]()
 
     def take(self, offsets: Indices, deltas: Deltas) -> None:
-        """All that a run tells: ~slot, start and last of those that go. `offsets`: int64[n], of each change the number of its version,
-        ascending."""
+        """Take all rows that a run reports: slot (~slot: deleted), start and last. `offsets`: int64[n], the number of each change's
+        version, ascending."""
         self._too_large = {*offsets[deltas.too_large].tolist()}
         changes, (slots, starts, lasts) = told_by(deltas)
         come = slots >= 0
@@ -192,18 +192,18 @@ class StretchCollector:
 
 
 class RowCollector:
-    """The sink of a stage whose rows are its own, so that none cancel: gathers the deltas of a run. `limit`: rows of one version, of both
+    """The sink of a stage that has its own rows, so that none cancel: collects the deltas of a run. `limit`: rows of one version, of both
     signs."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._parts: list[Delta] = []
-        self._pieces: list[Succeeded] = []  # of the version that is told in pieces, which comes behind those
-        self._offset, self._rows = -1, 0  # its number, and its rows so far
-        self._cut = -1  # the last version that has too many
+        self._pieces: list[Succeeded] = []  # of a version that is reported in pieces, after those in _parts
+        self._offset, self._rows = -1, 0  # number of that version, and its rows so far
+        self._cut = -1  # the last version with too many rows
 
     def take(self, first: int, told: Succeeded) -> None:
-        """Take what some versions change (their numbers are counted from `first` on), behind those before; or a piece of one version."""
+        """Take the rows that some versions change (numbered from `first`), after the previous ones; or a piece of one version."""
         versions = (first + told.versions).tolist()
         if versions[-1] != self._offset:
             self._close()
@@ -219,7 +219,7 @@ class RowCollector:
             self._parts, self._pieces = [], []
 
     def _close(self) -> None:
-        """There are no more pieces of a version."""
+        """End a version that was reported in pieces."""
         if len(self._pieces) == 1:
             ((_, starts, deletes, slots),) = self._pieces
             self._parts.append(Delta([self._offset], starts.tolist(), deletes.tolist(), (slots,)))
@@ -230,7 +230,7 @@ class RowCollector:
         self._pieces, self._offset, self._rows = [], -1, 0
 
     def delta(self, first: int) -> Delta | None:
-        """Of the versions that change something; `first`: version number 0."""
+        """Return the delta of the versions that change something; `first`: version number 0."""
         self._close()
         cut = self._cut
         if not self._parts:

@@ -1,4 +1,4 @@
-"""The difference of a view between one version and the next, as slots; who takes deltas, and the rows that they are made of."""
+"""The difference of a view between successive versions, as slots; the sinks that take deltas, and the rows that deltas are made of."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ UNBOUNDED = 1 << 60  # the limit of a sink that takes all rows of a change
 
 
 class Delta(NamedTuple):
-    """What some versions change in a view, one after another: `slots` has the rows of each, from where it starts on, the deleted ones
-    first, by the slots that the version before sees, then the inserted ones, by those that it sees itself (a row whose change the view does
-    not use stands by its new slot in both). starts: also how many rows there are. deletes: how many are deleted. cut: the last version that
-    changes more than the feed may keep, of which nothing is here, nor of those before it; -1: there is none. rest: nothing is here yet; it
-    reads the delta, which may take long (None: there is none)."""
+    """The changes of a view in successive versions. `slots` has the rows of each version, from its start on: first the deleted rows, by the
+    slots that the version before sees, then the inserted ones, by the slots that the version sees itself (a row whose change the view does
+    not use has its new slot in both). starts: one more than versions, the last is the number of rows. deletes: how many are deleted. cut:
+    the last version that changes more than the feed may keep; it and all before are left out; -1: there is none. rest: the delta is not
+    here yet; the call reads it, which may take long (None: there is none)."""
 
     versions: list[int]
     starts: list[int]
@@ -47,7 +47,7 @@ class Delta(NamedTuple):
         return self.starts[-1]
 
     def part(self, first: int, end: int) -> Delta:
-        """Of the versions number first to end (excluded)."""
+        """Return the versions from number first up to end (excluded)."""
         if first == 0 and end == len(self.versions):
             return self
         low, high = self.starts[first], self.starts[end]
@@ -56,7 +56,7 @@ class Delta(NamedTuple):
 
 
 def too_large(version: int) -> Delta:
-    """Of a version that changes more than the feed may keep."""
+    """Return the delta of a version that changes more than the feed may keep."""
     return Delta([], [0], [], (), version)
 
 
@@ -68,65 +68,66 @@ class Stored(NamedTuple):
 
 
 class DeltaSink(Protocol):
-    """Where a view's deltas go: its feed, as the writer knows it."""
+    """The destination of a view's deltas: its feed, as the writer sees it."""
 
     def append(self, delta: Delta) -> None:
-        """Take the changes of versions that are about to be published, all at once, or are already."""
+        """Take the changes of versions that will be published together, or are published already."""
 
     def wake(self) -> None:
-        """It is published: tell the followers."""
+        """Notify the followers after publication."""
 
     def housekeep(self, published: int, everything: bool) -> bool:
-        """Let go of old slots, or of all: a piece of it; whether there is more."""
+        """Release old slots, or all, a piece at a time; return whether there is more."""
         ...
 
     def stored(self, version: int) -> Stored:
-        """What it keeps of the changes up to a published version, for a snapshot of it. Any thread: takes as long as settling all."""
+        """Return the retained changes up to a published version, for a snapshot of it. Any thread; takes as long as settling all of
+        them."""
         ...
 
     def restart(self, version: int) -> None:
-        """Keep nothing up to this version, the published one: what is appended follows it."""
+        """Discard everything up to this version, the published one; later deltas follow it."""
 
     @property
     def has_little_to_settle(self) -> bool:
-        """Whether `append` waits for no long work."""
+        """Whether `append` need not wait for long work."""
 
     def floor(self) -> int | None:
-        """The oldest version whose slots it still reads, if any."""
+        """The oldest version whose slots the sink still reads, or None."""
 
     @property
     def told(self) -> int:
-        """Rows of the view that went or came, since it is followed here."""
+        """Number of the view's rows deleted or inserted since the feed began."""
 
     @property
     def kept_rows(self) -> int:
-        """Those of them that followers can still have."""
+        """Number of those that followers can still read."""
 
     @property
     def subscribers(self) -> int: ...
 
     @property
     def lag(self) -> int:
-        """Versions that the slowest of them is behind."""
+        """Number of versions by which the slowest subscriber lags."""
 
     @property
     def bytes(self) -> int:
-        """Memory of the rows that are kept and settled."""
+        """Memory of the retained and settled rows."""
 
     def close(self, problem: Problem) -> None:
-        """No more comes: the followers end with this problem."""
+        """Accept no more deltas; followers end with this problem."""
 
 
 def most_candidates(retain_rows: int) -> int:
-    """How many rows of one sign are gathered, before they cancel, for a feed that keeps so many."""
+    """Return how many rows of one sign to collect, before netting, for a feed that keeps `retain_rows`."""
     return max(2 * retain_rows, _FLOOR)
 
 
 def delta_of(
     first: int, gone: tuple[Indices, Combination], come: tuple[Indices, Combination], most: int, too_many: Collection[int]
 ) -> Delta | None:
-    """Of rows with the numbers of their versions, which ascend; `first`: version number 0. `most`: rows of a version that are kept;
-    `too_many`: versions of which some are not here because they have more. None: there is nothing."""
+    """Build a delta of rows with the ascending numbers of their versions; `first`: version number 0. `most`: rows of a version that are
+    kept; `too_many`: versions that have more, some of them left out. None: there is no change."""
     every = merged(gone[0], come[0])
     slots = tuple(np.concatenate(both)[every.order] for both in zip(gone[1], come[1], strict=True))
     if len(every.order) > most:
@@ -139,7 +140,7 @@ def delta_of(
 
 
 def joined(deltas: Sequence[Delta]) -> Delta:
-    """Of all their versions, which ascend."""
+    """Concatenate deltas of ascending versions."""
     if len(deltas) == 1:
         return deltas[0]
     starts = [0]
@@ -150,7 +151,7 @@ def joined(deltas: Sequence[Delta]) -> Delta:
 
 
 def stretches_of(rows: Combination) -> tuple[Indices, Indices]:
-    """The ends of the stretches of these rows."""
+    """Return the ends of these rows' stretches."""
     _, starts, ends = cast(tuple[Slots, Indices, Indices], rows)
     return starts, ends
 
@@ -166,10 +167,10 @@ def look_alike(
 
 
 def agree(before: Combination, after: Combination, sides: Sequence[Side]) -> Mask:
-    """bool[n]: whether these rows, in pairs, consist of rows that agree in all that is read of them: then they look alike. Cost: O(1) a
+    """bool[n]: whether the rows of each pair consist of parts that agree in all columns that are read: then they look alike. Cost: O(1) per
     column and pair."""
     agreed = np.ones(len(before[0]), np.bool_)
-    for side, old, new in zip(sides, before, after, strict=False):  # of stretches the two arrays behind are the same
+    for side, old, new in zip(sides, before, after, strict=False):  # in a stretch, the two further arrays are equal
         moved = np.flatnonzero(old != new)
         if len(moved):
             agreed[moved] &= side.relation.table.same(side.output, old[moved], new[moved])
@@ -177,7 +178,7 @@ def agree(before: Combination, after: Combination, sides: Sequence[Side]) -> Mas
 
 
 def equal_rows(left: pa.RecordBatch, right: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """bool[n]: rows that look alike in every column; null equals null, NaN the same NaN, 0.0 not -0.0."""
+    """bool[n]: whether the rows look alike in every column; null equals null, NaN the same NaN, 0.0 not -0.0."""
     equal = np.ones(left.num_rows, np.bool_)
     for x, y in zip(left.columns, right.columns, strict=True):
         if x.type in TEXT_OR_BOOL or pa.types.is_decimal(x.type):
@@ -199,41 +200,42 @@ def _bits(column: pa.Array) -> npt.NDArray[np.generic]:
 
 
 class Sink(Protocol):
-    """Takes the rows that a run deletes or inserts: a row goes once it is there, and comes once what it replaces has gone."""
+    """Takes the rows that a run deletes or inserts: a row is deleted after it was inserted, and inserted after the row that it replaces was
+    deleted."""
 
     limit: int
     """Rows of one change: of more, none need be told (`exceeded`)."""
 
     def __call__(self, offset: int, inserted: bool, rows: Combination, /) -> bool:
-        """Take some rows of version number `offset`. False: no more of this version are wanted."""
+        """Take some rows of version number `offset`. Return False if no more of this version are wanted."""
 
     def several(self, offsets: Indices, come: Mask, rows: Combination, /) -> None:
-        """Take rows of any versions, or none. Of each the number of its version, and whether it is inserted."""
+        """Take rows of any versions, or none: for each one the number of its version, and whether it is inserted."""
 
     def exceeded(self, offset: int, /) -> None:
-        """Version number `offset` has more than `limit` rows."""
+        """Note that version number `offset` has more than `limit` rows."""
 
 
 def told_rows(sink: Sink, offsets: Indices, deltas: Deltas) -> tuple[Indices, npt.NDArray[np.int32]]:
-    """What a structure reports of the changes of a run: of each row the number of its change, and the rows, an array a line. What is too
-    large is told already. `offsets`: int64[n], the numbers of the changes' versions."""
+    """Return what a structure reports for the changes of a run: for each row the number of its change, and the rows, an array per line.
+    Versions that are too large are reported to the sink. `offsets`: int64[n], the numbers of the changes' versions."""
     for offset in set(offsets[deltas.too_large].tolist()):
         sink.exceeded(offset)
     return told_by(deltas)
 
 
 def told_by(deltas: Deltas) -> tuple[Indices, npt.NDArray[Any]]:
-    """Of each row that is told, one change after another: the number of the change; and the rows, an array a line."""
+    """Return the reported rows, change by change: for each one the number of its change; and the rows, an array per line."""
     lengths = deltas.ends - deltas.starts
     changes = np.repeat(np.arange(len(lengths)), lengths)
-    if not deltas.too_large.any():  # else there are some between that are not told
+    if not deltas.too_large.any():  # otherwise some in between are not reported
         return changes, deltas.rows
     places = np.repeat(deltas.starts - np.cumsum(lengths) + lengths, lengths) + np.arange(len(changes))
     return changes, deltas.rows[:, places]
 
 
 def tell_slots(sink: Sink, offsets: Indices, slots: Slots) -> None:
-    """Tell rows of one alias, of each version those that go first. ~slot: it goes."""
+    """Report rows of one alias, in each version the deleted ones (~slot) first."""
     come = slots >= 0
     order = np.lexsort((come, offsets))
     slots, come = slots[order], come[order]

@@ -1,12 +1,12 @@
-"""A view as it will be once a batch has truncated some of its relations: built beside the writer, and put in place in the batch's turn.
+"""New structures for a view after a batch that truncates some of its relations: built beside the writer, put in place in the batch's turn.
 
-A row of an inner join has a row of each relation. So a truncate takes all rows of the view away, and what is left for its structures are
-the rows of the other relations, which are there before.
+A row of an inner join has a row of each relation. So a truncate deletes all rows of the view, and its structures are left with the rows of
+the other relations, which exist beforehand.
 
-    in the writer's turn   hold the published version; note what changes in the view's relations from then on
-    beside the writer      load structures with what the other relations have; list the rows of the view, as far as its feed may keep them
-    rounds                 follow what has changed since: in the structures what the others have, in the list what all of them have
-    in the batch's turn    follow the rest; the list is what goes, and these structures take the place of the view's own
+    in the writer's turn   hold the published version; record changes to the view's relations from then on
+    beside the writer      load new structures with the rows of the other relations; list the view's rows, as far as its feed may keep them
+    rounds                 follow the changes since: in the structures those of the other relations, in the list those of all
+    in the batch's turn    follow the rest; the listed rows are deleted, and the new structures replace the view's own
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from service.views.live_view import LiveView
 log = logging.getLogger("livejoin.views")
 
 IN_VAIN = "the view %s could not be prepared for a truncate: its rows will be deleted one by one, and other changes wait meanwhile"
-_CHUNK = 1 << 16  # rows that are read at once
-_SOONER_BY_PARTNERS = ("bow_tie", "minesweeper")  # of 2,000,000 rows a bow-tie tells all in 7.7 s, and those of each row that goes in 0.6
-_NO_PINS = np.empty(0, np.int64)  # nobody reads what is not in place yet
+_CHUNK = 1 << 16  # rows to read at once
+_SOONER_BY_PARTNERS = ("bow_tie", "minesweeper")  # bow-tie: 7.7 s to list all of 2,000,000 rows, 0.6 s by the rows that are deleted
+_NO_PINS = np.empty(0, np.int64)  # nobody reads structures before they are in place
 
 
 class Emptied:
-    """Of one view, without rows of the relations `names`. `build` and `go_on` are for one thread beside the writer, all else, with the
-    constructor, for the writer's turn. OSError, MemoryError: there is no room."""
+    """New structures for one view, without rows of the relations `names`. One thread beside the writer calls `build` and `go_on`;
+    everything else, including the constructor, is called in the writer's turn. OSError, MemoryError: there is no room."""
 
     def __init__(self, view: LiveView, names: Collection[str], holding: Callable[[], AbstractContextManager[int]]) -> None:
         self.view, self._names, self._holding = view, frozenset(names), holding
         self.backlog = Backlog(view.relations.values())
         self._join, self._sides = view.without(self._names)
-        self._former = view.core  # so that its memory is freed by whoever lets go of this, not in the writer's turn
+        self._former = view.core  # so that its memory is freed by the last owner of this object, not in the writer's turn
         self._held = self._before = ExitStack()
-        self._rows: Combination | None = None  # of the version that is held; None: more than the feed may keep
+        self._rows: Combination | None = None  # of the held version; None: more than the feed may keep
         self.hold()
 
     def hold(self) -> None:
-        """Hold the newest version, in place of the last one."""
-        self._before, self._held = self._held, ExitStack()  # until what has changed since is followed
+        """Hold the newest version in place of the previous one."""
+        self._before, self._held = self._held, ExitStack()  # until the changes since are followed
         self._version = self._held.enter_context(self._holding())
         self._join.hold(self._version)
         self._root = self.view.root
 
     def build(self, report: Callable[[float], None]) -> None:
-        """Load what the others have, and list the rows of the view. What `report` raises ends it."""
+        """Load the rows of the other relations, and list the rows of the view. An exception from `report` ends it."""
         self._join.build(self._version, report)
         for side in self._sides:
             side.living = None
@@ -62,19 +62,20 @@ class Emptied:
             self._list()
 
     def go_on(self) -> None:
-        """Follow what has changed up to the version that is held."""
+        """Follow the changes up to the held version."""
         self._follow()
         self._join.settle()
         while self._join.reclaim(self._version, _NO_PINS):
             pass
 
     def let_go(self) -> None:
-        """Of the versions."""
+        """Release the versions."""
         self._before.close()
         self._held.close()
 
     def catch_up(self, version: int) -> bool:
-        """Follow the rest, up to the newest version; whether it could: if not, this is of no use, and the view does as ever."""
+        """Follow the remaining changes up to the newest version. Return whether this succeeded; if not, the view follows the batch in its
+        own structures."""
         try:
             self._version, self._root = version, self.view.root
             self._join.hold(version)
@@ -85,7 +86,7 @@ class Emptied:
         return True
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
-        """As `LiveView.require`, of the batch."""
+        """As `LiveView.require`, for the batch."""
         left = {name: self._inserting(one) if name in self._names else one for name, one in resolved.items()}
         self._join.require(left)
 
@@ -93,7 +94,7 @@ class Emptied:
         self.view.replace(self._join)
 
     def apply(self, version: int, runs: Runs) -> Delta | None:
-        """Follow the batch, in place; what it changes, if somebody may follow."""
+        """Follow the batch, once in place; return the delta if the view may be followed."""
         return self.view.apply_emptied(version, runs, self._names, self._rows)
 
     @staticmethod
@@ -116,7 +117,7 @@ class Emptied:
 
     @property
     def _most(self) -> int:
-        """Rows that are listed; -1: none, as nobody may follow, or groups have rows of their own."""
+        """Number of rows to list; -1: none, as the view may not be followed, or groups have their own rows."""
         retain = self.view.view.query.retain
         return -1 if retain is None or self.view.owns_rows else most_candidates(retain[0])
 
@@ -127,7 +128,7 @@ class Emptied:
             self._rows = None
 
     def _list(self) -> None:
-        """The rows of the version."""
+        """List the rows of the version."""
         cursor, parts, count = self._all_rows(), [(NO_SLOTS,) * len(self.view.sides)], 0
         while not cursor.done and count <= self._most:
             parts.append(cursor.fill(_CHUNK))
@@ -142,7 +143,7 @@ class Emptied:
         return join.partners(root, side.place, np.concatenate(side.rows_of(self._version)), None)
 
     def _without(self, rows: Combination, gone: Mapping[str, np.ndarray]) -> Combination:
-        """Those of which no part has gone."""
+        """Drop the rows with a deleted part."""
         for side in self.view.sides:
             slots = gone.get(side.relation.name)
             if slots is not None:
@@ -151,14 +152,14 @@ class Emptied:
         return rows
 
     def _coming(self, come: Mapping[str, np.ndarray]) -> list[Combination]:
-        """The rows of which some part has come."""
+        """Return the rows with an inserted part."""
         parts: list[Combination] = []
         count, sides = 0, [side for side in self.view.sides if side.relation.name in come]
         for number, side in enumerate(sides):
             cursor = self._root.join.partners(self._root.root, side.place, come[side.relation.name], None)
             while not cursor.done and count <= self._most:
                 rows = cursor.fill(_CHUNK)
-                for other in sides[:number]:  # in whose turn it was told
+                for other in sides[:number]:  # listed in the turn of that side
                     new = ~np.isin(rows[other.place], come[other.relation.name])
                     rows = tuple(part[new] for part in rows)
                 parts.append(rows)

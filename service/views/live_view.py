@@ -1,6 +1,6 @@
-"""One view kept live: changed rows change its structures, which tell the delta.
+"""A view that is kept live: changed rows update its structures, which report the delta.
 
-A thread of `engine/builds.py` builds, the writer applies; readers take a root of some version and the methods behind "reading" below.
+A thread of `engine/builds.py` builds it, the writer applies changes; readers take a root of some version, and read its structures.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from service.warming import Unusable
 
 log = logging.getLogger("livejoin.views")
 
-_PIECE = 1 << 16  # rows of a delta that are read at once
+_PIECE = 1 << 16  # rows of a delta to read at once
 
 
 def _reason(error: Exception) -> str:
-    """What clients may know of an error: the texts of those that are not expected may hold rows, and those of the system paths."""
+    """Return the part of an error that clients may see: the texts of unexpected errors may contain rows, and those of the system paths."""
     if isinstance(error, MemoryError | Problem | Unusable):
         return str(error)
     return (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}, see the service's log"
 
 
 class ViewRoot(NamedTuple):
-    """A version of a view: the root, and the structures that it is one of. By now the view may live in others; `made`: how many it had
-    before these. A version can be published again in others, which have its rows in another order."""
+    """A version of a view: the root, and the structures it belongs to. The view may have other structures by now; `made`: how many it had
+    before these. A version may be published again in other structures, which have its rows in another order."""
 
     join: Join
     root: Any
@@ -61,7 +61,7 @@ class LiveView:
     """A view and its structures. `root` is the newest applied version's, perhaps not published yet."""
 
     def __init__(self, id_: str, view: View, relations: Mapping[str, Relation], indexes: SharedIndexes) -> None:
-        self.id = id_  # from its registration on, for good: a view that is dropped and made again is another one
+        self.id = id_  # from its registration on; a view that is dropped and registered again gets another id
         self.view = view
         self.name = view.name
         self.state = "building"
@@ -69,57 +69,57 @@ class LiveView:
         self.problem: Problem | None = None
         query, whole = view.query, view.query.whole
         self.reads = [Side(whole, place, relations[name]) for place, (_, name) in enumerate(whole.aliases)]
-        self.sides = self.reads[: len(query.aliases)]  # of a row; those behind are of NOT EXISTS
+        self.sides = self.reads[: len(query.aliases)]  # of a row; the others belong to NOT EXISTS
         self.relations = {name: relations[name] for _, name in whole.aliases}
         self.definitions = {name: relation.definition for name, relation in self.relations.items()}
         self.shown = shown_of(query, self.sides, self.definitions)
-        self.width = STRETCH if query.stretches is not None else 1 if query.groups is not None else len(self.sides)  # arrays of a row
+        self.width = STRETCH if query.stretches is not None else 1 if query.groups is not None else len(self.sides)  # arrays per row
         self._turning = Turning(query, view.plan, self.relations)
         self._indexes = indexes
-        self._join: Join | None = None  # there is none before there is room, nor of a view that failed
-        self._former: list[weakref.ref[Join]] = []  # those that were replaced, while a version is read in them
+        self._join: Join | None = None  # None until `make_room`, and after the view has failed
+        self._former: list[weakref.ref[Join]] = []  # replaced structures, while a version is read in them
         self._former_steps = 0
         self._made = 0
-        self.feed: DeltaSink | None = None  # if somebody may follow: from "live" on, of a view that is replayed before
+        self.feed: DeltaSink | None = None  # if it may be followed: from "live" on, or from the start of a replay
         self.update_seconds = Histogram()
         self.read_counts = ReadCounts()
-        self.changed_rows = 0  # that have gone and come in its relations
+        self.changed_rows = 0  # rows deleted and inserted in its relations
 
     def follow_definition(self, relation: Relation) -> None:
-        """A relation of it has more columns, or may have nulls in some that it does not join by. The writer's."""
+        """Adapt to a relation that has more columns, or may have nulls in columns that the view does not join by. The writer's thread."""
         self.definitions = {**self.definitions, relation.name: relation.definition}
-        if isinstance(self.shown, GroupTable | KeyStretches):  # they have cells of their own
+        if isinstance(self.shown, GroupTable | KeyStretches):  # they have their own storage
             self.shown.follow(self.definitions)
         else:
             self.shown = shown_of(self.view.query, self.sides, self.definitions)
 
     def make_room(self, alone: bool = False) -> None:
-        """Reserve what the structures may grow into, before anything else. `alone`: they share nothing with other views'. OSError,
-        MemoryError: there is no room, and nothing was done."""
+        """Reserve address space for the structures, before anything else. `alone`: share nothing with other views. OSError, MemoryError:
+        there is no room, and nothing was done."""
         indexes = None if alone else self._indexes
         self._join = kept_by(self.view.query, self.view.plan, self.reads, indexes, self.shown)
 
     @property
     def core(self) -> Join:
-        """What is built anew when it is outgrown: the structures, or of groups the join below them."""
+        """The structures that a rebuild replaces: for groups, the join below them."""
         join = self.join
         return join.core if isinstance(join, GroupsStage) else join
 
     def another(self) -> Join:
-        """An empty one of the kind of `core`. OSError, MemoryError: as `make_room`."""
+        """Return an empty join of the kind of `core`. OSError, MemoryError: as `make_room`."""
         return core_by(self.view.query, self.view.plan, self.reads, self._indexes)
 
     @property
     def may_be_emptied(self) -> bool:
-        """Whether it is an inner join, or groups of one, whose structures load no other sides than they are given."""
+        """Whether it is an inner join, or groups of one, whose structures load only the sides they are given."""
         query, plan = self.view.query, self.view.plan
         others = query.parts or query.absent or query.branches or query.latest or query.as_of or query.stretches
-        is_plain = query.groups is None or type(self._join) is GroupsStage  # what counts without a join keeps more
+        is_plain = query.groups is None or type(self._join) is GroupsStage  # stages that count without a join keep more
         return self.state == "live" and is_plain and not others and (plan.core or plan).shape != "product"
 
     def without(self, names: Collection[str]) -> tuple[Join, list[Side]]:
-        """An empty one of the kind of `core`, which shares nothing with other views', and its sides: while these have a test, it loads no
-        rows of the relations `names`. OSError, MemoryError: as `make_room`."""
+        """Return an empty join of the kind of `core`, which shares nothing with other views, and its sides: as long as these have a test,
+        it loads no rows of the relations `names`. OSError, MemoryError: as `make_room`."""
         sides = [Side(self.view.query.whole, side.place, side.relation) for side in self.reads]
         for side in sides:
             if side.relation.name in names:
@@ -127,7 +127,7 @@ class LiveView:
         return core_by(self.view.query, self.view.plan, sides, None), sides
 
     def replace(self, core: Join) -> Join:
-        """Live on in this one, which has the same rows; gives the former one, in which older versions are read."""
+        """Use this core, which has the same rows, from now on; return the former one, in which older versions are read."""
         former, join = self.core, self.join
         self._former = [kept for kept in self._former if kept() is not None] + [weakref.ref(former)]
         self._former_steps += former.update_steps
@@ -150,7 +150,7 @@ class LiveView:
 
     @property
     def join(self) -> Join:
-        """The structures of a view that has room. Problem `view-failed`."""
+        """The structures. Problem `view-failed` if there are none."""
         if self._join is None:
             raise self.problem or Problem("view-failed", f"the view {self.name} has no structures")
         return self._join
@@ -165,15 +165,16 @@ class LiveView:
         return self._join is not None and self._join.is_outgrown(version)
 
     def is_prompt(self, relation: str) -> bool:
-        """Whether following one changed row of this relation is sure to take about as long as its own rows of the delta are: few others
-        come and go by it."""
+        """Whether following one changed row of this relation surely takes about as long as the row's own part of the delta does: few other
+        rows are deleted and inserted by it."""
         plan = self.view.plan
         if plan.guarantee != "strict" or plan.amortised or plan.shape == "coverage" or self._turning.most(relation) > FEW:
-            return False  # coverage follows runs for the price of a change
+            return False  # coverage follows runs at the cost of a change
         return self.feed is None or self.feed.has_little_to_settle
 
     def fail(self, error: Exception) -> None:
-        """Its structures could not be built or maintained: the relations are intact, this view is not, and its followers are told."""
+        """Mark the view as failed, because its structures could not be built or maintained, and tell its followers; the relations are
+        intact."""
         what = "built" if self.state == "building" else "maintained"
         if isinstance(error, Problem) and error.kind.type == "too-many-groups":
             log.error("the view %s could not be %s: %s", self.name, what, error.detail)
@@ -192,23 +193,23 @@ class LiveView:
             self.feed.close(problem)
 
     def refuse(self, reason: str) -> None:
-        """It was registered by a version that accepted its definition, which this one does not: it stays, and is not built."""
+        """Keep the view, unbuilt, with a definition that an earlier release accepted and this one rejects."""
         said = f"this version of livejoin refuses the definition of the view {self.name}, which an earlier one accepted ({reason})"
         again = "drop it and register what is accepted, or use the version of livejoin that accepted it"
         self.problem, self.state = Problem("view-failed", f"{said}: {again}"), "failed"
 
     def let_go(self) -> None:
-        """It follows no more: what it has in common with other views is theirs alone."""
+        """Stop following: what it shares with other views is now theirs alone."""
         self._indexes.forget(self._join)
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
-        """Raise MemoryError, before anything is touched, unless `apply` surely has room for these changes."""
+        """Raise MemoryError, before anything is changed, unless `apply` surely has room for these changes."""
         self.join.require(resolved)
 
     def apply(self, first: int, versions: int, runs: Runs, most: int | None = None) -> Delta | None:
-        """Follow the changed relations over so many versions from `first` on; what changes, if somebody may follow. No version but the last
-        can be read, so the structures come to the last one at once. `most`: of a single row that is changed, a delta of more rows of a sign
-        is not gathered now but left to `Delta.rest`, which is to be called before the next version. Cost: as the plan says."""
+        """Follow the changed relations over this many versions from `first` on; return the delta if the view may be followed. Only the last
+        version can be read, so the structures go to it directly. `most`: if a single changed row has a delta of more rows of a sign, the
+        delta is not collected now but by `Delta.rest`, which must be called before the next version. Cost: as the plan says."""
         started = time.perf_counter()
         mine = {name: run for name, run in runs.items() if name in self.relations}
         delta = self._follow(first, versions, mine, most)
@@ -217,8 +218,8 @@ class LiveView:
         return delta
 
     def apply_emptied(self, version: int, runs: Runs, names: Collection[str], rows: Combination | None) -> Delta | None:
-        """Follow a batch that truncates the relations `names`, in a core that has replaced its own, and has had all rows before but theirs.
-        rows: those of the view before the batch, unless they are groups; None: more than its feed may keep."""
+        """Follow a batch that truncates the relations `names`, in a core that has replaced the view's own and lacks only the rows of
+        `names`. rows: the view's rows before the batch, unless they are groups; None: more than its feed may keep."""
         started = time.perf_counter()
         mine = {name: run for name, run in runs.items() if name in self.relations}
         self.changed_rows += sum(run.rows for run in mine.values())
@@ -228,7 +229,7 @@ class LiveView:
         return delta
 
     def _follow_emptied(self, version: int, left: Runs, mine: Runs, rows: Combination | None) -> Delta | None:
-        """`left`: of the changes what is not deleted already."""
+        """`left`: the changes without deletes that are done already."""
         retain, join = self.view.query.retain, self.join
         if isinstance(join, GroupsStage):
             groups = None if retain is None else RowCollector(retain[0])
@@ -243,7 +244,7 @@ class LiveView:
         return None if collector is None else collector.delta(version, self._retained(mine))
 
     def replay(self, step: Step) -> Delta | None:
-        """Follow changes that were applied before, as `apply`, before it is live. Raises what `require` raises."""
+        """Follow changes that were applied earlier, as `apply`, before the view is live. Raises as `require`."""
         self.require(step.resolved)
         return self._follow(step.first, step.versions, step.runs, None)
 
@@ -259,7 +260,7 @@ class LiveView:
             self.join.apply(first + versions - 1, mine, cast(Sink | None, rows))
             return None if rows is None else rows.delta(first)
         if any(map(self._turning.turns, mine)):
-            most = None  # rows come and go that have not changed, few of them (`is_prompt`): they are not read from two roots
+            most = None  # unchanged rows, few of them (`is_prompt`), are deleted and inserted too: two roots do not show them
         collector = None if retain is None or most == 0 else Collector(most or most_candidates(retain[0]), versions)
         before = self.root
         before.join.apply(first + versions - 1, mine, collector)
@@ -276,12 +277,12 @@ class LiveView:
     def _retained(self, runs: Runs) -> Retained:
         query = self.view.query
         assert query.retain is not None
-        if query.groups is not None or query.branches:  # rows are no rows of the aliases
+        if query.groups is not None or query.branches:  # rows are not made of rows of the aliases
             return Retained(self.sides, (NOTHING,) * len(self.sides), None, query.retain[0])
         return Retained(self.sides, [_replaced(runs, side) for side in self.sides], self.shown, query.retain[0])
 
     def _read_delta(self, version: int, before: ViewRoot, after: ViewRoot, runs: Runs) -> Delta | None:
-        """The delta of a single row that was changed, of two roots: the rows of the view that it takes part in, before and after."""
+        """Return the delta of a single changed row, read from two roots: the view's rows that contain it, before and after."""
         retain = self.view.query.retain
         assert retain is not None and not self.view.query.branches
         collector = Collector(most_candidates(retain[0]), 1)
@@ -304,7 +305,7 @@ class LiveView:
         return at.join.partners(at.root, side.place, slots, None)
 
     def _read_partners(self, at: ViewRoot, side: Side, slots: Slots, others: Sequence[Side], take: Callable[[Combination], bool]) -> None:
-        """The rows of a root in which this row is the alias `side`, and none of the `others`: those have been read."""
+        """Report the rows of a root that have this row as the alias `side`, and as none of the `others`: those were read before."""
         cursor = self._partners(at, side, slots)
         while not cursor.done:
             rows = cursor.fill(_PIECE)
@@ -333,18 +334,18 @@ class LiveView:
 
     @property
     def stores(self) -> list[Store]:
-        """Of its structures, and of those that were replaced while a version is read in them."""
+        """The stores of its structures, and of replaced ones while a version is read in them."""
         joins = (self._join, *(ref() for ref in self._former))
         return [store for join in joins if join is not None for store in join.stores]
 
     @property
     def bytes(self) -> int:
-        """What its structures hold at the newest version."""
-        join = self._join  # the writer may take it away meanwhile
+        """Bytes of its structures at the newest version."""
+        join = self._join  # the writer may set it to None meanwhile
         return join.bytes if join is not None else 0
 
     def statistics(self) -> dict[str, Any]:
-        """As in `GET /v1/views/{name}`."""
+        """The statistics of `GET /v1/views/{name}`."""
         join = self._join
         held = join.bytes if join is not None else 0
         flips = join.flips if join is not None else None

@@ -1,7 +1,7 @@
-"""Which columns of a view's relations may come to have nulls while it lives.
+"""Which columns of a view's relations may become nullable while the view lives.
 
-A definition is only ever extended, and nulls are refused where a view compares: so what a view stores is laid out for nulls in all of its
-other columns from the start, and a column that gets them changes nothing but the names and types of what is sent.
+A definition can only be extended, and nulls are refused in columns that a view compares. So a view's storage is laid out for nulls in all
+other columns from the start, and a column that becomes nullable changes nothing but the names and types of what is sent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from service.wire.schema import RelationDefinition, parse_relation
 
 
 def compared_columns(query: Query, relation: str, definition: RelationDefinition) -> set[str]:
-    """The columns of a relation by which a view joins, or finds the row as of a point, or that its UNION or EXCEPT compares."""
+    """The columns of a relation by which a view joins, finds the row as of a point, or compares in UNION or EXCEPT."""
     whole = query.whole
     aliases = {alias for alias, name in whole.aliases if name == relation}
     pairs: list[tuple[ColumnRef, ColumnRef]] = [*whole.equal, *whole.less, *whole.at_most, *whole.not_equal]
@@ -28,7 +28,7 @@ def compared_columns(query: Query, relation: str, definition: RelationDefinition
 
 
 def loosened(query: Query, definitions: Definitions) -> Definitions:
-    """The definitions with nulls in all columns that may ever have them."""
+    """Return the definitions with nulls in all columns that may ever become nullable."""
     return {name: _loosened(definition, compared_columns(query, name, definition)) for name, definition in definitions.items()}
 
 

@@ -1,4 +1,4 @@
-"""A view's definition, in JSON or SQL, judged and planned: the door to `definition`, `sql`, `assembly`, `planner`, `projection`."""
+"""Validate and plan a view's definition, in JSON or SQL: the entry to `definition`, `sql`, `assembly`, `planner`, `projection`."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from service.wire.schema import NAME, RelationDefinition, parse_relation
 
 
 class View(NamedTuple):
-    """A definition that can be kept. `definition` is as the user gave it; two of them are the same view iff their queries are equal."""
+    """A valid definition. `definition` is as the user gave it; two of them are the same view iff their queries are equal."""
 
     name: str
     definition: dict[str, Any]
     query: Query
     plan: Plan
-    relations: dict[str, RelationDefinition]  # those that it names, as they were at the registration
+    relations: dict[str, RelationDefinition]  # the relations it names, as they were at registration
 
 
-_RESERVED = ("group", "row")  # what stands in the place of an alias in the key of a change
+_RESERVED = ("group", "row")  # stands for an alias in the key of a change
 
 
 def parse_view(
     name: str, data: Any, relations: Mapping[str, RelationDefinition], counted: Counted | None = None, kept: bool = False,
     limits: Limits | None = None,
 ) -> View:  # fmt: skip
-    """`counted`: as of `planner.plan`; `kept`: a definition from the data folder, which may be older than what is refused now.
-    `limits`: of a definition that comes from outside.
+    """`counted`: as in `planner.plan`; `kept`: the definition is from the data folder, so it may break rules that are newer than it.
+    `limits`: for a definition from a client.
 
     Raises Problem: `bad-definition`, `bad-query` (with `position`), `unknown-relation`, `unknown-column`, `unsupported-query`,
     `infeasible-view` (with `theorem`).
@@ -68,7 +68,7 @@ def parse_view(
 
 
 def _planned(query: Query, relations: Mapping[str, RelationDefinition], counted: Counted | None) -> tuple[Query, Plan]:
-    """The query as it is kept: without groups, where its rows are distinct by themselves and there is such a plan."""
+    """The query as it is maintained: without groups if its rows are distinct by themselves and there is such a plan."""
     if (alone := as_exists(query, relations)) is not None:
         with suppress(Problem):
             return alone, plan(alone, relations, counted)
@@ -76,7 +76,8 @@ def _planned(query: Query, relations: Mapping[str, RelationDefinition], counted:
 
 
 def refused_view(name: str, data: dict[str, Any], text: str | None, reason: str) -> View:
-    """In the place of a kept view that is not accepted any more: it has no rows, and names what it named. `text`: what `noted` has made."""
+    """Stand-in for a kept view that is no longer accepted: it has no rows, and keeps the names that it used. `text`: the result of
+    `noted`."""
     relations = noted_relations(text)
     nothing: tuple[Any, ...] = ()
     query = Query(
@@ -88,11 +89,12 @@ def refused_view(name: str, data: dict[str, Any], text: str | None, reason: str)
 
 
 def noted(view: View) -> str:
-    """A definition as it was understood, kept beside it: by which relations (`SELECT *` means the columns of then), and normalised."""
+    """A definition as it was understood, stored beside it: with its relations (`SELECT *` means their columns of that time), and
+    normalised."""
     relations = {name: definition.to_json() for name, definition in sorted(view.relations.items())}
     return json.dumps({"relations": relations, "query": asdict(view.query)}, default=str)
 
 
 def noted_relations(text: str | None) -> dict[str, RelationDefinition]:
-    """The relations in what `noted` has made; none if nothing was noted."""
+    """The relations in the result of `noted`; none if nothing was noted."""
     return {} if text is None else {name: parse_relation(definition) for name, definition in json.loads(text)["relations"].items()}

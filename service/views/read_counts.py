@@ -1,4 +1,4 @@
-"""What the readers of a view have met so far: the measured side of a plan's promise."""
+"""Counts of the work that readers of a view have done: measurements of what its plan promises."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any
 
 
 class ReadCounts:
-    """Sums over all readings of one view; any thread may add.
+    """Sums over all reads of one view; any thread may add.
 
-    rows         rows that were enumerated
-    steps        nodes, entries and candidates looked at on the way
-    largest_gap  the most steps between two rows
-    dead_ends    nodes entered, rows bound and candidates looked at for nothing; None: the algorithm does not count them
-    counters     what else the algorithm counts, by name
+    rows rows that were enumerated steps nodes, entries and candidates visited largest_gap the most steps between two rows dead_ends nodes
+    entered, rows bound and candidates visited without a result; None: the algorithm does not count them counters further counts of the
+    algorithm, by name
     """
 
     def __init__(self) -> None:
@@ -34,7 +32,7 @@ class ReadCounts:
             self.counters.update(counters)
 
     def to_json(self) -> dict[str, Any]:
-        """As in a view's `statistics`; None before the first row."""
+        """The `statistics` of a view; None before the first row."""
         return {
             "rows_read": self.rows,
             "steps_per_row": self.steps / self.rows if self.rows else None,

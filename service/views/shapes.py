@@ -1,11 +1,8 @@
-"""From what the structure enumerates to the rows of a view: orders, orientation, and comparisons that it does not know.
+"""From what the structure enumerates to the rows of a view: orders, orientation, and comparisons that the structure does not handle.
 
-pair, heap      as they come, those that meet the residual comparisons
-self_less       an unordered pair once, the row with the smaller value first; equal values are passed over
-self_not_equal  an unordered pair in both orders
-clique_less     an unordered combination once, in the order of the values; equal values are passed over
-clique_not_equal  an unordered combination in all orders
-list            one slot a row
+pair, heap as enumerated, if they meet the residual comparisons self_less an unordered pair once, the row with the smaller value first;
+equal values are skipped self_not_equal an unordered pair in both orders clique_less an unordered combination once, in the order of the
+values; equal values are skipped clique_not_equal an unordered combination in all orders list one slot per row
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from service.views.deltas import Combination
 
 
 class Shape:
-    """How one view's rows are made of enumerated slots. Any thread."""
+    """How the rows of a view are made of enumerated slots. Any thread."""
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:
         self.kind = plan.shape
@@ -38,21 +35,21 @@ class Shape:
         self._less = query.less[0] if plan.shape == "self_less" else None
         self._order = in_order(query) if plan.shape == "clique_less" else None
         self._column = query.less[0][0].column if self._order is not None else ""
-        # Rows of what is enumerated once.
+        # Rows per enumerated combination.
         self.factor = {"self_not_equal": 2, "clique_not_equal": factorial(len(sides))}.get(plan.shape, 1)
-        self.drops = bool(plan.residual) or plan.shape == "self_less"  # what is enumerated may be no row
+        self.drops = bool(plan.residual) or plan.shape == "self_less"  # an enumerated combination may not be a row
 
     def combine(self, *slots: Slots) -> Combination:
-        """The view's rows among what was enumerated, an array an alias (of a list the first alone)."""
+        """Return the view's rows among the enumerated combinations, an array per alias (of a list only the first)."""
         return self.told(*slots)[0]
 
     def told(self, *slots: Slots) -> tuple[Combination, Indices | None]:
-        """As `combine`; and of each row which of what was enumerated it is, None: each is one."""
+        """As `combine`, with the number of the combination that each row comes from; None: each combination is one row."""
         n = len(slots[0])
         if self.kind == "list":
             return slots[:1], None
         if self.factor > 1:
-            orders = permutations(slots)  # of one combination after the other, however many come at a time
+            orders = permutations(slots)  # one combination after the other, however many come at a time
             return tuple(np.stack(part, axis=1).reshape(-1) for part in zip(*orders, strict=True)), np.repeat(np.arange(n), self.factor)
         kept: Mask | None = None
         if n and self._order is not None:
@@ -66,7 +63,7 @@ class Shape:
         return tuple(part[kept] for part in slots), np.flatnonzero(kept)
 
     def combine_given(self, place: int, given: Slots, partners: Slots) -> Combination:
-        """The rows of a self join in which each given row is alias number `place`, beside its partner."""
+        """Return the rows of a self join that have each given row as alias number `place`, and its partner."""
         rows = (given, partners) if place == 0 else (partners, given)
         if self._less is None:
             return rows
@@ -76,11 +73,11 @@ class Shape:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether comparisons are left that the structure does not know."""
+        """Whether there are comparisons that the structure does not handle."""
         return bool(self._residual)
 
     def holds(self, pairs: Sequence[Slots]) -> Mask:
-        """bool[n]: the combinations that meet the residual comparisons."""
+        """bool[n]: whether the combinations meet the residual comparisons."""
         read = [
             (side.alias, side.relation.table, names, slots)
             for side, slots in zip(self._sides, pairs, strict=True)
@@ -96,7 +93,8 @@ class Shape:
         return holds
 
     def _ascending(self, order: Sequence[int], slots: Combination) -> tuple[Combination, Mask]:
-        """Each combination's slots, to alias order[0] the one with the least value, and so on; which have no equal values."""
+        """Sort the slots of each combination by value, the least to alias order[0], and so on; and which combinations have no equal
+        values."""
         table, count = self._sides[0].relation.table, len(slots[0])
         texts = np.sum([table.text_bytes([self._column], part) for part in slots], axis=0)
         found = [np.empty(count, np.int32) for _ in slots]
@@ -113,14 +111,14 @@ class Shape:
         return tuple(found), kept
 
     def _oriented(self, less: tuple[ColumnRef, ColumnRef], slots0: Slots, slots1: Slots) -> tuple[Combination, Mask]:
-        """Each pair's slots, the smaller value's to its alias; which have no equal values."""
+        """Order the slots of each pair so that the smaller value is at its alias; and which pairs have no equal values."""
         smaller = self._places[less[0].alias]
         ascending, descending = self._is_less(less[0].column, slots0, slots1), self._is_less(less[0].column, slots1, slots0)
         low, high = np.where(ascending, slots0, slots1), np.where(ascending, slots1, slots0)
         return ((low, high) if smaller == 0 else (high, low)), ascending | descending
 
     def _is_less(self, name: str, low: Slots, high: Slots) -> Mask:
-        """bool[n]: where the value of a column is less in the row at the first slot."""
+        """bool[n]: whether the value of a column is less in the row at the first slot."""
         table, less = self._sides[0].relation.table, np.empty(len(low), np.bool_)
         for part in pieces(table.text_bytes([name], low) + table.text_bytes([name], high)):
             less[part] = compare("<", table.take([name], low[part]).column(0), table.take([name], high[part]).column(0))

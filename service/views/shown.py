@@ -1,10 +1,9 @@
-"""How a view's rows look, made from slots: values, identities, bytes of text.
+"""Make a view's rows from slots: values, identities, bytes of text.
 
-    Parts    a row is a row of each alias, and their keys are its identity
-    Distinct a row is one of each alias too, but its values are its identity: those of a group
-    Stretches  a row is one of an alias, and a stretch of its interval as two more arrays: closed and encoded ends, int64[n]. Its identity
-             is the key, and where the stretch begins
-    Values   of a view with UNION or EXCEPT: a row is its values, shown by rows of one branch's aliases (the others have slot -1)
+Parts a row consists of a row of each alias, whose keys are its identity Distinct a row consists of one of each alias too, but its values
+are its identity: those of a group Stretches a row consists of one of an alias, and a stretch of its interval as two more arrays: closed and
+encoded ends, int64[n]. Its identity is the key and the start of the stretch Values of a view with UNION or EXCEPT: a row is its values,
+taken from rows of one branch's aliases (the others have slot -1)
 """
 
 from __future__ import annotations
@@ -27,32 +26,32 @@ from service.views.deltas import Combination, stretches_of
 from service.wire.kinds import SENT_TYPES, sent
 from service.wire.schema import RelationDefinition
 
-STRETCH = 3  # arrays of a row of `Stretches`
+STRETCH = 3  # arrays per row of `Stretches`
 NULL_IS_A_VALUE = {b"livejoin.null": b"value"}  # of a column of identities: elsewhere a null there means that the alias is missing
-ROW = "row"  # in place of an alias, where the row is its own identity
+ROW = "row"  # replaces an alias where the row is its own identity
 Definitions = Mapping[str, RelationDefinition]
 
 
 class Shown(Protocol):
-    """Any thread; slots that a pinned version (or an unsettled delta) keeps."""
+    """Any thread; for slots that a pinned version (or an unsettled delta) retains."""
 
     schema: pa.Schema
 
     @property
     def has_texts(self) -> bool:
-        """Whether `text_bytes` may tell anything but zeros."""
+        """Whether `text_bytes` may return anything but zeros."""
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
-        """The view's rows. Cost: a gather for each column."""
+        """Return the view's rows. Cost: a gather per column."""
 
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The identities (columns named alias.column) and the rows."""
+        """Return the identities (columns named alias.column) and the rows."""
 
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
-        """int64[n]: the bytes of text that `with_keys` copies for each row."""
+        """int64[n]: the bytes of text that `with_keys` copies per row."""
 
     def only(self, columns: Sequence[str]) -> Shown:
-        """The same rows with these columns, in this order; not for `with_keys`."""
+        """Return an object for the same rows with these columns, in this order; not for `with_keys`."""
 
 
 def shown(query: Query, sides: Sequence[Side], definitions: Definitions) -> Shown:
@@ -64,7 +63,7 @@ def shown(query: Query, sides: Sequence[Side], definitions: Definitions) -> Show
 
 
 class Parts:
-    """See the module's head."""
+    """See the module docstring."""
 
     def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
         self._query, self._sides, self._definitions = query, sides, definitions
@@ -90,7 +89,7 @@ class Parts:
         other.schema = other._projection.schema
         other._grown = _grown(query)
         read = [needed_columns(query, side.alias, side.relation.definition) for side in self._sides]
-        if not any(read):  # constants alone
+        if not any(read):  # only constants
             read[0] = self._sides[0].relation.key
         other._read = other._counted = read
         other.has_texts = other._may_have_texts()
@@ -106,8 +105,8 @@ class Parts:
         return pa.RecordBatch.from_arrays(columns, names), self._projected(parts, slots)
 
     def ends(self, slots: Combination) -> pa.RecordBatch:
-        """Of each interval that overlaps another's the columns alias.interval.start and alias.interval.end, as in the relation's rows; both
-        are null where the alias is missing."""
+        """Return, for each interval that overlaps another one, the columns alias.interval.start and alias.interval.end, as in the
+        relation's rows; both are null where the alias is missing."""
         names = [list(dict.fromkeys(name for ends in side.ends.values() for name in ends)) for side in self._sides]
         parts = _taken(self._sides, names, slots, self._optional)
         columns = {
@@ -134,7 +133,7 @@ class Parts:
 
 
 class Distinct(Parts):
-    """See the module's head."""
+    """See the module docstring."""
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
         rows = super().rows(slots)
@@ -146,7 +145,7 @@ class Distinct(Parts):
 
 
 class Stretches(Parts):
-    """See the module's head."""
+    """See the module docstring."""
 
     def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
         super().__init__(query, sides, definitions)
@@ -166,12 +165,12 @@ class Stretches(Parts):
         return pa.RecordBatch.from_arrays([*keys.columns, *starts.columns], schema=pa.schema(fields)), rows
 
     def ends(self, slots: Combination) -> pa.RecordBatch:
-        """Those of the stretch, in place of the interval that it is of."""
+        """Return the ends of the stretch, in place of those of its interval."""
         return self._ends.rows({}, stretches=stretches_of(slots))
 
 
 class Values:
-    """See the module's head."""
+    """See the module docstring."""
 
     def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
         self.schema = values_schema(query, definitions)
@@ -218,7 +217,7 @@ class Values:
 
 
 def _grown(query: Query) -> tuple[int, int]:
-    """What texts that are computed add to those that are read: times, and bytes more, of a row."""
+    """What computed texts add to those that are read: a factor, and a number of bytes, per row."""
     grown = [growth(output.term) for output in query.outputs if output.term is not None]
     return 1 + sum(times for times, _ in grown), sum(more for _, more in grown)
 
@@ -226,7 +225,7 @@ def _grown(query: Query) -> tuple[int, int]:
 def _taken(
     sides: Sequence[Side], names: Sequence[Sequence[str]], slots: Sequence[npt.NDArray[np.int32]], optional: Collection[str] = ()
 ) -> dict[str, pa.RecordBatch]:
-    """Of the aliases of which something is read. `optional`: those that may be missing; then all columns are null."""
+    """The columns of the aliases that are read. `optional`: aliases that may be missing; all their columns are null then."""
     return {
         side.alias: (_taken_if_there if side.alias in optional else _take)(side, own, part)
         for (side, part), own in zip(_of(sides, slots), names, strict=True)
@@ -239,7 +238,7 @@ def _has_texts(side: Side, names: Sequence[str]) -> bool:
 
 
 def _of(sides: Sequence[Side], slots: Sequence[npt.NDArray[np.int32]]) -> list[tuple[Side, npt.NDArray[np.int32]]]:
-    """Each side with its slots, which come first in a row."""
+    """Pair each side with its slots, which come first in a row."""
     return list(zip(sides, slots[: len(sides)], strict=True))
 
 

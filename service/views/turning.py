@@ -1,5 +1,5 @@
-"""Rows that a changed one turns: they gain their first partner by it or lose their last one, another row is in force at them, or they are
-groups in which it is counted. The view's rows of these come and go without having changed."""
+"""Rows that a changed row turns: it gives them their first partner or removes their last one, replaces the row in force at them, or is
+counted in them as groups. The view's rows for these are deleted and inserted although they have not changed themselves."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Partners = Callable[[Side, Slots], Enumeration]
 """The rows of a version in which rows of an alias, at these slots, take part."""
 
 FEW = 100  # rows that may be turned while a request waits: some microseconds each
-_PIECE = 1 << 16  # rows of the view that are read at once
+_PIECE = 1 << 16  # rows of the view to read at once
 
 
 class Turning:
-    """How many rows a changed one may turn."""
+    """How many rows a changed row may turn."""
 
     def __init__(self, query: Query, plan: Plan, relations: Mapping[str, Relation]) -> None:
         self._by_alias = dict(query.whole.aliases)
         self._relations = relations
         self._unbounded: set[str] = set()
-        self._turned: dict[str, list[str]] = {}  # by relation those whose rows its own turn
-        self._turning: set[str] = set()  # relations whose rows turn others, and be it one
+        self._turned: dict[str, list[str]] = {}  # by relation, those whose rows its own turn
+        self._turning: set[str] = set()  # relations whose rows turn others, even if only one
         if query.latest is not None or (query.as_of is not None and not reads_turns(query)):
             self._turning.update(self._by_alias.values())
         if plan.shape == "as_of" and query.as_of is not None:
@@ -49,11 +49,11 @@ class Turning:
                 self._add(own, part.on, part.join.equal)
                 if part.kind == "full":
                     self._add(part.on, own, part.join.equal)
-        elif plan.outer is not None:  # partners are visited, whatever they are
+        elif plan.outer is not None:  # partners are visited in any case
             self._unbounded.update(self._by_alias.values())
 
     def _add(self, by: str, turned: str, equal: tuple[tuple[ColumnRef, ...], ...]) -> None:
-        """Rows of one alias turn those of another, of which there is one at most if its whole key is joined."""
+        """Note that rows of one alias turn those of another: at most one of them if its whole key is joined."""
         self._turning.add(self._by_alias[by])
         relation = self._relations[self._by_alias[turned]]
         joined = {ref.column for pair in equal for ref in pair if ref.alias == turned}
@@ -61,27 +61,27 @@ class Turning:
             self._turned.setdefault(self._by_alias[by], []).append(relation.name)
 
     def turns(self, relation: str) -> bool:
-        """Whether rows of the view may come and go by a change of this relation that are not found by the row that has changed, before and
+        """Whether a change of this relation may delete and insert rows of the view that cannot be found from the changed row, before and
         after (`read_turns` finds those of some as-of joins). O(1)."""
         return relation in self._unbounded or relation in self._turning
 
     def most(self, relation: str) -> float:
-        """By one changed row of this relation, for each alias that it is. O(1)."""
+        """How many rows a changed row of this relation may turn at most, over all its aliases. O(1)."""
         if relation in self._unbounded:
             return math.inf
         return sum(self._relations[name].table.rows for name in self._turned.get(relation, ()))
 
 
 def reads_turns(query: Query) -> bool:
-    """Whether the rows that a changed one turns are found by reading (`read_turns`): an as-of join has intervals of all rows that are
+    """Whether the rows that a changed row turns are found by reading (`read_turns`): an as-of join has intervals of all rows that are
     searched."""
     as_of = query.as_of
     return as_of is not None and query.groups is None and not any(one.alias == as_of.of.alias for one in query.filters)
 
 
 def read_turns(query: Query, sides: Sequence[Side], name: str, run: Run, versions: tuple[Partners, Partners], tell: Collector) -> None:
-    """Tell what one changed row of the relation `name` does to an as-of join, by the versions before and after: of each row at which it was
-    or is in force, and of itself, what the view had and has."""
+    """Report what one changed row of the relation `name` changes in an as-of join, by the versions before and after: the rows of the view
+    for the row itself, and for each row at which it was or is in force."""
     assert query.as_of is not None
     (point,) = (side for side in sides if side.alias == query.as_of.point.alias)
     (other,) = (side for side in sides if side.alias == query.as_of.of.alias)

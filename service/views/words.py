@@ -1,7 +1,7 @@
-"""Columns of rows as words, in whose order the rows are: sequences of int64, none of which begins another unless the values are the same.
+"""Columns of rows as words, in the order of the rows: sequences of int64, none of which is a prefix of another unless the values are equal.
 
-A number is one word. A text is in words of seven bytes, at least one; the last byte of a word says how many of them are the text's: 8 if
-more words follow.
+A number is one word. A text has words of seven bytes, at least one; the last byte of a word is the number of the text's bytes in it, or 8
+if more words follow.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from structures.core.encoding import encode_floats
 
 Ints = npt.NDArray[np.int64]
 
-BYTES = 7  # of a text in a word
+BYTES = 7  # bytes of text per word
 _MORE = 8
 
 
 def words_of(table: Table, names: Sequence[str], slots: npt.NDArray[np.int32]) -> tuple[Ints, Ints]:
-    """Of the rows at n slots where the words of these columns, none of them null, begin, int64[n + 1], and all of these words."""
+    """Return where the words of n rows begin, int64[n + 1], and all these words, for these columns, none of which is null."""
     columns = [_of_column(table, name, slots) for name in names]
     counts = np.sum([count for count, _ in columns], axis=0, dtype=np.int64)
     starts = np.zeros(len(slots) + 1, np.int64)
@@ -35,7 +35,7 @@ def words_of(table: Table, names: Sequence[str], slots: npt.NDArray[np.int32]) -
 
 
 def _of_column(table: Table, name: str, slots: npt.NDArray[np.int32]) -> tuple[Ints, Ints]:
-    """How many words each row has, and all of them."""
+    """Return the number of words per row, and all words."""
     type_ = table.type_of(name)
     if not (pa.types.is_string(type_) or pa.types.is_binary(type_)):
         ((numbers,), _) = table.numbers([name], slots)
@@ -61,6 +61,6 @@ def _of_texts(texts: pa.Array) -> tuple[Ints, Ints]:
 
 
 def _within(counts: Ints) -> Ints:
-    """0, 1 … for each of so many."""
+    """Return 0, 1 … for each count."""
     total = int(counts.sum())
     return np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -1,1 +1,1 @@
-"""What becomes of a join's rows before they are a view's: groups."""
+"""Stages between a join's rows and the view's rows, such as groups."""
