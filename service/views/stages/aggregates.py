@@ -1,8 +1,7 @@
-"""What an aggregate takes of a group's rows, what is kept for it, and what it gives: a table by function and type.
+"""How an aggregate takes the values of a group's rows, what it stores, and what it returns: a table by function and type.
 
-    form     how a value is taken: RAW, its word (of a float its bits); ORDERED, a number in its order; CODED, a text's code
-    kept     kinds of accumulators (`structures.aggregate.layout`), the one that is told first
-    told     what is told of it
+form how a value is taken: RAW, its word (of a float its bits); ORDERED, a number in its order; CODED, a text's code kept kinds of
+accumulators (`structures.aggregate.layout`), the reported one first told what is reported of it
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ _OF_DECIMALS: Mapping[str, Callable[[int], Kind]] = {
 
 
 def kind_of(function: str, of: str) -> Kind:
-    """`of`: the kind of the values, as in `wire.kinds`. Decimals are the integers of their digits."""
+    """`of`: the kind of the values, as in `wire.kinds`. Decimals are integers of their digits."""
     digits = digits_of(of)
     return KINDS[function, of] if digits is None else _OF_DECIMALS[function](digits[1])
 
 
 def never_null(one: Aggregate, of_null: bool, grouped: bool) -> bool:
-    """Whether the aggregate is null of no group; `of_null`: values may be null; `grouped`: a group has rows."""
+    """Whether the aggregate is null for no group; `of_null`: values may be null; `grouped`: every group has rows."""
     if one.function in ("count", "count_distinct"):
         return True
     return grouped and not of_null and not (one.function == "sum" and one.type != "float64")

@@ -1,8 +1,8 @@
 """What groups read of a join's rows: the codes of their groups, and the values for the aggregates.
 
-A group's code is that of its columns in a domain; a bool stands before each one that may ever be null (`views/nulls.py`), true for null,
-which is a value here.
-Floats: -0.0 is 0.0, and every NaN the same. Where all columns are numbers, the rows of tables are read without a detour by Arrow.
+A group's code is the code of its columns in a domain. A column that may ever become nullable (`views/nulls.py`) is preceded by a bool, true
+for null, which counts as a value here. -0.0 equals 0.0, and all NaNs are equal. If all columns are numbers, the rows of tables are read
+directly, without Arrow.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _NO_WORDS = np.empty(0, np.int64)
 
 
 class Read(NamedTuple):
-    """n rows. codes: int32[n], of groups. values: int64[k, n] of the operands, nulls: uint8[k, n]. texts: of each domain of texts that
-    operands have the codes, -1 for null."""
+    """n rows. codes: int32[n], of groups. values: int64[k, n] of the operands, nulls: uint8[k, n]. texts: codes for each domain of text
+    operands, -1 for null."""
 
     codes: Slots
     values: Words
@@ -52,20 +52,20 @@ class Read(NamedTuple):
 
 
 class Truncated(NamedTuple):
-    """Where the hours, days and so on begin in which the values of a column lie."""
+    """The beginnings of the hours, days and so on that the values of a column lie in."""
 
     name: str
     unit: str
     type: pa.DataType
 
     def of(self, table: Table, slots: Slots) -> Words:
-        """int64[n]: of these rows."""
+        """int64[n]: the beginnings for these rows."""
         words, _ = table.numbers([self.name], slots)
         return _truncated(self.unit, self.type, words[0])
 
 
 class _Column(NamedTuple):
-    """n values of an output: words, unless they are texts; where they are null (None: nowhere)."""
+    """n values of an output: words, unless they are texts; null: where they are null (None: nowhere)."""
 
     words: Words
     null: Mask | None
@@ -73,30 +73,30 @@ class _Column(NamedTuple):
 
 
 class Columns:
-    """Of one view. The writer's, or its builder's."""
+    """The columns of one view's groups. Used by the writer, or the view's builder."""
 
     def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
         assert query.groups is not None
         self._parts = Parts(query, sides, loosened(query, definitions))
         self._query, self._sides = query, sides
-        self.schema = self._parts.schema  # of what is read, with the nulls that there may ever be
+        self.schema = self._parts.schema  # of the columns read, nullable where they may ever become so
         self.follow(definitions)
         self._columns = query.groups.columns
         fields = [self.schema.field(column.of) for column in self._columns]
         self._sent = [field.type for field in fields]
-        self._types = [_kept_type(type_) for type_ in self._sent]  # in the domain
+        self._types = [_kept_type(type_) for type_ in self._sent]  # as stored in the domain
         self.nullable = [field.nullable for field in fields]
         by_alias = {alias: definitions[relation] for alias, relation in query.aliases}
         refs = [query.outputs[column.of].column for column in self._columns]
-        self.kinds = [  # of the columns by which rows are grouped (`wire.kinds`)
+        self.kinds = [  # of the grouping columns (`wire.kinds`)
             kind_of_sent(field.type) if ref is None else by_alias[ref.alias].column(ref.column).kind
             for ref, field in zip(refs, fields, strict=True)
         ]
         self.domain: Domain | None = None
         self.has_texts = any(map(is_text, self._types))  # in the domain
         self.operands: list[tuple[int, int]] = []  # output, form
-        self._texts: dict[int, Domain] = {}  # by operand that is CODED
-        self._read: list[tuple[int, list[int], list[str]]] = []  # of each side: its place, its outputs, and their columns
+        self._texts: dict[int, Domain] = {}  # by number of a CODED operand
+        self._read: list[tuple[int, list[int], list[str]]] = []  # for each side: its place, its outputs, and their columns
         for place, side in enumerate(sides):
             given = [(at, one.column) for at, one in enumerate(query.outputs) if one.column is not None]
             mine = [(at, ref.column) for at, ref in given if ref.alias == side.alias]
@@ -106,29 +106,30 @@ class Columns:
         self._of_tables = plain and not any(is_text(field.type) for field in self.schema) and not query.optional
 
     def follow(self, definitions: Definitions) -> None:
-        """The relations have these definitions by now."""
+        """Adopt the present definitions of the relations."""
         self.now = Projection(self._query, definitions).schema
 
     @property
     def fields(self) -> list[tuple[str, str, bool]]:
-        """Of each column by which rows are grouped its name, its kind (`wire.kinds`), and whether it may be null."""
+        """For each grouping column its name, its kind (`wire.kinds`), and whether it may be null."""
         now = self.now
         return [(column.name, kind, now.field(column.of).nullable) for column, kind in zip(self._columns, self.kinds, strict=True)]
 
     @property
     def are_numbers(self) -> bool:
-        """Whether all that is read are columns of numbers, and there are some by which rows are grouped."""
+        """Whether only columns of numbers are read, and there are grouping columns."""
         return self._of_tables and len(self._columns) > 0
 
     @property
     def truncated(self) -> list[Truncated]:
-        """What of the columns by which rows are grouped is computed."""
+        """The grouping columns that are computed."""
         outputs, both = self._query.outputs, zip(self._columns, self._types, strict=True)
         given = ((outputs[column.of].column, column.trunc, type_) for column, type_ in both)
         return [Truncated(ref.column, trunc, type_) for ref, trunc, type_ in given if ref is not None and trunc is not None]
 
     def reads(self, table: Table, varying: Sequence[str], having: Sequence[tuple[int, int, int]]) -> Reads:
-        """How a kernel reads what `are_numbers`, from the only relation; varying: columns of it, one of which differs; having: as there."""
+        """Describe for a kernel how to read the columns if `are_numbers`, from the only relation. varying: columns of it, one of which
+        differs; having: as in the kernel."""
         of = [table.places_of([output.column.column]).item() for output in self._query.outputs if output.column is not None]
         keys, computed = list[tuple[int, int, int]](), 0
         for column, type_, null in zip(self._columns, self._types, self.nullable, strict=True):
@@ -143,13 +144,13 @@ class Columns:
         return Reads(table.places_of(varying), *(np.array(some, np.int64).reshape(-1, 3) for some in (keys, values, having)))
 
     def operand(self, output: int, form: int) -> int:
-        """The number of the operand that is this."""
+        """Return the number of this operand, adding it if needed."""
         if (output, form) not in self.operands:
             self.operands.append((output, form))
         return self.operands.index((output, form))
 
     def open(self) -> None:
-        """Reserve address space; all operands are known by now. OSError, MemoryError: there is none."""
+        """Reserve address space; all operands are known by now. OSError, MemoryError: there is no room."""
         types = [part for type_, null in zip(self._types, self.nullable, strict=True) for part in ([_BOOL, type_] if null else [type_])]
         self.domain = Domain(types) if types else None
         self._texts = {
@@ -157,7 +158,8 @@ class Columns:
         }
 
     def read(self, rows: Combination, come: Come | None) -> Read:
-        """The codes of rows that come are counted once more, those of others once less; None: they are looked up. O(n)."""
+        """Read the rows. Codes of inserted rows gain a reference and those of deleted rows lose one; come=None: they are only looked up.
+        O(n)."""
         n = len(rows[0])
         if self._of_tables or not len(self.schema):
             return self._of_columns(n, self._numbers(rows), come)
@@ -175,27 +177,27 @@ class Columns:
         return self._of_columns(len(rows[0]), [_of_arrow(column) for column in self._parts.rows(rows).columns], come)
 
     def release(self, read: Read, those: Mask, version: int) -> None:
-        """Count the codes of these rows once less."""
+        """Drop a reference to the codes of each of these rows."""
         if self.domain is not None:
             self.domain.release(read.codes[those], version)
         for domain, codes in zip(self._texts.values(), read.texts, strict=True):
             domain.release(codes[those], version)
 
     def release_all(self, version: int) -> None:
-        """No row is in a group any more. O(codes)."""
+        """Drop all references: no row is in a group any more. O(codes)."""
         for domain in (self.domain, *self._texts.values()):
             if domain is not None:
                 domain.release_all(version)
 
     def look_up(self, values: Sequence[pa.Array]) -> int:
-        """The code of the group with these values, one of each column; -1: there is none."""
+        """Return the code of the group with these values, one per column; -1: there is none."""
         if self.domain is None:
             return 0
         columns = [_canonical(type_, _of_arrow(value)) for type_, value in zip(self._types, values, strict=True)]
         return int(self._coded(columns, None)[0])
 
     def keys(self, codes: Slots, names: Sequence[str]) -> pa.RecordBatch:
-        """The columns of these groups, which a readable version knows."""
+        """Return the columns of these groups, which a readable version has."""
         assert self.domain is not None
         fields = [
             part
@@ -215,7 +217,7 @@ class Columns:
 
     def reclaim(self, oldest_needed: int, pins: Words) -> bool:
         domains = [*([self.domain] if self.domain is not None else []), *self._texts.values()]
-        more = [domain.reclaim(oldest_needed, pins) for domain in domains]  # each
+        more = [domain.reclaim(oldest_needed, pins) for domain in domains]  # list, not generator: call each
         return any(more)
 
     @property
@@ -224,7 +226,7 @@ class Columns:
 
     @property
     def codes(self) -> int:
-        """All codes that there were are below."""
+        """An exclusive upper bound of all codes ever used."""
         return self.domain.codes if self.domain is not None else 1
 
     def check(self) -> None:
@@ -233,7 +235,7 @@ class Columns:
                 domain.check()
 
     def _numbers(self, rows: Combination) -> list[_Column]:
-        """The outputs, all of them columns of numbers, from their tables."""
+        """Read the outputs, all of them columns of numbers, from their tables."""
         found: dict[int, _Column] = {}
         for place, outputs, names in self._read:
             words, nulls = self._sides[place].relation.table.numbers(names, rows[place])
@@ -294,13 +296,13 @@ def _truncated(unit: str, type_: pa.DataType, words: Words) -> Words:
 
 
 def _codes_of(domain: Domain, batch: pa.RecordBatch, come: Come | None) -> Slots:
-    """As of `Columns.read`."""
+    """As in `Columns.read`."""
     if come is None:
         return domain.look_up(batch)
     codes: Slots = domain.acquire(batch)
     comes, version = come
     if not comes.all():
-        domain.release(np.repeat(codes[~comes], 2), version)  # counted when it came, and now
+        domain.release(np.repeat(codes[~comes], 2), version)  # once for the insert, once for the call above
     return codes
 
 
@@ -313,12 +315,12 @@ def _of_arrow(array: pa.Array) -> _Column:
 
 
 def _kept_type(type_: pa.DataType) -> pa.DataType:
-    """Of a column that is sent as this type."""
+    """Return the stored type of a column that is sent as this type."""
     return pa.int64() if pa.types.is_decimal(type_) else type_
 
 
 def _to_arrow(type_: pa.DataType, words: Words) -> pa.Array:
-    """Words as an array of the type, without nulls."""
+    """Convert words to an array of the type, without nulls."""
     data: npt.NDArray[Any]
     if type_ == _DATE:
         data = words.astype(np.int32)
@@ -338,7 +340,7 @@ def _cells(column: _Column, nullable: bool) -> list[Words]:
 
 
 def _canonical(type_: pa.DataType, column: _Column) -> _Column:
-    """Each value by one word only."""
+    """Map equal values to the same word."""
     if type_ != _FLOAT or column.text is not None:
         return column
     magnitude = column.words & ~_SIGN
@@ -354,7 +356,7 @@ def _ordered(bits: Words) -> Words:
 
 
 def kind_of_sent(type_: pa.DataType) -> str:
-    """The kind of the values of a column that is sent; of all that are kept as text, string."""
+    """Return the kind of the values of a column that is sent; string for all that are stored as text."""
     if pa.types.is_decimal(type_):
         return decimal_kind(type_.precision, type_.scale)
     return next(name for name, own in KEPT_TYPES.items() if own == type_ and digits_of(name) is None)

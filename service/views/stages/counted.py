@@ -1,9 +1,8 @@
-"""Groups whose rows are counted, not visited: what a change adds to its group is told by a `Counter`, and no join is kept.
+"""Groups whose rows are counted, not visited: a `Counter` reports what a change adds to its group, and no join is maintained.
 
-    changed rows ──> amounts (`counting`) ──> accumulators by code ──> the table of groups, as of `groups`
+    changed rows ──> amounts (`counting`) ──> accumulators by code ──> the table of groups, as in `groups`
 
-Costs: O(log n) a changed row, however many rows of the join come or go by it.
-Source: docs/design/queries.md (*Groups*).
+Costs: O(log n) a changed row, however many rows of the join it inserts or deletes. Source: docs/design/queries.md (*Groups*).
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ _COUNTERS: Mapping[PlanShape, Callable[..., Counter]] = {"counted": PartnerCount
 
 
 class CountedStage(GroupsStage):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> None:
-        """`plan`: of the groups; `table`: is to have the rows. OSError, MemoryError: there is no room."""
+        """`plan`: of the groups; `table`: where the rows are stored. OSError, MemoryError: there is no room."""
         table.open()
         self._counter: Counter = _COUNTERS[plan.shape](query, plan, sides, table)
-        super().__init__(query, cast(Join, self._counter), table, plan.shape != "visits", SLOTS)  # nobody asks for its rows
+        super().__init__(query, cast(Join, self._counter), table, plan.shape != "visits", SLOTS)  # its rows are never read
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: O(n log n), whatever the join has."""
+        """Cost: O(n log n), whatever the size of the join."""
         self._groups.begin()
         codes: list[Slots] = []
         for amounts in self._counter.build(version, progress):
@@ -78,7 +77,7 @@ class CountedStage(GroupsStage):
         return found
 
     def check(self) -> None:
-        """Also that the groups are as if made anew."""
+        """Also verify that the groups equal recomputed ones."""
         super().check()
         anew = Groups(self._table.steps, self._table.results, self._table.width, max(1, self._columns.codes))
         codes = [NO_SLOTS]

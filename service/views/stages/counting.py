@@ -1,8 +1,8 @@
-"""What changed rows do to the groups of a join, by counting: of two relations on intervals their partners, by a `Counting` over both sides;
-of relations on one key products of counts, by `Products`. Where each row of one alias is a group, those of the other visit it: `Visits`.
+"""Maintain the groups of a join by counting: for two relations on intervals, a `Counting` over both sides counts partners; for relations on
+one key, `Products` multiplies counts. Where each row of one alias is a group, the rows of the other one visit it: `Visits`.
 
-A row has a key, the code of its group, which is that of its key, and weights: the values that the aggregates take of it. Each change tells
-how many rows of the join come or go, all of one group, and what the sums change by.
+A row has a key, the code of its group, which depends on its key, and weights: the values that the aggregates take of it. Each change
+reports how many rows of the join it inserts or deletes, all of one group, and by how much the sums change.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from structures.core.entries import Entries
 from structures.event_tree.counting import COMMON, DELETE, INSERT, LENGTHS, MEASURE, MOVE, OWN, THEIRS, Changes, Counting, Recipe
 from structures.event_tree.visits import Visits
 
-_ITSELF = {"pair": 0, "self_less": 1, "self_not_equal": 2}  # how often a set with itself has each pair
-_CHUNK = 1 << 16  # rows of a relation in a step of building
-_Of = tuple[int, int]  # an accumulator's kind, and the output that it takes
+_ITSELF = {"pair": 0, "self_less": 1, "self_not_equal": 2}  # how often each pair occurs in the join of a set with itself
+_CHUNK = 1 << 16  # rows of a relation per step of building
+_Of = tuple[int, int]  # an accumulator's kind, and the output that it reads
 Kinds = npt.NDArray[np.int8]
 
 
 class _Taken(NamedTuple):
-    """Rows that take part: as intervals, with the codes of their groups and their weights; which of those given they are."""
+    """Rows that take part: as intervals, with the codes of their groups and their weights; which: their numbers among the given rows."""
 
     entries: Entries
     codes: Slots
@@ -50,20 +50,20 @@ class _Taken(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """What is added to groups, in order: the number of each one's version, and the amounts."""
+    """Amounts added to groups, in order, with the number of each one's version."""
 
     offsets: npt.NDArray[np.int64]
     amounts: Amounts
 
 
 class _Role:
-    """One alias, of a set with itself both: its rows as a side of the structure."""
+    """One alias, or both for a set with itself: its rows as a side of the structure."""
 
     def __init__(
         self, query: Query, plan: Plan, side: Side, definitions: Definitions, table: GroupTable, weights: Sequence[_Of], first: int,
         grouped: bool,
     ) -> None:  # fmt: skip
-        """`weights`: of a row, behind the `first` ones, which are the structure's; `grouped`: it has a group."""
+        """`weights`: per row, after the `first` ones, which belong to the structure; `grouped`: each row has a group."""
         assert query.groups is not None
         self.side, self._grouped = side, grouped
         refs = [query.outputs[column.of].column for column in query.groups.columns] if grouped else []
@@ -83,7 +83,7 @@ class _Role:
         self.source = Source(side, 0, plan.keys[side.place], plan.spans[side.place])
 
     def take(self, slots: Slots, come: bool, codes: Codes | None) -> _Taken:
-        """The rows at these slots, whose groups' codes are counted once more if they come. `codes`: of their keys."""
+        """Take the rows at these slots; inserted rows add a reference to their groups' codes. `codes`: returns those of the rows' keys."""
         entries, which = self.source.entries(slots, codes)
         which = np.arange(len(slots)) if which is None else which
         weights = np.zeros((len(which), self._first + len(self._kinds)), np.int64)
@@ -97,7 +97,7 @@ class _Role:
 
 
 class Counter(Defaults):
-    """What a stage asks of a join, but for its rows. The writer's, or its builder's. `structure`: what counts."""
+    """The parts of a join that a stage uses, except its rows. Used by the writer, or the view's builder. `structure` does the counting."""
 
     root: Any = None
 
@@ -105,16 +105,16 @@ class Counter(Defaults):
         """`itself`: all aliases are one set. OSError, MemoryError: there is no room."""
         self._never, self._groups, self._is_one = query.never, table.columns, itself
         definitions = {side.relation.name: side.relation.definition for side in sides}
-        self.more = [_open_ends(one, query, definitions) - 1 if len(one.intervals) > 1 else 0 for one in query.outputs]  # of lengths
+        self.more = [_open_ends(one, query, definitions) - 1 if len(one.intervals) > 1 else 0 for one in query.outputs]  # added to lengths
         self.outputs = [(kind, table.columns.operands[operand][0]) for kind, operand, _ in table.steps.steps]
         self.common = [len(query.outputs[of].intervals) > 1 for _, of in self.outputs]
         owners = [0 if itself else _place(query, query.outputs[of]) for _, of in self.outputs]
         mine = [
             [number for number, owner in enumerate(owners) if owner == place and not self.common[number]] for place in range(len(sides))
         ]  # fmt: skip
-        first = int(any(self.common))  # the weight that is the structure's own
+        first = int(any(self.common))  # the structure's own weight
         self.weights = [first + len(numbers) for numbers in mine]
-        self.sums = [  # the alias, and the number of the weight
+        self.sums = [  # alias, and number of the weight
             (owner, 0 if self.common[number] else first + mine[owner].index(number)) for number, owner in enumerate(owners)
         ]  # fmt: skip
         self._roles = [
@@ -131,11 +131,11 @@ class Counter(Defaults):
         self.structure: Any = self.made()
 
     def has_groups(self, place: int) -> bool:
-        """Whether a row of this alias has a group."""
+        """Whether the rows of this alias have groups."""
         return True
 
     def recipe(self, role: int) -> list[Recipe]:
-        """Of intervals: what a row of this alias changes each sum by."""
+        """For intervals: by what a row of this alias changes each sum."""
         found = list[Recipe]()
         for (kind, of), common, (owner, weight) in zip(self.outputs, self.common, self.sums, strict=True):
             if common:
@@ -145,31 +145,31 @@ class Counter(Defaults):
         return found
 
     def made(self) -> Any:
-        """An empty structure."""
+        """Return an empty structure."""
         raise NotImplementedError
 
     def load(self, structure: Any, version: int, found: Sequence[_Taken]) -> Iterator[Amounts]:
-        """Fill an empty one with the rows of each alias, or of the one set, at a version; what they add, in pieces."""
+        """Fill an empty structure with the rows of each alias, or of the one set, at a version; yield the amounts in pieces."""
         raise NotImplementedError
 
     def make(self, structure: Any, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Amounts:
-        """Have these changes made."""
+        """Apply these changes and return the amounts."""
         raise NotImplementedError
 
     def require_room(self, rows: Sequence[int], more: int) -> None:
-        """MemoryError unless so many rows of each alias surely fit, `more` of which come now."""
+        """Raise MemoryError unless this many rows of each alias surely fit, `more` of which are new."""
         raise NotImplementedError
 
     def build(self, version: int, progress: Callable[[float], None]) -> Iterator[Amounts]:
-        """What the relations have at a version, in pieces."""
+        """Load the rows that the relations have at a version, in pieces."""
         yield from self._all(self.structure, version, True, progress)
 
     def again(self) -> Iterator[Amounts]:
-        """What a structure made anew of the relations' newest rows tells, for `check`."""
+        """Yield the amounts of a new structure with the relations' newest rows, for `check`."""
         yield from self._all(self.made(), NEWEST, False, lambda part: None)
 
     def _all(self, structure: Any, version: int, come: bool, progress: Callable[[float], None]) -> Iterator[Amounts]:
-        """`come`: the codes of keys and groups are counted once more, else looked up."""
+        """`come`: codes of keys and groups gain references; otherwise they are only looked up."""
         total = sum(role.side.relation.table.rows for role in self._roles) or 1
         found, done, codes = list[_Taken](), 0, self._acquire if come else self._look_up
         for role in self._roles:
@@ -183,7 +183,7 @@ class Counter(Defaults):
         yield from self.load(structure, version, found)
 
     def of_all(self, structure: Any, taken: _Taken, role: int, kind: int) -> Iterator[Amounts]:
-        """Make the same change of all these rows, in pieces."""
+        """Make the same change for all these rows, in pieces."""
         for first in range(0, len(taken.codes), PIECE_ROWS):
             part = _part(taken, slice(first, first + PIECE_ROWS))
             n = len(part.codes)
@@ -202,7 +202,7 @@ class Counter(Defaults):
                 domain.require(more, texts)
 
     def follow(self, version: int, runs: Runs) -> Iterator[Changed]:
-        """Follow the changed relations to `version`, the last of the runs, some changes at a time; all are to be taken."""
+        """Follow the changed relations to `version`, the last of the runs, some changes at a time; the caller must exhaust the iterator."""
         kinds, roles, taken, formers, offsets = list[int](), list[int](), list[_Taken](), list[Slots](), list[Numbers]()
         for number, role in enumerate(self._roles):
             run = runs.get(role.side.relation.name)
@@ -232,7 +232,7 @@ class Counter(Defaults):
                 domain.release(codes[gone], version)
 
     def changed(self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Iterator[Changed]:
-        """Have these changes made, of versions with these numbers."""
+        """Apply these changes, whose versions have these numbers."""
         yield Changed(offsets, self.make(self.structure, kind, role, taken, former))
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
@@ -257,7 +257,7 @@ class Counter(Defaults):
 
 
 class PartnerCounter(Counter):
-    """Of two relations on intervals."""
+    """Counts for two relations on intervals."""
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> None:
         assert plan.core is not None
@@ -268,7 +268,7 @@ class PartnerCounter(Counter):
         return Counting((self.weights[0], self.weights[1]), (self.recipe(0), self.recipe(1)), self._itself)
 
     def load(self, structure: Counting, version: int, found: Sequence[_Taken]) -> Iterator[Amounts]:
-        """Both trees at once, then the rows of the first side are measured; a set with itself row by row."""
+        """Load both trees at once, then measure the rows of the first side; load a set with itself row by row."""
         if not self._itself:
             structure.load(found[0].entries, found[1].entries, (found[0].weights, found[1].weights))
         yield from self.of_all(structure, found[0], 0, INSERT if self._itself else MEASURE)
@@ -286,7 +286,7 @@ class PartnerCounter(Counter):
 
 
 class ProductCounter(Counter):
-    """Of relations on one key."""
+    """Counts for relations on one key."""
 
     _changes = 0
 
@@ -314,11 +314,11 @@ class ProductCounter(Counter):
 
     @property
     def update_steps(self) -> int:
-        """Changes so far: each looks at what is kept of its key."""
+        """Number of changes: each visits the entry of its key."""
         return self._changes
 
     def entries(self, root: Any) -> int:
-        """Keys."""
+        """Number of keys."""
         assert self.keys is not None
         return self.keys.keys
 
@@ -334,7 +334,7 @@ class ProductCounter(Counter):
 
 
 class VisitCounter(Counter):
-    """Of two relations on intervals, where each row of the first one in `plan.order` is a group."""
+    """Counts for two relations on intervals where each row of the first one in `plan.order` is a group."""
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], table: GroupTable) -> None:
         self._grouped = [side.alias for side in sides].index(plan.order[0])
@@ -354,7 +354,7 @@ class VisitCounter(Counter):
         yield from self.of_all(structure, rows, self._grouped, MEASURE)
 
     def make(self, structure: Visits, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Amounts:
-        """Of rows that are only measured."""
+        """For rows that are only measured."""
         ((_, measured, _, _),) = structure.follow(self._version, self._changes(kind, role, taken, former))
         return Amounts(taken.codes, np.ones(len(kind), np.int8), measured.rows, measured.sums)
 
@@ -364,7 +364,7 @@ class VisitCounter(Counter):
         return Changes(kind, side, entries.key, entries.left, entries.right, entries.slot, former, weights)
 
     def changed(self, version: int, offsets: Numbers, kind: Kinds, role: Kinds, taken: _Taken, former: Slots) -> Iterator[Changed]:
-        """What rows have is measured; each that a partner meets changes by it."""
+        """Measure the changed rows that are groups; a changed partner adds to each group that it overlaps."""
         self._version, done = version, 0
         sign = np.where(kind == DELETE, -1, 1).astype(np.int8)
         for end, measured, which, slots in self.structure.follow(version, self._changes(kind, role, taken, former)):
@@ -379,7 +379,7 @@ class VisitCounter(Counter):
             done = end
 
     def _of_met(self, met: _Taken, partners: _Taken) -> npt.NDArray[np.int64]:
-        """int64[n, sums, 3]: what each sum changes by where these rows meet these partners."""
+        """int64[n, sums, 3]: by what each sum changes for these pairs of rows and partners."""
         amounts = np.empty((len(met.which), len(self.sums), 3), np.int64)
         if not len(met.which):
             return amounts
@@ -418,7 +418,7 @@ def _part(taken: _Taken, part: slice | Numbers) -> _Taken:
 
 
 def _widened(weights: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64]:
-    """Of an alias that has fewer weights than another: those that it lacks are zero."""
+    """Pad the weights of an alias with zeros to the width of another one's."""
     if weights.shape[1] >= width:
         return weights
     wide = np.zeros((len(weights), width), np.int64)
@@ -427,7 +427,7 @@ def _widened(weights: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.int64
 
 
 def _together(parts: Sequence[_Taken]) -> _Taken:
-    """All of them in one; those with fewer weights have zeros."""
+    """Concatenate the parts; those with fewer weights are padded with zeros."""
     if len(parts) == 1:
         return parts[0]
     most = max(part.weights.shape[1] for part in parts)
@@ -438,7 +438,7 @@ def _together(parts: Sequence[_Taken]) -> _Taken:
 
 
 def _equal(query: Query, ref: ColumnRef, alias: str) -> ColumnRef:
-    """The column of this alias that it is, or that equals it."""
+    """Return the column of this alias that is the given one, or equals it."""
     if ref.alias == alias:
         return ref
     both = next(one for one in equal_classes(query) if ref in one)
@@ -446,18 +446,18 @@ def _equal(query: Query, ref: ColumnRef, alias: str) -> ColumnRef:
 
 
 def _of_alias(output: Output, alias: str) -> Output:
-    """The same of another alias of the relation."""
+    """Return the output with another alias of the same relation."""
     column = output.column._replace(alias=alias) if output.column is not None else None
     return output._replace(column=column, intervals=tuple(IntervalRef(alias, ref.interval) for ref in output.intervals))
 
 
 def _place(query: Query, output: Output) -> int:
-    """The alias that it reads, or the first one of those."""
+    """Return the place of the alias that the output reads, or of the first one."""
     return next(place for place, (alias, _) in enumerate(query.aliases) if alias == output.refs[0].alias)
 
 
 def _open_ends(output: Output, query: Query, definitions: Definitions) -> int:
-    """By how much a length is longer than the closed interval that it is of."""
+    """By how much a length exceeds the one of its closed interval."""
     ref = output.intervals[0]
     interval = definitions[dict(query.aliases)[ref.alias]].intervals[ref.interval]
     return int(interval.start_open) + int(interval.end_open)

@@ -1,9 +1,9 @@
-"""What the intervals of each group of rows cover, as a key's merged runs: `coverage(b.stay) … GROUP BY b.room`.
+"""What the intervals of each group of rows cover, as merged runs of a key: `coverage(b.stay) … GROUP BY b.room`.
 
-    rows of the relation ──> codes of their groups (`columns`) ──> `structures.cover`: partners by code, and an endless row for each code
+    rows of the relation ──> codes of their groups (`columns`) ──> `structures.cover`: partners by code, and an unbounded row for each code
 
-A row of the view is the code of its group, and the ends of the run, closed and encoded. A code that nobody uses any more stays, and covers
-nothing, until another group gets it. Costs: O(log n) a changed row, and a run that comes or goes.
+A row of the view is the code of its group, and the ends of the run, closed and encoded. An unused code stays, and covers nothing, until
+another group gets it. Costs: O(log n) a changed row, and a run that is inserted or deleted.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from structures.core.entries import NO_ENTRIES, Entries
 from structures.cover.tree import Cover, CoverRoot, Moves
 from structures.event_tree import runs as kinds
 
-_CHUNK = 1 << 16  # rows of the relation in a step of building
+_CHUNK = 1 << 16  # rows of the relation per step of building
 
 
 class CoverageStage(Defaults):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, sides: Sequence[Side], shown: KeyStretches) -> None:
-        """`shown`: the codes are in its columns. OSError, MemoryError: there is no room."""
+        """`shown`: its columns hold the codes. OSError, MemoryError: there is no room."""
         assert query.stretches is not None and query.groups is not None
         self._side, self._never, self._most = sides[0], query.never, query.groups.most
         self._columns = shown.columns
         self._columns.open()
         self._span = self._side.spans[query.stretches.of.interval]
         self._cover = Cover(True)
-        self._codes = 0  # that have a row in the structure
+        self._codes = 0  # codes that have a row in the structure
 
     @property
     def root(self) -> CoverRoot:
@@ -57,7 +57,7 @@ class CoverageStage(Defaults):
     # --- writing
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: O(n log n) of sorting."""
+        """Cost: O(n log n) for sorting."""
         table, parts, start, done = self._side.relation.table, [NO_ENTRIES], 0 if not self._never else -1, 0
         while start >= 0:
             slots, start = table.scan(version, start, _CHUNK)
@@ -68,7 +68,8 @@ class CoverageStage(Defaults):
         self._require_few()
 
     def _entries(self, slots: Slots, offsets: npt.NDArray[np.int64], come: bool, version: int) -> tuple[Entries, npt.NDArray[np.int64]]:
-        """Of those of these rows that meet the filters; and their offsets. Codes of rows that come are counted, others released."""
+        """Return the entries of the rows that meet the filters, and their offsets. Codes of inserted rows gain references, others lose
+        them."""
         chosen = self._side.selected(slots)
         if chosen is not None:
             slots, offsets = slots[chosen], offsets[chosen]
@@ -79,7 +80,7 @@ class CoverageStage(Defaults):
         return Entries(np.zeros(len(slots), np.uint8), codes, left, right, slots), offsets
 
     def _new_codes(self) -> Entries:
-        """A row for each code that has none yet."""
+        """Add a row for each code that has none yet."""
         codes = np.arange(self._codes, self._columns.codes, dtype=np.int32)
         self._codes += len(codes)
         n = len(codes)
@@ -98,7 +99,7 @@ class CoverageStage(Defaults):
         self._cover.require(self._codes + come + 1, table.rows + come)
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
-        """Cost: O(log n) a changed row, and a run that comes or goes."""
+        """Cost: O(log n) a changed row, and a run that is inserted or deleted."""
         assert sink is None or isinstance(sink, StretchCollector)
         run = runs.get(self._side.relation.name)
         if run is None:
@@ -136,7 +137,7 @@ class CoverageStage(Defaults):
         return StretchesCursor(self._cover.stretches(root, None, self._window(window)))
 
     def partners(self, root: CoverRoot, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        """Given the code of a group, or none."""
+        """For the code of a group, or none."""
         return StretchesCursor(self._cover.stretches(root, int(slots[0]) if len(slots) else -1, self._window(window)))
 
     def of_key(self, root: CoverRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
@@ -161,7 +162,7 @@ class CoverageStage(Defaults):
         return (self._cover.rows.arena, self._cover.partners.arena)
 
     def check(self) -> None:
-        """Also that the structure has just the rows of the newest version."""
+        """Also verify that the structure has exactly the rows of the newest version."""
         self._cover.check()
         self._columns.check()
         table = self._side.relation.table

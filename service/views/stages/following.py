@@ -1,5 +1,5 @@
-"""Few changed rows of one relation, followed into groups by one call of a kernel (`structures.grouped`), where all that is read of them are
-numbers. What is computed of a column, which is where a month begins, is computed before."""
+"""Follow few changed rows of one relation into groups by one kernel call (`structures.grouped`), where all columns read are numbers.
+Computed columns, such as the beginning of a month, are computed before the call."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NO_WORDS = np.zeros((0, 2, 0), np.int64)
 
 
 class Following:
-    """Of one view. The writer's."""
+    """Follows changes for one view. Used by the writer."""
 
     def __init__(self, side: Side, table: GroupTable, groups: Groups) -> None:
-        """`table`: with places; its columns can be read so (`Columns.are_numbers`)."""
+        """`table`: with places; its columns can be read in this way (`Columns.are_numbers`)."""
         columns, domain = table.columns, table.columns.domain
         assert domain is not None
         self._relation, self._table, self._domain = side.relation, table, domain
@@ -31,8 +31,8 @@ class Following:
         self._rows = GroupedRows(*domain.counted, groups, table.table.store, table.places, reads)
 
     def follow(self, version: int, run: Run) -> Followed | None:
-        """What was told of groups is here only if HAVING is the caller's to judge. None: there are too many changes, or too many codes for
-        all that they may need. Raises MemoryError while nothing is touched."""
+        """The result has the groups' values only if the caller must evaluate HAVING. None: there are too many changes, or too many codes
+        for what they may need. Raises MemoryError before anything is changed."""
         if len(run.old) > MOST:
             return None
         old, new = writable(run.old, np.int32), writable(run.new, np.int32)
@@ -46,7 +46,7 @@ class Following:
         def count(known: int) -> tuple[Followed | None, Slots]:
             if not self._rows.has_room(len(run.old)):
                 return None, NO_SLOTS
-            self._table.changed = version  # before a group is without a place
+            self._table.changed = version  # set before a group loses its place
             followed = self._rows.follow((known, version), stored, changes, self._succeeds)
             return followed, followed.dropped
 

@@ -1,8 +1,8 @@
-"""The stretches that partners leave of the intervals of rows (gaps), or cover of them (coverage): a reading walks them, and a change is
-told by the structure (`structures.cover`), which keeps the intervals of both sides and no stretch.
+"""The stretches of rows' intervals that partners leave free (gaps) or cover (coverage). A read walks them, and the structure
+(`structures.cover`), which stores the intervals of both sides but no stretches, reports their changes.
 
-A row of the view is a slot of its relation, and the ends of the stretch, closed and encoded: int32[n], int64[n], int64[n]. What the changes
-of one version tell is netted (`stretches`).
+A row of the view is a slot of its relation, and the ends of the stretch, closed and encoded: int32[n], int64[n], int64[n]. The reports of
+one version are netted (`stretches`).
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Root(NamedTuple):
 
 
 class GapsStage(Defaults):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, outer: Outer, sides: Sequence[Side]) -> None:
-        """`outer`: the rows, and their join with the partners. `sides`: of all that is read; the first is that of the rows."""
+        """`outer`: the rows, and their join with the partners. `sides`: all sides that are read; the first is that of the rows."""
         assert query.stretches is not None
         self._query, self._side = query, sides[0]
         kept, support = outer.joins
@@ -61,7 +61,7 @@ class GapsStage(Defaults):
     # --- writing
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: O(n log n) of sorting."""
+        """Cost: O(n log n) for sorting."""
         self._version = version
         self._cover.load(version, *self._both.read(version, progress))
 
@@ -69,7 +69,7 @@ class GapsStage(Defaults):
         self._cover.require(*self._both.rows_after(resolved))
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
-        """Cost: O(log n) a changed row or partner, and a stretch that it changes."""
+        """Cost: O(log n) a changed row or partner, and a stretch that changes with it."""
         assert sink is None or isinstance(sink, StretchCollector)
         self._version = version
         changed = self._both.changed(runs, sink is not None)
@@ -88,7 +88,7 @@ class GapsStage(Defaults):
     # --- reading
 
     def _window(self, window: Bounds | None) -> tuple[int, int] | None:
-        """That of the stretches."""
+        """Return the window that applies to the stretches."""
         return None if window is None else window.get(self._span)
 
     def rows(self, root: Root, window: Bounds | None) -> Enumeration:
@@ -99,7 +99,7 @@ class GapsStage(Defaults):
         return StretchesCursor(self._cover.of_rows(root.cover, entries, self._window(window)))
 
     def of_key(self, root: Root, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
-        """By the structure, if these are the columns that it joins by; else the relation is looked through."""
+        """Uses the structure if these are the join columns; otherwise scans the relation."""
         both = self._both
         if both.domain is None or {*both.columns} != {*key.schema.names} or both.never:
             scan = Scan(self._side, root.version, key)
@@ -130,7 +130,7 @@ class GapsStage(Defaults):
         return (self._cover.rows.arena, self._cover.partners.arena)
 
     def check(self) -> None:
-        """Also that the structure has just the rows and partners of the newest version."""
+        """Also verify that the structure has exactly the rows and partners of the newest version."""
         self._cover.check()
         rows, partners = self._both.now()
         for side, wanted in ((self._cover.rows, rows), (self._cover.partners, partners)):
@@ -141,7 +141,7 @@ class GapsStage(Defaults):
 
 
 class StretchesCursor(SlotsCursor):
-    """A structure's stretches as rows of the view."""
+    """Reads a structure's stretches as rows of the view."""
 
     def fill(self, limit: int) -> Combination:
         slots, starts, ends = super().fill(limit)

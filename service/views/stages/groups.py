@@ -1,14 +1,14 @@
-"""Groups of a join's rows: the sink of the join's delta, and a table of rows of its own, one for each group.
+"""Groups of a join's rows: a sink of the join's delta, with its own table of rows, one per group.
 
     the join's delta ──> codes and values (`columns`) ──> accumulators by code, in place (`structures.aggregate`)
-    a changed group's row, compared with its last ──> a table of rows, which live from one version to another
+    a changed group's row, compared with its previous one ──> a table of rows, each valid from one version to another
 
 The delta is taken in pieces, so it is never too large. The group's row of a version is a slot like any relation's: pins, cursors, the
-deltas of the feed and reclaiming work as for relations. A run of several versions brings all at once to the last one, which alone can be
-read; rows of the versions between, which the feed tells, are written, and die, in the last one.
+deltas of the feed and reclaiming work as for relations. A run of several versions goes directly to the last one, which alone can be read;
+rows of the versions in between, which the feed reports, are inserted and deleted in the last one.
 
-The accumulators are the newest version's alone, so a start reads the join anew. Costs: O(1) a row of the join's delta, O(log n) with MIN,
-MAX or COUNT(DISTINCT), and O(1) a group that changes. A reading scans the table: it passes over what is free or lives in other versions.
+The accumulators hold only the newest version, so a start reads the join again. Costs: O(1) a row of the join's delta, O(log n) with MIN,
+MAX or COUNT(DISTINCT), and O(1) a changed group. A read scans the table, skipping free slots and those of other versions.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ Cells = npt.NDArray[np.int64]
 _NO_PINS = _NO_NUMBERS = np.empty(0, np.int64)
 _NO_CELLS = np.empty((0, 0), np.int64)
 _SPARE_CODES = 1 << 16
-_MOST_TOGETHER, _FEW_ROWS = 64, 1 << 14  # versions that are followed together; rows of a delta, so that more may be
+_MOST_TOGETHER, _FEW_ROWS = 64, 1 << 14  # versions that are followed together; rows of a delta up to which that number grows
 _ALL = np.zeros(1, np.int32)
 
 
 class GroupsRoot(NamedTuple):
-    """version: at which the table is read. rows: that it has there."""
+    """version: at which the table is read. rows: their number at that version."""
 
     version: int
     rows: int
 
 
 class GroupsStage(Defaults):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, core: Join, table: GroupTable, alone: bool, most_codes: int | None = None) -> None:
-        """`table`: is to have the rows; `alone`: the delta of a change is the changed row; `most_codes`: of groups, those without rows too.
-        OSError, MemoryError: there is no room."""
+        """`table`: where the rows are stored; `alone`: the delta of a change is the changed row; `most_codes`: of groups, including those
+        without rows. OSError, MemoryError: there is no room."""
         groups = query.groups
         assert groups is not None
         self.core, self._grouping, self._table = core, groups, table
@@ -114,15 +114,15 @@ class GroupsStage(Defaults):
         return self.core.maintain(steps)
 
     def is_outgrown(self, version: int) -> bool:
-        """As the join below: groups are what its rows make them, whatever keeps these."""
+        """As the join below: the groups are the same in any structures."""
         return self.core.is_outgrown(version)
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
-        """Of the join alone: how many groups will change only its delta tells. Where they find no room, the view fails, alone."""
+        """Checks only the join: only its delta shows how many groups will change. If there is no room for those, the view fails alone."""
         self.core.require(resolved)
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
-        """The versions of a run are followed together, a few of them at first, and one by one while their deltas are large."""
+        """Follow the versions of a run together, a few of them at first, and one by one while their deltas are large."""
         assert sink is None or isinstance(sink, RowCollector)
         versions, first = versions_of(runs), 0
         while first < versions:
@@ -133,8 +133,8 @@ class GroupsStage(Defaults):
             first = end
 
     def _apply_one(self, version: int, runs: Runs, first: int, sink: RowCollector | None) -> int:
-        """The changes of version number `first`; rows of the join's delta. Those of many are taken by the piece, and their groups told when
-        all is done."""
+        """Apply version number `first`; return the number of rows of the join's delta. A large delta is taken in pieces, and its groups are
+        reported at the end."""
         if isinstance(self.core, Selection) and sum([run.rows for run in runs.values()]) <= PIECE_ROWS:
             return self._apply_run(version, runs, first, sink)
         self._groups.begin()
@@ -144,8 +144,8 @@ class GroupsStage(Defaults):
         return rows
 
     def apply_emptied(self, version: int, runs: Runs, sink: RowCollector | None) -> None:
-        """Follow a batch before which all rows of the join go; the core is another one, which has none. Cost: O(1) a group, and what the
-        rows that come cost."""
+        """Follow a batch that first deletes all rows of the join; the core is already a new, empty one. Cost: O(1) a group, and the cost of
+        the inserted rows."""
         codes = [np.flatnonzero(self._table.places[: self._columns.codes]).astype(np.int32) if self._grouping.columns else _ALL]
         self._columns.release_all(version)
         self._groups = self._groups.without_rows()
@@ -154,18 +154,18 @@ class GroupsStage(Defaults):
         self._write_all(version, [np.unique(np.concatenate(codes))], 0, sink)
 
     def _take_delta(self, version: int, runs: Runs, codes: list[Slots]) -> int:
-        """Take the join's delta; adds the codes of the groups that it touches for the first time. Gives how many rows it has."""
+        """Take the join's delta; append the codes of groups that it touches for the first time. Return its number of rows."""
         taking = _Taking(lambda offsets, come, rows: codes.extend(self._take_all(version, come, rows)))
         self.core.apply(version, runs, taking)
         return taking.rows
 
     def _write_all(self, version: int, codes: Sequence[Slots], first: int, sink: RowCollector | None) -> None:
-        """Bring the rows of these groups, each once, to what they are after version number `first`."""
+        """Write the rows of these groups, each once, as they are after version number `first`."""
         for part in pieces_of(codes):
             self._write(version, part, np.zeros(len(part), np.int64), self._groups.tell(part), first, sink)
 
     def _apply_run(self, version: int, runs: Runs, first: int, sink: RowCollector | None) -> int:
-        """The changes of some versions from number `first` on; rows of the join's delta."""
+        """Apply some versions from number `first` on; return the number of rows of the join's delta."""
         if isinstance(self.core, Selection):
             run = self.core.chosen(version, runs)
             if run is None:
@@ -183,13 +183,13 @@ class GroupsStage(Defaults):
         return len(come)
 
     def _changed(self, version: int, runs: Runs) -> Changed | None:
-        """The join's delta, as of `Selection.follow`."""
+        """Return the join's delta, in the form of `Selection.follow`."""
         parts: list[Changed] = []
         self.core.apply(version, runs, _Taking(lambda offsets, come, rows: parts.append(Changed(offsets, come, rows))))
         return joined(parts, 1) if parts else None
 
     def _take_all(self, version: int, come: Mask, rows: Combination) -> list[Slots]:
-        """Take some rows into their groups, or out of them; the codes of those that are touched for the first time."""
+        """Add rows to their groups or remove them; return the codes of groups touched for the first time."""
         found = []
         for first in range(0, len(rows[0]), PIECE_ROWS):
             some = tuple(slots[first : first + PIECE_ROWS] for slots in rows)
@@ -197,8 +197,8 @@ class GroupsStage(Defaults):
         return found
 
     def _take(self, version: int, rows: Combination, come: Mask, numbers: Numbers | None) -> tuple[Slots, Numbers, Cells]:
-        """Take these rows, one after another. `numbers`: as of `Groups.add_in_order`, and what that gives; None: the codes of the groups
-        that are touched for the first time. Problem `too-many-groups`."""
+        """Take these rows in order. `numbers`: as in `Groups.add_in_order`, whose result is returned; None: return the codes of groups
+        touched for the first time. Problem `too-many-groups`."""
         read = self._columns.read(rows, (come, version))
         self._groups.require(self._columns.codes, len(come))
         given = Rows(read.codes, 2 * come.view(np.int8) - np.int8(1), read.values, read.nulls)
@@ -214,21 +214,21 @@ class GroupsStage(Defaults):
         require_few(self._groups.groups, self._grouping.most)
 
     def _write(self, version: int, codes: Slots, numbers: Numbers, cells: Cells, first: int, sink: RowCollector | None) -> None:
-        """Bring the rows of these groups to what was told of them, version after version (its number, counted from `first` on), and tell
-        what differs."""
+        """Write the reported rows of these groups, version after version (by its number, counted from `first`), and report the
+        differences."""
         if not len(codes):
             return
         self._succeed(version, self._table.change(version, Told(codes, numbers, cells, self._there(codes, cells))), first, sink)
 
     def _succeed(self, version: int, found: Succeeded, first: int, sink: RowCollector | None) -> None:
-        """The rows of groups have succeeded."""
+        """Take over the new rows of groups, and report them to the sink."""
         if len(found.versions):
             self.root = GroupsRoot(version, self._table.rows_now)
             if sink is not None:
                 sink.take(first, found)
 
     def _went_on(self, version: int, followed: Followed, first: int, sink: RowCollector | None) -> None:
-        """Changes were followed by one call. Problem `too-many-groups`."""
+        """Take over the result of `Following.follow`. Problem `too-many-groups`."""
         self._require_few()
         found = followed.found
         if isinstance(found, Succeeded):
@@ -237,21 +237,21 @@ class GroupsStage(Defaults):
             self._write(version, found.codes, found.versions, found.rows, first, sink)
 
     def _there(self, codes: Slots, cells: Cells) -> Mask:
-        """bool[n]: whether the group has a row: it has rows itself, or is the only one, and meets HAVING."""
+        """bool[n]: whether the group has a row in the view: it has rows of its own, or is the only group, and meets HAVING."""
         there = cells[:, 0] >= 0 if self._grouping.columns else np.ones(len(codes), np.bool_)
         if self._grouping.having and len(codes):
             there = there & self._table.meets(codes, cells)
         return there
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
-        """Nobody reads the join at an older version than the newest."""
+        """The join is never read at an older version than the newest."""
         return self.core.reclaim(oldest_needed, _NO_PINS) or self._table.reclaim(oldest_needed, pins)
 
     def rows(self, root: GroupsRoot, window: Bounds | None) -> Enumeration:
         return Scan(self._table.table, root.version)
 
     def partners(self, root: GroupsRoot, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        """Given rows of groups."""
+        """For rows of groups."""
         return These((slots,))
 
     def of_key(self, root: GroupsRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
@@ -261,7 +261,7 @@ class GroupsStage(Defaults):
         return root.rows == 0
 
     def entries(self, root: GroupsRoot) -> int:
-        """Of the join."""
+        """Entries of the join."""
         return self.core.entries(self.core.root)
 
     @property
@@ -285,7 +285,7 @@ class GroupsStage(Defaults):
         return self.core.stores
 
     def check(self) -> None:
-        """Also: the living rows of the table are each at the place of its group, and what is told of the group now."""
+        """Also verify that each living row of the table is at the place of its group, and equals what the group reports now."""
         self.core.check()
         self._groups.check(self._columns.codes)
         self._table.check()
@@ -305,7 +305,7 @@ class GroupsStage(Defaults):
 
 
 class _Taking:
-    """Takes all rows of a join's delta. `rows`: how many."""
+    """Takes all rows of a join's delta. `rows`: their number."""
 
     limit = UNBOUNDED
 
@@ -334,14 +334,14 @@ def require_few(groups: int, most: int) -> None:
 
 
 def pieces_of(codes: Sequence[Slots]) -> Iterator[Slots]:
-    """Codes, some thousand at a time."""
+    """Yield the codes, some thousand at a time."""
     joined = codes[0] if len(codes) == 1 else np.concatenate([NO_SLOTS, *codes])
     for first in range(0, len(joined), PIECE_ROWS):
         yield joined[first : first + PIECE_ROWS]
 
 
 def _part_of(runs: Runs, first: int, end: int) -> Runs:
-    """The versions with these numbers, numbered from 0 on."""
+    """Return the versions with these numbers, renumbered from 0."""
     found = {}
     for name, run in runs.items():
         low, high = np.searchsorted(run.offsets, (first, end)).tolist()

@@ -1,4 +1,4 @@
-"""How the merged runs of groups look: the columns of a group by its code, and the ends of the run."""
+"""Make rows of the merged runs of groups: the columns of a group by its code, and the ends of the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENDS = ("start", "end")
 
 
 class KeyStretches:
-    """See the module's head; as `Shown`, any thread. A row: its code, and the ends of the run, closed and encoded."""
+    """See the module docstring; as `Shown`, any thread. A row: its code, and the ends of the run, closed and encoded."""
 
     def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
         assert query.groups is not None and query.stretches is not None
@@ -42,12 +42,12 @@ class KeyStretches:
         return pa.schema(fields)
 
     def follow(self, definitions: Definitions) -> None:
-        """The relations have these definitions by now."""
+        """Adopt the present definitions of the relations."""
         self.columns.follow(definitions)
         self.schema = self._schema()
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
-        """The view's rows. Cost: a gather for each column."""
+        """Return the view's rows. Cost: a gather per column."""
         return self._rows(self._keys(slots), self._stretches(slots))
 
     def only(self, columns: Sequence[str]) -> KeyStretches:
@@ -58,7 +58,7 @@ class KeyStretches:
         return other
 
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The identities (columns named group.column, and the start of the run) and the rows."""
+        """Return the identities (columns named group.column, and the start of the run) and the rows."""
         keys, ends = self._keys(slots), self._stretches(slots)
         start = ends.schema.field(0).with_name(f"{self._name}.start").with_metadata(NULL_IS_A_VALUE)
         named = zip(self._groups.columns, keys.schema.types, strict=True)
@@ -70,11 +70,11 @@ class KeyStretches:
         return self.columns.has_texts
 
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
-        """int64[n]: the bytes of text that `with_keys` copies for each row."""
+        """int64[n]: the bytes of text that `with_keys` copies per row."""
         return self.columns.text_bytes(slots[0])
 
     def _keys(self, slots: Combination) -> pa.RecordBatch:
-        """The columns of the groups, which a readable version knows; before there is room, those of no row."""
+        """Return the columns of groups of a readable version; before there is room, those of no group."""
         names = [str(number) for number in range(len(self._groups.columns))]
         if self.columns.domain is None:
             types = [self.columns.schema.field(column.of).type for column in self._groups.columns]

@@ -1,9 +1,9 @@
-"""The latest rows of each key of one relation: all of its rows in their order, the first of each key in a list (`structures.ranked`).
+"""The latest rows of each key of one relation: all its rows in order, the first ones of each key in a list (`structures.ranked`).
 
-Keys are coded as those of groups (`columns`), so that null is one. An entry has the key's code, the order, with null behind all others or
-before them, and the columns of the primary key that are numbers: the greatest first. If these are not all of it, rows that tie are read.
+Keys are coded as those of groups (`columns`), so null is a key. An entry has the key's code, the order, with null after or before all other
+values, and the numeric columns of the primary key: the greatest first. If the primary key has other columns, rows that tie are read.
 
-Costs: O(log n + rows of a key that are listed) a changed row, and what ties with it.
+Costs: O(log n + listed rows of a key) a changed row, and the rows that tie with it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from structures.interval.cursors import GivenCursor
 from structures.ranked.entries import Changes
 from structures.ranked.tops import Tops
 
-_CHUNK = 1 << 16  # rows of the relation in a step of building
+_CHUNK = 1 << 16  # rows of the relation per step of building
 _LAST = 2**63 - 1
 _NO_ROWS = np.empty((1, 0), np.int32)
 
 
 class LatestStage(Defaults):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, plan: Plan, side: Side) -> None:
         """OSError, MemoryError: there is no room."""
@@ -68,7 +68,7 @@ class LatestStage(Defaults):
         return self._tops.steps
 
     def _entries(self, read: Read, slots: Slots) -> Entries:
-        """The first come first."""
+        """The latest rows first."""
         order, *keys = read.values
         columns, null = [read.codes.astype(np.int64)], read.nulls[0]
         if self._null_apart:
@@ -78,7 +78,7 @@ class LatestStage(Defaults):
         return Entries(np.stack([*columns, *(~key for key in keys)], axis=1), np.ascontiguousarray(slots, np.int32))
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: O(n log n) of sorting."""
+        """Cost: O(n log n) for sorting."""
         table, parts, start, done = self._side.relation.table, list[Entries](), 0, 0
         while start >= 0 and not self._never:
             slots, start = table.scan(version, start, _CHUNK)
@@ -153,7 +153,7 @@ class LatestStage(Defaults):
         return root.counts[0] == 0
 
     def entries(self, root: Root) -> int:
-        """All rows in their order, at the newest version, and those that are listed."""
+        """All rows in order, at the newest version, and those that are listed."""
         return self._tops.rows + root.counts[0]
 
     @property

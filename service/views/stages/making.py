@@ -1,4 +1,4 @@
-"""What keeps a view, by its plan: a join, or a stage over one."""
+"""Make what maintains a view, by its plan: a join, or a stage over one."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from service.views.stages.table import GroupTable
 
 
 def shown_of(query: Query, sides: Sequence[Side], definitions: Definitions) -> Shown:
-    """How the view's rows look; `sides`: of its aliases."""
+    """Return the object that makes the view's rows; `sides`: of its aliases."""
     if query.groups is None:
         return shown(query, sides, definitions)
     return KeyStretches(query, sides, definitions) if query.stretches is not None else GroupTable(query, sides, definitions)
 
 
 def kept_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes | None, rows: Shown) -> Join:
-    """Empty, all address space reserved; arguments as of `join_of`. `rows`: of the view, as of `shown_of`: groups write theirs into it.
-    OSError, MemoryError: there is no room."""
+    """Return an empty join or stage, with all its address space reserved; arguments as in `join_of`. `rows`: the result of `shown_of`,
+    where groups store their rows. OSError, MemoryError: there is no room."""
     if plan.shape == "gaps":
         assert plan.outer is not None
         return GapsStage(query, plan.outer, sides)
@@ -47,7 +47,7 @@ def kept_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
 
 
 def core_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes | None) -> Join:
-    """The join alone, of which a stage takes the delta; as `kept_by`."""
+    """Return only the join whose delta a stage takes; as `kept_by`."""
     if plan.core is None:
         return join_of(query, plan, sides, indexes)
     if plan.core.shape == "list":

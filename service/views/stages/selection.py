@@ -1,4 +1,4 @@
-"""The rows of one relation that meet the filters, for a stage that takes the delta: nothing is kept but what the relation keeps itself."""
+"""The rows of one relation that meet the filters, for a stage that takes the delta; only the relation itself stores them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from structures.rows.reading import Run
 
 
 class Scan:
-    """The rows of a table that a version has which is held. `choose`: those of them that are wanted; None: all. A step is a slot that is
-    looked at, or a stretch of free ones."""
+    """Reads the rows of a table at a held version. `choose`: returns those wanted; None: all. A step is a slot or a stretch of free
+    slots."""
 
     dead_ends: int | None = None
     counters: Mapping[str, int] = {}
 
     def __init__(self, table: Table, version: int, choose: Callable[[Slots], Slots] | None = None) -> None:
         self._table, self._version, self._choose = table, version, choose
-        self._at, self._last, self._since = 0, -1, 0  # slots looked at since the last row
+        self._at, self._last, self._since = 0, -1, 0  # slots visited since the last row
         self.steps = self.largest_gap = 0
 
     @property
@@ -55,7 +55,7 @@ class Scan:
 
 
 class Selection(Defaults):
-    """What the methods do is said in `protocol`. A root is a version, to be read while it is held, or newest."""
+    """`protocol` describes the methods. A root is a version, to be read while it is held or newest."""
 
     update_steps = bytes = retired_bytes = 0
 
@@ -77,17 +77,18 @@ class Selection(Defaults):
         sink.several(*found)
 
     def follow(self, version: int, runs: Runs) -> Changed | None:
-        """As `apply`: the rows that go and come, of each change what goes first; None if there are none. Cost: O(changed rows)."""
+        """As `apply`, returning the deleted and inserted rows, for each change the deleted one first; None if there are none. Cost:
+        O(changed rows)."""
         run = self.chosen(version, runs)
         return None if run is None else self.differing(run)
 
     def differing(self, run: Run) -> Changed | None:
-        """What goes and comes by changes of chosen rows; as `follow`."""
+        """Return the rows that changes of chosen rows delete and insert; as `follow`."""
         offsets, come, slots = self.side.relation.table.differing(self.side.varying, run)
         return Changed(offsets, come, (slots,)) if len(slots) else None
 
     def chosen(self, version: int, runs: Runs) -> Run | None:
-        """The changes up to a version, without the rows that do not meet the filters; None if there are none."""
+        """Return the changes up to a version, without rows that do not meet the filters; None if there are none."""
         self.root = version
         run = runs.get(self.side.relation.name)
         if run is None or self._never:
@@ -97,7 +98,7 @@ class Selection(Defaults):
         return Run(run.offsets, self._those(run.old), self._those(run.new))
 
     def _those(self, slots: Slots) -> Slots:
-        """-1 in place of those that do not meet the filters."""
+        """Replace the slots that do not meet the filters by -1."""
         there = np.flatnonzero(slots >= 0)
         chosen = self.side.selected(slots[there]) if len(there) else None
         if chosen is None:

@@ -1,4 +1,4 @@
-"""The rows of groups: a table, and how they look. The columns of a group are where its code is: in the domain."""
+"""The rows of groups: their table, and the view's rows made from it. The columns of a group are stored with its code, in the domain."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CODE = "code"
 
 
 class GroupTable:
-    """See the module's head; as `Shown`, any thread. `open` comes before all else but `schema`."""
+    """See the module docstring; as `Shown`, any thread. `open` is called before anything but `schema`."""
 
     def __init__(self, query: Query, sides: Sequence[Side], definitions: Definitions) -> None:
         assert query.groups is not None
@@ -48,11 +48,11 @@ class GroupTable:
         nullable = any(field.nullable for field in self._fields)
         self.width = len(self._fields) + (-(-len(self._fields) // NULLS_A_CELL) if nullable else 0)
         self._table: Table | None = None
-        self.places = NO_SLOTS  # int32[codes]: 1 + the slot of the newest version's row of the group; 0: it has none
-        self.changed = 0  # the newest version of which rows may have come or gone
+        self.places = NO_SLOTS  # int32[codes]: 1 + the slot of the group's row at the newest version; 0: none
+        self.changed = 0  # the newest version that may have inserted or deleted rows
 
     def _fields_of(self, number: int) -> list[pa.Field]:
-        """Of an aggregate's columns, named by its number: one, but of a sum of decimals two, the high word and the low one."""
+        """Return the columns of an aggregate, named by its number: one, or for a sum of decimals two, the high word and the low one."""
         one = self._groups.aggregates[number]
         nullable = self._may_be_null(one, self.columns.schema)
         names = [str(number), f"{number} low"] if _is_wide(one) else [str(number)]
@@ -63,7 +63,7 @@ class GroupTable:
         return not never_null(one, of_null, bool(self._groups.columns))
 
     def _result(self, number: int) -> tuple[int, int, int, int, int]:
-        """What keeps and tells an aggregate of values."""
+        """Return what stores and reports an aggregate of values."""
         one = self._groups.aggregates[number]
         assert one.of is not None
         field = self.columns.schema.field(one.of)
@@ -86,18 +86,18 @@ class GroupTable:
         return pa.schema(fields)
 
     def follow(self, definitions: Definitions) -> None:
-        """The relations have these definitions by now."""
+        """Adopt the present definitions of the relations."""
         self.columns.follow(definitions)
         self.schema = self._schema()
 
     def open(self) -> None:
-        """Reserve address space. OSError, MemoryError: there is none."""
+        """Reserve address space. OSError, MemoryError: there is no room."""
         if self._table is None:
             self.columns.open()
             self._table = Table(pa.schema(self._fields), [])
 
     def make_places(self, codes: int) -> None:
-        """For so many codes. OSError: there is no room."""
+        """Make places for this many codes. OSError: there is no room."""
         self.places = reserve(4 * codes, np.int32)
 
     @property
@@ -114,18 +114,18 @@ class GroupTable:
         return cells
 
     def change(self, version: int, told: Told) -> Succeeded:
-        """What was told of groups takes the place of their rows. MemoryError."""
-        self.changed = version  # before a group is without a place
+        """Replace the rows of groups by the reported ones. MemoryError."""
+        self.changed = version  # set before a group loses its place
         return self.table.succeed(version, told, self.places)
 
     def meets(self, codes: Slots, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """bool[n]: whether groups meet HAVING, of which these rows are told."""
+        """bool[n]: whether the groups with these reported rows meet HAVING."""
         rows = self.table.of_cells(cells)
         keys = cache(lambda: self.columns.keys(codes, [str(at) for at in range(len(self._groups.columns))]))
         return self._meet(self._groups.having, rows, lambda number: kept(keys().column(number)))
 
     def plain_conditions(self) -> list[tuple[int, int, int]] | None:
-        """HAVING as conditions on the cells of a row, each as in `structures.grouped`; None if some are not such."""
+        """HAVING as conditions on the cells of a row, each as in `structures.grouped`; None if some cannot be expressed so."""
         names, found = [field.name for field in self._fields], list[tuple[int, int, int]]()
         for one in self._groups.having:
             if isinstance(one, Either) or one.column.alias != AGGREGATE or one.op not in OPERATORS or type(one.value) is not int:
@@ -136,7 +136,7 @@ class GroupTable:
         return found
 
     def _meet(self, having: Sequence[Condition], rows: pa.RecordBatch, key: Callable[[int], pa.Array]) -> npt.NDArray[np.bool_]:
-        """`key`: a column by which rows are grouped."""
+        """`key`: a grouping column."""
         mask = np.ones(rows.num_rows, np.bool_)
         for one in having:
             if isinstance(one, Either):
@@ -151,7 +151,7 @@ class GroupTable:
         return mask
 
     def _shown(self, taken: pa.RecordBatch, number: int) -> pa.Array:
-        """An aggregate, from its columns, as it is sent."""
+        """Return an aggregate as it is sent, from its columns."""
         one = self._groups.aggregates[number]
         high, wanted = taken.column(str(number)), SENT_TYPES[one.type]
         if not _is_wide(one):
@@ -164,13 +164,13 @@ class GroupTable:
         return pa.Array.from_buffers(wanted, len(high), [valid, data], high.null_count)
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
-        """As `Table.reclaim`, of the rows and of what the groups are."""
+        """As `Table.reclaim`, for the rows and the groups' columns."""
         return any([self.table.reclaim(oldest_needed, pins), self.columns.reclaim(oldest_needed, pins)])
 
     # as `Shown`
 
     def rows(self, slots: Combination) -> pa.RecordBatch:
-        """The view's rows. Cost: a gather for each column."""
+        """Return the view's rows. Cost: a gather per column."""
         return self._rows(self._taken(slots[0]), self._keys(slots[0]) if self._shows_keys() else None)
 
     def only(self, columns: Sequence[str]) -> GroupTable:
@@ -181,8 +181,8 @@ class GroupTable:
         return other
 
     def with_keys(self, slots: Combination) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The identities (columns named group.column) and the rows."""
-        if self._table is None:  # for the names and types alone
+        """Return the identities (columns named group.column) and the rows."""
+        if self._table is None:  # only for names and types
             return self._no_keys(), pa.RecordBatch.from_arrays([pa.array([], type_) for type_ in self.schema.types], schema=self.schema)
         keys = self._keys(slots[0])
         rows = self._rows(self._taken(slots[0]), keys)
@@ -199,7 +199,7 @@ class GroupTable:
         return self.columns.has_texts
 
     def text_bytes(self, slots: Combination) -> npt.NDArray[np.int64]:
-        """int64[n]: the bytes of text that `with_keys` copies for each row."""
+        """int64[n]: the bytes of text that `with_keys` copies per row."""
         return self.columns.text_bytes(self._codes(slots[0]))
 
     def _codes(self, slots: Slots) -> Slots:
@@ -228,10 +228,10 @@ class GroupTable:
                 columns.append(keys.column(output.number))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    # look-ups
+    # lookups
 
     def find(self, version: int, values: Sequence[pa.Array]) -> tuple[int, Slots | None]:
-        """The code of the group with these values, -1 if there is none; the slot of its row that a pinned version sees, as
+        """Return the code of the group with these values, -1 if there is none, and the slot of its row that a pinned version sees, as
         `Table.find_at`."""
         code = self.columns.look_up(values)
         if code < 0:
@@ -239,10 +239,10 @@ class GroupTable:
         slot = int(self.places[code]) - 1
         if slot >= 0 and self.table.sees(version, slot):
             return code, np.array([slot], np.int32)
-        return code, NO_SLOTS if self.changed <= version else None  # looked at after the place, which may be of a later version
+        return code, NO_SLOTS if self.changed <= version else None  # read after the place, which may be of a later version
 
     def search(self, version: int, code: int) -> Slots:
-        """The slot of the group's row at an older version, [] if there was none. O(groups)."""
+        """Return the slot of the group's row at an older version, [] if there was none. O(groups)."""
         start = 0
         while start >= 0:
             slots, start = self.table.scan(version, start, 1 << 16)
@@ -261,7 +261,7 @@ class GroupTable:
 
     @property
     def rows_now(self) -> int:
-        """Of the newest version."""
+        """Number of rows at the newest version."""
         return self.table.rows
 
     def check(self) -> None:
@@ -280,7 +280,7 @@ _COMPARED = {
 
 
 def _meets(condition: Filter, column: pa.Array) -> npt.NDArray[np.bool_]:
-    """bool[n] of sums of decimals, whose constants are the integers of their digits."""
+    """bool[n], for sums of decimals, whose constants are integers of their digits."""
     op = condition.op
     if op in ("is_null", "not_null"):
         found = pc.is_null(column) if op == "is_null" else pc.is_valid(column)
