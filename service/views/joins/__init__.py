@@ -1,1 +1,1 @@
-"""What keeps a view's rows, behind one `protocol`: a module a kind of structure; `making` chooses by the plan."""
+"""Structures that maintain a view's rows, behind one `protocol`: a module per kind of structure; `making` chooses by the plan."""

@@ -1,15 +1,15 @@
-"""Of each row of one alias the latest one of another (`ASOF [LEFT] JOIN`): points in an interval tree beside the intervals in which rows of
-the other are the latest of their key.
+"""For each row of one alias, the latest row of another (`ASOF [LEFT] JOIN`): an interval tree holds points, and the intervals in which rows
+of the other alias are the latest of their key.
 
     set 0   points: rows of the one alias, at their time
-    set 1   rows of the other from their time until just before the next one of their key (`structures.ranked.validity`)
+    set 1   rows of the other, from their time until just before the next one of their key (`structures.ranked.validity`)
 
-`>=` and `>` are the same with the order turned round (~time); `<` takes a point just before the time. A row that comes shortens the
-interval of its predecessor: its entry leaves and enters, which is not told; the part that it loses is deleted, and told as such, and the
-own interval of the new one is inserted. So the points there are told to go from the one to the other.
+`>=` and `>` use the reversed order (~time); `<` takes a point just before the time. An inserted row shortens the interval of its
+predecessor: the predecessor's entry is replaced, which is not reported; the part that it loses is reported as deleted, and the new row's
+own interval is inserted. So the points in it are reported to go from one row to the other.
 
-All rows of the other alias take their turns, those too that WHERE leaves out: these have no entries. With LEFT, what lies before the first
-row of a key is an entry of nobody, and rows that nothing can meet are points under a key of their own.
+All rows of the other alias take their turns, even those that WHERE excludes: these have no entries. With LEFT, the time before the first
+row of a key is an entry of nobody, and rows that nothing can match are points under a key of their own.
 
 Costs: O(log n) a changed row, and its rows.
 """
@@ -51,9 +51,9 @@ from structures.ranked.search import find_ends
 from structures.ranked.tries import NOBODY
 from structures.ranked.validity import Turns, Validity
 
-_CHUNK = 1 << 16  # rows of a relation in a step of building
-_LONELY = KEY_MAX - 1  # the key of points that nothing meets
-_NOBODY = SLOTS - 1  # the slot of what lies before the first row of a key
+_CHUNK = 1 << 16  # rows of a relation per step of building
+_LONELY = KEY_MAX - 1  # the key of points that nothing matches
+_NOBODY = SLOTS - 1  # the slot for the time before the first row of a key
 _POINT, _OTHER = 0, 1  # sets
 _LOST, _GAINED = 4, 5  # beside the kinds of `tables.changes`: a part of an entry, whose rows are deleted or inserted
 _SIGNS = np.append(SIGNS, np.array([TOLD, TOLD], np.int8))
@@ -62,7 +62,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class _Step(NamedTuple):
-    """Entries of one kind, the offsets of their versions, and numbers in the tree's order, the same where several are one row's."""
+    """Entries of one kind, the offsets of their versions, and ranks in the tree's order, equal where several entries belong to one row."""
 
     kind: int
     offsets: Ints
@@ -71,7 +71,7 @@ class _Step(NamedTuple):
 
 
 class AsOfCursor(SlotsCursor):
-    """A reading of the tree as one of the view, whose alias number `point` is set 0; `keep`: which rows."""
+    """Reads the tree as rows of the view, whose alias number `point` is set 0; `keep`: which rows to return."""
 
     def __init__(self, cursor: Slotted, point: int, keep: Callable[[Combination], npt.NDArray[np.bool_]] | None = None) -> None:
         super().__init__(cursor)
@@ -92,13 +92,13 @@ class AsOfCursor(SlotsCursor):
 
 
 def shown(rows: Sequence[Slots], point: int) -> Combination:
-    """Slots of both sets as rows of the view."""
+    """Convert slots of both sets to rows of the view."""
     others = np.where(rows[_OTHER] == _NOBODY, np.int32(-1), rows[_OTHER])
     return (rows[_POINT], others) if point == 0 else (others, rows[_POINT])
 
 
 class AsOfJoin(Defaults):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:
         """OSError, MemoryError: there is no room."""
@@ -117,7 +117,7 @@ class AsOfJoin(Defaults):
         self._telling = [name for name in self._other.relation.key if name not in known]
         self._validity = Validity(self._words if plan.ties is None else len(plan.ties), self._optional)
         self.tree = IntervalTree("pair")
-        self._filled = 0  # keys, by code, before whose first row nobody stands in the tree
+        self._filled = 0  # number of keys, by code, for which the tree has an entry of nobody
 
     @property
     def root(self) -> Root:
@@ -130,16 +130,16 @@ class AsOfJoin(Defaults):
     # --- rows as entries
 
     def _times(self, side: Side, slots: Slots) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """In the order of the tree, and which of them are not null."""
+        """Return the times in the order of the tree, and which of them are not null."""
         left, right = ends_of(side.relation.table, self._spans[side.place], slots)
         return ~left if self._turned else left, left <= right
 
     def _codes(self, side: Side, slots: Slots, codes: Codes | None) -> Slots:
-        """Of their keys; -1 where one is null."""
+        """Return the codes of the keys; -1 for a null."""
         return np.zeros(len(slots), np.int32) if codes is None else codes(side.relation.table, self._columns[side.place], slots)
 
     def _points(self, slots: Slots, codes: Codes | None) -> tuple[Entries, Ints]:
-        """And which of these they are of."""
+        """Return entries for these points, and the numbers of the rows that they are made of."""
         chosen = self._point.selected(slots)
         indices = np.arange(len(slots)) if chosen is None else chosen
         slots = slots[indices]
@@ -157,7 +157,7 @@ class AsOfJoin(Defaults):
         return Entries(np.full(len(slots), _POINT, np.uint8), key, at, at, slots), indices
 
     def _rows(self, slots: Slots, codes: Codes | None) -> tuple[Rows, Ints]:
-        """Rows of the other alias for their index; and which of these they are."""
+        """Return rows of the other alias for their index, and their numbers among the given ones."""
         at, able = self._times(self._other, slots)
         indices = np.flatnonzero(able)
         key = self._codes(self._other, slots[indices], codes)
@@ -171,12 +171,12 @@ class AsOfJoin(Defaults):
         return Rows(np.stack(columns, axis=1), np.ascontiguousarray(slots[indices], np.int32)), indices
 
     def _words(self, slots: Slots) -> tuple[Ints, Ints]:
-        """Of rows of the other alias, those of the greatest primary key first."""
+        """Return words of rows of the other alias that sort the greatest primary key first."""
         starts, words = words_of(self._other.relation.table, self._telling, slots)
         return starts, ~words
 
     def _shown(self, slots: Slots) -> Slots:
-        """Those of these slots of the other alias that meet WHERE; NOBODY in place of others."""
+        """Replace the slots of the other alias that do not meet WHERE by NOBODY."""
         there = np.flatnonzero(slots >= 0)
         kept = self._other.selected(slots[there])
         if kept is None:
@@ -186,7 +186,7 @@ class AsOfJoin(Defaults):
         return found
 
     def _fill(self) -> Entries:
-        """Nobody before the first row of each key that is new. Its rows come later."""
+        """Return entries of nobody for all new keys, whose rows are inserted later."""
         codes = 1 if self.domain is None else self.domain.codes
         keys = np.arange(self._filled, codes)
         self._filled = max(self._filled, codes)
@@ -199,7 +199,7 @@ class AsOfJoin(Defaults):
     # --- writing
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: O(n log n) of sorting."""
+        """Cost: O(n log n) for sorting."""
         if self._never:
             return
         total, done = self._point.relation.table.rows + self._other.relation.table.rows or 1, 0
@@ -221,7 +221,7 @@ class AsOfJoin(Defaults):
         progress(1.0)
 
     def _others(self) -> Entries:
-        """The entries of set 1, as the index is: also of nobody."""
+        """Return the entries of set 1, including those of nobody, as the index has them."""
         spans = self._validity.spans()
         found = [_entries(spans.key, spans.left, spans.right, self._shown(spans.slot))]
         if self._optional:
@@ -244,7 +244,7 @@ class AsOfJoin(Defaults):
             self.domain.require(sum(one.num_rows for one in inserts), sum(one.bytes for one in inserts))
 
     def _nodes_of(self, resolved: Resolved | None) -> int:
-        """The most entries of nodes that may come and go with these rows: three with each word."""
+        """Return how many entries of nodes may be inserted and deleted with these rows at most: three per word."""
         if resolved is None:
             return 0
         return 3 * int(resolved.inserts.bytes // BYTES + len(self._telling) * resolved.inserts.num_rows)
@@ -252,7 +252,7 @@ class AsOfJoin(Defaults):
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
         if self._never:
             return
-        gone = [NO_SLOTS]  # keys of what has gone
+        gone = [NO_SLOTS]  # keys of deleted entries
         moved, deleted, inserted = self._follow_points(runs, sink is not None, gone)
         shifted, changed = self._follow_others(runs, sink is not None, gone)
         rounds = [[self._filled_step()] if self._optional else [], moved, shifted, [deleted], changed, [inserted]]
@@ -263,7 +263,7 @@ class AsOfJoin(Defaults):
         entries = joined([one.entries for one in steps])
         offsets, kinds = np.concatenate([one.offsets for one in steps]), np.repeat([one.kind for one in steps], lengths)
         turns = np.repeat(np.repeat(np.arange(len(rounds)), [len(some) for some in rounds]), lengths)
-        # Within a round the order is the tree's, whose leaves are then visited once: only what is one row's is in that of its steps.
+        # Within a round the order is the tree's, so each leaf is visited once; only the entries of one row are in the order of the steps.
         ranks = np.concatenate([one.ranks for one in steps])
         order = order_of(offsets, turns * (ranks.max() + 1) + ranks)
         offsets, kinds = offsets[order], kinds[order]
@@ -277,7 +277,7 @@ class AsOfJoin(Defaults):
             self.domain.release(np.concatenate(gone), version)
 
     def _follow_points(self, runs: Runs, followed: bool, gone: list[Slots]) -> tuple[list[_Step], _Step, _Step]:
-        """What moves, is deleted, and comes."""
+        """Return the steps for the points that move, are deleted, and are inserted."""
         run = runs.get(self._point.relation.name)
         if run is None:
             return [], _NOTHING, _NOTHING
@@ -292,7 +292,7 @@ class AsOfJoin(Defaults):
         return moved, deleted, _Step(INSERT, part.come.offsets[at_come], come, _ranked(come))
 
     def _follow_others(self, runs: Runs, followed: bool, gone: list[Slots]) -> tuple[list[_Step], list[_Step]]:
-        """Entries that move, and those that change."""
+        """Return the steps for entries that move, and for those that change."""
         run = runs.get(self._other.relation.name)
         if run is None:
             return [], []
@@ -322,7 +322,7 @@ class AsOfJoin(Defaults):
         return self._steps(turns, offset, stayed != 0, key)
 
     def _steps(self, turns: Turns, offset: Ints, moves: npt.NDArray[np.bool_], key: Ints) -> tuple[list[_Step], list[_Step]]:
-        """The changes of entries by which these turns are made."""
+        """Return the changes of entries that make these turns."""
         before, after = self._shown(turns.before), self._shown(turns.after)
         if self._optional:
             nobody = np.where(turns.at == NEG_INF, np.int32(_NOBODY), np.int32(NOBODY))
@@ -369,7 +369,7 @@ class AsOfJoin(Defaults):
         return AsOfCursor(self.tree.partners(root, entries), self._point.place)
 
     def of_key(self, root: Root, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
-        """Also of the rows that nothing can meet: all of these are looked through."""
+        """Includes rows that nothing can match: all of these are scanned."""
         assert self.domain is not None
         code = int(self.domain.look_up(key.select(self._columns[place]))[0])
 
@@ -388,7 +388,7 @@ class AsOfJoin(Defaults):
         return bool(self.tree.is_empty(root))
 
     def entries(self, root: Root) -> int:
-        """In the tree, and in the index of the newest version."""
+        """Entries in the tree, and in the index of the newest version."""
         return sum(root.counts) + self._validity.rows
 
     @property
@@ -404,7 +404,7 @@ class AsOfJoin(Defaults):
         return (self.tree.arena, self._validity.arena)
 
     def check(self) -> None:
-        """Also that the tree has just the intervals of the index."""
+        """Also verify that the tree has exactly the intervals of the index."""
         self.tree.check(self.root)
         self._validity.check()
         if self.domain is not None:
@@ -418,14 +418,14 @@ class AsOfJoin(Defaults):
 
 
 def _entries(keys: Ints, left: Ints, right: Ints, slots: Slots) -> Entries:
-    """Of set 1; those of NOBODY are left out."""
+    """Return entries of set 1, without those of NOBODY."""
     there = slots != NOBODY
     keys, left, right, slots = keys[there].astype(np.int32), left[there], right[there], slots[there].astype(np.int32)
     return Entries(np.full(len(slots), _OTHER, np.uint8), keys, left, right, slots)
 
 
 def _ranked(entries: Entries) -> Ints:
-    """The place of each in the tree's order."""
+    """Return the rank of each in the tree's order."""
     ranks = np.empty(len(entries.slot), np.int64)
     ranks[tree_order(entries.set, entries.key, entries.left, entries.slot)] = np.arange(len(ranks))
     return ranks

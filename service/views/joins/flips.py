@@ -1,4 +1,4 @@
-"""Partners, counted by slot, and the rows that come or go by them in a run of versions."""
+"""Count partners by slot, and find the rows that their changes in a run of versions insert or delete."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MANY = 1024  # slots
 
 
 class Events:
-    """What a count gains and loses in a run: slots, offsets of versions, signs."""
+    """The increments and decrements of a count in a run: slots, offsets of versions, signs."""
 
     def __init__(self) -> None:
         self._offsets: list[Indices] = []
@@ -36,8 +36,8 @@ class Events:
         self._slots.append(slots)
 
     def arrays(self, run: Run | None, used: int) -> tuple[Indices, Indices, Indices]:
-        """int64[n] each: slots, offsets, signs. A row that `run` replaces is one row: what is told of its old slot counts for the new one.
-        `used`: slots that there are."""
+        """int64[n] each: slots, offsets, signs. A row that `run` replaces is one row: events of its old slot count for the new one. `used`:
+        number of slots."""
         if not self._slots:
             return _NOTHING, _NOTHING, _NOTHING
         slots = np.concatenate(self._slots)
@@ -49,11 +49,11 @@ class Events:
 
 
 def _places(of: Slots, wanted: npt.NDArray[np.integer], used: int) -> Indices:
-    """int64[wanted]: where each stands in `of`, in which each is once but for -1; -1: nowhere."""
+    """int64[wanted]: the index of each in `of`, whose values other than -1 are distinct; -1: it is not there."""
     there = np.flatnonzero(of >= 0)
     if not len(there):
         return np.full(len(wanted), -1, np.int64)
-    if len(wanted) > _MANY:  # a table of all slots takes less time than so many searches
+    if len(wanted) > _MANY:  # a table of all slots takes less time than this many searches
         places = np.full(used, -1, np.int64)
         places[of[there]] = there
         found: Indices = places[wanted]
@@ -95,7 +95,7 @@ class Counts:
         np.add.at(self._reach(self.table.used), slots, signs)
 
     def follow(self, events: Arrays, run: Run | None) -> None:
-        """Come to the end of a run; `run`: of the table's rows, whose counts move from slot to slot."""
+        """Advance to the end of a run; `run`: of the table's rows, whose counts move from slot to slot."""
         counts = self._reach(self.table.used)
         if run is not None:
             both = (run.old >= 0) & (run.new >= 0)
@@ -110,7 +110,8 @@ class Counts:
 
 
 class Flips(NamedTuple):
-    """The changes of those rows that pass; how many of these stay what they are, and only gain their first partner or lose their last."""
+    """The changes of the rows that pass; made: how many of these rows are unchanged, and only gain their first partner or lose their
+    last."""
 
     run: Run
     made: int
@@ -121,10 +122,10 @@ Channel = tuple[Counts, Arrays, bool]
 
 
 def flips(channels: Sequence[Channel], run: Run | None, versions: int) -> Flips | None:
-    """The changes of those rows that pass all tests, as a run; None: there are none. `run`: the changes of their relation.
+    """Return the changes of the rows that pass all tests, as a run; None: there are none. `run`: the changes of their relation.
 
-    A row counts as one from its old to its new slot. By row and version: what it is after the changes before, and after those of the
-    version. Cost: a sort of the events.
+    A row counts as one from its old to its new slot. For each row and version, its state before and after the changes of that version is
+    compared. Cost: a sort of the events.
     """
     ids, offsets, signs, of = [_NOTHING], [_NOTHING], [_NOTHING], [_NOTHING]
     for number, (_, (slots, at, sign), _) in enumerate(channels):
@@ -144,10 +145,10 @@ def flips(channels: Sequence[Channel], run: Run | None, versions: int) -> Flips 
     row, offset, sign, channel = row[order], offset[order], sign[order], channel[order]
     begins = np.ones(len(row), np.bool_)
     begins[1:] = row[1:] != row[:-1]
-    first = np.flatnonzero(begins)  # of each row
+    first = np.flatnonzero(begins)  # first event per row
     new = begins.copy()
     new[1:] |= offset[1:] != offset[:-1]
-    ends = np.append(np.flatnonzero(new)[1:], len(row)) - 1  # of each row and version, its last event
+    ends = np.append(np.flatnonzero(new)[1:], len(row)) - 1  # last event per row and version
     of_row = np.cumsum(begins)[ends] - 1
     starts = np.flatnonzero(new)
     row, offset, is_first = row[starts], offset[starts], begins[starts]
@@ -186,7 +187,7 @@ def flips(channels: Sequence[Channel], run: Run | None, versions: int) -> Flips 
 
 
 def _former(row: Indices, run: Run | None, used: int) -> tuple[Indices, Indices, Indices]:
-    """Of each row its slot before the run, the offset at which it is replaced (-1: it is not), and whether it existed before."""
+    """For each row: its slot before the run, the offset at which it is replaced (-1: it is not), and whether it existed before."""
     if run is None:
         return row, np.full(len(row), -1), np.ones(len(row), np.int64)
     at = _places(run.new, row, used)
@@ -196,7 +197,7 @@ def _former(row: Indices, run: Run | None, used: int) -> tuple[Indices, Indices,
 
 
 def segments(runs: Sequence[Run], versions: int) -> list[tuple[int, int]]:
-    """Offsets [first, end) into which the versions fall so that in each a slot of each of these runs comes or goes once. Greedy."""
+    """Split the versions into ranges [first, end) of offsets so that in each a slot of each run is inserted or deleted once. Greedy."""
     if versions == 1:
         return [(0, 1)]
     pairs = list[tuple[int, int]]()
@@ -215,7 +216,7 @@ def segments(runs: Sequence[Run], versions: int) -> list[tuple[int, int]]:
 
 
 def sliced(run: Run, first: int, end: int) -> Run:
-    """Of a run the versions [first, end)."""
+    """Return the versions [first, end) of a run."""
     if first == 0 and end >= run.versions:
         return run
     start, stop = np.searchsorted(run.offsets, (first, end)).tolist()

@@ -1,4 +1,4 @@
-"""A join over indexes, and reading it: one level a bound alias, depth first, a chunk of bindings at a time."""
+"""A join over indexes, and its cursor: one level per bound alias, depth first, a chunk of bindings at a time."""
 
 from __future__ import annotations
 
@@ -25,27 +25,26 @@ from structures.join_tree.cursors import Given, Start
 
 Mask = npt.NDArray[np.bool_]
 
-_CHUNK = 4096  # bindings of a level at a time
-_LOOKS = 16  # at levels without rows before a call ends
-_CALLS = 3  # of a tree's `apply` a version: moves, deletes, inserts
+_CHUNK = 4096  # bindings per level at a time
+_LOOKS = 16  # attempts without rows before a call ends
+_CALLS = 3  # calls of a tree's `apply` per version: moves, deletes, inserts
 
 
 class IndexedRoot(NamedTuple):
-    """One version: of the relations, and of each index."""
+    """A version: of the relations, and of each index."""
 
     version: int
     roots: tuple[Root, ...]
 
 
 class KeptIndex:
-    """All rows of a side in an interval tree, by key and span, and the domain of their keys: partners of a bound row are found in
-    O(log n)."""
+    """All rows of a side in an interval tree, by key and span, and the domain of their keys: finds partners of a bound row in O(log n)."""
 
     def __init__(self, side: Side, index: Index) -> None:
         types = [side.relation.schema.field(name).type for name in index.columns]
         self.source = Source(side, 0, index.columns, index.span)
         self.domain = Domain(types) if types else None
-        self.tree = IntervalTree("pair")  # of which set 1 stays empty: it is only looked up
+        self.tree = IntervalTree("pair")  # set 1 stays empty: it is only used for lookups
         self._codes = self.domain.look_up_of if self.domain is not None else None
         self._taken = self.domain.acquire_of if self.domain is not None else None
 
@@ -67,19 +66,19 @@ class KeptIndex:
                 self.domain.release(entries.key, version)
 
     def move(self, version: int, before: Slots, after: Slots) -> None:
-        """Rows that keep all that the view uses, from slot to slot."""
+        """Move rows whose columns used by the view are unchanged from slot to slot."""
         chosen = self.source.entries(after, self._codes)
         if len(chosen.entries.slot):
             old = before if chosen.indices is None else before[chosen.indices]
             self.tree.apply(version, chosen.entries._replace(slot=old), chosen.entries, None)
 
     def of_code(self, root: Root, code: int) -> Cursor:
-        """(slots, zeros): the rows with this code of the key; 0 of an index without one."""
+        """(slots, zeros): the rows with this code of the key; 0 for an index without one."""
         ends = np.array([NEG_INF]), np.array([POS_INF])
         return self.tree.partners(root, Entries(np.ones(1, np.uint8), np.array([code], np.int32), *ends, np.zeros(1, np.int32)))
 
     def require(self, changes: int, keys: int, text_bytes: int) -> None:
-        """MemoryError unless so many changes of its alias surely fit."""
+        """Raise MemoryError unless this many changes of its alias surely fit."""
         self.tree.require(changes, _CALLS)
         if self.domain is not None:
             self.domain.require(keys, text_bytes)
@@ -100,7 +99,7 @@ class KeptIndex:
 
 
 class Indexed(NamedTuple):
-    """What a cursor reads: the aliases, the orders in which they are bound, the indexes by their numbers. `never`: there are no rows."""
+    """What a cursor reads: the aliases, the orders in which they are bound, the indexes by number. `never`: there are no rows."""
 
     sides: list[Side]
     binding: Binding
@@ -109,7 +108,7 @@ class Indexed(NamedTuple):
 
 
 class Found:
-    """What a search in one index gives."""
+    """The result of a search in one index."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
@@ -142,7 +141,7 @@ class Scan:
         return self.agreeing(self._side.chosen(slots))
 
     def agreeing(self, slots: Slots) -> Slots:
-        """Those of these slots whose rows have the values."""
+        """Return the slots whose rows have the values."""
         if self._values is None or not len(slots):
             return slots
         found: Slots = slots[read(self._side.relation.table, self._values.schema.names, slots, self._agree)]
@@ -160,7 +159,7 @@ class Scan:
 
 
 class _Level(NamedTuple):
-    """Bindings, the search for what they are joined with next, and which of them it has continued."""
+    """Bindings, the search for rows to join them with next, and which of them it has continued."""
 
     bound: Combination
     cursor: Cursor
@@ -168,7 +167,7 @@ class _Level(NamedTuple):
 
 
 class IndexedCursor:
-    """Rows of one version that begin with what `start` gives for alias number `place`. Plain data beside the indexes."""
+    """Rows of one version that start with those of `start` for alias number `place`. Plain data beside the indexes."""
 
     counters: Mapping[str, int] = {}
 
@@ -177,7 +176,7 @@ class IndexedCursor:
         self._order, self._path = join.binding.orders[place], join.binding.steps[place]
         self._levels: list[_Level] = []
         self._window = window
-        self.steps = self.dead_ends = self.largest_gap = self._since = 0  # steps: bindings looked at, and look-ups
+        self.steps = self.dead_ends = self.largest_gap = self._since = 0  # steps: bindings visited, and lookups
         if join.never:
             self._start = Given(NO_SLOTS)
 
@@ -192,7 +191,7 @@ class IndexedCursor:
         return other
 
     def fill(self, limit: int) -> Combination:
-        """About `limit` rows at most, none where `_LOOKS` looks have found none."""
+        """Return at most about `limit` rows, or none if `_LOOKS` attempts have found none."""
         for _ in range(_LOOKS):
             if self.done:
                 break
@@ -207,7 +206,7 @@ class IndexedCursor:
         return (NO_SLOTS,) * len(self._order)
 
     def _next(self, limit: int) -> Combination:
-        """Further bindings of the deepest level that has any; [] may mean that they were dropped."""
+        """Return further bindings of the deepest level that has any; [] may mean that they were dropped."""
         if not self._levels:
             slots = self._start.fill(limit)
             self.steps += len(slots)
@@ -227,13 +226,13 @@ class IndexedCursor:
         return (*(part[given] for part in bound), found)
 
     def _without(self, slots: Slots, kept: Mask) -> Slots:
-        """Those that are kept; the others were looked at for nothing."""
+        """Drop the bindings that are not kept, and count them as dead ends."""
         some: Slots = slots[kept]
         self.dead_ends += len(slots) - len(some)
         return some
 
     def _search(self, bound: Combination) -> Cursor:
-        """The partners, in the next step's index, of these bindings."""
+        """Find the partners of these bindings in the next step's index."""
         step = self._path[len(bound) - 1]
         index = self._join.indexes[step.number]
         count = len(bound[0])
@@ -257,7 +256,7 @@ class IndexedCursor:
         return index.tree.partners(self._root.roots[step.number], entries)
 
     def _fits(self, depth: int, bound: Combination) -> Mask:
-        """bool[n]: the bindings whose newest alias, number `depth` of the order, fits the others."""
+        """bool[n]: whether the newest alias of each binding, number `depth` of the order, fits the others."""
         step = self._path[depth - 1]
         kept = np.ones(len(bound[0]), np.bool_)
         for place, theirs, mine in step.meets:

@@ -1,10 +1,11 @@
-"""Any join, by look-ups: alias after alias is bound, each by the index that fits best what is bound already (`binding`).
+"""Any join, by lookups: the aliases are bound one after another, each by the index that best fits those already bound (`binding`).
 
-Nothing is kept but the indexes. What an index does not know is checked on each candidate, and a row bound may have no partner further on:
-so the delay between rows and the cost of a change have no bound but the candidates (`best-effort`). A changed row is bound first.
+Only the indexes are stored. Conditions that an index does not cover are checked on each candidate, and a bound row may turn out to have no
+partner, so only the number of candidates bounds the delay between rows and the cost of a change (`best-effort`). A changed row is bound
+first.
 
-A batch goes through the aliases one by one: all deletes while the later aliases still have theirs, then all inserts, so that each row of
-the delta falls to exactly one of its parts. A changed row's rows are told before it goes, and after it has come.
+A batch goes through the aliases one by one: first all deletes, while the later aliases still have theirs, then all inserts, so that each
+row of the delta belongs to exactly one of its parts. A changed row's rows are reported before its delete, and after its insert.
 
 Costs: space O(n) an index; a change O(log n) an index and its candidates.
 """
@@ -25,20 +26,20 @@ from service.views.joins.indexed_cursor import Found, Indexed, IndexedCursor, In
 from service.views.joins.protocol import Bounds, Defaults, Store
 from structures.join_tree.cursors import Given, Start
 
-_CHUNK = 1 << 16  # rows in a step of a delta
+_CHUNK = 1 << 16  # rows per step of a delta
 
 
 class IndexedJoin(Defaults):
-    """See the module's head; what the methods do is said in `protocol`. `indexes`: number i belongs to the steps of `binding` that have
-    this number; then that of the alias that is bound first, if it is `listed`."""
+    """See the module docstring; `protocol` describes the methods. `indexes`: number i belongs to the steps of `binding` with this number;
+    the last one to the alias that is bound first, if it is `listed`."""
 
     def __init__(self, sides: Sequence[Side], binding: Binding, never: bool, listed: bool) -> None:
-        """`listed`: the rows of the alias that is bound first are kept in an index, too, else they are read from their table."""
+        """`listed`: an index holds the rows of the alias that is bound first, too; otherwise they are read from their table."""
         self.sides, self.binding, self.never = list(sides), binding, never
         kept = [*binding.indexes, Index(binding.first, (), None)] if listed else binding.indexes
         self.indexes = [KeptIndex(sides[index.place], index) for index in kept]
         self._indexed = Indexed(self.sides, binding, self.indexes, never)
-        self.update_steps = 0  # bindings looked at and look-ups, in all changes so far
+        self.update_steps = 0  # bindings visited and lookups, over all changes
         self._version = 0
         self._listed = listed
         self._of_place = [[one for one in self.indexes if one.source.side.place == side.place] for side in sides]
@@ -67,7 +68,7 @@ class IndexedJoin(Defaults):
             self._apply_one(version, offset, changes, sink)
 
     def _apply_one(self, version: int, offset: int, runs: Runs, sink: Sink | None) -> None:
-        """The changes of one version."""
+        """Apply the changes of one version."""
         parts: dict[int, Parted] = {}
         for side in self.sides:
             run = runs.get(side.relation.name)
@@ -88,7 +89,7 @@ class IndexedJoin(Defaults):
                 sink = self._tell(sink, offset, True, place, slots)
 
     def _tell(self, sink: Sink | None, offset: int, come: bool, place: int, slots: Slots) -> Sink | None:
-        """The rows of these changed ones, as the indexes stand; None once the sink wants no more."""
+        """Report the rows of these changed ones, by the indexes as they are now; return None once the sink wants no more."""
         if sink is None:
             return None
         cursor = IndexedCursor(self._indexed, self.root, place, Given(slots), None)

@@ -1,4 +1,4 @@
-"""The structures that a plan asks for."""
+"""Make the structures of a plan."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ _ROOMS = {
     "nested-loop": ("interval", "join_tree"),
     "tree-tracker": ("tree_tracker",),
     "minesweeper": ("minesweeper",),
-    "elimination": ("minesweeper",),  # but for bow-ties
+    "elimination": ("minesweeper",),  # except for bow-ties
     "intersect": ("adaptive",),
     "bow-tie": ("adaptive",),
     "lqdag": ("qdag",),
-    "match-tree": ("event_tree",),  # and of LEFT and FULL JOIN those of the core
-    "event-tree": ("event_tree",),  # with those of groups; of gaps another one
+    "match-tree": ("event_tree",),  # LEFT and FULL JOIN also need those of the core
+    "event-tree": ("event_tree",),  # also needs those of groups; gaps need another one
 }
 assert {*_ROOMS} == {*ALGORITHMS}
 
 
 def rooms_of(plan: Plan) -> set[str]:
-    """The rooms of `structures` that a view with this plan takes, and its deltas; further ones only as these import them."""
+    """Return the rooms of `structures` that a view with this plan uses, including its deltas; others only as these import them."""
     return _rooms_of(plan) | {"netting"}
 
 
 def _rooms_of(plan: Plan) -> set[str]:
-    """Those that `join_of` takes for the plan."""
+    """Return those that `join_of` uses for the plan."""
     if plan.shape in ("latest", "as_of"):
         return {"ranked"} | ({"interval"} if plan.shape == "as_of" else set())
     if plan.core is not None:
@@ -84,8 +84,8 @@ def _rooms_of(plan: Plan) -> set[str]:
 
 
 def join_of(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes | None, part: bool = False) -> Join:
-    """Empty, all address space reserved; `sides`: also of the aliases of NOT EXISTS; `indexes`: None for its own; `part`: of a product,
-    which goes through a batch twice. OSError, MemoryError: there is no room."""
+    """Return an empty join with all its address space reserved; `sides`: including those of NOT EXISTS; `indexes`: None for private ones;
+    `part`: of a product, which passes through a batch twice. OSError, MemoryError: there is no room."""
     if (reading := _READING.get(plan.shape)) is not None:
         return reading(query, plan, sides, indexes if indexes is not None else SharedIndexes(), indexes is None, part)
     match plan.shape:

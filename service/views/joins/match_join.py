@@ -1,12 +1,12 @@
-"""EXISTS, NOT EXISTS, LEFT and FULL JOIN on one condition of intervals, on equalities, or on both: rows without a partner, or with one, are
-kept by a `Matching`, and LEFT and FULL JOIN have their inner join beside it. By equalities alone all entries lie in one interval. LEFT and
-FULL JOIN of intervals that tell their changes are kept by `PairCounts` in place of the `Matching` (`paired`).
+"""EXISTS, NOT EXISTS, LEFT and FULL JOIN on one condition on intervals, on equalities, or on both: a `Matching` maintains the rows without
+a partner, or with one; LEFT and FULL JOIN also have their inner join. With equalities alone, all entries lie in one interval. For LEFT and
+FULL JOIN on intervals, if the view reports its changes, `PairCounts` replace the `Matching` (`paired`).
 
-    core       of LEFT and FULL JOIN the inner join, kept by its own class; else there is none
-    matchings  of each alias whose rows are told alone: of EXISTS the rows with a partner, else those without
+    core       of LEFT and FULL JOIN the inner join, maintained by its own class; otherwise none
+    matchings  one for each alias whose rows are reported alone: of EXISTS the rows with a partner, otherwise those without
 
-A row that no condition can hold for (a null, or a filter of the part) is entered under a key that no partner has. Costs: O(log n) a changed
-row, and a row that gains its first or loses its last partner; those of the core besides.
+A row that cannot meet the condition (because of a null, or a filter of the part) is stored under a key that no partner has. Costs: O(log n)
+a changed row, and a row that gains its first or loses its last partner; plus those of the core.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Root(NamedTuple):
 
 
 class Matched(TwoSides):
-    """The rows of an alias that are told alone, and how they are kept."""
+    """The rows of an alias that are reported alone, and their structures."""
 
     def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side]) -> None:
         super().__init__(kept, support, at, shown)
@@ -103,7 +103,7 @@ class Matched(TwoSides):
 
 
 class _Widened:
-    """Tells the rows of one alias as rows of the view."""
+    """Reports the rows of one alias as rows of the view."""
 
     def __init__(self, sink: Sink, place: int, aliases: int) -> None:
         self._sink, self._place, self._aliases, self.limit = sink, place, aliases, sink.limit
@@ -119,7 +119,7 @@ class _Widened:
 
 
 class _Agreeing(SlotsCursor):
-    """Of a reading of one alias's rows those that have these values in these columns (one row)."""
+    """The rows of another cursor on one alias that have these values in these columns (one row)."""
 
     def __init__(self, cursor: Any, side: Side, values: pa.RecordBatch) -> None:
         super().__init__(cursor)
@@ -138,13 +138,13 @@ class _Agreeing(SlotsCursor):
 
 
 class MatchJoin(Defaults):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(
         self, outer: Outer, sides: Sequence[Side], aliases: int, make: Callable[[Kept, Sequence[Side]], Join], followed: bool
     ) -> None:
-        """`sides`: of all that is read; the first `aliases` of them are those of the rows. `make`: the core. `followed`: its changes are
-        told as a rule, so that partners are counted by these."""
+        """`sides`: all that are read; the first `aliases` of them are those of the rows. `make` makes the core. `followed`: its changes are
+        usually reported, so partners are counted by these."""
         relations = {side.relation.name: side.relation for side in sides}
         self._sides, self._aliases = list(sides[:aliases]), aliases
         self._core: Join | None = None
@@ -155,10 +155,10 @@ class MatchJoin(Defaults):
                 self._core, self._reads = make(kept, own), {side.relation.name for side in own}
         tested = [kept for kept in outer.joins if any(kept.tests)]
         self.matched = list[Matched | Paired]()
-        self._paired = list[Paired]()  # all of them, or none
+        self._paired = list[Paired]()  # for all matchings, or empty
         for kept in tested:
             at = outer.counts[kept.tests[0][0][0]]
-            if kept.query.aliases[0][0] != outer.joins[at.join].query.aliases[at.place][0]:  # of FULL JOIN the other side
+            if kept.query.aliases[0][0] != outer.joins[at.join].query.aliases[at.place][0]:  # FULL JOIN: the other side
                 at = at._replace(place=1 - at.place)
             support = outer.joins[at.join]
             if followed and isinstance(self._core, OverlapJoin) and self._core.shape.kind == "pair":
@@ -179,13 +179,13 @@ class MatchJoin(Defaults):
 
     @property
     def flips(self) -> int:
-        """Rows that gained their first partner, or lost their last one, in all changes so far."""
+        """Number of rows that gained their first partner or lost their last one, over all changes."""
         return sum(one.matching.flips for one in self.matched)
 
     # --- writing
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: O(n log n) of sorting."""
+        """Cost: O(n log n) for sorting."""
         self._version = version
         builds = [one.build for one in (self._core, *self.matched) if one is not None]
         for done, build in enumerate(builds):
@@ -219,7 +219,7 @@ class MatchJoin(Defaults):
     # --- reading
 
     def _of_matched(self, one: Matched | Paired, cursor: Any, window: Bounds | None) -> Enumeration:
-        """Rows of one alias as rows of the view; `cursor` heeds the window of the interval that joins it."""
+        """Return rows of one alias as rows of the view; `cursor` applies the window of the interval that joins it."""
         others: list[Looked] = []
         for span, bounds in (window or {}).items():
             if span.alias == self._sides[one.rows.place].alias and span != one.span:
@@ -257,7 +257,7 @@ class MatchJoin(Defaults):
         return self._chained(lambda core: core.partners(root.core, place, slots, window), others)
 
     def of_key(self, root: Root, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
-        """By the structures, if they join by just these columns; else the alias's relation is looked through."""
+        """Uses the structures if these are their join columns; otherwise scans the alias's relation."""
         columns = {name for one in self.matched for name in one.columns}
         if columns != {*key.schema.names}:
             scan = Scan(self._sides[place], root.version, key)
@@ -302,7 +302,7 @@ class MatchJoin(Defaults):
         return [*lists, *(() if self._core is None else self._core.stores)]
 
     def check(self) -> None:
-        """Also that the lists have just the rows of the newest version that they should."""
+        """Also verify that the lists have exactly the rows of the newest version that they should have."""
         for one in self.matched:
             one.check()
         if self._core is not None:

@@ -1,4 +1,4 @@
-"""Readings of a join with parts: those of its joins, one after another, as rows of the view."""
+"""Cursors of a join with parts: those of its joins, one after another, as rows of the view."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from service.views.joins.indexed_cursor import Scan
 from service.views.joins.protocol import Enumeration
 from service.views.joins.slots_cursor import Wrapper
 
-_SCANNED = 1 << 12  # rows of a relation that are looked at in a call
+_SCANNED = 1 << 12  # rows of a relation to scan in a call
 
 Looked = tuple[Side, Span, tuple[int, int]]
 """A window that is looked at row by row: a side of the view, its span, and the closed, encoded bounds."""
 
 
 class Shown(Wrapper):
-    """The rows of one join: with -1 for the aliases that are missing, and without those outside of the windows."""
+    """The rows of one join, with -1 for missing aliases, restricted to the windows."""
 
     def __init__(self, cursor: Enumeration, places: Sequence[int], aliases: int, windows: Sequence[Looked]) -> None:
         super().__init__(cursor)
@@ -49,11 +49,11 @@ class Shown(Wrapper):
 
 
 class _Successive:
-    """Readings one after another: what those counted that have ended, and the current one."""
+    """Successive cursors: the current one, and the counts of those that have ended."""
 
     def __init__(self, first: Enumeration | None) -> None:
         self._current = first
-        self._steps = self._gap = 0  # in readings that have ended
+        self._steps = self._gap = 0  # of cursors that have ended
 
     @property
     def steps(self) -> int:
@@ -65,7 +65,7 @@ class _Successive:
 
 
 class Chained(_Successive):
-    """One reading after another; each begins when the one before it has ended."""
+    """One cursor after another; each starts when the previous one has ended."""
 
     def __init__(self, begins: Sequence[Callable[[], Enumeration]], aliases: int) -> None:
         super().__init__(begins[0]() if begins else None)
@@ -104,7 +104,7 @@ class Chained(_Successive):
 
 
 class Scanned(_Successive):
-    """The rows in which what a scan finds takes part."""
+    """The rows that contain a row that a scan finds."""
 
     counters: Mapping[str, int] = {}
 

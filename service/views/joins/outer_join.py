@@ -1,9 +1,9 @@
-"""A join with parts (EXISTS, NOT EXISTS, LEFT and FULL JOIN) over any cores: what it consists of is said in `planning.plans.outer`.
+"""A join with parts (EXISTS, NOT EXISTS, LEFT and FULL JOIN) over any cores; `planning.plans.outer` describes its members.
 
-Of each count, an array by slot has the partners that a row has in the newest version. A batch goes first through the joins that are not
-tested, which tell their delta; it says what each count gains and loses, version by version. From that follows which rows an alias that is
-tested gains and loses (`flips`): these are the changes that the other joins are given, as those of a relation of its own. A row whose last
-partner goes as another comes stays where it is.
+For each count, an array by slot has the number of partners of each row in the newest version. A batch first goes through the joins that are
+not tested, which report their deltas; these give the increments and decrements of each count, version by version. They determine which rows
+a tested alias gains and loses (`flips`): the other joins receive these as changes of a relation of its own. A row whose last partner is
+deleted while another is inserted stays.
 
 Costs: those of the joins, O(1) a row of the delta of a part, a sort of these; 8 bytes a row and count.
 """
@@ -31,7 +31,7 @@ from service.views.joins.indexed_cursor import Scan
 from service.views.joins.outer_cursor import Chained, Scanned, Shown
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 
-_CHUNK = 1 << 16  # rows of a join that are counted at once
+_CHUNK = 1 << 16  # rows of a join to count at once
 
 Tests = tuple[tuple[int, bool], ...]
 Make = Callable[[Kept, Sequence[Side]], Join]
@@ -42,14 +42,14 @@ class _Version(NamedTuple):
 
 
 class _Rows:
-    """Rows that a tested alias gains, as `require` asks for them."""
+    """Rows that a tested alias gains, in the form that `require` needs."""
 
     def __init__(self, num_rows: int, text_bytes: int) -> None:
         self.num_rows, self.bytes = num_rows, text_bytes
 
 
 class Member:
-    """One of the joins, and what its rows are among those of the view."""
+    """One of the joins, and what its rows contribute to those of the view."""
 
     def __init__(self, kept: Kept, relations: Mapping[str, Relation], make: Make) -> None:
         self.places, self.tests = kept.places, kept.tests
@@ -62,10 +62,10 @@ class Member:
 
 
 class OuterJoin(Defaults):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, outer: Outer, sides: Sequence[Side], aliases: int, make: Make) -> None:
-        """`sides`: of all that is read; the first `aliases` of them are those of the rows."""
+        """`sides`: all that are read; the first `aliases` of them are those of the rows."""
         relations = {side.relation.name: side.relation for side in sides}
         self._sides, self._aliases = list(sides[:aliases]), aliases
         self.members = [Member(kept, relations, make) for kept in outer.joins]
@@ -85,13 +85,13 @@ class OuterJoin(Defaults):
 
     @property
     def flips(self) -> int:
-        """Rows that gained their first partner, or lost their last one, in all changes so far."""
+        """Number of rows that gained their first partner or lost their last one, over all changes."""
         return self.flips_made
 
     # --- writing
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: that of the joins, and all rows of the parts, which are counted."""
+        """Cost: that of the joins, and of counting all rows of the parts."""
         self._version = version
         for done, member in enumerate(self.members):
             with self._only_passing(member):
@@ -100,7 +100,7 @@ class OuterJoin(Defaults):
 
     @contextmanager
     def _only_passing(self, member: Member) -> Iterator[None]:
-        """Meanwhile its sides have only those rows of the newest version that pass."""
+        """Context in which its sides have only the rows of the newest version that pass."""
         tested = [(side, tests) for side, tests in zip(member.sides, member.tests, strict=True) if tests]
         for side, tests in tested:
             side.living = partial(self._passes, tests)
@@ -111,7 +111,7 @@ class OuterJoin(Defaults):
                 side.living = None
 
     def _count(self, number: int, member: Member) -> None:
-        """Count all rows of a join that is counted in."""
+        """Count all rows of a join that adds to a count."""
         mine = [(counts, one.place) for counts, one in zip(self.counts, self.counted, strict=True) if one.join == number]
         if mine:
             cursor = member.join.rows(member.join.root, None)
@@ -121,7 +121,7 @@ class OuterJoin(Defaults):
                     counts.add(rows[place].astype(np.int64), np.ones(len(rows[place]), np.int64))
 
     def _passes(self, tests: Tests, slots: Slots) -> np.ndarray:
-        """bool[n]: of the newest version."""
+        """bool[n], at the newest version."""
         passed = np.ones(len(slots), np.bool_)
         for number, wanted in tests:
             passed &= (self.counts[number].of(slots) > 0) == wanted
@@ -133,7 +133,7 @@ class OuterJoin(Defaults):
             member.join.require(self._with_own(member, {}))
 
     def _with_own(self, member: Member, own: Mapping[str, Resolved]) -> Mapping[str, Resolved]:
-        """As this member's sides name them; of those that are tested what is given, or all changes of their relation."""
+        """Rename the changes to this member's sides; a tested one gets the given changes, or all changes of its relation."""
         found = {}
         for side in member.sides:
             name = side.relation.name
@@ -173,7 +173,7 @@ class OuterJoin(Defaults):
     def _apply_tested(
         self, member: Member, version: int, runs: Runs, made: Mapping[tuple[str, Tests], Run | None], sink: Sink | None
     ) -> None:
-        """Give a join that is tested its changes, in runs in which a row comes or goes once."""
+        """Apply the changes to a tested join, in runs in which a row is inserted or deleted once."""
         mine: dict[str, Run] = {}
         tested = list[Run]()
         for side, tests in zip(member.sides, member.tests, strict=True):
@@ -201,7 +201,7 @@ class OuterJoin(Defaults):
 
     @staticmethod
     def _as_resolved(member: Member, name: str, run: Run) -> Resolved:
-        """What a run needs room for."""
+        """Return what a run needs room for."""
         side = next(side for side in member.sides if side.relation.name == name)
         come, gone = run.new[run.new >= 0], run.old[run.old >= 0]
         texts = int(side.relation.table.text_bytes(list(dict.fromkeys([*side.equal, *side.identity])), come).sum()) if len(come) else 0
@@ -234,7 +234,7 @@ class OuterJoin(Defaults):
         return Shown(member.join.rows(root[1 + number], within), member.places, self._aliases, others)
 
     def _windows(self, member: Member, window: Bounds | None) -> tuple[Bounds | None, list[tuple[Side, Any, tuple[int, int]]]]:
-        """Of its own intervals those that its structure knows, and the others of its aliases, to be looked at row by row."""
+        """Split the windows: those of intervals that its structure handles, and the others of its aliases, to be checked row by row."""
         if not window:
             return None, []
         own = {span for side in member.sides for span in side.spans.values()}
@@ -259,7 +259,7 @@ class OuterJoin(Defaults):
         return Shown(member.join.partners(root[1 + number], at, passed, within), member.places, self._aliases, others)
 
     def _passing(self, root: tuple[Any, ...], tests: Tests, slots: Slots) -> Slots:
-        """Those of these slots that pass the tests at this version: each is asked for a partner."""
+        """Return the slots that pass the tests at this version: each is checked for a partner."""
         for number, wanted in tests:
             one = self.counted[number]
             join, its = self.members[one.join].join, root[1 + one.join]
@@ -272,7 +272,7 @@ class OuterJoin(Defaults):
         return self._chained([partial(self._of_key_in, root, number, place, key, window) for number in there])
 
     def _of_key_in(self, root: tuple[Any, ...], number: int, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
-        """By the structure, if it joins by just these columns and no alias is tested; else the alias's relation is looked through."""
+        """Uses the structure if these are its join columns and no alias is tested; otherwise scans the alias's relation."""
         member = self.members[number]
         at = member.places.index(place)
         if set(member.sides[at].equal) == set(key.schema.names) and not member.tests[at]:
@@ -301,7 +301,7 @@ class OuterJoin(Defaults):
         return [store for member in self.members for store in member.join.stores]
 
     def check(self) -> None:
-        """Also that the counts are those of the joins, and that joins of one tested alias have just the rows that pass."""
+        """Also verify the counts against the joins, and that the joins of a tested alias have exactly the rows that pass."""
         for member in self.members:
             with self._only_passing(member):
                 member.join.check()
@@ -332,13 +332,13 @@ def _has_row(cursor: Enumeration) -> bool:
 
 
 def named(relations: Mapping[str, Relation], name: str) -> Relation:
-    """The relation; of an alias that is tested it has a name of its own."""
+    """Return the name of the relation, or for a tested alias a name of its own."""
     relation = relations[name.partition("#")[0]]
     return relation if "#" not in name else relation.renamed(name)
 
 
 class _Widened:
-    """Tells rows of some of the view's aliases as rows of the view; `first`: the offset of the run's first version."""
+    """Reports rows of some of the view's aliases as rows of the view; `first`: the offset of the run's first version."""
 
     def __init__(self, sink: Sink, places: Sequence[int], aliases: int, first: int) -> None:
         self._sink, self._places, self._aliases, self._first = sink, places, aliases, first
@@ -355,7 +355,7 @@ class _Widened:
 
 
 def widened(rows: Combination, places: Sequence[int], aliases: int) -> Combination:
-    """With -1 for the aliases that are missing."""
+    """Add -1 for the missing aliases."""
     if len(places) == aliases:
         return rows
     missing = np.full(len(rows[0]), -1, np.int32)
@@ -363,7 +363,7 @@ def widened(rows: Combination, places: Sequence[int], aliases: int) -> Combinati
 
 
 class _Counting:
-    """Notes what a join tells for the counts, all of it, and passes it on as long as it is wanted."""
+    """Records everything that a join reports for the counts, and passes it on as long as it is wanted."""
 
     limit = UNBOUNDED
 

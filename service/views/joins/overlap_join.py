@@ -1,5 +1,5 @@
-"""A join that one structure keeps: entries of all aliases in an interval tree, a tree of cliques, a box tree or an IJ-heap, its rows
-shaped (`shapes`)."""
+"""A join in one structure: entries of all aliases in an interval tree, a tree of cliques, a box tree or an IJ-heap, converted to rows by a
+shape (`shapes`)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from structures.core.entries import NO_ENTRIES, Entries
 from structures.ij_heap.heap import IJHeap, Topology
 from structures.interval.tree import IntervalTree
 
-_CHUNK = 1 << 16  # rows in a step of building; of a delta, at once
+_CHUNK = 1 << 16  # rows per step of building; rows of a delta at once
 _SOME, _FEW = 2048, 512  # rows of a sample: beside the writer, in its turn
-_FEWEST_ARRANGED, _ARRANGED_AGAIN, _WORTH = 1 << 14, 4, 2.0  # boxes; times as many; times as many pairs that meet in a dimension as need be
+_FEWEST_ARRANGED, _ARRANGED_AGAIN, _WORTH = 1 << 14, 4, 2.0  # boxes; growth factor; how many times more pairs meet than need be
 _KINDS = {"pair": "pair", "self_less": "self", "self_not_equal": "self", "list": "list"}
 
 
 class ShapedCursor(SlotsCursor):
-    """A reading whose slots are made rows by a shape. `of`, where two or more aliases share a set: only those with one of these slots as
-    alias number `place`, of which a structure of pairs gives each beside its partner."""
+    """A cursor whose slots a shape converts to rows. `of`, where two or more aliases share a set: return only the rows with one of these
+    slots as alias number `place`; a structure of pairs returns each beside its partner."""
 
     def __init__(self, cursor: Slotted, shape: Shape, of: tuple[int, Slots] | None = None) -> None:
         super().__init__(cursor)
@@ -45,7 +45,7 @@ class ShapedCursor(SlotsCursor):
 
     @property
     def dead_ends(self) -> int | None:
-        """What the structure's cursor met, and candidates dropped; None: it counts none, and none are dropped."""
+        """Those of the structure's cursor, and dropped candidates; None: it counts none, and none are dropped."""
         own = super().dead_ends
         if own is not None:
             return own + self._dropped
@@ -67,7 +67,7 @@ class ShapedCursor(SlotsCursor):
 
 
 class OverlapJoin(Defaults):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side]) -> None:
         self.sides = list(sides)
@@ -77,15 +77,15 @@ class OverlapJoin(Defaults):
         self._feeding = [] if query.never else self._sources[:1] if one_set else self._sources
         self.never = query.never
         self._boxes = plan.boxes
-        self._arranged = _FEWEST_ARRANGED  # boxes when the order of their dimensions was looked at
+        self._arranged = _FEWEST_ARRANGED  # number of boxes when the order of their dimensions was last checked
         self.tree = _structure(plan, len(sides))
         types = [sides[0].relation.schema.field(name).type for name in self._sources[0].columns]
         self.domain = Domain(types) if types else None
         self._acquire = self.domain.acquire_of if self.domain is not None else None
         self._look_up = self.domain.look_up_of if self.domain is not None else None
         self.shape = Shape(query, plan, sides)
-        self._exact = plan.guarantee == "strict"  # all that is enumerated is a row
-        self.root: Any = self.tree.root  # of what was applied last; any thread asks for it, but the writer alone looks at its tree
+        self._exact = plan.guarantee == "strict"  # everything enumerated is a row
+        self.root: Any = self.tree.root  # of the last applied changes; any thread reads it, but only the writer its tree
 
     @staticmethod
     def _source(side: Side, set_: int, plan: Plan) -> Source:
@@ -97,7 +97,7 @@ class OverlapJoin(Defaults):
         return int(self.tree.update_steps)
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: O(n log n) of sorting."""
+        """Cost: O(n log n) for sorting."""
         if self._boxes:
             self._arrange(version)
         total = sum(source.side.relation.table.rows for source in self._feeding) or 1
@@ -135,7 +135,7 @@ class OverlapJoin(Defaults):
             self.domain.release(gone, version)
 
     def _apply_batch(self, version: int, work: list[_Work], sink: Sink | None) -> npt.NDArray[np.int32]:
-        """Apply entries of one version; gives the keys of those that go."""
+        """Apply entries of one version; return the keys of the deleted ones."""
         found: tuple[list[Entries], ...] = ([], [], [], [])  # by kind
         for one in work:
             found[one.kind].append(one.entries)
@@ -164,7 +164,7 @@ class OverlapJoin(Defaults):
                 tell(sink, at, slots)
             self.root = self.tree.root
             return gone
-        keep = self.shape.holds if self.shape.is_filtered else None  # the limit is of rows
+        keep = self.shape.holds if self.shape.is_filtered else None  # the limit applies to rows
         limit = None if sink is None else sink.limit // self.shape.factor
         deltas = self.tree.apply_in_order(version, SIGNS[found.kinds], entries, limit, keep)
         self.root = self.tree.root
@@ -173,14 +173,14 @@ class OverlapJoin(Defaults):
         return gone
 
     def _collect(self, source: Source, part: Parted, work: list[_Work]) -> None:
-        """The entries of one alias that leave a slot for another, that go, that come."""
+        """Return the entries of one alias that move to another slot, are deleted, and are inserted."""
         (gone_at, gone, _), (come_at, _, come), (moved_at, before, after) = part
         if len(after):
             entries, chosen = source.entries(after, self._look_up)
             if chosen is not None:
                 moved_at, before = moved_at[chosen], before[chosen]
             work += _Work(LEAVE, moved_at, entries._replace(slot=before)), _Work(ENTER, moved_at, entries)
-        if self.domain is None and len(gone) and len(come):  # in one reading
+        if self.domain is None and len(gone) and len(come):  # read at once
             entries, chosen = source.entries(np.concatenate((gone, come)), None)
             cut = len(gone)
             if chosen is not None:
@@ -195,8 +195,8 @@ class OverlapJoin(Defaults):
                 work.append(_Work(kind, offsets if chosen is None else offsets[chosen], entries))
 
     def _shaped(self, sink: Sink) -> Callable[[int, npt.NDArray[np.int32]], bool]:
-        """A sink of the structure, for one version."""
-        step = _CHUNK // self.shape.factor  # combinations that come in all orders are many
+        """Return a sink for the structure, for one version."""
+        step = _CHUNK // self.shape.factor  # combinations in all orders are many
 
         def in_pieces(sign: int, slots: npt.NDArray[np.int32]) -> bool:
             some = range(0, slots.shape[1], step)
@@ -210,8 +210,8 @@ class OverlapJoin(Defaults):
         return self.domain is not None and self.domain.reclaim(oldest_needed, pins)
 
     def is_outgrown(self, version: int) -> bool:
-        """A box tree is uneven, or its dimensions would be in another order by now: that is looked at whenever there are four times as many
-        boxes."""
+        """Whether a box tree is uneven, or its dimensions would now be ordered otherwise: this is checked whenever the number of boxes has
+        grown fourfold."""
         if not self._boxes:
             return False
         if self.tree.is_uneven:
@@ -224,8 +224,8 @@ class OverlapJoin(Defaults):
         return shares is not None and any(share > _WORTH * best for share, best in zip(shares[:-1], sorted(shares), strict=False))
 
     def _arrange(self, version: int) -> None:
-        """Put the dimensions in order: those first in which the fewest pairs meet. In all but the last, a box is copied to each slab
-        that it spans: with intervals of half the line first, a box took 700 bytes in place of 125, and a change seven times as long."""
+        """Order the dimensions: first those in which the fewest pairs meet. In all but the last, a box is copied to each slab that it
+        spans: with intervals of half the line first, a box took 700 bytes instead of 125, and a change seven times as long."""
         shares = shares_of(self.sides, list(zip(*self._boxes, strict=True)), version, _SOME)
         if shares is not None:
             order = np.argsort(shares, kind="stable").tolist()
@@ -239,7 +239,7 @@ class OverlapJoin(Defaults):
     def partners(self, root: Any, place: int, slots: Slots, window: Bounds | None) -> ShapedCursor:
         entries = self._sources[place].entries(NO_SLOTS if self.never else slots, self._look_up).entries
         cursor = self.tree.partners(root, entries, self._window(window))
-        # One set under two aliases: the given row is to be this one.
+        # One set under two aliases: the given row must be this one.
         return ShapedCursor(cursor, self.shape, (place, slots) if len(self._feeding) < len(self.sides) else None)
 
     def of_key(self, root: Any, place: int, key: pa.RecordBatch, window: Bounds | None) -> ShapedCursor:
@@ -250,7 +250,7 @@ class OverlapJoin(Defaults):
         return ShapedCursor(self.tree.rows(root, code, self._window(window)), self.shape)
 
     def _window(self, window: Bounds | None) -> Any:
-        """As the structure takes it: (lo, hi), of a box tree a value a dimension; a dimension that is no overlap has none."""
+        """Convert the window for the structure: (lo, hi), for a box tree a value per dimension; a dimension that is no overlap has none."""
         if not window:
             return None
         if not self._boxes:
@@ -283,7 +283,7 @@ class OverlapJoin(Defaults):
 
 
 def _structure(plan: Plan, aliases: int) -> Any:
-    """IntervalTree, CliqueTree, BoxTree or IJHeap: their methods are alike, but for the form of windows."""
+    """Return an IntervalTree, CliqueTree, BoxTree or IJHeap: their methods are alike, except for the form of windows."""
     if plan.edges:
         return IJHeap(Topology(aliases, plan.edges))
     if plan.shape.startswith("clique"):

@@ -1,13 +1,14 @@
-"""The rows of an alias that LEFT or FULL JOIN tell alone, by counts of the pairs that their inner join tells.
+"""The rows of an alias that LEFT or FULL JOIN report alone, found by counting the pairs that their inner join reports.
 
-A view that tells its changes has its inner join look at all pairs that come and go: then these are counted, and no event tree is kept.
-The delta goes on in pieces as it comes. Pairs that the view's sink does not want are counted all the same, but for two exceptions:
+In a view that reports its changes, the inner join visits all inserted and deleted pairs anyway: they are counted, and no event tree is
+needed. The delta is passed on in pieces as it is reported. Pairs that the view's sink does not want are counted too, with two exceptions:
 
-    a single outer row that comes   some partners are enough (`guess`); when most of these have gone, it is looked at again
-    a batch of very many pairs      the rest is not told, and all rows are counted anew, O(n log n)
+    a single inserted outer row     some partners are enough (`guess`); when most of these are deleted, it is counted again
+    a batch of very many pairs      the rest is not reported, and all rows are counted again, O(n log n)
 
-Costs: O(log n) a changed row, O(1) a pair that comes or goes, and O(log n) a row that gains its first partner or loses its last one. To
-look again at a row takes O(1) for each pair that it has lost since the last time; those that lose the same ones come one after another.
+Costs: O(log n) a changed row, O(1) an inserted or deleted pair, and O(log n) a row that gains its first partner or loses its last one.
+Counting a row again takes O(1) for each pair that it has lost since the last time; rows that lose the same pairs are counted at different
+times.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from service.views.joins.protocol import Store
 from service.views.joins.two_sides import TwoSides
 from structures.outer.counts import SILENT, Own, PairCounts
 
-_ENOUGH = 1024  # partners of a row that are looked at, where they are not told, and up to as many more
-# Fewer are looked for again. Single changes that go together are fewer: none of their versions takes the last partner of a guessed row.
+_ENOUGH = 1024  # With fewer left, a row is counted again. A group's single changes are fewer, so none of them deletes the last partner of a guessed row.
+# If fewer are left, they are counted again. Single changes in a group are fewer, so no version of them deletes the last guessed partner.
 _LEAST = 512
-_ANEW = 64  # pairs for each row of the relations, after which it takes less time to count all rows anew
+_ANEW = 64  # pairs per row of the relations, beyond which it is faster to count all rows again
 
 
 class Paired(TwoSides):
-    """See the module's head. `place`: of the rows in a pair."""
+    """See the module docstring. `place`: of the rows in a pair."""
 
     def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side], core: OverlapJoin) -> None:
         super().__init__(kept, support, at, shown, core.domain)
@@ -52,7 +53,7 @@ class Paired(TwoSides):
         self.matching.require(self.relation.table.rows + (mine.inserts.num_rows if mine is not None else 0))
 
     def begin(self, runs: Runs) -> None:
-        """Before the core follows these runs."""
+        """Prepare for these runs, before the core follows them."""
         changes = sum([len(run.offsets) for run in runs.values()])
         assert versions_of(runs) == 1 or changes < _LEAST, "single changes that go together are fewer"
         mine = runs.get(self.relation.name)
@@ -66,25 +67,25 @@ class Paired(TwoSides):
         self.matching.begin(Own(gone.offsets, gone.old, moved.offsets, moved.old, moved.new, told, come.offsets, come.new))
 
     def _chosen(self, part: Part, slots: Slots) -> Part:
-        """Those of these changes whose rows are told if they have no partner."""
+        """Return the changes whose rows are reported if they have no partner."""
         chosen = self.rows.chosen(slots) if len(slots) else None
         return part if chosen is None else Part(part.offsets[chosen], part.old[chosen], part.new[chosen])
 
     def guess(self) -> None:
-        """The core has followed a single row that comes, and not told all of its partners."""
+        """Count some partners of a single inserted row, after the core has followed it without reporting all of them."""
         for slot in self._come.tolist():
             self.matching.overrule(slot, *self._some_partners(slot))
 
     def _some_partners(self, slot: int) -> tuple[int, bool]:
-        """How many partners a row has, of very many not all; whether it is all of them."""
+        """Return a row's number of partners, or of some if there are very many; and whether it is all of them."""
         cursor, found = self._core.partners(self._core.root, self.place, np.array([slot], np.int32), None), 0
-        enough = _ENOUGH + slot % _ENOUGH  # so rows that lose the same partners have few left one after another
+        enough = _ENOUGH + slot % _ENOUGH  # so that rows that lose the same partners are not counted again all at once
         while not cursor.done and found < enough:
             found += len(cursor.fill(enough - found)[0])
         return found, cursor.done
 
     def end(self, version: int, sink: Sink | None, aliases: int, is_whole: bool) -> None:
-        """The core has told the pairs of the run; if not all, `count_anew` is to be called next."""
+        """Finish the run after the core has reported its pairs; if not all, the caller must call `count_anew` next."""
         at, slots = self.matching.end()
         self._come = NO_SLOTS
         if is_whole and len(self.matching.few):
@@ -104,7 +105,7 @@ class Paired(TwoSides):
             sink.several(at, come, widened((slots,), (self.rows.place,), aliases))
 
     def count_anew(self, version: int, sink: Sink | None, aliases: int) -> None:
-        """The core has not told all pairs of a batch, which has ended."""
+        """Count all rows again after a batch whose pairs the core has not all reported."""
         rows, partners = self.read(version, lambda part: None)
         alone = self.matching.replace(rows, partners)
         flipped = np.flatnonzero(alone != self.matching.holds(self.matching.root, rows))
@@ -127,7 +128,7 @@ class Paired(TwoSides):
 
 
 class Counting:
-    """The sink of the core: has each side count what is told, and passes it on as long as it is wanted."""
+    """The core's sink: each side counts what is reported, and passes it on as long as it is wanted."""
 
     limit = UNBOUNDED
 
@@ -138,7 +139,7 @@ class Counting:
         mine, others = sides[0].relations
         self._is_one_row = changed == 1 and len(sides) == 1 and others.name not in runs
         self._left = _ANEW * (mine.table.rows + others.table.rows)
-        self.stopped = False  # not all that a batch changes was told
+        self.stopped = False  # the reports of a batch were incomplete
 
     def __call__(self, offset: int, come: bool, rows: Combination) -> bool:
         n = len(rows[0])
@@ -165,7 +166,7 @@ class Counting:
         raise AssertionError("a delta without a bound exceeds it")
 
     def end(self, version: int, aliases: int) -> None:
-        """The core has followed all. What is told alone is told now."""
+        """Finish after the core has followed everything: report the rows without a partner."""
         if self.stopped and self._is_one_row:
             self._sides[0].guess()
         for side in self._sides:

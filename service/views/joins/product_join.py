@@ -1,13 +1,13 @@
-"""The product of joins that no condition connects: each part is kept by its own structures, nothing is kept of their combinations.
+"""The product of joins that no condition connects: each part has its own structures, and their combinations are not stored.
 
-The rows of a version are read by an odometer: a block of rows of the parts before, with all rows of the next part. A changed part tells
-its delta, and each row of it stands with the current rows of the others. A batch goes through the parts twice: first what goes, part by
-part, then what comes, so that each row of the delta falls to exactly one of its parts:
+An odometer reads the rows of a version: a block of rows of the parts before, with all rows of the next part. A changed part reports its
+delta, and each row of it is combined with the current rows of the others. A batch goes through the parts twice: first the deletes, part by
+part, then the inserts, so that each row of the delta belongs to exactly one of its parts:
 
-    what goes     old1 x old2  ->  kept1 x old2  ->  kept1 x kept2       (kept: in both versions)
-    what comes    kept1 x kept2  ->  new1 x kept2  ->  new1 x new2
+    deletes       old1 x old2  ->  kept1 x old2  ->  kept1 x kept2       (kept: in both versions)
+    inserts       kept1 x kept2  ->  new1 x kept2  ->  new1 x new2
 
-A part that surely has no rows keeps the others from telling anything.
+If a part is known to have no rows, the others report nothing.
 
 Costs: those of the parts; the delay is the sum of theirs, and a block of rows that is read ahead.
 """
@@ -31,16 +31,16 @@ from service.tables.store import Numbers
 from service.views.deltas import Combination, Sink
 from service.views.joins.protocol import Bounds, Defaults, Enumeration, Join, Store
 
-_FIRST, _BLOCK, _CHUNK = 64, 4096, 1 << 14  # rows that are read ahead: at first; at most, of the left part and of the right one
+_FIRST, _BLOCK, _CHUNK = 64, 4096, 1 << 14  # rows to read ahead: at first; at most, of the left part and of the right one
 _PIECE = 1 << 16  # rows of a delta at a time
-_LOOKS = 16  # at parts without rows before a call ends
+_LOOKS = 16  # attempts at parts without rows before a call ends
 NO_ROWS: Combination = (NO_SLOTS,)
 
 
 class Factor(NamedTuple):
     """A part: its join over the aliases with these numbers, ascending; its sides have numbers of their own.
 
-    It is read while a batch goes through it, so all that `rows` reads has to be in its structures: tables are ahead of them.
+    It is read while a batch goes through it, so all that `rows` reads must be in its structures: tables are ahead of them.
     """
 
     join: Join
@@ -48,7 +48,7 @@ class Factor(NamedTuple):
     places: tuple[int, ...]
 
     def within(self, window: Bounds | None) -> Bounds | None:
-        """The windows of its own intervals."""
+        """Return the windows of its own intervals."""
         spans = {span for side in self.sides for span in side.spans.values()}
         mine = {span: bounds for span, bounds in (window or {}).items() if span in spans}
         return mine or None
@@ -77,8 +77,8 @@ class These:
 
 
 class _Pair:
-    """Rows of `left`, each with all rows of the reading that `begin` begins; left's columns come first. Their order rests on how many are
-    read ahead, which nobody who asks for rows changes."""
+    """Rows of `left`, each with all rows of the cursor that `begin` returns; left's columns come first. The order depends on how many rows
+    are read ahead, but not on how many a caller asks for."""
 
     def __init__(self, left: Enumeration, begin: Callable[[], Enumeration], aliases: int) -> None:
         self._left, self._begin, self._aliases = left, begin, aliases
@@ -87,7 +87,7 @@ class _Pair:
         self._room = _FIRST
         self._right: Enumeration | None = None
         self._some = False  # the right part has a row
-        self._steps = self._gap = 0  # in readings that have ended
+        self._steps = self._gap = 0  # of cursors that have ended
         self._dead_ends: int | None = None
         self._counters: Counter[str] = Counter()
 
@@ -101,7 +101,7 @@ class _Pair:
 
     @property
     def largest_gap(self) -> int:
-        """What the parts promise together: a row of each may have to be found."""
+        """The gap that the parts have together: a row of each may have to be found."""
         return self._left.largest_gap + max(self._gap, self._right.largest_gap if self._right is not None else 0)
 
     @property
@@ -127,7 +127,7 @@ class _Pair:
         return (*(part[of_block] for part in self._block), *(part[of_chunk] for part in self._chunk))
 
     def _advance(self) -> None:
-        """Go on to the next chunk of the right part, after its last to the next block of the left one."""
+        """Go to the next chunk of the right part, and after its last one to the next block of the left part."""
         if self._right is not None and self._right.done:
             self._end_right()
         if self._right is None:
@@ -163,7 +163,7 @@ class _Pair:
 
 
 class ProductCursor:
-    """The readings of several parts multiplied, an array an alias. Plain data beside the joins."""
+    """The product of several parts' cursors, an array per alias. Plain data beside the joins."""
 
     def __init__(self, first: Enumeration, others: Sequence[Callable[[], Enumeration]], places: Sequence[tuple[int, ...]]) -> None:
         """`places`: of the columns of each part, the first one's first."""
@@ -205,7 +205,7 @@ class ProductCursor:
 
 
 class ProductJoin(Defaults):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, factors: Sequence[Factor]) -> None:
         self.factors = list(factors)
@@ -242,7 +242,7 @@ class ProductJoin(Defaults):
                         wanted = multiplied.sink
 
     def _sink_of(self, factor: Factor, offset: int, sink: Sink | None) -> _Multiplied | None:
-        """None if nobody asks, or one of the other parts has no rows."""
+        """None if there is no sink, or one of the other parts has no rows."""
         others = [other for other in self.factors if other is not factor]
         if sink is None or any(other.join.is_empty(other.join.root) for other in others):
             return None
@@ -272,7 +272,7 @@ class ProductJoin(Defaults):
         return next((number, factor) for number, factor in enumerate(self.factors) if place in factor.places)
 
     def _reading(self, root: tuple[Any, ...], number: int, first: Enumeration, window: Bounds | None) -> Enumeration:
-        """The rows that `first` reads of part `number`, with all that meet the window of the others."""
+        """Combine the rows that `first` reads of part `number` with all rows of the others that meet the window."""
         others = [(factor, its) for at, (factor, its) in enumerate(zip(self.factors, root, strict=True)) if at != number]
         places = [self.factors[number].places, *(factor.places for factor, _ in others)]
         if self.is_empty(root):
@@ -304,7 +304,7 @@ class ProductJoin(Defaults):
 
 
 class _Multiplied:
-    """Multiplies the rows that one part tells by the current rows of the others. `sink` is None once no more are wanted."""
+    """Combines the rows that one part reports with the current rows of the others. `sink` is None once no more are wanted."""
 
     def __init__(self, factor: Factor, others: Sequence[Factor], offset: int, sink: Sink) -> None:
         self._others, self._offset = others, offset
@@ -313,7 +313,7 @@ class _Multiplied:
         self.limit = sink.limit
 
     def __call__(self, offset: int, come: bool, rows: Combination) -> bool:
-        """`offset` is 0: the part is told of one version at a time."""
+        """`offset` is 0: the part reports one version at a time."""
         begins = [partial(other.join.rows, other.join.root, None) for other in self._others]
         cursor = ProductCursor(These(rows), begins, self._places)
         while self.sink is not None and not cursor.done:
@@ -323,7 +323,7 @@ class _Multiplied:
         return self.sink is not None
 
     def several(self, offsets: Indices, come: Mask, rows: Combination) -> None:
-        """All of one version, too."""
+        """All rows are of one version here, too."""
         for comes in (False, True):
             if (come == comes).any():
                 self(0, comes, tuple(slots[come == comes] for slots in rows))

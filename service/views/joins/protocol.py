@@ -1,4 +1,4 @@
-"""What a view's structures do for it, whatever they are."""
+"""The interface of a view's structures, of whatever kind."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Bounds = dict[Span, tuple[int, int]]
 
 
 class Store(Protocol):
-    """Blocks of memory, as `structures.core.blocks` has them: bytes of the newest version's, of those that only older ones see, and of all
-    that the store keeps from the system."""
+    """Blocks of memory, as in `structures.core.blocks`: bytes of those of the newest version, of those that only older ones need, and of
+    all that the store has reserved."""
 
     @property
     def live_bytes(self) -> int: ...
@@ -32,14 +32,14 @@ class Store(Protocol):
 
 
 class Enumeration(Protocol):
-    """Rows of one version, resumable; plain data beside the structures."""
+    """A resumable cursor on the rows of one version; plain data beside the structures."""
 
     @property
     def done(self) -> bool: ...
 
     @property
     def steps(self) -> int:
-        """Nodes, entries and candidates looked at so far."""
+        """Nodes, entries and candidates visited so far."""
         ...
 
     @property
@@ -49,76 +49,77 @@ class Enumeration(Protocol):
 
     @property
     def dead_ends(self) -> int | None:
-        """Nodes entered, rows bound and candidates looked at for nothing so far; None: not counted."""
+        """Nodes entered, rows bound and candidates visited without a result so far; None: not counted."""
         ...
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """What else the algorithm counts, by name: so far."""
+        """Further counts of the algorithm so far, by name."""
         ...
 
     def fill(self, limit: int) -> Combination:
-        """About `limit` rows at most; a call takes milliseconds and may find none yet."""
+        """Return at most about `limit` rows; a call takes milliseconds and may find none yet."""
         ...
 
     def clone(self) -> Enumeration: ...
 
 
 class Defaults:
-    """What most classes of joins do not have to do, or do not count. Each inherits it."""
+    """Base class of all joins: the methods that most of them need not override."""
 
     def hold(self, version: int) -> None:
-        """From now on `version`, the newest, is held, in place of the last one. In the writer's turn, in each round of building: O(1)."""
+        """Note that `version`, the newest, is held from now on, in place of the previous one. In the writer's turn, each round of building:
+        O(1)."""
 
     def settle(self) -> None:
-        """Do beside the writer what the changes that it has followed while it is built have left to do."""
+        """Do, beside the writer, the work that changes have deferred while the join is built."""
 
     def conclude(self, version: int) -> bool:
-        """A step of what building has to do in the writer's turn, some milliseconds long: it has followed all up to `version`, the newest.
-        Whether that was the last one, else another round begins."""
+        """Do a step, some milliseconds long, of the building that must be done in the writer's turn; all changes up to `version`, the
+        newest, were followed. Return whether it was the last step; otherwise another round begins."""
         return True
 
     def abandon(self, version: int) -> None:
-        """It was not built after all; `version` is the newest. In the writer's turn, when nobody builds any more."""
+        """Give up an unfinished build; `version` is the newest. In the writer's turn, when no thread builds it any more."""
 
     def maintain(self, steps: int) -> bool:
-        """Do so many steps of what changes have put off, between versions; whether there may be more to do. What the newest version has
-        stays."""
+        """Do up to `steps` steps of deferred work, between versions; return whether there may be more. The content of the newest version
+        does not change."""
         return False
 
     def is_outgrown(self, version: int) -> bool:
-        """Whether other structures should be built in place of these, as the data has become another; `version` is the newest. In the
-        writer's turn: takes a few milliseconds now and then."""
+        """Whether the data has changed so much that other structures should replace these; `version` is the newest. In the writer's turn:
+        takes a few milliseconds now and then."""
         return False
 
     @property
     def stores(self) -> Sequence[Store]:
-        """Where its structures have their blocks; not those of shared indexes."""
+        """The stores of its structures' blocks, without those of shared indexes."""
         return ()
 
     @property
     def flips(self) -> int | None:
-        """Rows or prefixes that became live, or died, in all changes so far; None: the structure does not keep what is live."""
+        """Number of rows or prefixes that became live or dead, over all changes; None: the structure does not record what is live."""
         return None
 
     @property
     def bits_per_tuple(self) -> float | None:
-        """Of the compact form; None: there is none."""
+        """Size of the compact form; None: there is none."""
         return None
 
     @property
     def groups(self) -> int | None:
-        """Groups that have rows, those that HAVING drops too; None: rows are not grouped."""
+        """Number of groups that have rows, including those that HAVING excludes; None: rows are not grouped."""
         return None
 
     @property
     def sums_out_of_range(self) -> int | None:
-        """Sums that are null because they are outside of their type's range; None: rows are not grouped."""
+        """Number of sums that are null because they exceed their type's range; None: rows are not grouped."""
         return None
 
 
 class Join(Protocol):
-    """The structures of one view; see also `Defaults`. `root` stands for the newest applied version: plain data, good while that version
+    """The structures of one view; see also `Defaults`. `root` represents the newest applied version: plain data, valid while that version
     is pinned or newest."""
 
     @property
@@ -126,42 +127,43 @@ class Join(Protocol):
 
     @property
     def update_steps(self) -> int:
-        """What was looked at for all deltas so far, their rows included: nodes, entries, candidates; not the way to an entry's place."""
+        """Nodes, entries and candidates visited for all deltas so far, including their rows, but not on the way to an entry's place."""
         ...
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Load all that the relations have at a version, which is held, beside the writer. From then on `apply` may be called, too."""
+        """Load all rows that the relations have at a held version, beside the writer. From then on `apply` may be called, too."""
         ...
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
-        """MemoryError, before anything is touched, unless `apply` surely has room."""
+        """Raise MemoryError, before anything is changed, unless `apply` surely has room."""
         ...
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
-        """Follow the changed relations to `version`, the last of the runs (nobody can read one before it); tell the rows that each version
+        """Follow the changed relations to `version`, the last of the runs (earlier ones cannot be read); report the rows that each version
         deletes and inserts, some of them both ways."""
         ...
 
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
-        """Let be reused what neither `oldest_needed`, the published version, nor a pin sees: a piece of it; whether there is more."""
+        """Make reusable, a piece at a time, what neither `oldest_needed`, the published version, nor a pin needs; return whether there is
+        more."""
         ...
 
     def rows(self, root: Any, window: Bounds | None) -> Enumeration: ...
 
     def partners(self, root: Any, place: int, slots: Slots, window: Bounds | None) -> Enumeration:
-        """The rows in which these rows take part as alias number `place`."""
+        """Read the rows that have one of these rows as alias number `place`."""
         ...
 
     def of_key(self, root: Any, place: int, key: pa.RecordBatch, window: Bounds | None) -> Enumeration:
-        """The rows whose alias number `place` has these values (one row) in the columns that join it."""
+        """Read the rows whose alias number `place` has these values (one row) in its join columns."""
         ...
 
     def is_empty(self, root: Any) -> bool | None:
-        """Whether the version has no row, in O(1); None: only its rows tell."""
+        """Whether the version has no row, in O(1); None: it must be read to find out."""
         ...
 
     def entries(self, root: Any) -> int:
-        """Entries in the structures."""
+        """Number of entries in the structures."""
         ...
 
     @property
@@ -171,7 +173,7 @@ class Join(Protocol):
     def retired_bytes(self) -> int: ...
 
     def check(self) -> None:
-        """Prove the invariants, for tests and `livejoin check`."""
+        """Verify the invariants, for tests and `livejoin check`."""
         ...
 
     def hold(self, version: int) -> None: ...

@@ -1,14 +1,14 @@
 """A natural join over quadtrees, read as qdags (`structures.qdag.qdag`).
 
-A changed row gives its variables values; its rows are the AND of the other atoms with these values. A batch has three steps, each of a
-tick of its own, so that the roots before and after each stay whole: rows that only move, deletes, inserts. Of the deletes, and then of the
+A changed row gives its variables values; its rows are the AND of the other atoms with these values. A batch has three steps, each at a tick
+of its own, so that the roots before and after each stay intact: rows that only move, deletes, inserts. Of the deletes, and then of the
 inserts, alias number i is joined with the aliases before it as they are after the step, and with those behind it as they were before: so
-each row of the delta is told by exactly one alias.
+each row of the delta is reported by exactly one alias.
 
-NOT EXISTS groups turn this around: what comes into their relations takes rows away. So deletes go with the inserts of the groups' relations
-in one step, which only takes rows away, and the rest in the next one. An atom of a group changes when a tuple comes or goes, whatever the
-rows that have it; the rows of a changed tuple are those that its group alone leaves out. A relation that stands both in a group and outside
-has trees for either. With groups of several atoms a row may go and come back within a batch: `views.deltas.cancel` takes both out.
+NOT EXISTS groups work the other way round: inserts into their relations delete rows. So deletes go with the inserts of the groups'
+relations in one step, which only deletes rows, and the rest in the next one. An atom of a group changes when a tuple is inserted or
+deleted, whatever rows have it; the rows of a changed tuple are those that only its group excludes. A relation that is both in a group and
+outside has trees for each. With groups of several atoms a row may be deleted and inserted again within a batch: netting removes both.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FIRST = 1 << 8  # rows of the first step of a delta
 
 
 class QdagJoin(QuadtreeJoin):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, sides: Sequence[Side], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
         super().__init__(sides, graph, shapes, never)
@@ -80,7 +80,7 @@ class QdagJoin(QuadtreeJoin):
         return gone
 
     def _step(self, changed: Mapping[int, Entries], come: bool, sink: Sink | None, offset: int) -> Sink | None:
-        """All changes by which rows of the view come, or all by which rows go; the sink, or None once it wants no more."""
+        """Make all changes that insert rows of the view, or all that delete rows; return the sink, or None once it wants no more."""
         changed = {number: in_order(entries) for number, entries in changed.items() if len(entries)}
         if not changed:
             return sink

@@ -1,8 +1,8 @@
-"""Which quadtrees a natural join needs, and what its aliases bring to them.
+"""Which quadtrees a natural join needs, and what its aliases contribute to them.
 
-Aliases that have the same tuples share their trees: the same relation, columns and filters. Beside the plain tree of an atom there is one
-for each set of its variables, neither none nor all, that another atom has as well: that one's changed row gives them values, and the rest
-is looked up (`structures.qdag.qdag`). A tree's coordinates are codes of domains: variables that share a column of a relation share one.
+Aliases with the same tuples share their trees: the same relation, columns and filters. Beside the plain tree of an atom, there is one for
+each proper, non-empty subset of its variables that another atom shares: a changed row of that atom gives them values, and the rest is
+looked up (`structures.qdag.qdag`). A tree's coordinates are codes of domains: variables that share a column of a relation share one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STEPS = np.array([STEP_LEAVE, STEP_ENTER, STEP_DELETE, STEP_INSERT])  # by kind
 
 
 class Keys(NamedTuple):
-    """A domain, and of each column of its keys whether null is a value there: then a bool that says so stands before it."""
+    """A domain, and for each column of its keys whether null is a value there: then a bool column for null precedes it."""
 
     domain: Domain
     nulls: tuple[bool, ...]
@@ -40,7 +40,7 @@ class Keys(NamedTuple):
         return cls(Domain(columns), tuple(nulls))
 
     def keyed(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-        """These columns as the domain takes them; a null where it is none of its values stays one."""
+        """Return these columns in the form of the domain; a null that is not a value of the domain remains null."""
         parts: list[pa.Array] = []
         for column, null in zip(columns, self.nulls, strict=True):
             if null:
@@ -57,8 +57,8 @@ def _some(type_: pa.DataType) -> pa.Scalar:
 
 
 class Base:
-    """A set of tuples: rows of a side, as codes of its attributes and a slot. A row with a null among them takes no part, unless null is
-    a value of the variable here."""
+    """A set of tuples: rows of a side, as codes of its attributes and a slot. A row with a null in them takes no part, unless null is a
+    value of the variable here."""
 
     def __init__(self, side: Side, attributes: Sequence[Attribute], keys: Sequence[Keys], nulls: Set[int]) -> None:
         """`keys` by variable; `nulls`: variables for which null is a value here."""
@@ -70,11 +70,11 @@ class Base:
 
     @property
     def most_code(self) -> int:
-        """No code of its values is above this one."""
+        """An upper bound of the codes of its values."""
         return max(domain.codes for domain in self.domains)
 
     def entries(self, slots: Slots, version: int, come: bool) -> tuple[Entries, npt.NDArray[np.int64]]:
-        """int32[n, k + 1] of those rows at these slots that take part, and their indices. `come`: their codes are counted once more."""
+        """int32[n, k + 1] of the rows at these slots that take part, and their indices. `come`: their codes gain a reference."""
         parts, indices, start = [], [], 0
         for some, rows in self.side.relation.table.take_pieces(self._columns, slots):
             codes, kept = self._codes(rows, self.side.selected(some), version, come)
@@ -107,12 +107,12 @@ class Base:
         return codes[agree], kept[agree]
 
     def release(self, codes: Entries, version: int) -> None:
-        """Rows with these codes (further columns are passed over) are gone."""
+        """Drop the references of rows with these codes (further columns are ignored)."""
         for j, domain in enumerate(self.domains):
             domain.release(codes[:, j], version)
 
     def code_of(self, key: pa.RecordBatch) -> list[int] | None:
-        """The codes of one row; None: no row has them."""
+        """Return the codes of one row; None: no row has them."""
         found = []
         for one, keys in zip(self._attributes, self._keys, strict=True):
             codes = {int(keys.domain.look_up(_keyed(keys, key, choice))[0]) for choice in (one.columns, *one.same)}
@@ -127,7 +127,7 @@ def _columns(attributes: Sequence[Attribute]) -> list[str]:
 
 
 def _keyed(keys: Keys, rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """These columns; a name may come twice."""
+    """Return these columns; a name may occur twice."""
     return keys.keyed([rows.column(name) for name in names])
 
 
@@ -141,7 +141,7 @@ class RunSteps:
         self._words = 0
 
     def add(self, number: int, base: Base, part: Parted, version: int) -> Entries:
-        """The steps of one base; gives the entries that go."""
+        """Add the steps of one base; return the entries that are deleted."""
         offsets, before, after = part.moved
         entries, kept = self._take(base, after, version, False)
         old = entries.copy()
@@ -168,7 +168,7 @@ class RunSteps:
         self._words += n * width
 
     def in_order(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """The steps, and their entries."""
+        """Return the steps, and their entries."""
         if not self._parts:
             return np.empty((0, 4), np.int64), np.empty(0, np.int32)
         found = in_order(self._parts)

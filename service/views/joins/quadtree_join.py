@@ -1,7 +1,7 @@
-"""What joins over quadtrees share: the trees of their relations, and how these follow changes; `qdag_trees` says which trees.
+"""The common part of joins over quadtrees: the trees of their relations, and how these follow changes; `qdag_trees` says which trees.
 
-A version is written in steps, each of a tick of its own, so that the roots before and after each stay whole: first rows that only move from
-slot to slot, then what the class makes of deletes and inserts (`_change`).
+A version is written in steps, each at a tick of its own, so that the roots before and after each stay intact: first rows that only move
+from slot to slot, then the deletes and inserts as the class arranges them (`_change`).
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from structures.core.ticks import Ticks
 from structures.qdag.qdag import And, Atom
 from structures.quadtree.trees import QuadTrees, Root, in_order
 
-CHUNK = 1 << 16  # rows in a step of building, or of a delta
-_STEPS = 3  # ticks of a batch
+CHUNK = 1 << 16  # rows per step of building, or of a delta
+_STEPS = 3  # ticks per batch
 
 
 class QdagRoot(NamedTuple):
-    """One version: of the relations, and of each tree."""
+    """A version: of the relations, and of each tree."""
 
     version: int
     roots: tuple[Root, ...]
 
 
 class QuadtreeJoin(Defaults):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, sides: Sequence[Side], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
-        """`sides`: also of the groups' aliases, in the order of the atoms."""
+        """`sides`: including those of the groups, in the order of the atoms."""
         self.sides, self.never = list(sides), never
         self._base_of, self._orders = shapes.bases, shapes.orders
         atoms = graph.atoms
@@ -49,7 +49,7 @@ class QuadtreeJoin(Defaults):
         firsts = [shapes.bases.index(base) for base in range(max(shapes.bases) + 1)]
         nulls = [{variable for at, variable in graph.nulls if at == place} for place in range(len(atoms))]
         self._bases = [Base(sides[place], atoms[place], of_variable, nulls[place]) for place in firsts]
-        # Of each base, its trees: number, and which columns of its entries they take.
+        # For each base its trees: number, and which columns of its entries they use.
         self._trees: list[list[tuple[int, list[int]]]] = [[] for _ in self._bases]
         for number, (base, first, rest) in enumerate(self._orders):
             self._trees[base].append((number, [*first, *rest, len(first) + len(rest)]))
@@ -74,7 +74,7 @@ class QuadtreeJoin(Defaults):
         return Atom(frozenset(variables), own)
 
     def _tuples_of(self, tree: int) -> And:
-        """Of given entries of a plain tree, the first atom, it tells those whose tuple the tree does not have."""
+        """Report, of given entries of a plain tree, the first atom, those whose tuple the tree does not have."""
         order = tuple(range(self.trees.shapes[tree][0]))
         one = Atom(frozenset(order), {frozenset(): (tree, order)})
         return And(self.trees, len(order), [one], [[one]])
@@ -136,11 +136,11 @@ class QuadtreeJoin(Defaults):
         self._end()
 
     def _change(self, gone: Mapping[int, Entries], come: Mapping[int, Entries], sink: Sink | None, offset: int) -> None:
-        """Write the entries of each base that go and come in version number `offset`, and tell what this does to the view."""
+        """Write each base's deleted and inserted entries of version number `offset`, and report the resulting rows of the view."""
         raise NotImplementedError
 
     def _apply_batch(self, version: int, parts: Mapping[int, Parted], sink: Sink | None, offset: int) -> dict[int, Entries]:
-        """Apply the changes of version number `offset`; gives the entries that go, by base."""
+        """Apply the changes of version number `offset`; return the deleted entries, by base."""
         gone: dict[int, Entries] = {}
         come: dict[int, Entries] = {}
         for number, part in parts.items():
@@ -155,7 +155,7 @@ class QuadtreeJoin(Defaults):
         return gone
 
     def _apply_each(self, version: int, parts: Mapping[int, Parted], sink: Sink | None) -> dict[int, Entries]:
-        """The same for the changes of several versions, one after another."""
+        """Apply the changes of several versions, one after another."""
         gone: dict[int, list[Entries]] = {}
         for offset in sorted({offset for one in parts.values() for part in one for offset in part.offsets.tolist()}):
             own = {number: Parted(*(_of_version(part, offset) for part in one)) for number, one in parts.items()}
@@ -174,7 +174,7 @@ class QuadtreeJoin(Defaults):
         self._ticks.end(self._version, self._tick)
 
     def _move(self, number: int, before: Slots, after: Slots) -> None:
-        """Rows that keep all that the view uses, from slot to slot."""
+        """Move rows whose columns used by the view are unchanged from slot to slot."""
         new, indices = self._bases[number].entries(after, self._version, False)
         old = new.copy()
         old[:, -1] = before[indices]
@@ -187,7 +187,7 @@ class QuadtreeJoin(Defaults):
             write(self._tick, tree, entries[:, columns])
 
     def _tuples(self, number: int, entries: Entries, roots: tuple[Root, ...]) -> Entries:
-        """The tuples of these entries of a base that the trees do not have at these roots, each once."""
+        """Return the distinct tuples of these entries of a base that the trees do not have at these roots."""
         tuples = _distinct(entries[:, :-1])
         tuples = np.column_stack((tuples, np.arange(len(tuples), dtype=np.int32)))
         cursor, found = self._new_tuples[number].partners([roots, roots], 0, tuples), [np.empty(0, np.int32)]
@@ -206,7 +206,7 @@ class QuadtreeJoin(Defaults):
 
     @property
     def bits_per_tuple(self) -> float | None:
-        """The mean over those plain trees that have a compact form; None: none has. Without the slots."""
+        """The mean over the plain trees that have a compact form; None: none has. Without the slots."""
         bits = [(self.trees.bits_a_tuple(tree), root.count) for tree, root in enumerate(self.trees.roots) if tree in self._plain]
         compact = sum(count for found, count in bits if found)
         return sum(found * count for found, count in bits) / compact if compact else None
@@ -230,7 +230,7 @@ class QuadtreeJoin(Defaults):
 
 
 def _distinct(tuples: Entries) -> Entries:
-    """Each once: what `np.unique` does by rows, in a fraction of the time."""
+    """Remove duplicates: as `np.unique` by rows, in a fraction of the time."""
     tuples = tuples[np.lexsort(tuples.T)]
     first = np.ones(len(tuples), np.bool_)
     first[1:] = (tuples[1:] != tuples[:-1]).any(axis=1)
@@ -238,7 +238,7 @@ def _distinct(tuples: Entries) -> Entries:
 
 
 def _keys(sides: Sequence[Side], graph: Hypergraph, shapes: Shapes) -> dict[int, Keys]:
-    """By the number of the domain. Null is a value of a column if it is one of some alias that has null there."""
+    """Return the domains by number. Null is a value of a column if it is one for some alias with nulls there."""
     found: dict[int, tuple[list[pa.DataType], list[bool]]] = {}
     for place, (side, atom) in enumerate(zip(sides, graph.atoms, strict=True)):
         for one in atom:
@@ -251,6 +251,6 @@ def _keys(sides: Sequence[Side], graph: Hypergraph, shapes: Shapes) -> dict[int,
 
 
 def _of_version(part: Part, offset: int) -> Part:
-    """Of a part of a run what version number `offset` changes."""
+    """Return what version number `offset` changes in a part of a run."""
     first, end = np.searchsorted(part.offsets, (offset, offset + 1)).tolist()
     return Part(part.offsets[first:end], part.old[first:end], part.new[first:end])

@@ -1,4 +1,4 @@
-"""Natural joins whose structure reads the service's shared indexes (`tables.indexes`), which are up to date before it is."""
+"""Natural joins whose structure reads the service's shared indexes (`tables.indexes`), which are updated before it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ALONE = object()
 
 
 class Reader(Protocol):
-    """A structure over indexes that others write. `own_bytes`: what it keeps besides them."""
+    """A structure over indexes that others write. `own_bytes`: bytes of its own."""
 
     @property
     def root(self) -> Any: ...
@@ -71,30 +71,30 @@ R = TypeVar("R", bound=Reader)
 
 
 class ReadingJoin(Defaults, ABC, Generic[R]):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes, own: bool, part: bool) -> None:
-        """`own`: nobody else has these indexes, nor brings them up to date; `part`: for good. OSError, MemoryError: there is no room."""
+        """`own`: the indexes are private, and this join updates them; `part`: permanently. OSError, MemoryError: there is no room."""
         self.sides, self.never, self._plan = list(sides), query.never, plan
         self.indexes, self._own, self._part = indexes, own, part
-        self._loading: dict[Key, Loading] = {}  # while it is built: what nobody else has
+        self._loading: dict[Key, Loading] = {}  # while it is built: indexes that nobody else has
         self._taken: list[SharedIndex] = []  # in the order of `_wanted`
-        self._of_alias: list[SharedIndex] = []  # of each the one by which its entries and keys are given
-        self._held = 0  # while it is built: the version that is held
+        self._of_alias: list[SharedIndex] = []  # for each alias the index that provides its entries and keys
+        self._held = 0  # while it is built: the held version
         self._planted: Planted | None = None  # while it is built: the reader, if it has trees of its own
         self._reader: R | None = None  # once it is built
-        self._touched = Touched(())  # of what room was asked for last
+        self._touched = Touched(())  # changes of the last call of `require`
         if not self.never:
             indexes.make_room()
 
     @property
     def _owner(self) -> object:
-        """As the indexes know it: its own ones do not hold it, so that all come back at once, not when Python looks for circles."""
+        """The owner known to the indexes: private ones do not hold this object, so all are freed at once, without the cycle collector."""
         return _ALONE if self._own else self
 
     @abstractmethod
     def _make(self, atoms: Sequence[Atom]) -> R:
-        """The structure over these."""
+        """Return the structure over these."""
 
     @property
     def root(self) -> Any:
@@ -105,14 +105,14 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         return self._reader.update_steps if self._reader is not None else 0
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: O(n log n) for the indexes that nobody has. What these are read by comes with `conclude`."""
+        """Cost: O(n log n) for the indexes that nobody has. `conclude` makes the structure that reads them."""
         self._load(version, progress)
         while self._own and not self.conclude(version):
             self.hold(version)
             self.settle()
 
     def _load(self, version: int, progress: Callable[[float], None]) -> None:
-        """Load those indexes that are still to be taken, and that nobody has."""
+        """Load the wanted indexes that are not taken yet, and that nobody has."""
         wanted = self._wanted
         for done in range(len(self._taken), len(wanted)):
             side, order = wanted[done]
@@ -128,7 +128,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
             self._planted.hold()
 
     def settle(self) -> None:
-        """Follow what was noted while it is built, and find what comes next."""
+        """Follow the changes recorded while it is built, and determine what comes next."""
         for loading in self._loading.values():
             loading.settle()
         self._load(self._held, lambda part: None)  # somebody else had it, and has dropped it since
@@ -136,7 +136,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
             self._planted.gather()
 
     def conclude(self, version: int) -> bool:
-        """Take the indexes, of those that were loaded a piece a step; then do the steps of a structure that has trees of its own."""
+        """Take the indexes, loaded ones a piece per step; then do the steps of a structure that has trees of its own."""
         if self._reader is not None or self.never:
             return True
         if self._planted is None:
@@ -155,7 +155,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         return True
 
     def _take_some(self, version: int) -> bool:
-        """Take indexes, up to one that was loaded; whether it has all."""
+        """Take indexes, up to one that was loaded; return whether it has all."""
         wanted, put = self._wanted, False
         while len(self._taken) < len(wanted) and not put:
             side, order = wanted[len(self._taken)]
@@ -171,7 +171,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
 
     @property
     def _atoms(self) -> list[Atom]:
-        """All indexes were taken: those of each alias."""
+        """Return the indexes of each alias, once all are taken."""
         atoms, taken = [], iter(self._taken)
         for paths in self._tracks:
             own = [next(taken) for _ in paths]
@@ -187,7 +187,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
 
     @property
     def _tracks(self) -> Sequence[Sequence[Any]]:
-        """Of each alias the indexes that it is read by; of none if it never has a row."""
+        """Return the indexes by which each alias is read; none if it never has a row."""
         return ((),) * len(self.sides) if self.never else self._plan.tracks
 
     @property
@@ -202,7 +202,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
             self.indexes.require(resolved, self._touched, True)
 
     def apply(self, version: int, runs: Runs, sink: Sink | None) -> None:
-        """Once the indexes have followed."""
+        """Called after the indexes have followed the changes."""
         if self._own:
             self.indexes.apply(version, runs, self._touched)
         if self._reader is None:
@@ -224,7 +224,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
                 sink.several(offsets[at], applied.order.kinds[at] == INSERT, tuple(rows))
 
     def _unchanged(self, runs: Runs) -> Indices:
-        """The offsets of the versions that leave all that the view uses as it was."""
+        """Return the offsets of the versions that change nothing that the view uses."""
         found = [np.empty(0, np.int64)]
         for name, run in runs.items():
             both = np.flatnonzero((run.old >= 0) & (run.new >= 0))
@@ -259,13 +259,13 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         return self._reader is None or root is None or self._reader.is_empty(root)
 
     def entries(self, root: Any) -> int:
-        """Of each alias, once: whatever the number of its indexes."""
+        """Entries of each alias, counted once, whatever the number of its indexes."""
         return sum(map(self.indexes.count, self._of_alias))
 
     @property
     def bytes(self) -> int:
-        """What the structure keeps, and of an index that several views or aliases have its share. Of one that was replaced nothing: what is
-        held of it for readers the indexes tell."""
+        """Bytes of the structure, and its share of indexes that several views or aliases use. Replaced indexes count nothing: what readers
+        need of them is counted by the indexes."""
         if isinstance(self._reader, Planted) and not self.indexes.has(self._owner):
             return 0
         return sum(map(self.indexes.bytes_of, self._taken)) + (self._reader.own_bytes if self._reader is not None else 0)
@@ -279,7 +279,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         return self.indexes.stores if self._own else ()
 
     def is_outgrown(self, version: int) -> bool:
-        """Also if it has indexes of its own after a replay, which others may have as well."""
+        """Also true if after a replay it has indexes of its own that others may have as well."""
         return self._reader is not None and ((self._own and not self._part) or self._reader.is_outgrown)
 
     def check(self) -> None:
@@ -296,7 +296,7 @@ class ViewTreeJoin(ReadingJoin[ViewTree]):
 
     @property
     def flips(self) -> int:
-        """Prefixes that became live, or died, in all changes so far."""
+        """Number of prefixes that became live or dead, over all changes."""
         return self._reader.flipped if self._reader is not None else 0
 
 
@@ -322,7 +322,7 @@ class IntersectJoin(ReadingJoin[Intersect]):
 
 
 class EliminationJoin(ReadingJoin[Elimination]):
-    """R(x), S(x, y), T(y), with nothing of its own."""
+    """R(x), S(x, y), T(y), without structures of its own."""
 
     def _make(self, atoms: Sequence[Atom]) -> Elimination:
         return Elimination(self.indexes.structure, atoms)

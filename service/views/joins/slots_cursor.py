@@ -1,4 +1,4 @@
-"""A structure's cursor as a reading of a view: its slots are the rows."""
+"""A structure's cursor as a cursor of the view: its slots are the rows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Protocol, Self
 
 from service.views.deltas import Combination
 
-_CHUNK = 1 << 17  # rows at once: a structure's cursor makes room for as many as it is asked for
+_CHUNK = 1 << 17  # rows at once: a structure's cursor reserves memory for as many as it is asked for
 
 
 class Slotted(Protocol):
-    """A structure's cursor: slots, an array an alias."""
+    """A structure's cursor: slots, an array per alias."""
 
     @property
     def done(self) -> bool: ...
@@ -32,7 +32,7 @@ class Slotted(Protocol):
 
 
 class Wrapper:
-    """A reading by way of another one, or of a structure's cursor, whose counts are its own. Whoever inherits it has `fill`."""
+    """A cursor over another one, or over a structure's cursor, with the same counts. Subclasses define `fill`."""
 
     def __init__(self, cursor: Slotted) -> None:
         self._cursor = cursor
@@ -65,7 +65,7 @@ class Wrapper:
 
 
 class SlotsCursor(Wrapper):
-    """See the module's head."""
+    """See the module docstring."""
 
     def fill(self, limit: int) -> Combination:
         return tuple(self._cursor.fill(min(limit, _CHUNK)))

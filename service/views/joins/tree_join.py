@@ -1,8 +1,9 @@
-"""A tree-shaped join without dead ends, kept by `structures.join_tree`: what its ports see of rows, how a batch goes through the aliases.
+"""A tree-shaped join without dead ends, maintained by `structures.join_tree`: how its ports see rows, how a batch goes through the aliases.
 
-Alias by alias: all deletes while the later aliases still have theirs, then all inserts, so that each row of the delta falls to exactly one
-of its parts. Columns that edges set equal have one domain of codes; a row that goes is known by the codes that it came with. With parts
-(EXISTS, NOT EXISTS, LEFT JOIN) a batch may tell a row several times, as one partner goes and another comes: `deltas.net`.
+Alias by alias: first all deletes, while the later aliases still have theirs, then all inserts, so that each row of the delta belongs to
+exactly one of its parts. Columns that edges set equal share a domain of codes; a deleted row is found by the codes it was inserted with.
+With parts (EXISTS, NOT EXISTS, LEFT JOIN) a batch may report a row several times, as one partner is deleted and another inserted: they are
+netted.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _KINDS = {"required": layout.REQUIRED, "exists": layout.EXISTS, "absent": layout
 
 
 class Alive:
-    """Those of alias number `place` that take part in rows of the version."""
+    """The slots of alias number `place` that take part in rows of the version."""
 
     def __init__(self, tree: JoinTree, roots: Roots, place: int, start: Start) -> None:
         self._tree, self._roots, self._place, self._start = tree, roots, place, start
@@ -59,14 +60,14 @@ class Alive:
 
 
 class TreeJoin(Defaults):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, sides: Sequence[Side], tree: Sequence[Edge], never: bool) -> None:
         """`sides`: of the aliases of rows, then of those of EXISTS and NOT EXISTS. `tree`: each edge followed by its opposite."""
         self.sides, self.never = list(sides), never
         ends = [Index(edge.far, edge.far_columns, edge.far_span) for edge in tree]
         self.has_parts = any(edge.kind != "required" for edge in tree)
-        # A row that can have no partner in a part is still to be found: by a port of another edge, or by one of no edge.
+        # A row that can have no partner in a part must still be found: by a port of another edge, or by one of no edge.
         finding = {ends[e ^ 1].place for e, edge in enumerate(tree) if edge.kind not in ("absent", "optional")}
         self.indexes = list(dict.fromkeys([*ends, *(Index(side.place, (), None) for side in sides if side.place not in finding)]))
         number = domains_of(tree)
@@ -80,7 +81,7 @@ class TreeJoin(Defaults):
         self.tree = JoinTree(ports, edges, kinds=[_KINDS[edge.kind] for edge in tree[::2]] if self.has_parts else ())
         self._middle = outward(tree)[0]
         hidden = behind(tree, "exists", "absent")
-        self._loaded = sorted(self.sides, key=lambda side: side.place not in hidden)  # fewer rows turn so
+        self._loaded = sorted(self.sides, key=lambda side: side.place not in hidden)  # fewer rows flip in this order
         self._version = 0
 
     def _domain(self, port: int) -> Domain | None:
@@ -97,7 +98,7 @@ class TreeJoin(Defaults):
 
     @property
     def flips(self) -> int:
-        """Rows that came to life, or died, by changes of others so far."""
+        """Number of rows that became live or dead through changes of others so far."""
         return self.tree.flips
 
     # --- writing
@@ -114,7 +115,7 @@ class TreeJoin(Defaults):
         self.tree.count_anew()
 
     def _describe(self, side: Side, slots: Slots) -> None:
-        """Rows that come: their codes are taken."""
+        """Describe inserted rows: their codes gain references."""
         codes = []
         for p in self.tree.of_alias[side.place]:
             domain = self._domain(p)
@@ -127,7 +128,7 @@ class TreeJoin(Defaults):
         return [None if span is None else ends_of(side.relation.table, span, slots) for span in spans]
 
     def _describe_moved(self, side: Side, before: Slots, after: Slots) -> None:
-        """They stay what they were."""
+        """Describe rows that only move: they are unchanged."""
         ports = self.tree.of_alias[side.place]
         ends = [self.tree.ends(p, before) if self.tree.ports[p].spanned else None for p in ports]
         self.tree.describe(side.place, after, [self.tree.codes(p, before) for p in ports], ends)
@@ -164,7 +165,7 @@ class TreeJoin(Defaults):
         (self._apply_batch if versions_of(runs) == 1 else self._apply_run)(version, parts, sink)
 
     def _selected(self, side: Side, part: Parted) -> Parted:
-        """Without the rows that the filters exclude."""
+        """Drop the rows that the filters exclude."""
         gone, come, moved = part
         return Parted(_only(gone, side.selected(gone.old)), _only(come, side.selected(come.new)), _only(moved, side.selected(moved.new)))
 
@@ -190,7 +191,7 @@ class TreeJoin(Defaults):
         work: list[tuple[int, int, Part]] = []
         for place, part in parts.items():
             side = self.sides[place]
-            if len(part.gone.old):  # nobody else gets a code before `reclaim`
+            if len(part.gone.old):  # these codes are not reused before `reclaim`
                 self._release(version, side, part.gone.old)
             if len(part.come.new):
                 self._describe(side, part.come.new)
@@ -212,7 +213,8 @@ class TreeJoin(Defaults):
             sink.several(found.offsets[at], come, tuple(rows))
 
     def _comes(self, places: npt.NDArray[np.int64], inserted: Mask, rows: npt.NDArray[np.int32]) -> Mask:
-        """bool[n]: which of these rows come; of each the alias of the change that tells it, and whether that is an insert."""
+        """bool[n]: which of these rows are inserted; and for each the alias of the change that reports it, and whether that is an
+        insert."""
         come = np.empty(len(inserted), np.bool_)
         for place in np.unique(places).tolist():
             for kind in (False, True):
@@ -242,7 +244,7 @@ class TreeJoin(Defaults):
         return self._cursor(root, place, Alive(self.tree, root, place, given), window)
 
     def of_key(self, root: Roots, place: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
-        """Where no port has just these columns, all rows of the alias are looked through."""
+        """If no port has exactly these columns, all rows of the alias are scanned."""
         for p in self.tree.of_alias[place]:
             domain, columns = self._domain(p), self.indexes[p].columns
             if domain is not None and set(columns) == set(key.schema.names):
@@ -291,7 +293,7 @@ class TreeJoin(Defaults):
 
 
 def domains_of(tree: Sequence[Edge]) -> dict[tuple[int, tuple[str, ...]], int]:
-    """Numbers of domains, by alias and columns, in the order of the edges' far ends: one for all that edges set equal."""
+    """Number the domains, by alias and columns, in the order of the edges' far ends: one for all columns that edges set equal."""
     found: dict[tuple[int, tuple[str, ...]], set[tuple[int, tuple[str, ...]]]] = {}
     for edge in tree:
         if edge.near_columns:
@@ -304,5 +306,5 @@ def domains_of(tree: Sequence[Edge]) -> dict[tuple[int, tuple[str, ...]], int]:
 
 
 def _only(part: Part, indices: npt.NDArray[np.int64] | None) -> Part:
-    """The rows with these indices; None: all of them."""
+    """Return the rows with these indices; None: all of them."""
     return part if indices is None else Part(part.offsets[indices], part.old[indices], part.new[indices])

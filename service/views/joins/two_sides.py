@@ -1,6 +1,6 @@
-"""Rows of one alias and their partners as the entries of a structure that keeps both, and their changes as its moves.
+"""Rows of one alias and their partners as the entries of a structure that stores both, and their changes as its moves.
 
-A row that no condition can hold for (a null, or a filter of the part) is entered under a key that no partner has.
+A row that cannot meet the condition (because of a null, or a filter of the part) is stored under a key that no partner has.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from structures.core.entries import NO_ENTRIES, Entries
 from structures.event_tree import runs as kinds
 from structures.event_tree.matching import LONELY, Moves
 
-_CHUNK = 1 << 16  # rows of a relation in a step of building
+_CHUNK = 1 << 16  # rows of a relation per step of building
 _NO_OFFSETS = np.empty(0, np.int64)
 _KINDS = 6  # of changes
 
 
 class _Work(NamedTuple):
-    """Entries, of each its kind (`event_tree.runs`), the offset of its version, and, if it moves, the slot that it comes from."""
+    """Entries, with the kind of each (`event_tree.runs`), the offset of its version, and, if it moves, the slot that it comes from."""
 
     kinds: npt.NDArray[np.int8]
     offsets: npt.NDArray[np.int64]
@@ -44,7 +44,7 @@ class _Watched(NamedTuple):
 
 
 class Rows:
-    """The rows of one alias as entries, those that can have no partner too. `place`: of the alias in the view."""
+    """The rows of one alias as entries, including those that can have no partner. `place`: of the alias in the view."""
 
     def __init__(self, kept: Kept, source: Source, relations: Mapping[str, Relation]) -> None:
         self.place, self.never = kept.places[0], kept.query.never
@@ -52,11 +52,11 @@ class Rows:
         self._source = source
 
     def chosen(self, slots: Slots) -> Indices | None:
-        """Those of these rows that are told if they have no partner; None: all."""
+        """Return the rows that are reported if they have no partner; None: all."""
         return _NO_OFFSETS if self.never else self._present.selected(slots)
 
     def entries(self, slots: Slots, codes: Codes | None) -> Chosen:
-        """As of a source."""
+        """As in a source."""
         if self.never:
             return Chosen(NO_ENTRIES, _NO_OFFSETS)
         present = self._present.selected(slots)
@@ -68,26 +68,26 @@ class Rows:
         alone[which] = False
         lonely = slots[indices[alone]]
         left, right = ends_of(self._source.side.relation.table, self._source.span, lonely)
-        left = np.minimum(left, right)  # where nothing meets it the left end lies beyond the right one
+        left = np.minimum(left, right)  # where nothing meets it, the left end lies beyond the right one
         others = Entries(np.zeros(len(lonely), np.uint8), np.full(len(lonely), LONELY, np.int32), left, right, lonely)
         return Chosen(joined([able, others]), np.concatenate((indices[which], indices[alone])))
 
 
 class Changed(NamedTuple):
-    """Moves in the order in which a structure takes them, and of each the offset of its version."""
+    """Moves in the order in which a structure takes them, with the offset of each one's version."""
 
     offsets: npt.NDArray[np.int64]
     moves: Moves
 
 
 class TwoSides:
-    """See the module's head."""
+    """See the module docstring."""
 
-    steps = np.arange(_KINDS, dtype=np.int8)  # of a version, in which the kinds of changes are taken one after another
+    steps = np.arange(_KINDS, dtype=np.int8)  # within a version, the kinds of changes are taken one after another
 
     def __init__(self, kept: Kept, support: Kept, at: Counted, shown: Sequence[Side], known: Domain | None = None) -> None:
-        """`kept`: the rows, alone; `support`: their join with the partners, in which they are the alias `at`; `shown`: the sides of the
-        view. `known`: has the keys of all rows that can have a partner, which are only looked up then."""
+        """`kept`: only the rows; `support`: their join with the partners, in which they are the alias `at`; `shown`: the sides of the view.
+        `known`: the keys of all rows that can have a partner; with it keys are only looked up."""
         relations = {side.relation.name: side.relation for side in shown}
         plan = _planned(support)
         sides = [Side(support.query, place, relations[name]) for place, (_, name) in enumerate(support.query.aliases)]
@@ -97,7 +97,7 @@ class TwoSides:
         self.relation, self.never, self.span, self.columns = own.side.relation, support.query.never, own.span, own.columns
         self.rows = Rows(kept, own, relations)
         self.side, self._partner_side = shown[kept.places[0]], self.partners.side
-        # What the view reads of a row, and what its partners depend on: of FULL JOIN also what ON says of the row alone.
+        # What the view reads of a row, and what its partners depend on: for FULL JOIN also the conditions in ON on the row alone.
         self._watched = _Watched(self.relation, list(dict.fromkeys([*self.side.varying, *own.side.varying])))
         types = [self.relation.schema.field(name).type for name in self.columns]
         self.domain = known or (Domain(types) if types else None)
@@ -106,11 +106,11 @@ class TwoSides:
 
     @property
     def relations(self) -> tuple[Relation, Relation]:
-        """Of the rows, and of the partners."""
+        """The relation of the rows, and that of the partners."""
         return self.relation, self._partner_side.relation
 
     def read(self, version: int, progress: Callable[[float], None]) -> tuple[Entries, Entries]:
-        """The rows of a version, and the partners. Cost: O(n)."""
+        """Read the rows of a version, and the partners. Cost: O(n)."""
         mine, others = self.relations
         total, done = mine.table.rows + others.table.rows or 1, 0
         parts: tuple[list[Entries], list[Entries]] = ([NO_ENTRIES], [NO_ENTRIES])
@@ -124,7 +124,7 @@ class TwoSides:
         return joined(parts[0]), joined(parts[1])
 
     def now(self) -> tuple[Entries, Entries]:
-        """The rows and the partners that the tables have now."""
+        """Read the rows and the partners that the tables have now."""
         mine, others = (relation.table.scan(NEWEST, 0, relation.table.used + 1)[0] for relation in self.relations)
         return self.rows.entries(mine, self.look_up)[0], self._partners(others, self.look_up)[0]
 
@@ -132,7 +132,7 @@ class TwoSides:
         return Chosen(NO_ENTRIES, _NO_OFFSETS) if self.never else self.partners.entries(slots, codes)
 
     def rows_after(self, resolved: Mapping[str, Resolved]) -> tuple[int, int]:
-        """How many rows and partners there may be after these changes. MemoryError: there is no room for their keys."""
+        """Return how many rows and partners there may be after these changes. MemoryError: there is no room for their keys."""
         rows, texts = [0, 0], 0
         for number, relation in enumerate(self.relations):
             one = resolved.get(relation.name)
@@ -143,7 +143,7 @@ class TwoSides:
         return rows[0], rows[1]
 
     def changed(self, runs: Runs, told: bool) -> Changed | None:
-        """What these runs change; None: nothing. `told`: as `followed` of `parted`."""
+        """Return the changes that these runs make; None: none. `told`: as `followed` of `parted`."""
         work = list[_Work]()
         mine, others = self.relations
         if (run := runs.get(mine.name)) is not None:
@@ -158,7 +158,7 @@ class TwoSides:
         columns = zip(*[(one.kinds, one.offsets, one.former) for one in work], strict=True)
         kind, offsets, former = (np.concatenate(column) for column in columns)
         entries = joined([one.entries for one in work])
-        if versions_of(runs) == 1:  # those of a step from left to right, so that each finds the nodes that the one before it used
+        if versions_of(runs) == 1:  # changes of a step from left to right, so that each finds the nodes that the previous one used
             order = order_of(offsets, self.steps[kind], *([] if self.domain is None else [entries.key]), entries.left)
         else:
             order = order_of(offsets, kind)
@@ -166,18 +166,18 @@ class TwoSides:
         return Changed(offsets[order], Moves(kind[order], taken.key, taken.left, taken.right, taken.slot, former[order], done))
 
     def release(self, moves: Moves, version: int) -> None:
-        """The keys of what has gone by these moves, once they are made."""
+        """Release the keys of entries that these moves have deleted, once they are made."""
         if self.domain is not None:
             gone = np.isin(moves.kind, (kinds.OUTER_DELETE, kinds.PARTNER_DELETE)) & (moves.key != LONELY)
             self.domain.release(moves.key[gone], version)
 
     def _collect(self, part: Parted, entries_of: Callable[[Slots, Codes | None], Chosen], three: Sequence[int], work: list[_Work]) -> None:
-        """Of a run as one alias takes it: what goes, comes (`three`: as which kinds), and moves to another slot."""
+        """Append deletes, inserts and moves of one alias's run to `work`; `three`: the kinds of changes to make of them."""
         delete, insert, move = three
         gone, come, moved = part
-        there = [(delete, gone.offsets, gone.old, gone.old), (move, moved.offsets, moved.new, moved.old)]  # the entries' slots, the former
+        there = [(delete, gone.offsets, gone.old, gone.old), (move, moved.offsets, moved.new, moved.old)]  # the entries' slots, former ones
         new = [(insert, come.offsets, come.new, come.new)]
-        # Keys are acquired by what comes alone; without any all are read at once.
+        # Only inserts acquire keys; without any, all are read at once.
         readings = [([*there, *new], None)] if self.domain is None else [(there, self.look_up), (new, self._acquire)]
         for some, codes in readings:
             kinds = np.repeat(np.array([one[0] for one in some], np.int8), [len(one[1]) for one in some])

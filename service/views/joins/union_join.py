@@ -1,9 +1,9 @@
-"""UNION and EXCEPT over quadtrees: a union of natural joins, each less what groups have (`structures.qdag.union`).
+"""UNION and EXCEPT over quadtrees: a union of natural joins, each without the tuples that groups have (`structures.qdag.union`).
 
-A row is a tuple of values, shown by rows of the branch that tells it: slots of its aliases, -1 for the others. So a relation's row that
-comes or goes matters if a tuple comes or goes with it. All that a batch writes is one step: what goes is what a branch had before and no
-branch has after, among the tuples that agree with a changed one of its atoms; what comes is found the other way round. A tuple that
-several changed ones tell is told by the first of them.
+A row is a tuple of values, represented by rows of the branch that reports it: slots of its aliases, -1 for the others. So the insert or
+delete of a relation's row matters if a tuple is inserted or deleted with it. A batch is written in one step: it deletes what a branch had
+before and no branch has after, among the tuples that agree with a changed one of its atoms; inserts are found the other way round. A tuple
+that several changed ones report is reported by the first of them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Roots = tuple[Root, ...]
 
 
 class UnionJoin(QuadtreeJoin):
-    """See the module's head; what the methods do is said in `protocol`."""
+    """See the module docstring; `protocol` describes the methods."""
 
     def __init__(self, sides: Sequence[Side], graph: Hypergraph, shapes: Shapes, never: bool) -> None:
         super().__init__(sides, graph, shapes, never)
         self._shown = [self.keys[shapes.domains[variable]] for variable in range(graph.dimension)], graph.shown
         made = [self._atom(place) for place in range(len(graph.atoms))]
-        # Of each branch the places of its atoms: its own, and then those of its groups.
+        # For each branch the places of its atoms: its own, and then those of its groups.
         self._places = [(*own, *(place for number in groups for place in graph.absent[number])) for own, groups in graph.families]
         self._own = [len(own) for own, _ in graph.families]
         absent = [[made[place] for place in group] for group in graph.absent]
@@ -64,8 +64,8 @@ class UnionJoin(QuadtreeJoin):
     def _tell(
         self, changed: Mapping[int, Entries], others: Mapping[int, Entries], roots: tuple[Roots, Roots], sink: Sink, offset: int, come: bool
     ) -> bool:
-        """The rows of one version that the other one lacks, by the tuples of each base that only this one has, and those that only the
-        other one has; whether more is wanted."""
+        """Report the rows of one version that the other one lacks, by the tuples of each base that only this one has, and those that only
+        the other one has; return whether more are wanted."""
         for branch, places in enumerate(self._places):
             told: list[_Told] = []
             for at, place in enumerate(places):
@@ -79,7 +79,7 @@ class UnionJoin(QuadtreeJoin):
         return True
 
     def _tell_all(self, cursor: Cursor, told: Sequence[_Told], sink: Sink, offset: int, come: bool) -> bool:
-        """Rows of a delta, but for those that have been told."""
+        """Report rows of a delta, except those already reported."""
         wanted, limit, lines = True, _FIRST, self._or.lines
         while wanted and not cursor.done:
             rows = cursor.fill(limit)
@@ -97,7 +97,7 @@ class UnionJoin(QuadtreeJoin):
         raise TypeError("a row of UNION or EXCEPT is its values: it has no parts that could be looked up")
 
     def of_key(self, root: QdagRoot, place: int, key: pa.RecordBatch, window: Bounds | None) -> SlotsCursor:
-        """The row with these values, in the order of the view's columns."""
+        """Read the row with these values, in the order of the view's columns."""
         codes = []
         for keys, shown in zip(*self._shown, strict=True):
             codes.append(int(keys.domain.look_up(keys.keyed([key.column(at) for at in shown]))[0]))
@@ -109,7 +109,7 @@ class UnionJoin(QuadtreeJoin):
 
 
 class _Rows(SlotsCursor):
-    """A reading, without the codes of the values."""
+    """A cursor without the codes of the values."""
 
     def __init__(self, cursor: Cursor, lines: int) -> None:
         super().__init__(cursor)
@@ -120,15 +120,15 @@ class _Rows(SlotsCursor):
 
 
 class _Told:
-    """Tuples of some variables, all of whose rows have been told. They are looked up column by column: a code (below 2**30) and the place
-    of what stands before it fit into one word."""
+    """Tuples of some variables, all of whose rows have been reported. They are looked up column by column: a code (below 2**30) and the
+    place of the preceding prefix fit into one word."""
 
     def __init__(self, variables: Sequence[int], tuples: Entries) -> None:
         self._variables, self._tuples = variables, tuples
 
     @cached_property
     def _known(self) -> list[npt.NDArray[np.int64]]:
-        """Made when they are asked for: of a single change they hardly ever are."""
+        """Built on demand: for a single change it is rarely needed."""
         found, places = list[npt.NDArray[np.int64]](), np.zeros(len(self._tuples), np.int64)
         for column in self._tuples.T:
             known, places = np.unique(places << 30 | column, return_inverse=True)
@@ -136,7 +136,7 @@ class _Told:
         return found
 
     def has(self, values: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-        """bool[n]: of rows, int32[d, n]. Cost: O(log) of the tuples each."""
+        """bool[n], for rows int32[d, n]. Cost: O(log) of the tuples per row."""
         has, places = np.ones(values.shape[1], np.bool_), np.zeros(values.shape[1], np.int64)
         for variable, known in zip(self._variables, self._known, strict=True):
             wanted = places << 30 | values[variable]
