@@ -30,8 +30,8 @@ from service.views.joins.protocol import Store
 from service.views.joins.two_sides import TwoSides
 from structures.outer.counts import SILENT, Own, PairCounts
 
-_ENOUGH = 1024  # With fewer left, a row is counted again. A group's single changes are fewer, so none of them deletes the last partner of a guessed row.
-# If fewer are left, they are counted again. Single changes in a group are fewer, so no version of them deletes the last guessed partner.
+_ENOUGH = 1024  # partners of a row to visit where they are not reported, and up to as many more
+# With fewer left, a row is counted again. A group's single changes are fewer, so none of them deletes the last partner of a guessed row.
 _LEAST = 512
 _ANEW = 64  # pairs per row of the relations, beyond which it is faster to count all rows again
 
