@@ -1,1 +1,1 @@
-"""Rows of relations as Arrow and NumPy: stored, judged against, filtered, projected, indexed. Begin with `store`."""
+"""Rows of relations as Arrow and NumPy: storage, validation, filters, projection, indexes. Start with `store`."""

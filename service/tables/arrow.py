@@ -1,13 +1,10 @@
-"""Arrow arrays of the canonical types as NumPy, without copying and without a call per row; and back. Few rows of Python values, too.
+"""Convert Arrow arrays of the canonical types to NumPy and back, without copying and without a call per row; also a few rows of Python
+values.
 
-| type | seen as |
-|---|---|
-| int64, float64, timestamp, time64 | int64 (a float's bits) |
-| date32 | int32 |
-| bool | uint8 |
-| utf8, binary | int32 offsets and read-only bytes |
+| type | NumPy form | |---|---| | int64, float64, timestamp, time64 | int64 (a float's bits) | | date32 | int32 | | bool | uint8 | | utf8,
+binary | int32 offsets and read-only bytes |
 
-Sliced arrays are welcome. What lies under a null is unspecified.
+Arrays may be sliced. The values under nulls are unspecified.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ _NO_BYTES.flags.writeable = False
 
 
 def bits(buffer: pa.Buffer, offset: int, length: int) -> Array:
-    """uint8[length], 0 or 1: bits from `offset` on."""
+    """uint8[length], 0 or 1: the bits from `offset` on."""
     first, last = offset >> 3, (offset + length + 7) >> 3
     part = np.frombuffer(buffer, np.uint8, last - first, first)
     return np.unpackbits(part, bitorder="little")[offset & 7 :][:length]
@@ -66,17 +63,17 @@ _TEXTS = frozenset({pa.utf8().id, pa.binary().id})
 
 
 def reader(type: pa.DataType) -> Callable[[pa.Array], Array] | None:
-    """How the values of a column of this type are seen; None for text. At least one value."""
+    """Return the function that reads a column of this type, with at least one value; None for text."""
     return None if is_text(type) else _FIXED[type.id]
 
 
 def is_text(type: pa.DataType) -> bool:
-    """Whether its values are kept as text: bytes, too."""
+    """Whether its values are stored as text; true for bytes, too."""
     return type.id in _TEXTS
 
 
 def null_mask(array: pa.Array) -> Array | None:
-    """bool[n], true at nulls, or None when there are none."""
+    """bool[n], true at nulls, or None if there are none."""
     if not array.null_count:
         return None
     mask: Array = bits(array.buffers()[0], array.offset, len(array)) == 0
@@ -84,7 +81,7 @@ def null_mask(array: pa.Array) -> Array | None:
 
 
 def _text(array: pa.Array) -> tuple[Array, Array]:
-    """int32[n + 1] offsets into the bytes, and these."""
+    """int32[n + 1] offsets into the bytes, and the bytes."""
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
     if data is None or not data.size:
@@ -95,14 +92,14 @@ def _text(array: pa.Array) -> tuple[Array, Array]:
 
 
 def kind(type: pa.DataType) -> int:
-    """What a cell of this type holds (`structures.rows.key_table`)."""
+    """Return the kind of a cell of this type (`structures.rows.key_table`)."""
     return TEXT if is_text(type) else FLOAT if type.id == _FLOAT64 else PLAIN
 
 
 def to_row_set(columns: Sequence[pa.Array], readers: Readers, kinds: Array, key: Array, width: int) -> RowSet:
-    """Equally long columns, at least one row, as rows of cells; `width` leaves room for null bits, or has none.
+    """Convert columns of equal length, with at least one row, to rows of cells; `width` includes room for null bits, if any.
 
-    `readers`: one a column. Raises ValueError for a null where there is no room. O(cells + bytes of text when there are several texts).
+    `readers`: one per column. Raises ValueError for a null without room for its bit. O(cells + bytes of text if there are several texts).
     """
     length = len(columns[0])
     cells = np.zeros((length, width), np.int64)
@@ -129,7 +126,7 @@ def to_row_set(columns: Sequence[pa.Array], readers: Readers, kinds: Array, key:
 
 
 def few_to_row_set(rows: Sequence[Sequence[Any]], kinds: Array, key: Array, width: int) -> RowSet:
-    """The same of rows of physical Python values. Raises as `to_row_set`. O(cells), in Python."""
+    """Convert rows of physical Python values likewise. Raises as `to_row_set`. O(cells), in Python."""
     columns = len(kinds)
     if width == columns and len(rows) == 1 and set(map(type, rows[0])) == _WHOLE:
         return RowSet(kinds, key, np.array(rows, np.int64), _FIRST_START, _NO_BYTES)
@@ -156,7 +153,7 @@ def few_to_row_set(rows: Sequence[Sequence[Any]], kinds: Array, key: Array, widt
 
 
 def _joined(texts: list[tuple[int, Array, Array]], cells: Array) -> tuple[Array, Array]:
-    """Starts and bytes of rows with several texts, each row's back to back."""
+    """Return starts and bytes for rows with several texts, the texts of each row contiguous."""
     totals = cells[:, [i for i, _, _ in texts]].sum(axis=1)
     after = np.cumsum(totals)
     starts = after - totals
@@ -169,7 +166,7 @@ def _joined(texts: list[tuple[int, Array, Array]], cells: Array) -> tuple[Array,
 
 
 def from_cells(cells: Array, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows of cells (int64[n, width]) without texts."""
+    """Convert rows of cells (int64[n, width]) without texts."""
     arrays, columns = [], len(schema)
     for i, field in enumerate(schema):
         null = (cells[:, columns + (i >> 5)] >> (i & 31)) & 1 if cells.shape[1] > columns else np.zeros(len(cells), np.int64)
@@ -181,14 +178,14 @@ def from_cells(cells: Array, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _data(type: pa.DataType, values: Array) -> Array:
-    """Words as Arrow's data of the type."""
+    """Convert words to Arrow data of the type."""
     if type.id == _DATE:
         return values.astype(np.int32)
     return np.packbits(values.astype(np.uint8), bitorder="little") if type.id == _BOOL else values
 
 
 def from_rows(rows: Rows, schema: pa.Schema, columns: Array, slots: Array) -> pa.RecordBatch:
-    """The rows at these slots; `schema` has one field for each of `columns` (int64[k])."""
+    """Return the rows at these slots; `schema` has a field for each of `columns` (int64[k])."""
     cells = rows.gather(columns, slots)
     arrays = []
     for field, column, values in zip(schema, columns.tolist(), cells, strict=True):
@@ -203,14 +200,14 @@ def from_rows(rows: Rows, schema: pa.Schema, columns: Array, slots: Array) -> pa
 
 
 def writable(values: Array, dtype: type) -> Array:
-    """As the kernels take it: contiguous and writable."""
+    """Return the array as kernels need it: contiguous and writable."""
     if values.dtype != dtype or not values.flags.forc:
         return np.array(values, dtype)
     return values if values.flags.writeable else values.copy()
 
 
 def any_null(masks: Sequence[Array | None]) -> Array | None:
-    """bool[n]: whether any of a row's columns is null; None: none is."""
+    """bool[n]: whether any column of a row is null; None: none is."""
     nulls: Array | None = None
     for mask in masks:
         if mask is not None:
@@ -219,7 +216,7 @@ def any_null(masks: Sequence[Array | None]) -> Array | None:
 
 
 def padded(codes: Array, nulls: Array | None) -> Array:
-    """The codes of the rows that are not null, and -1 for the others."""
+    """Extend the codes of rows without nulls to all rows, with -1 for the others."""
     if nulls is None:
         return codes
     found = np.full(len(nulls), -1, np.int32)

@@ -1,8 +1,8 @@
-"""What changes in some relations while a view over them is built, and what that comes to.
+"""The changes of some relations while a view over them is built, and their net effect.
 
-The writer notes every changed row as (version, old slot, new slot). Whoever builds takes what has accumulated up to a version, and gets its
-net effect: rows that went, and rows that came. A row that came and went again meanwhile is in neither, even if its slot was used
-several times: slots that the last version taken sees are not reused before the build lets go of it, so a slot counts -1, 0 or +1.
+The writer records every changed row as (version, old slot, new slot). The builder takes what has accumulated up to a version, and gets its
+net effect: deleted rows and inserted rows. A row that was inserted and deleted again meanwhile is in neither, even if its slot was used
+several times: slots that the last version taken sees are not reused before the build releases that version, so a slot counts -1, 0 or +1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_INDICES = np.empty(0, np.int64)
 
 
 class Net(NamedTuple):
-    """Rows of a relation that went, and rows that came: slots, ascending."""
+    """Deleted and inserted rows of a relation: slots, ascending."""
 
     relation: Relation
     gone: Slots
@@ -39,15 +39,14 @@ class Piece(NamedTuple):
 
 
 class Backlog:
-    """The changes of these relations that nobody has taken yet. The writer notes, one other thread takes.
+    """The changes of these relations that were not taken yet. The writer records them, one other thread takes them.
 
-    changes  how many wait
-    noted    how many there ever were
+    changes how many wait noted how many were ever recorded
     """
 
     def __init__(self, relations: Iterable[Relation]) -> None:
         self._relations = {relation.name: relation for relation in relations}
-        self._words = self._empty()  # three for each change
+        self._words = self._empty()  # three per change
         self._lock = threading.Lock()
         self.changes = self.noted = 0
 
@@ -55,7 +54,7 @@ class Backlog:
         return {name: array("q") for name in self._relations}
 
     def note(self, version: int, runs: Runs) -> None:
-        """These changes are in the tables, and belong to `version` or to earlier ones that are published together with it."""
+        """Record changes that are in the tables already, of `version` or of earlier ones that are published with it."""
         for name, run in runs.items():
             if name not in self._relations:
                 continue
@@ -70,8 +69,8 @@ class Backlog:
                 self.noted += count
 
     def take(self, version: int) -> list[Net]:
-        """The net effect of the changes up to `version`, which the caller holds, or which is the newest and the caller is the writer. The
-        writer waits for what came after it at most."""
+        """Return the net effect of the changes up to `version`, which the caller holds, or which is the newest if the caller is the writer.
+        The writer waits at most for the copying of later changes."""
         with self._lock:
             taken, self._words = self._words, self._empty()
             self.changes = 0
@@ -86,7 +85,7 @@ class Backlog:
         return nets
 
     def _put_back(self, name: str, changes: np.ndarray) -> None:
-        """These come before all that was noted meanwhile."""
+        """Put these back before everything recorded meanwhile."""
         words = array("q", changes.tobytes())
         with self._lock:
             words.extend(self._words[name])
@@ -95,7 +94,7 @@ class Backlog:
 
 
 def _net(relation: Relation, changes: np.ndarray) -> Net:
-    """By steps that let others have the interpreter."""
+    """Computed in steps that release the interpreter to other threads."""
     old, new = changes[:, 1], changes[:, 2]
     ends = np.concatenate((2 * old[old >= 0], 2 * new[new >= 0] + 1))
     ends.sort()
@@ -107,7 +106,7 @@ def _net(relation: Relation, changes: np.ndarray) -> Net:
 
 
 def pieces(nets: Iterable[Net]) -> Iterator[Piece]:
-    """All that goes, then all that comes, a bounded number of rows at a time."""
+    """Yield all deletes, then all inserts, a bounded number of rows at a time."""
     nets = list(nets)
     for net in nets:
         for first in range(0, len(net.gone), _PIECE):

@@ -1,4 +1,4 @@
-"""What a run of versions changes in one relation, as views take it.
+"""The changes that a run of versions makes in one relation, in the form that views take.
 
 A batch is a run of one version; single changes that the writer applies together are a run of one version each.
 """
@@ -19,28 +19,28 @@ from structures.core import entries
 
 # The order in which a structure takes the entries of one version.
 LEAVE, ENTER, DELETE, INSERT = range(4)
-SIGNS = np.array([entries.LEAVE, entries.ENTER, entries.DELETE, entries.INSERT], np.int8)  # of each kind, in the structures' words
+SIGNS = np.array([entries.LEAVE, entries.ENTER, entries.DELETE, entries.INSERT], np.int8)  # by kind, as the structures encode it
 
 _NO_INDICES: Indices = np.empty(0, np.int64)
-_FIRST: Indices = np.zeros(1, np.int64)  # not written to
+_FIRST: Indices = np.zeros(1, np.int64)  # never written to
 
 
 class Run:
-    """Changed rows of a relation, in its table by now, over `versions` consecutive versions.
+    """Changed rows of a relation, already in its table, over `versions` consecutive versions.
 
-    old, new   int32[n]: change i removes the row at old[i] and adds the one at new[i]; -1 for none. All of different keys
-    offsets    int64[n], ascending, from 0 to versions - 1: the version of each change
+    old, new int32[n]: change i removes the row at old[i] and adds the one at new[i]; -1 for none. All of different keys offsets int64[n],
+    ascending, from 0 to versions - 1: the version of each change
     """
 
     __slots__ = ("versions", "offsets", "old", "new", "rows")
 
     def __init__(self, versions: int, offsets: Indices, old: Slots, new: Slots, rows: int) -> None:
-        """`rows`: how many are removed and added."""
+        """`rows`: how many rows are removed and added."""
         self.versions, self.offsets, self.old, self.new, self.rows = versions, offsets, old, new, rows
 
     @property
     def replaced(self) -> Part:
-        """The rows that others replace, and those that do."""
+        """The rows that are replaced, and their replacements."""
         if len(self.old) == 1:
             return Part(self.offsets, self.old, self.new) if self.old[0] >= 0 and self.new[0] >= 0 else NOTHING
         both = (self.old >= 0) & (self.new >= 0)
@@ -48,14 +48,14 @@ class Run:
 
 
 def inserting(run: Run) -> Run:
-    """The rows that a run of one version adds, as if they replaced none."""
+    """Return the rows that a run of one version adds, as if they replaced none."""
     come = run.new[run.new >= 0]
     return Run(1, np.zeros(len(come), np.int64), np.full(len(come), -1, np.int32), come, len(come))
 
 
 def batch_run(previous: Slots, deletes: Slots, come: Slots) -> Run:
-    """A run of one version: the rows at `come`, which replace those at `previous` (int32[come]; -1: none), and of `deletes` those after the
-    replaced ones."""
+    """Return a run of one version: it adds the rows at `come`, which replace those at `previous` (int32[come]; -1: none), and deletes those
+    of `deletes` after the replaced ones."""
     gone = deletes
     if len(gone):
         replaced = int(previous[0] >= 0) if len(previous) == 1 else np.count_nonzero(previous >= 0)
@@ -80,20 +80,20 @@ def versions_of(runs: Runs) -> int:
 
 
 def by_version(runs: Runs) -> Iterator[tuple[int, Runs]]:
-    """Each version that changes something, as a run of its own: its number in `runs`, and the changes."""
+    """Yield each version that changes something, as a run of its own: its number in `runs`, and the changes."""
     if versions_of(runs) == 1:
         yield 0, runs
         return
     changes = [(offset, name, at) for name, run in runs.items() for at, offset in enumerate(run.offsets.tolist())]
     for offset, some in groupby(sorted(changes), key=itemgetter(0)):
         of: dict[str, list[int]] = {}
-        for _, name, at in some:  # one after another: the offsets of a run ascend
+        for _, name, at in some:  # contiguous: the offsets of a run ascend
             of.setdefault(name, []).append(at)
         yield offset, {name: _these(runs[name], at[0], at[-1] + 1) for name, at in of.items()}
 
 
 def _these(run: Run, first: int, end: int) -> Run:
-    """Its changes with these numbers, all of one version, as a run of that."""
+    """Return changes number `first` to `end`, all of one version, as a run of that version."""
     old, new = run.old[first:end], run.new[first:end]
     if end - first == 1:
         return Run(1, _FIRST, old, new, int(old[0] >= 0) + int(new[0] >= 0))
@@ -101,9 +101,9 @@ def _these(run: Run, first: int, end: int) -> Run:
 
 
 class Half(Run):
-    """Of a run of one version the rows that go and those that only move, or the rows that come: for joins that take one before the other.
+    """The half of a run of one version that deletes or only moves rows, or the half that inserts: for joins that take one before the other.
 
-    `followed` as in `parted`, for both halves alike.
+    `followed` as in `parted`, the same for both halves.
     """
 
     __slots__ = ("come", "followed")
@@ -114,7 +114,7 @@ class Half(Run):
 
 
 class Watched(Protocol):
-    """A relation, and the columns by which one of its rows differs from another of the same key."""
+    """A relation, and the columns in which its rows with the same key may differ."""
 
     @property
     def relation(self) -> Relation: ...
@@ -124,7 +124,7 @@ class Watched(Protocol):
 
 
 class Part(NamedTuple):
-    """Rows that one alias takes alike: the offset of each one's version, and its slots before and after (where it has them)."""
+    """Changes of one sort for an alias: the offset of each one's version, and its slots before and after (if any)."""
 
     offsets: Indices
     old: Slots
@@ -132,7 +132,7 @@ class Part(NamedTuple):
 
 
 class Parted(NamedTuple):
-    """A run as one alias takes it: rows that go, rows that come, and rows that stay what they are and only move to another slot."""
+    """A run divided for one alias: deleted rows, inserted rows, and unchanged rows that only move to another slot."""
 
     gone: Part
     come: Part
@@ -143,7 +143,8 @@ NOTHING = Part(_NO_INDICES, NO_SLOTS, NO_SLOTS)
 
 
 def parted(side: Watched, run: Run, followed: bool) -> Parted:
-    """`followed`: rows replaced by one that is equal in all that the view uses are told apart; else they go and come like others."""
+    """`followed`: rows replaced by one with the same values in all columns that the view uses count as moved; otherwise as deleted and
+    inserted."""
     if isinstance(run, Half):
         both = _parted(side, run, run.followed)
         return Parted(NOTHING, both.come, NOTHING) if run.come else both._replace(come=NOTHING)
@@ -170,8 +171,8 @@ def _part(whole: Part, chosen: npt.NDArray[np.bool_] | Indices) -> Part:
 
 
 def order_of(offsets: Indices, steps: npt.NDArray[Any], *within: npt.NDArray[Any]) -> Indices:
-    """The order in which a structure takes entries, of each the offset of its version and its step (0 or more): version by version, step by
-    step, and those of a step as they are, or by the columns `within`, the first of these first. Cost: a sort, and one for each column."""
+    """Return the order in which a structure takes entries, given each one's version offset and step (0 or more): by version, then by step,
+    and within a step as given, or by the columns `within`, the first of them first. Cost: a sort, and one for each column."""
     if len(offsets) < 2:
         return np.arange(len(offsets))
     turns = offsets * (int(steps.max()) + 1) + steps
@@ -190,8 +191,8 @@ class InOrder(NamedTuple):
 
 
 def in_order(parts: Sequence[tuple[int, Indices]]) -> InOrder:
-    """The entries of these parts, (kind, offset of each), one part after another, in the order in which a structure takes them: version by
-    version, kind by kind, and then as they are."""
+    """Order the entries of these parts, (kind, offset of each), concatenated, as a structure takes them: by version, then by kind, then as
+    given."""
     lengths = np.array([len(offsets) for _, offsets in parts], np.int64)
     kinds = np.repeat(np.array([kind for kind, _ in parts], np.int64), lengths)
     offsets = np.concatenate([_NO_INDICES, *(offsets for _, offsets in parts)])

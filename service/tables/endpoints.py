@@ -25,7 +25,7 @@ def endpoints(rows: pa.RecordBatch, interval: Interval) -> tuple[Ends, Ends]:
 
 
 def stored_endpoints(table: Table, span: Span, slots: npt.NDArray[np.int32]) -> tuple[Ends, Ends]:
-    """The same of a span of the rows at these slots; a row's left is above its right if nothing meets it."""
+    """The same for a span of the rows at these slots; the left end of a row is above its right end if nothing meets it."""
     names = span.columns
     values, nulls = table.numbers(names, slots)
     return _of_span(span, table.type_of(names[0]), list(values), nulls)
@@ -59,7 +59,7 @@ def _of_span(span: Span, type_: pa.DataType, values: Sequence[Ends], nulls: Sequ
 
 
 def _moved(values: Ends, type_: pa.DataType, by: int | float) -> Ends:
-    """Encoded `values + by`, held within the extremes."""
+    """Encoded `values + by`, clamped to the extremes."""
     if type_.id == _FLOAT64:
         return encode_floats(values.view(np.float64) + by, 0)
     if by == 0:
@@ -72,7 +72,7 @@ def _moved(values: Ends, type_: pa.DataType, by: int | float) -> Ends:
 def _encode(
     interval: Interval | Span, type_: pa.DataType, values: Sequence[Ends] | Ends, nulls: Sequence[npt.NDArray[np.bool_] | None]
 ) -> tuple[Ends, Ends]:  # fmt: skip
-    """`values`: starts and ends, a float's bits; they are written to."""
+    """`values`: starts and ends, a float's bits; they are overwritten."""
     left, right = values
     if type_.id == _FLOAT64:
         left, right = encode_floats(left.view(np.float64), 0), encode_floats(right.view(np.float64), 0)
@@ -88,13 +88,13 @@ def _encode(
 
 
 def _values(column: pa.Array) -> Ends:
-    """A copy, a float's bits."""
+    """Return a copy, a float as its bits."""
     values = numbers(column)
     return np.array(values.view(np.int64) if column.type.id == _FLOAT64 else values, np.int64)
 
 
 def numbers(column: pa.Array) -> npt.NDArray[np.generic]:
-    """The column's values without a copy, anything where it is null. Types other than TEXT_OR_BOOL."""
+    """Return the column's values without a copy, unspecified where null. Types other than TEXT_OR_BOOL."""
     dtype = _DTYPES.get(column.type.id, _INT64)
     length = len(column)
     data = column.buffers()[1]
@@ -103,7 +103,7 @@ def numbers(column: pa.Array) -> npt.NDArray[np.generic]:
     return np.frombuffer(data, dtype, length, column.offset * dtype.itemsize)
 
 
-TEXT_OR_BOOL = (pa.utf8(), pa.binary(), pa.bool_())  # columns that numpy cannot look into
+TEXT_OR_BOOL = (pa.utf8(), pa.binary(), pa.bool_())  # columns that NumPy cannot read
 
 _INT64 = np.dtype(np.int64)
 _FLOAT64 = pa.float64().id

@@ -1,11 +1,11 @@
-"""How many rows an alias has, how many of one key, and how likely two rows meet: from a sample of each relation.
+"""Estimate the rows of an alias, the rows per key, and how likely two rows meet, from a sample of each relation.
 
-The order in which a join by look-ups binds its aliases goes by these (`binding`). They decide what a view costs, never what it says. The
-same rows in the same slots give the same estimates.
+A join by lookups orders its aliases by these estimates (`binding`). They determine what a view costs, never its content. The same rows in
+the same slots give the same estimates.
 
-Costs: a few thousand rows of each alias are read.
-Source of the number of different keys: the estimator GEE of Charikar, Chaudhuri, Motwani and Narasayya (Towards Estimation Error
-Guarantees for Distinct Values, 2000): keys met once in a sample of s of n rows stand for sqrt(n / s) keys each.
+Costs: reading a few thousand rows of each alias. Source of the number of distinct keys: the estimator GEE of Charikar, Chaudhuri, Motwani
+and Narasayya (Towards Estimation Error Guarantees for Distinct Values, 2000): keys that occur once in a sample of s of n rows stand for
+sqrt(n / s) keys each.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _SAMPLE = 4096
 
 
 def estimates_of(query: Query, relations: Mapping[str, Relation], version: int) -> Estimates | None:
-    """Of a version that is pinned, or the newest one by the writer; None if some alias has no rows to go by."""
+    """For a pinned version, or the newest one in the writer's thread; None if some alias has no rows."""
     samples = {name: relations[name].table.sample(version, _SAMPLE) for _, name in query.aliases}
     sides = [_Sampled(Side(query, place, relations[name]), samples[name]) for place, (_, name) in enumerate(query.aliases)]
     return Estimates(sides) if all(len(side.slots) for side in sides) else None
 
 
 def shares_of(sides: Sequence[Side], spans: Sequence[tuple[Span, Span]], version: int, size: int) -> list[float] | None:
-    """How likely two rows, one of each of two aliases, meet in each of these pairs of spans, by about `size` rows of each; None if one has
-    none."""
+    """Estimate how likely two rows, one of each of two aliases, meet in each of these pairs of spans, from about `size` rows of each; None
+    if one has none."""
     sampled = [_Sampled(side, side.relation.table.sample(version, size)) for side in sides]
     if not all(len(side.slots) for side in sampled):
         return None
@@ -42,7 +42,7 @@ def shares_of(sides: Sequence[Side], spans: Sequence[tuple[Span, Span]], version
 
 
 class _Sampled:
-    """Rows of an alias that meet its filters."""
+    """Sampled rows of an alias that meet its filters."""
 
     def __init__(self, side: Side, sample: Slots) -> None:
         self.side, self.table = side, side.relation.table
@@ -51,7 +51,7 @@ class _Sampled:
         self._ends: dict[Span, tuple[np.ndarray, np.ndarray]] = {}
 
     def ends(self, meet: Meet) -> tuple[np.ndarray, np.ndarray]:
-        """Sorted starts and ends of the spans that are not empty."""
+        """Return the sorted starts and ends of the spans that are not empty."""
         span = meet.of(self.side.alias)
         if span not in self._ends:
             left, right = ends_of(self.table, span, self.slots)
@@ -86,7 +86,7 @@ class Estimates:
         if meet not in self._shares:
             one, other = (self._of_alias[span.alias] for span in (meet.left, meet.right))
             (left, right), (its_left, its_right) = one.ends(meet), other.ends(meet)
-            # Of all pairs those that do not end before the other begins; half a pair where none was met.
+            # The pairs of which neither ends before the other begins; half a pair if there is none.
             begun = np.searchsorted(its_left, right, "right").sum()
             over = np.searchsorted(its_right, left, "left").sum()
             self._shares[meet] = max(0.5, float(begun - over)) / (len(one.slots) * len(other.slots))

@@ -1,7 +1,6 @@
-"""Changes that were judged by a former definition of their relation, judged again by the present one.
+"""Validate changes again that were validated against a former definition of their relation.
 
-A definition is only ever extended: by nullable columns, by intervals, by nulls that are allowed. Rows of before have nulls in the new
-columns.
+A definition can only be extended: by nullable columns, by intervals, by nulls that are allowed. Earlier rows have nulls in the new columns.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ def same(definition: RelationDefinition, other: RelationDefinition) -> bool:
 
 
 def judged_again(batch: Batch, definitions: Mapping[str, RelationDefinition]) -> Batch:
-    """The batch by these definitions, where they extend those that it was judged by; otherwise its changes are left as they are."""
+    """Return the batch under these definitions, where they extend those it was validated against; other changes are left as they are."""
     if all(same(changes.definition, definitions.get(changes.relation, changes.definition)) for changes in batch.changes):
         return batch
     judged = [_judged_again(changes, definitions.get(changes.relation, changes.definition)) for changes in batch.changes]
@@ -43,7 +42,7 @@ def _judged_again(changes: Changes, definition: RelationDefinition) -> Judged:
 
 
 def widened(rows: RowBlock, schema: pa.Schema) -> RowBlock:
-    """Rows of the first columns of a schema, with nulls in the others."""
+    """Extend rows of the first columns of a schema with nulls in the others."""
     if rows.values is not None:
         more = (None,) * (len(schema) - len(rows.struct))
         return RowBlock.few([row + more for row in rows.values], pa.struct(schema)) if more else rows

@@ -1,12 +1,12 @@
-"""What changes in the relations, version by version, while views are replayed after a start.
+"""The changes of the relations, version by version, while views are replayed after a start.
 
     since    the log, as recovery applies it    now
       |---------------------------------------|----- what the writer applies meanwhile ----->
             passage of one view ->      passage of another ->
 
-A view that may be followed is built at the version `since`, and passes through all that has changed after it, so that its feed gets the
-deltas again that it had before the service ended. Until then, rows that have gone since are kept: no slot is reused that a passage has
-still to read (`floor`). Memory: 32 bytes a change, until all have passed it.
+A view that may be followed is built at the version `since`, and then follows all later changes, so that its feed gets the deltas again that
+it had before the service ended. Until then, rows deleted since are kept: no slot is reused that a passage has yet to read (`floor`).
+Memory: 32 bytes a change, until all passages are past it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from service.tables.relations import Relation
 from service.tables.resolution import NO_SLOTS, Indices, Resolved, Slots
 from service.wire.batch import RowBlock
 
-_WORDS = 4  # of a change: version, relation, old slot, new slot
+_WORDS = 4  # per change: version, relation, old slot, new slot
 _VERSION, _RELATION, _OLD, _NEW = range(_WORDS)
-_PIECE = 1 << 14  # changes that are taken at once, unless a version has more
-_RUN = 256  # single changes that go together, as in the writer
-_DROPPED = 1 << 20  # changes that all have passed are dropped together
+_PIECE = 1 << 14  # changes to take at once, unless a version has more
+_RUN = 256  # single changes to combine, as in the writer
+_DROPPED = 1 << 20  # changes that all passages are past, which are dropped together
 _NO_INDICES: Indices = np.empty(0, np.int64)
 
 Changes = npt.NDArray[np.int64]
@@ -37,7 +37,7 @@ Changes = npt.NDArray[np.int64]
 
 
 class Step(NamedTuple):
-    """Versions from `first` on, as a view takes them: what they need, and what they do. One version, or single changes of several."""
+    """Versions from `first` on, in the form a view takes: what they need, and what they do. One version, or single changes of several."""
 
     first: int
     versions: int
@@ -50,23 +50,23 @@ class Step(NamedTuple):
 
 
 class History:
-    """The changes of these relations. Recovery notes, then the writer; each passage is taken by one other thread."""
+    """The changes of these relations. Recovery records them, then the writer; one other thread advances each passage."""
 
     def __init__(self, since: int, relations: Iterable[Relation]) -> None:
         self.since = since
         self._relations = {relation.name: relation for relation in relations}
         self._words = array("q")
         self._dropped = 0  # changes
-        self._fresh = 0  # where those of the writer begin
+        self._fresh = 0  # where the writer's changes begin
         self._passages: list[Passage] = []
         self._lock = threading.Lock()
 
     def add(self, changes: Sequence[tuple[Relation, Indices, Slots, Slots]]) -> None:
-        """Note changes from the log, of several relations: versions, none below one that was noted before, old and new slots."""
+        """Record changes from the log, of several relations: versions, none below one recorded before, old and new slots."""
         self._note_all([np.column_stack((versions, np.full(len(old), one.id), old, new)) for one, versions, old, new in changes])
 
     def note(self, first: int, runs: Runs) -> None:
-        """Note what the writer has put into the tables, of versions from `first` on."""
+        """Record the writer's changes, already in the tables, of versions from `first` on."""
         parts = []
         for name, run in runs.items():
             if (relation := self._relations.get(name)) is not None:
@@ -82,32 +82,33 @@ class History:
             self._words.frombytes(np.ascontiguousarray(changes, np.int64).tobytes())
 
     def begin(self) -> None:
-        """All that the log has is noted: what comes now is the writer's."""
+        """Mark the end of the log's changes: later ones are the writer's."""
         self._fresh = self.end
 
     @property
     def end(self) -> int:
-        """Changes noted so far."""
+        """Number of changes recorded so far."""
         with self._lock:
             return self._dropped + len(self._words) // _WORDS
 
     def passage(self, relations: Iterable[Relation]) -> Passage:
-        """Of a view over these relations; before any other has passed anything."""
+        """Return a passage for a view over these relations; must be called before any other passage advances."""
         passage = Passage(self, relations)
         self._passages.append(passage)
         return passage
 
     def close(self, passage: Passage) -> bool:
-        """It is over; whether others are left. By the writer."""
+        """End a passage; return whether others are left. By the writer."""
         self._passages = [other for other in self._passages if other is not passage]
         return bool(self._passages)
 
     def floor(self, relation: Relation) -> int | None:
-        """The oldest version whose rows are still read; None if none is."""
+        """The oldest version whose rows a passage still reads; None if there is none."""
         return min((passage.version for passage in self._passages if relation.id in passage.relations), default=None)
 
     def read(self, at: int, version: int) -> tuple[Changes, bool]:
-        """Whole versions up to `version` from change number `at` on, some thousand changes or one version; whether these are all."""
+        """Return whole versions up to `version` from change number `at` on, some thousand changes or one version; and whether these are
+        all."""
         count = _PIECE
         while True:
             with self._lock:
@@ -123,7 +124,7 @@ class History:
             count *= 2
 
     def drop(self) -> None:
-        """Forget what all have passed, once it is much. Any thread that follows a passage: two may call it at once."""
+        """Discard what all passages are past, once it is much. Called from any thread that follows a passage, also from two at once."""
         with self._lock:
             passed = min((passage.at for passage in self._passages), default=self._dropped) - self._dropped
             if passed > _DROPPED:
@@ -131,17 +132,17 @@ class History:
                 self._dropped += passed
 
     def fresh(self, at: int) -> int:
-        """How many changes of the writer's are behind number `at`."""
+        """Number of the writer's changes from number `at` on."""
         return self.end - max(at, self._fresh)
 
     @property
     def written(self) -> int:
-        """How many changes the writer has noted."""
+        """Number of changes that the writer has recorded."""
         return self.end - self._fresh
 
 
 class Passage:
-    """One view's way through the history: `version` is the last one that is behind it, `at` the number of changes."""
+    """One view's position in the history: it is past version `version`, and past `at` changes."""
 
     def __init__(self, history: History, relations: Iterable[Relation]) -> None:
         self._history = history
@@ -151,28 +152,28 @@ class Passage:
 
     @property
     def left(self) -> int:
-        """Changes of all relations that are still to come."""
+        """Changes of all relations that are still ahead."""
         return self._history.end - self.at
 
     @property
     def changes(self) -> int:
-        """Those among them that the writer has applied since the start."""
+        """How many of those the writer has applied since the start."""
         return self._history.fresh(self.at)
 
     @property
     def noted(self) -> int:
-        """How many the writer has applied since the start."""
+        """Number of changes that the writer has applied since the start."""
         return self._history.written
 
     def take(self, version: int) -> list[Step]:
-        """What comes next up to `version`, which is published: some thousand changes; call `passed` when they are done."""
+        """Return the next changes up to `version`, which is published: some thousand; call `passed` when they are followed."""
         changes, whole = self._history.read(self.at, version)
         self._next = version if whole else int(changes[-1, _VERSION]), self.at + len(changes)
         mine = changes[np.isin(changes[:, _RELATION], np.array(list(self.relations), np.int64))]
         return [self._step(part) for part in _parts(mine)]
 
     def passed(self) -> None:
-        """What was taken is done: its rows are not read any more."""
+        """Advance past the changes taken: their rows are not read any more."""
         self.version, self.at = self._next
         self._history.drop()
 
@@ -191,7 +192,7 @@ class Passage:
 
 
 def _parts(changes: Changes) -> Iterator[Changes]:
-    """Cut into versions of several changes, and runs of versions that have one change each, of different rows."""
+    """Split into versions of several changes, and runs of versions with one change each, of different rows."""
     if not len(changes):
         return
     starts = np.concatenate(([0], np.flatnonzero(np.diff(changes[:, _VERSION])) + 1))
@@ -212,7 +213,7 @@ def _parts(changes: Changes) -> Iterator[Changes]:
 
 
 def _made_by(changes: Changes) -> Indices:
-    """int64[n]: the index of the change that made the row that each change takes away; -1 if none of these."""
+    """int64[n]: the index of the change that added the row that each change removes; -1: none of these."""
     news = changes[:, _RELATION] << 32 | changes[:, _NEW]
     there = np.flatnonzero(changes[:, _NEW] >= 0)
     order = there[np.argsort(news[there])]
@@ -226,7 +227,7 @@ def _made_by(changes: Changes) -> Indices:
 
 
 class _Stored(RowBlock):
-    """Rows of a table, read when somebody asks for their values."""
+    """Rows of a table, read when their values are needed."""
 
     __slots__ = ("_relation", "_slots")
 

@@ -1,9 +1,9 @@
-"""The service's ordered indexes: rows of a relation by some of its columns, kept once for all views that want the same.
+"""The service's ordered indexes: rows of a relation by some of its columns, stored once for all views that need the same.
 
-A view that is built makes those that nobody has beside the writer (`loading.py`), and takes all in the turn in which it becomes live; when
-the last one that has an index goes, it goes too. A batch goes into all indexes before any view follows it.
+A view that is built makes the missing indexes beside the writer (`loading.py`), and takes all in the turn in which it becomes live; an
+index is removed with its last user. A batch is applied to all indexes before any view follows it.
 
-Writer's thread only, but for reading at a pinned root (`structures.index.indexes`), `loading` and `SharedIndex.key`.
+Writer's thread only, except for reading at a pinned root (`structures.index.indexes`), `loading` and `SharedIndex.key`.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from structures.index.indexes import Run as IndexRun
 from structures.index.layout import IndexArena
 from structures.index.planting import Planted
 
-_CHUNK = 1 << 16  # rows that are read at once
+_CHUNK = 1 << 16  # rows to read at once
 _FEW = 1 << 13  # entries whose texts are released at once
-_NEWEST = 2**62  # a version that sees what is newest
+_NEWEST = 2**62  # a version that sees the newest rows
 _TEXT = pa.utf8()
 
 Key = tuple[str, Order, frozenset[Any]]
 
 
 class AppliedRun(NamedTuple):
-    """A run of several versions in all indexes: what became of each entry, and the order of the entries."""
+    """A run of several versions applied to all indexes: the result for each entry, and the order of the entries."""
 
     run: IndexRun
     order: InOrder
 
 
 class _Watched:
-    """What the users of a relation's indexes read of it. All of its indexes move the same rows, and delete and insert the same: a join may
-    have several of them for one alias."""
+    """The columns that the users of a relation's indexes read. All these indexes move the same rows, and delete and insert the same ones: a
+    join may have several indexes for one alias."""
 
     def __init__(self, relation: str, concerned: Sequence[SharedIndex]) -> None:
         mine = [one for one in concerned if one.relation.name == relation]
@@ -52,7 +52,8 @@ class _Watched:
 
 
 class _Leaving:
-    """What nobody has any more, and the newest version then. `texts`: of an index, its entries whose texts are still counted."""
+    """An index or tree without users, and the newest version when its last user left. `texts`: its entries whose texts are still to be
+    released."""
 
     def __init__(self, since: int, one: SharedIndex | Planted) -> None:
         self.since, self.one = since, one
@@ -64,7 +65,7 @@ class SharedIndexes:
 
     def __init__(self) -> None:
         self._structure: OrderedIndexes | None = None
-        self._kept: Mapping[Any, SharedIndex] = {}  # replaced, never changed: figures are asked for by any thread
+        self._kept: Mapping[Any, SharedIndex] = {}  # replaced, never modified: any thread reads the metrics
         self._known: Interest[SharedIndex] | None = None
         self._trees: list[tuple[object, Planted]] = []
         self._leaving: list[_Leaving] = []
@@ -80,24 +81,24 @@ class SharedIndexes:
         return self._structure
 
     def make_room(self) -> None:
-        """Reserve address space, when the first view wants indexes. OSError, MemoryError: there is none."""
+        """Reserve address space, when the first view needs indexes. OSError, MemoryError: there is no room."""
         if self._structure is None:
             self._structure = OrderedIndexes()
 
-    # views that come and go
+    # views are added and removed
 
     @staticmethod
     def key(side: Side, order: Order) -> Key:
-        """By which an index is one and the same for all that want it."""
+        """Return the key of the index that all its users share."""
         return side.relation.name, order, frozenset(f.of("") for f in side.filters)
 
     def loading(self, side: Side, order: Order) -> Loading | None:
-        """What will be the index of the rows of a side, empty yet; None: there is one. Any thread."""
+        """Return a new, empty index for the rows of a side; None: there is one. Any thread."""
         return None if self.key(side, order) in self._kept else Loading(SharedIndex(side, order, self._texts))
 
     def take(self, owner: object, version: int, side: Side, order: Order, made: Loading | None) -> SharedIndex | None:
-        """The index of the rows of a side, at the newest `version`; if nobody has it the one that was `made`, with all changes noted, of
-        which a piece more is put into the store; None: there is none, or not all of it."""
+        """Return the index of the rows of a side, at the newest `version`. If there is none, put a piece more of `made`, which has all
+        changes recorded, into the store, and return it once complete; None: there is none, or it is incomplete."""
         key, self._newest = self.key(side, order), version
         one = self._kept.get(key)
         if one is not None:
@@ -115,13 +116,13 @@ class SharedIndexes:
         return made.index
 
     def give_up(self, made: Loading, version: int) -> None:
-        """Nobody wants it; `version` is the newest."""
+        """Discard an index that is no longer wanted; `version` is the newest."""
         self._newest = version
         if made.abandon(self._structure, version):
             self._leaving.append(_Leaving(version, made.index))
 
     def plant(self, owner: object, tree: Planted) -> None:
-        """It is over indexes that its owner has taken, and keeps trees beside them."""
+        """Register trees that a structure keeps beside the indexes that its owner has taken."""
         self._trees.append((owner, tree))
 
     def advance(self, version: int, tree: Planted) -> bool:
@@ -130,11 +131,11 @@ class SharedIndexes:
         return tree.advance()
 
     def has(self, owner: object) -> bool:
-        """Whether it follows still, if it has trees."""
+        """Whether this owner's trees are still registered."""
         return any(other is owner for other, _ in self._trees)
 
     def forget(self, owner: object) -> None:
-        """It follows no more: what nobody else has goes with a later `reclaim`, when readers of the newest version can't know it."""
+        """Remove a user: what has no other user is removed by a later `reclaim`, when no reader of the newest version can have it."""
         gone: list[SharedIndex | Planted] = [tree for other, tree in self._trees if other is owner]
         self._trees = [(other, tree) for other, tree in self._trees if other is not owner]
         for one in self._kept.values():
@@ -152,7 +153,7 @@ class SharedIndexes:
         return self._known
 
     def require(self, resolved: Mapping[str, Resolved], touched: Touched, singly: bool) -> None:
-        """MemoryError, before anything is touched, unless `apply` surely has room, of many versions if `singly`."""
+        """Raise MemoryError, before anything is changed, unless `apply` surely has room, for many versions if `singly`."""
         if not self._kept:
             return
         counts, texts, text_bytes = {}, 0, 0
@@ -167,11 +168,11 @@ class SharedIndexes:
             self._texts.require(texts, text_bytes)
 
     def apply(self, version: int, runs: Runs, touched: Touched) -> None:
-        """Bring all indexes to `version`, the last of the runs. Does not raise: what goes wrong is told to the views that follow."""
+        """Bring all indexes to `version`, the last of the runs. Does not raise: the views that follow get the error."""
         self._newest, self._batch, self._applied, self._failure = version, {}, None, None
         if not self._kept:
             return
-        concerned = [one for one in self._interest.concerned(touched) if one.relation.name in runs]  # a product tells them in parts
+        concerned = [one for one in self._interest.concerned(touched) if one.relation.name in runs]  # a product passes them in parts
         if not concerned:
             return
         try:
@@ -183,14 +184,14 @@ class SharedIndexes:
             self._failure = error
 
     def _apply_batch(self, concerned: Sequence[SharedIndex], runs: Runs) -> list[tuple[SharedIndex, Entries]]:
-        """Apply the changes of one version; gives the entries that go."""
+        """Apply the changes of one version; return the deleted entries."""
         parts = {name: parted(_Watched(name, concerned), runs[name], True) for name in {one.relation.name for one in concerned}}
         work = {one.number: one.changes(parts[one.relation.name]) for one in concerned}
         self._batch = self.structure.apply(work)
         return [(one, work[one.number].deletes) for one in concerned]
 
     def _apply_run(self, concerned: Sequence[SharedIndex], runs: Runs) -> list[tuple[SharedIndex, Entries]]:
-        """The same for the changes of several versions. A row that stays what it is goes and comes like others."""
+        """Apply the changes of several versions likewise. An unchanged row that moves is deleted and inserted like others."""
         parts: list[tuple[int, Indices]] = []
         numbers, entries, gone = [], [], []
         for one in concerned:
@@ -210,21 +211,21 @@ class SharedIndexes:
 
     @property
     def batch(self) -> Batch:
-        """What the newest batch did. Raises what went wrong."""
+        """The result of the newest batch. Raises its error, if any."""
         if self._failure is not None:
             raise self._failure
         return self._batch
 
     @property
     def applied(self) -> AppliedRun | None:
-        """What the newest run did; None: nothing. Raises what went wrong."""
+        """The result of the newest run; None: no changes. Raises its error, if any."""
         if self._failure is not None:
             raise self._failure
         return self._applied
 
     def reclaim(self, published: int, pins: Numbers) -> bool:
-        """Take away what nobody uses, and let be reused what neither `published`, the newest version, nor a pin sees: a piece of it.
-        Whether there is more."""
+        """Remove what has no user, and make reusable what neither `published`, the newest version, nor a pin needs, a piece at a time.
+        Return whether there is more."""
         if self._structure is None:
             return False
         pinned = published in pins
@@ -236,7 +237,7 @@ class SharedIndexes:
         return self._structure.reclaim(published, pins, FREED_AT_ONCE) or self._texts.reclaim(published, pins)
 
     def _remove(self, version: int, leaving: _Leaving) -> bool:
-        """Take away a tree, or a piece of what an index has; whether nothing of it is left."""
+        """Remove a tree, or a piece of an index; return whether nothing of it is left."""
         one = leaving.one
         if isinstance(one, SharedIndex) and one.text_columns:
             if leaving.texts is None:
@@ -247,10 +248,10 @@ class SharedIndexes:
         self.structure.begin(version)
         return self.structure.remove(one.number, FREED_AT_ONCE) if isinstance(one, SharedIndex) else one.close(FREED_AT_ONCE)
 
-    # figures
+    # metrics
 
     def bytes_of(self, one: SharedIndex) -> int:
-        """A user's share of an index, and of the texts."""
+        """Return a user's share of the bytes of an index and its texts."""
         everywhere = sum(self._texts_in(other) for other in self._kept.values())
         texts = self._texts.bytes * self._texts_in(one) // max(1, everywhere)
         return (self.structure.bytes(one.number) + texts) // max(1, len(one.users))
@@ -259,12 +260,12 @@ class SharedIndexes:
         return self.count(one) * len(one.text_columns)
 
     def count(self, one: SharedIndex) -> int:
-        """Entries of the newest version."""
+        """Return the number of entries at the newest version."""
         return int(self.structure.count(one.number, self.structure.root(one.number)))
 
     @property
     def retired_bytes(self) -> int:
-        """What is held for readers of older versions."""
+        """Bytes retained for readers of older versions."""
         return self._structure.retired_bytes if self._structure is not None else 0
 
     @property
@@ -272,7 +273,7 @@ class SharedIndexes:
         return () if self._structure is None else (self._structure.arena,)
 
     def check(self) -> None:
-        """Prove the invariants of all structures, and that each index has just the rows of its relation."""
+        """Verify the invariants of all structures, and that each index has exactly the rows of its relation."""
         if self._structure is None:
             return
         self._structure.check()

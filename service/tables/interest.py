@@ -1,7 +1,7 @@
-"""What a change concerns: of things that take rows of relations by filters, those to which a changed row may matter.
+"""Find the users of relations, such as views, that a change concerns: those for whose filters a changed row may matter.
 
-A filter `column = constant` (or `in`, or OR where each case has one on the column) of an alias is looked up by the values of the changed
-rows; so things whose filters exclude the rows cost nothing. Who has no such filter is concerned by every change of its relation.
+A filter `column = constant` (or `in`, or OR with one on the column in each case) of an alias is looked up by the values of the changed
+rows, so users whose filters exclude the rows cost nothing. A user without such a filter is concerned by every change of its relation.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from service.tables.resolution import Resolved
 from service.wire.batch import RowBlock
 
 T = TypeVar("T")
-_MANY = 1000  # rows, of which only the values of interest become Python's
+_MANY = 1000  # rows, above which only the values of interest are converted to Python
 
 
 class Selection(NamedTuple):
-    """Rows of a relation that meet all these filters."""
+    """The rows of a relation that meet all these filters."""
 
     relation: str
     filters: Sequence[Condition]
 
 
 class Touched:
-    """The rows that a batch takes and brings, by their values. Good until the batch is applied."""
+    """The rows that a batch deletes and inserts, by value. Valid until the batch is applied."""
 
     def __init__(self, resolved: Iterable[Resolved]) -> None:
         self.relations = {one.relation.name: one for one in resolved if len(one.deletes) or one.inserts.num_rows}
         self._values: dict[tuple[str, str], set[Any]] = {}
-        self.concerned: dict[Interest[Any], list[Any]] = {}  # as `Interest` has found: it is asked twice, to judge and to apply
+        self.concerned: dict[Interest[Any], list[Any]] = {}  # cached results of `Interest`, which is asked twice, to judge and to apply
 
     def values(self, relation: str, column: str, of_interest: Collection[Any]) -> set[Any]:
-        """Those of these values, in physical form, that the rows have in this column. O(rows), once if they are few."""
+        """Return which of these values, in physical form, the rows have in this column. O(rows), once if they are few."""
         one = self.relations[relation]
         if len(one.deletes) + one.inserts.num_rows > _MANY:
             return {value for rows in self._rows(one, column) for value in _among(rows, column, of_interest)}
@@ -57,7 +57,7 @@ class Touched:
 
 
 class _OfRelation(Generic[T]):
-    """The things that take rows of a relation, in order; places of those without an equality, and of the others by column and value."""
+    """The users of a relation, in order; places of those without an equality, and of the others by column and value."""
 
     def __init__(self) -> None:
         self.users: list[T] = []
@@ -66,7 +66,7 @@ class _OfRelation(Generic[T]):
 
 
 class Interest(Generic[T]):
-    """Things, each with all the rows that it takes."""
+    """Users, each with the rows that it uses."""
 
     def __init__(self, things: Iterable[tuple[T, Sequence[Selection]]]) -> None:
         self._things: list[T] = []
@@ -75,7 +75,7 @@ class Interest(Generic[T]):
             self._things.append(thing)
             for relation, filters in takes:
                 of = self._of.setdefault(relation, _OfRelation())
-                if not of.users or of.users[-1] is not thing:  # under two aliases it is one
+                if not of.users or of.users[-1] is not thing:  # with two aliases it counts once
                     of.users.append(thing)
                 admitted = _admitted(filters)
                 if not admitted:
@@ -87,12 +87,12 @@ class Interest(Generic[T]):
                     by_value.setdefault(value, []).append(place)
 
     def using(self, relation: str) -> list[T]:
-        """Those that take rows of the relation at all, in order."""
+        """Return the users of the relation, in order."""
         of = self._of.get(relation)
         return [] if of is None else of.users
 
     def concerned(self, touched: Touched) -> list[T]:
-        """Those to which the rows may matter, in order. O(1) a value, and what is found."""
+        """Return the users for which the rows may matter, in order. O(1) per value, and per user found."""
         if not self._of:
             return []
         known = touched.concerned.get(self)
@@ -114,7 +114,7 @@ class Interest(Generic[T]):
 
 
 def _admitted(filters: Iterable[Condition]) -> dict[str, frozenset[Any]]:
-    """By column the values that a row may have which meets all of these; of other columns it is not known."""
+    """Return by column the values that a row meeting all of these may have; other columns are unrestricted."""
     found: dict[str, frozenset[Any]] = {}
     for one in filters:
         if isinstance(one, Either):
@@ -138,13 +138,13 @@ def _values(rows: RowBlock, column: str) -> list[Any]:
 
 
 def _values_of(values: pa.Array) -> list[Any]:
-    if values.null_count:  # they meet no such filter
+    if values.null_count:  # nulls meet no such filter
         values = values.drop_null()
     return list(values.to_pylist() if values.type in TEXT_OR_BOOL else numbers(values).tolist())
 
 
 def _among(rows: RowBlock, column: str, of_interest: Collection[Any]) -> list[Any]:
-    """The same, each once, those of interest alone, without a Python value for each row."""
+    """The same, only the distinct values of interest, without a Python value per row."""
     batch = rows.arrow.select([column])
     met = batch.filter(pa.array(select_mask([Filter(ColumnRef("", column), "in", tuple(of_interest))], batch)))
     return _values_of(pc.unique(met.column(0)))

@@ -1,11 +1,11 @@
-"""A shared index that is made beside the writer, of the rows of a version that is held.
+"""A shared index that is made beside the writer, from the rows of a held version.
 
-    load, settle    beside the writer: read the rows, follow what was noted, sort the entries
-    put             in the writer's turn: a piece of the entries goes into the store in their order, without a search; once all are there, a
-                    piece of what was noted since
+    load, settle    beside the writer: read the rows, follow the recorded changes, sort the entries
+    put             in the writer's turn: a piece of the entries goes into the store in order, without a search; after the last one, a
+                    piece of the changes recorded since
 
-Its texts have codes of the indexes' dictionary from the moment that they are read or noted. Nobody calls two methods at once: it is its
-builder's, or the writer's while the builder waits for it or has ended.
+Its texts have codes of the indexes' dictionary as soon as they are read or recorded. No two methods run at once: the object belongs to its
+builder, or to the writer while the builder waits for it or has ended.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from service.tables.resolution import Slots
 from service.tables.shared_index import SharedIndex, joined
 from structures.index.indexes import Changes, Entries, Growth, OrderedIndexes, index_order
 
-_CHUNK = 1 << 14  # rows that are read at once: the writer may wait for their codes
-_PUT = 1 << 15  # entries that are put into the store at once: two or three milliseconds
-_FOLLOWED = 1 << 10  # and changed ones that are followed
+_CHUNK = 1 << 14  # rows to read at once: the writer may wait for their codes
+_PUT = 1 << 15  # entries to put into the store at once: two or three milliseconds
+_FOLLOWED = 1 << 10  # and changed ones to follow
 
 
 class Loading:
@@ -30,13 +30,13 @@ class Loading:
     def __init__(self, index: SharedIndex) -> None:
         self.index = index
         self._parts: list[Entries] = []  # each row's entry once, in one of them; in the order of the index if there is only one
-        self._noted: list[Changes] = []  # one after another, and not followed yet
-        self._fresh = 0  # entries of them that were noted since `put`
-        self._released: list[Slots] = []  # codes of texts, once for each entry that was there
+        self._noted: list[Changes] = []  # in order, not followed yet
+        self._fresh = 0  # entries recorded since the last `put`
+        self._released: list[Slots] = []  # codes of texts to release, once for each former entry
         self._growth: Growth | None = None
 
     def load(self, version: int, progress: Callable[[float], None]) -> None:
-        """Read the rows of a version, which is held. `progress` may raise. O(n log n)."""
+        """Read the rows of a held version. `progress` may raise. O(n log n)."""
         table, start = self.index.relation.table, 0
         while start >= 0:
             progress(start / max(1, table.used))
@@ -45,14 +45,14 @@ class Loading:
         self._sort()
 
     def note(self, run: Run) -> None:
-        """These rows have changed since: the old ones can still be read. MemoryError, with nothing counted: the texts have no room."""
+        """Record changes of rows; the old ones can still be read. MemoryError, without any reference added: the texts have no room."""
         gone, come = self.index.entries(run.old[run.old >= 0], False)[0], self._come(run.new[run.new >= 0])
         if len(gone.slot) or len(come.slot):
             self._noted.append(Changes(gone, come))
             self._fresh += len(gone.slot) + len(come.slot)
 
     def settle(self) -> None:
-        """Follow what was noted. O(n)."""
+        """Follow the recorded changes. O(n)."""
         if not self._noted or self._growth is not None:
             return
         noted, self._noted = self._noted, []
@@ -60,7 +60,7 @@ class Loading:
         when_gone = np.repeat(np.arange(len(noted)), [len(changes.deletes.slot) for changes in noted])
         when_come = np.repeat(np.arange(len(noted)), [len(changes.inserts.slot) for changes in noted])
         slots, backwards = np.unique(gone.slot[::-1], return_index=True)
-        last = np.append(when_gone[::-1][backwards], -1)  # a slot may go, and come again with another row
+        last = np.append(when_gone[::-1][backwards], -1)  # a slot may be freed, and used again for another row
         place = np.searchsorted(slots, come.slot)
         stays = (np.append(slots, -1)[place] != come.slot) | (last[place] <= when_come)
         self._parts = [self._entries.take(np.flatnonzero(~np.isin(self._entries.slot, slots))), come.take(np.flatnonzero(stays))]
@@ -68,7 +68,8 @@ class Loading:
         self._sort()
 
     def put(self, structure: OrderedIndexes, version: int) -> bool:
-        """Let a piece more be in the store, of the newest version, which was begun; whether that is all. MemoryError: there is no room."""
+        """Put a piece more into the store, at the newest version, which was begun; return whether that is all. MemoryError: there is no
+        room."""
         most, self._fresh = max(_FOLLOWED, 2 * self._fresh), 0
         if self._growth is None:
             self._growth = structure.growth(structure.add(len(self.index.order.columns)), self._entries)
@@ -83,7 +84,7 @@ class Loading:
             count = len(changes.deletes.slot) + len(changes.inserts.slot)
             structure.require(count, 1)
             structure.apply({self.index.number: changes})
-            del self._noted[0]  # what it inserts is the index's from now on
+            del self._noted[0]  # its inserts belong to the index from now on
             self._released.append(self.index.text_codes(changes.deletes))
             most -= count
         if self._noted:
@@ -92,7 +93,7 @@ class Loading:
         return True
 
     def abandon(self, structure: OrderedIndexes | None, version: int) -> bool:
-        """Nobody wants it; `version` is the newest. Whether it is in the store, with what was put there: it is to be taken out."""
+        """Discard the index; `version` is the newest. Return whether part of it is in the store, which must then be removed."""
         is_there, rest = self._growth is not None, self._parts
         if self._growth is not None and self._parts:
             assert structure is not None
@@ -105,13 +106,13 @@ class Loading:
         return is_there
 
     def _come(self, slots: Slots) -> Entries:
-        """The entries of rows, whose texts are counted."""
+        """Return the entries of inserted rows; their texts gain references."""
         self.index.require_texts(slots)
         return self.index.entries(slots, True)[0]
 
     @property
     def _entries(self) -> Entries:
-        """All, in the order of the index."""
+        """All entries, in the order of the index."""
         assert len(self._parts) == 1, "its rows are being read"
         return self._parts[0]
 

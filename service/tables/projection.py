@@ -1,8 +1,7 @@
-"""The rows of a view from the rows of its parts: columns as they are, common intervals, lengths, and what `terms` computes.
+"""Make the rows of a view from the rows of its parts: plain columns, common intervals, lengths, and computed `terms`.
 
-A common interval is computed on encoded endpoints (closed, so bounds of all four kinds mix exactly) and
-written with the bounds of the first interval named; an unbounded side is null. A length is the end less the
-start as so written, null where it does not fit into 64 bits.
+A common interval is computed on encoded endpoints (closed, so bounds of all four kinds mix exactly) and written with the bounds of the
+first interval named; an unbounded side is null. A length is the end minus the start as written there, null if it does not fit into 64 bits.
 """
 
 from __future__ import annotations
@@ -29,14 +28,13 @@ Numbers = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 _INT32 = np.iinfo(np.int32)
-_DIGITS = 19  # of the longest difference of two decimals
+_DIGITS = 19  # digits of the longest difference of two decimals
 
 
 class Projection:
-    """One view's way from parts to rows. `schema` is that of the rows.
+    """Makes the rows of one view from their parts. `schema` is that of the rows.
 
-    `rows` costs about 10 µs a call, 30 µs more for an intersection, and a few ns a row and computed column;
-    columns that are only passed on are not copied.
+    `rows` costs about 10 µs a call, 30 µs more for an intersection, and a few ns a row and computed column; plain columns are not copied.
     """
 
     def __init__(self, query: Query, relations: Mapping[str, RelationDefinition]) -> None:
@@ -53,9 +51,9 @@ class Projection:
         self, parts: Mapping[str, pa.RecordBatch], missing: Mapping[str, Mask] = MappingProxyType({}),
         stretches: tuple[Ends, Ends] | None = None,
     ) -> pa.RecordBatch:  # fmt: skip
-        """Equally long parts, by alias, with at least the columns that the outputs read -> as many rows. `missing`: of an alias that a
-        row may lack, bool[n]; all of its columns are null there, and what is computed of it. `stretches`: the ends of each row's gap, or
-        of what is covered, encoded."""
+        """Return as many rows as the equally long parts, given by alias, with at least the columns that the outputs read. `missing`:
+        bool[n] for an alias that a row may lack; its columns, and what is computed of them, are null there. `stretches`: the encoded ends
+        of each row's gap or covered part."""
         common: dict[tuple[IntervalRef, ...], tuple[Ends, Ends]] = {}
         columns = []
         for output, wanted in zip(self._outputs, self.schema.types, strict=True):
@@ -100,7 +98,7 @@ class Projection:
         return self._definitions[ref.alias].column(ref.column).nullable or ref.alias in self._optional
 
     def _common(self, intervals: tuple[IntervalRef, ...], parts: Mapping[str, pa.RecordBatch]) -> tuple[Ends, Ends]:
-        """Encoded start and end of the common interval, the infinities where unbounded."""
+        """Return encoded start and end of the common interval, infinite where unbounded."""
         start, end = endpoints(parts[intervals[0].alias], self._intervals[intervals[0]])
         for ref in intervals[1:]:
             other_start, other_end = endpoints(parts[ref.alias], self._intervals[ref])
@@ -123,7 +121,7 @@ class Projection:
 
 
 def needed_columns(query: Query, alias: str, definition: RelationDefinition) -> list[str]:
-    """The columns of this alias that the outputs read, in the relation's order."""
+    """Return the columns of this alias that the outputs read, in the relation's order."""
     needed = {ref.column for ref in query.values if ref.alias == alias}
     for output in query.outputs:
         for ref in () if is_stretch(output) else output.refs:
@@ -137,7 +135,7 @@ def needed_columns(query: Query, alias: str, definition: RelationDefinition) -> 
 
 
 def values_schema(query: Query, relations: Mapping[str, RelationDefinition]) -> pa.Schema:
-    """Of the rows of a view with UNION or EXCEPT: names and types of the first SELECT; nullable where one of them is."""
+    """Return the schema of a view with UNION or EXCEPT: names and types of the first SELECT; nullable where any SELECT is."""
     by_alias = {alias: relations[name] for alias, name in query.aliases}
     fields = []
     for output, *refs in zip(query.outputs, *(branch.columns for branch in query.branches), strict=True):
@@ -147,7 +145,7 @@ def values_schema(query: Query, relations: Mapping[str, RelationDefinition]) -> 
 
 
 def one_zero(column: pa.Array) -> pa.Array:
-    """-0.0 and 0.0 are one value: 0.0."""
+    """Replace -0.0 by 0.0, which is the same value."""
     return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 
 
@@ -165,7 +163,7 @@ def _decode(type_: pa.DataType) -> Callable[[Ends, int], Numbers]:
 
 def _arrow(values: Numbers, null: npt.NDArray[np.bool_], type_: pa.DataType) -> pa.Array:
     if type_ == pa.date32():
-        # An open end may be the day after the last that int32 holds.
+        # An open end may be the day after the last one that int32 holds.
         values = np.clip(values, _INT32.min, _INT32.max).astype(np.int32)
     column = pa.array(values, mask=null if null.any() else None)
     return column if column.type == type_ or pa.types.is_decimal(type_) else column.view(type_)

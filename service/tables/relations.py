@@ -13,14 +13,14 @@ from service.wire.schema import RelationDefinition
 
 
 class Relation:
-    """A relation under a name. `id` is its own for good: a relation that is dropped and made again is another one."""
+    """A relation under a name. `id` is permanent: a relation that is dropped and created again gets another one."""
 
     def __init__(self, id_: int, name: str, definition: RelationDefinition, former: Relation | None = None) -> None:
-        """`former`: the same with the definition that it had before, and the table that it has."""
+        """`former`: the relation with its former definition, whose table is taken over."""
         self.id = id_
         self.name = name
         self.definition = definition
-        # held by who replaces its rows, deletes by condition, or changes its definition
+        # held by a thread that replaces its rows, deletes by condition, or changes its definition
         self.rewriting: threading.Lock = threading.Lock() if former is None else former.rewriting
         self.schema = definition.arrow_schema()
         self.key = list(definition.key)
@@ -31,24 +31,24 @@ class Relation:
         self.no_keys = RowBlock.few([], self._key_struct)
 
     def renamed(self, name: str) -> Relation:
-        """The same, for a join that is given only some of its rows."""
+        """Return it under another name, for a join that gets only some of its rows."""
         other = copy.copy(self)
         other.name = name
         return other
 
     @staticmethod
     def schema_of(definition: RelationDefinition) -> pa.Schema:
-        """Of the table: with the columns that are never null marked so."""
+        """Return the table's schema, in which columns that are never null are marked."""
         return pa.schema([field.with_nullable(definition.column(field.name).nullable) for field in definition.arrow_schema()])
 
     def extended(self, definition: RelationDefinition) -> Relation:
-        """The same relation with more columns, intervals or nulls, which its table has been widened for. The writer's. Whoever has this one
-        still reads the columns that it has."""
+        """Return the same relation with more columns, intervals or nulls, for which its table was widened. The writer's thread. Holders of
+        the old object can still read its columns."""
         self.table.adopt(self.schema_of(definition))
         return Relation(self.id, self.name, definition, self)
 
     def keys_of(self, rows: RowBlock) -> RowBlock:
-        """The key columns, in the order of the key."""
+        """Return the key columns, in the order of the key."""
         if rows.values is None:
             return RowBlock(rows.arrow.select(self.key))
         return RowBlock.few([tuple([row[ordinal] for ordinal in self._key_ordinals]) for row in rows.values], self._key_struct)

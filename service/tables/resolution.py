@@ -1,8 +1,8 @@
-"""What the changes of one relation come to: judged in order against the table, the last of each key kept.
+"""Compute the net effect of changes to one relation: they are judged in order against the table, and the last one of each key is kept.
 
-A key's changes form a chain: a change finds the key there iff the one before it was no delete (the first one: iff the
-table has it). So one stable sort by key tells everything, without walking. A truncate cuts the batch in two: what stands
-before it is judged and then forgotten, what comes after starts from nothing.
+The changes of a key form a chain: the key exists before a change iff the previous change was no delete (for the first one: iff the table
+has it). So one stable sort by key suffices, without walking the chains. A truncate splits the batch: the changes before it are judged and
+then discarded, those after it start from an empty table.
 """
 
 from __future__ import annotations
@@ -28,15 +28,12 @@ _WORTH_PREPARING = 1024  # changes
 
 @dataclass(slots=True)
 class Resolved:
-    """The net effect of a batch on one relation: first truncate, then deletes, then inserts; each key at most once a sign.
+    """The net effect of a batch on one relation: first truncate, then deletes, then inserts; each key at most once per sign.
 
-    inserts      whole rows
-    previous     int32[inserts]: the slot of the row that each of them replaces, -1 for none
-    deletes      int32: the slots of all rows that go; the replaced ones first, in the order of their inserts
-    delete_keys  keys of the rows that are deleted and not replaced; of none if truncated
-    ignored      deletes of keys that were not there
-    bad          int64: indices in the batch of inserts whose key existed
-    given        the inserts as the table takes them, if they were looked at so
+    inserts whole rows previous int32[inserts]: the slot of the row that each of them replaces, -1 for none deletes int32: the slots of all
+    deleted rows; the replaced ones first, in the order of their inserts delete_keys keys of the rows that are deleted and not replaced;
+    empty if truncated ignored number of deletes of keys that did not exist bad int64: indices in the batch of inserts whose key existed
+    given the inserts in the table's form, if they were looked up in it
     """
 
     relation: Relation
@@ -52,12 +49,10 @@ class Resolved:
 
 @dataclass(slots=True)
 class Last:
-    """The changes behind the last truncate, or all: what resolving them takes and no row of the table decides. A `Prepared`.
+    """The changes after the last truncate, or all, with the part of their resolution that does not depend on the table. A `Prepared`.
 
-    ops, index, rows    of these
-    groups              as `_groups` of their keys
-    keys                their keys as the table takes them; None if there are none
-    given               the rows as the table takes them, if none is deleted
+    ops, index, rows of these groups as `_groups` of their keys keys their keys in the table's form; None if there are none given the rows
+    in the table's form, if none is deleted
     """
 
     ops: npt.NDArray[np.uint8]
@@ -69,19 +64,19 @@ class Last:
 
     @property
     def bytes(self) -> int:
-        """Besides the rows."""
+        """Bytes in addition to the rows."""
         sets = sum([_own_bytes(part) for part in (self.keys, self.given) if part is not None])
         return sets + (0 if self.groups is None else self.groups.nbytes)
 
 
 def _own_bytes(rows: RowSet) -> int:
-    """Without texts that lie in the batch itself, as those of a single column do."""
+    """Bytes without texts that are stored in the batch itself, as those of a single column are."""
     return rows.cells.nbytes + rows.places.nbytes + (rows.heap.nbytes if rows.heap.base is None else 0)
 
 
 def prepare(relation: Relation, changes: Changes) -> None:
-    """Do what `resolve` need not do in the writer's turn, if the changes are many. In any thread. They were validated by the definition of
-    this relation, and of the one that they are applied to."""
+    """Do in advance the work of `resolve` that need not be done in the writer's turn, if there are many changes. Any thread. The changes
+    were validated against this relation's definition, which must be the same when they are applied."""
     if len(changes.ops) >= _WORTH_PREPARING:
         changes.prepared = _last(relation, changes)
 
@@ -99,7 +94,7 @@ def _last(relation: Relation, changes: Changes) -> Last:
 
 
 def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
-    """Judge and fold; `version` is the newest applied one. Changes nothing. Cost: a sort of the keys if any comes twice."""
+    """Compute the net effect; `version` is the newest applied one. Changes nothing. Cost: a sort of the keys if any occurs twice."""
     ops = changes.ops
     if len(ops) == 1 and ops[0] != TRUNCATE:
         return _resolve_one(relation, int(ops[0]), changes.rows, changes.index)
@@ -134,13 +129,13 @@ def resolve(relation: Relation, changes: Changes, version: int) -> Resolved:
 
 
 class _Judged(NamedTuple):
-    last: Indices  # ascending: of each key the last change that is not bad
+    last: Indices  # ascending: for each key the last change that is not bad
     ignored: int
     bad: Indices
 
 
 def _judge(groups: Indices | None, ops: npt.NDArray[np.uint8], known: Slots) -> _Judged:
-    """`groups`: as `_groups` of the keys; `known`: where the table has them before."""
+    """`groups`: as `_groups` of the keys; `known`: their slots in the table before the changes."""
     if groups is None:
         bad = (ops == INSERT) & (known >= 0)
         ignored = (ops == DELETE) & (known < 0)
@@ -159,7 +154,7 @@ def _judge(groups: Indices | None, ops: npt.NDArray[np.uint8], known: Slots) -> 
 
 
 def last_of_each(keys: pa.Table) -> npt.NDArray[np.bool_] | None:
-    """bool[n]: which rows are the last of their key; None if no key comes twice. O(n log n) if one does."""
+    """bool[n]: which rows are the last ones of their key; None if no key occurs twice. O(n log n) if one does."""
     groups = _groups(keys)
     if groups is None:
         return None
@@ -169,14 +164,14 @@ def last_of_each(keys: pa.Table) -> npt.NDArray[np.bool_] | None:
 
 
 def _groups(keys: pa.RecordBatch | pa.Table) -> Indices | None:
-    """A number for each row, equal iff the keys are; None if no key comes twice."""
+    """Return a number per row, equal iff the keys are; None if no key occurs twice."""
     if keys.num_rows < 2:
         return None
     codes: Indices | None = None
     distinct = 0
     for column in keys.columns:
         if pa.types.is_floating(column.type):
-            column = pc.add(column, 0.0)  # -0.0 is 0.0
+            column = pc.add(column, 0.0)  # -0.0 equals 0.0
         encoded = column.dictionary_encode()
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.combine_chunks()

@@ -1,10 +1,10 @@
-"""Changes of a whole relation, of which most is found beside the writer: a replacement of its rows, a delete by condition.
+"""Changes to a whole relation, mostly computed beside the writer: a replacement of its rows, a delete by condition.
 
-    beside the writer   by the rows of a version that is held: which of the new rows differ, which rows are to go
-    in its turn         the same for the rows that have changed since (a `Backlog`), which gives the net effect
+    beside the writer   on a held version: which of the new rows differ, which rows to delete
+    in its turn         the same for the rows that have changed since (a `Backlog`), to obtain the net effect
 
-The rows that the version sees are not written over while it is held, so a slot that was looked at stays what it is. What both come to is
-the same as if all of it had been done in the turn.
+Rows that the held version sees are not overwritten, so a slot that was read stays valid. The result is the same as if all of it had been
+computed in the turn.
 """
 
 from __future__ import annotations
@@ -33,39 +33,39 @@ _NO_OPS = np.empty(0, np.uint8)
 
 
 class Rewrite(Changes, ABC):
-    """What a relation is to become, judged at `version`, which the caller holds until this is applied. `backlog`: of the changes since."""
+    """A change to a whole relation, judged at `version`, which the caller holds until it is applied. `backlog`: of the changes since."""
 
     __slots__ = ("target", "version", "backlog", "count")
 
     def __init__(self, relation: Relation, version: int, backlog: Backlog) -> None:
         super().__init__(relation.name, relation.definition, _NO_OPS, relation.no_rows, _NO_INDICES)
         self.target, self.version, self.backlog = relation, version, backlog
-        self.count = 0  # rows that it is about, as far as they are known
+        self.count = 0  # rows concerned, as far as known
 
     @abstractmethod
     def resolve(self, version: int) -> Resolved:
-        """The net effect on the newest version; in the writer's turn, once. Cost: of the rows that differ, or have changed since."""
+        """Return the net effect on the newest version; in the writer's turn, once. Cost: in the rows that differ or have changed since."""
 
     def sent(self, declared: int) -> int:
-        """How many changes the batch has, after `resolve`."""
+        """Return the number of changes in the batch, after `resolve`."""
         return declared
 
     def _since(self, version: int) -> Net:
         return next(iter(self.backlog.take(version)), Net(self.target, NO_SLOTS, NO_SLOTS))
 
     def _effect(self, inserts: RowBlock, given: RowSet | None, previous: Slots, gone: Slots, keys: pa.RecordBatch) -> Resolved:
-        """`gone`: those that are deleted and not replaced, `keys` theirs."""
+        """`gone`: rows that are deleted and not replaced, `keys` their keys."""
         deletes = np.concatenate((previous[previous >= 0], gone))
         delete_keys = RowBlock(keys) if len(gone) else self.target.no_keys
         return Resolved(self.target, False, inserts, previous, deletes, delete_keys, 0, _NO_INDICES, given)
 
 
 class Replacement(Rewrite):
-    """The rows that the relation is to have.
+    """Replaces all rows of the relation by the given ones.
 
-    `kept`: keys whose rows stay as they are, unless there is a new row. Of several rows with a key the last one counts. The constructor
-    does the part beside the writer: O(rows of both), and memory for those that differ, and of the others for 4 bytes each.
-    Raises OverflowError for more than 2 GiB of text in one column of the rows that differ.
+    `kept`: keys whose rows stay, unless there is a new row. Of several rows with a key the last one counts. The constructor does the part
+    beside the writer: O(rows of both), and memory for the rows that differ, plus 4 bytes for each other row. Raises OverflowError for more
+    than 2 GiB of text in one column of the rows that differ.
     """
 
     __slots__ = ("_equal", "_absent", "_absent_keys", "_kept", "_given")
@@ -103,7 +103,7 @@ class Replacement(Rewrite):
         table, since = self.target.table, self._since(version)
         inserts, given = self.rows, self._given
         changed = np.intersect1d(self._equal, since.gone, assume_unique=True)
-        if len(changed):  # the rows that the version has at these slots are to be there again
+        if len(changed):  # the rows that the version has at these slots must be inserted again
             back = table.take(self.target.schema.names, changed)
             inserts, given = RowBlock(_joined([self.rows.arrow, back]) if self.rows.num_rows else back), None
         given = given if given is not None or not inserts.num_rows else table.given(inserts)
@@ -120,7 +120,7 @@ class Replacement(Rewrite):
 
 
 class Deletion(Rewrite):
-    """All rows that meet the filters are to go. The constructor does the part beside the writer: O(rows).
+    """Deletes all rows that meet the filters. The constructor does the part beside the writer: O(rows).
 
     Raises OverflowError for more than 2 GiB of text in one column of their keys.
     """
@@ -154,7 +154,7 @@ class Deletion(Rewrite):
 
 
 class Removal(Rewrite):
-    """The rows at these slots, which the version sees, are to go, unless they have gone or were replaced since."""
+    """Deletes the rows at these slots of the version, unless they were deleted or replaced since."""
 
     __slots__ = ("_slots", "_keys")
 
@@ -178,19 +178,19 @@ class Removal(Rewrite):
 
 
 def slots_that_meet(relation: Relation, version: int, filters: Sequence[Condition]) -> Slots:
-    """The slots of the rows of a version that meet the filters, ascending. O(rows)."""
+    """Return the slots of a version's rows that meet the filters, ascending. O(rows)."""
     return _scanned(relation, version, lambda slots: _meeting(relation, filters, slots))
 
 
 def _meeting(relation: Relation, filters: Sequence[Condition], slots: Slots) -> Slots:
-    """Those of these slots whose rows meet the filters."""
+    """Return the slots whose rows meet the filters."""
     columns = list(dict.fromkeys(ref.column for one in filters for ref in one.columns))
     pieces = relation.table.take_pieces(columns, slots)
     return np.concatenate([part[select_mask(filters, rows)] for part, rows in pieces])
 
 
 def _each_key_once(relation: Relation, rows: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows in pieces, of each key the last."""
+    """Yield the rows in pieces, only the last one of each key."""
     keys = pa.Table.from_batches([batch.select(relation.key) for batch in rows]).combine_chunks() if rows else None
     last = last_of_each(keys) if keys is not None else None
     start = 0
@@ -205,7 +205,7 @@ def _each_key_once(relation: Relation, rows: Sequence[pa.RecordBatch]) -> Iterat
 
 
 def _scanned(relation: Relation, version: int, chosen: Callable[[Slots], Slots]) -> Slots:
-    """Those that are `chosen` of the slots that a version sees."""
+    """Return the slots of a version that `chosen` returns."""
     parts, start = [NO_SLOTS], 0
     while start >= 0:
         slots, start = relation.table.scan(version, start, PIECE_ROWS)
@@ -215,12 +215,12 @@ def _scanned(relation: Relation, version: int, chosen: Callable[[Slots], Slots])
 
 
 def _keys_at(relation: Relation, slots: Slots) -> pa.RecordBatch:
-    """The keys of the rows at these slots. Raises OverflowError as `Table.take`."""
+    """Return the keys of the rows at these slots. Raises OverflowError as `Table.take`."""
     return relation.table.take(relation.key, slots)
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One after the other. Raises OverflowError for more than 2 GiB of text in one column."""
+    """Concatenate batches. Raises OverflowError for more than 2 GiB of text in one column."""
     if len(batches) == 1:
         return batches[0]
     schema = batches[0].schema
@@ -231,7 +231,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _alike(rows: pa.RecordBatch, others: pa.RecordBatch) -> Mask:
-    """bool[n]: which rows are the same, as `Table.same` has it."""
+    """bool[n]: whether the rows are equal, as in `Table.same`."""
     same = np.ones(rows.num_rows, np.bool_)
     for column, other in zip(rows.columns, others.columns, strict=True):
         if not rows.num_rows:

@@ -1,7 +1,7 @@
-"""One ordered index of a relation: rows of a side that meet its filters, by the values of columns in an order.
+"""One ordered index of a relation: rows of a side that meet its filters, ordered by the values of columns.
 
-A value is an int64 that keeps order (`structures.core.encoding`); a text is its code in one dictionary for all indexes. A row with a null
-in one of the columns takes no part. Floats: -0.0 is 0.0, and every NaN is one value.
+A value is an int64 that preserves order (`structures.core.encoding`); a text is its code in one dictionary for all indexes. A row with a
+null in one of the columns takes no part. Floats: -0.0 equals 0.0, and all NaNs are equal.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _FLOAT = pa.float64()
 
 
 class Order(NamedTuple):
-    """What an index goes by: its columns; and further ones that have to be equal to the column of that number."""
+    """The order of an index: its columns; same: further columns that must equal the column with that number."""
 
     columns: tuple[str, ...]
     same: tuple[tuple[int, str], ...]
 
 
 class SharedIndex:
-    """One index: rows of a side's relation that meet its filters. `users`: joins that have it, each for a side of its own. `number`: in the
-    store, once it is there."""
+    """One index: rows of a side's relation that meet its filters. `users`: the joins that use it, each for a side of its own. `number`: in
+    the store, once it is there."""
 
     def __init__(self, side: Side, order: Order, texts: Domain) -> None:
         self.number, self.order, self.texts = -1, order, texts
@@ -46,7 +46,7 @@ class SharedIndex:
         self.text_columns = [j for j, name in enumerate(order.columns) if is_text(self.relation.schema.field(name).type)]
 
     def entries(self, slots: Slots, come: bool) -> tuple[Entries, Indices]:
-        """Those of the rows at these slots that take part, and their indices. `come`: their texts are counted once more."""
+        """Return the entries of the rows at these slots that take part, and their indices. `come`: their texts gain a reference."""
         indices = self._side.selected(slots)
         indices = np.arange(len(slots)) if indices is None else indices
         parts, kept, start = [], [], 0
@@ -60,13 +60,13 @@ class SharedIndex:
         return joined(parts), np.concatenate(kept)
 
     def require_texts(self, slots: Slots) -> None:
-        """MemoryError, before any text is counted, unless `entries` of these slots, which come, surely has room."""
+        """Raise MemoryError, before any text gains a reference, unless there is surely room for the texts of these inserted rows."""
         names = [self.order.columns[j] for j in self.text_columns]
         if names and len(slots):
             self.texts.require(len(names) * len(slots), int(self.relation.table.text_bytes(names, slots).sum()))
 
     def _coordinates(self, rows: pa.RecordBatch, come: bool) -> tuple[npt.NDArray[np.int64], Indices]:
-        """int64[n, k] of the rows that take part, and which these are."""
+        """int64[n, k] of the rows that take part, and their indices."""
         takes_part = np.ones(len(rows), np.bool_)
         for column in rows.columns:
             if (nulls := null_mask(column)) is not None:
@@ -92,25 +92,25 @@ class SharedIndex:
         return self.texts.acquire(texts) if come else self.texts.look_up(texts)
 
     def key(self, row: pa.RecordBatch) -> list[int] | None:
-        """The coordinates of one row of the index's columns; None: no row of the index has them."""
+        """Return the coordinates of one row of the index's columns; None: no row of the index has them."""
         coordinates, indices = self._coordinates(row.select(self._names), False)
         return coordinates[0].tolist() if len(indices) else None
 
     def changes(self, part: Parted) -> Changes:
-        """The entries of a run of one version."""
+        """Return the entries of a run of one version."""
         gone, come, moved = part
         after, indices = self.entries(moved.new, False)
         before = after._replace(slot=moved.old[indices])
         return Changes(self.entries(gone.old, False)[0], self.entries(come.new, True)[0], before, after)
 
     def text_codes(self, entries: Entries) -> Slots:
-        """int32[n texts]: of all the texts of these entries."""
+        """int32[n texts]: the codes of all texts of these entries."""
         codes: Slots = entries.coordinates[:, self.text_columns].astype(np.int32).reshape(-1)
         return codes
 
 
 def joined(parts: Sequence[Entries]) -> Entries:
-    """All of them in one, as wide as the widest."""
+    """Concatenate the parts, padded to the widest."""
     parts = [part for part in parts if len(part.slot)]
     if not parts:
         return NO_ENTRIES
@@ -124,7 +124,7 @@ def joined(parts: Sequence[Entries]) -> Entries:
 
 
 def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
-    """int64[n] that keep order and equality; anything where the column is null."""
+    """int64[n] that preserve order and equality; unspecified where the column is null."""
     if not len(column):
         return np.empty(0, np.int64)
     read = reader(column.type)

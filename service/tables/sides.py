@@ -1,4 +1,4 @@
-"""One alias of a view: which rows of its relation take part, and with what entries in a structure."""
+"""One alias of a view: which rows of its relation take part, and with which entries in a structure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from structures.core.entries import NO_ENTRIES, Entries
 
 Codes = Callable[[Table, Sequence[str], Slots], Slots]  # `acquire_of` or `look_up_of` of a domain
 Mask = npt.NDArray[np.bool_]
-_FEW_KEYS = np.zeros(2, np.int32)  # not written to
-_CHUNK = 1 << 16  # rows of a piece
-NEWEST = 1 << 62  # a version at which a table has the rows that it has now: a view need not have been told of the last ones
+_FEW_KEYS = np.zeros(2, np.int32)  # never written to
+_CHUNK = 1 << 16  # rows per piece
+NEWEST = 1 << 62  # a version at which a table has its present rows: a view may not have followed the last ones yet
 
 
 class Chosen(NamedTuple):
-    """Entries, and which rows they were made of (None: of all)."""
+    """Entries, and the indices of the rows they were made of (None: all)."""
 
     entries: Entries
     indices: npt.NDArray[np.int64] | None
@@ -37,13 +37,11 @@ class Chosen(NamedTuple):
 class Side:
     """Alias number `place`.
 
-    deciding filters of the rows that a change may matter by: without others
-    output   columns that the view's rows read
-    varying  what the view reads and may differ between two rows of one key: if a changed row keeps it, the view's rows do not change
-    equal    columns that conditions set equal to another alias's, or by which the latest rows are chosen: by which rows can be looked up
-    spans    by name, its declared intervals that overlap others
-    ends     the columns of these: (start, end)
-    living   while a join with parts is built, those rows that it has to have besides meeting the filters
+    deciding filters that decide whether a changed row matters: changes of other rows can be ignored output columns that the view's rows
+    read varying columns that the view reads and that may differ between rows of one key: if they are unchanged, so are the view's rows
+    equal columns that conditions equate with another alias's, or by which the latest rows are chosen: rows can be looked up by them spans
+    by name, its declared intervals that overlap others ends the columns of these: (start, end) living while a join with parts is built: a
+    further test that rows must pass
     """
 
     living: Callable[[Slots], Mask] | None = None
@@ -51,7 +49,7 @@ class Side:
     def __init__(self, query: Query, place: int, relation: Relation) -> None:
         self.alias, self.place, self.relation = query.aliases[place][0], place, relation
         self.filters = [f for f in query.filters if f.alias == self.alias]
-        counts_all = query.as_of is not None and query.as_of.of.alias == self.alias  # its rows end those before them
+        counts_all = query.as_of is not None and query.as_of.of.alias == self.alias  # its rows end earlier ones
         self.deciding = [] if counts_all else self.filters
         self.equal = list(dict.fromkeys(pair.column for pairs in query.equal for pair in pairs if pair.alias == self.alias))
         if query.latest is not None:
@@ -67,7 +65,7 @@ class Side:
         self.varying = [name for name in _used(query, self.alias, relation) if name not in relation.key]
 
     def selected(self, slots: Slots) -> npt.NDArray[np.int64] | None:
-        """Indices of the rows at these slots that meet the filters; None: all of them."""
+        """Return the indices of the rows at these slots that meet the filters; None: all of them."""
         if self.living is not None:
             chosen = self.living(slots)
             if self.filters:
@@ -79,12 +77,12 @@ class Side:
         return None if mask.all() else np.flatnonzero(mask)
 
     def chosen(self, slots: Slots) -> Slots:
-        """Those of these slots whose rows meet the filters."""
+        """Return the slots whose rows meet the filters."""
         indices = self.selected(slots)
         return slots if indices is None else slots[indices]
 
     def ranks(self, slots: Slots) -> npt.NDArray[np.int64]:
-        """int64[n]: the places of these rows by their primary keys, the greatest first. Cost: a sort, and a gather of the keys."""
+        """int64[n]: the ranks of these rows by primary key, the greatest first. Cost: a sort, and a gather of the keys."""
         pieces = [rows for _, rows in self.relation.table.take_pieces(self.relation.key, slots)]
         order = pc.sort_indices(pa.Table.from_batches(pieces), [(name, "descending") for name in self.relation.key])
         ranks = np.empty(len(slots), np.int64)
@@ -92,7 +90,7 @@ class Side:
         return ranks
 
     def rows_of(self, version: int) -> list[Slots]:
-        """The slots of all rows of a version that meet the filters, in pieces."""
+        """Return the slots of all rows of a version that meet the filters, in pieces."""
         parts, start = [NO_SLOTS], 0
         while start >= 0:
             slots, start = self.relation.table.scan(version, start, _CHUNK)
@@ -101,22 +99,22 @@ class Side:
 
 
 class Source:
-    """What a side brings to a structure: entries of set `set`, by a key of these columns (perhaps none) and a span (None: all alike)."""
+    """A side's entries in a structure: of set `set`, by a key of these columns (perhaps none) and a span (None: the same for all)."""
 
     def __init__(self, side: Side, set_: int, columns: Sequence[str], span: Span | None) -> None:
         self.side, self.set, self.columns, self.span = side, set_, list(columns), span
         self._never_empty = span is None or (span.declared and len(span.columns) > 1)
-        self._few_sets = np.full(2, set_, np.uint8)  # not written to
+        self._few_sets = np.full(2, set_, np.uint8)  # never written to
 
     def entries(self, slots: Slots, codes: Codes | None) -> Chosen:
-        """The entries of those rows at these slots that take part: the filters hold, no key column is null, and the span is not empty.
-        `codes`: of the key; None without one. Cost: O(n)."""
+        """Return the entries of the rows at these slots that take part: the filters hold, no key column is null, and the span is not empty.
+        `codes`: returns those of the keys; None without a key. Cost: O(n)."""
         table = self.side.relation.table
         indices = self.side.selected(slots)
         if indices is not None:
             slots = slots[indices]
         left, right = self._ends(table, slots)
-        if not self._never_empty:  # before the codes: they are counted
+        if not self._never_empty:  # before the codes, which gain references
             room: Mask = np.all(left <= right, axis=1) if left.ndim > 1 else left <= right
             if not room.all():
                 some = np.flatnonzero(room)
@@ -138,7 +136,7 @@ class Source:
 
 
 class BoxSource(Source):
-    """The same with a span a dimension: left and right are int64[n, d]."""
+    """The same with a span per dimension: left and right are int64[n, d]."""
 
     def __init__(self, side: Side, set_: int, columns: Sequence[str], spans: Sequence[Span]) -> None:
         super().__init__(side, set_, columns, None)
@@ -146,7 +144,7 @@ class BoxSource(Source):
         self._never_empty = all(span.declared and len(span.columns) > 1 for span in spans)
 
     def arrange(self, spans: Sequence[Span]) -> None:
-        """Have the dimensions in the order of these, which are the same."""
+        """Put the dimensions into the order of `spans`, which are the same ones."""
         self._spans = spans
 
     def _ends(self, table: Table, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -155,7 +153,7 @@ class BoxSource(Source):
 
 
 def ends_of(table: Table, span: Span | None, slots: Slots) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """int64[n] twice: the closed, encoded span of the rows at these slots; None: all alike."""
+    """int64[n] twice: the closed, encoded span of the rows at these slots; None: the same for all."""
     if span is None:
         ends = np.zeros(len(slots), np.int64)
         return ends, ends
@@ -163,13 +161,13 @@ def ends_of(table: Table, span: Span | None, slots: Slots) -> tuple[npt.NDArray[
 
 
 def read(table: Table, names: list[str], slots: Slots, work: Callable[[pa.RecordBatch], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """What `work` makes of these columns, a number a row; a piece at a time."""
+    """Return the results of `work` on these columns, a number per row, computed piece by piece."""
     parts = [work(rows) for _, rows in table.take_pieces(names, slots)]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def text_pieces(columns: Sequence[tuple[Table, str, Slots]]) -> Iterator[slice]:
-    """Pieces of equally long columns of several tables, each within `store.PIECE_BYTES`."""
+    """Return pieces of equally long columns of several tables, each within `store.PIECE_BYTES`."""
     total = np.zeros(len(columns[0][2]), np.int64)
     for table, name, slots in columns:
         total += table.text_bytes([name], slots)
@@ -177,7 +175,7 @@ def text_pieces(columns: Sequence[tuple[Table, str, Slots]]) -> Iterator[slice]:
 
 
 def _used(query: Query, alias: str, relation: Relation) -> list[str]:
-    """The columns that the view reads of an alias, or of another one of the same relation: a set may stand for both."""
+    """Return the columns that the view reads of an alias, or of another one of the same relation: one set may represent both."""
     aliases = [other for other, name in query.aliases if name == relation.name]
     used = [column for other in aliases for column in needed_columns(query, other, relation.definition)]
     pairs: list[tuple[ColumnRef, ...]] = [*query.equal, *query.less, *query.at_most, *query.not_equal]
@@ -191,7 +189,7 @@ def _used(query: Query, alias: str, relation: Relation) -> list[str]:
 
 
 def joined(parts: list[Entries]) -> Entries:
-    """All of them in one."""
+    """Concatenate the parts."""
     if len(parts) == 1:
         return parts[0]
     parts = [part for part in parts if len(part.slot)]

@@ -1,11 +1,11 @@
-"""Rows of a relation, and codes of join keys, in Arrow's words.
+"""Rows of a relation, and codes of join keys, in terms of Arrow.
 
     Table    key -> row; a row lives at the versions [born, died)
-    Domain   composite join key -> int32 code, counted; a code that nobody counts any more is given to another key
-             once no version that can be read knew it
+    Domain   composite join key -> int32 code, with a reference count; an unreferenced code is given to another key
+             once no version that can be read has it
 
-Both are `structures.rows.rows.Rows` with a door for Arrow. A deleted row's key is free at once; a code's key stays known
-as long as the code is held, so that it can come to life again, and so that readers of old versions find it.
+Both are `structures.rows.rows.Rows` with an Arrow interface. A deleted row's key is free at once; a code's key stays known as long as the
+code is held, so that it can be revived, and readers of old versions can find it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 Numbers = npt.NDArray[np.int64]  # of versions, ascending
 
-# What is taken at once of rows whose number is not ours: a join repeats a text for every partner.
+# What is taken at once of rows of unbounded number: a join repeats a text for every partner.
 PIECE_ROWS = 1 << 16
 PIECE_BYTES = 64 << 20
-_LOOKED_AT = 1 << 14  # slots that one `reclaim` looks at: about a millisecond
-_LOOKED_UP = 1 << 12  # keys that are looked up while the writer may wait: about a millisecond
+_LOOKED_AT = 1 << 14  # slots that one `reclaim` visits: about a millisecond
+_LOOKED_UP = 1 << 12  # keys to look up while the writer may wait: about a millisecond
 FREED_AT_ONCE = 1 << 12  # blocks of a structure that one `reclaim` frees: about as long
 
 _NO_SLOTS = np.empty(0, np.int32)
@@ -46,7 +46,7 @@ _NO_TEXTS = np.zeros(1, np.int64), np.frombuffer(b"", np.uint8)  # read-only byt
 
 
 def pieces(text_bytes: Array) -> Iterator[slice]:
-    """Consecutive slices over rows with so many bytes of text (int64[n]): PIECE_ROWS at most, and within PIECE_BYTES unless it is one."""
+    """Split rows with these bytes of text (int64[n]) into slices: PIECE_ROWS at most, and within PIECE_BYTES unless it is a single row."""
     ends = np.cumsum(text_bytes)
     start = 0
     while start < len(ends):
@@ -60,10 +60,10 @@ def pieces(text_bytes: Array) -> Iterator[slice]:
 class Table:
     """The rows of one relation.
 
-    `given` and `given_keys` are for any thread, at any time; `find`, `insert` (both in steps: `given`, `find_given`, `enter`), `delete`,
-    `reclaim` for the writer; `find_at`, `take`, `scan` and what follows them for any thread that holds a pin on the version it reads,
-    meanwhile; they give up the GIL. Costs: O(1) expected a row, and its bytes of text. Rows without a key are added, not inserted, and
-    not found: whoever adds them knows where they are.
+    `given` and `given_keys` may be called from any thread, at any time; `find`, `insert` (both in steps: `given`, `find_given`, `enter`),
+    `delete` and `reclaim` by the writer; `find_at`, `take`, `scan` and the methods after them meanwhile by any thread that holds a pin on
+    the version it reads; they release the GIL. Costs: O(1) expected a row, and its bytes of text. Rows without a key are added, not
+    inserted, and cannot be found: the caller must remember their slots.
     """
 
     def __init__(self, schema: pa.Schema, key: Sequence[str], hash_mask: int = ALL_BITS) -> None:
@@ -76,12 +76,12 @@ class Table:
         self._key_key = np.arange(len(key), dtype=np.int64)
         self._has_key = len(key) > 0
         self._living = self._retired_text = 0
-        self._mortal = 0  # slots that there were when a row died last: of those behind them `died` was never written
-        self._lock = Lock()  # on the key table
-        self._changed = 0  # the newest version that has changed it
+        self._mortal = 0  # number of slots when a row last died: `died` was never written beyond it
+        self._lock = Lock()  # guards the key table
+        self._changed = 0  # the newest version that changed it
 
     def _describe(self, schema: pa.Schema) -> None:
-        """The projections are replaced last: whoever finds none there yet finds this schema."""
+        """The projections are replaced last: a reader that finds none there yet finds this schema."""
         self.schema = schema
         self._columns = {field.name: i for i, field in enumerate(schema)}
         self._types = {field.name: field.type for field in schema}
@@ -90,30 +90,30 @@ class Table:
         self._projections: dict[tuple[str, ...], tuple[Array, pa.Schema]] = {}
 
     def begin_widening(self, schema: pa.Schema) -> None:
-        """Make ready for more columns, or for nulls in those that there are: `widen` until it gives False, then `adopt` the schema. In the
-        writer's turn, all of them. Raises MemoryError or OSError if there is no room."""
+        """Prepare for more columns, or for nulls in existing ones: call `widen` until it returns False, then `adopt` the schema. All in the
+        writer's turn. Raises MemoryError or OSError if there is no room."""
         rows = self._rows
         if len(schema) > len(rows.kinds) or (rows.width == len(rows.kinds) and any(field.nullable for field in schema)):
             self._widening = Widening(rows, [kind(field.type) for field in schema])
 
     def widen(self) -> bool:
-        """A piece of the copying, of about a millisecond; whether there is more."""
+        """Copy rows for about a millisecond; return whether there are more."""
         return self._widening is not None and self._widening.step()
 
     def end_widening(self) -> None:
-        """Give it up, if it is under way."""
+        """Abandon a widening, if one is running."""
         self._widening = None
 
     def adopt(self, schema: pa.Schema) -> None:
-        """Have this schema from now on: the rows that there are have nulls in further columns. Whoever reads meanwhile finds rows that are
-        wide enough for the schema that he has seen."""
+        """Use this schema from now on: existing rows have nulls in further columns. Concurrent readers find rows that are wide enough for
+        the schema they have seen."""
         self.finish_widening()
         if self._widening is not None:
             self._rows, self._widening = self._widening.finish(), None
         self._describe(schema)
 
     def finish_widening(self) -> None:
-        """Copy what has come since the last piece."""
+        """Copy the rows that were added since the last piece."""
         while self.widen():
             pass
 
@@ -122,14 +122,14 @@ class Table:
         return self._rows.find(self.given_keys(keys)) if keys.num_rows else _NO_SLOTS
 
     def given_keys(self, keys: RowBlock) -> RowSet:
-        """Keys, at least one, for `find_given`."""
+        """Convert keys, at least one, for `find_given`."""
         if keys.values is not None:
             return few_to_row_set(keys.values, self._key_kinds, self._key_key, len(self._key_key))
         return to_row_set(keys.arrow.columns, self._key_readers, self._key_kinds, self._key_key, len(self._key_key))
 
     def find_at(self, version: int, key: pa.RecordBatch) -> Array | None:
-        """int32[0 or 1]: the slot of the row with this key (one) that a pinned version sees; None: the key table cannot tell, which knows
-        the newest rows only. Waits while a batch is entered."""
+        """int32[0 or 1]: the slot of the row with this key (one) that a pinned version sees; None: unknown, as the key table has only the
+        newest rows. Waits while a batch is entered."""
         given = self.given_keys(RowBlock(key))
         with self._lock:
             slots, changed = self._rows.find(given), self._changed
@@ -139,7 +139,7 @@ class Table:
         return _NO_SLOTS if changed <= version else None
 
     def find_seen(self, version: int, keys: RowSet) -> Array:
-        """int32[n]: the slots of the rows with these keys that both a pinned version and the newest one have; -1 for others. In any thread;
+        """int32[n]: the slots of the rows with these keys that both a pinned version and the newest one have; -1 for others. Any thread;
         the writer waits for some thousand keys at a time."""
         found, with_texts = np.empty(len(keys.cells), np.int32), len(keys.places) > 1
         for start in range(0, len(found), _LOOKED_UP):
@@ -155,24 +155,24 @@ class Table:
         return self._rows.sees(version, slot)
 
     def living(self, slots: Array) -> Array:
-        """bool[n]: which of the rows at these slots, all seen by a pinned version, the newest version has, too. The writer's turn."""
+        """bool[n]: which of the rows at these slots, all seen by a pinned version, the newest version has, too. In the writer's turn."""
         living: Array = self._rows.died[slots] == LIVING
         return living
 
     def insert(self, version: int, rows: RowBlock) -> Array:
-        """int32[n]: the slots of these rows, whose keys must not be present. Reclaimed slots come first. Raises MemoryError, with nothing
-        changed, when there is no room, and ValueError for a null in a table without nullable columns."""
+        """int32[n]: the slots of these rows, whose keys must not be present. Reclaimed slots are used first. Raises MemoryError, with
+        nothing changed, when there is no room, and ValueError for a null in a table without nullable columns."""
         return self.enter(version, self.given(rows)) if rows.num_rows else _NO_SLOTS
 
     def given(self, rows: RowBlock) -> RowSet:
-        """Rows, at least one, as the table takes them. Raises as `insert`."""
+        """Convert rows, at least one, to the table's form. Raises as `insert`."""
         store = self._rows
         if rows.values is not None:
             return few_to_row_set(rows.values, store.kinds, store.key, store.width)
         return to_row_set(rows.arrow.columns, self._readers, store.kinds, store.key, store.width)
 
     def find_given(self, given: RowSet) -> Array:
-        """As `find`, of whole rows or of keys."""
+        """As `find`, for whole rows or for keys."""
         return self._rows.find(given)
 
     def enter(self, version: int, given: RowSet) -> Array:
@@ -193,28 +193,28 @@ class Table:
         return found
 
     def succeeded(self, lost: int, new: int) -> None:
-        """So many rows have gone, and so many have come, as by `succeed`."""
+        """Note that as many rows were deleted and inserted, as by `succeed`."""
         self._living += new - lost
         if lost:
             self._mortal = self._rows.used
 
     def places_of(self, names: Sequence[str]) -> Array:
-        """int64[k]: where these columns are in a row, for good."""
+        """int64[k]: the positions of these columns in a row, which never change."""
         return self._projection(tuple(names))[0]
 
     def of_cells(self, cells: Array) -> pa.RecordBatch:
-        """Rows of cells without texts as a batch."""
+        """Convert rows of cells without texts to a batch."""
         return from_cells(cells, self.schema)
 
     @property
     def store(self) -> Rows:
-        """The rows as they are stored; others once they are wider. The writer's."""
+        """The rows as they are stored; replaced when they are widened. The writer's thread."""
         return self._rows
 
     def delete(self, version: int, slots: Array) -> None:
-        """The rows at these slots, all living, die at `version` (not below an earlier one)."""
+        """Delete the rows at these slots, all living, at `version` (not below an earlier one)."""
         if len(slots):
-            gone = writable(slots, np.int32)  # the retired keep it
+            gone = writable(slots, np.int32)  # the list of retired rows keeps it
             self._retired_text += self._rows.all_text(gone)
             if self._has_key:
                 with self._lock:
@@ -224,8 +224,8 @@ class Table:
             self._living, self._mortal = self._living - len(gone), self._rows.used
 
     def reclaim(self, oldest_needed: int, pins: Array) -> bool:
-        """Slots of rows that died at or before `oldest_needed` (the published version), and that no pinned version (sorted) sees, may be
-        used again: a piece of this work; whether there is more. O(rows that became due, and what pins that went away held), in all."""
+        """Make reusable, a piece at a time, the slots of rows that died at or before `oldest_needed` (the published version) and that no
+        pinned version (sorted) sees; return whether there is more. O(rows that became due, and rows that former pins held), in all."""
         freed = self._rows.reclaim(oldest_needed, writable(pins, np.int64), _LOOKED_AT)
         if len(freed):
             self._retired_text -= self._rows.all_text(freed)
@@ -233,16 +233,16 @@ class Table:
         return self._rows.is_due(oldest_needed) or self._rows.tidy()
 
     def require(self, rows: RowBlock) -> None:
-        """Raise MemoryError, before anything is touched, unless `insert` surely has room for these."""
+        """Raise MemoryError, before anything is changed, unless `insert` surely has room for these."""
         self._rows.require(rows.num_rows, rows.bytes)
 
     def prepare(self, rows: int) -> None:
-        """Let the key table begin to grow, if it must for so many more rows, before one of them waits for it. O(rows)."""
-        with suppress(MemoryError):  # they will be refused
+        """Start to grow the key table, if that is necessary for so many more rows, before one of them has to wait for it. O(rows)."""
+        with suppress(MemoryError):  # the rows will be refused
             self._rows.require(rows, 0)
 
     def take(self, names: Sequence[str], slots: Array) -> pa.RecordBatch:
-        """These columns of the rows at these slots. Raises OverflowError when a column's text exceeds 2 GiB."""
+        """Return these columns of the rows at these slots. Raises OverflowError when a column's text exceeds 2 GiB."""
         columns, schema = self._projection(tuple(names))
         return from_rows(self._rows, schema, columns, writable(slots, np.int32))
 
@@ -252,12 +252,12 @@ class Table:
         return self._rows.same(columns, writable(slots, np.int32), writable(others, np.int32))
 
     def differing(self, names: Sequence[str], run: Run) -> Moved:
-        """What goes and comes by changes after which one of these columns is another (as of `same`), of each change first what goes."""
+        """Return the rows that changes of these columns (as in `same`) delete and insert, for each change the deleted one first."""
         columns, _ = self._projection(tuple(names))
         return self._rows.differing(columns, Run(run.offsets, writable(run.old, np.int32), writable(run.new, np.int32)))
 
     def numbers(self, names: Sequence[str], slots: Array) -> tuple[Array, list[Array | None]]:
-        """int64[k, n], writable: these columns (no text) in the words of `arrow.py`; and of each bool[n], true at nulls, or None."""
+        """int64[k, n], writable: these columns (no text) in the words of `arrow.py`; and for each bool[n], true at nulls, or None."""
         columns, _ = self._projection(tuple(names))
         slots = writable(slots, np.int32)
         nulls = [self._nulls(name, slots) if name in self._nullable else None for name in names]
@@ -271,12 +271,12 @@ class Table:
         return np.unpackbits(valid, count=len(slots), bitorder="little") == 0 if count else None
 
     def text_bytes(self, names: Sequence[str], slots: Array) -> Array:
-        """int64[n]: the bytes of text that `take` copies for each row."""
+        """int64[n]: the bytes of text that `take` copies per row."""
         columns, _ = self._projection(tuple(names))
         return self._rows.text_bytes(columns, writable(slots, np.int32))
 
     def take_pieces(self, names: Sequence[str], slots: Array) -> Iterator[tuple[Array, pa.RecordBatch]]:
-        """As `take`, piece by piece, one at least: (slots, rows). For any number of rows; memory is a piece's."""
+        """As `take`, in pieces, at least one: (slots, rows). For any number of rows; needs memory for one piece."""
         if len(slots) <= 1:
             yield slots, self.take(names, slots)
             return
@@ -284,7 +284,7 @@ class Table:
             yield slots[part], self.take(names, slots[part])
 
     def scan(self, version: int, start_slot: int, limit: int) -> tuple[Array, int]:
-        """int32[<= limit] slots that `version` sees from `start_slot` on, ascending, and where to go on, or -1."""
+        """int32[<= limit] slots that `version` sees from `start_slot` on, ascending, and where to continue, or -1."""
         return self._rows.scan(version, start_slot, limit)
 
     def passed(self, start: int, end: int) -> int:
@@ -307,22 +307,22 @@ class Table:
 
     @property
     def used(self) -> int:
-        """Slots that a row has had so far."""
+        """Number of slots that have ever been used."""
         return self._rows.used
 
     @property
     def rows(self) -> int:
-        """Rows of the newest version."""
+        """Number of rows at the newest version."""
         return self._living
 
     @property
     def bytes(self) -> int:
-        """Bytes that the rows hold, the retired ones and the key table included; not what is only reserved."""
+        """Bytes of the rows, including retired ones and the key table; without memory that is only reserved."""
         return self._rows.bytes
 
     @property
     def held(self) -> dict[str, int]:
-        """The same by what holds them, what is free for reuse included; but not the ends of lives that no row has had yet."""
+        """The same by use, including free memory for reuse; without the `died` of slots where no row has died yet."""
         held = self._rows.held
         held["life"] -= 8 * max(0, self._rows.used - self._mortal)
         return held
@@ -333,7 +333,7 @@ class Table:
         return (self._rows.kept - self._living) * self._rows.row_bytes + self._retired_text
 
     def check(self) -> None:
-        """Prove the invariants of `structures.rows.rows`, and that the key table knows exactly the living rows."""
+        """Verify the invariants of `structures.rows.rows`, and that the key table has exactly the living rows."""
         living, retired, linked = self._rows.check()
         assert np.array_equal(living if self._has_key else _NO_SLOTS, linked), "I3: the key table and the living rows differ"
         assert len(living) == self._living, "the living rows are miscounted"
@@ -341,10 +341,10 @@ class Table:
 
 
 class Domain:
-    """Codes of a composite join key. Floats: -0.0 = 0.0, and every NaN is one value.
+    """Codes of a composite join key. Floats: -0.0 equals 0.0, and all NaNs are equal.
 
-    `acquire`, `release`, `reclaim` are for the writer, `look_up` for any: a lock keeps it from seeing the key
-    table half changed (it waits for one batch's codes at most). Costs: O(1) expected a row, and its bytes of text.
+    The writer calls `acquire`, `release` and `reclaim`, any thread `look_up`: a lock keeps it from seeing a partly changed key table (it
+    waits for at most one batch's codes). Costs: O(1) expected a row, and its bytes of text.
     """
 
     def __init__(self, types: Sequence[pa.DataType], hash_mask: int = ALL_BITS) -> None:
@@ -352,18 +352,18 @@ class Domain:
         self._readers = [reader(type) for type in types]
         self._counts = KeyCounts(SLOTS)
         self._lock = Lock()
-        self._newest = 0  # the newest version heard of, so never newer than the one that a batch is making
+        self._newest = 0  # the newest version passed to a call, so never newer than the one that a batch is making
 
     def acquire(self, columns: pa.RecordBatch) -> Array:
-        """int32[n]: the code of each key, counted once more; -1, not counted, where a column is null.
+        """int32[n]: the code of each key, which gains a reference; -1, without a reference, where a column is null.
 
-        A new key gets a reclaimed code, or else the next number from 0 on. It counts as known since the newest version
-        that `release` or `reclaim` was told, which may hold it a little too long, never too short.
+        A new key gets a reclaimed code, or else the next number from 0 on. It counts as known since the newest version that `release` or
+        `reclaim` was given, which may hold it a little too long, never too short.
         """
         return self._of_arrow(columns, self._acquire)
 
     def acquire_of(self, table: Table, names: Sequence[str], slots: Array) -> Array:
-        """The same of these columns of a table's rows, any number."""
+        """The same for these columns of a table's rows, any number."""
         return self._of_table(table, names, slots, self._acquire)
 
     def _acquire(self, given: RowSet) -> Array:
@@ -372,12 +372,12 @@ class Domain:
         return codes
 
     def release(self, codes: Array, version: int) -> None:
-        """Count each code once less (-1 is passed over); those that nobody counts any more end at `version`."""
+        """Drop a reference to each code (-1 is skipped); codes without references end at `version`."""
         with self._lock:
             self._retire(self._counts.down(writable(codes, np.int32)), version)
 
     def release_all(self, version: int) -> None:
-        """Nobody counts any code any more; they end at `version`. O(codes)."""
+        """Drop all references; all codes end at `version`. O(codes)."""
         with self._lock:
             self._retire(self._counts.down_all(self._rows.used), version)
 
@@ -387,21 +387,21 @@ class Domain:
             self._rows.retire(version, dropped)
 
     def require(self, rows: int, text_bytes: int) -> None:
-        """Raise MemoryError, before anything is touched, unless `acquire` surely has room for so many keys."""
+        """Raise MemoryError, before anything is changed, unless `acquire` surely has room for so many keys."""
         with self._lock:
             self._rows.require(rows, text_bytes)
 
     def look_up(self, columns: pa.RecordBatch) -> Array:
-        """int32[n]: the code of each key, -1 when unknown or null. What any readable version knew is known."""
+        """int32[n]: the code of each key, -1 when unknown or null. Keys of any readable version are known."""
         return self._of_arrow(columns, self._rows.find)
 
     def look_up_cells(self, cells: Array) -> Array:
-        """As `look_up`, of keys without texts and nulls as rows of cells (int64[n, columns])."""
+        """As `look_up`, for keys without texts and nulls, given as rows of cells (int64[n, columns])."""
         with self._lock:
             return self._rows.find(self._given(cells)) if len(cells) else _NO_SLOTS
 
     def count_cells(self, cells: Array, come: Array, version: int) -> Array:
-        """As `acquire`, likewise, of keys that come (bool[n]); the others, which have come before, go at `version`, as of `release`."""
+        """As `acquire`, for such keys where `come` (bool[n]); the others, acquired earlier, are released at `version`, as in `release`."""
         if not len(cells):
             return _NO_SLOTS
         with self._lock:
@@ -410,7 +410,8 @@ class Domain:
         return codes
 
     def count_by(self, version: int, work: Callable[[int], tuple[T, Array]]) -> T:
-        """`work` enters and counts keys as `count_cells`; it is given since when new ones are known, and gives the codes that end, too."""
+        """Have `work` enter and count keys as `count_cells`: it is given the version since which new ones are known, and also returns ended
+        codes."""
         with self._lock:
             found, dropped = work(self._newest)
             self._retire(dropped, version)
@@ -418,14 +419,14 @@ class Domain:
 
     @property
     def counted(self) -> tuple[Rows, Array]:
-        """The keys, and how often each is counted."""
+        """The keys, and the reference count of each."""
         return self._rows, self._counts.counts
 
     def _given(self, cells: Array) -> RowSet:
         return RowSet(self._rows.kinds, self._rows.key, np.ascontiguousarray(cells), *_NO_TEXTS)
 
     def take(self, schema: pa.Schema, codes: Array) -> pa.RecordBatch:
-        """The keys of these codes, which a readable version knows; `schema` names the columns. Raises OverflowError as `Table.take`."""
+        """Return the keys of these codes of a readable version; `schema` names the columns. Raises OverflowError as `Table.take`."""
         return from_rows(self._rows, schema, self._rows.key, writable(codes, np.int32))
 
     def text_bytes(self, codes: Array) -> Array:
@@ -433,11 +434,11 @@ class Domain:
         return self._rows.text_bytes(self._rows.key, writable(codes, np.int32))
 
     def look_up_of(self, table: Table, names: Sequence[str], slots: Array) -> Array:
-        """The same of these columns of a table's rows, any number."""
+        """The same for these columns of a table's rows, any number."""
         return self._of_table(table, names, slots, self._rows.find)
 
     def reclaim(self, oldest_needed: int, pins: Array) -> bool:
-        """As `Table.reclaim`: unused codes that no readable version knew may be given to other keys."""
+        """As `Table.reclaim`: unused codes that no readable version has may be given to other keys."""
         with self._lock:
             self._newest = max(self._newest, oldest_needed)
             freed = self._rows.reclaim(oldest_needed, writable(pins, np.int64), _LOOKED_AT)
@@ -447,7 +448,7 @@ class Domain:
             return self._rows.is_due(oldest_needed) or self._rows.tidy()
 
     def _of_arrow(self, columns: pa.RecordBatch, work: Callable[[RowSet], Array]) -> Array:
-        """`work`, under the lock, on the rows without nulls; -1 for the others."""
+        """Call `work`, under the lock, on the rows without nulls; -1 for the others."""
         nulls = any_null([null_mask(column) for column in columns.columns])
         if nulls is not None:
             columns = columns.filter(pa.array(~nulls))
@@ -460,7 +461,7 @@ class Domain:
         return padded(codes, nulls)
 
     def _of_table(self, table: Table, names: Sequence[str], slots: Array, work: Callable[[RowSet], Array]) -> Array:
-        """The same, by way of Arrow only where there are texts: for one row, Arrow takes longer than all the rest."""
+        """The same, using Arrow only where there are texts: for one row, Arrow takes longer than all the rest."""
         if None in self._readers:
             parts = [self._of_arrow(rows, work) for _, rows in table.take_pieces(names, slots)]
             return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -478,21 +479,21 @@ class Domain:
 
     @property
     def codes(self) -> int:
-        """All codes that there ever were are below."""
+        """An exclusive upper bound of all codes ever used."""
         return self._rows.used
 
     @property
     def keys(self) -> int:
-        """Keys that are in use, or that a readable version may know."""
+        """Number of keys that are in use, or that a readable version may have."""
         return self._rows.linked
 
     @property
     def bytes(self) -> int:
-        """Bytes that the keys and their counts hold."""
+        """Bytes of the keys and their counts."""
         return self._rows.bytes + self._rows.linked * 8
 
     def check(self) -> None:
-        """Prove the invariants of `structures.rows.rows`, and: known = not free, living = counted."""
+        """Verify the invariants of `structures.rows.rows`, and: known = not free, living = counted."""
         living, retired, linked = self._rows.check()
         assert np.array_equal(np.union1d(living, retired), linked), "I3: the key table and the codes differ"
         assert np.array_equal(np.flatnonzero(self._counts.counts[: self._rows.used]), living), "counts and lives differ"

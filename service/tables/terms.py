@@ -1,7 +1,7 @@
-"""What `query.terms` says of a row, computed on Arrow, a column at a time: null where a value has none, never an error.
+"""Evaluate `query.terms` on rows with Arrow, a column at a time: null where there is no value, never an error.
 
-Costs: some 10 µs a step and call, then 1 to 10 ns (numbers) or 10 to 50 ns (texts) a row; JSON, and casts of texts, about 1 µs a row
-that differs from others.
+Costs: some 10 µs a step and call, plus 1 to 10 ns (numbers) or 10 to 50 ns (texts) a row; JSON, and casts of texts, about 1 µs a distinct
+value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COMPARED = {"=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equa
 
 
 def evaluated(term: Term, column: Callable[[ColumnRef], pa.Array], count: int) -> pa.Array:
-    """`count` values, of the Arrow type in which this kind is sent. `column`: the column that stands for it, likewise."""
+    """Return `count` values, of the Arrow type in which this kind is sent. `column`: returns the column of a reference, in its type."""
     if term.op == "column":
         return column(term.value)
     if term.op == "constant":
@@ -61,7 +61,7 @@ def _nulls(*arrays: pa.Array) -> Mask:
 
 
 def _ints(array: pa.Array) -> Ints:
-    """Of int64, timestamps and dates; 0 where null."""
+    """Return int64, timestamps and dates as integers; 0 where null."""
     if pa.types.is_timestamp(array.type):
         array = array.view(pa.int64())
     elif pa.types.is_date32(array.type):
@@ -100,7 +100,8 @@ def _arithmetic(term: Term, left: pa.Array, right: pa.Array) -> pa.Array:
 
 
 def _of_ints(op: str, x: Ints, y: Ints) -> tuple[Ints, Mask]:
-    """The results, and which of them are none: outside of int64, or divided by zero. Quotients are cut towards zero, as in SQL."""
+    """Return the results, and which of them are invalid: outside of int64, or divided by zero. Quotients are truncated towards zero, as in
+    SQL."""
     with np.errstate(all="ignore"):
         if op == "+":
             made = x + y
@@ -141,7 +142,7 @@ def _joined(term: Term, *parts: pa.Array) -> pa.Array:
 
 
 def _by_value(convert: Callable[[Any], Any], of: pa.Array, type_: pa.DataType) -> pa.Array:
-    """What a function makes of each value, once of equal ones; null of null."""
+    """Apply a function to each distinct value; null for null."""
     coded = of.dictionary_encode()
     made = pa.array([convert(value) for value in coded.dictionary.to_pylist()], type_)
     return made.take(coded.indices)
@@ -196,20 +197,20 @@ def _cast(term: Term, of: pa.Array) -> pa.Array:
 
 
 def _quotient(of: pa.Array, scale: int) -> pa.Array:
-    """Decimals of up to 15 digits as floats: both numbers are exact, so that the quotient is rounded once."""
+    """Convert decimals of up to 15 digits to floats: both operands are exact, so the quotient is rounded once."""
     digits = np.asarray(of.cast(pa.decimal128(38, scale)).view(pa.decimal128(38, 0)).cast(pa.int64()).fill_null(0))
     return _made(digits / 10.0**scale, _nulls(of), "float64")
 
 
 def _as_decimal(of: pa.Array, wanted: str) -> pa.Array:
-    """Rounded half away from zero where it has more digits behind the point; null where it has too many before it."""
+    """Rounds half away from zero if there are more digits after the point; null if there are too many before it."""
     type_ = SENT_TYPES[wanted]
     if pa.types.is_integer(of.type):
         of = of.cast(pa.decimal128(19, 0))
     try:
         if of.type.scale <= type_.scale:
             return of.cast(type_)
-    except pa.ArrowInvalid:  # some have too many
+    except pa.ArrowInvalid:  # some have too many digits
         pass
     least = Decimal(1).scaleb(-type_.scale)
     most = Decimal(10) ** (type_.precision - type_.scale)
@@ -222,7 +223,7 @@ def _as_decimal(of: pa.Array, wanted: str) -> pa.Array:
 
 
 def _value(text: str, kind: str) -> Any:
-    """A text as a value of a kind; None: it is none."""
+    """Convert a text to a value of a kind; None: it is not one."""
     trimmed = text.strip()
     try:
         if kind in ("timestamp", "bool") and trimmed.lstrip("+-").isdigit() and len(trimmed) > 1:
@@ -239,7 +240,7 @@ def _value(text: str, kind: str) -> Any:
 
 
 def _texts(given: str, of: pa.Array) -> pa.Array:
-    """As in rows of JSON, without quotes."""
+    """Convert to texts as in rows of JSON, without quotes."""
     if given == "timestamp":
         return timestamp_texts(of)
     if given == "date":
@@ -253,7 +254,7 @@ def _texts(given: str, of: pa.Array) -> pa.Array:
 
 
 def _compare(term: Term, left: pa.Array, right: pa.Array) -> pa.Array:
-    """NaN is the greatest, and equal to itself."""
+    """NaN is the greatest value, and equal to itself."""
     if not pa.types.is_floating(left.type):
         return _COMPARED[term.op](left, right)
     x, y = _floats(left), _floats(right)

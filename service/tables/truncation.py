@@ -1,6 +1,6 @@
-"""`date_trunc`: where the hour, day, week, month, quarter or year of a time begins, in UTC; weeks are of ISO 8601, from Monday on.
+"""`date_trunc`: the beginning of the hour, day, week, month, quarter or year of a time, in UTC; weeks begin on Monday (ISO 8601).
 
-What begins before the first time that the type holds begins with that one.
+A period that begins before the first time of the type is truncated to that time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def trunc_dates(unit: str, days: Ints) -> Ints:
 
 
 def _begin(counts: Ints, size: int) -> Ints:
-    """counts * size, but not before what int64 holds."""
+    """counts * size, but at least the smallest int64."""
     fits = counts >= -(-INT64_MIN // size)
     found: Ints = np.where(fits, np.where(fits, counts, 0) * size, INT64_MIN)
     return found
