@@ -1,1 +1,1 @@
-"""Followers of a view: its feed keeps the recent changes, a subscription is at a version of it. Start with `feeds`."""
+"""Followers of a view: its feed keeps the recent changes, a subscription is a position in it. Start with `feeds`."""

@@ -14,8 +14,8 @@ CHUNK_BYTES = 16 << 20
 
 
 class Chunk(NamedTuple):
-    """`rows`: keys (columns alias.column) and rows, equally long, of one op and version. `progress` closes what came before,
-    with a token. `error` is the last one; its token (None before the first progress of a snapshot) says what came whole."""
+    """`rows`: keys (columns alias.column) and rows, equally long, of one op and version. A `progress` completes what came before, with a
+    token. An `error` is the last chunk; its token (None before the first progress of a snapshot) marks what was sent completely."""
 
     kind: str  # "rows" | "progress" | "error"
     version: int
@@ -27,7 +27,7 @@ class Chunk(NamedTuple):
 
 
 def cut_up(version: int, op: str, keys: pa.RecordBatch, rows: pa.RecordBatch) -> Iterator[Chunk]:
-    """Splits into chunks of a bounded number of rows and about a maximum number of bytes, without copying."""
+    """Split into chunks of a bounded number of rows and about a maximum number of bytes, without copying."""
     count = keys.num_rows
     step = max(1, min(CHUNK_ROWS, CHUNK_BYTES * count // max(1, rows.nbytes)))
     for start in range(0, count, step):

@@ -1,15 +1,15 @@
 """A view's feed: its recent changes, and the followers who read them.
 
-A delta is slots until it is settled: turned into Arrow, many versions by one gather. Unsettled deltas keep their
-slots (`floor`); settled ones keep themselves, in segments, up to the view's bound in rows and bytes. What is dropped
-moves `lost`: a token of an older version has expired. A quiet view loses nothing, so its tokens stay good. Snapshots store what is settled
-(`stored`), and a start takes it back (`restore`); the later versions come again by replaying the log.
+A delta consists of slots until it is settled: converted to Arrow, many versions by one gather. Unsettled deltas retain their slots
+(`floor`); settled ones are kept in segments, up to the view's bounds in rows and bytes. Dropping changes advances `lost`: tokens of older
+versions have expired. A quiet view drops nothing, so its tokens stay valid. Snapshots store the settled changes (`stored`), and a start
+restores them (`restore`); replaying the log brings back the later versions.
 
     lost < kept versions that changed the view < ... <= published
 
-Writer: append (before the version is published), wake (after), housekeep, close. Everything else: any thread. Rows are gathered under
-`_settling`, never under `_lock`: so the writer waits for a few assignments. What it settles itself is some thousand rows at a time; a
-version with more is settled in a thread.
+The writer calls append (before the version is published), wake (after), housekeep and close, any thread everything else. Rows are gathered
+under `_settling`, never under `_lock`, so the writer waits only for a few assignments. The writer itself settles some thousand rows at a
+time; a separate thread settles a larger version.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from service.views.deltas import Combination, Delta, Stored, joined
 log = logging.getLogger("livejoin.feeds")
 
 _PENDING_ROWS, _PENDING_VERSIONS = 4096, 256
-_LONG_ROWS = 1 << 16  # of one version: gathered in some milliseconds
+_LONG_ROWS = 1 << 16  # of one version: gathering them takes some milliseconds
 _SMALL_BYTES, _SMALL_SEGMENTS = 16 << 10, 64
-_LARGEST_TEXT = 1 << 30  # bytes of one version that are taken at once
+_LARGEST_TEXT = 1 << 30  # bytes of one version to take at once
 Gather = Callable[[Combination], tuple[pa.RecordBatch, pa.RecordBatch]]
 TextBytes = Callable[[Combination], npt.NDArray[np.int64]]
 Open = Callable[[], RowReader]
 
 
 class Feed:
-    """The changes of one view, from the published version on. `gather` turns slots into keys and rows, of which `text_bytes` tells how
-    many bytes of text each has; `open_reader` reads the view whole. `owns_rows`: as of `LiveView`: what is unsettled holds no other rows.
-    A version with more than 1 GiB of text can't be followed."""
+    """The changes of one view, from the published version on. `gather` converts slots to keys and rows, and `text_bytes` returns their
+    bytes of text, per row; `open_reader` reads the whole view. `owns_rows`: as in `LiveView`: unsettled deltas retain no other rows. A
+    version with more than 1 GiB of text cannot be followed."""
 
     def __init__(
         self, name: str, id_: str, retain: tuple[int, int], versions: Pins, tokens: Tokens, gather: Gather, text_bytes: TextBytes,
@@ -70,12 +70,12 @@ class Feed:
         self._pending: deque[Delta] = deque()  # each published as a whole, or not yet
         self._pending_rows = 0
         self._segments: deque[Segment] = deque()
-        self._small = 0  # segments at the end that are small
-        self._first = 0  # the first kept version of the first segment
+        self._small = 0  # number of small segments at the end
+        self._first = 0  # number of the first segment's first kept version
         self._rows, self._bytes = 0, 0.0
-        self.told = 0  # rows, kept or not
+        self.told = 0  # rows, whether still kept or not
         self._lost = versions.published.number
-        self._cut = -1  # the version whose delta was too large, the newest such
+        self._cut = -1  # the newest version whose delta was too large
         self._closed: Problem | None = None
         self._listeners: dict[int, Callable[[], None]] = {}
         self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
@@ -83,7 +83,7 @@ class Feed:
     # the writer
 
     def append(self, delta: Delta) -> None:
-        """Take the changes of versions that are about to be published, all at once, or are already."""
+        """Take the changes of versions that will be published together, or are published already."""
         with self._lock:
             if self._closed is not None:  # the view has failed in the same group of batches
                 return
@@ -96,7 +96,7 @@ class Feed:
                 self._trim()
 
     def wake(self) -> None:
-        """Tell the followers that there is something."""
+        """Notify the followers of new changes."""
         with self._lock:
             self._changed.notify_all()
             listeners = list(self._listeners.values())
@@ -107,15 +107,15 @@ class Feed:
                 log.exception("a follower of the view %s could not be woken", self._name)
 
     def housekeep(self, published: int, everything: bool) -> bool:
-        """Settle old changes, or all, some thousand rows of them: unsettled changes hold the slots of their rows, and of all rows of their
-        relations retired since. Whether there are more to settle here."""
+        """Settle old changes, or all, some thousand rows of them: unsettled changes retain the slots of their rows, and of all rows retired
+        in their relations since. Return whether there are more to settle here."""
         with self._lock:
             if not self._pending or self._closed is not None:
                 return False
             grown = everything or self._pending_rows > _PENDING_ROWS
             old = not self._owns_rows and published - self._pending[0].versions[0] >= _PENDING_VERSIONS
             long = self._pending[0].starts[1] > _LONG_ROWS
-        if not (grown or old) or not self._settling.acquire(blocking=False):  # a thread is at it, or a follower
+        if not (grown or old) or not self._settling.acquire(blocking=False):  # another thread, or a follower, is settling
             return False
         try:
             if not long:
@@ -130,7 +130,7 @@ class Feed:
 
     @property
     def has_little_to_settle(self) -> bool:
-        """Whether the next `housekeep` has little to gather."""
+        """Whether the next `housekeep` need not gather much."""
         return self._pending_rows <= _PENDING_ROWS
 
     def floor(self) -> int | None:
@@ -140,7 +140,7 @@ class Feed:
             return None if first is None else first - 1
 
     def restart(self, version: int) -> None:
-        """Keep nothing up to this version, the published one: what is appended follows it."""
+        """Discard everything up to this version, the published one; later deltas follow it."""
         with self._lock:
             self._drop_up_to(version)
             self._lost = version
@@ -148,7 +148,8 @@ class Feed:
     # snapshots
 
     def stored(self, version: int) -> Stored:
-        """What is kept of the changes up to a published version, for a snapshot of it. Any thread; takes as long as settling all."""
+        """Return the retained changes up to a published version, for a snapshot of it. Any thread; takes as long as settling all of
+        them."""
         self._settle()
         with self._lock:
             lost, cut = min(self._lost, version), min(self._cut, version)
@@ -160,8 +161,8 @@ class Feed:
         return stored(lost, cut, parts)
 
     def restore(self, version: int, found: Stored | None, keys: pa.Schema, rows: pa.Schema) -> None:
-        """Take back what was stored of the changes up to a version, that of the snapshot: `append` gets all later ones. None, and what is
-        not sound: nothing is left of them. `keys`, `rows`: how the view's look. Before anybody follows."""
+        """Restore the stored changes up to a version, that of the snapshot; `append` receives all later ones. If there are none, or they
+        are damaged, the feed starts empty. `keys`, `rows`: the schemas of the view. Call this before anyone follows."""
         self._lost = version
         if found is None:
             return
@@ -181,7 +182,8 @@ class Feed:
     # the end
 
     def close(self, problem: Problem) -> None:
-        """The view is dropped: its followers end with this problem. What is being gathered is thrown away: its slots may be reused."""
+        """End the followers with this problem: the view is dropped or has failed. Rows that are being gathered are discarded: their slots
+        may be reused."""
 
         def gone(*_: object) -> NoReturn:
             raise problem
@@ -189,7 +191,7 @@ class Feed:
         with self._lock:
             self._closed = problem
             self._cut_at(self.versions.published.number)
-            # They hold the view, which holds this feed: its memory is to come back at once, not when Python looks for circles.
+            # They hold the view, which holds this feed: its memory must be freed at once, not by the cycle collector.
             self._gather = self._text_bytes = self._open_reader = gone
         self.wake()
 
@@ -227,7 +229,7 @@ class Feed:
 
     @property
     def lag(self) -> int:
-        """How many versions behind the follower is that is furthest behind; 0 if nothing has changed the view since any of them."""
+        """Number of versions by which the slowest follower lags; 0 if no follower has changes to read."""
         with self._lock:
             positions = [subscription.at for subscription in self._subscriptions]
             behind = min((position for position in positions if self._news(position)), default=None)
@@ -239,11 +241,11 @@ class Feed:
 
     @property
     def bytes(self) -> int:
-        """Of the kept rows that are settled."""
+        """Bytes of the settled rows."""
         return int(self._bytes)
 
     def add_listener(self, listener: Callable[[], None]) -> int:
-        """Have `listener` called (by the writer; it must not wait) whenever there are new changes; returns its number."""
+        """Register `listener`, which the writer calls whenever there are new changes (it must not wait); return its number."""
         with self._lock:
             number = max(self._listeners, default=0) + 1
             self._listeners[number] = listener
@@ -257,7 +259,7 @@ class Feed:
         return self._tokens.seal(self._name, self._id, version)
 
     def changes(self, position: int, timeout: float) -> list[Chunk]:
-        """The changes after `position`, whole versions of some thousand rows in all; waits for them up to `timeout` seconds."""
+        """Return the changes after `position`, whole versions of some thousand rows in all; wait for them up to `timeout` seconds."""
         with self._lock:
             if timeout > 0 and not self._news(position):
                 self._changed.wait_for(lambda: self._news(position), timeout)
@@ -265,7 +267,7 @@ class Feed:
         if problem is None:
             self._settle()
         with self._lock:
-            problem = self._trouble(position)  # what was settled may be more than is kept
+            problem = self._trouble(position)  # settling may have dropped changes beyond the bounds
             if problem is not None:
                 return [Chunk("error", position, token=self.token(position), problem=problem)]
             found = list(self._after(position))
@@ -277,8 +279,8 @@ class Feed:
         return chunks
 
     def end(self, since: str, most: int | None) -> tuple[int, int]:
-        """The last version after a token up to which there are at most so many rows of changes, or the first version if that alone has
-        more; None: the newest. And how many rows there are up to it; none is read.
+        """Return the last version after a token up to which there are at most `most` rows of changes, or the first version if that alone
+        has more (None: the newest version), and the number of rows up to it. Reads no rows.
 
         Problems: `bad-token`, `token-expired`, `not-found`.
         """
@@ -303,7 +305,7 @@ class Feed:
         return published, rows
 
     def quiet_until(self, position: int) -> int:
-        """The newest published version, if nothing has changed the view since `position`; else `position`."""
+        """Return the newest published version if nothing has changed the view since `position`; otherwise `position`."""
         with self._lock:
             published = self.versions.published.number
             return position if self._news(position) else max(position, published)
@@ -321,7 +323,7 @@ class Feed:
             raise Problem("bad-token", f"the token belongs to an earlier view named {name}")
         if version > self.versions.published.number:
             raise Problem("token-expired", f"there is no version {version} yet", version=version)
-        self._settle()  # the bound in bytes is known only then
+        self._settle()  # only this determines the size in bytes
         with self._lock:
             trouble = self._trouble(version)
         if trouble is not None:
@@ -329,7 +331,7 @@ class Feed:
         return int(version)
 
     def _trouble(self, position: int) -> Problem | None:
-        """Why the changes after `position` are not available."""
+        """Return why the changes after `position` are not available; None if they are."""
         if self._closed is not None:
             return self._closed
         if position < self._cut:
@@ -350,7 +352,7 @@ class Feed:
         return False
 
     def _after(self, position: int) -> Iterator[tuple[int, pa.RecordBatch, pa.RecordBatch, int]]:
-        """The settled changes after `position`, oldest first, some thousand rows."""
+        """Yield the settled changes after `position`, oldest first, some thousand rows."""
         rows = 0
         for segment, first in self._segments_after(position):
             for i in range(first, len(segment.versions)):
@@ -360,7 +362,7 @@ class Feed:
                 yield segment.change(i)
 
     def _segments_after(self, position: int) -> Iterator[tuple[Segment, int]]:
-        """Those that have changes after `position`, the oldest first, each with the first version of it that is wanted."""
+        """Return the segments with changes after `position`, the oldest first, each with its first wanted version."""
         wanted: list[tuple[Segment, int]] = []
         for segment in reversed(self._segments):
             if segment.versions[-1] <= position:
@@ -373,8 +375,8 @@ class Feed:
             self._settle_some(None)
 
     def _settle_some(self, most: int | None) -> None:
-        """Turn what is pending and published into segments: the oldest versions that have `most` rows together (None: all), one at least.
-        What is beyond the bound by its text alone is dropped without a copy of it."""
+        """Convert pending published changes to segments: the oldest versions with `most` rows together (None: all), at least one. Versions
+        that exceed the bound by their text alone are dropped without copying it."""
         with self._lock:
             published = self.versions.published.number
             pending = [delta for delta in self._pending if delta.versions[-1] <= published]
@@ -404,7 +406,7 @@ class Feed:
                 self._in_hand = None
 
     def _take_in(self, segment: Segment) -> None:
-        """The segment stands for the oldest pending versions, but for those that were dropped meanwhile."""
+        """Replace the oldest pending versions by their segment, without those dropped meanwhile."""
         gone = bisect_right(segment.versions, self._lost)
         if gone == len(segment.versions) or self._closed is not None:
             return
@@ -424,15 +426,15 @@ class Feed:
         self._trim()
 
     def _merge_small(self) -> None:
-        """Make one of the last segments if so many are small: each costs kilobytes besides its rows, and a follower at the head makes one a
-        version. Without the lock: only the holder of `_settling` adds segments, and the oldest go first."""
+        """Merge the last segments if enough of them are small: each has kilobytes of overhead, and a follower at the head causes one per
+        version. Without the lock: only the holder of `_settling` adds segments, and the oldest are dropped first."""
         with self._lock:
-            if self._small < _SMALL_SEGMENTS or len(self._segments) <= _SMALL_SEGMENTS:  # the first may be half dropped
+            if self._small < _SMALL_SEGMENTS or len(self._segments) <= _SMALL_SEGMENTS:  # the first one may be partly dropped
                 return
             some = [self._segments[at] for at in range(-_SMALL_SEGMENTS, 0)]
         one = merged(some)
         with self._lock:
-            if len(self._segments) > _SMALL_SEGMENTS:  # still
+            if len(self._segments) > _SMALL_SEGMENTS:  # check again under the lock
                 for _ in some:
                     self._segments.pop()
                 self._segments.append(one)
@@ -447,7 +449,7 @@ class Feed:
             self._lost = self._leave_out(oldest.versions[min(bisect_left(oldest.starts, excess), len(oldest.versions)) - 1])
 
     def _cut_at(self, version: int) -> None:
-        """Keep nothing up to this version, which can't be followed."""
+        """Discard everything up to this version, which cannot be followed."""
         self._drop_up_to(version)
         self._lost, self._cut = max(self._lost, version), max(self._cut, version)
 
@@ -458,7 +460,7 @@ class Feed:
             self._lost = self._leave_out(version)
 
     def _leave_out(self, version: int) -> int:
-        """Pending versions up to this one, some at least, are not pending any more; the last of them."""
+        """Remove pending versions up to this one, at least one; return the last of them."""
         last = -1
         while self._pending and self._pending[0].versions[0] <= version:
             delta = self._pending.popleft()
@@ -470,7 +472,7 @@ class Feed:
         return last
 
     def _drop_oldest(self) -> None:
-        """The oldest version of the segments."""
+        """Drop the oldest version of the segments."""
         segment = self._segments[0]
         rows = segment.starts[self._first + 1] - segment.starts[self._first]
         self._rows -= rows
@@ -481,11 +483,11 @@ class Feed:
             self._segments.popleft()
             self._first = 0
             if not self._segments:
-                self._bytes = 0.0  # no dust of subtractions
+                self._bytes = 0.0  # no rounding errors are left
 
 
 def _first_rows(deltas: list[Delta], most: int) -> list[Delta]:
-    """Their first versions, which have so many rows together; one at least."""
+    """Return the first versions that have at most `most` rows together; at least one."""
     found, rows = list[Delta](), 0
     for delta in deltas:
         count = bisect_right(delta.starts, most - rows) - 1

@@ -1,7 +1,7 @@
 """Settled changes of a view: Arrow, in segments; and their form in a snapshot.
 
-a segment in a file := a record batch: _version, _deleted, the columns of the keys, the columns of the rows
-the schema's metadata: how many columns are of keys, and the feed's `lost` and `cut`
+a segment in a file := a record batch: _version, _deleted, the columns of the keys, the columns of the rows the schema's metadata: the
+number of key columns, and the feed's `lost` and `cut`
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OWN = [pa.field("_version", pa.int64()), pa.field("_deleted", pa.bool_())]
 
 @dataclass(slots=True)
 class Segment:
-    """Settled changes: of versions[i] the rows starts[i]..starts[i+1], the first deletes[i] of them deleted."""
+    """Settled changes: rows starts[i]..starts[i+1] are those of versions[i], the first deletes[i] of them deleted."""
 
     versions: list[int]
     starts: list[int]
@@ -51,7 +51,7 @@ def merged(segments: list[Segment]) -> Segment:
 
 
 def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Columns that could not be null before may have come to be so."""
+    """Handles columns that have become nullable in between."""
     schema = _schema(batches)
     return pa.concat_batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches])
 
@@ -61,7 +61,7 @@ def _schema(batches: list[pa.RecordBatch]) -> pa.Schema:
 
 
 def stored(lost: int, cut: int, parts: list[tuple[Segment, int, int]]) -> Stored:
-    """Of each segment the versions number first to end (excluded), as they are written."""
+    """Return the versions number first to end (excluded) of each segment, in the form of the file."""
     some = [segment for segment, _, _ in parts]
     keys, rows = ([*_schema(batches)] if batches else [] for batches in ([one.keys for one in some], [one.rows for one in some]))
     schema = pa.schema([*_OWN, *keys, *rows], {_KEYS: str(len(keys)), _LOST: str(lost), _CUT: str(cut)})
@@ -79,7 +79,7 @@ def stored(lost: int, cut: int, parts: list[tuple[Segment, int, int]]) -> Stored
 
 
 def taken_back(found: Stored, keys: pa.Schema, rows: pa.Schema, version: int) -> tuple[int, int, list[Segment]]:
-    """`lost`, `cut` and the segments up to a version. Raises ValueError, KeyError (Arrow's errors are such) for what is none of these."""
+    """Return `lost`, `cut` and the segments up to a version. Raises ValueError or KeyError (as do Arrow's errors) for invalid data."""
     metadata = found.schema.metadata
     lost, cut, width = (int(metadata[name]) for name in (_LOST, _CUT, _KEYS))
     segments, last = list[Segment](), lost

@@ -23,8 +23,8 @@ class Followed(Protocol):
 
 
 class Subscription:
-    """Reads a feed from `position` (a version of which it has everything) on; with a snapshot the whole view first. `until`: a published
-    version, whose `progress` is the last chunk.
+    """Reads a feed from `position` (a version that the follower has completely) on; with a snapshot the whole view first. `until`: a
+    published version, whose `progress` is the last chunk.
 
     Used by one thread at a time. An `error` chunk is the last one.
     """
@@ -38,9 +38,9 @@ class Subscription:
         self.ended = False
 
     def next(self, timeout: float = 0.0) -> list[Chunk]:
-        """The available changes, about 16,000 rows and 32 MiB at most; waits up to `timeout` seconds; [] if there are none.
+        """Return the available changes, at most about 16,000 rows and 32 MiB; wait up to `timeout` seconds; [] if there are none.
 
-        Each version is whole and closed by a `progress` before the next begins, though perhaps not within one call.
+        A `progress` completes each version before the next one begins, though perhaps not within one call.
         """
         if self.ended:
             return []
@@ -68,23 +68,24 @@ class Subscription:
 
     @property
     def position(self) -> int | None:
-        """The last version that was given completely; None within a snapshot, within a version, after the end, and where an end is set:
-        nobody else may give what follows."""
+        """The last version that was returned completely; None within a snapshot, within a version, after the end, and if an end is set: in
+        these cases no other source may provide what follows."""
         is_within = self.ended or self._snapshot is not None or self._backlog or self._until is not None
         return None if is_within else self._position
 
     @property
     def at(self) -> int:
-        """The last version that it has begun from, while it is within the next; any thread."""
+        """The last version that was begun; it may still be incomplete. Any thread."""
         return self._position
 
     def go_on_from(self, version: int) -> None:
-        """Move on: its reader has got everything up to this version from elsewhere."""
+        """Advance: the follower has received everything up to this version from another source."""
         assert self.position is not None
         self._position = version
 
     def idle_progress(self) -> Chunk:
-        """A `progress` to send when nothing has come: its token is as new as possible without skipping changes (None within a snapshot)."""
+        """Return a `progress` to send when there are no changes: its token is as new as possible without skipping changes (None within a
+        snapshot)."""
         if self._snapshot is not None:
             return Chunk("progress", self._position)
         if not self._backlog:
@@ -92,13 +93,13 @@ class Subscription:
         return Chunk("progress", self._position, token=self._feed.token(self._position))
 
     def touch(self) -> None:
-        """The follower has taken something of what it was given. Any thread."""
+        """Note that the follower has taken some of the data it was given. Any thread."""
         snapshot = self._snapshot
         if snapshot is not None:
             snapshot.touch()
 
     def close(self) -> None:
-        """Stop following; calling it again does nothing."""
+        """Stop following; a second call does nothing."""
         self.ended = True
         self._backlog.clear()
         if self._snapshot is not None:
@@ -107,7 +108,7 @@ class Subscription:
         self._feed.forget(self)
 
     def _ahead(self, timeout: float) -> list[Chunk]:
-        """The next changes, which end at the last version that is wanted."""
+        """Return the next changes, up to the last version that is wanted."""
         if self._until is None:
             return self._feed.changes(self._position, timeout)
         wanted: list[Chunk] = []

@@ -1,1 +1,1 @@
-"""Readers: rows of one pinned version, in pages or streams, by windows and look-ups. Start with `cursors`."""
+"""Readers: rows of one pinned version, in pages or streams, by windows and lookups. Start with `cursors`."""

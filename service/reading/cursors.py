@@ -1,10 +1,10 @@
 """Readers: one version of a view or a relation, row by row, with cursors to resume from.
 
-A cursor is an opaque text. What it refers to (the enumeration's state and a pin on its version) is kept here, under a number, for
-as long as the pin is young. It can be used more than once: each use gets a copy of the state. The interface promises a version for a time
-after its page, whether or not anybody goes on: so the number of cursors is bounded, in all and for each client. A client that asks
-for the same page of the same version again gets the same cursor; when it has as many as it may, the oldest from which it has gone on
-makes room for the next; a part of a reading does once it has been read to its end.
+A cursor is an opaque text. Its state (that of the enumeration, and a pin on its version) is kept here, under a number, until the pin
+expires. It can be used more than once: each use gets a copy of the state. The interface promises a version for a time after its page,
+whether or not a client continues, so the number of cursors is bounded, in all and for each client. A client that requests the same page of
+the same version again gets the same cursor; when it has as many as it may, the oldest one that it has continued from makes room for the
+next; a part of a reading does so only once it has been read to its end.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from service.views.live_view import LiveView
 from service.views.shown import Parts
 
 _PEEK = 64
-_LONGEST_STEP = 65_536  # rows that one call looks at, where rows are rare
+_LONGEST_STEP = 65_536  # rows to visit in one call, where rows are rare
 
 
 @dataclass(slots=True)
 class Kept:
-    """What a cursor stands for. `owner` identifies the view or relation."""
+    """The state of a cursor. `owner` identifies the view or relation."""
 
     owner: str
     pin: Pin
@@ -49,42 +49,42 @@ class Kept:
     held: Combination | None
     empty: bool | None
     asked: Any
-    passed: int  # rows before it
+    passed: int  # number of rows before it
     client: str
-    used: bool = False  # somebody has gone on from it; if it stays, to the end
+    used: bool = False  # a client has continued from it; if it stays, to the end
     stays: bool = False  # it makes room for no other before that
 
     @property
     def place(self) -> tuple[Any, ...]:
-        """What it has in common with other cursors that stand for the same: rows have one order in a version."""
+        """The key that equivalent cursors share: rows have one order in a version."""
         return self.client, self.owner, self.pin.version.number, repr(self.asked), self.passed
 
 
 class Cursors:
-    """All issued cursors whose versions are kept: at most `most`, of one client `most_of_client`. Any thread."""
+    """All issued cursors whose versions are held: at most `most`, and `most_of_client` per client. Any thread."""
 
     def __init__(self, versions: Pins, signer: Signer, most: int, most_of_client: int) -> None:
         self.versions = versions
         self._signer = signer
-        self._start = secrets.token_urlsafe(6)  # of the service: what its cursors refer to is in its memory
+        self._start = secrets.token_urlsafe(6)  # identifies this run of the service: the states of its cursors are in its memory
         self._most, self._most_of_client = most, most_of_client
         self._kept: dict[int, Kept] = {}
-        self._of_clients: dict[str, dict[int, None]] = {}  # in the order in which they were issued
+        self._of_clients: dict[str, dict[int, None]] = {}  # in the order of issue
         self._places: dict[tuple[Any, ...], int] = {}
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        self.rows_read = 0  # about so many: threads that add at the same time may lose some
+        self.rows_read = 0  # approximate: concurrent additions may be lost
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def keep(self, kept: Kept) -> str:
-        """A cursor for this state, whose pin it takes over. Problem `too-busy`."""
+        """Return a cursor for this state, and take over its pin. Problem `too-busy`."""
         place = kept.place
         with self._lock:
             number = self._places.get(place)
             if number is not None:
-                before = self._kept[number]  # of the same rows, but perhaps without knowing yet that none follow for long, or at all
+                before = self._kept[number]  # of the same rows, but it may not yet have found that none follow for long, or at all
                 self.versions.release(before.pin)
                 kept.used = before.used
                 self._kept[number] = kept
@@ -97,7 +97,7 @@ class Cursors:
         return self._signer.seal("cursor", self._start, kept.owner, number)
 
     def find(self, owner: str, text: str) -> tuple[Kept, Pin]:
-        """What a cursor stands for, and a pin on its version for who reads on. Problems `bad-cursor`, `snapshot-expired`."""
+        """Return the state of a cursor, and a new pin on its version for the reader. Problems `bad-cursor`, `snapshot-expired`."""
         try:
             start, whose, number = self._signer.open("cursor", text)
         except Forged:
@@ -111,23 +111,23 @@ class Cursors:
             if kept is None or not self.versions.is_held(kept.pin):
                 raise Problem("snapshot-expired", "the cursor was idle for too long")
             kept.used = not kept.stays
-            with self.versions.reading(kept.pin):  # it is young again
+            with self.versions.reading(kept.pin):  # restarts its idle time
                 return kept, self.versions.again(kept.pin)
 
     def touch(self, text: str) -> None:
-        """The client of this cursor, which was issued here, is still taking the page before it."""
+        """Note that the client of this cursor, which was issued here, is still taking the page before it."""
         kept = self._kept.get(self._signer.open("cursor", text)[-1])
         if kept is not None:
             self.versions.touch(kept.pin)
 
     def sweep(self) -> None:
-        """Forget the cursors whose pins are gone."""
+        """Forget the cursors whose pins have expired."""
         with self._lock:
             for number in [number for number, kept in self._kept.items() if not self.versions.is_held(kept.pin)]:
                 self._forget(number)
 
     def _make_room(self, kept: Kept) -> None:
-        """For one more cursor of its client. Problem `too-busy`, and its pin is released."""
+        """Make room for one more cursor of its client. Problem `too-busy`; its pin is then released."""
         own = self._of_clients.get(kept.client, {})
         if len(own) < self._most_of_client and len(self._kept) < self._most:
             return
@@ -152,30 +152,30 @@ class Cursors:
 
 
 class RowReader:
-    """Rows of one version in chunks; used by one thread at a time. Problem `snapshot-expired` from any call once its pin is gone.
+    """Rows of one version in chunks; used by one thread at a time. Any call raises Problem `snapshot-expired` once its pin has expired.
 
-    A call takes milliseconds, even if the next row is hours away (behind a comparison that hardly any pair passes): the caller can
-    stop in between, and knows whether there is more to come.
+    A call takes milliseconds, even if the next row is hours away (behind a comparison that hardly any pair meets): the caller can stop in
+    between, and knows whether there is more.
     """
 
     def __init__(self, cursors: Cursors, owner: str, pin: Pin, reading: Reading, asked: Any, held: Combination | None = None) -> None:
         self._cursors, self._owner, self._pin, self._reading, self._asked = cursors, owner, pin, reading, asked
         pin.reading = _name(owner)
-        self._held = held  # slots that were enumerated and not read yet
+        self._held = held  # slots that were enumerated but not read yet
         self._empty: bool | None = None
-        self._passed = 0  # rows
-        self._begun: Kept | None = None  # the cursor that it goes on from
-        self.client = ""  # whose cursors its cursors are
-        self._stride = 1  # rows to look at when the last look has found none
-        self._ahead: Future[Combination | None] | None = None  # what `find` gives next
-        self.took = 0.0  # seconds, by the last `find`, in whatever thread
+        self._passed = 0  # number of rows
+        self._begun: Kept | None = None  # the cursor that it continues from
+        self.client = ""  # the client to which its cursors count
+        self._stride = 1  # rows to visit after a call that found none
+        self._ahead: Future[Combination | None] | None = None  # the next result of `find`
+        self.took = 0.0  # seconds that the last `find` took, in whatever thread
         self.version = pin.version.number
         self.schema = reading.schema
 
     @property
     def order(self) -> str:
-        """Of two readers of a version with the same filters, the same if they give the same rows in the same order, while the service
-        runs."""
+        """Equal for two readers of a version with the same filters if they return the same rows in the same order, until the service
+        restarts."""
         made = self._pin.version.roots[self._reading.view.id].made if isinstance(self._reading, ViewReading) else 0
         return f"{self._owner} {made}"
 
@@ -195,20 +195,20 @@ class RowReader:
             return None if self._held is None or len(self._held[0]) == 0 else False
 
     def read(self, max_rows: int) -> pa.RecordBatch | None:
-        """Up to `max_rows` >= 1 rows; an empty batch does not mean the end, None does."""
+        """Return up to `max_rows` >= 1 rows; an empty batch does not mean the end, None does."""
         with self._cursors.versions.reading(self._pin):
             slots = self._next(max_rows)
             return None if slots is None else self._reading.rows(slots)
 
     def find(self, max_rows: int) -> Combination | None:
-        """As `read`, but where the rows are stored. Cost: their enumeration, without their columns."""
+        """As `read`, but return the slots. Cost: that of the enumeration, without columns."""
         if self._ahead is not None:
             ahead, self._ahead = self._ahead, None
             return ahead.result()
         return self._find(max_rows)
 
     def look_ahead(self, walkers: Walkers, max_rows: int) -> None:
-        """Begin to find what `find` gives next in another thread, if one is free. Until then only `rows` and `close` may be called."""
+        """Start the next `find` in another thread, if one is free. Until that `find` is called, only `rows` and `close` may be called."""
         self._ahead = walkers.begin(partial(self._find, max_rows))
 
     def _find(self, max_rows: int) -> Combination | None:
@@ -219,19 +219,19 @@ class RowReader:
         return found
 
     def rows(self, found: Combination) -> pa.RecordBatch:
-        """Rows that `find` gave."""
+        """Return the rows that `find` has found."""
         with self._cursors.versions.reading(self._pin):
             return self._reading.rows(found)
 
     def read_with_keys(self, max_rows: int) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
-        """As `read`, of a view: (keys, rows)."""
+        """As `read`, for a view: (keys, rows)."""
         assert isinstance(self._reading, ViewReading)
         with self._cursors.versions.reading(self._pin):
             slots = self._next(max_rows)
             return None if slots is None else self._reading.view.shown.with_keys(slots)
 
     def read_with_ends(self, max_rows: int) -> tuple[pa.RecordBatch, pa.RecordBatch, pa.RecordBatch] | None:
-        """As `read_with_keys`, and the ends of the joined intervals: (keys, rows, ends). Of a view whose rows have intervals."""
+        """As `read_with_keys`, with the ends of the joined intervals: (keys, rows, ends). For a view whose rows have intervals."""
         assert isinstance(self._reading, ViewReading) and isinstance(self._reading.view.shown, Parts)
         with self._cursors.versions.reading(self._pin):
             slots = self._next(max_rows)
@@ -239,30 +239,30 @@ class RowReader:
             return None if slots is None else (*shown.with_keys(slots), shown.ends(slots))
 
     def skip(self, max_rows: int) -> int | None:
-        """As `find`, but only how many rows."""
+        """As `find`, but return only the number of rows."""
         found = self.find(max_rows)
         return None if found is None else len(found[0])
 
     def token(self) -> str:
-        """A cursor to resume from here. Problem `too-busy`: there are too many."""
+        """Return a cursor to resume from here. Problem `too-busy`: there are too many."""
         pin = self._cursors.versions.again(self._pin)
         pin.reading = f"a cursor of the {_name(self._owner)}"
         kept = Kept(self._owner, pin, self._reading.clone(), self._held, self._empty, self._asked, self._passed, self.client)
         return self._cursors.keep(kept)
 
     def twin(self) -> RowReader:
-        """Another reader at this position, with its own pin."""
+        """Return another reader at this position, with its own pin."""
         pin = self._cursors.versions.again(self._pin)
         other = RowReader(self._cursors, self._owner, pin, self._reading.clone(), self._asked, self._held)
         other._empty, other._passed, other.client = self._empty, self._passed, self.client
         return other
 
     def touch(self) -> None:
-        """The client has taken something of what was read. Any thread."""
+        """Note that the client has taken some of the data read. Any thread."""
         self._cursors.versions.touch(self._pin)
 
     def close(self) -> None:
-        """Release the version; calling it again does nothing."""
+        """Release the version; a second call does nothing."""
         self._cursors.versions.release(self._pin)
 
     def _next(self, limit: int) -> Combination | None:
@@ -280,14 +280,14 @@ class RowReader:
         return slots
 
     def _fitting(self, slots: Combination) -> int:
-        """How many of these rows, the first ones, are taken at once."""
+        """Return how many of these rows, from the first on, may be taken at once."""
         if not self._reading.has_texts:
             return len(slots[0])
         first = next(pieces(self._reading.text_bytes(slots)))
         return int(first.stop)
 
     def _look(self, limit: int) -> bool:
-        """Hold what comes next, perhaps nothing yet; False at the end."""
+        """Fetch the next rows, perhaps none yet; False at the end."""
         if self._held is None or len(self._held[0]) == 0:
             if self._reading.done:
                 if self._empty is None:
@@ -304,7 +304,7 @@ class RowReader:
 
 
 class Readers:
-    """What reading needs: the published versions, the issued cursors, and the measurements of readers."""
+    """The objects that reading needs: the published versions, the issued cursors, and the measurements of readers."""
 
     def __init__(self, published: Published, signer: Signer, max_cursors: int, max_client_cursors: int) -> None:
         self.published = published
@@ -316,12 +316,11 @@ def open_rows(
     readers: Readers, view_name: str, *, version: int | None = None, window: Window | None = None, point: Point | None = None,
     cursor: str | None = None, columns: Sequence[str] | None = None,
 ) -> RowReader:  # fmt: skip
-    """Read a view at the newest version, at one that a cursor keeps, or on from a cursor (whose filters hold).
+    """Read a view at the newest version, at one that a cursor holds, or from a cursor on (with the cursor's filters).
 
-    window   by an interval's name, "" for all, (lo, hi), texts in the endpoints' type, None for no bound: rows all of whose joined
-             intervals (of that dimension) meet it
-    point    (alias, {column: text}): the key columns of one alias, or the join key
-    columns  of the rows; None: all of them, which a reading that is to be gone on from needs
+    window by an interval's name, "" for all, (lo, hi), texts in the endpoints' type, None for no bound: rows all of whose joined intervals
+    (of that dimension) meet it point (alias, {column: text}): the key columns of one alias, or the join key columns of the rows; None: all
+    of them, which is required to continue with a cursor
 
     Problems: `not-found`, `view-building`, `view-failed`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.
     """
@@ -342,7 +341,7 @@ def open_rows(
 
 
 def live_view(readers: Readers, name: str) -> LiveView:
-    """Problems: `not-found`, `view-building`, `view-failed`."""
+    """Return the view if it is live. Problems: `not-found`, `view-building`, `view-failed`."""
     view = readers.published.view(name)
     if view.state == "failed":
         raise view.problem or Problem("view-failed", f"the view {name} has failed")
@@ -352,7 +351,7 @@ def live_view(readers: Readers, name: str) -> LiveView:
 
 
 def owner_of(view: LiveView) -> str:
-    """Whose a cursor of the view is."""
+    """Return the owner of the view's cursors."""
     return f"view {view.name} {view.id}"
 
 
@@ -362,9 +361,7 @@ def open_relation_rows(
 ) -> RowReader:  # fmt: skip
     """Read a relation, as `open_rows` does a view.
 
-    window   by an interval's name, "" for the only one: rows that meet it
-    key      the columns of the key, as texts
-    columns  as of `open_rows`
+    window by an interval's name, "" for the only one: rows that meet it key the columns of the key, as texts columns as in `open_rows`
 
     Problems: `not-found`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.
     """
@@ -384,7 +381,8 @@ def open_relation_rows(
 
 
 def _opened(readers: Readers, version: int | None, open_at: Callable[[Pin, bool], RowReader | None]) -> RowReader:
-    """What `open_at` opens; if it must not search, it returns None for a row that has changed, and that is not published yet."""
+    """Return the reader of `open_at`; if that must not search, it returns None for a row that has changed, where the change is not
+    published yet."""
     versions = readers.published.versions
     reader = _with_pin(versions, version, lambda pin: open_at(pin, version is not None))
     if reader is None:
@@ -421,5 +419,5 @@ def _resume(cursors: Cursors, owner: str, text: str, version: int | None, asked:
 
 
 def _name(owner: str) -> str:
-    """Which view or relation, without the id."""
+    """Return the kind and name of the view or relation, without the id."""
     return owner.rpartition(" ")[0]

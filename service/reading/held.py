@@ -1,7 +1,7 @@
-"""Readings: a view at one version in parts, each with a cursor that is good for as long as the reading holds the version.
+"""Readings: a view at one version in parts, each with a cursor that is valid as long as the reading holds the version.
 
-A cursor of a part is one like any other, only that its pin does not age and that it makes room for no other cursor: so a part can be read
-again from its beginning. The bound on what old versions take (--pin-bytes) ends a reading like everything else that holds one.
+A part's cursor is like any other, except that its pin does not expire and that it makes room for no other cursor, so a part can be read
+again from its beginning. The bound on the memory of old versions (--pin-bytes) ends a reading like every other holder of one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.reading.parts import parts_of
 
 
 class HeldReading(NamedTuple):
-    """`id`: by which it is let go of; `view`: its name; `cursors`: of the parts."""
+    """`id`: for `end`; `view`: its name; `cursors`: of the parts."""
 
     id: str
     view: str
@@ -34,7 +34,7 @@ class _Held(NamedTuple):
 
 
 class HeldReadings:
-    """The readings of a service. Any thread."""
+    """The readings of the service. Any thread."""
 
     def __init__(self, readers: Readers, clock: Callable[[], float] = time.monotonic) -> None:
         self._readers, self._clock = readers, clock
@@ -45,7 +45,7 @@ class HeldReadings:
         return len(self._held)
 
     def begin(self, view_name: str, most: int, seconds: float, version: int | None, client: str) -> HeldReading:
-        """Hold the newest version, or one that a cursor keeps, for so long, in one to `most` parts; the cursors count as the client's.
+        """Hold the newest version, or one that a cursor holds, for this long, in one to `most` parts; the cursors count as the client's.
 
         Problems: `not-found`, `view-building`, `view-failed`, `snapshot-expired`, `too-busy` (too many cursors).
         """
@@ -69,21 +69,21 @@ class HeldReadings:
         return HeldReading(id_, view_name, pinned.number, texts)
 
     def view_of(self, id_: str) -> str:
-        """The name of the view that a reading is of. Problem `not-found`."""
+        """Return the name of a reading's view. Problem `not-found`."""
         held = self._held.get(id_)
         if held is None:
             raise Problem("not-found", "there is no such reading: it has ended, or the service has been restarted since it began")
         return held.view
 
     def end(self, id_: str) -> None:
-        """Let go of the version; its cursors are good no more, and what is being read of it goes on. A second time does nothing."""
+        """Release the version; its cursors are no longer valid, but reads in progress continue. A second call does nothing."""
         with self._lock:
             held = self._held.pop(id_, None)
         if held is not None:
             self._let_go(held.pins)
 
     def sweep(self) -> None:
-        """End those whose time is over, and forget those whose version was given up."""
+        """End the readings whose time is over, and forget those whose version has expired."""
         now, versions = self._clock(), self._readers.published.versions
         for id_, held in list(self._held.items()):
             if held.until <= now or not any(map(versions.is_held, held.pins)):

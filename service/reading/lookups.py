@@ -40,10 +40,10 @@ _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 def look_up(
     view: LiveView, version: Version, window: Window | None, point: Point | None, delays: Delays, may_search: bool
 ) -> ViewReading | None:
-    """The requested enumeration, at a pinned version. Problem `bad-parameter`.
+    """Return the requested enumeration, at a pinned version. Problem `bad-parameter`.
 
-    A key is found in O(1), unless its row has changed since the version: then it is searched among all rows of its relation if
-    `may_search`, else None is returned.
+    A key is found in O(1), unless its row has changed since the version: then all rows of its relation are searched if `may_search`;
+    otherwise the result is None.
     """
     join, root, _ = version.roots[view.id]
     root = at_version(root, version.number)
@@ -91,7 +91,7 @@ def look_up(
 def _of_point(
     view: LiveView, version: int, join: Join, root: Any, side: Side, given: Mapping[str, str], bounds: Bounds | None, may_search: bool
 ) -> Enumeration | None:
-    """The rows of one row of an alias, or of those with these values in columns by which it is joined; None: it has to be searched."""
+    """Read the rows of one row of an alias, or of those with these values in its join columns; None: a search is necessary."""
     if set(given) == set(side.relation.key):
         keys = parsed(side.relation, side.relation.key, given, f"where.{side.alias}")
         slots = slot_of(side.relation, version, keys, may_search)
@@ -111,7 +111,7 @@ def _of_point(
 def _chosen(
     view: LiveView, version: int, join: Join, root: Any, place: int, choose: Callable[[Slots], Slots], bounds: Bounds | None
 ) -> Chosen:
-    """The rows of the view in which these rows of an alias take part. Cost: O(rows of its relation), and a look-up of each chosen one."""
+    """Read the view's rows that contain the chosen rows of an alias. Cost: O(rows of its relation), and a lookup of each chosen one."""
 
     def partners(slots: Slots) -> Enumeration:
         return join.partners(root, place, slots, bounds)
@@ -122,7 +122,7 @@ def _chosen(
 def _of_groups(
     view: LiveView, shown: KeyStretches, root: Any, join: Join, window: Window | None, point: Point | None, delays: Delays
 ) -> ViewReading:
-    """What groups cover: all, that of one, or what meets a window."""
+    """Read what groups cover: all groups, one, or within a window."""
     stretches = view.view.query.stretches
     assert stretches is not None
     asked = list(window.items()) if window else []
@@ -137,8 +137,8 @@ def _of_groups(
 
 
 def _of_stretches(stretches: Stretches, window: Window) -> Window:
-    """The windows of a view with gaps or coverage: one of all intervals, or of the stretch by its name, is one of the stretch, which is in
-    the row's interval."""
+    """Convert the windows of a view with gaps or coverage: a window on all intervals, or on the stretch by its name, is one on the stretch,
+    which lies in the row's interval."""
     found: dict[str, tuple[str | None, str | None]] = {}
     for name, ends in window.items():
         of = str(stretches.of) if name == stretches.of.interval != stretches.name else "" if name == stretches.name else name
@@ -149,13 +149,13 @@ def _of_stretches(stretches: Stretches, window: Window) -> Window:
 
 
 def _meets(within: Mapping[int, tuple[Relation, Sequence[Bound]]], rows: Combination) -> npt.NDArray[np.bool_]:
-    """bool[n]: the rows whose aliases meet their windows."""
+    """bool[n]: whether the aliases of the rows meet their windows."""
     meets: npt.NDArray[np.bool_] = np.logical_and.reduce([met(relation, own, rows[place]) for place, (relation, own) in within.items()])
     return meets
 
 
 def _named_bounds(view: LiveView, named: Window) -> dict[int, tuple[Relation, list[Bound]]]:
-    """The windows of `overlaps.<alias>.<interval>`, by the number of the alias."""
+    """Return the windows of `overlaps.<alias>.<interval>`, by the number of the alias."""
     found: dict[int, tuple[Relation, list[Bound]]] = {}
     for name, ends in named.items():
         alias, _, interval = name.partition(".")
@@ -165,7 +165,7 @@ def _named_bounds(view: LiveView, named: Window) -> dict[int, tuple[Relation, li
 
 
 def _having(relation: Relation, key: pa.RecordBatch, slots: Slots) -> Slots:
-    """Those of these slots whose rows have these values (one row); NaN equals NaN."""
+    """Return the slots whose rows have these values (one row); NaN equals NaN."""
     pieces = [NO_SLOTS]
     for some, rows in relation.table.take_pieces(key.schema.names, slots):
         mask = np.ones(len(some), np.bool_)
@@ -179,21 +179,21 @@ def _having(relation: Relation, key: pa.RecordBatch, slots: Slots) -> Slots:
 
 
 def at_version(root: Any, version: int) -> Any:
-    """A root that is still the newest at this version, to be read there: what it scans are the tables as they are pinned, not as they were
-    when the view was last asked."""
+    """Return the root for reading at this version, at which it is still the newest one: scans then use the tables of the pinned version,
+    not those of the view's last change."""
     if hasattr(root, "version"):
         return root._replace(version=version)
-    return tuple(at_version(one, version) for one in root) if type(root) is tuple else root  # of a product: its parts'
+    return tuple(at_version(one, version) for one in root) if type(root) is tuple else root  # for a product, those of its parts
 
 
 def slot_of(relation: Relation, version: int, key: pa.RecordBatch, may_search: bool) -> Slots | None:
-    """The slot of the row with this key at a pinned version, [] if there is none; None: it has to be searched, and may not be."""
+    """Return the slot of the row with this key at a pinned version, [] if there is none; None: a search is necessary, but not allowed."""
     slots = relation.table.find_at(version, key)
     return _search(relation, version, key) if slots is None and may_search else slots
 
 
 def _search(relation: Relation, version: int, keys: pa.RecordBatch) -> Slots:
-    """The slot of the row with this key at an older version, [] if there was none. Cost: O(rows of the relation)."""
+    """Return the slot of the row with this key at an older version, [] if there was none. Cost: O(rows of the relation)."""
     table, start = relation.table, 0
     while start >= 0:
         slots, start = table.scan(version, start, PIECE_ROWS)
@@ -210,7 +210,7 @@ def _side(view: LiveView, alias: str, parameter: str = "where") -> Side:
 
 
 def _row(view: LiveView, alias: str, given: Mapping[str, str]) -> pa.RecordBatch:
-    """The row of a view with UNION or EXCEPT that has these values."""
+    """Return the row of a view with UNION or EXCEPT that has these values."""
     query, names = view.view.query, view.shown.schema.names
     if alias != ROW or set(given) != set(names):
         all_of = ", ".join(f"where.{ROW}.{name}" for name in names)
@@ -223,13 +223,13 @@ def _row(view: LiveView, alias: str, given: Mapping[str, str]) -> pa.RecordBatch
 
 
 def _group(table: GroupTable, version: int, point: Point, may_search: bool) -> Slots | None:
-    """The slot of the row of the group with these values, [] if there is none; None: it has to be searched."""
+    """Return the slot of the row of the group with these values, [] if there is none; None: a search is necessary."""
     code, slots = table.find(version, _of_group(table.columns.fields, point))
     return table.search(version, code) if slots is None and may_search else slots
 
 
 def _distinct(view: LiveView, root: Any, join: Join, version: int, point: Point, may_search: bool) -> Enumeration | None:
-    """The row with these values, found by the first of the keys that it holds; None: this has to be searched."""
+    """Read the row with these values, found by the first key among them; None: a search is necessary."""
     schema, refs = view.shown.schema, [output.column for output in view.view.query.outputs if output.column is not None]
     first = dict(view.view.query.aliases)
     kinds = [view.definitions[first[ref.alias]].column(ref.column).kind for ref in refs]
@@ -252,14 +252,14 @@ def _distinct(view: LiveView, root: Any, join: Join, version: int, point: Point,
 
 
 def _of_group(columns: Sequence[tuple[str, str, bool]], point: Point) -> list[pa.Array]:
-    """A value of each column of a group: its name, its kind, and whether it may be null."""
+    """Parse a value for each column of a group, given by name, kind, and whether it may be null."""
     alias, given = point
     names = [name for name, _, _ in columns]
     if alias != GROUP or not names:
         has = f"where.{GROUP}.<column>=value" if names else "nothing: it has one group"
         raise Problem("bad-parameter", f"where: a view with groups is looked up by {has}")
     known = {name: name for name in names}
-    for name in names:  # without its alias, where that is clear
+    for name in names:  # without its alias, where that is unambiguous
         short = name.partition(".")[2]
         if short and [other.partition(".")[2] or other for other in names].count(short) == 1:
             known.setdefault(short, name)
@@ -271,15 +271,15 @@ def _of_group(columns: Sequence[tuple[str, str, bool]], point: Point) -> list[pa
 
 
 def parsed(relation: Relation, names: list[str], given: Mapping[str, str], parameter: str) -> pa.RecordBatch:
-    """One row of these columns from texts; `parameter`: what stands before their names in those of the request."""
+    """Parse one row of these columns from texts; `parameter`: the prefix of their names in the request."""
     types, key = [relation.definition.column(name).kind for name in names], relation.key
     columns = [_value(type_, f"{parameter}.{name}", given[name], name in key) for type_, name in zip(types, names, strict=True)]
     return pa.RecordBatch.from_arrays(columns, names)
 
 
 def _field(type_: str, nullable: bool, parameter: str, text: str) -> pa.Array:
-    """Of one value, written like a field of CSV: nothing is null where the column may be null, and double quotes may stand around texts and
-    bytes."""
+    """Parse one value, written like a field of CSV: the empty text is null where the column may be null, and texts and bytes may be in
+    double quotes."""
     if not text and nullable:
         return pa.nulls(1, KEPT_TYPES[type_])
     if type_ in ("string", "bytes") and text.startswith('"'):
@@ -290,9 +290,9 @@ def _field(type_: str, nullable: bool, parameter: str, text: str) -> pa.Array:
 
 
 def _value(type_: str, parameter: str, text: str, is_key: bool = False) -> pa.Array:
-    """Of one value. NaN equals NaN; no key has it."""
+    """Parse one value. NaN equals NaN; no key has it."""
     try:
-        read = from_json if type_ == "bytes" else from_text  # as they are sent, base64 among them
+        read = from_json if type_ == "bytes" else from_text  # in the form in which they are sent, such as base64
         value = math.nan if type_ == "float64" and text == "NaN" and not is_key else read(type_, text)
     except BadLiteral as error:
         raise Problem("bad-parameter", f"{parameter}: {error}") from None
@@ -304,15 +304,16 @@ def _value(type_: str, parameter: str, text: str, is_key: bool = False) -> pa.Ar
 
 
 def _bounds(view: LiveView, window: Window | None) -> Bounds | None:
-    """The window of each joined interval, encoded; None if it bounds nothing. Problem `bad-parameter`: also for two windows on one."""
+    """Return the window of each joined interval, encoded; None if it bounds nothing. Problem `bad-parameter`, also for two windows on
+    one."""
     if not window:
         return None
     query, sides = view.view.query.whole, {side.alias: side for side in view.sides}
-    dimensions = [set(pair) for pair in query.overlaps]  # intervals that are joined, directly or by way of others
+    dimensions = [set(pair) for pair in query.overlaps]  # intervals that are joined, directly or through others
     for one in list(dimensions):
         met = [other for other in dimensions if not other.isdisjoint(one)]
         dimensions = [other for other in dimensions if other not in met] + [set().union(*met)]
-    shown = [{ref for ref in one if ref.alias in sides} for one in dimensions]  # a row lacks those of EXISTS and NOT EXISTS
+    shown = [{ref for ref in one if ref.alias in sides} for one in dimensions]  # rows do not have the aliases of EXISTS and NOT EXISTS
     dimensions = [one for one in shown if one]
     if not dimensions:
         raise Problem("bad-parameter", "overlaps: the view does not join on intervals; write overlaps.<alias>.<interval>=lo,hi")

@@ -1,11 +1,11 @@
-"""A version of a view in parts that can be read beside each other, each row in one of them.
+"""Divide a version of a view into parts that can be read concurrently, each row in exactly one of them.
 
-    a range of the stored rows of one alias, and the rows of the view in which these take part. The alias: the first that no row of the view
+    a range of the stored rows of one alias, and the view's rows that contain them. The alias: the first that no row of the view
     lacks; if each may be missing (FULL JOIN), all aliases, of the later ones the rows that lack those before
     a range of the groups, where rows are groups
-    everything, where a row of the view stands for no stored row: UNION, EXCEPT, and what groups cover
+    everything, where no stored row belongs to a row of the view: UNION, EXCEPT, and what groups cover
 
-Nothing is read or counted beforehand: the ranges have equally many slots, whatever number of rows takes part with them.
+Nothing is read or counted beforehand: the ranges have equally many slots, however many rows of the view belong to them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from service.views.stages.table import GroupTable
 
 
 def parts_of(view: LiveView, version: Version, most: int, delays: Delays) -> list[ViewReading]:
-    """From one to `most` readings of a live view at a pinned version, which together have each row once. Cost: O(1) each."""
+    """Return one to `most` readings of a live view at a pinned version, which together have each row once. Cost: O(1) each."""
     join, root, _ = version.roots[view.id]
     root = at_version(root, version.number)
     empty = join.is_empty(root)
@@ -47,7 +47,7 @@ def parts_of(view: LiveView, version: Version, most: int, delays: Delays) -> lis
 
 
 class _Ranged(NamedTuple):
-    """The number of an alias, its table, and the slots of it that may have rows of the version: what is used later is of later ones."""
+    """The number of an alias, its table, and the slots that may have rows of the version: slots used later are of later versions."""
 
     place: int
     table: Table
@@ -55,7 +55,7 @@ class _Ranged(NamedTuple):
 
 
 def _part(view: LiveView, version: int, join: Join, root: Any, tables: list[_Ranged], at: int, count: int) -> Enumeration:
-    """Number `at` of so many parts."""
+    """Return part number `at`."""
 
     def of_alias(number: int) -> Enumeration:
         place, table, used = tables[number]
@@ -72,6 +72,6 @@ def _all(slots: Slots) -> Slots:
 
 
 def _lacking(places: list[int], rows: Combination) -> npt.NDArray[np.bool_]:
-    """bool[n]: the rows in which all of these aliases are missing."""
+    """bool[n]: whether all of these aliases are missing in the rows."""
     missing: npt.NDArray[np.bool_] = np.logical_and.reduce([rows[place] < 0 for place in places])
     return missing

@@ -1,7 +1,6 @@
-"""Enumerations of one version: which slots come next. Plain state that can be cloned, so that a cursor costs nothing but its pin.
+"""Enumerations of one version, which determine the next slots. Plain state that can be cloned, so a cursor costs only its pin.
 
-ViewReading      rows of a view, as its join enumerates them
-TableReading     rows of a relation, in the order of their slots
+ViewReading rows of a view, as its join enumerates them TableReading rows of a relation, in the order of their slots
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from service.wire.kinds import sent_batch
 
 
 class Reading(Protocol):
-    """`fill` gives up to about `limit` rows (none does not mean the end); `done` once there are no more."""
+    """`fill` returns up to about `limit` rows (none does not mean the end); `done` once there are no more."""
 
     schema: pa.Schema
 
@@ -46,12 +45,12 @@ class Reading(Protocol):
     def clone(self) -> Reading: ...
 
     def is_empty(self) -> bool | None:
-        """Whether there was no row at the beginning, in O(1); None: only `fill` tells."""
+        """Whether there was no row at the beginning, in O(1); None: only `fill` can tell."""
         ...
 
 
 class Delays:
-    """Delays that readers have measured: steps between two rows, and seconds per row of each chunk."""
+    """Delays measured by readers: steps between two rows, and seconds per row of each chunk."""
 
     def __init__(self) -> None:
         self.steps = Histogram()
@@ -59,7 +58,7 @@ class Delays:
 
 
 class Matching(Wrapper):
-    """An `Enumeration`: the rows of another one that pass a test, which makes bool[n] of n rows."""
+    """An `Enumeration`: the rows of another one that pass a test, which returns bool[n] for n rows."""
 
     def __init__(self, cursor: Enumeration, test: Callable[[Combination], npt.NDArray[np.bool_]]) -> None:
         super().__init__(cursor)
@@ -72,7 +71,7 @@ class Matching(Wrapper):
 
 
 class ViewReading:
-    """The rows that `cursor` enumerates: the `whole` view, or some of it. `empty`: whether the view has none, as far as that is known."""
+    """The rows that `cursor` enumerates: the `whole` view, or part of it. `empty`: whether the view has none, if known."""
 
     def __init__(self, view: LiveView, empty: bool | None, cursor: Enumeration, whole: bool, delays: Delays) -> None:
         self.view = view
@@ -80,11 +79,11 @@ class ViewReading:
         self.schema = view.shown.schema
         self._cursor, self._delays = cursor, delays
         self._empty = empty if empty or whole else None
-        self._steps = self._dead_ends = 0  # of the cursor, as far as they are counted
+        self._steps = self._dead_ends = 0  # of the cursor, already counted
         self._counters: Mapping[str, int] = {}
 
     def show(self, columns: Sequence[str]) -> None:
-        """Give these columns only, in this order."""
+        """Return only these columns, in this order."""
         self._shown = self.view.shown.only(columns)
         self.schema = self._shown.schema
 
@@ -130,8 +129,8 @@ class ViewReading:
 
 
 class TableReading:
-    """The rows of a relation at one version, which has so many in all. `chosen`: those of some slots that are wanted; None: all. `among`:
-    the slots to choose from; None: all."""
+    """The rows of a relation at one version; `count` is their number. `chosen`: returns the wanted slots; None: all. `among`: the slots to
+    choose from; None: all."""
 
     def __init__(
         self, relation: Relation, version: int, rows: int, chosen: Callable[[Slots], Slots] | None = None, among: Slots | None = None
@@ -142,7 +141,7 @@ class TableReading:
         self._chosen, self._among = chosen, among
 
     def show(self, columns: Sequence[str]) -> None:
-        """As of a view."""
+        """As for a view."""
         self.schema = pa.schema([self.schema.field(name) for name in columns])
 
     @property
@@ -174,5 +173,5 @@ class TableReading:
 
 
 def split(slots: Combination, limit: int) -> tuple[Combination, Combination]:
-    """The first `limit` rows, and the rest (copied: the whole chunk is let go)."""
+    """Return the first `limit` rows, and the rest (copied, so that the chunk is freed)."""
     return tuple(part[:limit] for part in slots), tuple(np.array(part[limit:]) for part in slots)

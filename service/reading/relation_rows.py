@@ -1,6 +1,6 @@
 """Enumerations of a relation: everything, the rows whose intervals meet a window, the row with a key.
 
-A relation has no index of its intervals: a window reads all rows, in pieces, beside the writer. Cost: 20 ns a row and interval.
+A relation has no index on its intervals: a window reads all rows, in pieces, beside the writer. Cost: 20 ns a row and interval.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from service.tables.resolution import Slots
 def read_relation(
     relation: Relation, version: int, rows: int, window: Window | None, key: Mapping[str, str] | None, may_search: bool
 ) -> TableReading | None:
-    """The requested rows at a pinned version, which has so many in all. Problem `bad-parameter`.
+    """Return the requested rows at a pinned version, which has `rows` in all. Problem `bad-parameter`.
 
-    A key is found in O(1), unless its row has changed since the version: then it is searched among all rows if `may_search`, else None is
-    returned.
+    A key is found in O(1), unless its row has changed since the version: then all rows are searched if `may_search`; otherwise the result
+    is None.
     """
     meets = _meeting(relation, window) if window else None
     if key is None:
@@ -35,7 +35,7 @@ def read_relation(
 
 
 def _meeting(relation: Relation, window: Window) -> Callable[[Slots], Slots]:
-    """Those of some slots whose rows meet all windows."""
+    """Return a function that chooses the slots whose rows meet all windows."""
     intervals, bounds = relation.definition.intervals, list[Bound]()
     for name, ends in window.items():
         if not name and (len(intervals) != 1 or len(window) > 1):

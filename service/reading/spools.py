@@ -1,9 +1,9 @@
-"""Files of rows that are kept on disk for a while, for readers that want their length first, or parts of them.
+"""Files of rows that are kept on disk for a while, for readers that need their length first, or parts of them.
 
     spools/7    the rows of a view or relation at one version, in one form
 
-What is known of a spool besides is in memory: a start forgets all, and removes their files, so nothing is synced. A spool is kept until
-nobody has read of it for `idle` seconds. No pin is needed to read it.
+Everything else about a spool is in memory: a restart discards all spools and removes their files, so nothing is synced. A spool is kept
+until it has not been read for `idle` seconds. Reading it needs no pin.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from service.errors import Problem
 
 FOLDER = "spools"
 _MOST = 1000  # spools at a time
-_MOST_READERS = 1000  # of a spool, that are remembered
+_MOST_READERS = 1000  # readers to remember per spool
 _MOMENT = 2.0  # seconds
-_ROOM = 16 << 20  # bytes that are left free on the disk, for the log
+_ROOM = 16 << 20  # bytes left free on the disk, for the log
 
 
 class TooLong(Exception):
-    """A file is larger than all spools may be."""
+    """A file exceeds the limit of all spools."""
 
 
 class Spool:
-    """One file: `what` it is of, its `tag`, the `version` of its rows, whether there are none. `size` in bytes; None: it is too long to be
-    kept, which is remembered like a file."""
+    """One file: `what` it contains, its `tag`, the `version` of its rows, whether there are none. `size` in bytes; None: it is too long to
+    be kept, which is remembered like a file."""
 
     def __init__(self, path: Path | None, what: str, tag: str, version: int, empty: bool) -> None:
         self.path, self.what, self.tag, self.version, self.empty = path, what, tag, version, empty
         self.size: int | None = None
-        self.used = 0.0  # when somebody last read of it
-        self.readers: dict[str, float] = {}  # whose last spool of `what` this is, and when they read of it
+        self.used = 0.0  # time of the last read
+        self.readers: dict[str, float] = {}  # readers whose last spool of `what` this is, and the time of their last read
 
 
 class Spools:
-    """The spools of a service: `most` bytes together, each kept for `idle` seconds. Any thread."""
+    """The spools of the service: `most` bytes together, each kept for `idle` seconds. Any thread."""
 
     def __init__(self, data: Path, most: int, idle: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.start = secrets.token_urlsafe(6)  # of the service: rows have another order after the next one
+        self.start = secrets.token_urlsafe(6)  # identifies this run of the service: rows have another order after the next start
         self.written = 0
-        self.bytes = 0  # those that are being written too
+        self.bytes = 0  # including those being written
         self._data, self._folder, self._most, self._idle, self._clock = data, data / FOLDER, most, idle, clock
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, str], Spool] = {}
@@ -66,13 +66,13 @@ class Spools:
         return len(self._kept)
 
     def find(self, what: str, tags: Sequence[str], readers: Sequence[str] = ()) -> Spool | None:
-        """The spool with one of these tags."""
+        """Return the spool with one of these tags."""
         with self._lock:
             return self._used(next((spool for tag in tags if (spool := self._kept.get((what, tag))) is not None), None), readers)
 
     def last(self, what: str, readers: Sequence[str], begins: bool) -> Spool | None:
-        """The spool that a reader, under the first of its names that is known, has used last: a file that is read in parts stays the same
-        file. `begins`: the part is one with which a reading may begin; a moment later, it does."""
+        """Return the spool that a reader has used last, under the first of its names that is known: a file that is read in parts must stay
+        the same file. `begins`: the part may be the first one of a read; some time after the last read, it is."""
         with self._lock:
             for reader in readers:
                 if (spool := self._last.get((what, reader))) is not None:
@@ -81,7 +81,7 @@ class Spools:
             return None
 
     def read(self, spool: Spool, start: int, size: int) -> bytes:
-        """A part of it. Problems: `snapshot-expired` if it is gone; `disk-full` if the disk does not give it, which is forgotten then."""
+        """Read a part of it. Problems: `snapshot-expired` if it is gone; `disk-full` if the disk fails to read it; it is then forgotten."""
         with self._lock:
             is_kept = self._used(self._kept.get((spool.what, spool.tag)), ()) is spool
         if not is_kept or spool.path is None or spool.size is None:
@@ -97,12 +97,12 @@ class Spools:
             raise
 
     def touch(self, spool: Spool) -> None:
-        """A reader has taken something of what it was given."""
+        """Note that a reader has taken some of the data it was given."""
         with self._lock:
             self._used(spool, ())
 
     def draft(self, what: str, tag: str, version: int, empty: bool) -> Draft:
-        """A spool to be written, for use in a `with`. Problems `too-busy`, `disk-full`."""
+        """Return a spool to be written, for use in a `with`. Problems `too-busy`, `disk-full`."""
         with self._lock:
             self._forget()
             if len(self._kept) >= _MOST:
@@ -112,12 +112,12 @@ class Spools:
             return Draft(self, Spool(self._folder / f"{next(self._numbers)}", what, tag, version, empty))
 
     def sweep(self) -> None:
-        """Remove what nobody has read of for long."""
+        """Remove spools that have not been read for long."""
         with self._lock:
             self._forget()
 
     def close(self) -> None:
-        """Forget all of them, and what a former process has left."""
+        """Discard all spools, and the files that an earlier process has left."""
         with self._lock:
             self._kept.clear()
             self._last.clear()
@@ -125,14 +125,14 @@ class Spools:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _keep(self, spool: Spool, readers: Sequence[str]) -> Spool:
-        """Take in a whole one, unless there is one like it."""
+        """Add a complete one, unless there is an equivalent one."""
         with self._lock:
             former = self._kept.setdefault((spool.what, spool.tag), spool)
             self._used(former, readers)
             return former
 
     def _reserve(self, size: int, more: int) -> None:
-        """Room for `more` bytes of a draft that has `size`. Problems `too-busy`, `disk-full`; TooLong."""
+        """Reserve `more` bytes for a draft that has `size`. Problems `too-busy`, `disk-full`; TooLong."""
         with self._lock:
             if size + more > self._most:
                 raise TooLong
@@ -169,7 +169,7 @@ class Spools:
         return spool
 
     def _forget(self) -> None:
-        """Those that are old."""
+        """Discard expired spools."""
         limit = self._clock() - self._idle
         for spool in list(self._kept.values()):
             if spool.used < limit:
@@ -190,7 +190,7 @@ class Spools:
 
 
 class Draft:
-    """A spool while it is written; it is gone at the end of the `with`, unless it was kept."""
+    """A spool while it is written; it is removed at the end of the `with`, unless it was kept."""
 
     def __init__(self, spools: Spools, spool: Spool) -> None:
         self._spools, self._spool = spools, spool
@@ -210,12 +210,12 @@ class Draft:
                 view = view[self._file.write(view) :]
 
     def keep(self, readers: Sequence[str]) -> Spool:
-        """It is whole. Gives the spool that is kept: this one, or one like it that was there before."""
+        """Finish it, and return the spool that is kept: this one, or an equivalent one that was there before."""
         self._spool.size = self._size
         return self._conclude(readers)
 
     def is_too_long(self, readers: Sequence[str]) -> Spool:
-        """Remember that."""
+        """Remember that the file is too long."""
         self._spool.path = None
         return self._conclude(readers)
 
@@ -237,7 +237,7 @@ class Draft:
 
 @contextmanager
 def _disk(fails: str) -> Iterator[None]:
-    """Problem `disk-full` for an error of the disk, which `fails` to do something with the file."""
+    """Return Problem `disk-full` for an error of the disk, which `fails` to do something with the file."""
     try:
         yield
     except OSError as error:

@@ -21,7 +21,7 @@ class Forged(ValueError):
 
 
 class Signer:
-    """Seals and opens such texts, over any number of starts of the service."""
+    """Seals and opens such texts, across restarts of the service."""
 
     def __init__(self, folder_id: str, secret: bytes) -> None:
         self._secret = secret
@@ -32,7 +32,7 @@ class Signer:
         return base64.urlsafe_b64encode(self._mac(payload) + payload).rstrip(b"=").decode()
 
     def open(self, kind: str, text: str) -> list[Any]:
-        """The fields. Raises Forged."""
+        """Return the fields. Raises Forged."""
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
@@ -50,8 +50,8 @@ class Signer:
 
 
 class Token(NamedTuple):
-    """Where a follower is: a view by name and id, and the last version that it has. `is_of_here`: the folder has had this version, and all
-    that it has now follows it; else the version was lost, or belongs to what a restored copy does not have."""
+    """The position of a follower: a view by name and id, and the last version that it has. `is_of_here`: the folder has had this version,
+    and all its later versions follow it; otherwise the version was lost, or belongs to data that a restored copy does not have."""
 
     name: str
     id: str
@@ -60,8 +60,8 @@ class Token(NamedTuple):
 
 
 class Tokens:
-    """Tokens of followers. `timelines`: of the folder, oldest first, (number, version at which it began); each began where the one before
-    it was left."""
+    """Tokens of followers. `timelines`: of the folder, oldest first, (number, version at which it began); each began where the previous one
+    was left."""
 
     def __init__(self, signer: Signer, timelines: Sequence[tuple[int, int]]) -> None:
         self._signer = signer
@@ -75,5 +75,5 @@ class Tokens:
     def open(self, text: str) -> Token:
         """Raises Forged."""
         timeline, name, id_, version = self._signer.open("token", text)
-        end = self._ends.get(timeline, -1)  # earlier releases had a text in its place, good until the service was restarted
+        end = self._ends.get(timeline, -1)  # earlier releases had a text in its place, valid until the service was restarted
         return Token(name, id_, version, end is None or version <= end)

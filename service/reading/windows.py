@@ -1,4 +1,4 @@
-"""Windows on intervals: as they are asked for, as structures take them, and checked row by row."""
+"""Windows on intervals: as requested, as structures take them, and checked row by row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Window = Mapping[str, tuple[str | None, str | None]]
 """By the interval's name, "" for all, or alias.interval: (lo, hi), texts in the endpoints' type, None for no bound."""
 Mask = npt.NDArray[np.bool_]
 _CALL = 0.002  # seconds that a call may take, about
-_LOOKED_UP = 256  # rows at once: some structures need 20 µs for each before they tell the first partner
+_LOOKED_UP = 256  # rows at once: some structures need 20 µs for each before they return the first partner
 
 
 class Bound(NamedTuple):
@@ -38,7 +38,7 @@ class Bound(NamedTuple):
 
 
 def bound_of(relation: Relation, interval: str, window: tuple[str | None, str | None]) -> Bound:
-    """Problem `bad-parameter`."""
+    """Parse the window of an interval. Problem `bad-parameter`."""
     declared = relation.definition.intervals
     if interval not in declared:
         told = f"it declares {', '.join(declared) or 'none'}"
@@ -48,7 +48,7 @@ def bound_of(relation: Relation, interval: str, window: tuple[str | None, str | 
 
 
 def window_of(window: tuple[str | None, str | None], type_: str) -> tuple[int, int]:
-    """The encoded window of (lo, hi), texts in the endpoints' type; None is unbounded. Problem `bad-parameter`."""
+    """Return the encoded window of (lo, hi), texts in the endpoints' type; None is unbounded. Problem `bad-parameter`."""
     low, high = window
     left, right = _end_of(low, type_, NEG_INF), _end_of(high, type_, POS_INF)
     if left > right:
@@ -67,8 +67,8 @@ def _end_of(text: str | None, type_: str, missing: int) -> int:
 
 
 def met(relation: Relation, bounds: Sequence[Bound], slots: Slots) -> Mask:
-    """bool[n]: which of the rows at these slots meet all windows. A null end is unbounded, a null point meets nothing; a row that is
-    missing (slot -1) has no intervals that would have to meet them."""
+    """bool[n]: whether the rows at these slots meet all windows. A null end is unbounded, a null point meets nothing; a row that is missing
+    (slot -1) has no intervals that would have to meet them."""
     there = slots >= 0
     meets: Mask = np.ones(len(slots), np.bool_)
     some = slots if there.all() else slots[there]
@@ -79,9 +79,9 @@ def met(relation: Relation, bounds: Sequence[Bound], slots: Slots) -> Mask:
 
 
 class Chosen:
-    """The rows of a view in which some rows of a table take part: its rows are read, in pieces, and those that are chosen are looked up.
-    `choose`: those of some slots; `partners`: the rows of the view in which these take part; `within`: the slots from one to another
-    (excluded), None: all."""
+    """The view's rows that contain some rows of a table: the table is read in pieces, and the chosen rows are looked up. `choose`: returns
+    the wanted slots; `partners`: returns the view's rows that contain them; `within`: the slots from one to another (excluded), None:
+    all."""
 
     dead_ends: int | None = None
 
@@ -94,7 +94,7 @@ class Chosen:
         self._start, self._end = within or (0, table.used)  # slots used later are of later versions
         self._found = NO_SLOTS
         self._cursor: Enumeration | None = None
-        self._steps = self._since = 0  # in all but of the cursor; since the last row
+        self._steps = self._since = 0  # total without the cursor's; since the last row
         self.largest_gap = 0
 
     @property
