@@ -1,7 +1,8 @@
 """Batches that concern a whole relation: replace its rows, or delete by condition. One at a time per relation.
 
-in the writer's turn hold the published version; record changes to the relation from then on beside the writer find the rows to change
-(`tables/rewriting.py`) as a batch submit it; it takes the recorded changes into account, and becomes a version like any other
+in the writer's turn   hold the published version; record changes to the relation from then on
+beside the writer      find the rows to change (`tables/rewriting.py`)
+as a batch             submit it; it takes the recorded changes into account, and becomes a version like any other
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Settled changes of a view: Arrow, in segments; and their form in a snapshot.
 
-a segment in a file := a record batch: _version, _deleted, the columns of the keys, the columns of the rows the schema's metadata: the
-number of key columns, and the feed's `lost` and `cut`
+a segment in a file := a record batch: _version, _deleted, the columns of the keys, the columns of the rows
+the schema's metadata: the number of key columns, and the feed's `lost` and `cut`
 """
 
 from __future__ import annotations

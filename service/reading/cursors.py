@@ -318,9 +318,10 @@ def open_rows(
 ) -> RowReader:  # fmt: skip
     """Read a view at the newest version, at one that a cursor holds, or from a cursor on (with the cursor's filters).
 
-    window by an interval's name, "" for all, (lo, hi), texts in the endpoints' type, None for no bound: rows all of whose joined intervals
-    (of that dimension) meet it point (alias, {column: text}): the key columns of one alias, or the join key columns of the rows; None: all
-    of them, which is required to continue with a cursor
+    window   by an interval's name, "" for all, (lo, hi), texts in the endpoints' type, None for no bound: rows all of whose joined
+             intervals (of that dimension) meet it
+    point    (alias, {column: text}): the key columns of one alias, or the join key
+    columns  of the rows; None: all of them, which is required to continue with a cursor
 
     Problems: `not-found`, `view-building`, `view-failed`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.
     """
@@ -361,7 +362,9 @@ def open_relation_rows(
 ) -> RowReader:  # fmt: skip
     """Read a relation, as `open_rows` does a view.
 
-    window by an interval's name, "" for the only one: rows that meet it key the columns of the key, as texts columns as in `open_rows`
+    window   by an interval's name, "" for the only one: rows that meet it
+    key      the columns of the key, as texts
+    columns  as in `open_rows`
 
     Problems: `not-found`, `bad-parameter`, `bad-cursor`, `snapshot-expired`.
     """

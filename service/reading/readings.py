@@ -1,6 +1,7 @@
 """Enumerations of one version, which determine the next slots. Plain state that can be cloned, so a cursor costs only its pin.
 
-ViewReading rows of a view, as its join enumerates them TableReading rows of a relation, in the order of their slots
+ViewReading      rows of a view, as its join enumerates them
+TableReading     rows of a relation, in the order of their slots
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class ViewReading:
 
 
 class TableReading:
-    """The rows of a relation at one version; `count` is their number. `chosen`: returns the wanted slots; None: all. `among`: the slots to
+    """The rows of a relation at one version; `rows`: their number. `chosen`: returns the wanted slots; None: all. `among`: the slots to
     choose from; None: all."""
 
     def __init__(

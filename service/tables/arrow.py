@@ -1,8 +1,12 @@
 """Convert Arrow arrays of the canonical types to NumPy and back, without copying and without a call per row; also a few rows of Python
 values.
 
-| type | NumPy form | |---|---| | int64, float64, timestamp, time64 | int64 (a float's bits) | | date32 | int32 | | bool | uint8 | | utf8,
-binary | int32 offsets and read-only bytes |
+| type | NumPy form |
+|---|---|
+| int64, float64, timestamp, time64 | int64 (a float's bits) |
+| date32 | int32 |
+| bool | uint8 |
+| utf8, binary | int32 offsets and read-only bytes |
 
 Arrays may be sliced. The values under nulls are unspecified.
 """

@@ -41,7 +41,8 @@ class Piece(NamedTuple):
 class Backlog:
     """The changes of these relations that were not taken yet. The writer records them, one other thread takes them.
 
-    changes how many wait noted how many were ever recorded
+    changes  how many wait
+    noted    how many were ever recorded
     """
 
     def __init__(self, relations: Iterable[Relation]) -> None:

@@ -28,8 +28,8 @@ _FIRST: Indices = np.zeros(1, np.int64)  # never written to
 class Run:
     """Changed rows of a relation, already in its table, over `versions` consecutive versions.
 
-    old, new int32[n]: change i removes the row at old[i] and adds the one at new[i]; -1 for none. All of different keys offsets int64[n],
-    ascending, from 0 to versions - 1: the version of each change
+    old, new   int32[n]: change i removes the row at old[i] and adds the one at new[i]; -1 for none. All of different keys
+    offsets    int64[n], ascending, from 0 to versions - 1: the version of each change
     """
 
     __slots__ = ("versions", "offsets", "old", "new", "rows")

@@ -3,9 +3,9 @@
 A join by lookups orders its aliases by these estimates (`binding`). They determine what a view costs, never its content. The same rows in
 the same slots give the same estimates.
 
-Costs: reading a few thousand rows of each alias. Source of the number of distinct keys: the estimator GEE of Charikar, Chaudhuri, Motwani
-and Narasayya (Towards Estimation Error Guarantees for Distinct Values, 2000): keys that occur once in a sample of s of n rows stand for
-sqrt(n / s) keys each.
+Costs: reading a few thousand rows of each alias.
+Source of the number of distinct keys: the estimator GEE of Charikar, Chaudhuri, Motwani and Narasayya (Towards Estimation Error Guarantees
+for Distinct Values, 2000): keys that occur once in a sample of s of n rows stand for sqrt(n / s) keys each.
 """
 
 from __future__ import annotations

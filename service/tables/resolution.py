@@ -30,10 +30,13 @@ _WORTH_PREPARING = 1024  # changes
 class Resolved:
     """The net effect of a batch on one relation: first truncate, then deletes, then inserts; each key at most once per sign.
 
-    inserts whole rows previous int32[inserts]: the slot of the row that each of them replaces, -1 for none deletes int32: the slots of all
-    deleted rows; the replaced ones first, in the order of their inserts delete_keys keys of the rows that are deleted and not replaced;
-    empty if truncated ignored number of deletes of keys that did not exist bad int64: indices in the batch of inserts whose key existed
-    given the inserts in the table's form, if they were looked up in it
+    inserts      whole rows
+    previous     int32[inserts]: the slot of the row that each of them replaces, -1 for none
+    deletes      int32: the slots of all deleted rows; the replaced ones first, in the order of their inserts
+    delete_keys  keys of the rows that are deleted and not replaced; empty if truncated
+    ignored      number of deletes of keys that did not exist
+    bad          int64: indices in the batch of inserts whose key existed
+    given        the inserts in the table's form, if they were looked up in it
     """
 
     relation: Relation
@@ -51,8 +54,10 @@ class Resolved:
 class Last:
     """The changes after the last truncate, or all, with the part of their resolution that does not depend on the table. A `Prepared`.
 
-    ops, index, rows of these groups as `_groups` of their keys keys their keys in the table's form; None if there are none given the rows
-    in the table's form, if none is deleted
+    ops, index, rows    of these
+    groups              as `_groups` of their keys
+    keys                their keys in the table's form; None if there are none
+    given               the rows in the table's form, if none is deleted
     """
 
     ops: npt.NDArray[np.uint8]

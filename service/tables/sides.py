@@ -37,11 +37,13 @@ class Chosen(NamedTuple):
 class Side:
     """Alias number `place`.
 
-    deciding filters that decide whether a changed row matters: changes of other rows can be ignored output columns that the view's rows
-    read varying columns that the view reads and that may differ between rows of one key: if they are unchanged, so are the view's rows
-    equal columns that conditions equate with another alias's, or by which the latest rows are chosen: rows can be looked up by them spans
-    by name, its declared intervals that overlap others ends the columns of these: (start, end) living while a join with parts is built: a
-    further test that rows must pass
+    deciding filters that decide whether a changed row matters: changes of other rows can be ignored
+    output   columns that the view's rows read
+    varying  columns that the view reads and that may differ between rows of one key: if they are unchanged, so are the view's rows
+    equal    columns that conditions equate with another alias's, or by which the latest rows are chosen: rows can be looked up by them
+    spans    by name, its declared intervals that overlap others
+    ends     the columns of these: (start, end)
+    living   while a join with parts is built: a further test that rows must pass
     """
 
     living: Callable[[Slots], Mask] | None = None

@@ -11,9 +11,11 @@ from typing import Any
 class ReadCounts:
     """Sums over all reads of one view; any thread may add.
 
-    rows rows that were enumerated steps nodes, entries and candidates visited largest_gap the most steps between two rows dead_ends nodes
-    entered, rows bound and candidates visited without a result; None: the algorithm does not count them counters further counts of the
-    algorithm, by name
+    rows         rows that were enumerated
+    steps        nodes, entries and candidates visited
+    largest_gap  the most steps between two rows
+    dead_ends    nodes entered, rows bound and candidates visited without a result; None: the algorithm does not count them
+    counters     further counts of the algorithm, by name
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,11 @@
 """From what the structure enumerates to the rows of a view: orders, orientation, and comparisons that the structure does not handle.
 
-pair, heap as enumerated, if they meet the residual comparisons self_less an unordered pair once, the row with the smaller value first;
-equal values are skipped self_not_equal an unordered pair in both orders clique_less an unordered combination once, in the order of the
-values; equal values are skipped clique_not_equal an unordered combination in all orders list one slot per row
+pair, heap      as enumerated, if they meet the residual comparisons
+self_less       an unordered pair once, the row with the smaller value first; equal values are skipped
+self_not_equal  an unordered pair in both orders
+clique_less     an unordered combination once, in the order of the values; equal values are skipped
+clique_not_equal  an unordered combination in all orders
+list            one slot per row
 """
 
 from __future__ import annotations

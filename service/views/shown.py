@@ -1,9 +1,10 @@
 """Make a view's rows from slots: values, identities, bytes of text.
 
-Parts a row consists of a row of each alias, whose keys are its identity Distinct a row consists of one of each alias too, but its values
-are its identity: those of a group Stretches a row consists of one of an alias, and a stretch of its interval as two more arrays: closed and
-encoded ends, int64[n]. Its identity is the key and the start of the stretch Values of a view with UNION or EXCEPT: a row is its values,
-taken from rows of one branch's aliases (the others have slot -1)
+Parts    a row consists of a row of each alias, whose keys are its identity
+Distinct a row consists of one of each alias too, but its values are its identity: those of a group
+Stretches  a row consists of one of an alias, and a stretch of its interval as two more arrays: closed and encoded ends, int64[n]. Its
+         identity is the key and the start of the stretch
+Values   of a view with UNION or EXCEPT: a row is its values, taken from rows of one branch's aliases (the others have slot -1)
 """
 
 from __future__ import annotations

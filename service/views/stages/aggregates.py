@@ -1,7 +1,8 @@
 """How an aggregate takes the values of a group's rows, what it stores, and what it returns: a table by function and type.
 
-form how a value is taken: RAW, its word (of a float its bits); ORDERED, a number in its order; CODED, a text's code kept kinds of
-accumulators (`structures.aggregate.layout`), the reported one first told what is reported of it
+form     how a value is taken: RAW, its word (of a float its bits); ORDERED, a number in its order; CODED, a text's code
+kept     kinds of accumulators (`structures.aggregate.layout`), the reported one first
+told     what is reported of it
 """
 
 from __future__ import annotations

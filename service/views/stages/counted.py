@@ -2,7 +2,8 @@
 
     changed rows ──> amounts (`counting`) ──> accumulators by code ──> the table of groups, as in `groups`
 
-Costs: O(log n) a changed row, however many rows of the join it inserts or deletes. Source: docs/design/queries.md (*Groups*).
+Costs: O(log n) a changed row, however many rows of the join it inserts or deletes.
+Source: docs/design/queries.md (*Groups*).
 """
 
 from __future__ import annotations
