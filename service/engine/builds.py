@@ -101,7 +101,7 @@ class _Build:
         self.asks.set()
 
     def answered(self) -> None:
-        """Note that the build has had the writer's turn."""
+        """Note that the wait for the writer's turn is over."""
         self.asks.clear()
         if self.over.is_set():
             self.asks.set()

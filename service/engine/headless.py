@@ -41,7 +41,7 @@ from service.wire.schema import RelationDefinition
 Rows = tuple[pa.RecordBatch, pa.RecordBatch]
 """The identities (columns alias.column) and the rows of a view, as they are sent."""
 
-_ALL = (1 << 40, 1 << 60)  # bounds of a step's delta of a view: rows, bytes
+_ALL = (1 << 40, 1 << 60)  # bounds of a view's delta in one step: rows, bytes
 _CHUNK = 1 << 16  # rows
 _MAINTAINED = 64  # steps of deferred work at once
 _NO_PINS = np.empty(0, np.int64)

@@ -44,7 +44,8 @@ class Rewrite(Changes, ABC):
 
     @abstractmethod
     def resolve(self, version: int) -> Resolved:
-        """Return the net effect on the newest version; in the writer's turn, once. Cost: in the rows that differ or have changed since."""
+        """Return the net effect on the newest version; in the writer's turn, once. Cost: proportional to the rows that differ or have
+        changed since."""
 
     def sent(self, declared: int) -> int:
         """Return the number of changes in the batch, after `resolve`."""

@@ -34,7 +34,7 @@ Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 Numbers = npt.NDArray[np.int64]  # of versions, ascending
 
-# What is taken at once of rows of unbounded number: a join repeats a text for every partner.
+# Limits of a piece of rows whose number is unbounded: a join repeats a text for every partner.
 PIECE_ROWS = 1 << 16
 PIECE_BYTES = 64 << 20
 _LOOKED_AT = 1 << 14  # slots that one `reclaim` visits: about a millisecond

@@ -77,7 +77,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         """`own`: the indexes are private, and this join updates them; `part`: permanently. OSError, MemoryError: there is no room."""
         self.sides, self.never, self._plan = list(sides), query.never, plan
         self.indexes, self._own, self._part = indexes, own, part
-        self._loading: dict[Key, Loading] = {}  # while it is built: indexes that nobody else has
+        self._loading: dict[Key, Loading] = {}  # while it is built: indexes that do not exist yet
         self._taken: list[SharedIndex] = []  # in the order of `_wanted`
         self._of_alias: list[SharedIndex] = []  # for each alias the index that provides its entries and keys
         self._held = 0  # while it is built: the held version
@@ -105,14 +105,14 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         return self._reader.update_steps if self._reader is not None else 0
 
     def build(self, version: int, progress: Callable[[float], None]) -> None:
-        """Cost: O(n log n) for the indexes that nobody has. `conclude` makes the structure that reads them."""
+        """Cost: O(n log n) for the indexes that do not exist yet. `conclude` makes the structure that reads them."""
         self._load(version, progress)
         while self._own and not self.conclude(version):
             self.hold(version)
             self.settle()
 
     def _load(self, version: int, progress: Callable[[float], None]) -> None:
-        """Load the wanted indexes that are not taken yet, and that nobody has."""
+        """Load the wanted indexes that are not taken yet and do not exist."""
         wanted = self._wanted
         for done in range(len(self._taken), len(wanted)):
             side, order = wanted[done]
@@ -131,7 +131,7 @@ class ReadingJoin(Defaults, ABC, Generic[R]):
         """Follow the changes recorded while it is built, and determine what comes next."""
         for loading in self._loading.values():
             loading.settle()
-        self._load(self._held, lambda part: None)  # somebody else had it, and has dropped it since
+        self._load(self._held, lambda part: None)  # another join had it, and has dropped it since
         if self._planted is not None:
             self._planted.gather()
 
