@@ -17,6 +17,7 @@ from service.durability.checksums import json_checksum
 from service.engine import builds
 from service.engine.builds import Builds
 from service.instance import Instance
+from service.priority import Line
 from service.tables import history
 from tests.service.engine.test_engine import Follower, compare, grouped, prepared
 from tests.service.following.test_feeds import all_of, feed, killed, refused
@@ -309,13 +310,13 @@ def test_too_much_is_written_while_a_view_waits_for_its_turn(tmp_path: Path, gat
     """It gives up what its feed had, says so, and is built as any other; the views whose turn has come go on."""
     monkeypatch.setattr(builds, "_MOST_UNBEGUN", 3)
     engine = with_rows(tmp_path)
-    for name in ("w", "x"):
+    for name in ("w", "x", "y"):
         engine.put_view(name, PAIR, wait=60)
-    token = {name: feed(engine, name).subscribe().idle_progress().token for name in ("v", "w", "x")}
+    token = {name: feed(engine, name).subscribe().idle_progress().token for name in ("v", "w", "x", "y")}
     engine.close()
     restart = Restarted(tmp_path, gate)
     engine = restart.begin(opened(tmp_path), clean=False)
-    while len(begun := {build.view.name for build in engine._builds._running() if build.begun}) < 2:
+    while len(begun := {build.view.name for build in engine._builds._running() if build.begun}) < Line.THREADS:
         time.sleep(0.01)
     for id_ in range(8):
         engine.apply(of_ops("a", ("upsert", id_)))
