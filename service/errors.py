@@ -387,3 +387,8 @@ class Problem(Exception):
         """The `application/problem+json` form."""
         head = {"type": f"/problems/{self.type}", "title": self.title, "status": self.status, "detail": self.detail}
         return head | self.extensions
+
+
+def ending() -> Problem:
+    """What whoever comes while the service stops is told."""
+    return Problem("recovering", "the service is shutting down")

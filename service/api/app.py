@@ -28,7 +28,7 @@ from service.api.http.media import Fields, fields_of
 from service.api.http.request_ids import HEADER, RequestIds
 from service.api.metrics import count_request, observe_answer, software_version
 from service.api.openapi import Endpoint, Handler, document
-from service.errors import Problem
+from service.errors import Problem, ending
 
 ENDPOINTS = [
     *relations.ENDPOINTS,
@@ -170,7 +170,7 @@ class Gate:
             if not self.context.closing:
                 raise
             if not status:
-                await problems.render(Problem("recovering", "the service is shutting down"))(scope, receive, counted)
+                await problems.render(ending())(scope, receive, counted)
         except Exception as error:
             if status:
                 raise

@@ -13,7 +13,7 @@ from service.api.http.answers import json_answer, no_parameters
 from service.api.metrics import exposition
 from service.api.openapi import Endpoint, answer, failures, json_content, operation, path_parameter, text_content
 from service.api.schemas import SOURCES
-from service.errors import Problem
+from service.errors import Problem, ending
 from service.instance import Instance
 from service.wire.grammar import timestamp_text
 
@@ -29,7 +29,7 @@ async def readyz(request: Request) -> Response:
     context: Context = request.app.state.context
     _require_writer(context)
     if context.closing:
-        raise Problem("recovering", "the service is shutting down")
+        raise ending()
     state = context.engine.state
     if state == "recovering" and context.settings.ready == "views":
         raise Problem("recovering", f"the service is starting: {context.stage}", stage=context.stage, progress=round(context.progress, 4))

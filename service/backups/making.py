@@ -30,7 +30,7 @@ from service.durability.files import copy_file, digest, free_bytes, link
 from service.durability.folder import BACKUP, DATABASE, FOLDER_MODE, MARK, SNAPSHOTS, Damaged, is_full, sync_path
 from service.durability.log import LEFT, Log
 from service.durability.snapshots import Snapshot, read_snapshot, snapshot_paths
-from service.errors import Problem
+from service.errors import Problem, ending
 from service.priority import give_way
 
 log = logging.getLogger("livejoin.backup")
@@ -114,7 +114,7 @@ class Backups:
 
     def _check_target(self, target: Path) -> None:
         if self._ending.is_set():
-            raise Problem("recovering", "the service is shutting down")
+            raise ending()
         reason = None
         if not target.is_absolute():
             reason = "is a relative path: give an absolute one, on the machine of the service"

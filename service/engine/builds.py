@@ -333,7 +333,7 @@ class Builds:
     def _begin(self, build: _Build, join: Join, held: ExitStack) -> int:
         if not build.over.is_set():
             build.begun = True
-            self._state.backlogs = [*self._state.backlogs, build.backlog]
+            self._state.attach(build.backlog)
         return self._hold(join, held)
 
     def _hold(self, join: Join, held: ExitStack) -> int:
@@ -385,7 +385,7 @@ class Builds:
     # in the writer's turn
 
     def _is_wanted(self, build: _Build) -> bool:
-        return self._state.views.get(build.view.name) is build.view and build.view.state == build.state
+        return self._state.has(build.view, build.state)
 
     def _make_room(self, build: _Build) -> Join:
         view = build.view
@@ -452,7 +452,7 @@ class Builds:
         return None
 
     def _detach(self, build: _Build) -> None:
-        self._state.backlogs = [backlog for backlog in self._state.backlogs if backlog is not build.backlog]
+        self._state.detach(build.backlog)
         if build.passage is not None:
             self._state.close_passage(build.passage)
 

@@ -38,7 +38,7 @@ from service.engine.state import Receipt, State, refuse_bad
 from service.engine.truncates import Truncates
 from service.engine.versions import Pins, Version
 from service.engine.writer import Later, Unpublished, Writer
-from service.errors import Problem
+from service.errors import Problem, ending
 from service.query.assembly import Limits
 from service.query.model import Condition
 from service.settings import Settings
@@ -397,7 +397,7 @@ class Engine(ABC):
                 self.state = "closed"
                 for view in self._state.views.values():
                     if view.feed is not None:
-                        view.feed.close(Problem("recovering", "the service is shutting down"))
+                        view.feed.close(ending())
                 self.stages.close()
                 failure = self._writer.failure or (self._snapshots.failure if self._is_open else None)
                 try:

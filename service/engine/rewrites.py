@@ -72,11 +72,11 @@ class Rewrites:
         def begin() -> int:
             if self._state.relations.get(relation.name) is not relation:
                 raise Problem("not-found", f"the relation {relation.name} was dropped in the meantime")
-            self._state.backlogs = [*self._state.backlogs, backlog]
+            self._state.attach(backlog)
             return stack.enter_context(self._versions.holding())
 
         def end() -> None:
-            self._state.backlogs = [other for other in self._state.backlogs if other is not backlog]
+            self._state.detach(backlog)
 
         with stack:
             try:

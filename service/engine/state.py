@@ -137,6 +137,18 @@ class State:
             self._interest = Interest(takes)
         return self._interest
 
+    def has(self, view: LiveView, state: str) -> bool:
+        """Whether this view is still registered, in this state."""
+        return view.state == state and self._views.get(view.name) is view
+
+    def attach(self, backlog: Backlog) -> None:
+        """Record changes in the backlog from now on."""
+        self.backlogs = [*self.backlogs, backlog]
+
+    def detach(self, backlog: Backlog) -> None:
+        """Record no more in it; a second call does nothing."""
+        self.backlogs = [other for other in self.backlogs if other is not backlog]
+
     def version(self, built: LiveView | None = None) -> Version:
         """Return the version to publish, with the root of a view that is about to be live. O(1) per changed view, plus two copies."""
         before = self._published
@@ -236,8 +248,8 @@ class State:
         emptied: dict[LiveView, Emptied] = {}
         prepared: Sequence[Emptied] = batch.emptied
         for one in prepared:
-            self.backlogs = [backlog for backlog in self.backlogs if backlog is not one.backlog]
-            if one.view.state == "live" and self._views.get(one.view.name) is one.view and one.catch_up(self.newest):
+            self.detach(one.backlog)
+            if self.has(one.view, "live") and one.catch_up(self.newest):
                 emptied[one.view] = one
         return emptied
 

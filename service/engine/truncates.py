@@ -16,11 +16,11 @@ from functools import partial
 
 import numpy as np
 
-from service.engine.queued import Done, tell
+from service.engine.queued import Done, is_single, tell
 from service.engine.state import Receipt, State
 from service.engine.versions import Pins
 from service.engine.writer import Writer
-from service.errors import Problem
+from service.errors import Problem, ending
 from service.priority import give_way
 from service.views.emptied import IN_VAIN, Emptied
 from service.views.live_view import LiveView
@@ -63,8 +63,8 @@ class Truncates:
             future = self._thread.submit(self._run, batch, done)
         except RuntimeError:
             self._ended(batch)
-            raise _ending() from None
-        future.add_done_callback(lambda future: self._tell(batch, done, _ending()) if future.cancelled() else None)
+            raise ending() from None
+        future.add_done_callback(lambda future: self._tell(batch, done, ending()) if future.cancelled() else None)
 
     def end(self) -> None:
         """Refuse the batches that wait, and soon the one being prepared, unless the writer has it."""
@@ -73,6 +73,8 @@ class Truncates:
 
     def _views(self, batch: Batch) -> dict[LiveView, set[str]]:
         """Return the views that need new structures, each with the relations it loses. O(changes), and O(views) if there is a truncate."""
+        if is_single(batch):
+            return {}
         relations = self._state.relations
         names = {changes.relation for changes in batch.changes if len(changes.ops) and np.any(changes.ops == TRUNCATE)}
         large = {name for name in names if name in relations and relations[name].table.rows >= _WORTH}
@@ -123,7 +125,7 @@ class Truncates:
     def _report(self, _: float) -> None:
         """Of a build, from time to time. Problem `recovering` once the service ends."""
         if self._is_ending:
-            raise _ending()
+            raise ending()
 
     def _go_on(self, emptied: list[Emptied]) -> None:
         for one in list(emptied):
@@ -142,23 +144,20 @@ class Truncates:
     # in the writer's turn
 
     def _begin(self, view: LiveView, names: set[str], emptied: list[Emptied]) -> Emptied | None:
-        if not self._is_live(view):
+        if not self._state.has(view, "live"):
             return None
         try:
             one = Emptied(view, names, self._versions.holding)
         except Exception:
             log.warning(IN_VAIN, view.name, exc_info=True)
             return None
-        self._state.backlogs = [*self._state.backlogs, one.backlog]
+        self._state.attach(one.backlog)
         emptied.append(one)
         return one
 
-    def _is_live(self, view: LiveView) -> bool:
-        return view.state == "live" and self._state.views.get(view.name) is view
-
     def _hold(self, one: Emptied, emptied: list[Emptied]) -> bool:
         """Hold the newest version for the preparation, unless its view was dropped or has failed."""
-        if self._is_live(one.view):
+        if self._state.has(one.view, "live"):
             one.hold()
             return True
         emptied.remove(one)
@@ -166,11 +165,6 @@ class Truncates:
         return False
 
     def _let_go(self, emptied: list[Emptied]) -> None:
-        backlogs = [one.backlog for one in emptied]
-        self._state.backlogs = [backlog for backlog in self._state.backlogs if not any(backlog is mine for mine in backlogs)]
         for one in emptied:
+            self._state.detach(one.backlog)
             one.let_go()
-
-
-def _ending() -> Problem:
-    return Problem("recovering", "the service is shutting down")

@@ -27,7 +27,7 @@ from service.durability.log import Log
 from service.engine.queued import Done, Item, Job, Stop, Waiting, do, failed, problem_of, refuse, runs_of, smaller_runs, tell
 from service.engine.state import Applied, Outcome, Receipt, State
 from service.engine.versions import Pins
-from service.errors import Problem
+from service.errors import Problem, ending
 from service.histogram import Histogram
 from service.views.deltas import Delta
 from service.views.live_view import LiveView
@@ -236,7 +236,7 @@ class Writer:
     def _put(self, item: Item) -> None:
         with self._lock:
             if self._ended:
-                raise problem_of(self.failure) if self.failure else Problem("recovering", "the service is shutting down")
+                raise problem_of(self.failure) if self.failure else ending()
             if isinstance(item, Waiting):
                 self._waiting_bytes += item.bytes
             self._unfinished += 1

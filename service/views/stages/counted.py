@@ -22,7 +22,7 @@ from service.tables.store import Numbers
 from service.views.collecting import RowCollector
 from service.views.joins.protocol import Join
 from service.views.stages.counting import Counter, PartnerCounter, ProductCounter, VisitCounter
-from service.views.stages.groups import GroupsStage, pieces_of
+from service.views.stages.groups import GroupsStage
 from service.views.stages.table import GroupTable
 from structures.aggregate.amounts import Amounts
 from structures.aggregate.groups import Groups
@@ -55,8 +55,7 @@ class CountedStage(GroupsStage):
         for changed in self._counter.follow(version, runs):
             codes.append(self._add(changed.amounts, None)[0])
             rows += len(changed.offsets)
-        for part in pieces_of(codes):
-            self._write(version, part, np.zeros(len(part), np.int64), self._groups.tell(part), first, sink)
+        self._write_all(version, codes, first, sink)
         return rows
 
     def _apply_run(self, version: int, runs: Runs, first: int, sink: RowCollector | None) -> int:

@@ -31,12 +31,17 @@ GROUPS = {"group": ["a.s as s"], "aggregate": [{"count": "*", "as": "n"}, {"sum"
 CROSSED = {"from": {**TWO, "c": "a"}, "join": [*VIEWS["boxes"]["join"], {"cross": ["b", "c"]}], "where": VIEWS["products"]["where"]}
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Instance]:
-    engine = filled(tmp_path, random.Random(1))
-    engine.put_view("v", VIEWS["boxes"], wait=60)
+def keeping(folder: Path, definition: dict[str, Any]) -> Iterator[Instance]:
+    """With the view `v`: what a fixture gives."""
+    engine = filled(folder, random.Random(1))
+    engine.put_view("v", definition, wait=60)
     yield engine
     engine.close()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Instance]:
+    yield from keeping(tmp_path, VIEWS["boxes"])
 
 
 def renewing(engine: Instance, held: Held) -> Any:

@@ -25,6 +25,7 @@ from service.views import emptied
 from service.views.emptied import Emptied
 from service.wire.batch import Batch, Changes, RowBlock
 from tests.service.engine.test_builds import BOXES, VIEWS, agrees, ended, filled, rows_like, some_changes
+from tests.service.engine.test_renewals import keeping
 from tests.service.running import ORDER, check, look
 from tests.service.views.test_random_sql import Added
 
@@ -168,10 +169,7 @@ def test_views_that_are_not_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Instance]:
-    engine = filled(tmp_path, random.Random(1))
-    engine.put_view("v", VIEWS["pairs"], wait=60)
-    yield engine
-    engine.close()
+    yield from keeping(tmp_path, VIEWS["pairs"])
 
 
 def test_nobody_else_waits(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
