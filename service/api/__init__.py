@@ -1,1 +1,2 @@
-"""HTTP, one module per resource: the parameters and responses of each path. `app` puts them behind one gate; `context` is shared by all."""
+"""HTTP, one module per resource: the parameters and responses of each path. `app` puts all of them behind one gate; `context` is what they
+share."""

@@ -1,4 +1,4 @@
-"""The whole interface as one ASGI application: a gate in front, the framework's router behind it."""
+"""The whole interface as one ASGI application: a gate, and the framework's router behind it."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ ENDPOINTS = [
 
 
 def create_app(context: Context) -> Gate:
-    """The application of one service. Handlers are plain functions of a request; our own code validates their parameters."""
+    """Create the application of one service. Handlers are plain functions of a request; they validate their parameters themselves."""
     api = FastAPI(title="livejoin", version=software_version(), docs_url=None, redoc_url=None, openapi_url=None)
     api.router.redirect_slashes = False
     api.state.context = context
     for endpoint in ENDPOINTS:
-        if endpoint.method != "HEAD":  # comes with GET
+        if endpoint.method != "HEAD":  # added with GET
             api.add_route(_pattern(endpoint.path), _guarded(endpoint), methods=[endpoint.method])
-    api.add_exception_handler(HTTPException, problems.handle)  # of the router: no such path, no such method
+    api.add_exception_handler(HTTPException, problems.handle)  # raised by the router: no such path, no such method
 
     async def openapi(request: Request) -> Response:
         return _encoded()
@@ -73,13 +73,13 @@ def create_app(context: Context) -> Gate:
 
 
 def _pattern(path: str) -> str:
-    """The path as the router has it: the name of a source is any text, with slashes too."""
+    """Return the path as a pattern of the router: the name of a source is any text, slashes included."""
     return path.replace("{name}", "{name:path}") if path.startswith("/v1/sources/") else path
 
 
 @cache
 def _document() -> dict[str, Any]:
-    """Made for the first who asks, in 30 ms: a start does without."""
+    """Return the OpenAPI document. Built at the first request, in 30 ms, not at the start."""
     return document(ENDPOINTS, software_version())
 
 
@@ -94,7 +94,7 @@ def _described() -> Response:
 
 
 def _guarded(endpoint: Endpoint) -> Handler:
-    """The handler of an endpoint, behind its right; every exception becomes a problem before the framework sees it."""
+    """Return the handler of an endpoint, with the check of its right; every exception becomes a problem before the framework sees it."""
     handler, right = endpoint.handler or _in_front, rights.RIGHTS[endpoint.method, endpoint.path]
 
     async def guarded(request: Request) -> Response:
@@ -109,12 +109,12 @@ def _guarded(endpoint: Endpoint) -> Handler:
 
 
 async def _in_front(request: Request) -> Response:
-    raise AssertionError(f"{request.url.path} is answered by the gate")  # its route is there for 405
+    raise AssertionError(f"{request.url.path} is answered by the gate")  # this route exists for status 405 only
 
 
 class Gate:
-    """Gives each request an id, refuses those of foreign web pages and those without a valid token, answers the hot path itself, converts
-    uncaught exceptions to problems, counts and logs requests."""
+    """Assigns an id to each request, rejects requests of foreign web pages and those without a valid token, answers the hot path itself,
+    converts uncaught exceptions to problems, and counts and logs requests."""
 
     def __init__(self, context: Context, api: FastAPI) -> None:
         self.context = context
@@ -137,7 +137,7 @@ class Gate:
 
         async def counted(message: Any) -> None:
             nonlocal status
-            if "status" in message:  # the first one
+            if "status" in message:  # the first message
                 status = message["status"]
                 if "head" in message:
                     message["head"] += b"x-request-id: %b\r\n" % request_id
@@ -179,13 +179,14 @@ class Gate:
             count_request(method, status)
             if self._logs:
                 log_request(scope, status or scope.get("refused", 0), time.perf_counter() - begun)
-            if not status and guard.token_mode:  # the client has gone; its batch may have been applied
+            if not status and guard.token_mode:  # the client has disconnected; its batch may have been applied
                 self._note(token, scope, status)
 
     def _admit(self, path: str, fields: Fields) -> AccessToken | None:
-        """Whose request this is; None if nobody is asked for. Problems: `unauthorized`; outside token mode `forbidden`, for a foreign page.
+        """Return the token of the request, None outside token mode. Problems: `unauthorized`; outside token mode `forbidden`, for a foreign
+        page.
 
-        In token mode `Host` and `Origin` may be anything: no browser adds a bearer token to a request by itself.
+        In token mode, any `Host` and `Origin` are allowed: a browser never adds a bearer token to a request by itself.
         """
         if not self.context.guard.refresh():
             origin.check(fields)
@@ -193,6 +194,6 @@ class Gate:
         return None if rights.is_open(path) else credentials.token_of(self.context.guard, fields)
 
     def _note(self, token: AccessToken | None, scope: Scope, status: int) -> None:
-        """Into the audit log, except for what needs no token. In token mode."""
+        """In token mode, write the request to the audit log, unless it needs no token."""
         if token is not None or status == 401:
             self.context.audit.request(token, scope["method"], scope["path"], status, scope.get("client"))

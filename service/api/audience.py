@@ -1,8 +1,7 @@
-"""The up-to-date followers of one view in one format: new changes are taken and encoded once, and all of them are
-sent the same bytes.
+"""The up-to-date followers of one view in one format: new changes are fetched and encoded once, and all followers are sent the same bytes.
 
-    writer -- rings --> audience: takes what is new in a thread -> `_said`, the newest versions' records -> wakes the seats
-    follower at position p, base <= p: the records after p, already encoded; else it reads for itself, until it is up to date
+writer -- rings --> audience: fetches new changes in a thread -> `_said`, the newest versions' records -> wakes the seats
+follower at position p, base <= p: is sent the records after p, already encoded; before base, it reads for itself until it is up to date
 
 Everything here runs in the event loop, except `ring` and the work that `_take` does in a thread.
 """
@@ -21,8 +20,8 @@ from service.following.feeds import Feed
 
 log = logging.getLogger("livejoin.api")
 
-_KEPT_BYTES = 8 << 20  # of records that were sent of late; a larger version is read by each follower itself
-_JOINED_BYTES = 1 << 20  # of records that a follower is given at once, or one version's: they are copied in the event loop
+_KEPT_BYTES = 8 << 20  # of recent records; each follower reads a larger version itself
+_JOINED_BYTES = 1 << 20  # of records per send, except that one version is never divided: they are copied in the event loop
 _PAUSE = 0.25  # seconds at most between two rounds
 
 
@@ -42,11 +41,11 @@ class Seat:
         self._loop = loop
         self._waiting: asyncio.Future[None] | None = None
         self._woken = False  # since the last wait
-        self._due = self._rings = 0.0  # when it is to be woken, and when the timer rings
+        self._due = self._rings = 0.0  # when to wake the follower, and when the timer fires
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self, due: float) -> None:
-        """Waits until it is woken, unless it has been since the last wait, or until `due` on the loop's clock."""
+        """Wait until `wake` is called, unless it was called since the last wait, or until `due` on the loop's clock."""
         if not self._woken and self._loop.time() < due:
             self._due = due
             if self._timer is None or self._rings > due:
@@ -65,9 +64,9 @@ class Seat:
             self._timer.cancel()
 
     def _set_timer(self) -> None:
-        # One timer for many waits: a follower of a busy view waits a hundred times a second, each time until something comes.
+        # One timer serves many waits: a follower of a busy view waits a hundred times a second, each time until changes arrive.
         self.close()
-        self._rings = self._due  # not asked of the timer: uvloop's has no time if it is close
+        self._rings = self._due  # not read from the timer: uvloop's has no time shortly before it fires
         self._timer = self._loop.call_at(self._due, self._tick)
 
     def _tick(self) -> None:
@@ -79,19 +78,19 @@ class Seat:
 
 
 class Audience:
-    """Those who follow a feed in one format."""
+    """The followers of a feed in one format."""
 
     def __init__(self, feed: Feed, kind: str, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         self.feed, self.kind = feed, kind
         self._loop, self._pool = loop, pool
         self._seats: set[Seat] = set()
-        self._said: list[Said] = []  # a version each
-        self._joined: tuple[int, Said] | None = None  # all of `_said` from this place on: most stand at the same
-        self._base = self._head = -1  # what was said after the first, up to the second; none yet
-        self._untold = -1  # what comes next after this version each follower reads for itself: a problem, or a very large version
+        self._said: list[Said] = []  # one per version
+        self._joined: tuple[int, Said] | None = None  # all of `_said` from this index on: most followers are at the same one
+        self._base = self._head = -1  # `_said` covers the versions after the first, up to the second; -1: none
+        self._untold = -1  # each follower reads what follows this version itself: a problem, or a very large version
         self._news = asyncio.Event()
         self._rung = False
-        self._telling = loop.create_task(self._tell(), context=Context())  # not that of the request of the first follower
+        self._telling = loop.create_task(self._tell(), context=Context())  # without the context of the first follower's request
         self._telling.add_done_callback(self._told_no_more)
         self._listener = feed.add_listener(self.ring)
 
@@ -101,7 +100,7 @@ class Audience:
         return seat
 
     def leave(self, seat: Seat) -> bool:
-        """Returns whether any follower is left; if not, the audience stops encoding."""
+        """Remove a follower; return whether any is left. If not, the audience stops encoding."""
         seat.close()
         self._seats.discard(seat)
         if not self._seats:
@@ -110,13 +109,13 @@ class Audience:
         return bool(self._seats)
 
     def ring(self) -> None:
-        """Signals new changes. From any thread; never waits; several calls before the next round count as one."""
+        """Signal new changes. Any thread; never waits; several calls before the next round count as one."""
         if not self._rung:
             self._rung = True
             self._loop.call_soon_threadsafe(self._news.set)
 
     def after(self, position: int, versions: int | None) -> Said | None:
-        """The records after `position`, of at most this many versions; None: the follower must read by itself.
+        """Return the records after `position`, of at most `versions` versions; None: the follower must read by itself.
 
         The caller was up to date a moment ago; the first caller determines where the audience begins.
         """
@@ -124,8 +123,8 @@ class Audience:
             return None
         if self._base < 0:
             self._base = self._head = position
-            self._news.set()  # nothing that came meanwhile was encoded
-            self._wake()  # a follower that sleeps at an earlier version would miss what is before this one
+            self._news.set()  # changes that arrived meanwhile are not encoded yet
+            self._wake()  # a follower that sleeps at an earlier version would miss the versions before this one
         if position < self._base:
             return None
         first = bisect_right(self._said, position, key=lambda said: said.version)
@@ -144,7 +143,7 @@ class Audience:
             self._rung = False
             if self._is_alone:
                 self._forget()
-            if self._base < 0:  # each reads for itself
+            if self._base < 0:  # each follower reads for itself
                 self._wake()
             while self._base >= 0:
                 new = await self._loop.run_in_executor(self._pool, self._take, self._head)
@@ -153,9 +152,10 @@ class Audience:
                 self._keep(new)
                 begun = self._loop.time()
                 self._wake()
-                await asyncio.sleep(0)  # they go on,
-                await asyncio.sleep(0)  # and have sent what there is
-                # A crowd gets a quarter of the loop's time: changes that arrive meanwhile are one more message to each, not many.
+                await asyncio.sleep(0)  # the followers continue,
+                await asyncio.sleep(0)  # and have sent what is available
+                # Many followers get a quarter of the loop's time: changes that arrive meanwhile are then one more message to each, not
+                # many.
                 await asyncio.sleep(min(_PAUSE, 3 * (self._loop.time() - begun)))
                 if self._is_alone:
                     self._forget()
@@ -167,7 +167,7 @@ class Audience:
         return len(self._seats) == 1
 
     def _told_no_more(self, telling: asyncio.Task[None]) -> None:
-        """No follower is left; or encoding has failed, and each reads by itself."""
+        """Called when no follower is left, or when encoding has failed: then each follower reads by itself."""
         if not telling.cancelled():
             log.error("shared encoding for followers has failed; each follower now reads for itself", exc_info=telling.exception())
             self._untold = 1 << 62
@@ -179,12 +179,12 @@ class Audience:
             seat.wake()
 
     def _take(self, position: int) -> list[Said] | None:
-        """Whole versions after `position`, encoded; None if there is a problem or too much to keep."""
+        """Return whole versions after `position`, encoded; None if there is a problem or too much to keep."""
         try:
             return self._encoded(position)
         except Exception:
             log.exception("changes after version %d could not be encoded", position)
-            return None  # each follower will get the error by itself
+            return None  # each follower will meet the error itself
 
     def _encoded(self, position: int) -> list[Said] | None:
         found: list[Said] = []
@@ -224,7 +224,7 @@ class Audience:
 
 
 def _together(said: list[Said]) -> Said:
-    """The first ones, as many as may be joined."""
+    """Join the first ones, up to `_JOINED_BYTES`, at least one."""
     size = 0
     for end, one in enumerate(said):
         size += len(one.body)
@@ -235,7 +235,7 @@ def _together(said: list[Said]) -> Said:
 
 
 class Audiences:
-    """The audiences of every feed and format that is followed."""
+    """The audiences of every feed and format that has followers."""
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool

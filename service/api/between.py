@@ -1,4 +1,4 @@
-"""Changes of a view that end: where a stretch of about so many rows does, the stretch as Arrow, and the rows of a part as inserts."""
+"""Bounded changes of a view: where a range of about a given number of rows ends, the range as Arrow, and the rows of a part as inserts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HEADERS = {"Cache-Control": "no-cache", "Vary": "Accept"}
 
 
 def feed_of(view: LiveView) -> Feed:
-    """The feed of a live view that keeps changes. Problems: `view-building`, `view-failed`, `not-followed`."""
+    """Return the feed of a live view that keeps changes. Problems: `view-building`, `view-failed`, `not-followed`."""
     name = view.name
     if view.state == "building":
         raise Problem("view-building", f"the view {name} is being built", progress=view.progress)
@@ -49,16 +49,16 @@ def feed_of(view: LiveView) -> Feed:
 
 
 class _Made:
-    """The bytes of changes as Arrow. A key's column that the row has too is there once."""
+    """Encodes changes as Arrow. A key column that the row has too appears once."""
 
     def __init__(self, view: LiveView) -> None:
-        """Problem `not-acceptable`: a column of the view has a name that is taken."""
+        """Problem `not-acceptable`: a column of the view has a reserved name."""
         keys, rows = (batch.schema for batch in view.shown.with_keys((NO_SLOTS,) * view.width))
         for field in _OWN:
             if field.name in rows.names:
                 said = f"the view {view.name} has a column {field.name}, which Arrow changes use themselves: request JSON lines"
                 raise Problem("not-acceptable", said)
-        self._keys = [name for name in keys.names if "." in name and name not in rows.names]  # one without a dot has no columns
+        self._keys = [name for name in keys.names if "." in name and name not in rows.names]  # a name without a dot: no key columns
         fields = [*_OWN, *(keys.field(name).remove_metadata() for name in self._keys), *rows]
         self._schema = pa.schema(fields)
         self._stream = ArrowRows(self._schema)
@@ -74,7 +74,7 @@ class _Made:
 
 
 class _Changed:
-    """A source of a `Stream`: the changes of a subscription that ends."""
+    """A source of a `Stream`: the changes of a bounded subscription."""
 
     def __init__(self, view: LiveView, subscription: Subscription) -> None:
         self._subscription, self._made = subscription, _Made(view)
@@ -97,7 +97,7 @@ class _Changed:
 
 
 class _Part:
-    """A source of a `Stream`: what is left of a view's rows after a cursor, as inserts."""
+    """A source of a `Stream`: the rest of a view's rows after a cursor, as inserts."""
 
     def __init__(self, view: LiveView, reader: RowReader) -> None:
         self._reader, self._made = reader, _Made(view)
@@ -116,7 +116,7 @@ class _Part:
 
 
 async def in_arrow(context: Context, view: LiveView, feed: Feed, values: dict[str, Any]) -> Response:
-    """The changes from `since` to `until`. Problems of `Feed.subscribe`; `bad-parameter`, `not-acceptable`."""
+    """Respond with the changes from `since` to `until`. Problems of `Feed.subscribe`; `bad-parameter`, `not-acceptable`."""
     _require_none(values, "limit", "wait")
 
     opened = partial(feed.subscribe, values["since"], until=values["until"])
@@ -130,7 +130,7 @@ async def in_arrow(context: Context, view: LiveView, feed: Feed, values: dict[st
 
 
 async def part_in_arrow(context: Context, view: LiveView, values: dict[str, Any]) -> Response:
-    """What is left of the rows after `cursor`, as inserts. Problems of `open_rows`; `bad-parameter`, `not-acceptable`."""
+    """Respond with the rest of the rows after `cursor`, as inserts. Problems of `open_rows`; `bad-parameter`, `not-acceptable`."""
     _require_none(values, "since", "until", "limit", "wait")
 
     opened = partial(open_rows, context.engine.readers, view.name, cursor=values["cursor"])
@@ -139,7 +139,7 @@ async def part_in_arrow(context: Context, view: LiveView, values: dict[str, Any]
 
 
 class _Followed(Stream):
-    """One of the followers."""
+    """A stream that counts as a follower."""
 
     def _release(self, job: asyncio.Future[Chunk]) -> None:
         super()._release(job)
@@ -150,7 +150,8 @@ _Begun = tuple[Source, Chunk]
 
 
 async def _begun(context: Context, pool: Executor, opened: Callable[[], H], source_of: Callable[[H], Source]) -> _Begun:
-    """The source of what is opened in a thread, which it closes, and its first bytes. If it cannot begin, that is closed."""
+    """Call `opened` in a thread and return a source that reads from, and closes, its result, with the first bytes. If that fails, close the
+    result."""
 
     def begin() -> _Begun:
         held = opened()

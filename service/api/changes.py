@@ -1,7 +1,8 @@
-"""`POST` of changes: the one hot path. Plain ASGI, in front of the framework's router.
+"""`POST` of changes: the only hot path. Plain ASGI, in front of the framework's router.
 
-A request of one small change costs a decode (5 µs) and its application (100 µs, here in the loop when it is alone; else a hand-over
-to the writer's thread and a wake-up of the loop more); what a framework would add (routing, dependencies, exit stacks) costs 60 µs.
+A request with one small change costs a decode (5 µs) and its application (100 µs: here in the loop if no other request is being processed;
+otherwise plus a hand-over to the writer's thread and a wake-up of the loop); what a framework would add (routing, dependencies, exit
+stacks) costs 60 µs.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ from service.wire.errors import UnknownRelation
 from service.wire.schema import RelationDefinition
 from service.wire.wording import instead
 
-# Up to here a text is decoded in the loop: a hop to a thread and back costs about as much as 4 KiB, and 24 KiB take 0.7 ms.
-# What is compressed may be much larger than it looks.
+# Texts up to this size are decoded in the loop: a round trip to a thread costs about as much as 4 KiB, and 24 KiB take 0.7 ms. Binary
+# formats always go to a thread: compressed, they may be much larger than they look.
 SMALL = 24 * 1024
 BINARY = (media.ARROW, media.PARQUET)
 
@@ -88,7 +89,7 @@ PARAMETERS = (
 
 
 def relation_of(path: str) -> str | None:
-    """The relation in `/v1/relations/{name}/changes`; None for any other path."""
+    """Return the relation in `/v1/relations/{name}/changes`; None for any other path."""
     if not (path.startswith("/v1/relations/") and path.endswith("/changes")):
         return None
     name = path[14:-8]
@@ -104,7 +105,7 @@ def definition_of(engine: Instance, token: AccessToken, name: str) -> RelationDe
 
 
 async def post_changes(context: Context, relation: str | None, scope: Scope, receive: Receive, send: Send) -> None:
-    """Apply a batch, of any relations or of the one in the path. Answers when it is on disk and published for all later requests."""
+    """Apply a batch, to any relations or to the one in the path. Responds when it is on disk and published for all later requests."""
     engine = context.engine
     query = scope["query_string"]
     given = parameters.read(query, PARAMETERS) if query else None
@@ -114,7 +115,7 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
     try:
         engine.admit()
     except Problem as problem:
-        problem.headers["Connection"] = "close"  # its body is not read
+        problem.headers["Connection"] = "close"  # the body is not read
         raise
     place = Place(context.bodies, context.settings.max_body)
     try:
@@ -129,7 +130,7 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
 async def _apply(
     context: Context, token: AccessToken, relation: str | None, given: dict[str, Any] | None, kind: str, body: bytes, place: Place
 ) -> tuple[Receipt, float | None]:
-    """The answer to a batch that has been read, and how many seconds the writer took for it; None: it was applied before."""
+    """Return the receipt of a batch that has been read, and the seconds that the writer took for it; None: it was applied before."""
     engine, definitions = context.engine, partial(definition_of, context.engine, token)
     if relation is None:
         decode = partial(decode_changes, kind, body, definitions, place)
@@ -144,7 +145,7 @@ async def _apply(
             raise error if relation is None else missing(engine, token, "relation", relation) from None
         return known, None
     settle(batch, given)
-    # Published one turn of the loop later, which is the next: after the answer has left, before any other request is looked at.
+    # Published in the next turn of the loop: after the response has been sent, before any other request is processed.
     receipt = engine.apply_at_once(batch, context.loop.call_soon) if context.alone else None
     if not isinstance(receipt, Receipt):
         waiting: Answer = context.loop.create_future()
@@ -156,7 +157,7 @@ async def _apply(
         try:
             receipt = await waiting
         except asyncio.CancelledError:
-            if context.closing and batch.source is None:  # `recovering` would have it sent again, and it may be applied yet
+            if context.closing and batch.source is None:  # `recovering` would make the client send it again, but it may still be applied
                 said = "the service is shutting down; the batch has no source, and may have been applied: look before you send it again"
                 raise Problem("internal", said) from None
             raise
@@ -164,7 +165,7 @@ async def _apply(
 
 
 def decode_and_prepare(engine: Instance, decode: Callable[[], Batch], place: Place) -> Batch:
-    """What is prepared counts among the bodies, and is dropped where these leave no room for it."""
+    """Decode and prepare a batch. The prepared data counts as part of the body, and is dropped if there is no room for it."""
     batch = decode()
     engine.prepare(batch)
     if not place.has_taken(batch.prepared_bytes):
@@ -173,7 +174,7 @@ def decode_and_prepare(engine: Instance, decode: Callable[[], Batch], place: Pla
 
 
 async def _repeated(context: Context, error: UnknownRelation, given: dict[str, Any] | None) -> Receipt | None:
-    """A repeated batch is a duplicate even if its relation has been dropped since: otherwise its sender could never continue."""
+    """Return the receipt of a repeated batch even if its relation has been dropped since: otherwise its sender could never continue."""
     batch = Batch([], 0, 0, [], 0, **error.fields)
     settle(batch, given)
     return None if batch.source is None else await context.wait(context.engine.repeated, batch)
@@ -186,9 +187,9 @@ def _head(receipt: Receipt, length: int, turn: float | None) -> bytes:
 
 
 def settle(batch: Batch, given: dict[str, Any] | None) -> None:
-    """Merge the query parameters and the fields of a JSON body into the batch. Problem `bad-parameter` where they differ.
+    """Merge the query parameters and the fields of a JSON body into the batch. Problem `bad-parameter` if they differ.
 
-    Counts the batch's unclear times."""
+    Counts the batch's ambiguous local times."""
     if batch.unclear:
         UNCLEAR_TIMES.inc(batch.unclear)
     for name, value in (given or {}).items():

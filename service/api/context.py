@@ -1,6 +1,6 @@
-"""What the handlers share: the settings, the engine once it is ready, threads, and the way back from the writer.
+"""What the handlers share: the settings, the engine once it is ready, thread pools, and the way back from the writer.
 
-Everything here lives in the event loop, but for `Mailbox.deliver` and what the starting thread sets.
+Everything here runs in the event loop, except `Mailbox.deliver` and what the starting thread sets.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from service.settings import Settings
 T = TypeVar("T")
 Answer = asyncio.Future[Receipt]
 
-# Readers and followers hold a thread only while a chunk of theirs is made.
+# Readers and followers hold a thread only while one of their chunks is made.
 READERS = 32
 FOLLOWERS = 32
-REGISTRARS = 2  # each plans a view, by thousands of rows
-# Requests that wait for the writer, as a look-up of a row just changed does: a large batch may take it seconds, and others must not wait.
+REGISTRARS = 2  # each plans a view, with samples of thousands of rows
+# Requests that wait for the writer, such as a look-up of a row just changed: a large batch may take the writer seconds, and other requests
+# must not wait for that.
 WAITERS = 64
 USAGE_AGE = 5.0  # seconds; each open dashboard asks every second
 REWRITERS = 4  # replacements, deletes by condition, changes of definitions: each may read all rows of a relation
@@ -51,9 +52,9 @@ class Mailbox:
         self._armed = False
 
     def deliver(self, answer: Answer, result: Receipt | Problem) -> None:
-        """Resolve `answer`; from any thread."""
+        """Resolve `answer`. Any thread."""
         self._waiting.append((answer, result))
-        if not self._armed:  # Appended before looking: a drain that has begun either sees the item or has disarmed already.
+        if not self._armed:  # Append before the check: a drain that has begun either sees the item or has already disarmed.
             self._armed = True
             self._loop.call_soon_threadsafe(self._drain)
 
@@ -83,7 +84,7 @@ class Context:
         self.closing = False
         self.loop_delays = Histogram()
         self._engine: Instance | None = None
-        self._requests: Collection[object] = ()  # under way, streams too
+        self._requests: Collection[object] = ()  # in progress, including streams
         self._streams: set[asyncio.Task[None]] = set()
         self.bodies = Bodies(settings)
         self.problems = Problems()
@@ -108,15 +109,15 @@ class Context:
         self.mailbox = Mailbox(loop)
 
     def report(self, stage: str, progress: float) -> None:
-        """Report the progress of the start: `stage` in a word, `progress` of that stage from 0 to 1; from any thread."""
+        """Report the progress of the start: `stage` in a word, `progress` of that stage from 0 to 1. Any thread."""
         self.stage, self.progress = stage, progress
 
     def open(self, engine: Instance) -> None:
-        """Let requests through: relations can be read and written; from any thread."""
+        """Admit requests: relations can be read and written. Any thread."""
         self._engine = engine
 
     def become_ready(self) -> None:
-        """`/readyz` may tell so; from any thread."""
+        """Let `/readyz` report that the service is ready. Any thread."""
         if self.ready_after is None:
             self.ready_after = time.monotonic() - self.started
 
@@ -137,7 +138,7 @@ class Context:
         return len(self._requests) - len(self._streams) <= 1
 
     def follow(self) -> None:
-        """One more stream of changes is open; `following` is to be counted down at its end. Problem `too-busy`."""
+        """Count one more open stream of changes; decrement `following` when it ends. Problem `too-busy`."""
         if self.following >= self.settings.max_followers:
             raise Problem("too-busy", f"there are already {self.settings.max_followers} followers, the maximum (--max-followers)")
         self.following += 1
@@ -155,7 +156,7 @@ class Context:
         return await self.loop.run_in_executor(self.waiters, function, *arguments)
 
     async def register(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run what plans a view that is to be registered."""
+        """Plan a view that is to be registered."""
         return await self.loop.run_in_executor(self.registrars, function, *arguments)
 
     async def rewrite(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -169,12 +170,12 @@ class Context:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def track(self) -> asyncio.Task[None]:
-        """Count the current task among the open streams, which a shutdown breaks off."""
+        """Count the current task among the open streams, which a shutdown aborts."""
         task = asyncio.current_task()
         assert task is not None
         self._streams.add(task)
         task.add_done_callback(self._streams.discard)
-        if self.closing:  # its request came in just before the sockets were closed
+        if self.closing:  # the request arrived just before the sockets were closed
             task.cancel()
         return task
 

@@ -1,6 +1,6 @@
 """`GET /v1/views/{name}/changes`: the changes of a view, version by version, for its followers.
 
-A follower holds no thread while it waits: the feed's listener wakes it, and a thread then takes and encodes the new changes.
+A waiting follower holds no thread: the feed's listener wakes it, and a thread then fetches and encodes the new changes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ PARAMETERS = (
 
 
 class Taken(NamedTuple):
-    """What one look at the feed gave; `more`: there may have been more."""
+    """The result of one read of the feed; `more`: there may be more."""
 
     body: bytes
     news: bool
@@ -66,16 +66,16 @@ class Taken(NamedTuple):
 
 
 class Follower:
-    """Makes records of the chunks of a subscription, or passes on the records of an audience. One thread at a time."""
+    """Encodes the chunks of a subscription as records, or passes on the records of an audience. One thread at a time."""
 
     def __init__(self, subscription: Subscription, kind: str, limit: int | None) -> None:
         self._subscription = subscription
         self._kind = kind
-        self._left = limit  # progress records
-        self._closed_version = False  # the last record was a progress
+        self._left = limit  # remaining progress records
+        self._closed_version = False  # whether the last record was a progress
 
     def take(self) -> Taken:
-        """Everything that is available now."""
+        """Return everything that is available now."""
         chunks = self._subscription.next(0.0)
         found: list[bytes] = []
         for chunk in chunks:
@@ -86,7 +86,7 @@ class Follower:
         return self._taken(found, self._subscription.ended)._replace(news=bool(chunks), more=rows >= CHUNK_ROWS)
 
     def hear(self, audience: Audience) -> Taken | None:
-        """The audience's records that this follower does not have yet; None: it must read by itself."""
+        """Return the audience's records that this follower does not have yet; None: it must read by itself."""
         position = self._subscription.position
         said = None if position is None else audience.after(position, self._left)
         if said is None or not said.versions:
@@ -99,16 +99,16 @@ class Follower:
         return Taken(said.body, True, self._left == 0)
 
     def idle(self) -> Taken:
-        """A progress record after a long time without changes."""
+        """Return a progress record, after a long time without changes."""
         found = list(self._records(self._subscription.idle_progress()))
         return self._taken(found, self._left == 0)
 
     def last(self) -> bytes:
-        """The last record: a progress, unless the previous record was one."""
+        """Return the last record: a progress, unless the previous record was one."""
         return b"" if self._closed_version else self.idle().body
 
     def touch(self) -> None:
-        """The client has taken something. Any thread."""
+        """Note that the client has received something. Any thread."""
         self._subscription.touch()
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class Follower:
 
 
 class Following(Response):
-    """The response: records as they arrive, until the limit, the wait, an error, or the end of either side."""
+    """The response: records as they arrive, until the limit or the wait is reached, an error occurs, or either side disconnects."""
 
     def __init__(self, context: Context, feed: Feed, follower: Follower, kind: str, wait: float | None) -> None:
         super().__init__(None, 200, {"Cache-Control": "no-cache", "Vary": "Accept"}, formats.content_type_of(kind))
@@ -162,7 +162,7 @@ class Following(Response):
         """Send records until the stream ends or the client disconnects."""
         context, follower, wait = self._context, self._follower, self._wait
         news = sent = context.loop.time()
-        up_to_date = False  # it has read for itself all that there was a moment ago
+        up_to_date = False  # whether it had read everything itself a moment ago
         while not gone.done():
             due = sent + PROGRESS_INTERVAL if wait is None else min(sent + PROGRESS_INTERVAL, news + wait)
             taken = follower.hear(audience) if up_to_date else None
@@ -188,7 +188,8 @@ class Following(Response):
 
 
 async def _send(send: Send, body: bytes) -> None:
-    """In pieces: each waits until the client has taken most of those before it, so the rest is not copied into the socket's buffer."""
+    """Send in pieces: each waits until the client has received most of the previous ones, so the rest is not copied into the socket's
+    buffer."""
     for start in range(0, len(body), _PIECE):
         await send({"type": "http.response.body", "body": body[start : start + _PIECE], "more_body": True})
 

@@ -1,7 +1,7 @@
-"""`/metrics`: what the handlers count themselves, what the engine reports when scraped, the process, the data folder and its disk.
+"""`/metrics`: the handlers' own counts, what the engine reports when scraped, the process, the data folder and its disk.
 
-The engine's part is `engine.metrics()`, a flat dictionary: numbers by the names in the tables below, and `Histogram`s. A name
-that it does not give is left out.
+The engine's part is `engine.metrics()`, a flat dictionary: numbers by the names in the tables below, and `Histogram`s. Names that are
+absent from it are omitted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REGISTRY = CollectorRegistry()
 
 ProcessCollector(registry=REGISTRY)  # memory, processor time, open files; on Linux
 
-METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH")  # others are counted as one: a label's values are bounded
+METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH")  # others are counted as one: the values of a label are bounded
 REQUESTS = Counter("livejoin_requests", "Responses, by method and status.", ["method", "status"], registry=REGISTRY)
 UNCLEAR_TIMES = Counter(
     "livejoin_unclear_times",
@@ -61,19 +61,19 @@ def _counter(method: str, status: int) -> Counter:
 
 
 def count_request(method: str, status: int) -> None:
-    """One response; status 0: the client disconnected before it."""
+    """Count one response; status 0: the client disconnected before it."""
     _counter(method if method in METHODS else "other", status).inc()
 
 
 def observe_answer(method: str, seconds: float) -> None:
-    """The time from the head of a request to the head of its answer."""
+    """Record the time from the head of a request to the head of its response."""
     _ANSWERS[method if method in METHODS else "other"].observe(seconds)
 
 
 def software_version() -> str:
     try:
         return version("livejoin")
-    except PackageNotFoundError:  # run from a checkout that was not installed
+    except PackageNotFoundError:  # run from a checkout that is not installed
         return "0"
 
 
@@ -116,7 +116,7 @@ class EngineCollector(Collector):
         self._context, self._token = context, token
 
     def collect(self) -> Iterator[Metric]:
-        """All families; of relations and views, the samples of those that the token is for."""
+        """Yield all families; of relations and views, the samples of those that the token covers."""
         for family in self._all():
             family.samples = [sample for sample in family.samples if self._is_for(sample.labels)]
             yield family
@@ -187,7 +187,7 @@ def _of_folder(context: Context) -> Iterator[Metric]:
     number = GaugeMetricFamily("livejoin_snapshot_version", "The version of the last snapshot.")
     age = GaugeMetricFamily("livejoin_snapshot_age_seconds", "Time since the last snapshot was written.")
     size = GaugeMetricFamily("livejoin_snapshot_bytes", "Size of the last snapshot.")
-    if found.snapshot is not None:  # there is none before the log is worth one
+    if found.snapshot is not None:  # none until the log is worth one
         number.add_metric([], found.snapshot[0])
         age.add_metric([], max(0.0, time.time() - found.snapshot[1]))
         size.add_metric([], found.snapshot[2])
@@ -215,13 +215,14 @@ def _of_views(views: Mapping[str, LiveView]) -> Iterator[Metric]:
 
 
 def _buckets(values: Buckets, exponents: range) -> list[tuple[str, float]]:
-    """Prometheus's cumulative form; the buckets do not depend on the values."""
+    """Return Prometheus's cumulative form; the buckets do not depend on the values."""
     totals = dict(zip(values.bounds, accumulate(values.counts), strict=True))
     return [*((f"{2.0**e:.6g}", float(totals[2.0**e])) for e in exponents), ("+Inf", float(values.count))]
 
 
 def exposition(context: Context, token: AccessToken) -> bytes:
-    """The page in Prometheus's text format, with what the token may see. Cost: milliseconds, and a look at each file of the data folder."""
+    """Return the page in Prometheus's text format, with what the token may see. Cost: milliseconds, and the status of each file of the data
+    folder."""
     engine = CollectorRegistry(auto_describe=False)
     engine.register(EngineCollector(context, token))
     return generate_latest(REGISTRY) + generate_latest(engine)

@@ -1,4 +1,4 @@
-"""The OpenAPI document, built from what the handlers declare beside them; every part with an example."""
+"""The OpenAPI document, built from what the handlers declare next to them; every part has an example."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Endpoint(NamedTuple):
-    """A method of a path: who answers it (None: the gate in front of the router), and what the document says."""
+    """A method of a path: its handler (None: the gate in front of the router), and its part of the document."""
 
     method: str
     path: str
@@ -42,7 +42,7 @@ def operation(
     body_required: bool = True,
     description: str = "",
 ) -> dict[str, Any]:
-    """One operation object; `name` is its operationId."""
+    """Return one operation object; `name` is its operationId."""
     made: dict[str, Any] = {"operationId": name, "summary": summary, "tags": [tag], "responses": dict(sorted(responses.items()))}
     if description:
         made["description"] = description
@@ -58,7 +58,7 @@ def path_parameter(name: str, description: str, example: str) -> dict[str, Any]:
 
 
 def query_parameters(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
-    """Families such as `where.*` stand as an object whose members are the parameters."""
+    """Return the parameter objects. A family such as `where.*` becomes an object whose members are the parameters."""
     return [_family(p) if p.name.endswith(".*") else _single(p) for p in parameters]
 
 
@@ -85,7 +85,7 @@ def header_parameter(name: str, description: str, example: str) -> dict[str, Any
 
 
 def json_content(schema: str, *examples: Any) -> dict[str, Any]:
-    """Content of `application/json` by a named schema, with examples in order."""
+    """Return content of `application/json` with a named schema and examples, in order."""
     return {media.JSON: {"schema": ref(schema), "examples": {f"example-{i}": {"value": value} for i, value in enumerate(examples, 1)}}}
 
 
@@ -98,8 +98,8 @@ def binary_content(kind: str, description: str) -> dict[str, Any]:
 
 
 def links(*operations: str, **parameters: str) -> dict[str, Any]:
-    """What can be asked next about the relation or view in the path: operations by their operationId. `parameters` are those that the next
-    request needs beside the name, and where in this exchange they are found."""
+    """Return links to what can be requested next about the relation or view in the path: operations by their operationId. `parameters` are
+    those that the next request needs besides the name, and where in this exchange they are found."""
     found = {"name": "$request.path.name", **parameters}
     return {operation: {"operationId": operation, "parameters": found} for operation in operations}
 
@@ -111,7 +111,7 @@ def answer(
     headers: dict[str, str] | None = None,
     following: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """One response; `headers` maps a header's name to an example, `following` are `links`."""
+    """Return one response; `headers` maps a header's name to an example, `following` are `links`."""
     made: dict[str, Any] = {"description": description}
     if content is not None:
         made["content"] = content
@@ -123,7 +123,7 @@ def answer(
 
 
 def failures(*types: str) -> dict[str, Any]:
-    """The responses of these problems, and of those that any request can meet, by status."""
+    """Return the responses of these problems, and of those that any request can meet, by status."""
     by_status: dict[str, dict[str, Any]] = {}
     for kind in (*types, "unauthorized", "forbidden", "request-timeout", "headers-too-large", "too-busy", "internal", "recovering"):
         problem = Problem(kind, CATALOGUE[kind].meaning.split(". ")[0], **PROBLEM_EXTENSIONS.get(kind, {}))
@@ -148,7 +148,7 @@ _TOKEN = {"type": "http", "scheme": "bearer", "description": "an access token, w
 
 
 def document(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
-    """The whole OpenAPI 3.1 document."""
+    """Return the whole OpenAPI 3.1 document."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         right = RIGHTS[endpoint.method, endpoint.path]

@@ -19,13 +19,13 @@ from service.wire.grammar import timestamp_text
 
 
 async def livez(request: Request) -> Response:
-    """That it is answered shows that the event loop runs. Problem `internal` once the writer will apply nothing any more."""
+    """A response shows that the event loop runs. Problem `internal` once the writer cannot apply anything any more."""
     _require_writer(request.app.state.context)
     return json_answer({"status": "alive"})
 
 
 async def readyz(request: Request) -> Response:
-    """Problem `recovering` (with progress) until kernels are compiled and views built, and from the beginning of the end."""
+    """Problem `recovering` (with progress) until kernels are compiled and views are built, and once the service is shutting down."""
     context: Context = request.app.state.context
     _require_writer(context)
     if context.closing:
@@ -39,7 +39,7 @@ async def readyz(request: Request) -> Response:
 
 
 def _require_writer(context: Context) -> None:
-    """Waits for nothing, however busy the writer is."""
+    """Never waits, however busy the writer is."""
     if context.ready and context.engine.is_stuck:
         raise Problem("internal", "the writer makes no progress; restart the service")
 

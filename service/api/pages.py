@@ -16,18 +16,18 @@ _STYLE = (
 
 
 def page(title: str, body: str) -> str:
-    """A whole page; `body` is HTML."""
+    """Return a complete page; `body` is HTML."""
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
     return f'<!doctype html><html lang="en"><head>{head}<style>{_STYLE}</style></head><body>{body}</body></html>'
 
 
 def inline(text: str) -> str:
-    """Text with `code` in backquotes as HTML."""
+    """Convert text with `code` in backquotes to HTML."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def describe(document: dict[str, Any]) -> str:
-    """The page of an OpenAPI document: each operation with its parameters, bodies and answers, and their examples."""
+    """Return the page of an OpenAPI document: each operation with its parameters, bodies and responses, and their examples."""
     info = document["info"]
     parts = [f"<h1>{html.escape(info['title'])} {html.escape(info['version'])}</h1><p>{inline(info['summary'])}. "]
     parts.append('In machine-readable form: <a href="/openapi.json"><code>/openapi.json</code></a>.</p>')

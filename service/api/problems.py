@@ -1,4 +1,4 @@
-"""Every error becomes `application/problem+json`; every type of problem has a page."""
+"""Converts every error to `application/problem+json`; every type of problem has a page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger("livejoin.api")
 
 
 def problem_of(error: WireError) -> Problem:
-    """The problem for an error of the wire format."""
+    """Return the problem for an error of the wire format."""
     match error:
         case BadDefinition():
             return Problem("bad-definition", error.detail)
@@ -43,7 +43,8 @@ def problem_of(error: WireError) -> Problem:
 
 
 def of_exception(error: Exception) -> Problem:
-    """The problem for any exception of a handler; an unexpected one is logged under the id of the request, which is returned."""
+    """Return the problem for any exception of a handler; an unexpected one is logged with the id of the request, which the problem
+    contains."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, WireError):
@@ -64,7 +65,7 @@ def _of_framework(error: HTTPException) -> Problem:
 
 
 def render(problem: Problem) -> Response:
-    if problem.type == "internal" and "request_id" not in problem.extensions:  # logged where it happened: not every thread knows the id
+    if problem.type == "internal" and "request_id" not in problem.extensions:  # logged where it happened: not every thread has the id
         problem.extensions["request_id"] = REQUEST_ID.get()
         log.error("request %s failed: %s", REQUEST_ID.get(), problem.detail)
     PROBLEM.set(problem)
@@ -72,7 +73,7 @@ def render(problem: Problem) -> Response:
 
 
 async def handle(request: Request, error: Exception) -> Response:
-    """The response to an exception of a handler or of the router; ClientGone is left to the gate."""
+    """Return the response to an exception of a handler or of the router; ClientGone is left to the gate."""
     if isinstance(error, ClientGone):
         raise error
     problem = of_exception(error)
@@ -86,7 +87,7 @@ async def handle(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """All methods of all routes of this path (the framework knows those of the first only)."""
+    """Return all methods of all routes of this path (the framework offers those of the first only)."""
     methods: set[str] = set()
     for route in request.app.routes:
         if route.path_regex.match(request.url.path):

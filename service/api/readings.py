@@ -1,4 +1,4 @@
-"""`POST /v1/views/{name}/readings`: a view at one version in parts, for readers beside each other."""
+"""`POST /v1/views/{name}/readings`: a view at one version in parts, for parallel readers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def begin(request: Request) -> Response:
 
 
 def _asked(data: dict[str, Any]) -> dict[str, int]:
-    """The fields that are given. Problem `bad-parameter`."""
+    """Return the given fields. Problem `bad-parameter`."""
     for name, value in data.items():
         if name not in _BOUNDS:
             raise bad(name[:40], f"is not a field of a reading: it has {', '.join(_BOUNDS)}")

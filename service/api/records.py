@@ -17,7 +17,7 @@ OFFERED = (media.JSONL, media.SSE)
 
 
 def records(chunk: Chunk, kind: str) -> Iterator[bytes]:
-    """The records of a chunk in one of the formats `OFFERED`: one per row, or one for a progress or an error."""
+    """Yield the records of a chunk in one of the formats `OFFERED`: one per row, or one for a progress or an error."""
     if chunk.kind == "rows":
         assert chunk.keys is not None and chunk.rows is not None
         head = b'{"version":%d,"op":"%b","key":' % (chunk.version, chunk.op.encode())
@@ -28,7 +28,7 @@ def records(chunk: Chunk, kind: str) -> Iterator[bytes]:
         yield _record(kind, "progress", data, chunk.token)
     else:
         problem = None if chunk.problem is None else chunk.problem.to_json()
-        token = {} if chunk.token is None else {"token": chunk.token}  # there is none within a snapshot
+        token = {} if chunk.token is None else {"token": chunk.token}  # absent within a snapshot
         yield _record(kind, "error", orjson.dumps({"op": "error", "problem": problem, **token}))
 
 
@@ -40,12 +40,13 @@ def _record(kind: str, op: str, data: bytes, token: str | None = None) -> bytes:
 
 
 def _lines(rows: pa.RecordBatch) -> list[bytes]:
-    """Each row as one JSON object."""
+    """Return each row as a JSON object."""
     return encode_rows(media.JSONL, rows).split(b"\n")[:-1]
 
 
 def key_lines(keys: pa.RecordBatch) -> Iterator[bytes]:
-    """Each identity as JSON, nested by alias; columns are named `alias.column`. One without a dot stands for an alias without columns."""
+    """Yield each identity as JSON, nested by alias; columns are named `alias.column`. A name without a dot stands for an alias without
+    columns."""
     if "." not in keys.schema.names[0]:
         return iter([b'{"%b":{}}' % keys.schema.names[0].encode()] * keys.num_rows)
     columns: dict[str, list[int]] = {}
@@ -56,7 +57,7 @@ def key_lines(keys: pa.RecordBatch) -> Iterator[bytes]:
         names = [keys.schema.names[i].partition(".")[2] for i in at]
         lines = _lines(pa.RecordBatch.from_arrays([keys.column(i) for i in at], names))
         is_key = alias not in (GROUP, ROW) and not keys.schema.field(at[0]).metadata
-        if is_key and (first := keys.column(at[0])).null_count:  # a key is never null: the part is missing
+        if is_key and (first := keys.column(at[0])).null_count:  # a key is never null: this alias has no row
             lines = [line if there else b"null" for line, there in zip(lines, first.is_valid().to_pylist(), strict=True)]
         parts.append(lines)
     template = b"{" + b",".join(b'"%b":%%b' % alias.encode() for alias in columns) + b"}"

@@ -22,7 +22,7 @@ from service.wire.schema import NAME, RelationDefinition, parse_patch, parse_rel
 
 
 def relation_json(engine: Instance, name: str) -> dict[str, Any]:
-    """A relation as the interface shows it; `rows` at the published version."""
+    """Return a relation as the interface shows it; `rows` at the published version."""
     return _shown(engine, name, engine.relations[name].definition)
 
 
@@ -37,7 +37,7 @@ def _all_encoded(engine: Instance, token: AccessToken) -> bytes:
 
 
 def checked_name(request: Request, what: str) -> str:
-    """The name in the path, fit to be registered; else Problem `bad-definition`."""
+    """Return the name in the path if a relation or view may have it; otherwise Problem `bad-definition`."""
     name: str = request.path_params["name"]
     if not NAME.fullmatch(name):
         raise Problem("bad-definition", f"invalid {what} name {name!r}: names must match {NAME.pattern}")
@@ -56,7 +56,7 @@ async def put_relation(request: Request) -> Response:
 
 
 def _parsed(data: dict[str, Any], most: int) -> RelationDefinition:
-    """The definition, after a look at its size. Problem `bad-definition`, BadDefinition."""
+    """Check the size of a definition, and return it parsed. Problem `bad-definition`, BadDefinition."""
     for part in ("columns", "intervals", "key"):
         _require_few(data, part, most)
     return parse_relation(data)
@@ -106,7 +106,7 @@ async def delete_relation(request: Request) -> Response:
 
 
 def _without_hidden(problem: Problem, token: AccessToken) -> Problem:
-    """The problem of a relation in use, without the names of views that the token is not for."""
+    """Return the problem of a relation in use, without the names of views that the token does not cover."""
     views = problem.extensions.get("views", [])
     shown = [view for view in views if token.covers_view(view)]
     if len(shown) == len(views):

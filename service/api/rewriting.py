@@ -1,4 +1,4 @@
-"""Changes of a whole relation: its rows replaced, at once or in parts, or deleted by condition."""
+"""Changes to a whole relation: replacing its rows, at once or in parts, and deleting rows by condition."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def delete(request: Request) -> Response:
 
 
 def _fields(form: Deletion) -> dict[str, Any]:
-    """The fields beside `where`. Problem `bad-parameter`."""
+    """Return the fields besides `where`. Problem `bad-parameter`."""
     for name, text in (("source", form.source), ("run", form.run)):
         if text is not None and len(text) > TEXT_LIMIT:
             raise bad(name, f"must be at most {TEXT_LIMIT} characters")

@@ -47,20 +47,21 @@ from service.views.shown import ROW
 from service.wire.rows import Pieces
 
 JSON_PAGE = 1000  # rows of a JSON page without `limit`
-FIRST_CHUNK, LARGEST_CHUNK = 64, 65_536  # rows: the first leave at once
-# As Arrow, a chunk has so many bytes: the event loop gives them to the socket at once, in half a millisecond. More would be more than the
-# processor's caches hold on their way from thread to thread; of fewer, each costs as much in Python as 30,000 rows of two columns.
+FIRST_CHUNK, LARGEST_CHUNK = 64, 65_536  # rows: the first chunk is small, to be sent at once
+# The size of a chunk as Arrow, in bytes: the event loop passes it to the socket at once, in half a millisecond. A larger one would not fit
+# into the processor's caches on its way from thread to thread; with smaller ones, each costs as much in Python as 30,000 rows of two
+# columns.
 _ARROW_BYTES, _ARROW_ROWS = 2 << 20, 131_072
-CHUNK_TIME = 0.010  # seconds; a chunk leaves when it is full or after this time
-_BEGINNING = 0.0002  # seconds, about: what it takes another thread to begin, several times
-HELD_BYTES = 32 << 20  # of slots: a page up to here is enumerated before it leaves, for its Link header
-_FOUND_BYTES = 512  # of Python objects, each time that some are found
+CHUNK_TIME = 0.010  # seconds; a chunk is sent when it is full or after this time
+_BEGINNING = 0.0002  # seconds, approximately: several times what it takes another thread to start
+HELD_BYTES = 32 << 20  # of slots: up to here, a page is enumerated before it is sent, for its Link header
+_FOUND_BYTES = 512  # of Python objects, for each set of found rows
 
 Opened = Callable[[], RowReader]
 
 
 def window(text: str) -> tuple[str | None, str | None]:
-    """`lo,hi`; either side may be empty."""
+    """Parse `lo,hi`; either side may be empty."""
     low, comma, high = text.partition(",")
     if not comma or "," in high:
         raise ValueError("must be lo,hi (either side may be empty)")
@@ -101,13 +102,13 @@ RELATION_ROWS = (_LIMIT, _CURSOR, _VERSION, _ONLY_INTERVAL, _INTERVAL, _KEY)
 
 
 def filters(values: dict[str, Any]) -> dict[str, Any]:
-    """These parameters as arguments of `open_rows`."""
+    """Return these parameters as arguments of `open_rows`."""
     columns: dict[str, str] = {}
     aliases: set[str] = set()
     for name, value in values.items():
         if name.startswith("where."):
             _, alias, *column = name.split(".")
-            dotted = alias in (ROW, GROUP) and len(column) > 1  # a view's column may have a dot
+            dotted = alias in (ROW, GROUP) and len(column) > 1  # a view's column may contain a dot
             if not alias or not all(column) or (len(column) != 1 and not dotted):
                 raise bad(name, "must be where.<alias>.<column>")
             aliases.add(alias)
@@ -122,12 +123,12 @@ def filters(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _windows(values: dict[str, Any]) -> dict[str, tuple[str | None, str | None]] | None:
-    """By the interval's name, "" for all."""
+    """Return the windows by interval name, "" for all intervals."""
     return {name.partition(".")[2]: value for name, value in values.items() if name.partition(".")[0] == "overlaps"} or None
 
 
 def relation_filters(values: dict[str, Any]) -> dict[str, Any]:
-    """These parameters as arguments of `open_relation_rows`."""
+    """Return these parameters as arguments of `open_relation_rows`."""
     key = {name.partition(".")[2]: value for name, value in values.items() if name.startswith("where.")}
     return {"version": values.get("version"), "window": _windows(values), "key": key or None}
 
@@ -136,25 +137,25 @@ class Rows:
     """The chunks of one response. Every method takes milliseconds: call them in threads."""
 
     def __init__(self, reader: RowReader, made: formats.Format, limit: int | None, walkers: Walkers | None = None) -> None:
-        """`walkers`: threads that may find further rows meanwhile."""
+        """`walkers`: threads that may find further rows in the meantime."""
         self.reader = reader
         self._walkers = walkers
         self._format = made
         self._left = limit
-        self._found: deque[Combination] = deque()  # of a page, before its rows leave
+        self._found: deque[Combination] = deque()  # rows of a page that are not sent yet
         self._size, self._largest = FIRST_CHUNK, _largest_chunk(reader.schema) if isinstance(made, formats.Arrow) else LARGEST_CHUNK
         self._begun = self._looks_ahead = False
         self.empty = True
         self.following: str | None = None
 
     def look(self) -> Steps[None]:
-        """Determine emptiness. Raises the problems of the reader."""
+        """Determine whether there are rows. Raises the problems of the reader."""
         while (empty := self.reader.empty()) is None:
             yield
         self.empty = empty
 
     def prepare(self) -> Steps[None]:
-        """Determine what the header needs: emptiness and, for a page, what follows it. Raises the problems of the reader."""
+        """Determine what the header needs: whether there are rows and, for a page, what follows it. Raises the problems of the reader."""
         yield from self.look()
         if not self._left:
             return
@@ -165,7 +166,7 @@ class Rows:
                 self._left = 0
                 return
             if len(found[0]):
-                found = tuple([np.array(slots) for slots in found])  # what a cursor gives may be a little of a large array
+                found = tuple([np.array(slots) for slots in found])  # a cursor may return a small part of a large array
                 self._found.append(found)
                 self._left -= len(found[0])
                 held += _FOUND_BYTES + sum([slots.nbytes for slots in found])
@@ -199,7 +200,7 @@ class Rows:
         return parts, found is not None
 
     def _next(self) -> Combination | None:
-        """Where the next rows are, perhaps none yet; None at the end."""
+        """Return the slots of the next rows, perhaps none yet; None at the end."""
         if self._found:
             return self._found.popleft()
         if self._left == 0:
@@ -214,7 +215,7 @@ class Rows:
         return found
 
     def _adapt(self, seconds: float) -> None:
-        """Chunks grow while they are fast to make."""
+        """Adapt the size of chunks: they grow while they are fast to produce."""
         CHUNK_SECONDS.observe(seconds)
         if seconds < CHUNK_TIME / 4:
             self._size = min(self._size * (16 if seconds < CHUNK_TIME / 16 else 4), self._largest)
@@ -229,18 +230,18 @@ class Rows:
 
 
 def _largest_chunk(schema: pa.Schema) -> int:
-    """Rows as Arrow, by what they take; how long texts are shows only when they are read (`pieces`)."""
+    """Return the rows of a chunk as Arrow, by their width; the lengths of texts are known only when they are read (`pieces`)."""
     width = sum([20 if is_text(type_) else type_.bit_width / 8 for type_ in schema.types])
     return min(_ARROW_ROWS, max(FIRST_CHUNK, int(_ARROW_BYTES / max(width, 1))))
 
 
 def is_worth_a_thread(found: float, made: float) -> bool:
-    """Whether to find rows beside making bytes of those before, if these took so many seconds: the shorter of the two is saved."""
+    """Return whether to find rows in parallel to encoding the previous ones, given the seconds of each: it saves the shorter of the two."""
     return min(found, made) > max(_BEGINNING, (found + made) / 8)
 
 
 def _after(reader: RowReader, rows: int) -> Steps[str | None]:
-    """Skip this many rows; returns the cursor to continue from there, None (and no pin) at the end."""
+    """Skip this many rows; return the cursor to continue from there, None (and no pin) at the end."""
     while rows:
         passed = reader.skip(min(rows, LARGEST_CHUNK))
         if passed is None:
@@ -253,7 +254,7 @@ def _after(reader: RowReader, rows: int) -> Steps[str | None]:
 
 
 def _begin(opened: Opened, kind: str, limit: int | None, client: str, walkers: Walkers) -> Steps[tuple[Rows, Chunk]]:
-    """The rows, prepared, and their first chunk."""
+    """Return the prepared rows and their first chunk."""
     reader = opened()
     reader.client = client
     try:
@@ -266,7 +267,8 @@ def _begin(opened: Opened, kind: str, limit: int | None, client: str, walkers: W
 
 
 class Asked(NamedTuple):
-    """What a request for rows is for: the values of its parameters, what opens the reader, and the threads in which that may be done."""
+    """What a request for rows specifies: the values of its parameters, the function that opens the reader, and the threads to call it
+    in."""
 
     name: str
     values: dict[str, Any]
@@ -293,13 +295,14 @@ def of_relation(request: Request, known: Sequence[Parameter]) -> Asked:
 
 
 def _pool(context: Context, asked: dict[str, Any]) -> Executor:
-    """A look-up of a row that has just changed may wait long for the writer's turn, so it must not use a reader's thread."""
+    """Return the threads to open a reader in. A look-up of a row that has just changed may wait long for the writer, so it must not use a
+    reader's thread."""
     waits = (asked.get("point") or asked.get("key")) is not None and asked["version"] is None and asked.get("cursor") is None
     return context.waiters if waits else context.readers
 
 
 async def answer_rows(request: Request, asked: Asked) -> Response:
-    """The response to `…/rows`: negotiate, open in threads, and stream; HEAD and limit=0 only open."""
+    """Return the response to `…/rows`: negotiate, open in threads, and stream; HEAD and limit=0 only open."""
     context: Context = request.app.state.context
     kind = media.negotiate(request.headers.get("accept"), formats.OFFERED)
     limit = asked.values.get("limit")
@@ -324,7 +327,7 @@ async def answer_rows(request: Request, asked: Asked) -> Response:
 
 
 def _following(request: Request, token: str) -> str:
-    """The URL of the next page: this one with another cursor; absolute if the client's headers tell how it reaches the service."""
+    """Return the URL of the next page, this one with another cursor; absolute if the client's headers contain the host."""
     pairs = [pair for pair in parameters.pairs_of(request.scope["query_string"]) if pair[0] not in ("cursor", "version")]
     path = f"{request.url.path}?{urlencode([*pairs, ('cursor', token)])}"
     return outer_url(request.scope, path)

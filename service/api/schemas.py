@@ -1,4 +1,4 @@
-"""The JSON schemas of the bodies, by name, and the examples that the document shows."""
+"""The JSON schemas of the bodies, by name, and the examples in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COUNT = {"type": "integer", "minimum": 0}
 
 
 def _object(properties: dict[str, Any], *optional: str, closed: bool = True) -> Schema:
-    """An object of these properties, all required but the optional ones."""
+    """Return an object with these properties, all required except the optional ones."""
     required = [name for name in properties if name not in optional]
     made: Schema = {"type": "object", "properties": properties, "additionalProperties": not closed}
     return made | {"required": required} if required else made
@@ -36,7 +36,7 @@ def _list(items: Schema) -> Schema:
 
 
 class _Untitled(GenerateJsonSchema):
-    """pydantic's schemas without a title for each field."""
+    """Generates pydantic's schemas without a title for each field."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -320,7 +320,8 @@ _BODIES: dict[str, Schema] = {
 
 @cache
 def schemas() -> dict[str, Schema]:
-    """All of them by name, made at the first call, in 20 ms. What a definition must be is said by the models that judge it."""
+    """Return all schemas by name, built at the first call, in 20 ms. Those of definitions are generated from the models that validate
+    them."""
     models = (RelationDefinition, RelationPatch, SqlView, JsonView, UnionView, ExceptView, Deletion, TokenForm)
     template = "#/components/schemas/{model}"
     made = models_json_schema([(model, "validation") for model in models], ref_template=template, schema_generator=_Untitled)
@@ -331,7 +332,7 @@ def schemas() -> dict[str, Schema]:
 
 _ERRORS = [{"index": 3, "column": "ends", "reason": "the interval is empty"}]
 
-# The further members of some problems, as their examples show them.
+# The extension members of some problems, as in their examples.
 PROBLEM_EXTENSIONS: dict[str, dict[str, Any]] = {
     "bad-parameter": {"parameter": "limit"},
     "bad-rows": {"error_count": 1, "errors": _ERRORS},

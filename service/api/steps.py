@@ -1,7 +1,7 @@
-"""Work that may take long, in steps of milliseconds: it holds a thread for one turn at a time, and ends when its client is gone.
+"""Work that may take long, in steps of milliseconds: it holds a thread for one turn at a time, and ends when its client has disconnected.
 
-A `Steps` is a generator: it yields wherever it may be interrupted, and returns its result. When the client leaves or the service
-closes, the generator is closed: release what it holds (above all a pin) in a `finally` or an `except BaseException`.
+A `Steps` is a generator: it yields wherever it may be interrupted, and returns its result. When the client disconnects or the service shuts
+down, the generator is closed: release what it holds (above all a pin) in a `finally` or an `except BaseException`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.api.stream import client_gone, release
 T = TypeVar("T")
 Steps = Generator[None, None, T]
 
-TURN = 0.020  # seconds; then the thread serves the longest waiting request
+TURN = 0.020  # seconds; then the thread serves the request that has waited longest
 
 
 class _Done(NamedTuple, Generic[T]):
@@ -27,9 +27,10 @@ class _Done(NamedTuple, Generic[T]):
 
 
 async def finish(context: Context, pool: Executor, receive: Receive, steps: Steps[T]) -> T:
-    """The result of all steps, run in threads of `pool`. Raises what they raise, and ClientGone; cancelled when the service closes."""
+    """Return the result of all steps, run in threads of `pool`. Raises what they raise, and ClientGone; cancelled when the service shuts
+    down."""
     context.track()
-    gone: asyncio.Future[None] | None = None  # most work is done within its first turn: until then the client is not watched
+    gone: asyncio.Future[None] | None = None  # most work is done within its first turn: until then, the connection is not watched
     job = context.loop.run_in_executor(pool, _turn, steps)
     try:
         while True:

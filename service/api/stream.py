@@ -1,7 +1,7 @@
 """Responses that are produced while they are sent: a thread makes chunks, one ahead of the socket.
 
-A response that cannot be completed is aborted: the ASGI application returns without its last message, upon which
-uvicorn closes the connection and leaves the chunked encoding open (a client sees an incomplete body, never a short one).
+A response that cannot be completed is aborted: the ASGI application returns without its last message, upon which uvicorn closes the
+connection without ending the chunked encoding (the client sees that the body is incomplete).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from service.wire.rows import Pieces
 
 log = logging.getLogger("livejoin.api")
 
-_LITTLE = 1 << 16  # bytes of the last chunk that are rather copied, and leave with the end of the body
+_LITTLE = 1 << 16  # bytes; a smaller last chunk is copied, and sent with the end of the body
 
-Chunk = tuple[Pieces, bool]  # the next bytes (maybe none yet), and whether more will follow
+Chunk = tuple[Pieces, bool]  # the next bytes (perhaps none yet), and whether more will follow
 
 
 class Closable(Protocol):
@@ -32,20 +32,20 @@ class Closable(Protocol):
 
 
 class Source(Closable, Protocol):
-    """Makes the chunks, one call at a time, in any thread."""
+    """Produces the chunks, one call at a time, in any thread."""
 
     def step(self) -> Chunk:
-        """A Problem aborts the response."""
+        """Return the next chunk. A Problem aborts the response."""
         ...
 
     def touch(self) -> None:
-        """The client has taken something of what was made: what is held for it is held on. In the event loop, also after `close`."""
+        """The client has received some of the data: keep what the source holds for it. In the event loop, also after `close`."""
         ...
 
 
 class Streamed(Response):
-    """A response in pieces, of which the first has been made already, so that an immediate error is still a proper problem. `rest` is
-    called as `Source.touch` is, and also when all has been made and the client does not have it yet."""
+    """A response in pieces. The first has been made already, so that an immediate error still becomes a proper problem. `rest` is called
+    like `Source.touch`, and also after the source has ended, as long as the client has not received everything."""
 
     rest: Callable[[], None] | None = None
 
@@ -56,15 +56,15 @@ class Streamed(Response):
         self._context, self._first = context, first
 
     def _begin(self) -> asyncio.Future[Chunk]:
-        """Begin to make the next bytes (maybe none yet); they come with whether more will follow. A Problem aborts the response."""
+        """Begin to make the next bytes (perhaps none yet), returned with whether more will follow. A Problem aborts the response."""
         raise NotImplementedError
 
     def _release(self, job: asyncio.Future[Chunk]) -> None:
-        """Let go what makes the pieces; `job`: the last one begun, which may be under way."""
+        """Release the source of the pieces; `job`: the last step begun, which may still be running."""
         raise NotImplementedError
 
     def _touch(self) -> None:
-        """As `Source.touch`."""
+        """Like `Source.touch`."""
         if self.rest is not None:
             self.rest()
 
@@ -94,7 +94,7 @@ class Streamed(Response):
             if not self._context.closing:
                 raise
         except Problem as problem:
-            log.info("%s aborted: %s", scope["path"], problem.type)  # what it says may be of the rows
+            log.info("%s aborted: %s", scope["path"], problem.type)  # the detail may contain values of rows
         except Exception:
             log.exception("%s aborted", scope["path"])
         finally:
@@ -103,7 +103,7 @@ class Streamed(Response):
 
 
 class Stream(Streamed):
-    """Of a source."""
+    """The response of a source."""
 
     def __init__(
         self,
@@ -130,11 +130,11 @@ class Stream(Streamed):
 
 
 def release(pool: Executor, job: asyncio.Future[Any], source: Closable) -> None:
-    """Close the source in a thread once its current step, if any, has ended."""
+    """Close the source in a thread, once its current step, if any, has ended."""
     job.add_done_callback(lambda ended: (ended.cancelled() or ended.exception(), pool.submit(source.close)))
 
 
 async def client_gone(receive: Receive) -> None:
-    """Returns when the client has closed the connection."""
+    """Return when the client has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -35,12 +35,12 @@ from service.views.live_view import LiveView
 from service.views.parse import parse_view
 from service.wire.schema import RelationDefinition
 
-BUILD_WAIT = 1.0  # seconds; a view that takes longer is answered 202
+BUILD_WAIT = 1.0  # seconds; a view that takes longer is answered with 202
 EMPTY_WAIT = 1.0  # seconds; emptiness that takes longer to determine is not reported
 
 
 def view_json(view: LiveView, version: Version) -> dict[str, Any]:
-    """A view as the interface shows it at a pinned version. `empty` is null if rows must be read to know."""
+    """Return a view as the interface shows it at a pinned version. `empty` is null if this requires reading rows."""
     shown: dict[str, Any] = {
         "name": view.name,
         "state": view.state,
@@ -63,7 +63,7 @@ def view_json(view: LiveView, version: Version) -> dict[str, Any]:
 
 
 def _one_json(engine: Instance, view: LiveView) -> Steps[dict[str, Any]]:
-    """The same at the newest version; reads rows if that is needed for `empty`."""
+    """Return the same at the newest version; reads rows if `empty` requires it."""
     (shown,) = _all_json(engine, [view])
     if shown["state"] == "live" and shown["empty"] is None:
         shown["version"], shown["empty"] = yield from _emptiness(engine, view.name)
@@ -84,7 +84,7 @@ def _all_encoded(engine: Instance, views: list[LiveView]) -> bytes:
 
 
 def _emptiness(engine: Instance, name: str) -> Steps[tuple[int, bool | None]]:
-    """Version and emptiness; None if a comparison drops many candidates and no row has been found yet."""
+    """Return version and emptiness; None if a comparison drops many candidates and no row has been found yet."""
     until = time.monotonic() + EMPTY_WAIT
     reader = open_rows(engine.readers, name)
     try:
@@ -102,12 +102,12 @@ async def put_view(request: Request) -> Response:
     name = checked_name(request, "view")
     token: AccessToken = request.scope["token"]
     async with definition(request.scope, request.receive, context.bodies, context.work) as data:
-        if token.relations is not None:  # who defines a view reads its relations by it
+        if token.relations is not None:  # a view gives its definer the rows of its relations
             await context.work(parse_view, name, data, Readable(engine, token), None, False, engine.limits)
         registered = await context.register(engine.register, name, data, client_of(request.scope))
-        view, built = await asyncio.shield(asyncio.wrap_future(registered))  # the writer goes on if the service stops waiting
+        view, built = await asyncio.shield(asyncio.wrap_future(registered))  # the writer continues if the service stops waiting
     if built is not None:
-        await asyncio.wait([asyncio.wrap_future(built)], timeout=BUILD_WAIT)  # it holds no thread
+        await asyncio.wait([asyncio.wrap_future(built)], timeout=BUILD_WAIT)  # without holding a thread
     status = 200 if built is None else 202 if view.state == "building" else 201
     return json_answer(await finish(context, context.readers, request.receive, _one_json(engine, view)), status)
 
@@ -146,7 +146,7 @@ async def explain(request: Request) -> Response:
 
 
 class Readable(Mapping[str, RelationDefinition]):
-    """The definitions of the relations that a token may read. To look up another one, there or not, is Problem `forbidden`."""
+    """The definitions of the relations that a token may read. Looking up any other, whether it exists or not, is Problem `forbidden`."""
 
     def __init__(self, engine: Instance, token: AccessToken) -> None:
         self._relations, self._token = engine.relations, token
@@ -163,7 +163,8 @@ class Readable(Mapping[str, RelationDefinition]):
 
 
 def _explain(engine: Instance, token: AccessToken, data: dict[str, Any]) -> dict[str, Any]:
-    """The plans; `natural` for a natural join; and `measured`, by name: the statistics of live views with exactly this definition."""
+    """Return the plans; `natural` for a natural join; and `measured`, by name: the statistics of live views with exactly this
+    definition."""
     tables = engine.relations
     relations = Readable(engine, token)
     pin = engine.versions.pin()
@@ -180,7 +181,7 @@ def _explain(engine: Instance, token: AccessToken, data: dict[str, Any]) -> dict
         explained["natural"] = natural
     seen = [one for name, one in sorted(engine.views.items()) if token.covers_view(name)]
     live = [one for one in seen if one.state == "live" and one.view.query == view.query]
-    if live:  # only then: what a definition promises needs no view
+    if live:  # only then: a definition's guarantees need no view
         explained["measured"] = {one.name: one.statistics() for one in live}
     return explained
 

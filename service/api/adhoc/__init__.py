@@ -1,1 +1,1 @@
-"""Ad hoc SQL over HTTP: the request (`query`), and the answer while its query runs (`running`)."""
+"""Ad hoc SQL over HTTP: the request (`query`), and the response while its query runs (`running`)."""

@@ -1,4 +1,4 @@
-"""`POST /v1/query`: one SELECT over relations and views of one version."""
+"""`POST /v1/query`: one SELECT over relations and views at one version."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def post_query(request: Request) -> Response:
 
 
 def _asked(data: dict[str, Any]) -> tuple[str, int | None]:
-    """The text and the version. Problem `bad-parameter`."""
+    """Return the SQL text and the version of a request. Problem `bad-parameter`."""
     for name in data:
         if name not in ("sql", "version"):
             raise Problem("bad-parameter", f"{name[:40]!r} is not a field of a query: it has sql and version", parameter=name[:40])
@@ -72,7 +72,7 @@ def _asked(data: dict[str, Any]) -> tuple[str, int | None]:
 
 
 def _session(context: Context, request: Request, sql: str, version: int | None) -> Session:
-    """The query, judged and handed to a child. In a thread."""
+    """Validate the query and pass it to a child process. Call this in a thread."""
     engine, queries = context.engine, context.queries
     known = Known(engine.relations, engine.views, request.scope["token"])
     tables = read(sql, known, context.settings.max_sql)

@@ -1,4 +1,5 @@
-"""A query that runs for a request: the event loop waits for its child, a thread works for it in turns, and it ends in time."""
+"""A query that runs for a request: the event loop waits for the child process, a thread processes its output in turns, and a time limit
+applies."""
 
 from __future__ import annotations
 
@@ -27,10 +28,10 @@ _OUTCOMES = {"query-too-large": "too-large", "query-timeout": "timeout"}  # of p
 
 
 class Running:
-    """One query, from its first turn to `leave`; it counts as running meanwhile. In the event loop."""
+    """One query, from its first turn to `leave`; it counts as running until then. Used in the event loop."""
 
     def __init__(self, context: Context, session: Session, kind: str, begun: float) -> None:
-        """`kind`: media type. `begun`: when the request came, by time.monotonic."""
+        """`kind`: media type. `begun`: when the request arrived, by time.monotonic."""
         self._context, self._session, self._kind, self._begun = context, session, kind, begun
         self._format: formats.Format | None = None
         self._outcome, self._counted = "gone", False
@@ -38,7 +39,7 @@ class Running:
         self.version = session.version
 
     async def first(self) -> Chunk:
-        """All before the first row, and the chunk that it is in; as `next`."""
+        """Return everything before the first row, and the chunk with that row; otherwise as `next`."""
         body, more = await self.next()
         while more and self.empty:
             found, more = await self.next()
@@ -46,7 +47,8 @@ class Running:
         return body, more
 
     async def next(self) -> Chunk:
-        """The next bytes of the answer, and whether more follow. Raises the query's problem; not to be cancelled, but ended by `leave`."""
+        """Return the next bytes of the response, and whether more follow. Raises the query's problem. Do not cancel this; call `leave`
+        instead."""
         try:
             while True:
                 if self._session.waits:
@@ -54,7 +56,7 @@ class Running:
                 found = await self._in_time(self._context.loop.run_in_executor(self._context.readers, self._turn))
                 if found is not None:
                     if not found[1]:
-                        self._count("done")  # its process has ended: others need not wait until its client has all
+                        self._count("done")  # the child has ended: others need not wait until this client has read everything
                     return found
         except Problem as problem:
             self._outcome = _OUTCOMES.get(problem.type, "refused")
@@ -64,11 +66,11 @@ class Running:
             raise
 
     async def leave(self, last: asyncio.Future[Chunk]) -> None:
-        """End the query, whatever it does, and let all go; `last`: its last step, which may be under way."""
+        """End the query in whatever state it is, and release everything; `last`: its last step, which may still be running."""
         context, queries = self._context, self._context.queries
         outcome = "timeout" if self.expired else self._outcome if last.done() else "gone"
         self._session.stop()
-        with suppress(Exception):  # it was told already, or nobody is left to be told; a step ends with its child
+        with suppress(Exception):  # the error has been reported already, or nobody is left to receive it; a step ends with its child
             await last
         self._count(outcome)
         await context.work(self._session.close)
@@ -77,18 +79,18 @@ class Running:
         context.loop.call_later(RESERVED + 1, lambda: context.closing or context.workers.submit(queries.children.tidy))
 
     def _count(self, outcome: str) -> None:
-        """It runs no more."""
+        """Count the query as ended, once."""
         if not self._counted:
             self._counted = True
             self._context.queries.end(outcome)
 
     @property
     def left(self) -> float:
-        """Seconds that it may still take."""
+        """Seconds that the query may still take."""
         return max(0.0, self._begun + self._session.limits.seconds - time.monotonic())
 
     async def _readable(self) -> None:
-        """Wait for a word of the child's."""
+        """Wait for output of the child."""
         loop, word = self._context.loop, asyncio.Event()
         loop.add_reader(self._session.fileno, word.set)
         try:
@@ -97,17 +99,17 @@ class Running:
             loop.remove_reader(self._session.fileno)
 
     async def _in_time(self, job: asyncio.Future[T]) -> T:
-        """Its result, if the query has so much time. Problem `query-timeout`."""
+        """Return the result of `job` if it completes within the query's time. Problem `query-timeout`."""
         done, _ = await asyncio.wait((job,), timeout=self.left)
         if not done:
             self._session.stop()
-            await asyncio.wait((job,))  # it ends with the child
+            await asyncio.wait((job,))  # ends when the child does
             job.exception()
             raise Problem("query-timeout", f"the query has taken {self._session.limits.seconds:g} seconds (--query-time)")
         return job.result()
 
     def _turn(self) -> Chunk | None:
-        """In a thread: what `next` gives, or None: go on."""
+        """In a thread: return what `next` returns, or None to continue."""
         found = self._session.turn(time.perf_counter() + TURN)
         if found is None:
             return None
@@ -123,7 +125,7 @@ class Running:
 
 
 class Answer(Streamed):
-    """The rows of a query that runs. While it does, its time counts also if its client takes nothing."""
+    """The rows of a running query. While it runs, its time limit also covers waiting for the client."""
 
     def __init__(self, context: Context, running: Running, first: Chunk, kind: str, headers: Mapping[str, str]) -> None:
         super().__init__(context, first, kind, headers)
@@ -144,7 +146,7 @@ class Answer(Streamed):
     async def _next(self) -> Chunk:
         found = await self._running.next()
         if not found[1] and not self._limit.expired():
-            self._limit.reschedule(None)  # it is whole: how it is taken is up to the connection
+            self._limit.reschedule(None)  # the response is complete: how fast the client reads it is up to the connection
         return found
 
     def _release(self, job: asyncio.Future[Chunk]) -> None:

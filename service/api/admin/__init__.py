@@ -1,1 +1,1 @@
-"""What only admins ask for: access tokens, backups."""
+"""Endpoints for admins only: access tokens, backups."""

@@ -1,4 +1,4 @@
-"""Backups, for admins: beginning one in a folder on the server, and its progress."""
+"""Backups, for admins: starting one in a folder on the server, and its progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def get_backup(request: Request) -> Response:
 
 
 def _folders(data: dict[str, Any]) -> tuple[Path, Path | None]:
-    """Target, and the backup before it. Problem `bad-parameter`."""
+    """Return the target folder, and the folder of the previous backup, if given. Problem `bad-parameter`."""
     for name in data:
         if name not in ("target", "since"):
             raise Problem("bad-parameter", f"{name[:40]!r} is not a field of a backup: it has target and since", parameter=name[:40])
@@ -52,7 +52,7 @@ def _folders(data: dict[str, Any]) -> tuple[Path, Path | None]:
 
 
 def _is_path(text: str) -> bool:
-    """Whether the system's file names can have it."""
+    """Return whether the operating system allows this text as a path."""
     try:
         text.encode()
     except UnicodeEncodeError:

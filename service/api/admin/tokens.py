@@ -52,7 +52,7 @@ async def delete_token(request: Request) -> Response:
 
 
 async def _written(context: Context, change: Callable[[], T]) -> T:
-    """What a change of the tokens' file gives. A failed fsync ends the service, here as everywhere."""
+    """Return the result of a change to the token file. A failed fsync ends the service, as it does everywhere."""
     try:
         return await context.work(change)
     except SyncFailed as error:

@@ -1,1 +1,1 @@
-"""What the dashboard is made of: its files, the state of the service as it shows it, and the windows of its timeline."""
+"""The dashboard's back end: its files, the state of the service that it shows, and the windows of its timeline."""

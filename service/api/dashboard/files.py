@@ -1,6 +1,6 @@
-"""`/` and `/dashboard/…`: the files of the dashboard, as they are in `service/dashboard`. They hold no data, so they need no token.
+"""`/` and `/dashboard/…`: the files of the dashboard, as they are in `service/dashboard`. They contain no data, so they need no token.
 
-The browser may run and load nothing but these: no inline code, no other origin, no markup made of texts.
+The browser may run and load nothing but these: no inline code, no other origin, no markup built from text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-cache",  # kept, and asked for again by its ETag: a new release is there at once
+    "Cache-Control": "no-cache",  # the browser keeps them, and revalidates them by ETag: a new release is effective at once
 }
 
 
@@ -41,7 +41,7 @@ class _File(NamedTuple):
 
 @cache
 def _files() -> dict[str, _File]:
-    """By name, read at the first request. A name that is not among them is no file, whatever it looks like."""
+    """Return the files by name, read at the first request. Any other name is not found, whatever it looks like."""
     return {path.name: _read(path) for path in sorted(FOLDER.iterdir()) if path.suffix in _TYPES}
 
 
@@ -51,7 +51,7 @@ def _read(path: Path) -> _File:
 
 
 async def start(request: Request) -> Response:
-    """The page; a query string is the page's own affair."""
+    """Respond with the page; it interprets the query string itself."""
     return _answer(request, START)
 
 

@@ -1,4 +1,4 @@
-"""The recent problems of a service, for those who look after it: the newest of each kind on each path, with how often it came."""
+"""The recent problems of a service, for operators: the newest of each type on each path, with the number of occurrences."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import NamedTuple
 from service.errors import Problem
 
 MOST = 50
-_LONGEST = 500  # characters of a detail: it may hold what a client sent
+_LONGEST = 500  # characters of a detail: it may contain what a client sent
 
 PROBLEM: ContextVar[Problem | None] = ContextVar("problem", default=None)
-"""What the request of this task was answered with."""
+"""The problem with which the current task's request was answered."""
 
 
 class Happened(NamedTuple):
-    """`times`: since the first; the rest is of the last. `time`: seconds since 1970."""
+    """`times`: occurrences since the first; the other fields are those of the last. `time`: seconds since 1970."""
 
     time: float
     times: int
@@ -30,13 +30,13 @@ class Happened(NamedTuple):
 
 
 class Problems:
-    """In the event loop; read by any thread."""
+    """The recent problems. Updated in the event loop; read by any thread."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[tuple[str, str, str], Happened] = OrderedDict()
 
     def note(self, method: str, path: str, status: int, request_id: str) -> None:
-        """A response with a status of 400 or more. Nothing is noted of one that none of our problems made, nor of what a probe is told."""
+        """Record a response with a status of 400 or more. Responses without one of our problems, and those to probes, are not recorded."""
         problem = PROBLEM.get()
         if problem is None or path == "/readyz":
             return
@@ -48,5 +48,5 @@ class Problems:
             self._found.popitem(last=False)
 
     def newest(self) -> list[Happened]:
-        """The last one first."""
+        """Return the problems, the most recent first."""
         return list(self._found.copy().values())[::-1]

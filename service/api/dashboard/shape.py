@@ -1,4 +1,4 @@
-"""What a view's rows are made of, as far as a picture of them has to know: aliases, columns, dimensions of overlaps."""
+"""The structure of a view's rows, as far as a picture of them needs it: aliases, columns, dimensions of overlaps."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from service.views.live_view import LiveView
 
 
 def dimensions_of(view: LiveView) -> list[list[tuple[Side, str]]]:
-    """The intervals of a row that are joined by overlaps, those together that are joined directly or by way of others. None of groups, and
-    of UNION and EXCEPT: their rows have no intervals."""
+    """Return the intervals of a row that are joined by overlaps, one list for each set that is connected directly or through others. Empty
+    for groups, and for UNION and EXCEPT: their rows have no intervals."""
     query = view.view.query
     if query.groups is not None or query.branches:
         return []
@@ -23,14 +23,14 @@ def dimensions_of(view: LiveView) -> list[list[tuple[Side, str]]]:
 
 
 def key_of(view: LiveView) -> Side | None:
-    """The alias whose join key puts each row into one lane, that of the relation with the fewest rows; None: there is none."""
+    """Return the alias whose join key assigns each row to one lane, the one of the relation with the fewest rows; None if there is none."""
     inner = [side for side in view.sides if side.equal and side.alias not in view.view.query.optional]
     return min(inner, key=lambda side: side.relation.table.rows, default=None)
 
 
 def shape_json(view: LiveView) -> dict[str, Any]:
-    """As `GET /v1/views/{name}` shows it."""
-    if not view.sides:  # of a definition that is refused
+    """Return the shape as `GET /v1/views/{name}` shows it."""
+    if not view.sides:  # of a rejected definition
         return {"aliases": [], "columns": [], "dimensions": [], "key": None}
     query = view.view.query
     key = key_of(view) if dimensions_of(view) else None

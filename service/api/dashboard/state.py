@@ -1,7 +1,7 @@
 """`GET /v1/status`: the state of the service, once or every second.
 
-It is bounded by the numbers of relations and views; of pins, sources of warnings and problems by constants. What names others' relations,
-views or requests is for tokens that are not restricted, problems for admins.
+Its size is bounded by the numbers of relations and views, and by constants for pins, sources of warnings and problems. What names other
+users' relations, views or requests is only for unrestricted tokens, problems only for admins.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def status(request: Request) -> Response:
 
 
 class _Events(Response):
-    """The status as an event every second, until either side ends."""
+    """The status as an event every second, until either side closes the connection."""
 
     def __init__(self, context: Context, token: AccessToken, first: bytes) -> None:
         super().__init__(None, 200, {"Cache-Control": "no-cache", "Vary": "Accept"}, formats.content_type_of(media.SSE))
@@ -80,7 +80,7 @@ def _encoded(context: Context, token: AccessToken) -> bytes:
 
 
 def status_json(context: Context, token: AccessToken) -> dict[str, Any]:
-    """What the token may see. Cost: milliseconds; and, every few seconds, a look at each file of the data folder."""
+    """Return what the token may see. Cost: milliseconds, and every few seconds the status of each file of the data folder."""
     engine = context.engine
     published = engine.published
     views = [(name, view) for name, view in sorted(engine.views.items()) if token.covers_view(name)]
@@ -146,7 +146,7 @@ def _memory(context: Context, engine: Instance, relations: int, retired: int) ->
 
 
 def _resident() -> int:
-    """Bytes of the process in memory; where the system does not tell, the most that it had."""
+    """Return the resident bytes of the process; if the system does not provide them, their maximum so far."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * resource.getpagesize()
@@ -180,7 +180,8 @@ def _pin(one: Held, newest: int) -> dict[str, Any]:
 def warnings(
     newest: int, folder: Usage, figures: Mapping[str, int], views: Mapping[str, LiveView], held: Sequence[Held] | None
 ) -> list[dict[str, str]]:
-    """What somebody should look at, each in a sentence, with what to do. `held`: None for who may not know of others' readings."""
+    """Return what an operator should look at, each in a sentence, with what to do. `held`: None for tokens that may not see other
+    readings."""
     failed = ((name, view.problem) for name, view in views.items() if view.problem is not None)
     found = [_warning(f"The view {name} has failed: {problem.detail}.", "view", name) for name, problem in failed]
     for name, view in views.items():

@@ -1,8 +1,8 @@
-"""`GET /v1/views/{name}/window`: what a picture of a view needs, of one version: its rows in a window, each with its identity and the
-ends of its joined intervals; of a view with a join key, key by key.
+"""`GET /v1/views/{name}/window`: what a picture of a view needs, at one version: its rows in a window, each with its identity and the ends
+of its joined intervals; key by key if the view has a join key.
 
-A token has to be for the view's relations too. The cost is that of the rows asked for, however many the view has. Keys are those of the
-first rows of a relation, and the extent is that of a sample: neither reads a relation whole.
+The token must also cover the view's relations. The cost depends on the rows requested, not on the size of the view. Keys are taken from the
+first rows of a relation, and the extent from a sample: neither reads a whole relation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from service.wire.rows import encode_rows
 MOST_ROWS, ROWS = 10_000, 500
 MOST_KEYS = 200
 _LOOKED_AT, _SAMPLE = 1 << 16, 1 << 12  # rows of a relation: for keys, for the extent
-_MOST = (0.01, 0.99)  # of all ends
+_MOST = (0.01, 0.99)  # quantiles of all ends
 _CHUNK = 1024
 
 _LIMIT = Parameter(
@@ -65,7 +65,7 @@ async def window(request: Request) -> Response:
     values = parameters.read(request.scope["query_string"], PARAMETERS)
     view = engine.views[existing(engine, request, "view")]
     token: AccessToken = request.scope["token"]
-    for name in sorted(view.relations):  # ends and keys are the relations', whether the view shows them or not
+    for name in sorted(view.relations):  # ends and keys belong to the relations, whether the view shows them or not
         require_relation(token, name, "read")
     if not dimensions_of(view):
         raise bad("overlaps", f"the view {view.name} does not join on intervals, so it has no windows; its rows are at …/rows")
@@ -119,7 +119,8 @@ def _lane(reader: RowReader, key: Any, number: int, most: int) -> Steps[bytes]:
 
 
 def _rows(keys: pa.RecordBatch, rows: pa.RecordBatch, ends: pa.RecordBatch) -> Iterator[bytes]:
-    """`{"key", "ends": {alias: {interval: {"start", "end"}}}, "row"}` of each; `ends` has the columns alias.interval.start and …end."""
+    """Yield `{"key", "ends": {alias: {interval: {"start", "end"}}}, "row"}` of each; `ends` has the columns alias.interval.start and
+    …end."""
     aliases: dict[str, list[tuple[str, list[bytes]]]] = {}
     for name in dict.fromkeys(one.rpartition(".")[0] for one in ends.schema.names):
         alias, _, interval = name.partition(".")
@@ -138,7 +139,7 @@ def _lines(rows: pa.RecordBatch) -> list[bytes]:
 
 
 def _keys(side: Side, version: int) -> tuple[list[dict[str, Any]], bool]:
-    """The values of the join key among the first rows of its relation, sorted, and whether these are all rows."""
+    """Return the values of the join key among the first rows of its relation, sorted, and whether these are all rows."""
     table, definition, names = side.relation.table, side.relation.definition, side.equal
     slots, after = table.scan(version, 0, _LOOKED_AT)
     rows = pa.Table.from_batches([table.take(names, side.chosen(slots))]).drop_null().group_by(names).aggregate([])
@@ -148,12 +149,13 @@ def _keys(side: Side, version: int) -> tuple[list[dict[str, Any]], bool]:
 
 
 def _text(value: Any) -> str:
-    """A value of JSON as a parameter."""
+    """Return a JSON value as the text of a parameter."""
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def _extent(view: LiveView, version: int) -> list[dict[str, Any]]:
-    """Of each dimension: the least and the largest end of a sample of its relations' rows, and between what most ends lie; null of none."""
+    """Return, for each dimension, the least and the largest end in a sample of its relations' rows, and the range of most ends; null
+    without rows."""
     found: list[dict[str, Any]] = []
     for dimension in dimensions_of(view):
         ends: list[pa.Array] = []

@@ -1,1 +1,1 @@
-"""Rows as files: `…/rows.parquet` and its kind, by address, whole or in parts. Begin with `endpoints`."""
+"""Rows as files: `…/rows.parquet` and the other formats, at fixed addresses, whole or in parts. Start with `endpoints`."""

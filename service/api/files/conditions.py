@@ -1,4 +1,4 @@
-"""What a request asks of a file by its header: conditions and a range (RFC 9110, sections 13 and 14)."""
+"""Conditions and ranges in the header of a request for a file (RFC 9110, sections 13 and 14)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _RANGE = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNORECASE)
 
 
 class Range(NamedTuple):
-    """Bytes from `first` to `last`; without `first` the last so many, without `last` to the end."""
+    """Bytes from `first` to `last`; without `first`, the last `last` bytes; without `last`, to the end."""
 
     first: int | None
     last: int | None
 
     def within(self, size: int) -> tuple[int, int] | None:
-        """From where to where (exclusive) in a file of this size; None: it has none of it."""
+        """Return start and end (exclusive) in a file of this size; None if the range is outside of it."""
         if self.first is None:
             start, stop = max(0, size - (self.last or 0)), size
         else:
@@ -27,8 +27,8 @@ class Range(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """`if_match`, `if_none_match`: tags, None if there is no such condition. `if_range`: the tag for which the range counts. `range`: None
-    also for several ranges at once, which are answered with the whole file."""
+    """`if_match`, `if_none_match`: tags, None if there is no such condition. `if_range`: the tag for which the range applies. `range`: None
+    also for several ranges in one request, which are answered with the whole file."""
 
     if_match: tuple[str, ...] | None
     if_none_match: tuple[str, ...] | None
@@ -39,7 +39,7 @@ class Conditions(NamedTuple):
         return self.if_match is None or tag in self.if_match
 
     def know(self, tag: str) -> bool:
-        """Whether the client has this file already."""
+        """Return whether the client has this file already."""
         return self.if_none_match is not None and (tag in self.if_none_match or "*" in self.if_none_match)
 
     def range_counts(self, tag: str) -> bool:
@@ -47,7 +47,7 @@ class Conditions(NamedTuple):
 
 
 def conditions_of(fields: Fields) -> Conditions:
-    """Of a request. What cannot be read as a tag matches none; a range that cannot be read does not count."""
+    """Return those of a request. An invalid tag matches none; an invalid range is ignored."""
     matching = _text(fields, b"if-match")
     known = _text(fields, b"if-none-match")
     only = _text(fields, b"if-range")

@@ -1,10 +1,11 @@
-"""`GET …/rows.parquet`, `.arrow`, `.csv`, `.jsonl`: the rows of a view or a relation at one version, as a file that has an address.
+"""`GET …/rows.parquet`, `.arrow`, `.csv`, `.jsonl`: the rows of a view or a relation at one version, as a file at a fixed address.
 
     GET                  streamed as it is made, the newest version; nothing is kept
-    HEAD, Range          one version is written to disk first (a spool), which tells its length, and of which parts are sent
-
+GET                  the newest version, streamed as it is produced; nothing is kept
+HEAD, Range          one version is written to disk first (a spool), which determines its length, and from which parts are sent
 Who has asked for a file's length reads on in that file, whatever has changed since: by `If-Match` or `If-Range` if it sends one, else
-as the same connection, else as the same client. `HEAD` tells of the newest version always.
+A client that has asked for a file's length continues in that file, whatever has changed since: identified by `If-Match` or `If-Range` if it
+sends one, otherwise by its connection, otherwise by its address or token. `HEAD` always describes the newest version.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ RELATION_FILE = tuple(parameter for parameter in RELATION_ROWS if parameter.name
 _PIECE = 256 << 10  # bytes of a spool that are read at once
 
 _TURNS: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-"""Who writes a spool of an address; others who need it wait. A lock lives while somebody refers to it."""
+"""Held by the request that writes the spool of an address; others that need it wait. A lock exists while somebody refers to it."""
 
 
 class Told(NamedTuple):
-    """What the header tells of a file."""
+    """What the header says about a file."""
 
     tag: str
     version: int
@@ -63,7 +64,7 @@ class Told(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A file that is streamed."""
+    """A file that is being streamed."""
 
     rows: Rows
     first: Chunk
@@ -82,10 +83,10 @@ class File:
         pairs = sorted(parameters.pairs_of(request.scope["query_string"]))
         self.what = f"{request.url.path}?{urlencode(pairs)}"
         client, (_, port) = client_of(request.scope), request.scope.get("client") or ("", 0)
-        self.readers = (f"{client} port {port}", client) if port else (client,)  # behind a proxy connections are its own
+        self.readers = (f"{client} port {port}", client) if port else (client,)  # behind a proxy, connections are the proxy's own
 
     async def answer(self) -> Response:
-        """Problems of the reader; `range-changed`, `unsatisfiable-range`, `too-busy`, `disk-full`."""
+        """Return the response. Problems of the reader; `range-changed`, `unsatisfiable-range`, `too-busy`, `disk-full`."""
         found: Spool | Begun | Told | None = self._known()
         if found is None and (self.is_head or self.conditions.range is not None):
             turn = _TURNS.setdefault(self.what, asyncio.Lock())
@@ -101,7 +102,7 @@ class File:
         return await self._of_spool(found)
 
     def _known(self) -> Spool | None:
-        """The spool in which the request reads on."""
+        """Return the spool in which the request continues."""
         conditions = self.conditions
         if conditions.if_match is not None:
             return self.spools.find(self.what, conditions.if_match, self.readers)
@@ -109,7 +110,7 @@ class File:
             return None
         if conditions.if_range is not None:
             return self.spools.find(self.what, (conditions.if_range,), self.readers)
-        if conditions.range.first is None:  # who asks for the end without knowing where that is begins to read, as Polars does
+        if conditions.range.first is None:  # a client that asks for the end without knowing the length is starting to read, as Polars does
             return None
         return self.spools.last(self.what, self.readers, begins=conditions.range.first == 0)
 
@@ -117,8 +118,8 @@ class File:
         return await finish(self.context, self.asked.pool, self.request.receive, self._steps(spooled))
 
     def _steps(self, spooled: bool) -> Steps[Spool | Begun | Told]:
-        """The newest version: written to disk, as far as its length or parts are asked for; else begun; or what is told of it, if the
-        client has it already."""
+        """Return the newest version: as a spool if its length or parts are requested, otherwise as a stream; or only its description, if
+        the client has it already."""
         reader = self.asked.opened()
         is_begun = False
         try:
@@ -157,7 +158,7 @@ class File:
             return draft.keep(self.readers)
 
     def _tag(self, reader: RowReader) -> str:
-        """What is the same for the same bytes. Rows have another order after a start, so it is part of it."""
+        """Return the entity tag: equal tags mean equal bytes. Rows may have another order after a restart, so the start is part of it."""
         start, timeline = self.spools.start, self.context.engine.timelines[-1][0]
         digest = hashlib.sha256()
         for part in (start, software_version(), reader.order, self.suffix):
@@ -202,7 +203,7 @@ class File:
 
 
 class _Part:
-    """Bytes of a spool."""
+    """A range of bytes of a spool."""
 
     def __init__(self, spools: Spools, spool: Spool, start: int, stop: int) -> None:
         self._spools, self._spool, self._at, self._stop = spools, spool, start, stop

@@ -1,4 +1,5 @@
-"""Rows as the bytes of a file. The same rows give the same bytes, in whatever chunks they come: parts of a file are read one by one."""
+"""Rows as the bytes of a file. The same rows give the same bytes, whatever chunks they come in: clients read the parts of a file
+separately."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from service.api.http import formats, media
 from service.api.http.formats import Format
 from service.wire.rows import Pieces
 
-GROUP_ROWS, GROUP_BYTES = 65_536, 16 << 20  # of a row group of Parquet, or an Arrow batch, at most
+GROUP_ROWS, GROUP_BYTES = 65_536, 16 << 20  # upper bounds of a row group of Parquet, or an Arrow batch
 
 KINDS = {"parquet": media.PARQUET, "arrow": media.ARROW, "csv": media.CSV, "jsonl": media.JSONL}
 
@@ -26,7 +27,7 @@ def make(suffix: str, version: int, schema: pa.Schema) -> Format:
 
 
 class Cut:
-    """Another format, which gets its rows in groups that depend on the rows alone. Memory: a group."""
+    """Wraps another format, and passes it the rows in groups that depend on the rows alone. Memory: one group."""
 
     def __init__(self, inner: Format, schema: pa.Schema) -> None:
         self._inner, self._groups = inner, _Groups(schema)
@@ -43,7 +44,7 @@ class Cut:
 
 
 class Parquet:
-    """A row group a chunk."""
+    """Parquet, with one row group per chunk."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._sink = _Sink()
@@ -62,7 +63,7 @@ class Parquet:
 
 
 class _Sink:
-    """A file to be written, whose bytes are taken away as they come."""
+    """A write-only file whose bytes are removed as they arrive."""
 
     closed = False
 
@@ -84,17 +85,17 @@ class _Sink:
 
 
 class _Groups:
-    """Collects rows until the next one would be too many. A row that is larger than a group is one by itself."""
+    """Collects rows until the next one would exceed a group. A row larger than a group forms one by itself."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._texts = [number for number, field in enumerate(schema) if _is_text(field.type)]
-        self._width = sum(1 + field.type.bit_width // 8 for field in schema if not _is_text(field.type))  # about
+        self._width = sum(1 + field.type.bit_width // 8 for field in schema if not _is_text(field.type))  # approximately
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
     def add(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The groups that are complete with these rows: columns that may have come to be null since have no null in this version."""
+        """Yield the groups that these rows complete. Columns that have become nullable since have no nulls at this version."""
         rows = pa.RecordBatch.from_arrays(rows.columns, schema=self._schema)
         ends = np.cumsum(self._sizes(rows))
         start = begun = 0
@@ -112,7 +113,7 @@ class _Groups:
                 yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """What has been collected, if anything."""
+        """Yield the collected rows, if any."""
         held, self._held, self._rows, self._bytes = self._held, [], 0, 0
         if held:
             yield pa.concat_batches(held)

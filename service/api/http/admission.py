@@ -1,8 +1,9 @@
-"""Who may send a body, and what bodies may take together: decided by their declared lengths before a byte is read, and as they grow.
+"""Limits on bodies: the size of each, and the memory of all together, checked by their declared lengths before a byte is read, and as they
+grow.
 
-    declared length -> read -> what decoding takes -> applied, let go
+declared length -> read -> memory for decoding -> applied, released
 
-Bodies of up to `FREE` bytes are not counted: there is one for each connection, so the limit of connections bounds them.
+Bodies of up to `FREE` bytes are not counted: each connection has one at most, so the limit on connections bounds them.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ from service.wire.errors import TooLarge
 from service.wire.room import Room
 
 FREE = 64 << 10  # bytes
-DEFINITION = 4 << 20  # bytes: of a relation or a view, which is parsed in the event loop
+DEFINITION = 4 << 20  # bytes: of a relation or a view; it is parsed in the event loop
 
 
 def client_of(scope: MutableMapping[str, Any]) -> str:
-    """Whose request this is, for what is counted by client: the name of its access token, else its address."""
+    """Return the client of a request, for limits per client: the name of its access token, otherwise its address."""
     name = getattr(scope.get("token"), "name", None)
     client = scope.get("client")
     return f"token {name}" if name else f"address {client[0] if client else ''}"
 
 
 class Bodies:
-    """The bodies under way. Any thread."""
+    """The bodies in progress. Any thread."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.held = 0  # bytes of those that are counted
+        self.held = 0  # bytes of the counted ones
         self._lock = threading.Lock()
 
     def definition_place(self) -> Place:
-        """For the body of a definition."""
+        """Return the place for the body of a definition."""
         return Place(self, min(DEFINITION, self.settings.max_body))
 
     def resize(self, before: int, after: int) -> None:
-        """A body takes `after` bytes in place of `before`. Problem `too-busy`, and nothing changed, if others leave no room for it."""
+        """A body takes `after` bytes instead of `before`. Problem `too-busy`, without effect, if other bodies leave no room for it."""
         most = self.settings.max_body_memory
         with self._lock:
             others = self.held - before
@@ -50,24 +51,24 @@ class Bodies:
 
 
 class Place(Room):
-    """What one body takes, and may take. `free` it at the end."""
+    """The memory that one body takes, and its limits. Call `free` at the end."""
 
     _body = _decoded = _held = 0  # bytes
 
     def __init__(self, bodies: Bodies, limit: int) -> None:
-        self.limit = limit  # bytes as they are sent
+        self.limit = limit  # bytes as sent
         self.rows = bodies.settings.max_batch_rows
         self._bodies = bodies
 
     @classmethod
     def of_replacement(cls, bodies: Bodies) -> Place:
-        """For the rows of a whole relation."""
+        """Return the place for all rows of a relation."""
         place = cls(bodies, bodies.settings.max_body)
         place.rows, place.rows_setting = bodies.settings.max_relation_rows, "--max-relation-rows"
         return place
 
     def expect(self, size: int) -> None:
-        """The body has, or is declared to have, so many bytes. Problems `body-too-large`, `too-busy`; the rest of the body is not read."""
+        """The body has, or declares, `size` bytes. Problems `body-too-large`, `too-busy`; the rest of the body is not read."""
         try:
             if size > self.limit:
                 raise Problem("body-too-large", f"the body is larger than {self.limit} bytes", limit=self.limit)
@@ -86,7 +87,7 @@ class Place(Room):
         self._count()
 
     def has_taken(self, size: int) -> bool:
-        """As `take`, of what can be done without: False, and nothing taken, if there is no room."""
+        """Like `take`, for optional memory: return False, without effect, if there is no room."""
         try:
             self.take(size)
         except (Problem, TooLarge):

@@ -1,4 +1,4 @@
-"""Helpers for handlers: answers, names in paths."""
+"""Helpers for handlers: responses, and names in paths."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from service.instance import Instance
 from service.wire.errors import cut
 from service.wire.wording import instead
 
-# The type of an ASGI message of our own, in place of the two of an answer that has no further parts: "status", "head" (its fields as
-# they go over the wire, names in lower case, each with its line end, Content-Length among them), "body". It takes the server a third of
-# the time.
+# The type of an ASGI message of our own, which replaces the two of a response in one part: "status", "head" (the header fields as they are
+# sent, names in lower case, each with its line end, including Content-Length), "body". It takes the server a third of the time.
 WHOLE = "livejoin.whole"
-# Another one: "pieces" of a body, bytes or buffers of them, of which more will follow. They are sent as they are, not joined before, and
-# other connections have their turns between them.
+# Another one: "pieces" of a body, bytes or buffers, with more to follow. They are sent without joining them first, and other connections
+# get their turns in between.
 PIECES = "livejoin.pieces"
-# A field of the first message and of the last one: what is called now and then, in the event loop, while the client takes some of what was
-# sent and does not have all of it yet.
+# A field of the first message and of the last one: a function that is called from time to time, in the event loop, while the client is
+# receiving the response and does not have all of it yet.
 TAKEN = "livejoin.taken"
 
 
@@ -32,7 +31,7 @@ def json_answer(value: Any, status: int = 200) -> Response:
 
 
 def existing(engine: Instance, request: Request, kind: Literal["relation", "view"]) -> str:
-    """The name in the path if it exists, else Problem `not-found`."""
+    """Return the name in the path if it exists; otherwise Problem `not-found`."""
     name: str = request.path_params["name"]
     if name not in (engine.views if kind == "view" else engine.relations):
         raise missing(engine, request.scope["token"], kind, name)
@@ -40,7 +39,7 @@ def existing(engine: Instance, request: Request, kind: Literal["relation", "view
 
 
 def missing(engine: Instance, token: AccessToken, kind: Literal["relation", "view"], name: str) -> Problem:
-    """`not-found`, with the name that was probably meant: of those that the token is for."""
+    """Return Problem `not-found`, suggesting the most similar name, among those that the token covers."""
     relations, views = filter(token.covers_relation, engine.relations), filter(token.covers_view, engine.views)
     same, others, other = (views, relations, "relation") if kind == "view" else (relations, views, "view")
     there = f", but a {other}" if name in others else instead(name, same)
@@ -48,5 +47,5 @@ def missing(engine: Instance, token: AccessToken, kind: Literal["relation", "vie
 
 
 def no_parameters(request: Request) -> None:
-    """Problem `bad-parameter` for any query parameter."""
+    """Raise Problem `bad-parameter` for any query parameter."""
     parameters.read(request.scope["query_string"], ())

@@ -1,4 +1,4 @@
-"""Reading the body of a request, up to what it may take."""
+"""Reading the body of a request, within its limits."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class ClientGone(Exception):
 
 
 async def read_body(scope: Scope, receive: Receive, place: Place) -> bytes:
-    """The whole body, in its place. A large one is a bytearray, which all decoders take as well: it grows without a second copy.
+    """Return the whole body, counted in its place. A large one is a bytearray, which all decoders accept as well: it grows without a second
+    copy.
 
-    Problems `body-too-large`, `too-busy`: by its Content-Length before a byte is read, else as soon as a limit is passed; `unauthorized`:
-    the token of its sender is no longer in force.
+    Problems `body-too-large`, `too-busy`: by its Content-Length before a byte is read, otherwise as soon as a limit is exceeded;
+    `unauthorized`: the sender's token is no longer valid.
     """
     declared = scope["fields"].get(b"content-length")
     if declared is not None:
@@ -56,10 +57,10 @@ async def read_body(scope: Scope, receive: Receive, place: Place) -> bytes:
 
 @contextlib.asynccontextmanager
 async def definition(scope: Scope, receive: Receive, bodies: Bodies, work: Callable[..., Awaitable[Any]]) -> AsyncIterator[dict[str, Any]]:
-    """A definition: a JSON object, which counts among the bodies until the context ends. `work` runs a function in a thread, for what would
-    hold up the event loop.
+    """Read a definition: a JSON object, which counts among the bodies until the context ends. `work` runs a function in a thread, if it
+    would block the event loop.
 
-    Problems: `unsupported-media-type`, `body-too-large`, `too-busy`, `malformed-body`, `bad-definition` (no object); TooLarge.
+    Problems: `unsupported-media-type`, `body-too-large`, `too-busy`, `malformed-body`, `bad-definition` (not an object); TooLarge.
     """
     media.content_type(scope["fields"], (media.JSON,))
     place = bodies.definition_place()
@@ -72,7 +73,7 @@ async def definition(scope: Scope, receive: Receive, bodies: Bodies, work: Calla
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
-    """A JSON object. Problems: `malformed-body`, `bad-definition` (no object, or a field twice)."""
+    """Return a JSON object. Problems: `malformed-body`, `bad-definition` (not an object, or a duplicate field)."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -80,12 +81,12 @@ def parse_json(body: bytes) -> dict[str, Any]:
         raise Problem("malformed-body", f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})", line=error.lineno) from None
     if not isinstance(value, dict):
         raise Problem("bad-definition", "the body must be a JSON object")
-    with contextlib.suppress(RecursionError):  # deeply nested JSON is refused later for that
+    with contextlib.suppress(RecursionError):  # deeply nested JSON is rejected later for its nesting
         json.loads(body, object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len)
     return value
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
-    """Problem `bad-definition` for a duplicate field of an object, of which the parser would use the last."""
+    """Raise Problem `bad-definition` for a duplicate field of an object: the parser would use the last one."""
     if (twice := first_twice(name for name, _ in pairs)) is not None:
         raise Problem("bad-definition", f"{orjson.dumps(twice).decode()} appears twice in one object")

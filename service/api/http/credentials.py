@@ -1,4 +1,4 @@
-"""The `Authorization` of a request (RFC 6750): whose token it bears."""
+"""The `Authorization` of a request (RFC 6750)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SCHEME = b"bearer "
 
 
 def token_of(guard: Guard, fields: Fields) -> AccessToken:
-    """The valid token of a request to a folder in token mode. Problem `unauthorized`, which does not repeat what was sent."""
+    """Return the valid token of a request, for a folder in token mode. Problem `unauthorized`, which does not repeat what was sent."""
     given = fields.get(b"authorization")
     if given is None:
         raise _unauthorized("the request has no access token: send `Authorization: Bearer lj_…`")
@@ -31,7 +31,8 @@ def token_of(guard: Guard, fields: Fields) -> AccessToken:
 
 
 def require_still(scope: MutableMapping[str, Any]) -> None:
-    """Problem `unauthorized` if who was let in with the head of this request would not be let in now: a body may take its time."""
+    """Raise Problem `unauthorized` if the token that was accepted with the head of this request is no longer valid: a body may take
+    long."""
     token, guard = scope.get("token"), scope.get("guard")
     if token is not None and guard is not None and not guard.is_in_force(token):
         raise _unauthorized("the access token was revoked or has expired, or token mode has begun", "invalid_token")

@@ -1,4 +1,4 @@
-"""Rows as the bytes of a response, by media type: what comes before, between and after them."""
+"""Rows as the bytes of a response, by media type: the parts before, between and after them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Page:
     def chunk(self, rows: pa.RecordBatch) -> Pieces:
         if not rows.num_rows:
             return []
-        # A JSON text holds no raw line feed: those there are end rows.
+        # Raw line feeds occur only at the ends of rows: JSON texts contain none.
         joined = encode_rows(media.JSONL, rows).rstrip(b"\n").replace(b"\n", b",")
         if self._begun:
             return [b",", joined]
@@ -86,7 +86,7 @@ class Arrow:
 
 
 class Events:
-    """Server-sent events: `event: row` each, then `event: end`."""
+    """Server-sent events: one `event: row` per row, then `event: end`."""
 
     def __init__(self, version: int) -> None:
         self._version = version
@@ -116,5 +116,5 @@ def make(kind: str, version: int, schema: pa.Schema) -> Format:
 
 
 def content_type_of(kind: str) -> str:
-    """The Content-Type header of an offered media type."""
+    """Return the Content-Type header of an offered media type."""
     return {media.CSV: "text/csv; charset=utf-8; header=present", media.SSE: "text/event-stream; charset=utf-8"}.get(kind, kind)

@@ -1,10 +1,10 @@
-"""What a proxy in front of the service says about a request that it passes on: the client's address, and the outer scheme, host and prefix.
+"""What a proxy in front of the service reports about a request: the client's address, and the outer scheme, host and prefix.
 
     X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host, X-Forwarded-Prefix
 
-They are believed only from the addresses of `--forwarded-allow-ips`, because any client can send them. `Forwarded` of RFC 7239 is not
-read: a proxy that sets one of the two forms passes on the other as it came. None of them decides who may call the service, because a page
-in a browser on the proxy's machine can send them too: `origin.check` looks at `Host` itself.
+They are trusted only from the addresses of `--forwarded-allow-ips`, because any client can send them. `Forwarded` of RFC 7239 is not read:
+a proxy that sets one of the two forms passes on the other unchanged. None of them decides who may call the service, because a page in a
+browser on the proxy's machine can send them too: `origin.check` checks `Host` itself.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _PORT = re.compile(r"(\[[^\]]*\]|[^:]*):\d{1,5}")
 
 
 class Proxies:
-    """The proxies that are believed. `allowed`: addresses and networks, separated by commas, or "none"."""
+    """The trusted proxies. `allowed`: addresses and networks, separated by commas, or "none"."""
 
     def __init__(self, allowed: str) -> None:
         self._networks = networks(allowed)
         self._is_proxy = lru_cache(1024)(self._find)
 
     def apply(self, scope: Scope) -> None:
-        """Replace `client` and `scheme` of a request that came through a proxy, and note how the client has addressed it."""
+        """Replace `client` and `scheme` of a request that came through a proxy, and record how the client has addressed it."""
         client = scope.get("client")
         if not self._networks or client is None or not self._is_proxy(client[0]):
             return
         told = {name: value.decode("latin-1") for name, value in scope["fields"].items() if name.startswith(b"x-forwarded-")}
         if (address := self._client(told.get(b"x-forwarded-for", ""))) is not None:
             scope["client"] = (address, 0)
-        # Of several values, each proxy adding its own, the first is of the outermost.
+        # Each proxy appends its own value; the first one is that of the outermost proxy.
         scheme, host, prefix = (told.get(b"x-forwarded-" + name, "").split(",")[0].strip() for name in (b"proto", b"host", b"prefix"))
         if scheme.lower() in ("http", "https"):
             scope["scheme"] = scheme.lower()
@@ -47,7 +47,7 @@ class Proxies:
             scope[_PREFIX_KEY] = prefix.rstrip("/")
 
     def _client(self, told: str) -> str | None:
-        """The last address that is not a proxy's own: those before it could be made up by the client. None if there is none."""
+        """Return the last address that is not one of the proxies: the client may have invented those before it. None if there is none."""
         found = None
         for entry in reversed(told.split(",")):
             address = _address(entry.strip())
@@ -64,7 +64,7 @@ class Proxies:
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """An address, with or without a port; IPv4 in the form of IPv6 (`::ffff:192.0.2.1`) is IPv4."""
+    """Return an address, given with or without a port; IPv4 in the form of IPv6 (`::ffff:192.0.2.1`) is IPv4."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -74,12 +74,12 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
         except ValueError:
             return None
     if isinstance(address, IPv6Address):
-        return address.ipv4_mapped or IPv6Address(int(address))  # without a scope, which may be any text
+        return address.ipv4_mapped or IPv6Address(int(address))  # without the scope, which may be any text
     return address
 
 
 def outer_url(scope: Scope, path: str) -> str:
-    """The URL by which the client reaches `path` (with a query): absolute if its headers, or its proxy's, tell the host."""
+    """Return the URL by which the client reaches `path` (with a query): absolute if its headers, or its proxy's, contain the host."""
     path = scope.get(_PREFIX_KEY, "") + path
     host = scope.get(_HOST) or scope["fields"].get(b"host", b"").decode("latin-1")
     return f"{scope['scheme']}://{host}{path}" if _AUTHORITY.fullmatch(host) else path

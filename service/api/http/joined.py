@@ -1,4 +1,4 @@
-"""A transport that writes the parts of an answer together, and how large ones are divided."""
+"""A transport that writes the parts of a response together, and how large responses are divided."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from service.wire.rows import Pieces
 
-_SMALL = 4096  # bytes that are rather copied than given to the system as a part
-_TURN = 9 << 18  # bytes: the system takes half a millisecond for them, of the event loop
+_SMALL = 4096  # bytes; smaller pieces are copied, not passed to the system separately
+_TURN = 9 << 18  # bytes: the system call for them takes half a millisecond of the event loop
 
 
 def in_turns(pieces: Pieces, encrypted: bool = False) -> Iterator[Pieces]:
-    """What is written by one call after another, about `_TURN` bytes at a time, half of that if TLS encrypts them, without copying; but
-    small pieces next to each other are joined."""
+    """Divide into system calls of about `_TURN` bytes, half of that if TLS encrypts them, without copying, except that adjacent small
+    pieces are joined."""
     most = _TURN // 2 if encrypted else _TURN
     turn, small, room = Pieces(), Pieces(), most
     for piece in filter(len, pieces):
@@ -40,8 +40,8 @@ def in_turns(pieces: Pieces, encrypted: bool = False) -> Iterator[Pieces]:
 
 
 class Joined:
-    """A transport that holds what is written until the next piece comes, or for one turn of the loop: so the head and the body of an
-    answer leave by one system call, and the client is woken once."""
+    """A transport that holds written data until the next piece arrives, or for one turn of the loop: so the head and the body of a response
+    leave in one system call, and the client is woken once."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
@@ -57,7 +57,7 @@ class Joined:
             self._held = None
 
     def write_pieces(self, pieces: list[Any]) -> None:
-        """What is written, in any number of pieces, at once."""
+        """Write any number of pieces at once."""
         if self._held is not None:
             pieces.insert(0, self._held)
             self._held = None
@@ -65,13 +65,14 @@ class Joined:
             self._transport.writelines(rest)
 
     def _untaken(self, pieces: list[Any]) -> list[Any]:
-        """Give them to the system, without the interpreter's lock, which uvloop keeps while the system copies; what it does not take."""
+        """Write to the socket, without the interpreter's lock (uvloop holds it while the system copies); return what the system did not
+        take."""
         transport = self._transport
         if self._socket is None or transport.is_closing() or transport.get_write_buffer_size():
             return pieces
         try:
             taken = os.writev(self._socket.fileno(), pieces)
-        except OSError:  # nothing now; or an error, which the transport finds, too
+        except OSError:  # not possible now; or an error, which the transport will find too
             return pieces
         for number, piece in enumerate(pieces):
             if taken < len(piece):
@@ -80,7 +81,7 @@ class Joined:
         return []
 
     def write_now(self, data: bytes) -> None:
-        """As `write`, of an answer that has come to its end."""
+        """Like `write`, for the last part of a response."""
         self._let_go()
         self._transport.write(data)
 
@@ -90,7 +91,7 @@ class Joined:
 
     def _let_go(self) -> None:
         if self._held is not None:
-            if not self._transport.is_closing():  # the client may have gone meanwhile
+            if not self._transport.is_closing():  # the client may have disconnected meanwhile
                 self._transport.write(self._held)
             self._held = None
 

@@ -1,4 +1,4 @@
-"""Media types: those that a client accepts, and that of its body (RFC 9110, sections 8.3 and 12.5.1)."""
+"""Media types: those that a client accepts, and that of the request's body (RFC 9110, sections 8.3 and 12.5.1)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Fields = Mapping[bytes, bytes]
 
 
 def fields_of(headers: Sequence[tuple[bytes, bytes]]) -> Fields:
-    """The values of a field that appears several times are joined by commas (RFC 9110, section 5.3)."""
+    """Return the fields; the values of a field that appears several times are joined by commas (RFC 9110, section 5.3)."""
     found = dict(headers)
     if len(found) < len(headers):
         found = {}
@@ -35,7 +35,7 @@ def fields_of(headers: Sequence[tuple[bytes, bytes]]) -> Fields:
 
 @lru_cache(256)
 def _ranges(accept: str) -> tuple[tuple[str, str, float], ...]:
-    """The media ranges of an Accept header: (type, subtype, q). Invalid parts are ignored."""
+    """Return the media ranges of an Accept header: (type, subtype, q). Invalid parts are ignored."""
     ranges = []
     for part in accept.split(","):
         media, *parameters = (piece.strip() for piece in part.split(";"))
@@ -56,7 +56,7 @@ def _ranges(accept: str) -> tuple[tuple[str, str, float], ...]:
 
 
 def _quality(media: str, ranges: Sequence[tuple[str, str, float]]) -> float:
-    """The q of the most specific range that covers this media type; 0 if none does."""
+    """Return the q of the most specific range that covers this media type; 0 if none does."""
     kind, _, subtype = media.partition("/")
     best, found = -1, 0.0
     for range_kind, range_subtype, quality in ranges:
@@ -69,18 +69,18 @@ def _quality(media: str, ranges: Sequence[tuple[str, str, float]]) -> float:
 
 
 def negotiate(accept: str | None, offered: Sequence[str]) -> str:
-    """The offered media type that the client prefers; the first one of equals. Problem `not-acceptable` with the list."""
+    """Return the offered media type that the client prefers, the first if there are several. Problem `not-acceptable` with the list."""
     if accept is None or not accept.strip():
         return offered[0]
     ranges = _ranges(accept)
-    best = max(offered, key=lambda media: _quality(media, ranges))  # max takes the first of equals
+    best = max(offered, key=lambda media: _quality(media, ranges))  # max returns the first of equals
     if _quality(best, ranges) <= 0.0:
         raise Problem("not-acceptable", f"Accept: {accept} matches none of {', '.join(offered)}", available=list(offered))
     return best
 
 
 def content_type(fields: Fields, supported: Sequence[str]) -> str:
-    """The body's media type, one of `supported`. Problem `unsupported-media-type` with the list."""
+    """Return the body's media type, one of `supported`. Problem `unsupported-media-type` with the list."""
     given, encoding = fields.get(b"content-type"), fields.get(b"content-encoding")
     if encoding is not None and encoding.strip().lower() != b"identity":
         raise _unsupported(f"Content-Encoding {encoding.decode('latin-1')!r} is not supported; send the body without it", supported)

@@ -1,8 +1,8 @@
-"""Access control by `Origin` and `Host`. As long as there are no access tokens, any client that reaches the service
-may do everything, and any web page in a browser on this machine can reach it: by DNS rebinding under a name of its own (`Host`),
-or from its own origin (`Origin`). Both are refused.
+"""Access control by `Origin` and `Host`. As long as there are no access tokens, any client that can reach the service may do everything,
+and any web page in a browser on this machine can reach it: through DNS rebinding under a name of its own (`Host`), or from its own origin
+(`Origin`). Both are rejected.
 
-Cost: one cache look-up for a known Host. Refused names are never cached, so they cannot displace valid ones.
+Cost: one cache look-up for a known Host. Rejected names are never cached, so they cannot displace valid ones.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class Authority(NamedTuple):
 
 
 def check(fields: Fields) -> None:
-    """Problem `forbidden` unless the Host is a loopback name, and the Origin that of the Host. A field that appears twice is neither.
+    """Raise Problem `forbidden` unless the Host is a loopback name, and the Origin that of the Host. A field that appears twice is
+    rejected.
 
-    A request without a Host (HTTP/1.0 allows it) comes from no browser, so it passes; with an Origin it does not.
+    A request without a Host (HTTP/1.0 allows it) does not come from a browser, so it is accepted, but not with an Origin.
     """
     host, origin = fields.get(b"host"), fields.get(b"origin")
     asked = None if host is None else _asked(host)
@@ -50,7 +51,7 @@ def check(fields: Fields) -> None:
 
 @lru_cache(64)
 def _asked(host: bytes) -> Authority:
-    """The authority that a Host names. Problem `forbidden` for any other than loopback."""
+    """Return the authority that a Host names. Problem `forbidden` for any other than loopback."""
     parts = _HOST.fullmatch(host.decode("latin-1").lower())
     own = None if parts is None else _authority(parts[1], parts[2])
     if own is None:
@@ -59,17 +60,17 @@ def _asked(host: bytes) -> Authority:
 
 
 def _is_of(origin: bytes, asked: Authority) -> bool:
-    """Whether this is the origin of the pages that are served under this Host."""
+    """Return whether this is the origin of the pages served under this Host."""
     parts = _ORIGIN.fullmatch(origin.decode("latin-1").lower())
     own = None if parts is None else _authority(parts[2], parts[3])
     if parts is None or own is None:
         return False
-    default = _DEFAULT_PORTS[parts[1]]  # of the Host too: a proxy that ends TLS passes `localhost` on for https://localhost
+    default = _DEFAULT_PORTS[parts[1]]  # of the Host too: a proxy that ends TLS passes on `localhost` for https://localhost
     return own.host == asked.host and (own.port or default) == (asked.port or default)
 
 
 def _authority(host: str, port: str | None) -> Authority | None:
-    """From lower case; None unless it is certainly loopback and the port is valid."""
+    """Expects lower case; returns None unless it is certainly loopback and the port is valid."""
     name = _loopback(host)
     number = None if port is None else int(port)
     return None if name is None or (number or 0) > 65535 else Authority(name, number)
@@ -82,7 +83,7 @@ def _loopback(host: str) -> str | None:
     labels = name.split(".")
     if labels[-1] == "localhost":
         return name if all(labels) else None
-    try:  # refuses octal, decimal and short forms, which resolvers read each in its own way
+    try:  # rejects octal, decimal and short forms, which resolvers interpret differently
         return host if ipaddress.IPv4Address(host).is_loopback else None
     except ValueError:
         return None

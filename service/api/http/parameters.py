@@ -1,4 +1,4 @@
-"""Query parameters, validated strictly: an unknown one is refused by name, never ignored."""
+"""Query parameters, validated strictly: an unknown one is rejected by name, never ignored."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SECONDS = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class Parameter(NamedTuple):
-    """One query parameter: how its text is parsed, and its part of the OpenAPI document."""
+    """One query parameter: how to parse its text, and its part of the OpenAPI document."""
 
-    name: str  # with a trailing ".*": every name that begins so
-    read: Callable[[str], Any]  # raises ValueError with what it must be
+    name: str  # a trailing ".*" stands for every name with this prefix
+    read: Callable[[str], Any]  # raises ValueError with what the value must be
     schema: Mapping[str, Any]
     description: str
     example: Any = None
@@ -30,7 +30,7 @@ def bad(name: str, reason: str) -> Problem:
 
 
 def pairs_of(query: bytes) -> list[tuple[str, str]]:
-    """The decoded pairs of a query string, in order. Problem `bad-parameter` if it is not UTF-8."""
+    """Return the decoded pairs of a query string, in order. Problem `bad-parameter` if it is not UTF-8."""
     try:
         return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
     except (UnicodeDecodeError, ValueError):
@@ -38,9 +38,9 @@ def pairs_of(query: bytes) -> list[tuple[str, str]]:
 
 
 def read(query: bytes, known: Sequence[Parameter]) -> dict[str, Any]:
-    """The values of a query string by name; absent parameters are not in it.
+    """Return the values of a query string by name, without the absent parameters.
 
-    Problem `bad-parameter`, naming the first parameter that is unknown, given twice, or out of its range.
+    Problem `bad-parameter`, naming the first parameter that is unknown, duplicate, or out of range.
     """
     values: dict[str, Any] = {}
     if not query:
@@ -67,7 +67,7 @@ def _find(name: str, known: Sequence[Parameter]) -> Parameter | None:
 
 
 def _integer(text: str) -> int:
-    """In plain decimal digits; one of many digits is beyond 64 bits."""
+    """Parse plain decimal digits; a number of very many digits becomes one beyond 64 bits."""
     digits = text[1:] if text[:1] == "-" else text
     if not (digits.isascii() and digits.isdigit()):
         raise ValueError("must be an integer")
@@ -75,7 +75,7 @@ def _integer(text: str) -> int:
 
 
 def integer(low: int, high: int = INT64_MAX) -> Callable[[str], int]:
-    """An integer in plain decimal digits, between low and high."""
+    """Return the parser of an integer in plain decimal digits, between low and high."""
 
     def read_integer(text: str) -> int:
         value = _integer(text)
@@ -87,7 +87,7 @@ def integer(low: int, high: int = INT64_MAX) -> Callable[[str], int]:
 
 
 def most(low: int) -> Callable[[str], int]:
-    """How many there are to be at most, `low` or more. There is no upper bound: what is beyond 64 bits is as good as all."""
+    """Return the parser of a maximum, `low` or more. It has no upper bound: a value beyond 64 bits means all."""
 
     def read_most(text: str) -> int:
         value = _integer(text)
@@ -99,7 +99,7 @@ def most(low: int) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """A finite, non-negative number of seconds."""
+    """Parse a finite, non-negative number of seconds."""
     if not _SECONDS.fullmatch(text):
         raise ValueError("must be a number of seconds")
     value = float(text)
@@ -130,5 +130,5 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def plain(text: str) -> str:
-    """Text that is validated elsewhere."""
+    """Return the text as it is; it is validated elsewhere."""
     return text

@@ -1,4 +1,4 @@
-"""The id of a request: in the `X-Request-Id` of its answer, in the lines of the log about it, and in a problem of status 500."""
+"""The id of a request: in the `X-Request-Id` of its response, in the log lines about it, and in a problem of status 500."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SANE = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 class RequestIds:
-    """Gives ids: the one that a client or a proxy has given its request, if it is sane, else one of our own.
+    """Assigns ids: the one that a client or a proxy has given its request, if it is valid, otherwise a new one.
 
-    An id of another is not necessarily unique. Cost: under 1 µs.
+    Ids given by others are not necessarily unique. Cost: under 1 µs.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,8 @@ class RequestIds:
         self._numbers = count(1)
 
     def begin(self, given: bytes | None) -> bytes:
-        """The id of the request that the current task answers, from now on `REQUEST_ID` too. `given`: its own header, if it has one."""
+        """Return the id of the request that the current task processes, and set `REQUEST_ID` to it. `given`: the request's own header, if
+        any."""
         request = given if given is not None and _SANE.fullmatch(given) else b"%s-%x" % (self._run, next(self._numbers))
         REQUEST_ID.set(request.decode())
         return request

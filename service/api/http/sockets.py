@@ -1,4 +1,4 @@
-"""What transports do not do with the sockets below them."""
+"""Operations on sockets that transports do not offer."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import sys
 
 
 def reset(transport: asyncio.Transport) -> None:
-    """End a connection so that its client cannot take what it has got for whole."""
+    """Abort a connection, so that its client cannot mistake what it has received for a complete response."""
     with contextlib.suppress(OSError), transport.get_extra_info("socket").dup() as own:
         own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()
 
 
 def unacknowledged(transport: asyncio.Transport) -> int:
-    """Bytes that the system was given and the client's system does not have; 0 where it does not tell. It takes more of the transport's
-    only when a third of its buffer is free, which is a megabyte."""
+    """Return the bytes that were passed to the system but not yet acknowledged by the client's system; 0 if the system does not report it.
+    It accepts more of the transport's data only when a third of its buffer is free, which is a megabyte."""
     left = bytearray(4)
     if sys.platform == "linux":
         import fcntl
