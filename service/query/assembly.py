@@ -1,10 +1,10 @@
-"""From a `Draft`, into which both SQL and JSON are read, to a `Query`: classifies the conditions and refuses what is unsupported.
+"""From a `Draft`, into which both SQL and JSON are read, to a `Query`: classifies the conditions and rejects unsupported ones.
 
-Two inequalities over declared intervals, with the strictness of their bounds, become an overlap: for
-x of alias a and y of alias b, `a.x_start ? b.y_end` and `b.y_start ? a.x_end`, each `<` exactly when
-one of its two ends is open and `<=` when none is. Where both are, the overlap asks for a value between
-them, which no comparison tells: inequalities are two comparisons then. Columns compared plainly get a `not_null` filter,
-because null matches nothing in a comparison, and so do points, while an overlap takes a null end as unbounded.
+Two inequalities over declared intervals, with the strictness of their bounds, become an overlap: for x of alias a and y of alias b,
+`a.x_start ? b.y_end` and `b.y_start ? a.x_end`, each `<` if exactly one of its two ends is open, and `<=` if none is. If both are, the
+overlap requires a value between them, which no comparison can express: then two inequalities remain two comparisons. Columns in ordinary
+comparisons get a `not_null` filter, because null matches nothing in a comparison, and so do points, while an overlap takes a null end as
+unbounded.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class Inequality(NamedTuple):
 
     @property
     def written(self) -> str:
-        """In SQL, unbounded sides too."""
+        """The condition in SQL, including unbounded sides."""
         low = f"COALESCE({self.low}, '-infinity')" if self.low_unbounded else self.low
         high = f"COALESCE({self.high}, 'infinity')" if self.high_unbounded else self.high
         return f"{low} {'<' if self.strict else '<='} {high}"
 
 
 class Limits(NamedTuple):
-    """How large a view may be that somebody defines now; those that are kept were within the limits of their time. `sql`: bytes of it."""
+    """Limits on the size of a view that is being defined; existing views were within the limits of their time. `sql`: in bytes."""
 
     aliases: int
     conditions: int
@@ -94,13 +94,13 @@ class Draft:
     never: bool = False
     absent: list[Draft] = field(default_factory=list)  # NOT EXISTS
     parts: list[PartDraft] = field(default_factory=list)
-    groups: GroupsDraft | None = None  # what is selected, where rows are grouped
+    groups: GroupsDraft | None = None  # what is selected, if rows are grouped
     latest: Latest | None = None
     as_of: AsOf | None = None
 
     def restrict(self, ref: ColumnRef, op: str, values: Sequence[Physical]) -> None:
-        """Add the filter `ref op value`, `in` with several. With no values (nulls are removed before), nothing matches, but for the tests
-        for null, which take none."""
+        """Add the filter `ref op value`, `in` with several values. Without values (nulls are removed before), nothing matches, except for
+        the tests for null, which take none."""
         if op in ("is_null", "not_null"):
             self.filters.append(Filter(ref, op, None))
         elif not values:
@@ -111,8 +111,8 @@ class Draft:
             self.filters.append(Filter(ref, op, values[0]))
 
     def choose(self, cases: Sequence[Draft], words: str) -> None:
-        """Add the condition that all filters of at least one case hold; a case has nothing else (`has_filters_only`). `words`: as written.
-        Problem `unsupported-query` for cases about several aliases."""
+        """Add the condition that all filters of at least one case hold; a case contains nothing else (`has_filters_only`). `words`: as
+        written. Problem `unsupported-query` for cases about several aliases."""
         aliases = list(dict.fromkeys(one.alias for case in cases for one in case.filters))
         if len(aliases) > 1:
             instead = "the conditions that OR combines are on one alias: define a view for each case"
@@ -125,7 +125,7 @@ class Draft:
 
     @property
     def has_filters_only(self) -> bool:
-        """Whether it compares columns with constants, and nothing else."""
+        """Whether the draft compares columns with constants, and nothing else."""
         others = (self.equal, self.overlaps, self.inequalities, self.not_equal, self.within, self.cross, self.absent, self.parts)
         return not any(others)
 
@@ -139,7 +139,7 @@ class Draft:
         return self.groups is None and not self.outputs
 
     def having(self, groups: GroupsDraft, one: GroupOutput, op: str, values: list[Physical]) -> None:
-        """Add a condition of HAVING, or of a case of OR in it: one on a column by which rows are grouped is one on rows, but in a case."""
+        """Add a condition of HAVING, or of a case of OR in it. A condition on a group column becomes a filter of rows, except in a case."""
         ref = groups.filtered(one)
         if ref is None:
             groups.restrict(one, op, values)
@@ -148,14 +148,14 @@ class Draft:
 
 
 class PartDraft(NamedTuple):
-    """EXISTS, LEFT JOIN …: its conditions, those with aliases outside of it too."""
+    """EXISTS, LEFT JOIN …: its conditions, including those with aliases outside of it."""
 
     kind: PartKind
     draft: Draft
 
 
 def unsupported(part: str, instead: str) -> Problem:
-    """The problem for an unsupported part of a definition, with what to write instead."""
+    """Return the problem for an unsupported part of a definition, with what to write instead."""
     return Problem("unsupported-query", f"{part} is not supported: {instead}")
 
 
@@ -164,7 +164,7 @@ def column_output(ref: ColumnRef, name: str | None = None) -> Output:
 
 
 def computed_outputs(function: str, intervals: tuple[IntervalRef, ...], name: str | None) -> list[Output]:
-    """The columns of `intersection(...)`, `duration(...)`, `gaps(...)` or `coverage(...)`."""
+    """Return the columns of `intersection(...)`, `duration(...)`, `gaps(...)` or `coverage(...)`."""
     name = name or function
     if function == "duration":
         return [Output(name, "duration", None, intervals)]
@@ -172,7 +172,7 @@ def computed_outputs(function: str, intervals: tuple[IntervalRef, ...], name: st
 
 
 def check_size(drafts: Sequence[Draft], limits: Limits) -> None:
-    """Problem `unsupported-query` for a definition, of one SELECT or several, that is larger than they allow."""
+    """Raise Problem `unsupported-query` for a definition, of one SELECT or several, that exceeds the limits."""
     parts = [part for draft in drafts for part in (draft, *draft.absent, *(part.draft for part in draft.parts))]
     conditions = sum(
         len(part.equal) + len(part.overlaps) + len(part.inequalities) + len(part.not_equal) + len(part.within) + len(part.cross)
@@ -236,9 +236,9 @@ def assemble(draft: Draft, options: Options) -> Query:
 
 
 def _absent(draft: Draft) -> tuple[Absent, ...]:
-    """The NOT EXISTS groups that can have a row at all, each once, in an order that does not depend on the text, with aliases that nothing
-    else of the query has."""
-    found = dict[_Group, list[str]]()  # of each the aliases, by number
+    """Return the NOT EXISTS groups that can have rows, without duplicates, in an order that does not depend on the text, with aliases that
+    occur nowhere else in the query."""
+    found = dict[_Group, list[str]]()  # the aliases of each, by number
     for group in draft.absent:
         _check_group(group)
         if not group.never:
@@ -257,7 +257,7 @@ def _absent(draft: Draft) -> tuple[Absent, ...]:
 
 
 def unused(alias: str, taken: set[str]) -> str:
-    """An alias like this one that is not taken yet; it is then."""
+    """Return an alias similar to this one that is not taken yet, and add it to `taken`."""
     name = next(name for name in chain([alias], (f"{alias}_{i}" for i in count(2))) if name not in taken)
     taken.add(name)
     return name
@@ -287,7 +287,7 @@ def _canonical(group: Draft, own: Sequence[str]) -> _Group:
 
 
 def _check_group(group: Draft) -> None:
-    """Refuses what a NOT EXISTS group may not have."""
+    """Reject conditions that a NOT EXISTS group may not have."""
     own = group.scope.aliases
     _refuse_single_alias(group)
     for x, y in group.equal:
@@ -302,7 +302,7 @@ def _check_group(group: Draft) -> None:
 
 
 def _refuse_single_alias(draft: Draft) -> None:
-    """Refuses conditions between two columns, or two intervals, of one alias."""
+    """Reject conditions between two columns, or two intervals, of one alias."""
     within = ((one.left, one.right) for one in draft.within)
     for left, right in [*draft.equal, *draft.not_equal, *within, *((i.low, i.high) for i in draft.inequalities)]:
         if left.alias == right.alias:
@@ -319,7 +319,7 @@ def _refuse_single_alias(draft: Draft) -> None:
 
 
 def _oriented(scope: Scope, pair: tuple[Ref, Ref]) -> tuple[Ref, Ref]:
-    """The pair in the order of the aliases."""
+    """Return the pair in the order of the aliases."""
     aliases = list(scope.aliases)
     return pair if aliases.index(pair[0].alias) < aliases.index(pair[1].alias) else (pair[1], pair[0])
 
@@ -330,13 +330,13 @@ def _forwards(scope: Scope, within: Within) -> Within:
 
 
 def _point(scope: Scope, ref: IntervalRef) -> ColumnRef | None:
-    """The column of a point; None for other intervals."""
+    """Return the column of a point; None for other intervals."""
     declared = scope.declared(ref)
     return ColumnRef(ref.alias, declared.start_column) if declared.start_column == declared.end_column else None
 
 
 def _match(draft: Draft) -> tuple[list[tuple[IntervalRef, IntervalRef]], list[Filter], list[Inequality]]:
-    """All overlaps, the filters implied by those written as inequalities, and the remaining inequalities."""
+    """Return all overlaps, the filters implied by those written as inequalities, and the remaining inequalities."""
     scope = draft.scope
     overlaps, filters = list(draft.overlaps), []
     left = list(dict.fromkeys(draft.inequalities))
@@ -352,7 +352,7 @@ def _match(draft: Draft) -> tuple[list[tuple[IntervalRef, IntervalRef]], list[Fi
 
 
 def _over_intervals(scope: Scope, p: Inequality, q: Inequality) -> Iterator[tuple[tuple[IntervalRef, IntervalRef], bool]]:
-    """The pairs of declared intervals whose ends `p` and `q` compare, and whether with the strictness of their bounds."""
+    """Yield the pairs of declared intervals whose ends `p` and `q` compare, and whether the strictness is that of their bounds."""
     for x in scope.intervals_over(p.low, q.high):
         for y in scope.intervals_over(q.low, p.high):
             yield (x, y), (p.strict, q.strict) == scope.strictness(x, y)
@@ -364,7 +364,7 @@ def _not_null(scope: Scope, inequality: Inequality) -> list[Filter]:
 
 
 def _inequalities(draft: Draft, left: list[Inequality]) -> tuple[list[tuple[ColumnRef, ColumnRef]], list[tuple[ColumnRef, ColumnRef]]]:
-    """`<` and `<=` that are not part of an overlap. Refuses one that takes null as unbounded, which is not a comparison."""
+    """Return the `<` and `<=` that are not part of an overlap. Rejects those that take null as unbounded, which is not a comparison."""
     for inequality in left:
         if inequality.low_unbounded or inequality.high_unbounded:
             raise _no_overlap(draft.scope, left, inequality)
@@ -373,7 +373,8 @@ def _inequalities(draft: Draft, left: list[Inequality]) -> tuple[list[tuple[Colu
 
 
 def _no_overlap(scope: Scope, left: list[Inequality], inequality: Inequality) -> Problem:
-    """Why `inequality`, which takes nulls as unbounded, is part of no overlap: another strictness, no declared interval, or no partner."""
+    """Return why `inequality`, which takes nulls as unbounded, is part of no overlap: another strictness, no declared interval, or no
+    partner."""
     for p, q in permutations(left, 2):
         if inequality not in (p, q) or p.low.alias != q.high.alias or q.low.alias != p.high.alias:
             continue
@@ -391,7 +392,8 @@ def _no_overlap(scope: Scope, left: list[Inequality], inequality: Inequality) ->
 
 
 def _other_bounds(scope: Scope, pair: tuple[IntervalRef, IntervalRef], p: Inequality, q: Inequality) -> Problem:
-    """Two inequalities that take nulls as unbounded, over these intervals, of other bounds: what those mean, and which would mean this."""
+    """Return the problem for two inequalities that take nulls as unbounded, over intervals with other bounds: which condition those bounds
+    mean, and which bounds would mean this condition."""
     x, y = pair
     bounds, meant = f"{x} is {scope.declared(x).bounds}, {y} is {scope.declared(y).bounds}", scope.strictness(x, y)
     if meant is None:
@@ -433,7 +435,7 @@ def _check_types(scope: Scope, pairs: list[tuple[ColumnRef, ColumnRef]], overlap
 def _products(
     draft: Draft, pairs: list[tuple[ColumnRef, ColumnRef]], overlaps: list[tuple[IntervalRef, IntervalRef]]
 ) -> tuple[tuple[str, str], ...]:
-    """The requested products that no condition makes unnecessary. Refuses a product that was not requested."""
+    """Return the requested products that no condition makes unnecessary. Rejects a product that was not requested."""
     aliases = list(draft.scope.aliases)
     part_of = {alias: alias for alias in aliases}
 
@@ -461,7 +463,7 @@ def _products(
 
 
 def _met(scope: Scope, pair: tuple[IntervalRef, IntervalRef]) -> frozenset[tuple[str, str, str, str]]:
-    """The meaning of an overlap regardless of interval names: two intervals may be declared over the same columns."""
+    """Return the meaning of an overlap regardless of interval names: two intervals may be declared over the same columns."""
     declared = [(ref.alias, scope.declared(ref)) for ref in pair]
     return frozenset((alias, interval.start_column, interval.end_column, interval.bounds) for alias, interval in declared)
 
@@ -484,7 +486,7 @@ def check_outputs(scope: Scope, outputs: list[Output], overlaps: list[tuple[Inte
 
 
 def check_output_name(name: Any) -> str:
-    """Checks a name given with AS, by the rules for columns of relations. Problem `bad-definition`."""
+    """Check a name given with AS, by the rules for columns of relations. Problem `bad-definition`."""
     if not isinstance(name, str):
         raise Problem("bad-definition", "the name of a column must be a string")
     if not 1 <= len(name) <= MAX_NAME or any(ord(c) < 32 or ord(c) == 127 or c in '".' for c in name):

@@ -1,4 +1,5 @@
-"""The JSON form of a view's definition (`forms.py`) as a draft, with names resolved and values typed, and the options of both forms."""
+"""Reads the JSON form of a view's definition (`forms.py`) into a draft, with names resolved and values typed, and the options of both
+forms."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def options_of(form: SqlView | JsonForm) -> Options:
 
 
 def read_json(form: JsonForm | Select | Union | Except, relations: Mapping[str, RelationDefinition]) -> Expression:
-    """The draft of a SELECT, or of several: checks names first, then unsupported parts."""
+    """Return the draft of a SELECT, or of several. Checks names first, then unsupported parts."""
     if isinstance(form, Select):
         return _read_select(form, relations)
     sides = [read_json(side, relations) for side in (form.union if isinstance(form, UnionView | Union) else form.both)]
@@ -102,7 +103,7 @@ def _read_select(form: Select, relations: Mapping[str, RelationDefinition]) -> D
 
 
 def _read_groups(form: JsonView, draft: Draft) -> None:
-    """`group`, `aggregate`, `having`, `distinct`."""
+    """Read `group`, `aggregate`, `having`, `distinct`."""
     if form.distinct:
         if form.group or form.aggregate or form.having:
             raise bad('"distinct" can only be used with "select": each group is one row')
@@ -132,7 +133,7 @@ def _read_groups(form: JsonView, draft: Draft) -> None:
 
 
 def _read_covered(form: Select, covered: list[Coverage], draft: Draft) -> None:
-    """`select` with `{"coverage": [interval]}`, beside "group"."""
+    """Read `select` with `{"coverage": [interval]}`, next to "group"."""
     if isinstance(form, JsonView) and form.distinct:
         raise bad('"distinct" cannot be used with "coverage" of one interval: leave it out, each stretch is one row')
     if len(form.select) > 1:
@@ -150,7 +151,7 @@ def _read_latest(form: LatestRows, draft: Draft) -> None:
 
 
 def _operand(scope: Scope, function: str, of: str | OfDuration) -> Output | None:
-    """What an aggregate is of; None: of the rows."""
+    """Return the argument of an aggregate; None: the rows."""
     if isinstance(of, OfDuration):
         return computed_outputs("duration", tuple(_interval(scope, text) for text in of.duration), None)[0]
     if function == "count" and of == "*":
@@ -159,7 +160,7 @@ def _operand(scope: Scope, function: str, of: str | OfDuration) -> Output | None
 
 
 def _read_having(draft: Draft, groups: GroupsDraft, entry: Entry) -> None:
-    """As `_read_filter`, of `having`."""
+    """Like `_read_filter`, for `having`."""
 
     def compare(into: GroupsDraft, where: Where, negated: bool) -> None:
         one = into.named(where.column)
@@ -174,7 +175,7 @@ def _read_having(draft: Draft, groups: GroupsDraft, entry: Entry) -> None:
 
 
 def _values(entry: Where, type_: str, what: str, read: Callable[[str, Any], Physical] = from_json) -> list[Physical]:
-    """The constants of a filter that are not null."""
+    """Return the constants of a filter that are not null."""
     op, value = entry.op, entry.value
     if op in ("is_null", "not_null"):
         if value is not None:
@@ -195,7 +196,7 @@ def _values(entry: Where, type_: str, what: str, read: Callable[[str, Any], Phys
 
 
 def _read_part(form: Select | Part, scope: Scope) -> Draft:
-    """The conditions of `{"from", "join", "where"}`."""
+    """Read the conditions of `{"from", "join", "where"}`."""
     draft = Draft(scope)
     for condition in form.join:
         _read_condition(draft, condition)
@@ -205,7 +206,7 @@ def _read_part(form: Select | Part, scope: Scope) -> Draft:
 
 
 def _split(text: str, what: str) -> tuple[str, str]:
-    """Splits `alias.name` at the first dot; a column name has no dot."""
+    """Split `alias.name` at the first dot; a column name contains no dot."""
     if "." not in text:
         raise bad(f'{as_json(text)} has no alias: write "alias.{what}"')
     alias, name = text.split(".", 1)
@@ -222,7 +223,7 @@ def _interval(scope: Scope, text: str) -> IntervalRef:
 
 
 def _read_condition(draft: Draft, entry: Condition) -> None:
-    """One entry of `join` into the draft."""
+    """Read one entry of `join` into the draft."""
     scope = draft.scope
     match entry:
         case Equal(equal=pair):
@@ -261,7 +262,7 @@ def _read_as_of(draft: Draft, of: str, op: str, point: str) -> None:
 
 
 def _take_in_as_of(draft: Draft) -> None:
-    """An entry of `left` with `as_of` is the view's, whose rows may lack it."""
+    """Move an entry of `left` with `as_of` to the view itself, as an optional one."""
     (part,) = draft.parts
     of, own = part.draft.as_of, part.draft.scope.aliases
     assert of is not None
@@ -284,8 +285,8 @@ def _read_cross(draft: Draft, x: str, y: str) -> None:
 
 
 def read_where(relation: str, definition: RelationDefinition, entries: Sequence[Entry]) -> list[Restriction]:
-    """Conditions on the rows of one relation, whose columns stand without an alias. Constants are read as in SQL: a timestamp may be
-    without an offset (UTC) or a date (its midnight). Problems `bad-definition`, `unknown-column`."""
+    """Read conditions on the rows of one relation, with columns written without an alias. Constants are read as in SQL: a timestamp may
+    lack an offset (UTC) or be a date (its midnight). Problems `bad-definition`, `unknown-column`."""
     draft = Draft(Scope({relation: relation}, {relation: definition}))
     for entry in entries:
         _read_filter(draft, entry, _from_json_or_text, relation)
@@ -299,7 +300,7 @@ def _from_json_or_text(type_: str, value: Any) -> Physical:
 
 
 def _read_filter(draft: Draft, entry: Entry, read: Callable[[str, Any], Physical] = from_json, alias: str | None = None) -> None:
-    """One entry of `where`, which must hold. `alias`: of columns that stand without one."""
+    """Read one entry of `where`. `alias`: of columns written without one."""
     scope = draft.scope
 
     def compare(into: Draft, where: Where, negated: bool) -> None:
@@ -316,8 +317,8 @@ def _read_entry(
     into: _Into, entry: Entry, negated: bool, compare: Callable[[_Into, Where, bool], None], case: Callable[[], _Into],
     choose: Callable[[_Into, Sequence[_Into]], None],
 ) -> None:  # fmt: skip
-    """What must hold, or (`negated`) be false: a comparison with null does neither, as in SQL. `compare(into, one, negated)` adds a
-    comparison, `choose(into, cases)` that one of these holds, of which `case()` makes one."""
+    """Read a condition that must hold, or (`negated`) must be false; a comparison with null is neither, as in SQL. `compare(into, one,
+    negated)` adds a comparison; `choose(into, cases)` adds the condition that one of the cases holds; `case()` creates one."""
     match entry:
         case Not(entry=inner):
             _read_entry(into, inner, not negated, compare, case, choose)
@@ -332,12 +333,12 @@ def _read_entry(
 
 
 def _comparisons(where: Where, values: list[Physical], negated: bool) -> list[tuple[str, list[Physical]]]:
-    """The operators, and their values without nulls, that all hold if this comparison does, or (`negated`) is false."""
+    """Return the operators, each with its values without nulls, that all hold if this comparison does, or (`negated`) is false."""
     if not negated:
         return [(where.op, values)]
     if where.op != "in":
         return [(OPPOSITE[where.op], values)]
-    if len(values) < len(where.value):  # one is null: nothing is known not to be among them
+    if len(values) < len(where.value):  # if one is null, no value is known not to be among them
         return [("!=", [])]
     return [("!=", [value]) for value in values]
 
@@ -360,14 +361,14 @@ def _read_output(scope: Scope, entry: Selected) -> list[Output]:
 
 
 def _read_column_output(scope: Scope, text: str) -> Output:
-    """`alias.column`, or `alias.column as name`; a column whose own name has an "as" in it is found first."""
+    """Read `alias.column`, or `alias.column as name`; a column whose own name contains an "as" is found first."""
     alias, name = _split(text, "column")
     columns = {column.name for column in scope.definition(alias).columns} if alias in scope.aliases else set()
     if name in columns:
         return column_output(scope.column(alias, name))
     for match in reversed(list(_AS.finditer(name))):
         before, given = name[: match.start()], name[match.end() :].strip()
-        for column in (before, before.rstrip()):  # a column's name may end in a blank
+        for column in (before, before.rstrip()):  # a column's name may end with a blank
             if column in columns:
                 return column_output(scope.column(alias, column), check_output_name(given))
     return column_output(scope.column(alias, _AS.split(name)[0].rstrip()))

@@ -1,6 +1,7 @@
-"""SELECT DISTINCT whose columns hold the whole keys of some aliases, and nothing of the others: the rows of these that have partners.
+"""SELECT DISTINCT whose columns include the whole keys of some aliases, and no columns of the others: the rows of these aliases that have
+partners.
 
-Each of them is there once by itself, so no group is stored. The other aliases are EXISTS parts, each of which hangs on one of these.
+Each such row occurs once anyway, so no group is stored. The other aliases become EXISTS parts, each attached to one of these aliases.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _PAIRS = ("equal", "overlaps", "less", "at_most", "not_equal", "within")
 
 
 def as_exists(query: Query, relations: Mapping[str, RelationDefinition]) -> Query | None:
-    """The same view without groups, whose rows are identified by their columns; None if it is no such view."""
+    """Return the same view without groups, with rows identified by their columns; None if the view is not of this kind."""
     outputs = _columns(query)
     if outputs is None or query.parts or query.absent or query.branches or query.as_of is not None:
         return None
@@ -39,7 +40,7 @@ def as_exists(query: Query, relations: Mapping[str, RelationDefinition]) -> Quer
 
 
 def _columns(query: Query) -> tuple[Output, ...] | None:
-    """The columns that are selected, by all of which rows are grouped; None if there is more, or less."""
+    """Return the selected columns, if rows are grouped by all of them; None if the view has more, or fewer."""
     groups = query.groups
     if groups is None or groups.aggregates or groups.having or any(column.trunc for column in groups.columns):
         return None
@@ -50,13 +51,13 @@ def _columns(query: Query) -> tuple[Output, ...] | None:
 
 
 def _linked(query: Query) -> Iterator[tuple[str, str]]:
-    """The aliases that a condition compares."""
+    """Yield the pairs of aliases that a condition compares."""
     yield from ((one[0].alias, one[1].alias) for field in _PAIRS for one in getattr(query, field))
     yield from query.cross
 
 
 def _pieces(query: Query, aliases: Collection[str]) -> Iterator[set[str]]:
-    """These aliases, put together where conditions among them do."""
+    """Yield the sets of these aliases that are connected by conditions among them."""
     links, left = [set(pair) for pair in _linked(query)], set(aliases)
     for alias, _ in query.aliases:
         if alias not in left:
@@ -70,7 +71,7 @@ def _pieces(query: Query, aliases: Collection[str]) -> Iterator[set[str]]:
 
 
 def _restricted(query: Query, names: Collection[str]) -> Query:
-    """These aliases, with the conditions on them alone."""
+    """Return the query restricted to these aliases and the conditions on them alone."""
     fields: dict[str, Any] = {
         field: tuple(one for one in getattr(query, field) if {one[0].alias, one[1].alias} <= set(names)) for field in _PAIRS
     }
@@ -84,7 +85,7 @@ def _restricted(query: Query, names: Collection[str]) -> Query:
 
 
 def _part(query: Query, on: str, piece: set[str]) -> Query:
-    """The join of these aliases with the one that they hang on, which comes first."""
+    """Return the join of these aliases with the one that they are attached to, which comes first."""
     made = _restricted(query, {on, *piece})
     return oriented(
         replace(

@@ -1,6 +1,6 @@
-"""Conditions on the rows of one alias: OR in a form that does not depend on how it was written, and patterns of LIKE.
+"""Conditions on the rows of one alias: OR in a normal form that does not depend on how it was written, and patterns of LIKE.
 
-NOT never gets here: whoever reads a definition pushes it inwards (`OPPOSITE`).
+There is no NOT here: the readers of a definition push it inwards (`OPPOSITE`).
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ OPPOSITE = {
     "=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "is_null": "not_null", "not_null": "is_null", "like": "not_like",
     "not_like": "like",
 }  # fmt: skip
-"""Met by a value that is not null iff the other is not; null meets neither, but for the tests for null."""
+"""A non-null value meets one iff it does not meet the other; null meets neither, except for the tests for null."""
 LONGEST_PATTERN = 1000
 """Characters: matching takes up to the product of the lengths of text and pattern."""
 
 
 def ordered(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
-    """Each once, in an order that does not depend on how they were written."""
+    """Return the conditions without duplicates, in an order that does not depend on how they were written."""
     return tuple(sorted(set(conditions), key=repr))
 
 
 def either(cases: Iterable[Sequence[Condition]]) -> list[Condition]:
-    """The conditions that all hold iff those of at least one case do. No case: not allowed; a case without conditions always holds."""
+    """Return conditions that all hold iff those of at least one case do. At least one case is required; one without conditions always
+    holds."""
     found = set[tuple[Condition, ...]]()
-    values = dict[ColumnRef, set[Any]]()  # of cases that are one equality: together they are IN
+    values = dict[ColumnRef, set[Any]]()  # of cases that are a single equality: together they become IN
     pending = list(cases)
     while pending:
         case = ordered(pending.pop())
@@ -49,8 +50,8 @@ def either(cases: Iterable[Sequence[Condition]]) -> list[Condition]:
 
 
 def pattern(text: str, escape: str = "\\") -> str:
-    """A pattern of LIKE in which a backslash escapes. `escape`: the character that does in `text`, or "" for none. `BadLiteral` for a
-    pattern that ends in it, or is too long."""
+    """Return a pattern of LIKE in which a backslash escapes. `escape`: the escape character in `text`, or "" for none. `BadLiteral` for a
+    pattern that ends with it, or is too long."""
     if len(text) > LONGEST_PATTERN:
         raise BadLiteral(f"the pattern has {len(text)} characters; at most {LONGEST_PATTERN} are allowed")
     if len(escape) > 1:

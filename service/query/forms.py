@@ -1,5 +1,5 @@
-"""The form of a view's definition in JSON: fields, types, bounds and choices, each said once. `definition.py` reads what has passed; the
-OpenAPI document shows the schemas of the same models."""
+"""The form of a view's definition in JSON: fields, types, bounds and choices, each declared once. `definition.py` reads validated
+definitions; the OpenAPI document shows the schemas of the same models."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def bad(detail: str) -> Problem:
 
 
 def as_json(value: Any) -> str:
-    """A part of a definition as its author wrote it, shortened."""
+    """Return a part of a definition as its author wrote it, shortened."""
     try:
         text = orjson.dumps(value).decode()
-    except TypeError:  # nested too deeply to be written
+    except TypeError:  # too deeply nested
         return "…"
     return text if len(text) <= 200 else text[:200] + "…"
 
@@ -61,12 +61,12 @@ class Form(BaseModel):
 
 
 def one_of(choose: Callable[[Any], str | None], expected: str) -> Discriminator:
-    """Which form an object has, by `choose`; None: none of them, and the refusal says what was expected."""
+    """Return the discriminator that determines the form of an object by `choose`; None: no form, and the error says what was expected."""
     return Discriminator(choose, custom_error_type="form", custom_error_message="{expected}", custom_error_context={"expected": expected})
 
 
 def by_field(*names: str) -> Callable[[Any], str | None]:
-    """Chooses by the one field of these that an object has."""
+    """Return a function that chooses by the only one of these fields that an object has."""
 
     def choose(data: Any) -> str | None:
         found = [name for name in names if name in data] if isinstance(data, dict) else []
@@ -106,7 +106,7 @@ class NotEqual(Form):
 class Within(Form):
     what = 'the entry "within" of join'
     within: Pair
-    distance: Annotated[Any, Field(json_schema_extra={"type": ["number", "string"]})]  # judged by the columns' type
+    distance: Annotated[Any, Field(json_schema_extra={"type": ["number", "string"]})]  # validated by the columns' type
 
 
 class Cross(Form):
@@ -165,7 +165,7 @@ def _entry(data: Any) -> str | None:
     return by_field("column", "or", "and", "not")(data)
 
 
-_COMPARISON = ""  # no part of the path of a fault
+_COMPARISON = ""  # not part of the path in an error
 Entry = Annotated[
     Annotated[Where, Tag(_COMPARISON)] | Annotated[Or, Tag("or")] | Annotated[And, Tag("and")] | Annotated[Not, Tag("not")],
     one_of(_entry, 'an entry of where has "column", "or", "and", or "not"'),
@@ -173,7 +173,7 @@ Entry = Annotated[
 
 
 def size_of(entry: Entry) -> int:
-    """How many comparisons it is made of."""
+    """Return the number of comparisons in the entry."""
     match entry:
         case Or(cases=cases) | And(cases=cases):
             return sum(map(size_of, cases))
@@ -330,7 +330,7 @@ class _Options(Form):
 
 class SqlView(_Options):
     what = "a view's definition in SQL"
-    sql: str = Field(json_schema_extra={"maxLength": MAX_SQL})  # a longer one is refused as SQL, with its position
+    sql: str = Field(json_schema_extra={"maxLength": MAX_SQL})  # a longer one is rejected as SQL, with its position
 
 
 def _alias(name: str) -> str:
@@ -416,7 +416,7 @@ _HINTS = {
 
 
 def check_form(data: dict[str, Any]) -> SqlView | JsonForm:
-    """The definition in its form. Problem `bad-definition`, for the first fault: where it is, what is wrong, what stands there."""
+    """Return the definition in its form. Problem `bad-definition` for the first error: where it is, what is wrong, and the value there."""
     forms: dict[str, type[SqlView | JsonForm]] = {"sql": SqlView, "union": UnionView, "except": ExceptView}
     form = next((form for field, form in forms.items() if field in data), JsonView)
     if form is JsonView and "from" not in data:
@@ -436,7 +436,7 @@ def checked(form: type[T], data: Any) -> T:
 def _sentence(fault: ErrorDetails) -> str:
     kind, given = fault["type"], as_json(fault["input"])
     path = [str(part) for part in fault["loc"]]
-    # a tag repeats the field that it is taken from, or says nothing
+    # a tag repeats the field that it is taken from, or adds nothing
     path = [part for part, before in zip(path, ["", *path], strict=False) if part not in (_COMPARISON, before)]
     where = ".".join(path)
     if kind == "recursion_depth_exceeded":

@@ -1,6 +1,7 @@
-"""Groups of a definition, from SQL or JSON: which functions take which types, and what the view's rows are then.
+"""Groups of a definition, from SQL or JSON: which functions take which types, and the resulting rows of the view.
 
-Null is a group, and so is NaN; -0.0 is 0.0. Aggregates pass over nulls. A column of an aggregate or of a group is read of the join once.
+Null is a group, and so is NaN; -0.0 is 0.0. Aggregates ignore nulls. A column is read from the join only once, for all groups and
+aggregates.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ RESULTS: Mapping[str, _Results] = {
     "min": (_SAME, decimal_kind),
     "max": (_SAME, decimal_kind),
 }
-"""Of each function, the kinds of values that it takes, and what it makes of them; then what it makes of decimals."""
+"""The kinds of values that each function takes, with the kind of its result; then the kind of its result for decimals."""
 
 
 def result_of(function: str, kind: str) -> str | None:
-    """The kind of the result; None: it does not take such values."""
+    """Return the kind of the result; None: the function does not take such values."""
     plain, decimal = RESULTS[function]
     digits = digits_of(kind)
     return decimal(*digits) if digits is not None else plain.get(kind)
 
 
-WORDS = {"count_distinct": "COUNT(DISTINCT …)"}  # elsewhere the name in capitals
+WORDS = {"count_distinct": "COUNT(DISTINCT …)"}  # for the others, the name in capitals
 UNITS = ("hour", "day", "week", "month", "quarter", "year")
 _SUMS = "sums and averages are of int64, float64, decimals and duration(…)"
 _INSTEAD = {"sum": _SUMS, "avg": _SUMS, "min": "compare numbers, times and bools", "max": "compare numbers, times and bools"}
@@ -65,7 +66,7 @@ def unsupported(part: str, instead: str) -> Problem:
 
 @dataclass
 class GroupsDraft:
-    """What is read of a definition so far. `reads`: what the groups read of the join."""
+    """The groups of a definition as far as it has been read. `reads`: what the groups read from the join."""
 
     scope: Scope
     reads: list[Output] = field(default_factory=list)
@@ -73,11 +74,11 @@ class GroupsDraft:
     aggregates: list[Aggregate] = field(default_factory=list)
     outputs: list[GroupOutput] = field(default_factory=list)
     having: list[Condition] = field(default_factory=list)
-    covered: tuple[str, IntervalRef] | None = None  # by what name, of which interval
+    covered: tuple[str, IntervalRef] | None = None  # the name, and the interval that is covered
     is_case: bool = False  # of OR
 
     def read(self, output: Output) -> int:
-        """The number of this output among what is read."""
+        """Return the number of this output in `reads`; append it if it is new."""
         unnamed = output._replace(name="")
         for number, known in enumerate(self.reads):
             if known._replace(name="") == unnamed:
@@ -86,7 +87,7 @@ class GroupsDraft:
         return len(self.reads) - 1
 
     def type_of(self, output: Output) -> str:
-        """The kind of its values (`wire.kinds`)."""
+        """Return the kind of the output's values (`wire.kinds`)."""
         if output.column is not None:
             return self.scope.describe(output.column).kind
         start = self.scope.declared(output.intervals[0]).start_column
@@ -97,7 +98,7 @@ class GroupsDraft:
         return "int64" if digits is None else decimal_kind(LONGEST_DIFFERENCE, digits[1])
 
     def find(self, output: Output, trunc: str | None) -> int | None:
-        """The number of the group column that is this."""
+        """Return the number of the group column that is this output; None if there is none."""
         unnamed = output._replace(name="")
         for number, column in enumerate(self.columns):
             if self.reads[column.of]._replace(name="") == unnamed and column.trunc == trunc:
@@ -105,7 +106,7 @@ class GroupsDraft:
         return None
 
     def group(self, name: str, output: Output, trunc: str | None = None) -> int:
-        """Group by it; the number of the group column."""
+        """Group by this output; return the number of the group column."""
         if trunc is not None:
             type_ = self.type_of(output)
             if type_ not in ("timestamp", "date"):
@@ -123,7 +124,7 @@ class GroupsDraft:
         return len(self.columns) - 1
 
     def aggregate(self, function: str, output: Output | None) -> int:
-        """The number of the aggregate."""
+        """Return the number of the aggregate; add it if it is new."""
         if output is None:
             made = Aggregate("count", None, "int64")
         else:
@@ -138,13 +139,13 @@ class GroupsDraft:
         return self.aggregates.index(made)
 
     def show(self, name: str, kind: str, number: int) -> None:
-        """Have it in the view's rows."""
+        """Add a column to the view's rows."""
         if any(output.name == name for output in self.outputs):
             raise Problem("bad-definition", f"the view has two columns named {name}: rename one of them with AS")
         self.outputs.append(GroupOutput(name, kind, number))
 
     def cover(self, name: str, of: IntervalRef) -> None:
-        """Have what the intervals of a group's rows cover in the view's rows."""
+        """Add to the view's rows what the intervals of a group's rows cover."""
         if self.covered is not None:
             raise unsupported("coverage(…) twice in a view", "define a view for each")
         self.covered = name, of
@@ -152,9 +153,9 @@ class GroupsDraft:
             self.show(f"{name}_{end}", STRETCH_END, number)
 
     def named(self, name: str) -> GroupOutput | None:
-        """The column of the view's rows, or else the group column, with this name."""
+        """Return the column of the view's rows with this name, or else the group column."""
         for output in self.outputs:
-            if output.name == name and output.kind != STRETCH_END:  # on which there are no conditions
+            if output.name == name and output.kind != STRETCH_END:  # conditions on these are not possible
                 return output
         for number, column in enumerate(self.columns):
             if column.name == name:
@@ -167,13 +168,13 @@ class GroupsDraft:
         return self.type_of(self.reads[self.columns[one.number].of])
 
     def filtered(self, one: GroupOutput) -> ColumnRef | None:
-        """The column of an alias that a condition on this means: then it is one on rows."""
+        """Return the column of an alias that a condition on this output means: then it becomes a filter of rows."""
         if self.is_case or one.kind == AGGREGATE or self.columns[one.number].trunc is not None:
             return None
         return self.reads[self.columns[one.number].of].column
 
     def restrict(self, one: GroupOutput, op: str, values: Sequence[Physical]) -> None:
-        """Add a condition on groups. With no values (nulls are removed before), no group meets it."""
+        """Add a condition on groups. Without values (nulls are removed before), no group meets it."""
         column = ColumnRef(one.kind, str(one.number))
         if op in ("is_null", "not_null"):
             self.having.append(Filter(column, op, None))
@@ -183,7 +184,7 @@ class GroupsDraft:
             self.having.append(Filter(column, op, values[0]))
 
     def case(self) -> GroupsDraft:
-        """For the conditions of one case of OR: all else is in common."""
+        """Return the draft for the conditions of one case of OR; everything else is shared."""
         return replace(self, having=[], is_case=True)
 
     def choose(self, cases: Sequence[GroupsDraft]) -> None:
@@ -192,7 +193,7 @@ class GroupsDraft:
         self.having += either(possible) if possible else cases[0].having
 
     def finish(self, most: int) -> Grouping:
-        """`most`: groups."""
+        """`most`: the maximum number of groups."""
         named = [column.name for column in self.columns]
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:
@@ -201,7 +202,7 @@ class GroupsDraft:
 
 
 def refuse_stretch(output: Output) -> None:
-    """Groups take no gaps, nor what is covered."""
+    """Reject gaps and coverage with groups."""
     if is_stretch(output):
         function = output.kind.partition("_")[0]
         instead = f"define a view of {function}(…), and group its rows where they are read"
@@ -209,14 +210,14 @@ def refuse_stretch(output: Output) -> None:
 
 
 def refuse_term(output: Output) -> None:
-    """Groups take columns."""
+    """Reject expressions: groups take columns."""
     if output.term is not None:
         instead = "select columns, and compute the rest when you read the rows"
         raise unsupported(f"the expression {output.name} with groups or DISTINCT", instead)
 
 
 def distinct_of(scope: Scope, outputs: Sequence[Output]) -> GroupsDraft:
-    """The groups of SELECT DISTINCT."""
+    """Return the groups of SELECT DISTINCT."""
     groups = GroupsDraft(scope)
     for output in outputs:
         known = groups.find(output, None)

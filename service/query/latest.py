@@ -1,6 +1,6 @@
-"""The latest rows of each key of a relation, of a definition in SQL or JSON: `DISTINCT ON (r.k) … ORDER BY r.k, r.at DESC`,
-`QUALIFY ROW_NUMBER() OVER (PARTITION BY r.k ORDER BY r.at DESC) <= n`; and the latest row beside each of another relation:
-`a ASOF [LEFT] JOIN b ON a.k = b.k AND b.at <= a.at`."""
+"""The latest rows of each key of a relation, from a definition in SQL or JSON: `DISTINCT ON (r.k) … ORDER BY r.k, r.at DESC`, `QUALIFY
+ROW_NUMBER() OVER (PARTITION BY r.k ORDER BY r.at DESC) <= n`; and the latest row for each row of another relation: `a ASOF [LEFT] JOIN b ON
+a.k = b.k AND b.at <= a.at`."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from service.wire.kinds import digits_of
 
 _ORDERED = ("int64", "float64", "timestamp", "date", "time", "bool")  # and decimals
 _QUALIFY = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY columns ORDER BY column DESC) <= n"
-_MOST: dict[type[exp.Expr], int] = {exp.LTE: 0, exp.LT: -1, exp.EQ: 0}  # what is added to the number
+_MOST: dict[type[exp.Expr], int] = {exp.LTE: 0, exp.LT: -1, exp.EQ: 0}  # added to the number
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GTE: exp.LTE, exp.GT: exp.LT, exp.EQ: exp.EQ}
 _SQL = "postgres"
 
 
 def is_ordered(kind: str) -> bool:
-    """Whether values of this type are in order as numbers are."""
+    """Return whether values of this type are ordered as numbers are."""
     return kind in _ORDERED or digits_of(kind) is not None
 
 
 def latest_of(scope: Scope, by: Sequence[ColumnRef], order: ColumnRef, descending: bool, rows: int, nulls_first: bool = False) -> Latest:
-    """Problem `unsupported-query` for columns of other types."""
+    """Raises Problem `unsupported-query` for columns of other types."""
     for ref in by:
         scope.require_comparable(ref, "the latest rows by")
     kind = scope.describe(order).kind
@@ -42,13 +42,13 @@ def latest_of(scope: Scope, by: Sequence[ColumnRef], order: ColumnRef, descendin
 
 
 def is_latest(select: exp.Select) -> bool:
-    """Whether it chooses some rows of each key."""
+    """Return whether the SELECT chooses some rows of each key."""
     distinct = select.args.get("distinct")
     return bool(select.args.get("qualify")) or (distinct is not None and bool(distinct.args.get("on")))
 
 
 def read_latest(select: exp.Select, names: Names) -> Latest:
-    """Problems `unsupported-query`, `bad-query`, `unknown-column`."""
+    """Read DISTINCT ON or QUALIFY. Problems `unsupported-query`, `bad-query`, `unknown-column`."""
     qualify, distinct = select.args.get("qualify"), select.args.get("distinct")
     words = "QUALIFY" if qualify is not None else "DISTINCT ON"
     if qualify is not None and distinct is not None:
@@ -116,7 +116,7 @@ class _Key(NamedTuple):
 
 
 def _ordered(names: Names, by: Sequence[ColumnRef], keys: Sequence[_Key], rows: int) -> Latest:
-    """By the first of these; those behind it may say no more than what holds anyway: the greatest primary key first."""
+    """Order by the first key. The others may only repeat the order of equal rows: the greatest primary key first."""
     scope, first = names.scope, keys[0]
     if first.nulls_first and scope.describe(first.ref).nullable:
         direction = " DESC" if first.descending else ""
@@ -127,7 +127,7 @@ def _ordered(names: Names, by: Sequence[ColumnRef], keys: Sequence[_Key], rows: 
         instead = "one column orders the rows, and of equal ones the greatest primary key is first: "
         instead += f"leave out what follows {first.ref}" + (f", or write {', '.join(f'{ref} DESC' for ref in primary)}" if primary else "")
         raise unsupported(f"ORDER BY {', '.join(one.words for one in keys)}", instead)
-    never = first.ref.column in scope.definition(first.ref.alias).key  # others may come to have nulls
+    never = first.ref.column in scope.definition(first.ref.alias).key  # other columns may become nullable
     return latest_of(scope, by, first.ref, first.descending, rows, first.nulls_first and not never)
 
 
@@ -135,7 +135,7 @@ def _ordered(names: Names, by: Sequence[ColumnRef], keys: Sequence[_Key], rows: 
 
 
 def as_of_of(scope: Scope, of: ColumnRef, op: str, point: ColumnRef, optional: bool) -> AsOf:
-    """Problem `unsupported-query` for columns of one alias, or of other types."""
+    """Raises Problem `unsupported-query` for columns of one alias, or of other types."""
     if of.alias == point.alias:
         raise unsupported(f"{of} {op} {point} as the comparison of an ASOF JOIN", "compare a column of each of the two relations")
     kind = scope.describe(of).kind
@@ -145,7 +145,7 @@ def as_of_of(scope: Scope, of: ColumnRef, op: str, point: ColumnRef, optional: b
 
 
 def read_as_of(join: exp.Join, before: Sequence[str], alias: str, draft: Draft, names: Names) -> None:
-    """`before`: the aliases to its left. Problems `unsupported-query`, `bad-query`, `unknown-column`."""
+    """Read an ASOF JOIN. `before`: the aliases to its left. Problems `unsupported-query`, `bad-query`, `unknown-column`."""
     words, instead = f"ASOF {join.side} JOIN".replace("  ", " "), "write a ASOF [LEFT] JOIN b ON a.k = b.k AND b.at <= a.at"
     if join.side not in ("", "LEFT") or join.kind not in ("", "INNER", "OUTER"):
         raise unsupported(f"{words.replace(' JOIN', '')} {join.kind} JOIN".replace("  ", " "), instead)
@@ -168,12 +168,12 @@ def read_as_of(join: exp.Join, before: Sequence[str], alias: str, draft: Draft, 
     draft.as_of = as_of_of(names.scope, of, op, point, join.side == "LEFT")
 
 
-# --- what goes with them
+# --- restrictions
 
 
 def settled(draft: Draft) -> Draft:
-    """The same, with what WHERE makes of an ASOF JOIN: a condition that rejects null makes it an inner one. Problem `unsupported-query` for
-    what does not go with it, or with the latest rows."""
+    """Return the draft with an ASOF LEFT JOIN made an inner one if WHERE rejects null. Problem `unsupported-query` for what cannot be
+    combined with it, or with the latest rows."""
     aliases, as_of = draft.scope.aliases, draft.as_of
     parts = bool(draft.absent or draft.parts)
     if draft.latest is not None and (len(aliases) > 1 or parts):

@@ -1,8 +1,7 @@
 """Constants of a definition, a window or a look-up, in the physical form of a column's type.
 
-int64 -> int, float64 -> float, timestamp -> microseconds since 1970 UTC, date -> days since 1970,
-string, uuid -> str, bool -> bool, time -> microseconds since midnight, bytes -> bytes. What does not fit raises `BadLiteral`, whose
-text says why.
+int64 -> int, float64 -> float, timestamp -> microseconds since 1970 UTC, date -> days since 1970, string, uuid -> str, bool -> bool, time
+-> microseconds since midnight, bytes -> bytes. Values that do not fit raise `BadLiteral`, whose text says why.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class BadLiteral(ValueError):
 
 
 def from_json(type_: str, value: Any) -> Physical:
-    """A JSON value in the wire format: timestamps as ISO 8601 with offset or integer microseconds."""
+    """Convert a JSON value in the wire format: timestamps as ISO 8601 with offset or integer microseconds."""
     try:
         read: Physical = JSON_READERS[type_](value)
     except OverflowError:
@@ -44,7 +43,7 @@ def from_json(type_: str, value: Any) -> Physical:
 
 
 def from_number(type_: str, text: str) -> Physical:
-    """A number in SQL: `3`, `-1.5e3`."""
+    """Convert a number in SQL: `3`, `-1.5e3`."""
     if digits_of(type_):
         return from_json(type_, text)
     if type_ not in ("int64", "float64") or (type_ == "int64" and not _INT.fullmatch(text)):
@@ -53,7 +52,7 @@ def from_number(type_: str, text: str) -> Physical:
 
 
 def from_text(type_: str, text: str) -> Physical:
-    """A quoted constant, which takes the type of the column it is compared with, as in PostgreSQL.
+    """Convert a quoted constant, which takes the type of the column it is compared with, as in PostgreSQL.
 
     A timestamp without an offset is UTC, a date alone is its midnight, an integer is microseconds.
     """
@@ -81,7 +80,8 @@ def from_text(type_: str, text: str) -> Physical:
 
 
 def distance_from_json(type_: str, value: Any) -> int | float:
-    """A distance between two columns of this type: not negative, in their unit; between timestamps microseconds or an ISO 8601 duration."""
+    """Convert a distance between two columns of this type: non-negative, in their unit; for timestamps microseconds or an ISO 8601
+    duration."""
     if type_ == "timestamp" and isinstance(value, str):
         return _duration(value)
     if digits_of(type_):
@@ -102,7 +102,7 @@ def distance_from_json(type_: str, value: Any) -> int | float:
 
 
 def distance_from_text(type_: str, number: str, unit: str) -> int | float:
-    """The same of `INTERVAL '15 minutes'` in SQL: number and unit; "" for a plain number."""
+    """Convert the same from `INTERVAL '15 minutes'` in SQL: number and unit; "" for a plain number."""
     if not unit and digits_of(type_):
         return distance_from_json(type_, number)
     if not unit:
@@ -133,7 +133,7 @@ def _rounded(micros: float, text: str) -> int:
 
 
 def convert(value: Physical, given: str, wanted: str) -> Physical:
-    """A constant with a type of its own (`DATE '2026-01-01'`) beside a column of type `wanted`."""
+    """Convert a constant with a type of its own (`DATE '2026-01-01'`), next to a column of type `wanted`."""
     if given == wanted:
         return value
     if (given, wanted) == ("date", "timestamp"):

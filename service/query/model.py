@@ -1,7 +1,7 @@
 """A view's definition with names resolved and values typed: made by `views.parse`, used everywhere else.
 
-Plain immutable data. Two definitions define the same view iff their `Query` values are equal: the
-order of conditions, the spelling of an overlap and SQL against JSON make no difference.
+Plain immutable data. Two definitions define the same view iff their `Query` values are equal: the order of conditions, the spelling of an
+overlap, and SQL or JSON make no difference.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 Guarantee = Literal["best-effort", "delay", "strict"]
 GUARANTEES: tuple[Guarantee, ...] = get_args(Guarantee)
-"""Each implies those before it."""
+"""Each implies the previous ones."""
 
 PartKind = Literal["exists", "absent", "optional", "full", "gaps", "coverage"]
 
@@ -20,15 +20,15 @@ Algorithm = Literal[
     "tree-tracker", "minesweeper", "intersect", "bow-tie", "elimination", "lqdag", "match-tree", "event-tree",
 ]  # fmt: skip
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
-"""What a definition may name; the planner says what each supports."""
+"""The algorithms that a definition may name; the planner knows what each supports."""
 
 MAX_ALIASES = 8
 MOST_LATEST = 10_000  # rows of each key in a view of the latest ones: a change reads as many
-MOST_GROUPS = 10_000_000  # of a view that does not say otherwise
+MOST_GROUPS = 10_000_000  # the default of a view
 MAX_SQL = 65_536  # the default of `Limits.sql`
 
 RETAIN = (1_000_000, 268_435_456)
-"""What a view's feed keeps unless it says otherwise: rows, bytes."""
+"""The default retention of a view's feed: rows, bytes."""
 
 
 class ColumnRef(NamedTuple):
@@ -54,9 +54,9 @@ class IntervalRef(NamedTuple):
 class Filter(NamedTuple):
     """A condition on one column: `= != < <= > >= in is_null not_null like not_like`.
 
-    `value` is in the column's physical form: microseconds for a timestamp, days for a date, else
-    int, float, str or bool; a sorted tuple for `in`; None for `is_null` and `not_null`; a pattern for the last two, in which a backslash
-    takes the meaning from the character behind it. Never None otherwise.
+    `value` is in the column's physical form: microseconds for a timestamp, days for a date, otherwise int, float, str or bool; a sorted
+    tuple for `in`; None for `is_null` and `not_null`; a pattern for the last two, in which a backslash escapes the next character.
+    Otherwise never None.
     """
 
     column: ColumnRef
@@ -69,21 +69,21 @@ class Filter(NamedTuple):
 
     @property
     def columns(self) -> tuple[ColumnRef, ...]:
-        """Those that it reads."""
+        """The columns that the condition reads."""
         return (self.column,)
 
     @property
     def rejects_null(self) -> bool:
-        """Whether a row of nulls does not meet it."""
+        """Whether a row of nulls fails the condition."""
         return self.op != "is_null"
 
     @property
     def size(self) -> int:
-        """How many comparisons it is made of."""
+        """The number of comparisons."""
         return 1
 
     def of(self, alias: str) -> Filter:
-        """The same on another alias."""
+        """Return the same condition on another alias."""
         return self._replace(column=self.column._replace(alias=alias))
 
     def __str__(self) -> str:
@@ -95,8 +95,8 @@ class Filter(NamedTuple):
 class Either(NamedTuple):
     """OR over conditions on one alias: a case is met if all of its conditions are. Made by `filters.either`, which normalises it.
 
-    There is no NOT: it is pushed inwards to the operators, each of which has an opposite. What SQL calls unknown is then met by neither,
-    so that two truth values are enough.
+    There is no NOT: it is pushed inwards to the operators, each of which has an opposite. Neither is then met where SQL's result is
+    unknown, so that two truth values suffice.
     """
 
     cases: tuple[tuple[Condition, ...], ...]
@@ -128,7 +128,7 @@ Condition = Filter | Either
 
 
 class Term(NamedTuple):
-    """What is computed of a row, made by `terms`, which has the rules of types. `kind` of its values, as in `wire.kinds`.
+    """An expression over a row, made by `terms`, which has the typing rules. `kind`: of its values, as in `wire.kinds`.
 
     op     column (value: the ColumnRef), constant (value in physical form, None for null), + - * / % negative || lower upper cast coalesce
            case (args: condition, value, …, else), date_trunc (value: unit), ->> (value: the path), = != < <= > >= and or not is_null
@@ -142,7 +142,7 @@ class Term(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A column of the view's rows: `kind` is column, intersection_start, intersection_end, duration, term, or of `Stretches` gaps_start,
+    """A column of the view's rows: `kind` is column, intersection_start, intersection_end, duration, term, or, for `Stretches`, gaps_start,
     gaps_end, coverage_start or coverage_end."""
 
     name: str
@@ -153,7 +153,7 @@ class Output(NamedTuple):
 
     @property
     def refs(self) -> tuple[ColumnRef | IntervalRef, ...]:
-        """What it reads."""
+        """What the output reads."""
         if self.term is not None:
             found, pending = dict[ColumnRef | IntervalRef, None](), [self.term]
             while pending:
@@ -169,7 +169,7 @@ STRETCHES = ("gaps", "coverage")
 
 
 def is_stretch(output: Output) -> bool:
-    """Whether it is an end of what partners leave of a row's interval, or cover of it."""
+    """Return whether the output is an end of a stretch of a row's interval that its partners leave or cover."""
     return output.kind.partition("_")[0] in STRETCHES
 
 
@@ -196,9 +196,9 @@ class Within(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The interval of an alias in an interval condition: from one of its columns to another, without an open end, both widened by
-    `widen` (in the columns' unit). Without a column it is unbounded there. `declared`: it is a relation's interval, so none
-    is empty, and a null is unbounded, but that of a point; else nothing meets a null."""
+    """The interval of an alias in an interval condition: from one of its columns to another, without an open end, both widened by `widen`
+    (in the columns' unit). Without a column, that side is unbounded. `declared`: it is an interval of the relation, so none is empty, and a
+    null is unbounded, except that of a point; otherwise null matches nothing."""
 
     alias: str
     start: str | None
@@ -228,12 +228,12 @@ class Meet(NamedTuple):
 
 
 class Absent(NamedTuple):
-    """A NOT EXISTS group, or the right side of an EXCEPT: a row is left out if rows of these aliases, one of each, go with it.
+    """A NOT EXISTS group, or the right side of an EXCEPT: it excludes a row if matching rows of these aliases, one of each, exist.
 
-    aliases  (alias, relation); none is another one of the query
+    aliases  (alias, relation); none occurs elsewhere in the query
     equal    columns of these aliases with each other's, or with the query's; oriented and sorted as there
     filters  on these aliases
-    columns  of a right side, what it selects: has to be the row, where null is a value; () of a NOT EXISTS group
+    columns  what a right side selects: must equal the row, where null equals null; () of a NOT EXISTS group
     """
 
     aliases: tuple[tuple[str, str], ...]
@@ -245,9 +245,9 @@ class Absent(NamedTuple):
 class Branch(NamedTuple):
     """A SELECT of a view with UNION or EXCEPT.
 
-    aliases  how many of the query's are its own: these stand one after another
-    columns  what it selects, a column for each of the view
-    absent   the numbers of the groups that leave out its rows
+    aliases  the number of aliases of the query that belong to it: they are contiguous
+    columns  what it selects, one column for each of the view
+    absent   the numbers of the groups that exclude its rows
     """
 
     aliases: int
@@ -262,7 +262,7 @@ GROUP, AGGREGATE, STRETCH_END = "group", "aggregate", "stretch"
 
 
 class GroupColumn(NamedTuple):
-    """What rows of a group have in common: output number `of`, cut down to a unit of time if there is one."""
+    """A column by which rows are grouped: output number `of`, truncated to a unit of time if there is one."""
 
     name: str
     of: int
@@ -270,7 +270,7 @@ class GroupColumn(NamedTuple):
 
 
 class Aggregate(NamedTuple):
-    """Of the rows of a group: of the values of output number `of` (None: of the rows themselves). `type`: of the result, in the words of
+    """A function over the rows of a group: over the values of output number `of` (None: the rows themselves). `type`: of the result, as in
     relations."""
 
     function: str
@@ -279,7 +279,7 @@ class Aggregate(NamedTuple):
 
 
 class GroupOutput(NamedTuple):
-    """A column of the view's rows: GROUP or AGGREGATE, and the number of that, or STRETCH_END, and 0 for its start, 1 for its end."""
+    """A column of the view's rows: GROUP or AGGREGATE, and its number; or STRETCH_END, and 0 for the start, 1 for the end."""
 
     name: str
     kind: str
@@ -287,13 +287,13 @@ class GroupOutput(NamedTuple):
 
 
 class Grouping(NamedTuple):
-    """What the rows of a join become: a row for each group. A query's outputs are then what this reads of them.
+    """Groups the rows of a join: the view has one row per group. The query's outputs are then what this reads from the join.
 
-    columns     by which rows are grouped; of none there is one group, always
-    aggregates  those of rows, then those that only `having` reads
+    columns     by which rows are grouped; without any there is always one group
+    aggregates  those of the rows, then those that only `having` reads
     outputs     the columns of the view's rows
     having      conditions on a group: their columns are (GROUP or AGGREGATE, the number)
-    most        groups; with more the view fails
+    most        the maximum number of groups; with more, the view fails
     """
 
     columns: tuple[GroupColumn, ...]
@@ -304,9 +304,9 @@ class Grouping(NamedTuple):
 
 
 class Stretches(NamedTuple):
-    """What a row becomes: a row for each stretch of its interval that partners leave (gaps), or cover (coverage). `name`: of the stretch;
-    the partners are a part. With
-    groups it is of these: what the intervals of their rows cover. Then the interval overlaps itself in the query, and there is no part."""
+    """The view has one row for each stretch of a row's interval that partners leave (gaps), or cover (coverage). `name`: of the stretch;
+    the partners are a part. With groups: for each stretch that the intervals of a group's rows cover; then the interval overlaps itself in
+    the query, and there is no part."""
 
     function: str
     name: str
@@ -314,7 +314,7 @@ class Stretches(NamedTuple):
 
 
 class Latest(NamedTuple):
-    """Of the rows of one relation that agree in `by`, null too, the first `rows` by `order`; of equal ones that with the greater key."""
+    """The first `rows` rows by `order` among the rows of a relation with equal `by`, nulls included; ties go to the greater primary key."""
 
     by: tuple[ColumnRef, ...]
     order: ColumnRef
@@ -328,8 +328,8 @@ class Latest(NamedTuple):
 
 
 class AsOf(NamedTuple):
-    """`of op point`: of each row of the point's alias the next row of the other (of equal ones that with the greater primary key) among
-    those that are equal in the columns that join them. Null compares with nothing. `optional`: a row without one stands beside null."""
+    """`of op point`: for each row of the point's alias, the next row of the other (the greatest primary key, if equal) among those with
+    equal join columns. Null matches nothing. `optional`: a row without one is kept, with nulls."""
 
     of: ColumnRef
     op: str
@@ -343,10 +343,10 @@ class AsOf(NamedTuple):
 
 @dataclass(frozen=True)
 class ViewPart:
-    """A part on the join of a view (EXISTS, NOT EXISTS, LEFT and FULL JOIN): what its rows do to those of the alias that it hangs on.
+    """A part of a view's join (EXISTS, NOT EXISTS, LEFT and FULL JOIN), attached to one of its aliases, and its effect on the rows.
 
-    kind  exists: rows with a partner stay. absent: those without one. optional: they stand beside their partners, or beside null.
-          full: so do the part's own, beside null. gaps, coverage: they leave and cover stretches of it (`Stretches`)
+    kind  exists: keeps rows with a partner. absent: those without one. optional: rows are joined with their partners, or with nulls.
+          full: so are the part's own rows. gaps, coverage: partners leave or cover stretches of the row (`Stretches`)
     join  the inner join of that alias, the first one, with the part's own; it selects nothing
     """
 
@@ -355,7 +355,7 @@ class ViewPart:
 
     @property
     def on(self) -> str:
-        """The alias that it hangs on."""
+        """The alias that the part is attached to."""
         return self.join.aliases[0][0]
 
     @property
@@ -365,12 +365,12 @@ class ViewPart:
 
     @property
     def is_shown(self) -> bool:
-        """Whether its own aliases are in the view's rows."""
+        """Whether the part's own aliases appear in the view's rows."""
         return self.kind in ("optional", "full")
 
     @property
     def filters(self) -> tuple[Condition, ...]:
-        """On its own aliases."""
+        """The filters on the part's own aliases."""
         return tuple(one for one in self.join.filters if one.alias != self.on)
 
 
@@ -378,8 +378,8 @@ class ViewPart:
 class Query:
     """The definition of a view. Hashable; equal queries are the same view.
 
-    aliases     (alias, relation) in the order given; those of the rows, so with those of LEFT and FULL JOIN
-    equal       each in the order of the aliases; sorted
+    aliases     (alias, relation) in the order given; those in the rows, including those of LEFT and FULL JOIN
+    equal       pairs, each in the order of the aliases; sorted
     overlaps    likewise
     less        `<` as (smaller, larger): in the order of the comparison, not of the aliases
     at_most     `<=` likewise
@@ -389,15 +389,15 @@ class Query:
     retain      (rows, bytes) of the feed, None if the view cannot be followed
     never       some condition is never true (x = NULL): the view is always empty
     absent      the NOT EXISTS groups and the right sides of EXCEPT, whose aliases are not among the others
-    branches    of a view with UNION or EXCEPT its SELECTs, but for right sides: a row is what one of them selects, each once
-    parts       EXISTS, LEFT and FULL JOIN, and what NOT EXISTS compares otherwise than by equality; a later one may hang on an optional one
-                before it. Conditions and filters of a part are its own: those above are of the other aliases
-    groups      what its rows become
-    latest      which of its rows are left
-    as_of       which rows of one alias its rows have; filters are of the rows that are found
-    distinct    its rows are groups of one row each, identified by all of its columns
-    stretches   what its rows become by their partners, the only part
-    named       the relations that the definition names, those that cannot matter too: it is read again at each start
+    branches    with UNION or EXCEPT, the SELECTs except right sides: a row is one that some of them select, without duplicates
+    parts       EXISTS, LEFT and FULL JOIN, and NOT EXISTS with conditions other than equality; one may be attached to an earlier optional
+                one. The conditions and filters of a part are its own: those above are on the other aliases
+    groups      the grouping of the rows
+    latest      the choice among the rows
+    as_of       the choice of one alias's rows by an ASOF JOIN; filters apply to the rows that are found
+    distinct    the rows are groups of one row each, identified by all of their columns
+    stretches   the stretches of the rows by their partners, the only part
+    named       all relations that the definition names, even those that cannot matter: it is read again at each start
     """
 
     aliases: tuple[tuple[str, str], ...]
@@ -426,17 +426,17 @@ class Query:
 
     @property
     def values(self) -> tuple[ColumnRef, ...]:
-        """The columns whose values make the rows of a view with UNION or EXCEPT."""
+        """The columns whose values form the rows of a view with UNION or EXCEPT."""
         selects = [one.columns for one in self.branches] + [one.columns for one in self.absent]
         return tuple(ref for columns in selects for ref in columns)
 
     @property
     def choosing(self) -> tuple[ColumnRef, ...]:
-        """The columns by which rows are chosen beside others, in an order."""
+        """The columns by which rows are chosen among others, in an order."""
         return tuple(ref for one in (self.latest, self.as_of) if one is not None for ref in one.columns)
 
     def of_branch(self, number: int) -> Query:
-        """A branch as a view of its own, as if there were no EXCEPT."""
+        """Return a branch as a view of its own, ignoring EXCEPT."""
         first, branch = sum(one.aliases for one in self.branches[:number]), self.branches[number]
         aliases = self.aliases[first : first + branch.aliases]
         names = {alias for alias, _ in aliases}
@@ -446,7 +446,7 @@ class Query:
         return self._of(aliases, equal, filters, branch.columns, groups)
 
     def of_right_side(self, number: int) -> Query:
-        """The same of a right side of EXCEPT, by its number among the groups."""
+        """Return a right side of EXCEPT as a view of its own, by its number among the groups."""
         group = self.absent[number]
         return self._of(group.aliases, group.equal, group.filters, group.columns, ())
 
@@ -472,7 +472,7 @@ class Query:
 
     @property
     def whole(self) -> Query:
-        """What the view reads: with the aliases of groups and parts behind its own, and their conditions among its own."""
+        """What the view reads: the aliases of groups and parts after its own, and their conditions among its own."""
         joins = [part.join for part in self.parts]
         return replace(
             self,
@@ -489,7 +489,7 @@ class Query:
             within=self.within + tuple(pair for join in joins for pair in join.within),
             filters=self.filters
             + tuple(one for group in self.absent for one in group.filters)
-            + tuple(one for part in self.parts if part.kind != "full" for one in part.filters),  # there all rows matter
+            + tuple(one for part in self.parts if part.kind != "full" for one in part.filters),  # all rows of those matter
             parts=(),
         )
 

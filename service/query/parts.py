@@ -1,7 +1,7 @@
-"""EXISTS, NOT EXISTS, LEFT and FULL JOIN as parts of a query: on which alias each hangs, and what WHERE makes of them.
+"""EXISTS, NOT EXISTS, LEFT and FULL JOIN as parts of a query: which alias each is attached to, and the effect of WHERE on them.
 
-A condition in WHERE that rejects null makes an optional part an inner one, and the part that it hangs on; IS NULL on a column of it that
-is never null makes it NOT EXISTS. NOT EXISTS that compares by equality alone stays a group (`Absent`), which quadtrees can keep too.
+A condition in WHERE that rejects null turns an optional part, and the part that it is attached to, into inner joins; IS NULL on a column of
+it that is never null turns it into NOT EXISTS. NOT EXISTS with equalities only stays a group (`Absent`), which quadtrees support too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def words_of(part: ViewPart) -> str:
 
 
 def assemble_view(draft: Draft, options: Options) -> Query:
-    """As `assemble`, with parts. Raises as it does, and `unsupported-query` for parts that are not available."""
+    """Like `assemble`, with parts. Raises as it does, and `unsupported-query` for parts that are not available."""
     draft = settled(draft)
     full = draft.scope
     draft, stretches = take(draft)
@@ -59,12 +59,12 @@ def assemble_view(draft: Draft, options: Options) -> Query:
 
 
 def _compares_otherwise(group: Draft) -> bool:
-    """Whether NOT EXISTS has conditions that are no equalities."""
+    """Return whether NOT EXISTS has conditions other than equalities."""
     return bool(group.overlaps or group.inequalities or group.within or group.not_equal or group.cross)
 
 
 def oriented(query: Query) -> Query:
-    """Pairs whose sides do not matter in the order of the aliases, as those of every query."""
+    """Return the query with symmetric pairs in the order of its aliases, as in every query."""
     order = [alias for alias, _ in query.aliases]
 
     def turned(pairs: tuple[tuple[ColumnRef, ColumnRef], ...] | tuple[tuple[IntervalRef, IntervalRef], ...]) -> tuple[object, ...]:
@@ -77,11 +77,11 @@ def oriented(query: Query) -> Query:
     return replace(query, equal=turned(query.equal), overlaps=turned(query.overlaps), not_equal=turned(query.not_equal), within=within)  # type: ignore[arg-type]
 
 
-# --- what WHERE makes of them
+# --- the effect of WHERE
 
 
 def _settled(draft: Draft) -> Draft:
-    """The same with the kinds that the conditions outside of the parts make of them; its scope is of the aliases in rows."""
+    """Return the draft with the kinds of parts that result from the conditions outside of them; its scope has the aliases in rows."""
     draft = replace(
         draft, parts=list(draft.parts), equal=list(draft.equal), overlaps=list(draft.overlaps), inequalities=list(draft.inequalities),
         not_equal=list(draft.not_equal), within=list(draft.within), filters=list(draft.filters), cross=list(draft.cross),
@@ -100,7 +100,7 @@ def _settled(draft: Draft) -> Draft:
 
 
 def _require_rows(draft: Draft) -> None:
-    """Refuses what names an alias of SEMI or ANTI JOIN outside of its ON."""
+    """Reject references to an alias of SEMI or ANTI JOIN outside of its ON."""
     refs: list[ColumnRef | IntervalRef] = [ref for pair in _pairs(draft) for ref in pair]
     refs += [ref for one in draft.filters for ref in one.columns]
     for output in draft.reads:
@@ -111,7 +111,7 @@ def _require_rows(draft: Draft) -> None:
 
 
 def _pairs(draft: Draft) -> list[tuple[ColumnRef, ColumnRef] | tuple[IntervalRef, IntervalRef]]:
-    """What its conditions compare."""
+    """Return the pairs that the draft's conditions compare."""
     return [
         *draft.equal, *draft.overlaps, *draft.not_equal, *((one.low, one.high) for one in draft.inequalities),
         *((one.left, one.right) for one in draft.within),
@@ -119,13 +119,13 @@ def _pairs(draft: Draft) -> list[tuple[ColumnRef, ColumnRef] | tuple[IntervalRef
 
 
 def _optional(draft: Draft) -> dict[str, int]:
-    """The aliases that may be missing, by the number of their part."""
+    """Return the aliases that a row may lack, with the number of their part."""
     shown = enumerate(draft.parts)
     return {alias: at for at, part in shown if part.kind == "optional" for alias in part.draft.scope.aliases}
 
 
 def _rejected(draft: Draft) -> int | None:
-    """The number of an optional part whose absence some condition outside of it rejects."""
+    """Return the number of an optional part whose absence some condition outside of it rejects."""
     optional = _optional(draft)
     for one in draft.inequalities:
         for ref, unbounded in ((one.low, one.low_unbounded), (one.high, one.high_unbounded)):
@@ -139,7 +139,7 @@ def _rejected(draft: Draft) -> int | None:
 
 
 def _take_in(draft: Draft, part: Draft) -> None:
-    """Make an optional part an inner one."""
+    """Turn an optional part into an inner join."""
     draft.equal += part.equal
     draft.overlaps += part.overlaps
     draft.inequalities += part.inequalities
@@ -151,7 +151,7 @@ def _take_in(draft: Draft, part: Draft) -> None:
 
 
 def _make_absent(draft: Draft) -> None:
-    """IS NULL on a column that is never null: the rows without a partner."""
+    """Turn parts with IS NULL on a column that is never null into NOT EXISTS."""
     optional, scope = _optional(draft), draft.scope
     missing = dict[int, Filter]()
     for one in [one for one in draft.filters if one.alias in optional]:
@@ -182,7 +182,7 @@ def _make_absent(draft: Draft) -> None:
 
 
 def _root_products(draft: Draft) -> None:
-    """A product with an alias that may be missing is one with the alias that its part hangs on."""
+    """Replace, in products, an alias that a row may lack by the alias that its part is attached to."""
     for at, pair in enumerate(draft.cross):
         for _ in draft.parts:
             optional = _optional(draft)
@@ -191,7 +191,7 @@ def _root_products(draft: Draft) -> None:
 
 
 def _settled_full(draft: Draft, part: PartDraft) -> PartDraft:
-    """FULL JOIN of two, or the LEFT JOIN that conditions on one side leave of it."""
+    """Return FULL JOIN of two relations, or the LEFT JOIN to which conditions on one side reduce it."""
     own, others = list(part.draft.scope.aliases), _outside(part.draft)
     if len(draft.scope.aliases) != 2 or len(draft.parts) > 1 or draft.absent or len(own) != 1 or len(others) != 1:
         raise unsupported("FULL JOIN of more than two relations", "define a view with LEFT JOIN, and one with NOT EXISTS for the rest")
@@ -217,7 +217,7 @@ def _settled_full(draft: Draft, part: PartDraft) -> PartDraft:
 
 
 def _accepts_missing(one: Either) -> Problem:
-    """An OR in WHERE that a row without its optional part meets, and perhaps one with it."""
+    """Return the problem for an OR in WHERE that a row without its optional part meets, and perhaps one with it."""
     what = f"the condition {one} after an outer join, which rows without {one.alias} meet"
     return unsupported(what, f"write it in ON, or define a view for each case: one with {one.alias}, and NOT EXISTS for the rows without")
 
@@ -226,13 +226,13 @@ def _accepts_missing(one: Either) -> Problem:
 
 
 def _outside(part: Draft) -> list[str]:
-    """The aliases outside of it that its conditions name."""
+    """Return the aliases outside of the part that its conditions name."""
     named = dict.fromkeys(ref.alias for pair in _pairs(part) for ref in pair)
     return [alias for alias in named if alias not in part.scope.aliases]
 
 
 def _parts(draft: Draft, known: list[str], taken: set[str]) -> tuple[ViewPart, ...]:
-    """Those that LEFT and FULL JOIN make in their order, then the others in an order that does not depend on the text."""
+    """Return the parts of LEFT and FULL JOIN in their order, then the others in an order that does not depend on the text."""
     shown, others = list[ViewPart](), set[ViewPart]()
     absent = [PartDraft("absent", group) for group in draft.absent if _compares_otherwise(group)]
     for part in [*(one for one in draft.parts if one.kind in ("optional", "full")), *draft.parts, *absent]:
@@ -255,7 +255,7 @@ def _parts(draft: Draft, known: list[str], taken: set[str]) -> tuple[ViewPart, .
 
 
 def _join(part: PartDraft, known: Sequence[str]) -> Query:
-    """The inner join of the part with the alias that it hangs on."""
+    """Return the inner join of the part with the alias that it is attached to."""
     draft, words = part.draft, WORDS[part.kind]
     own, outside = list(draft.scope.aliases), _outside(draft)
     told = ", ".join(own)
@@ -283,12 +283,12 @@ def _join(part: PartDraft, known: Sequence[str]) -> Query:
 
 
 def _apart(draft: Draft, own: Sequence[str]) -> bool:
-    """Whether a condition names no alias of the part."""
+    """Return whether a condition names no alias of the part."""
     return any(x.alias not in own and y.alias not in own for x, y in _pairs(draft))
 
 
 def _renamed(join: Query, names: Mapping[str, str]) -> Query:
-    """With other aliases."""
+    """Return the join with other aliases."""
 
     def named(value: Any) -> Any:
         if isinstance(value, ColumnRef | IntervalRef):

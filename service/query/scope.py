@@ -15,9 +15,9 @@ from service.wire.wording import instead
 
 
 class Scope:
-    """The aliases in order, each with its relation; raises `unknown-relation` for a relation that is not there.
+    """The aliases in order, each with its relation; raises `unknown-relation` for a relation that does not exist.
 
-    `outer`: of a NOT EXISTS group the scope around it, whose names it sees where it has none itself.
+    `outer`: for a NOT EXISTS group, the enclosing scope, whose names are visible unless this one has the same name.
     """
 
     def __init__(self, aliases: Mapping[str, str], relations: Mapping[str, RelationDefinition], outer: Scope | None = None) -> None:
@@ -28,7 +28,7 @@ class Scope:
         self._definitions = {alias: relations[relation] for alias, relation in self._visible.items()}
 
     def of(self, aliases: Iterable[str], visible: bool = True) -> Scope:
-        """A scope of these aliases, in this order, which sees the others of this one if they are `visible`."""
+        """Return a scope of these aliases, in this order, in which the other aliases of this scope are usable if `visible`."""
         definitions = {self._visible[alias]: definition for alias, definition in self._definitions.items()}
         return Scope({alias: self._visible[alias] for alias in aliases}, definitions, self if visible else None)
 
@@ -59,7 +59,7 @@ class Scope:
         return IntervalRef(alias, name)
 
     def find_column(self, name: str) -> list[ColumnRef]:
-        """The columns that an unqualified name may mean: one, or several when it is ambiguous."""
+        """Return the columns that an unqualified name may mean: one, or several if it is ambiguous."""
         found = [ColumnRef(alias, name) for alias in self.aliases if any(c.name == name for c in self._definitions[alias].columns)]
         if not found and self._outer is not None:
             found = self._outer.find_column(name)
@@ -74,7 +74,7 @@ class Scope:
         return found
 
     def find_interval(self, name: str) -> list[IntervalRef]:
-        """The intervals that an unqualified name may mean."""
+        """Return the intervals that an unqualified name may mean."""
         found = [IntervalRef(alias, name) for alias, d in self._definitions.items() if name in d.intervals]
         if not found:
             names = [interval for d in self._definitions.values() for interval in d.intervals]
@@ -82,7 +82,7 @@ class Scope:
         return found
 
     def intervals_over(self, start: ColumnRef, end: ColumnRef) -> Iterator[IntervalRef]:
-        """The declared intervals of one alias that begin in `start` and end in `end`."""
+        """Yield the declared intervals of one alias that start in `start` and end in `end`."""
         if start.alias == end.alias:
             for name, interval in self.definition(start.alias).intervals.items():
                 if (interval.start_column, interval.end_column) == (start.column, end.column):
@@ -92,7 +92,7 @@ class Scope:
         return self.definition(ref.alias).column(ref.column)
 
     def require_comparable(self, ref: ColumnRef, what: str = "comparing") -> None:
-        """Raises `unsupported-query` for a column of a type without a comparison."""
+        """Raise `unsupported-query` for a column of a type without comparisons."""
         if self.describe(ref).type == "json":
             instead = "json can be selected, counted, and tested with IS NULL; store values to be compared in a separate column"
             raise Problem("unsupported-query", f"{what} {ref}, which is json, is not supported: {instead}")
@@ -101,20 +101,20 @@ class Scope:
         return self.definition(ref.alias).intervals[ref.interval]
 
     def strictness(self, x: IntervalRef, y: IntervalRef) -> tuple[bool, bool] | None:
-        """Whether `x.start ? y.end` and `y.start ? x.end` are strict in the overlap of x and y. None: an open start meets an open end, and
-        the overlap asks for a value between them, which no comparison tells."""
+        """Return whether `x.start ? y.end` and `y.start ? x.end` are strict in the overlap of x and y. None: an open start meets an open
+        end, and the overlap requires a value between them, which no comparison can express."""
         return _strictness(self.declared(x), self.declared(y))
 
     def with_strictness(self, x: IntervalRef, y: IntervalRef, wanted: tuple[bool, bool]) -> tuple[Interval, Interval]:
-        """The intervals with bounds of this strictness that open the fewest ends, ends rather than starts; as declared if there are none,
-        as a point has no others."""
+        """Return the intervals with bounds of this strictness that open the fewest ends, ends rather than starts; as declared if there are
+        none, as for a point."""
         declared = self.declared(x), self.declared(y)
         choices = [
             [one] if one.start_column == one.end_column else [one.model_copy(update={"bounds": bounds}) for bounds in get_args(Bounds)]
             for one in declared
         ]
 
-        def cost(found: tuple[Interval, Interval]) -> tuple[int, int, int]:  # what is opened may leave rows empty
+        def cost(found: tuple[Interval, Interval]) -> tuple[int, int, int]:  # opened ends may leave rows empty
             pairs = list(zip(declared, found, strict=True))
             starts = sum(new.start_open > old.start_open for old, new in pairs)
             return starts + sum(new.end_open > old.end_open for old, new in pairs), starts, sum(old != new for old, new in pairs)

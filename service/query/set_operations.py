@@ -1,7 +1,8 @@
 """UNION and EXCEPT: several SELECTs as one `Query`.
 
-(A UNION B) EXCEPT C is A less C, or B less C: a union of branches, each less some right sides. A row is what a branch selects, each once;
-null equals null there. The branches' aliases stand one after another, renamed where they clash, and each alias keeps its own conditions.
+(A UNION B) EXCEPT C is (A EXCEPT C) UNION (B EXCEPT C): a union of branches, each minus some right sides. A row is what a branch selects,
+without duplicates; null equals null there. The branches' aliases follow each other, renamed where they clash, and each alias keeps its own
+conditions.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Expression = Draft | SetOperation
 
 
 def drafts_of(expression: Expression) -> Iterator[Draft]:
-    """Its SELECTs, from left to right."""
+    """Yield its SELECTs, from left to right."""
     if isinstance(expression, Draft):
         yield expression
     else:
@@ -36,12 +37,12 @@ def drafts_of(expression: Expression) -> Iterator[Draft]:
 
 
 def query_of(expression: Expression, options: Options) -> Query:
-    """Check and classify. Raises as `assemble`, and `unsupported-query` for SELECTs that do not go together."""
+    """Check and classify. Raises as `assemble`, and `unsupported-query` for SELECTs that do not match."""
     return assemble_view(expression, options) if isinstance(expression, Draft) else _combined(expression, options)
 
 
 class _Part(NamedTuple):
-    """A branch, and the numbers of the right sides that it is less."""
+    """A branch, and the numbers of the right sides to subtract from it."""
 
     select: _Select
     less: tuple[int, ...]
@@ -81,7 +82,7 @@ def _combined(expression: SetOperation, options: Options) -> Query:
 
 
 def _parts(expression: Expression, rights: list[_Select], options: Options) -> list[_Part]:
-    """The branches of an expression; further right sides go to `rights`."""
+    """Return the branches of an expression; append further right sides to `rights`."""
     if isinstance(expression, Draft):
         return [_Part(_selected(expression, options), ())]
     left = _parts(expression.left, rights, options)
@@ -145,7 +146,7 @@ def _columns(query: Query) -> tuple[ColumnRef, ...]:
 
 
 def _renamed(query: Query, taken: set[str]) -> Query:
-    """The same with aliases that are not taken yet; a condition that is never true becomes a filter that no row meets."""
+    """Return the query with aliases that are not taken yet; a condition that is never true becomes a filter that no row meets."""
     filters = (*query.filters, Filter(_columns(query)[0], "in", ())) if query.never else query.filters
     names = {alias: unused(alias, taken) for alias, _ in query.whole.aliases}
     renamed = _renaming(names)

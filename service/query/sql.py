@@ -1,7 +1,7 @@
 """The SQL form of a view's definition: one SELECT in PostgreSQL's dialect, with `overlaps(x, y)`, `intersection(...)`, `duration(...)`, or
 several with UNION and EXCEPT.
 
-This module reads the text, FROM and SELECT; `sql_conditions` reads ON and WHERE. Names are checked before anything is refused.
+This module reads the text, FROM and SELECT; `sql_conditions` reads ON and WHERE. Names are checked before anything is rejected.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CLAUSES = {
     "into": ("INTO", "omit it; the name of the view is in the URL"),
 }
 T = TypeVar("T")
-_BEFORE = "SELECT "  # an expression, which is then parsed as one
+_BEFORE = "SELECT "  # put before an expression, to parse it
 _GROUPED = ("distinct", "group", "having")
 
 _SIDES: dict[str, PartKind] = {"LEFT": "optional", "RIGHT": "optional", "FULL": "full"}
@@ -51,14 +51,14 @@ _KINDS: dict[tuple[str, str], PartKind] = {
     **{(side, "SEMI"): "exists" for side in ("", "LEFT")},
     **{(side, "ANTI"): "absent" for side in ("", "LEFT")},
 }
-"""Of a JOIN's side and kind; of others it is an inner one."""
+"""By a JOIN's side and kind; other joins are inner ones."""
 
 
 class _Parser(Bounded, PostgresParser):
     FUNC_TOKENS = {*PostgresParser.FUNC_TOKENS, TokenType.OVERLAPS}
 
     def _parse_csv(self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA) -> list[T]:
-        """sqlglot passes over commas with nothing before or behind them, as DuckDB does; to PostgreSQL they are mistakes."""
+        """sqlglot ignores commas with nothing before or after them, as DuckDB does; in PostgreSQL they are errors."""
         return super()._parse_csv(lambda: self._beside_commas(parse_method()), sep)
 
     def _parse_join(self, *args: Any, **options: Any) -> exp.Join | None:
@@ -71,13 +71,13 @@ class _Parser(Bounded, PostgresParser):
 
 
 class Dialect(Postgres):
-    """PostgreSQL, with `overlaps` as a function as well: there it is a keyword only."""
+    """PostgreSQL, with `overlaps` as a function too: there it is only a keyword."""
 
     Parser = _Parser
 
 
 def read_sql(text: str, relations: Mapping[str, RelationDefinition]) -> Expression:
-    """The draft of a SELECT, or of several. Raises `bad-query` with `position` for syntax errors and ambiguous names."""
+    """Return the draft of a SELECT, or of several. Raises `bad-query` with `position` for syntax errors and ambiguous names."""
     try:
         tree = parse(text, Dialect, "a view is defined by one")
         if not isinstance(tree, exp.Query):
@@ -101,7 +101,7 @@ def _check_relations(tree: exp.Expr, text: str, relations: Mapping[str, Relation
 
 
 def _branches(tree: exp.Expr) -> Iterator[exp.Select]:
-    """The SELECTs of a UNION, EXCEPT or INTERSECT."""
+    """Yield the SELECTs of a UNION, EXCEPT or INTERSECT."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -143,7 +143,7 @@ def _is_plain(table: exp.Expr) -> bool:
 
 
 def _check_names(select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None = None) -> Names | None:
-    """The aliases of a SELECT, after checking every column and interval in it; None if it reads from anything but relations."""
+    """Return the aliases of a SELECT, after checking every column and interval in it; None if it reads from anything but relations."""
     tables = _tables(select)
     if not tables or not all(_is_plain(table) and fold(table.this) in relations for table in tables):
         return None
@@ -164,14 +164,14 @@ def _check_names(select: exp.Select, text: str, relations: Mapping[str, Relation
 
 
 def _own_columns(part: exp.Expr) -> Iterator[exp.Column]:
-    """The columns of a clause, those of subqueries and behind * left out."""
+    """Yield the columns of a clause, except those in subqueries and after *."""
     for node in part.walk(prune=lambda n: isinstance(n, exp.Query | exp.Star)):
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
             yield node
 
 
 def _read_part(query: exp.Expr, words: str, text: str, relations: Mapping[str, RelationDefinition], outer: Scope) -> Draft:
-    """What stands in EXISTS (…), NOT EXISTS (…) or IN (…); of IN with what it selects."""
+    """Read the SELECT in EXISTS (…), NOT EXISTS (…) or IN (…); for IN, including what it selects."""
     if not isinstance(query, exp.Select):
         raise unsupported(f"{query.key.upper()} in {words}", f"write {words} (SELECT … FROM … WHERE …), once for each part")
     return _read_select(query, text, relations, outer, words)
@@ -180,7 +180,8 @@ def _read_part(query: exp.Expr, words: str, text: str, relations: Mapping[str, R
 def _read_select(
     select: exp.Select, text: str, relations: Mapping[str, RelationDefinition], outer: Scope | None = None, words: str = ""
 ) -> Draft:
-    """`outer`: of a part the scope around it; what it selects does not matter, but in IN. `words`: what part it is."""
+    """Read a SELECT. `outer`: for a part, the enclosing scope; what a part selects does not matter, except in IN. `words`: what part it
+    is."""
     names = _check_names(select, text, relations, outer)
     _refuse_clauses(select, names, words)
     if not select.args.get("from_"):
@@ -200,13 +201,13 @@ def _read_select(
         draft.groups = read_groups(select, names, draft, _read_output)
     elif outer is None or words == "IN":
         _read_outputs(select, names, draft)
-    elif any(isinstance(node, exp.Func) for part in select.expressions for node in part.walk()):  # one may return no row, or several
+    elif any(isinstance(node, exp.Func) for part in select.expressions for node in part.walk()):  # it may return no row, or several
         raise unsupported(f"a function in the SELECT list of {words}", "write SELECT 1")
     return draft
 
 
 def _read_joins(select: exp.Select, names: Names, read_part: Callable[[exp.Expr, str], Draft] | None, words: str) -> Draft:
-    """FROM and its joins; the scope of the draft is of the aliases that rows have."""
+    """Read FROM and its joins; the scope of the draft has the aliases that rows have."""
     aliases = list(names.scope.aliases)
     draft = Draft(names.scope)
     unseen: set[str] = set()
@@ -227,7 +228,7 @@ def _read_joins(select: exp.Select, names: Names, read_part: Callable[[exp.Expr,
         if words:
             raise unsupported(f"{_join_words(join)} in {words}", f"write {words} (SELECT … FROM … WHERE …), joined by JOIN")
         on = join.args.get("on")
-        if join.side == "RIGHT":  # the mirror of LEFT JOIN: all before it is the part
+        if join.side == "RIGHT":  # the mirror of LEFT JOIN: everything before it is the part
             if draft.parts or draft.absent or unseen:
                 raise unsupported("RIGHT JOIN after another outer join", f"begin with {alias}: write FROM {alias} LEFT JOIN …")
             draft.scope = names.scope.of(aliases[:place])
@@ -280,7 +281,7 @@ def _refuse_clauses(select: exp.Select, names: Names | None, words: str) -> None
 
 
 def _refuse_natural(scope: Scope, place: int) -> None:
-    """Refuses NATURAL JOIN, whose columns would change with the relations."""
+    """Reject NATURAL JOIN, whose columns would change with the relations."""
     alias, before = list(scope.aliases)[place], list(scope.aliases)[:place]
     known = {column.name for other in before for column in scope.definition(other).columns}
     shared = [column.name for column in scope.definition(alias).columns if column.name in known]
@@ -326,7 +327,7 @@ def _refuse_expression(part: exp.Expr, names: Names | None) -> None:
 
 
 def _read_using(join: exp.Join, before: list[str], alias: str, draft: Draft, names: Names) -> None:
-    """The columns of USING."""
+    """Read the columns of USING."""
     for identifier in join.args.get("using") or []:
         name = fold(identifier.this if isinstance(identifier, exp.Column) else identifier)
         right = draft.scope.column(alias, name)
@@ -335,7 +336,7 @@ def _read_using(join: exp.Join, before: list[str], alias: str, draft: Draft, nam
         if names.is_ambiguous(name, having):
             raise names.bad(identifier, f"USING ({name}) is ambiguous: write ON {alias}.{name} = {left}, or use another alias")
         draft.equal.append((left, right))
-        if join.side not in ("RIGHT", "FULL"):  # there the name would mean the other column, or either
+        if join.side not in ("RIGHT", "FULL"):  # for those, the name would mean the other column, or either
             names.merge(left, right)
 
 
@@ -371,7 +372,7 @@ def _outputs_of(expression: exp.Expr, names: Names) -> list[Output]:
 
 
 def _read_star(expression: exp.Star | exp.Column, names: Names) -> list[ColumnRef]:
-    """`*`, `x.*`, perhaps with EXCLUDE."""
+    """Read `*` or `x.*`, perhaps with EXCLUDE."""
     star, aliases = expression, list(names.scope.aliases)
     if isinstance(expression, exp.Column):
         star, aliases = expression.this, [fold(expression.args["table"])]
@@ -389,7 +390,7 @@ def _read_star(expression: exp.Star | exp.Column, names: Names) -> list[ColumnRe
 
 
 def read_expression(text: str, name: str, scope: Scope) -> Output:
-    """An expression of a definition in JSON, written in SQL. Problems `bad-definition`, `unsupported-query`, `unknown-column`."""
+    """Read an expression in SQL from a definition in JSON. Problems `bad-definition`, `unsupported-query`, `unknown-column`."""
     try:
         tree = parse(f"{_BEFORE}{text}", Dialect, "an expression is one")
         names = Names(scope, f"{_BEFORE}{text}")

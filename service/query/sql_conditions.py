@@ -1,7 +1,7 @@
-"""ON and WHERE: conditions joined by AND, into a draft.
+"""Reads ON and WHERE, conditions joined by AND, into a draft.
 
 NOT is pushed inwards (`NOT (a OR b)` is two conditions). OR combines conditions that compare columns of one alias with constants; between
-aliases it may take a null end as unbounded: `b.e IS NULL OR a.s < b.e`; `COALESCE(b.e, 'infinity')` means the same.
+aliases, it can take a null end as unbounded: `b.e IS NULL OR a.s < b.e`; `COALESCE(b.e, 'infinity')` means the same.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class _Side(NamedTuple):
 
 
 class Conditions:
-    """Reads conditions into a draft whose names are known. `read_part`: the SELECT of EXISTS, NOT EXISTS or IN, which it is told; None
-    where there may be none. `within`: the part in which the conditions stand, in words."""
+    """Reads conditions into a draft whose names are known. `read_part` reads the SELECT of EXISTS, NOT EXISTS or IN, given its words; None
+    where none is allowed. `within`: the part that contains the conditions, in words."""
 
     def __init__(self, draft: Draft, names: Names, read_part: Callable[[exp.Expr, str], Draft] | None, within: str = "") -> None:
         self._draft = draft
@@ -66,7 +66,7 @@ class Conditions:
         self._within = within
 
     def add(self, node: exp.Expr, negated: bool = False) -> None:
-        """Adds a condition that must hold, or (`negated`) must be false."""
+        """Add a condition that must hold, or (`negated`) must be false."""
         for part, negative in operands(node, negated, exp.And):
             try:
                 if isinstance(part, exp.Connector):
@@ -110,14 +110,14 @@ class Conditions:
             raise unsupported(part, meant(node) or _NOT_MAINTAINED.get(type(node), instead))
 
     def _branch(self) -> Conditions:
-        """Conditions of their own, for a case of OR."""
+        """Return a reader for one case of OR, with conditions of its own."""
         return Conditions(Draft(self._draft.scope), self._names, None, "OR")
 
     def _choose(self, branches: Sequence[Conditions], node: exp.Expr) -> None:
         self._draft.choose([branch._draft for branch in branches], _sql(node))
 
     def _part(self, query: exp.Expr, words: str) -> Draft:
-        """What stands in EXISTS (…), NOT EXISTS (…) or IN (…)."""
+        """Return the SELECT in EXISTS (…), NOT EXISTS (…) or IN (…)."""
         if self._read_part is None:
             instead = f"define a view with a single level of {words}" if words == self._within else "write it in WHERE"
             raise unsupported(f"{words} within {self._within}", instead)
@@ -149,7 +149,7 @@ class Conditions:
         self._compare("<=", node.this, node.args["high"])
 
     def _around(self, node: exp.Between) -> bool:
-        """`b.t BETWEEN a.t - c AND a.t + c`: returns whether the condition has this form."""
+        """Read `b.t BETWEEN a.t - c AND a.t + c`; return whether the condition has this form."""
         point, low, high = (part.unnest() for part in (node.this, node.args["low"], node.args["high"]))
         if not (isinstance(point, exp.Column) and isinstance(low, exp.Sub) and isinstance(high, exp.Add)):
             return False
@@ -162,7 +162,7 @@ class Conditions:
         return True
 
     def _apart(self, op: str, left: exp.Expr, right: exp.Expr) -> bool:
-        """`abs(a.t - b.t) <= c`: returns whether the condition has this form."""
+        """Read `abs(a.t - b.t) <= c`; return whether the condition has this form."""
         inner = left.this.unnest() if isinstance(left, exp.Abs) else None
         if not isinstance(inner, exp.Sub):
             return False
@@ -221,7 +221,7 @@ class Conditions:
         self._draft.restrict(ref, "like" if bool(like.args.get("negate")) == negated else "not_like", values)
 
     def _in_query(self, node: exp.In, negated: bool) -> None:
-        """`a.k IN (SELECT b.k …)` is EXISTS with an equality."""
+        """Read `a.k IN (SELECT b.k …)` as EXISTS with an equality."""
         if negated:
             raise unsupported("NOT IN over a subquery", "a single null in it excludes every row: write NOT EXISTS (SELECT … WHERE …)")
         left = node.this.unnest()
@@ -257,7 +257,7 @@ class Conditions:
             raise unsupported(_sql(node), "write IS NULL, IS NOT NULL, IS [NOT] TRUE, IS [NOT] FALSE")
 
     def _distinct(self, node: exp.NullSafeEQ | exp.NullSafeNEQ, distinct: bool) -> None:
-        """`IS [NOT] DISTINCT FROM` a constant: null is a value like others."""
+        """Read `IS [NOT] DISTINCT FROM` a constant: null is a value like any other."""
         x, y = self._side(node.this), self._side(node.expression)
         side, constant = (x, node.expression) if x is not None else (y, node.this)
         if side is None or side.infinity or (x is not None and y is not None):
@@ -308,7 +308,7 @@ class Conditions:
         return Inequality(low.ref, high.ref, op in ("<", ">"), bool(low.infinity), bool(high.infinity))
 
     def _either(self, node: exp.Expr, negated: bool) -> None:
-        """OR of conditions on one alias, or one that takes null ends as unbounded."""
+        """Read OR of conditions on one alias, or one that takes null ends as unbounded."""
         instead = "OR combines comparisons of the columns of one alias with constants: define a view for each case"
         if isinstance(node, exp.Xor) or node.find(exp.Query) is not None:
             raise unsupported(f"OR in {_sql(node)}" if not isinstance(node, exp.Xor) else _sql(node), instead)
@@ -322,7 +322,8 @@ class Conditions:
             self._unbounded(cases, node, instead)
 
     def _unbounded(self, cases: Sequence[tuple[exp.Expr, bool]], node: exp.Expr, instead: str) -> None:
-        """`end IS NULL OR start < end`: the comparison, null ends taken as unbounded. `cases`: what OR combines, each perhaps negated."""
+        """Read `end IS NULL OR start < end`, a comparison in which null ends are unbounded. `cases`: the operands of OR, each perhaps
+        negated."""
         guards: list[ColumnRef] = []
         comparisons: list[tuple[str, exp.Expr]] = []
         for part, negative in cases:
@@ -345,7 +346,8 @@ class Conditions:
         self._draft.inequalities.append(self._guarded(self._inequality(op, x, y), guards, node))
 
     def _guarded(self, bare: Inequality, guards: list[ColumnRef], node: exp.Expr) -> Inequality:
-        """A null in a guard's column matches every value, so a null on the other side would have to match as well."""
+        """Return the comparison with guards. A null in a guard's column matches every value, so a null on the other side would have to
+        match as well."""
         scope = self._draft.scope
         if not set(guards) <= {bare.low, bare.high}:
             raise unsupported(f"OR in {_sql(node)}", f"IS NULL can be combined with {bare} only for {bare.low} or {bare.high}")
@@ -370,14 +372,14 @@ class Conditions:
         self._draft.restrict(side.ref, op, [] if value is None else [value])
 
     def _filter(self, ref: ColumnRef, op: str, values: list[Physical], node: exp.Expr) -> None:
-        """A condition that is a bool column alone, or IS TRUE."""
+        """Read a condition that is a bool column alone, or IS TRUE."""
         type_ = self._draft.scope.describe(ref).kind
         if type_ != "bool":
             raise self._names.bad(node, f"{ref} is a {type_}, not a condition")
         self._draft.restrict(ref, op, values)
 
     def _side(self, node: exp.Expr) -> _Side | None:
-        """A column, plain or in COALESCE with an infinity; None for a constant."""
+        """Return a column, plain or in COALESCE with an infinity; None for a constant."""
         node = node.unnest()
         if isinstance(node, exp.Column):
             return _Side(self._names.column(node))
@@ -408,7 +410,7 @@ class Conditions:
         )
 
     def _value(self, ref: ColumnRef, node: exp.Expr) -> Physical | None:
-        """A constant in the physical form of the column's type; None for NULL."""
+        """Return a constant in the physical form of the column's type; None for NULL."""
         if not _is_constant(node.unnest()):
             raise unsupported(_sql(node), f"compare {ref} with constants")
         self._draft.scope.require_comparable(ref)
@@ -419,7 +421,7 @@ class Conditions:
 
 
 def operands(node: exp.Expr, negated: bool, joined: type[exp.Connector]) -> list[tuple[exp.Expr, bool]]:
-    """What AND or OR (`joined`) joins in it, each perhaps negated, in its order."""
+    """Return the operands of AND or OR (`joined`) in a condition, each perhaps negated, in their order."""
     opposite = exp.And if joined is exp.Or else exp.Or
     found, pending = list[tuple[exp.Expr, bool]](), [(node, negated)]
     while pending:
@@ -435,7 +437,7 @@ def operands(node: exp.Expr, negated: bool, joined: type[exp.Connector]) -> list
 
 
 def read_constant(names: Names, node: exp.Expr, type_: str, where: str) -> Physical | None:
-    """A constant in the physical form of a type; None for NULL. Problems `unsupported-query`, `bad-query`."""
+    """Return a constant in the physical form of a type; None for NULL. Problems `unsupported-query`, `bad-query`."""
     if not _is_constant(node.unnest()):
         raise unsupported(f"{_sql(node)} in {where}", "compare with constants")
     try:
@@ -445,7 +447,7 @@ def read_constant(names: Names, node: exp.Expr, type_: str, where: str) -> Physi
 
 
 def is_clock(node: exp.Expr) -> bool:
-    """Whether it is the time at which it is asked for."""
+    """Return whether the expression is the current time or date."""
     return isinstance(node, _CLOCKS) or (isinstance(node, exp.Anonymous) and node.name.lower() in _CLOCK_NAMES)
 
 
@@ -477,7 +479,7 @@ def _read(node: exp.Expr, type_: str) -> Physical | None:
 
 
 def text_of(node: exp.Expr) -> str:
-    """The text of a constant, without casts."""
+    """Return the text of a constant, without casts."""
     node = node.unnest()
     if isinstance(node, exp.Cast):
         return text_of(node.this)

@@ -24,7 +24,7 @@ ReadOutput = Callable[[exp.Expr, Names], list[Output]]
 
 
 def is_grouped(select: exp.Select) -> bool:
-    """Whether its rows are groups of rows."""
+    """Return whether the rows of the SELECT are groups of rows."""
     distinct = select.args.get("distinct")
     if select.args.get("group") or select.args.get("having") or (distinct is not None and not distinct.args.get("on")):
         return True
@@ -34,7 +34,8 @@ def is_grouped(select: exp.Select) -> bool:
 
 
 def read_groups(select: exp.Select, names: Names, draft: Draft, read_output: ReadOutput) -> GroupsDraft:
-    """`read_output`: of an expression of SELECT without aggregates. Problems `unsupported-query`, `bad-query`, `bad-definition`."""
+    """Read the groups. `read_output` reads an expression of SELECT without aggregates. Problems `unsupported-query`, `bad-query`,
+    `bad-definition`."""
     distinct = select.args.get("distinct")
     if distinct is not None:
         return _read_distinct(select, names, distinct, read_output)
@@ -58,7 +59,7 @@ class _Groups:
     def __init__(self, select: exp.Select, names: Names, draft: Draft, read_output: ReadOutput) -> None:
         self._select, self._names, self._draft, self._read_output = select, names, draft, read_output
         self._groups = GroupsDraft(names.scope)
-        self._named: dict[str, exp.Expr] = {}  # what SELECT calls by a name of its own
+        self._named: dict[str, exp.Expr] = {}  # expressions of SELECT by their names given with AS
         for expression in select.expressions:
             if isinstance(expression, exp.Alias):
                 self._named[fold(expression.args["alias"])] = expression.this
@@ -89,7 +90,7 @@ class _Groups:
         self._groups.group(self._name_of(output, trunc), output, trunc)
 
     def _by_place(self, node: exp.Expr) -> exp.Expr:
-        """GROUP BY 2."""
+        """Resolve the position in GROUP BY 2."""
         expressions = self._select.expressions
         number = int(node.name) if node.name.isdigit() else 0
         if not 1 <= number <= len(expressions):
@@ -119,7 +120,7 @@ class _Groups:
         raise unsupported(f"the expression {node.sql(_SQL)} in GROUP BY", "group by columns, and by date_trunc(unit, column)")
 
     def _name_of(self, output: Output, trunc: str | None) -> str:
-        """What the view calls a column by which it groups: as in SELECT, if it is there."""
+        """Return the name of a group column in the view: as in SELECT, if it is there."""
         for expression in self._select.expressions:
             shown = expression.this if isinstance(expression, exp.Alias) else expression
             node = shown.unnest()
@@ -171,7 +172,7 @@ class _Groups:
         self._groups.show(name, kind, number)
 
     def _aggregate(self, node: exp.Expr) -> int:
-        """The number of an aggregate. Refuses those that are not there."""
+        """Return the number of an aggregate. Rejects unsupported ones."""
         if isinstance(node, exp.Filter):
             raise unsupported(f"{node.sql(_SQL)}", "write a view with the condition in WHERE")
         function = _FUNCTIONS.get(type(node))
@@ -195,7 +196,7 @@ class _Groups:
         raise unsupported(f"{node.sql(_SQL)}", _COLUMNS_ONLY)
 
     def _having(self, into: GroupsDraft, node: exp.Expr, negated: bool = False) -> None:
-        """Conditions that must hold, or (`negated`) be false. `into`: the groups, or a case of OR."""
+        """Read conditions that must hold, or (`negated`) must be false. `into`: the groups, or a case of OR."""
         for part, negative in operands(node, negated, exp.And):
             cases = operands(part, negative, exp.Or)
             if len(cases) > 1:
@@ -204,7 +205,7 @@ class _Groups:
                 self._one(into, part, negative)
 
     def _any(self, into: GroupsDraft, conditions: Sequence[tuple[exp.Expr, bool]]) -> None:
-        """At least one of these, each perhaps negated."""
+        """Read conditions of which at least one must hold, each perhaps negated."""
         cases = []
         for node, negated in conditions:
             cases.append(into.case())
@@ -244,7 +245,7 @@ class _Groups:
         self._draft.having(into, one, op, [value for value in values if value is not None])
 
     def _side(self, node: exp.Expr) -> GroupOutput | None:
-        """The aggregate or group column that it is."""
+        """Return the aggregate or group column in an expression."""
         if _is_aggregate(node):
             return GroupOutput("", AGGREGATE, self._aggregate(node))
         if isinstance(node, exp.Column):
@@ -264,7 +265,7 @@ class _Groups:
 
 
 def _covered(node: exp.Expr) -> exp.Expr | None:
-    """What `coverage(…)` of one interval is of."""
+    """Return the argument of `coverage(…)` with one interval."""
     node = node.unnest()
     if isinstance(node, exp.Anonymous) and node.name.lower() == "coverage" and len(node.expressions) == 1:
         interval: exp.Expr = node.expressions[0]

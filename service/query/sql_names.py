@@ -24,25 +24,25 @@ def bad_query(detail: str, line: int, column: int) -> Problem:
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
-    """The line and column of the character at `offset` (from 0), both counted from 1."""
+    """Return the line and column of the character at `offset` (from 0), both counted from 1."""
     before = text[:offset]
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 def fold(identifier: exp.Expr) -> str:
-    """An identifier's name by PostgreSQL's rules."""
+    """Return an identifier's name by PostgreSQL's rules."""
     name: str = identifier.name
     return name if identifier.args.get("quoted") else name.lower()
 
 
 def position(node: exp.Expr, text: str) -> tuple[int, int]:
-    """Line and column of the first word of a node; of the beginning if the parser kept none."""
+    """Return line and column of the first word of a node; those of the beginning if the parser kept none."""
     starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
     return line_and_column(text, min(starts, default=0))
 
 
 def placed(problem: Problem, node: exp.Expr, text: str) -> Problem:
-    """The problem, with the position of the node that it is about, if it has none and the parser kept that."""
+    """Return the problem with the position of its node, unless it has one already or the parser kept none."""
     if any("start" in part.meta for part in node.walk()):
         line, column = position(node, text)
         problem.extensions.setdefault("position", {"line": line, "column": column})
@@ -50,7 +50,7 @@ def placed(problem: Problem, node: exp.Expr, text: str) -> Problem:
 
 
 def meant(node: exp.Expr) -> str | None:
-    """What to write in place of a function that is unknown, if its name is nearly one that is known."""
+    """Return what to write instead of an unknown function, if its name resembles a known one."""
     if not isinstance(node, exp.Anonymous):
         return None
     close = get_close_matches(node.name.lower(), _FUNCTIONS, 1)
@@ -63,14 +63,14 @@ class Names:
     def __init__(self, scope: Scope, text: str) -> None:
         self.scope = scope
         self._text = text
-        self._merged: dict[str, set[ColumnRef]] = {}  # by name, the columns that USING makes one
+        self._merged: dict[str, set[ColumnRef]] = {}  # by name, the columns that USING merges
 
     def merge(self, left: ColumnRef, right: ColumnRef) -> None:
-        """Merges two columns joined by USING: the name then needs no alias."""
+        """Merge two columns joined by USING: the name then needs no alias."""
         self._merged.setdefault(left.column, set()).update((left, right))
 
     def is_ambiguous(self, name: str, aliases: Iterable[str]) -> bool:
-        """Whether the name may refer to several columns of these aliases."""
+        """Return whether the name may refer to several columns of these aliases."""
         found = {ColumnRef(alias, name) for alias in aliases}
         return len(found) > 1 and not found <= self._merged.get(name, set())
 
@@ -81,7 +81,7 @@ class Names:
         return bad_query(detail, *position(node, self._text))
 
     def check(self, column: exp.Column) -> None:
-        """Checks that a column or an interval of that name exists. Problem `unknown-column`, with its position."""
+        """Check that a column or an interval of that name exists. Problem `unknown-column`, with its position."""
         alias, name = self._parts(column)
         try:
             if alias is None:
@@ -104,7 +104,7 @@ class Names:
         return found[0]
 
     def interval(self, node: exp.Expr) -> IntervalRef:
-        """`b.stay`, `stay` where only one relation has it, or `(b.checkin, b.checkout)` over a declared interval."""
+        """Resolve `b.stay`, `stay` if only one relation has it, or `(b.checkin, b.checkout)` over a declared interval."""
         node = node.unnest()
         if isinstance(node, exp.Tuple):
             return self._over_columns(node)
@@ -124,7 +124,7 @@ class Names:
             raise unsupported(f"{node.sql('postgres')} as an interval", "write (start, end), two columns of one relation")
         start, end = (self.column(end) for end in ends)
         found = list(self.scope.intervals_over(start, end))
-        if len(found) > 1:  # SQL's OVERLAPS means half-open periods
+        if len(found) > 1:  # OVERLAPS in SQL is for half-open periods
             found = [ref for ref in found if self.scope.declared(ref).bounds == "[)"] or found
         if not found:
             raise unsupported(

@@ -1,4 +1,4 @@
-"""Expressions in SELECT → what is computed of a row (`terms`)."""
+"""Reads expressions in SELECT into terms (`terms`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from service.wire.grammar import INT64_MAX, INT64_MIN
 from service.wire.kinds import decimal_kind, digits_of
 
 MOST_STEPS = 200
-"""Of an expression: names, constants and operators."""
+"""The maximum for an expression: names, constants and operators."""
 _ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _COMPARED: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _DECIMAL = re.compile(r"([0-9]*)\.?([0-9]*)")
@@ -29,7 +29,7 @@ _INSTEAD = (
 
 
 def read_term(node: exp.Expr, names: Names) -> Term:
-    """Problems `unsupported-query`, `unknown-column`; `bad-query` with `position`."""
+    """Read an expression. Problems `unsupported-query`, `unknown-column`; `bad-query` with `position`."""
     steps = sum(1 for one in node.walk() if isinstance(one, exp.Column | exp.Literal | exp.Func | exp.Binary | exp.Unary))
     if steps > MOST_STEPS:
         raise unsupported(f"an expression of {steps} steps", f"at most {MOST_STEPS} are allowed; compute the rest when you read the rows")
@@ -41,7 +41,7 @@ class _Reader:
         self._names = names
 
     def read(self, node: exp.Expr, wanted: str | None = None) -> Term:
-        """`wanted`: the kind that a constant without one of its own takes."""
+        """Read an expression. `wanted`: the kind of a constant without one of its own."""
         node = node.unnest()
         if isinstance(node, exp.Column):
             ref = self._names.column(node)
@@ -88,7 +88,7 @@ class _Reader:
             raise self._names.bad(node, str(error)) from None
 
     def _pair(self, node: exp.Expr) -> tuple[Term, Term]:
-        """The sides of an operator; a constant takes the kind of the other side."""
+        """Return the sides of an operator; a constant takes the kind of the other side."""
         left, right = node.this, node.args["expression"]
         if _is_constant(left.unnest()) and not _is_constant(right.unnest()):
             second = self.read(right)
@@ -132,7 +132,7 @@ class _Reader:
         return terms.coalesced(self._alike([node.this, *node.expressions], wanted))
 
     def _alike(self, nodes: list[exp.Expr], wanted: str | None) -> list[Term]:
-        """Constants take the kind of what is none; of several the first."""
+        """Read operands of the same kind: constants take the kind of the others; if all are constants, that of the first."""
         read = {at: self.read(one) for at, one in enumerate(nodes) if not _is_constant(one.unnest())}
         kind = next(iter(read.values())).kind if read else wanted
         if kind is None:

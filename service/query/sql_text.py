@@ -1,4 +1,4 @@
-"""The text of a query → sqlglot's tree, in bounded time, with the place of what is wrong in it."""
+"""Parses the text of a query into sqlglot's tree, in bounded time, and locates errors in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     Parser = object
 
-logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote the query; what it cannot read is refused here
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote the query; what it cannot read is rejected here
 
 _TOKEN = re.compile(r",? but got <Token.*>", re.DOTALL)  # the parser's description of its position
 _KEYWORDS = (
@@ -43,12 +43,12 @@ _OPERANDS = (*_NAMES, TokenType.STRING, TokenType.NUMBER)
 
 
 class _Endless(Exception):
-    """The parser tries the same tokens again and again."""
+    """The parser tries the same tokens over and over."""
 
 
 class Bounded(Parser):
-    """For a parser of sqlglot: it reads a text token by token, hardly ever one twice, but backtracks in exponential time where joins
-    have no condition. So its steps are limited."""
+    """Base of a parser of sqlglot that limits its steps: it reads a text token by token, hardly ever one twice, but backtracks in
+    exponential time where joins have no condition."""
 
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
         self._steps = 4 * len(raw_tokens) + 2000
@@ -62,14 +62,14 @@ class Bounded(Parser):
 
 
 def check_length(text: str, most: int) -> None:
-    """Problem `bad-query` for a text of more bytes, before it is parsed."""
+    """Raise Problem `bad-query` for a text of more bytes, before it is parsed."""
     size = len(text.encode(errors="replace"))
     if size > most:
         raise bad_query(f"the query has {size} bytes; at most {most} are allowed (--max-sql)", 1, 1)
 
 
 def parse(text: str, dialect: type[Dialect], rule: str) -> exp.Expr:
-    """The one statement, read by a dialect whose parser is Bounded; `rule` says why there is one. Problem `bad-query` with `position`."""
+    """Parse a single statement with a dialect whose parser is Bounded; `rule` says why only one. Problem `bad-query` with `position`."""
     try:
         statements = [statement for statement in sqlglot.parse(text, read=dialect) if statement is not None]
     except _Endless:
@@ -90,13 +90,13 @@ def parse(text: str, dialect: type[Dialect], rule: str) -> exp.Expr:
 
 
 def no_select(text: str, dialect: type[Dialect]) -> Problem:
-    """`bad-query` for a statement that is none."""
+    """Return `bad-query` for a statement other than a SELECT."""
     first = dialect().tokenize(text)[0]
     return bad_query(f"a query begins with SELECT, not with {_written(first, text)!r}", *line_and_column(text, first.start))
 
 
 def _mistake(text: str, dialect: type[Dialect], error: dict[str, Any]) -> Problem:
-    """`bad-query` for what the parser found: what is wrong, at the word where it begins to be."""
+    """Return `bad-query` for what the parser found: what is wrong, at the word where the error begins."""
     tokens = dialect().tokenize(text)
     if tokens[0].token_type in _NAMES:
         return no_select(text, dialect)
@@ -110,7 +110,7 @@ def _mistake(text: str, dialect: type[Dialect], error: dict[str, Any]) -> Proble
     what, is_behind = f"{said[0].lower()}{said[1:]}", at == last and (said == "Expecting )" or tokens[at].token_type != TokenType.R_PAREN)
     if said.startswith("Required keyword"):
         what = "a name, a value or a condition is missing"
-        if tokens[at].token_type in _OPERANDS:  # what lacks something is the operator before it
+        if tokens[at].token_type in _OPERANDS:  # the preceding operator lacks an operand
             at, is_behind = at - 1, False
     elif said == "Expecting )":
         what = "a ) is missing" if is_behind else "a ), a comma or an operator is missing"
@@ -118,7 +118,7 @@ def _mistake(text: str, dialect: type[Dialect], error: dict[str, Any]) -> Proble
 
 
 def _unexpected(tokens: list[Token], at: int, text: str) -> Problem:
-    """For a token at which the parser could not go on."""
+    """Return the problem for a token at which the parser could not continue."""
     token, before = tokens[at], tokens[at - 1]
     depths = accumulate((one.token_type == TokenType.L_PAREN) - (one.token_type == TokenType.R_PAREN) for one in tokens[: at + 1])
     if min(depths) < 0:
@@ -138,7 +138,7 @@ def _unexpected(tokens: list[Token], at: int, text: str) -> Problem:
 
 
 def _misspelt(tokens: list[Token], at: int, text: str) -> Problem | None:
-    """For a word at or beside a place that is nearly a keyword; names with an alias are not."""
+    """Return the problem for a word at or next to a position that resembles a keyword; names with an alias do not count."""
     for near in (at, at - 1, at + 1, at - 2):
         if not 0 <= near < len(tokens) or tokens[near].token_type != TokenType.VAR:
             continue

@@ -1,8 +1,8 @@
-"""`gaps(s.hours, b.stay)` and `coverage(s.hours, b.stay)` in SELECT: each row of s becomes a row for each stretch of its interval that the
-rows of b leave, or cover.
+"""`gaps(s.hours, b.stay)` and `coverage(s.hours, b.stay)` in SELECT: each row of s becomes one row for each stretch of its interval that
+the rows of b leave, or cover.
 
-Gaps go with LEFT JOIN, as a row without partners is one gap; coverage with JOIN. Either way b is no part of the rows: it becomes a part of
-the query, which says which rows of it are partners.
+Gaps require LEFT JOIN, as a row without partners is one gap; coverage requires JOIN. In both cases the rows contain nothing of b: it
+becomes a part of the query, which determines the partners.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _WHERE = {"gaps": "LEFT JOIN", "coverage": "JOIN"}
 
 
 def take(draft: Draft) -> tuple[Draft, Stretches | None]:
-    """The draft with the partners as its part, and what is told of its rows; None, and the same draft, where there is nothing such.
-    Problems `unsupported-query`, `bad-definition`."""
+    """Return the draft with the partners as a part of it, and its stretches; the same draft and None if it has none. Problems
+    `unsupported-query`, `bad-definition`."""
     mine = [output for output in draft.reads if is_stretch(output)]
     if not mine:
         return draft, None
@@ -53,7 +53,8 @@ def take(draft: Draft) -> tuple[Draft, Stretches | None]:
 
 
 def of_groups(query: Query, draft: GroupsDraft) -> Query:
-    """The query of which groups of rows show what their intervals cover. Problems `unsupported-query`, `bad-definition`."""
+    """Return the query whose rows are the stretches that the intervals of each group cover. Problems `unsupported-query`,
+    `bad-definition`."""
     assert draft.covered is not None
     name, of = draft.covered
     words, aliases = f"coverage({of})", [alias for alias, _ in query.aliases]
@@ -96,7 +97,7 @@ def _partners(draft: Draft, function: str, words: str, of: IntervalRef, by: Inte
 
 
 def _compared(draft: Draft) -> list[ColumnRef]:
-    """What its conditions compare."""
+    """Return the columns that the draft's conditions compare."""
     pairs = [*draft.equal, *draft.not_equal, *((one.low, one.high) for one in draft.inequalities)]
     return [ref for pair in pairs for ref in pair] + [ref for one in draft.within for ref in (one.left, one.right)]
 
@@ -109,7 +110,7 @@ def _require_columns(outputs: list[Output], alias: str, words: str) -> None:
 
 
 def _without(draft: Draft, partner: str) -> Draft:
-    """Without the conditions that name a partner: they are those of the part."""
+    """Return the draft without the conditions that name a partner: they belong to the part."""
     return replace(
         draft, equal=[], overlaps=[], inequalities=[], not_equal=[], within=[], cross=[],
         filters=[one for one in draft.filters if one.alias != partner],
@@ -117,8 +118,8 @@ def _without(draft: Draft, partner: str) -> Draft:
 
 
 def finish(query: Query, stretches: Stretches, scope: Scope) -> Query:
-    """The query, of which `take` has made a draft. `scope`: of all aliases. Problem `unsupported-query` for conditions that are not of one
-    pair of intervals and of equal columns."""
+    """Complete the query that was assembled from the draft of `take`. `scope`: of all aliases. Problem `unsupported-query` for conditions
+    other than one pair of intervals and equal columns."""
     (part,) = query.parts
     of, declared = stretches.of, scope.declared(stretches.of)
     join = part.join
@@ -134,7 +135,7 @@ def finish(query: Query, stretches: Stretches, scope: Scope) -> Query:
 
 
 def _of_points(query: Query, scope: Scope, of: IntervalRef) -> Query:
-    """Without rows whose point is null: no point, no stretch."""
+    """Return the query without rows whose point is null: no point, no stretch."""
     declared = scope.declared(of)
     if declared.start_column != declared.end_column or not scope.definition(of.alias).column(declared.start_column).nullable:
         return query

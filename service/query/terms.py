@@ -1,8 +1,8 @@
-"""What may be computed of a row, and of which kind it is then: the rules of types of expressions in SELECT.
+"""The expressions over a row, with the typing rules of SELECT.
 
 Numbers: int64 with int64 stays int64; a decimal with a decimal or an int64 is an exact decimal of up to 38 digits, but a quotient of
-decimals, and whatever meets a float64, is float64. What has no value is null, never an error: a result outside of its type, a division by
-zero, a text that is no value of the type to which it is cast. A comparison with null is null.
+decimals, and any operation with a float64, is float64. An undefined result is null, never an error: a result out of range, a division by
+zero, a text that is not a value of the type to which it is cast. A comparison with null is null.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _family(kind: str) -> str:
 
 
 def is_plain(kind: str) -> bool:
-    """Whether values of this kind are compared here, and have constants."""
+    """Return whether values of this kind can be compared here, and have constants."""
     return _family(kind) in ("int64", "float64", "decimal", "timestamp", "date", "string", "bool")
 
 
@@ -52,7 +52,7 @@ def _digits(kind: str) -> tuple[int, int]:
 
 
 def arithmetic(op: str, left: Term, right: Term) -> Term:
-    """`+ - * / %` of numbers, and `-` of two timestamps (microseconds) or dates (days), `+ -` of a date and days."""
+    """Return `+ - * / %` of numbers, `-` of two timestamps (microseconds) or dates (days), or `+ -` of a date and days."""
     kinds = left.kind, right.kind
     if op == "-" and kinds in (("timestamp", "timestamp"), ("date", "date")):
         return Term("-", "int64", (left, right))
@@ -83,7 +83,7 @@ def _decimal(term: Term) -> Term:
 
 
 def moved(term: Term, micros: int) -> Term:
-    """A timestamp and a fixed time."""
+    """Return a timestamp plus a fixed time."""
     if term.kind != "timestamp":
         raise _refused(f"INTERVAL beside a {term.kind}", "a timestamp takes an INTERVAL, a date a number of days")
     return Term("+", "timestamp", (term, Term("constant", "int64", (), micros)))
@@ -96,7 +96,7 @@ def negative(term: Term) -> Term:
 
 
 def texts(op: str, *parts: Term) -> Term:
-    """`||`, `lower`, `upper`."""
+    """Return `||`, `lower` or `upper`."""
     for part in parts:
         if part.kind != "string":
             raise _refused(f"{op} of a {part.kind}", "it takes texts: write CAST(… AS text)")
@@ -104,10 +104,10 @@ def texts(op: str, *parts: Term) -> Term:
 
 
 def extracted(doc: Term, key: str | int, as_text: bool) -> Term:
-    """`doc ->> key`, `doc -> key`."""
+    """Return `doc ->> key` or `doc -> key`."""
     if doc.kind not in ("string", "json"):
         raise _refused(f"{'->>' if as_text else '->'} of a {doc.kind}", "it takes JSON, in a column of texts")
-    if doc.op == "->":  # a path, read at once
+    if doc.op == "->":  # a path, read in one step
         (whole,) = doc.args
         return Term("->>" if as_text else "->", "string", (whole,), (*doc.value, key))
     return Term("->>" if as_text else "->", "string", (doc,), (key,))
@@ -122,7 +122,7 @@ def truncated(unit: str, of: Term) -> Term:
 
 
 def alike(what: str, terms: Sequence[Term]) -> list[Term]:
-    """These, cast to the one kind that all of them have, or can be written as without loss but for float64."""
+    """Return the terms cast to the one kind that represents all of them, without loss except for float64."""
     kinds = dict.fromkeys(term.kind for term in terms)
     if len(kinds) == 1:
         return list(terms)
@@ -145,7 +145,7 @@ def compared(op: str, left: Term, right: Term) -> Term:
 
 
 def logical(op: str, *parts: Term) -> Term:
-    """`and`, `or`, `not`."""
+    """Return `and`, `or` or `not`."""
     for part in parts:
         if part.kind != "bool":
             raise _refused(f"{op.upper()} of a {part.kind}", "write conditions there")
@@ -153,12 +153,12 @@ def logical(op: str, *parts: Term) -> Term:
 
 
 def tested(op: str, of: Term) -> Term:
-    """`is_null`, `not_null`."""
+    """Return `is_null` or `not_null`."""
     return Term(op, "bool", (of,))
 
 
 def like(of: Term, pattern: str) -> Term:
-    """A pattern as of `filters.pattern`."""
+    """`pattern`: as returned by `filters.pattern`."""
     if of.kind != "string":
         raise _refused(f"LIKE of a {of.kind}", "it takes a text")
     return Term("like", "bool", (of,), pattern)
@@ -170,7 +170,7 @@ def coalesced(parts: Sequence[Term]) -> Term:
 
 
 def chosen(cases: Sequence[tuple[Term, Term]], otherwise: Term | None) -> Term:
-    """CASE: of the first condition that holds the value; else `otherwise`, or null."""
+    """Return CASE: the value of the first condition that holds; otherwise `otherwise`, or null."""
     for condition, _ in cases:
         logical("and", condition)
     values = alike("CASE", [value for _, value in cases] + ([otherwise] if otherwise is not None else []))
@@ -190,7 +190,7 @@ def cast(term: Term, kind: str) -> Term:
 
 
 def is_nullable(term: Term, column: Callable[[ColumnRef], bool]) -> bool:
-    """Whether it may be null; `column`: whether a column may."""
+    """Return whether the term may be null; `column`: whether a column may."""
     if term.op == "column":
         return column(term.value)
     if term.op == "constant":
@@ -204,13 +204,13 @@ def is_nullable(term: Term, column: Callable[[ColumnRef], bool]) -> bool:
         return any(args[1::2]) or args[-1]
     if term.op in _MAY_BE_NULL or (term.op in ("+", "-", "*", "negative") and term.kind in ("int64", "date", "timestamp")):
         return True
-    if term.op == "||":  # beyond the longest text
+    if term.op == "||":  # null beyond the longest text
         return True
     return any(args) or (term.op == "cast" and not _is_whole(term.args[0].kind, term.kind))
 
 
 def _is_whole(given: str, wanted: str) -> bool:
-    """Whether each value of a kind is one of another."""
+    """Return whether each value of a kind is also one of another."""
     if _family(wanted) == "decimal" and _is_number(given) and given != "float64":
         (p, s), (q, t) = _digits(given), _digits(wanted)
         return p - s <= q - t and s <= t
@@ -218,7 +218,7 @@ def _is_whole(given: str, wanted: str) -> bool:
 
 
 def growth(term: Term, texts: Collection[str] = ("string", "json", "uuid", "bytes")) -> tuple[int, int]:
-    """At most so many times the bytes of the text of the row, and so many bytes more, are the text of the value."""
+    """Return bounds (times, more) on the text of the value: at most `times` times the bytes of the row's text, plus `more` bytes."""
     if term.kind not in texts:
         return 0, 0
     if term.op == "constant":
