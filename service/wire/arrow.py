@@ -1,7 +1,7 @@
-"""Changes as Arrow IPC streams: columns (those of Parquet, too) are converted to the relation's types if nothing is lost.
+"""Changes as Arrow IPC streams: columns (those of Parquet too) are converted to the relation's types if nothing is lost.
 
-A column whose type cannot be read is a malformed body; a value that does not fit (a number of 64 unsigned bits, nanoseconds
-that are not a whole microsecond) makes its row bad.
+A column whose type cannot be converted makes a malformed body; a value that does not fit (an unsigned 64-bit number, nanoseconds that are
+not a whole microsecond) makes its row bad.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _READABLE: ByKind[Callable[[pa.DataType], bool]] = ByKind(
 
 
 def decode_arrow(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
-    """The body of `POST /v1/changes`: concatenated IPC streams, each with its relation in the schema metadata."""
+    """Decode the body of `POST /v1/changes`: concatenated IPC streams, each with its relation in the schema metadata."""
 
     def named(number: int, schema: pa.Schema) -> str:
         name: bytes | None = (schema.metadata or {}).get(RELATION_METADATA)
@@ -54,13 +54,13 @@ def decode_arrow(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) 
 
 
 def decode_relation_arrow(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED, plain: bool = False) -> Batch:
-    """One relation's changes as IPC streams; their metadata are ignored. `plain`: as of `judge_table`."""
+    """Decode one relation's changes as IPC streams; their metadata are ignored. `plain`: as in `judge_table`."""
     definitions(relation)
     return _decode(body, lambda number, schema: relation, definitions, room, plain)
 
 
 def _decode(body: bytes, relation_of: Callable[[int, pa.Schema], str], definitions: Definitions, room: Room, plain: bool = False) -> Batch:
-    """`relation_of` gets the number of a stream, from 1, and its schema."""
+    """`relation_of` receives the number of a stream, from 1, and its schema."""
     parts: dict[str, list[Judged]] = {}
     source = pa.BufferReader(body)
     sent = rows = number = 0
@@ -85,8 +85,8 @@ def _decode(body: bytes, relation_of: Callable[[int, pa.Schema], str], definitio
 
 
 def known_columns(rules: RowRules, schema: pa.Schema) -> tuple[list[str], str | None]:
-    """The names of the relation's columns in a schema from outside, and `_op`; and the first that is no such column, if there is one.
-    MalformedBody for a name that is not text or appears twice, and for a type that has no values of the relation's type."""
+    """Return the names of the relation's columns in an external schema, and `_op`; and the first that is not a column of the relation, if
+    any. MalformedBody for a name that is not text or appears twice, and for a type that cannot be converted to the column's."""
     try:
         names: list[str] = schema.names
     except UnicodeDecodeError:
@@ -106,7 +106,8 @@ def known_columns(rules: RowRules, schema: pa.Schema) -> tuple[list[str], str | 
 
 
 def one_batch(table: pa.Table, stranger: str | None) -> pa.RecordBatch:
-    """The rows of a table as one record batch, with the column `stranger`, if there is one, as nulls: its name suffices to refuse them."""
+    """Return the rows of a table as one record batch, with the unknown column `stranger`, if any, as nulls: its name suffices to reject
+    them."""
     batches = table.combine_chunks().to_batches() if table.num_columns else []
     if len(batches) > 1:
         raise pa.ArrowInvalid("more than 2 GiB of text in one column")
@@ -123,7 +124,7 @@ def judge_record_batch(rules: RowRules, relation: str, table: pa.RecordBatch, fi
 
     try:
         return judge_table(rules, relation, table, first, convert, room, plain)
-    except (pa.ArrowException, UnicodeDecodeError) as error:  # also of the name of a time zone
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # also from the name of a time zone
         raise MalformedBody(f"the rows for {relation} cannot be read: {error}") from None
 
 
@@ -140,9 +141,9 @@ def _canonical(rules: RowRules, ordinal: int, array: pa.Array, findings: Finding
     if column.type in ("uuid", "json"):
         return checked(rules, ordinal, uuids_of_bytes(array) if array.type == _UUID else array.cast(wanted), findings)
     if column.type == "float64":
-        return array.cast(wanted, safe=False)  # a whole number beyond 2**53 becomes the nearest float64, as in JSON
+        return array.cast(wanted, safe=False)  # an integer beyond 2**53 becomes the nearest float64, as in JSON
     if column.scale is not None and pa.types.is_integer(array.type):
-        array = array.cast(pa.decimal128(38, column.scale))  # Arrow wants room for all digits that the type might have
+        array = array.cast(pa.decimal128(38, column.scale))  # Arrow requires room for all digits of the type
     zone = column.zone if column.type == "timestamp" and array.type.tz is None else None
     if zone is not None:
         wanted = pa.timestamp("us")
@@ -167,7 +168,7 @@ def _canonical(rules: RowRules, ordinal: int, array: pa.Array, findings: Finding
 
 
 def check_readable(rules: RowRules, ordinal: int, kind: pa.DataType) -> None:
-    """MalformedBody for a column whose type has no values of the relation's type."""
+    """Raise MalformedBody for a column whose type cannot be converted to the relation's."""
     column = rules.columns[ordinal]
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_null(plain):
@@ -182,14 +183,14 @@ def check_readable(rules: RowRules, ordinal: int, kind: pa.DataType) -> None:
 
 
 def _number(array: pa.Array, row: int) -> str:
-    """The physical number of a value, whose time zone may be unknown."""
+    """Return a value as its physical number: its time zone may be unknown."""
     one = array[row : row + 1]
     plain = pa.types.is_integer(one.type) or pa.types.is_decimal(one.type)
     return str((one if plain else one.view(pa.int64()))[0])
 
 
 def _cast_all_but_bad(array: pa.Array, wanted: pa.DataType, first: int) -> tuple[list[pa.Array], list[int]]:
-    """Casts by halves: values that cannot be cast become null and are listed. O(b log n) casts for b bad values."""
+    """Cast by halves: values that cannot be cast become null and are listed. O(b log n) casts for b bad values."""
     try:
         return [array.cast(wanted)], []
     except pa.ArrowInvalid:
@@ -202,7 +203,7 @@ def _cast_all_but_bad(array: pa.Array, wanted: pa.DataType, first: int) -> tuple
 
 
 def _joined(parts: list[Judged]) -> Judged:
-    """The changes of several streams for one relation, in order."""
+    """Join the changes of several streams for one relation, in order."""
     if len(parts) == 1:
         return parts[0]
     return Judged(

@@ -1,4 +1,4 @@
-"""A batch of changes: the result of every decoder, and its form as Arrow."""
+"""A batch of changes: the result of every decoder, and its encoding as Arrow."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from service.wire.schema import OP_COLUMN, RelationDefinition
 INSERT, UPSERT, DELETE, TRUNCATE = 0, 1, 2, 3
 OP_NAMES = ("insert", "upsert", "delete", "truncate")
 OPS = {name: code for code, name in enumerate(OP_NAMES)}
-OP_DICTIONARY = pa.array(OP_NAMES, pa.utf8())  # of a column of ops as Arrow carries it: its indices are the codes
-ONE_OP = tuple(np.array([code], np.uint8) for code in OPS.values())  # of a single change, not written to
+OP_DICTIONARY = pa.array(OP_NAMES, pa.utf8())  # of a column of ops in Arrow: its indices are the codes
+ONE_OP = tuple(np.array([code], np.uint8) for code in OPS.values())  # of a single change; never written to
 ONE_INDEX = np.zeros(1, np.int64)
 
 RELATION_METADATA = b"livejoin.relation"
@@ -26,10 +26,10 @@ MAX_ERRORS = 100
 
 
 class RowBlock:
-    """Rows of the same columns: an Arrow record batch or, if they are few, tuples of physical Python values, because calls into Arrow
+    """Rows with the same columns: an Arrow record batch or, if they are few, tuples of physical Python values, because calls into Arrow
     take longer than the work on a single row.
 
-    values, struct   the tuples and the type of one; None if the rows came as a record batch
+    values, struct   the tuples and their type; None if the rows came as a record batch
     """
 
     __slots__ = ("values", "struct", "num_rows", "_batch", "_bytes")
@@ -41,21 +41,21 @@ class RowBlock:
 
     @classmethod
     def few(cls, values: list[tuple[Any, ...]], struct: pa.StructType) -> RowBlock:
-        """Tuples of physical values in the order of the struct's fields."""
+        """Return a block of tuples of physical values in the order of the struct's fields."""
         block = cls.__new__(cls)
         block.values, block.struct, block._batch, block.num_rows, block._bytes = values, struct, None, len(values), -1
         return block
 
     @property
     def arrow(self) -> pa.RecordBatch:
-        """Made once."""
+        """The rows as a record batch, converted once."""
         if self._batch is None:
             self._batch = pa.RecordBatch.from_struct_array(pa.array(self.values, self.struct))
         return self._batch
 
     @property
     def bytes(self) -> int:
-        """At least the bytes of the values; Arrow buffers are counted whole. Counted once."""
+        """Bytes of the values, at least; Arrow buffers are counted as a whole. Computed once."""
         if self._bytes < 0:
             self._bytes = self._count()
         return self._bytes
@@ -71,16 +71,16 @@ class RowBlock:
 
 
 class Prepared(Protocol):
-    """What a relation makes of changes before they are applied."""
+    """What a relation prepares for changes before they are applied."""
 
     @property
     def bytes(self) -> int: ...
 
 
 class Changes:
-    """Changes of one relation, in order, validated: valid rows only.
+    """Changes of one relation, in order, validated: it contains only valid rows.
 
-    relation, definition    used for validation: the relation may have been replaced by the time they are applied
+    relation, definition    used for validation: the relation may have been replaced when they are applied
     ops, index              uint8[n]; int64[n], position in the batch as sent
     rows                    exactly the relation's columns in canonical types; deletes are null outside the key, truncates everywhere
     prepared                by the relation, or None
@@ -101,7 +101,7 @@ class Changes:
 
 
 def concatenated(parts: Sequence[Changes]) -> Changes:
-    """Changes of one relation, judged by one definition, one part after another; at least one part."""
+    """Concatenate changes of one relation that were validated by one definition; at least one part."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -117,9 +117,9 @@ def concatenated(parts: Sequence[Changes]) -> Changes:
 @dataclass(slots=True)
 class Batch:
     """One body. `errors` are the first 100 bad rows by index; `ignored` counts Debezium's `m` and tombstones. `turn`: seconds that the
-    writer took until it, and what it applied together with it, was on disk. `bad_keys`: of the bad rows whose keys can be read.
-    `unclear`: local times that do not exist, or exist twice, and were taken with the offset before the change. `emptied`: what the engine
-    has built for it (`engine.truncates`)."""
+    writer took until the batch, and others applied with it, were on disk. `bad_keys`: of the bad rows with readable keys. `unclear`: the
+    number of local times that do not exist, or exist twice, and were read with the offset before the change. `emptied`: what the engine has
+    built for the batch (`engine.truncates`)."""
 
     changes: list[Changes]
     sent: int
@@ -142,21 +142,21 @@ class Batch:
 
     @property
     def prepared_bytes(self) -> int:
-        """Of what relations have made of the changes, besides those."""
+        """Bytes that relations have prepared for the changes, in addition to the changes."""
         return sum([changes.prepared.bytes for changes in self.changes if changes.prepared is not None])
 
     def drop_prepared(self) -> None:
-        """It is made again in the writer's turn."""
+        """Drop it; it is prepared again in the writer's turn."""
         for changes in self.changes:
             changes.prepared = None
 
     def let_go(self) -> None:
-        """Of the rows, once nobody reads them any more, whoever still holds the batch."""
+        """Release the rows once nobody reads them any more, whoever still holds the batch."""
         self.changes = []
 
 
 def batch_to_arrow(batch: Batch) -> bytes:
-    """The good rows as a body for `POST /v1/changes`: one IPC stream a relation, each with a column `_op` over `OP_DICTIONARY`."""
+    """Encode the good rows as a body for `POST /v1/changes`: one IPC stream per relation, each with a column `_op` over `OP_DICTIONARY`."""
     body = pa.BufferOutputStream()
     for changes in batch.changes:
         rows = sent_batch(changes.rows.arrow, changes.definition.sent_schema())

@@ -1,7 +1,7 @@
-"""Whole columns of received values (Python objects of JSON, texts of CSV) → canonical Arrow columns.
+"""Converts whole columns of received values (Python objects from JSON, texts from CSV) to canonical Arrow columns.
 
-A column is converted at once if all its values are of the expected kind; only a column with another value is processed
-value by value with the readers of `grammar`, which also report what is wrong.
+A column is converted in one step if all its values are of the expected kind; only other columns are processed value by value with the
+readers of `grammar`, which also report errors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from service.wire.values.open_ends import refusal_of_word, without_words
 from service.wire.values.texts import are_canonical
 
 _NONE = type(None)
-# The kinds of values that pa.array takes exactly as they are meant. It would also take 1.0 for an int64: hence the look at the kinds.
+# The Python types that pa.array converts as intended. It would also accept 1.0 as an int64: hence the check of the types.
 _PLAIN: ByKind[frozenset[type]] = ByKind(
     {
         "int64": frozenset({int}),
@@ -38,11 +38,11 @@ _PLAIN: ByKind[frozenset[type]] = ByKind(
     lambda precision, scale: frozenset(),
 )
 _DATED = ("timestamp", "date")
-# Up to this many rows a Python loop is done before Arrow and NumPy have begun.
+# Up to this many rows, a Python loop finishes before Arrow and NumPy have started.
 FEW = 8
 _SOME = 65_536
 
-# What Arrow's own parser may be given: it also reads hexadecimal and "nan(…)", which are not ours, and it reads no plus sign.
+# Texts for Arrow's own parser: it also accepts hexadecimal and "nan(…)", which are not valid here, and rejects a plus sign.
 _TEXT_FORMS = {
     "int64": r"^-?[0-9]{1,18}$",
     "float64": r"^-?([0-9]{1,99}\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?$",
@@ -59,7 +59,7 @@ DEBEZIUM_READERS: ByKind[Reader] = ByKind(
 def from_values(
     rules: RowRules, ordinal: int, values: Sequence[Any], findings: Findings, readers: ByKind[Reader] = JSON_READERS
 ) -> pa.Array:
-    """A column of JSON values. Bad ones become null and a finding of the column's rank."""
+    """Convert a column of JSON values. Bad ones become null, and a finding with the column's rank."""
     kind = rules.columns[ordinal].kind
     kinds = set(map(type, values))
     kinds.discard(_NONE)
@@ -79,7 +79,7 @@ def from_values(
 
 
 def from_texts(rules: RowRules, ordinal: int, texts: pa.Array, findings: Findings) -> pa.Array:
-    """A column of CSV fields. An empty text is null, except in string columns."""
+    """Convert a column of CSV fields. An empty text is null, except in string columns."""
     kind = rules.columns[ordinal].kind
     if kind == "string":
         return texts
@@ -97,7 +97,7 @@ def from_texts(rules: RowRules, ordinal: int, texts: pa.Array, findings: Finding
 
 
 def checked(rules: RowRules, ordinal: int, texts: pa.Array, findings: Findings) -> pa.Array:
-    """A column of texts that are not empty, but for those of bytes."""
+    """Convert a column of texts, which are not empty except for those of bytes."""
     kind = rules.columns[ordinal].kind
     if (known := _in_usual_form(texts, kind)) is not None:
         return known
@@ -105,7 +105,7 @@ def checked(rules: RowRules, ordinal: int, texts: pa.Array, findings: Findings) 
 
 
 def _in_usual_form(texts: pa.Array, kind: str) -> pa.Array | None:
-    """A column of UUIDs, times or decimals, which Arrow reads; None if some are not in the form for it."""
+    """Convert a column of UUIDs, times or decimals in the form that Arrow reads; None if some are not in that form."""
     if kind == "uuid":
         return texts if are_canonical(texts) else None
     if kind == "time" and pc.all(pc.match_substring_regex(texts, _TIME_FORM), min_count=0).as_py():
@@ -114,7 +114,7 @@ def _in_usual_form(texts: pa.Array, kind: str) -> pa.Array | None:
 
 
 def _dated(rules: RowRules, ordinal: int, texts: pa.Array, read: Reader, findings: Findings) -> pa.Array:
-    """A column of dates or timestamps in one of the usual forms. Raises ArrowInvalid if some are not."""
+    """Convert a column of dates or timestamps in one of the usual forms. Raises ArrowInvalid if some are not."""
     wanted, words = KEPT_TYPES[rules.columns[ordinal].kind], rules.open_words[ordinal]
     for given in (texts, without_words(texts, words)) if words else (texts,):
         try:
@@ -127,7 +127,7 @@ def _dated(rules: RowRules, ordinal: int, texts: pa.Array, read: Reader, finding
 
 
 def _localized(local: pa.Array, read: ZonedReader, findings: Findings) -> pa.Array:
-    """Raises ArrowInvalid if one is out of range."""
+    """Convert a column of local times to UTC. Raises ArrowInvalid if one is out of range."""
     localized = read.local.column(local)
     if localized.bad:
         raise pa.ArrowInvalid("out of range for a local time")
@@ -136,7 +136,7 @@ def _localized(local: pa.Array, read: ZonedReader, findings: Findings) -> pa.Arr
 
 
 def _digits(texts: pa.Array, kind: str) -> pa.Array | None:
-    """A column of plain decimals; None if some are not."""
+    """Convert a column of plain decimals; None if some are not."""
     if not pc.all(pc.match_substring_regex(texts, _DECIMAL_FORM), min_count=0).as_py():
         return None
     try:
@@ -146,7 +146,7 @@ def _digits(texts: pa.Array, kind: str) -> pa.Array | None:
 
 
 class _Texts(Sequence[Any]):
-    """A column of texts, of which few at a time are Python objects."""
+    """A column of texts that converts only a few at a time to Python objects."""
 
     def __init__(self, texts: pa.Array) -> None:
         self._texts = texts
@@ -163,7 +163,7 @@ class _Texts(Sequence[Any]):
 
 
 def one_by_one(rules: RowRules, ordinal: int, values: Sequence[Any], findings: Findings, readers: ByKind[Reader]) -> list[Any]:
-    """A column's physical values. Bad ones become None and a finding of the column's rank."""
+    """Return a column's physical values. Bad ones become None, and a finding with the column's rank."""
     read, words = readers[rules.columns[ordinal].read_as], rules.open_words[ordinal]
     good: list[Any] = []
     bad: list[int] = []
@@ -191,7 +191,7 @@ def one_by_one(rules: RowRules, ordinal: int, values: Sequence[Any], findings: F
 
 
 def mask_of(rows: Sequence[int], length: int) -> Mask:
-    """A mask that is true at `rows`."""
+    """Return a mask that is true at `rows`."""
     mask = np.zeros(length, np.bool_)
     mask[list(rows)] = True
     return mask

@@ -1,7 +1,7 @@
 """Changes of one relation as CSV: a header row, comma, double quotes where needed, UTF-8.
 
-An empty field is null in a nullable column, else the empty text; a quoted empty field is the empty text in a string column, and no bytes
-in one of bytes, which are in base64, or in hexadecimal digits after `\\x`.
+An empty field is null in a nullable column, otherwise the empty text; a quoted empty field is the empty text in a string column, and zero
+bytes in a bytes column. Bytes are in base64, or in hexadecimal digits after `\\x`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from service.wire.room import CSV_WEIGHTS, UNBOUNDED, Room, take_text
 from service.wire.schema import OP_COLUMN, RowRules
 from service.wire.table import judge_table, refuse_twice
 
-_HEADER = 1 << 20  # bytes: more than a thousand columns with long names take
+_HEADER = 1 << 20  # bytes: more than a thousand columns with long names require
 
 
 def decode_csv(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED, plain: bool = False) -> Batch:
-    """One relation's changes as text/csv; `plain`: as of `judge_table`. Too many or too few fields in a row make a malformed body."""
+    """Decode one relation's changes as text/csv; `plain`: as in `judge_table`. Too many or too few fields in a row make a malformed
+    body."""
     rules = definitions(relation).rules
     take_text(body, CSV_WEIGHTS, room)
     table = _read(body, rules)
@@ -39,14 +40,14 @@ def decode_csv(body: bytes, relation: str, definitions: Definitions, room: Room 
 
 
 def refuse_other_separators(names: list[str]) -> None:
-    """MalformedBody for a header row whose fields are not separated by commas."""
+    """Raise MalformedBody for a header row whose fields are not separated by commas."""
     if len(names) == 1 and (other := next((mark for mark in ";\t|" if mark in names[0]), None)):
         raise MalformedBody(f"the header row is one field, {cut(names[0])!r}: separate fields by commas, not by {other!r}", 1)
 
 
 def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
-    """The fields of the relation's columns, and of `_op`, as text; of others only the first, which has nulls: its name suffices to refuse
-    the rows. To Arrow a column takes 9 KB, however few its bytes are."""
+    """Read the fields of the relation's columns, and of `_op`, as text; of other columns only the first, as nulls: its name suffices to
+    reject the rows. Arrow takes 9 KB per column, however few bytes it has."""
     if not body.endswith(b"\n"):
         body += b"\n"
     if body.isspace():
@@ -62,11 +63,11 @@ def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
     try:
         table = csv.read_csv(
             pa.BufferReader(body),
-            # One block: a row is never split, and its number in an error is the one in the body.
+            # A single block: a row is never split, and its number in an error is the one in the body.
             csv.ReadOptions(use_threads=False, block_size=len(body) + 1),
             csv.ParseOptions(newlines_in_values=True),
             csv.ConvertOptions(
-                include_columns=known or names[:1],  # none would be all
+                include_columns=known or names[:1],  # an empty list would include all
                 column_types={name: pa.utf8() for name in known or names[:1]},
                 null_values=[""],
                 strings_can_be_null=True,
@@ -88,8 +89,7 @@ def _read(body: bytes, rules: RowRules) -> pa.RecordBatch:
 
 
 def _header(body: bytes) -> list[str]:
-    """The names of the columns, read by the rules that Arrow has too: a quote opens only where a field begins, and empty lines are passed
-    over."""
+    """Read the names of the columns by Arrow's rules: a quote opens only at the start of a field, and empty lines are skipped."""
     text = StringIO(body[: _HEADER + 1].decode("utf-8-sig", "replace"), newline="")
     try:
         names = next((row for row in reader(text) if row), [])

@@ -1,11 +1,11 @@
-"""Debezium's envelopes: JSON with or without schemas → changes.
+"""Converts Debezium's envelopes, JSON with or without schemas, to changes.
 
-`c`, `r`, `u` are upserts of `after`; `d` deletes by the Kafka key where it is known, else by the key columns of `before` (only
-these are reliable under REPLICA IDENTITY DEFAULT); `t` empties the relation. A key that is not a struct (ExtractField) does
-not say which column it is, so it is unknown. Ignored: tombstones, messages (`m`), transaction markers, heartbeats,
-and columns that the relation lacks. With a schema, values follow its semantic types (`semantics`), otherwise numbers
-for timestamps, times of day and dates are microseconds and days. Everything else is a bad record: rows unwrapped by ExtractNewRecordState
-(their deletes could not be recognized), schema changes, MongoDB's documents.
+`c`, `r`, `u` are upserts of `after`; `d` deletes by the Kafka key if it is known, otherwise by the key columns of `before` (only these are
+reliable under REPLICA IDENTITY DEFAULT); `t` empties the relation. A key that is not a struct (ExtractField) does not say which column it
+is, so it is unknown. Ignored: tombstones, messages (`m`), transaction markers, heartbeats, and columns that the relation lacks. With a
+schema, values follow its semantic types (`semantics`); without one, numbers in timestamp and time columns are microseconds, in date columns
+days. Everything else is a bad record: rows unwrapped by ExtractNewRecordState (their deletes could not be recognized), schema changes,
+MongoDB's documents.
 
 Source: Debezium's documents, "Change event values" and "Data type mappings" of the PostgreSQL and MySQL connectors.
 """
@@ -31,7 +31,7 @@ from service.wire.semantics import NO_SEMANTICS, OPEN_ENDS, Semantics, Settler, 
 _UPSERTS = ("c", "u", "r")
 _MESSAGE = "m"
 _NO_STRUCTS: Mapping[str, Semantics] = {}
-# Sent by Debezium instead of a large value that an update did not change, for bytes in base64.
+# Debezium sends this instead of a large value that an update did not change; for bytes, in base64.
 _UNAVAILABLE = "__debezium_unavailable_value"
 _UNAVAILABLE_IN = {"string": _UNAVAILABLE, "json": _UNAVAILABLE, "bytes": base64.b64encode(_UNAVAILABLE.encode()).decode()}
 _NOT_SENT = Unreadable("the value was not sent (an unchanged large value): give the table REPLICA IDENTITY FULL")
@@ -40,9 +40,9 @@ Meaning = TypeVar("Meaning")
 
 
 class DebeziumDecoder:
-    """Kafka records of one table → changes of one relation.
+    """Converts Kafka records of one table to changes of one relation.
 
-    No record raises: one that cannot be read is a bad row, with a reason.
+    No record raises an exception: one that cannot be read is a bad row, with a reason.
     """
 
     def __init__(self, relation: str, definition: RelationDefinition) -> None:
@@ -52,7 +52,7 @@ class DebeziumDecoder:
         self._keys = _Wrapping(semantics_of, NO_SEMANTICS)
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Batch:
-        """The records' changes; `index` is the position in `values`. O(bytes); a key is read only where it is needed."""
+        """Return the records' changes; `index` is the position in `values`. O(bytes); a key is read only if it is needed."""
         envelopes = _Envelopes(self.relation, self._rules, self._keys)
         read = self._values.read
         for index, value in enumerate(values):
@@ -69,7 +69,7 @@ class DebeziumDecoder:
 
 
 def decode_debezium(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
-    """One relation's changes as application/vnd.debezium+jsonl.
+    """Decode one relation's changes as application/vnd.debezium+jsonl.
 
     A line is an envelope, bare or wrapped, or `{"key": …, "value": …}`, or null. Any other line makes a malformed body.
     """
@@ -91,19 +91,19 @@ class _Envelopes:
 
     def __init__(self, relation: str, rules: RowRules, keys: _Wrapping[Semantics]) -> None:
         self.rows = Rows(relation, rules)
-        self.semantics: list[Semantics] = []  # of each of `rows`
+        self.semantics: list[Semantics] = []  # one for each of `rows`
         self.ignored = 0
         self._keys = keys
 
     def add(self, index: int, key: Any, payload: Any, structs: Mapping[str, Semantics]) -> None:
-        """One record. `key` is bytes (read only if needed), an object or None; `structs` are the semantics of `before` and `after`."""
+        """Add one record. `key` is bytes (read only if needed), an object or None; `structs` are the semantics of `before` and `after`."""
         if type(payload) is dict and payload.get("op") in _UPSERTS and type(after := payload.get("after")) is dict:
             self._take(index, UPSERT, after, structs.get("after", NO_SEMANTICS))
         else:
             self._add_other(index, key, payload, structs)
 
     def _add_other(self, index: int, key: Any, payload: Any, structs: Mapping[str, Semantics]) -> None:
-        """Adds anything but a valid upsert."""
+        """Add anything other than a valid upsert."""
         if payload is None:
             self.ignored += 1
         elif type(payload) is not dict:
@@ -143,7 +143,7 @@ class _Envelopes:
             self._take(index, DELETE, row, semantics)
 
     def _read_key(self, key: Any) -> tuple[Any, Semantics]:
-        """A Kafka key's struct and its semantics; None if it is not JSON."""
+        """Return a Kafka key's struct and its semantics; None if it is not JSON."""
         if type(key) is not bytes:
             return _unwrapped(key, semantics_of, NO_SEMANTICS)
         try:
@@ -152,7 +152,7 @@ class _Envelopes:
             return None, NO_SEMANTICS
 
     def _key_columns(self, data: Any) -> dict[str, Any] | None:
-        """The key columns of a struct; None if one of them is missing."""
+        """Return the key columns of a struct; None if one of them is missing."""
         if type(data) is not dict:
             return None
         row = {name: data.get(name) for name in self.rows.rules.key}
@@ -174,7 +174,7 @@ class _Envelopes:
         return judge_rows(rows.rules, rows.relation, rows.ops, rows.index, rows.rows, Findings(), DEBEZIUM_READERS, settle)
 
     def _settle(self, ordinal: int, values: list[Any], kinds: Sequence[Semantics]) -> list[Any]:
-        """One column's values with their semantic types applied; `kinds` are the distinct ones of `semantics`."""
+        """Return one column's values with their semantic types applied; `kinds` are the distinct ones of `semantics`."""
         column = self.rows.rules.columns[ordinal]
         if (unavailable := _UNAVAILABLE_IN.get(column.type)) is not None and unavailable in values:
             values = [_NOT_SENT if value == unavailable else value for value in values]
@@ -193,52 +193,53 @@ class _Envelopes:
 
 
 def _is_marker(payload: dict[str, Any]) -> bool:
-    """Whether it is the beginning or end of a transaction, or a heartbeat."""
+    """Return whether the payload is the beginning or end of a transaction, or a heartbeat."""
     if payload.keys() == {"ts_ms"}:
         return True
     return payload.get("status") in ("BEGIN", "END") and payload.keys() >= {"id", "event_count", "data_collections"}
 
 
 def _no_envelope(payload: dict[str, Any]) -> str:
-    """Why a value has no "op", and what to do."""
+    """Return why a value has no "op", and what to do."""
     if "ddl" in payload and "databaseName" in payload:
         return "a schema change of the source database, not a row change: remove the topic of schema changes from the file"
     return 'not a Debezium envelope: "op" is missing (if the connector uses the transformation ExtractNewRecordState, remove it)'
 
 
 def _unwrapped(data: Any, meaning: Callable[[Any], Meaning], none: Meaning) -> tuple[Any, Meaning]:
-    """Payload and meaning of the schema of a possibly wrapped value."""
+    """Return the payload, and the meaning of the schema, of a possibly wrapped value."""
     return (data["payload"], meaning(data["schema"])) if _is_wrapped(data) else (data, none)
 
 
 def _is_wrapped(data: Any) -> bool:
-    """Whether it has a `schema` and a `payload` that are objects; columns of these names in a row are not."""
+    """Return whether the value has a `schema` and a `payload` that are objects; columns of a row with these names are not."""
     return type(data) is dict and "payload" in data and "schema" in data and type(data["schema"]) in (dict, type(None))
 
 
 class _Wrapping(Generic[Meaning]):
-    """The `{"schema":…,"payload":` that keys or values of one table have in common, so that it is read once and not for every record.
+    """The prefix `{"schema":…,"payload":` that keys or values of one table share: it is parsed once, not for every record.
 
-    What starts with a known wrapping W and has a whole JSON value between it and a closing brace is the object that W begins.
+    A value that starts with a known prefix W, continues with a complete JSON value, and ends with a closing brace is the object that W
+    begins.
     """
 
     _CUT = b'"payload":'
-    _MOST = 16  # versions of a table's schema that are remembered
+    _MOST = 16  # the number of schema versions of a table that are cached
 
     def __init__(self, meaning: Callable[[Any], Meaning], none: Meaning) -> None:
         self._meaning_of = meaning
         self._none = none
         self._known: dict[bytes, Meaning] = {}
-        self._last = b""  # of the known, the one that was used last
-        self._meaning = none  # of `_last`
+        self._last = b""  # the known prefix that was used last
+        self._meaning = none  # the meaning of `_last`
 
     def read(self, value: bytes) -> tuple[Any, Meaning]:
-        """Payload and meaning of the schema; raises orjson.JSONDecodeError."""
+        """Return the payload, and the meaning of the schema; raises orjson.JSONDecodeError."""
         if self._known and self._is_known(value) and value.endswith(b"}"):
             try:
                 return orjson.loads(memoryview(value)[len(self._last) : -1]), self._meaning
             except orjson.JSONDecodeError:
-                pass  # parsing the whole reports what is wrong
+                pass  # parsing the whole value reports the error
         data = orjson.loads(value)
         if _is_wrapped(data):
             self._learn(value, data)
@@ -254,13 +255,13 @@ class _Wrapping(Generic[Meaning]):
         return False
 
     def _learn(self, value: bytes, data: dict[str, Any]) -> None:
-        """Remember the wrapping of a value that was read as `data`."""
-        # The first one may lie inside the schema; then what follows is no whole value, and nothing is learned.
+        """Remember the prefix of a value that was read as `data`."""
+        # The first match may lie inside the schema; then no complete value follows, and nothing is learned.
         wrapping = value[: value.find(self._CUT) + len(self._CUT)]
         try:
             if orjson.loads(wrapping + b"null}") != {"schema": data["schema"], "payload": None}:
                 return
-        except (orjson.JSONDecodeError, RecursionError):  # comparing what is nested deeply exceeds Python's limit
+        except (orjson.JSONDecodeError, RecursionError):  # comparing deeply nested values exceeds Python's limit
             return
         if len(self._known) >= self._MOST:
             self._known.clear()

@@ -1,4 +1,4 @@
-"""Bytes of a request → `Batch`, by media type."""
+"""Decodes the body of a request to a `Batch`, by media type."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ ROWS_TYPES = tuple(_ROWS)
 
 
 def decode_changes(media_type: str, body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
-    """A body of `POST /v1/changes`.
+    """Decode a body of `POST /v1/changes`.
 
-    `definitions(name)` gives a relation's definition or raises UnknownRelation. Raises MalformedBody, UnknownRelation,
-    BadParameter (fields of a JSON body), UnsupportedMediaType, TooLarge (for the room); bad rows are in the batch.
+    `definitions(name)` returns a relation's definition or raises UnknownRelation. Raises MalformedBody, UnknownRelation, BadParameter
+    (fields of a JSON body), UnsupportedMediaType, TooLarge (for the room); bad rows are in the batch.
     """
     return _pick(_CHANGES, media_type)(body, definitions, room)
 
 
 def decode_relation_changes(media_type: str, body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
-    """A body of `POST /v1/relations/{relation}/changes`; raises as `decode_changes` does."""
+    """Decode a body of `POST /v1/relations/{relation}/changes`; raises as `decode_changes` does."""
     return _pick(_RELATION_CHANGES, media_type)(body, relation, definitions, room)
 
 
 def decode_rows(media_type: str, body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
-    """A body of `POST /v1/relations/{relation}/replace`, as upserts; raises as `decode_changes` does."""
+    """Decode a body of `POST /v1/relations/{relation}/replace`, as upserts; raises as `decode_changes` does."""
     return _pick(_ROWS, media_type)(body, relation, definitions, room, True)
 
 
 def _pick(decoders: dict[str, _Decoder], media_type: str) -> _Decoder:
-    """Parameters of a media type (a charset) are passed over: all bodies are UTF-8 or binary."""
+    """Return the decoder. Parameters of a media type (a charset) are ignored: all bodies are UTF-8 or binary."""
     decoder = decoders.get(media_type.partition(";")[0].strip().lower())
     if decoder is None:
         raise UnsupportedMediaType(f"{media_type or 'a body without a media type'} is not supported; use one of {', '.join(decoders)}")

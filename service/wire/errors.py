@@ -1,4 +1,4 @@
-"""What can be wrong with what came over the wire."""
+"""Errors in data received over the wire."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _LONGEST, _LONGEST_DETAIL = 200, 2000  # characters
 
 
 def cut(text: str) -> str:
-    """A name as it was sent, cut short: it may be as long as the body that has it, and is told to others."""
+    """Shorten a name from a request: it may be as long as the body, and is shown to others."""
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
 
 
 class RowError(NamedTuple):
-    """One bad row: its position in the batch as sent (from 0), the column to blame if there is one, and why."""
+    """One bad row: its position in the batch as sent (from 0), the offending column if there is one, and the reason."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed
     column: str | None
@@ -21,7 +21,7 @@ class RowError(NamedTuple):
 
 
 class WireError(Exception):
-    """A whole body or definition is refused; `detail` is one sentence for a human."""
+    """A whole body or definition is rejected; `detail` is one sentence for a human."""
 
     def __init__(self, detail: str) -> None:
         self.detail = detail if len(detail) <= _LONGEST_DETAIL else detail[:_LONGEST_DETAIL] + "…"
@@ -29,11 +29,11 @@ class WireError(Exception):
 
 
 class BadDefinition(WireError):
-    """A relation's definition that is none."""
+    """An invalid definition of a relation."""
 
 
 class MalformedBody(WireError):
-    """A body that cannot be read; `line` counts from 1 where the body has lines."""
+    """A body that cannot be read; `line` counts from 1 if the body has lines."""
 
     def __init__(self, detail: str, line: int | None = None) -> None:
         super().__init__(detail)
@@ -41,7 +41,7 @@ class MalformedBody(WireError):
 
 
 class TooLarge(WireError):
-    """A body that would take more than is allowed; `limit`: what is, in bytes or rows."""
+    """A body that would exceed a limit; `limit`: in bytes or rows."""
 
     def __init__(self, detail: str, limit: int) -> None:
         super().__init__(detail)
@@ -49,8 +49,8 @@ class TooLarge(WireError):
 
 
 class UnknownRelation(WireError):
-    """A change names a relation that is not registered; `instead` is put behind that. `fields` are those beside the changes of a JSON
-    body."""
+    """A change names a relation that is not registered; `instead` is appended to the message. `fields` are those besides the changes of a
+    JSON body."""
 
     def __init__(self, name: str, instead: str = "", fields: dict[str, Any] | None = None) -> None:
         self.name, self.instead = cut(name), instead
@@ -59,15 +59,15 @@ class UnknownRelation(WireError):
 
 
 class BadParameter(WireError):
-    """One of source, epoch, run, reset, on_error is not what it must be."""
+    """One of source, epoch, run, reset, on_error is invalid."""
 
 
 class UnsupportedMediaType(WireError):
-    """No decoder for this media type at this place."""
+    """There is no decoder for this media type here."""
 
 
 def check_utf8(body: bytes, first_line: int = 1) -> None:
-    """MalformedBody, with the place, if it is not UTF-8; `first_line` is the number of its first line."""
+    """Raise MalformedBody, with the position, if the body is not UTF-8; `first_line` is the number of its first line."""
     try:
         body.decode()
     except UnicodeDecodeError as error:

@@ -1,8 +1,8 @@
-"""How single values are written: timestamps and dates as text, and what a value of each type is in JSON and in CSV.
+"""The grammar of single values: timestamps and dates as text, and the values of each type in JSON and in CSV.
 
-Readers take a value that is not null, give the physical one (timestamps: microseconds since 1970 UTC, dates: days), and
-raise ValueError with a reason for a human: what was got and what is wanted. They are the slow and exact road; `columns`
-takes whole columns at once where it can, and comes here for the culprits.
+Readers take a value that is not null, return the physical one (timestamps: microseconds since 1970 UTC, dates: days), and raise ValueError
+with a reason for a human: the value received, and the one expected. They are the slow and exact path; `columns` converts whole columns
+where it can, and uses these for the values that fail.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 DATE_MIN, DATE_MAX = -(2**31), 2**31 - 1
 DAY = 86_400_000_000  # microseconds
 
-# Years 0000 to 9999 are written plainly; all others with a sign, as ISO 8601 has it.
+# Years 0000 to 9999 are written without a sign, all others with one, as in ISO 8601.
 _PLAIN_DAYS = (-719_528, 2_932_896)
 
 _DATE = r"([+-][0-9]{4,7}|[0-9]{4})-([0-9]{2})-([0-9]{2})"
@@ -33,11 +33,11 @@ _DATE_FORM = re.compile(_DATE)
 _TIMESTAMP_FORM = re.compile(_DATE + r"[Tt ]([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2})(?:\.([0-9]+))?)?)?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?")
 _TIME_FORM = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?")
 _INT_FORM = re.compile(r"[+-]?[0-9]+")
-# One way to read each text: with a second one, a long text that is no number would take quadratic time.
+# Each text matches in one way only: with a second way, a long text that is not a number would take quadratic time.
 _FLOAT_FORM = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 _LONGEST_DECIMAL = 60  # characters
-_FLOAT_DIGITS = 15  # of a decimal number that a float64 gives back as it was
+_FLOAT_DIGITS = 15  # of a decimal number that a float64 preserves
 
 NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 WANTED: ByKind[str] = ByKind(
@@ -60,21 +60,21 @@ Reader = Callable[[Any], Any]
 
 
 class Unreadable:
-    """Stands for a value that is known to be bad before its type is looked at (see `debezium`)."""
+    """Stands for a value that is known to be bad before its type is examined (see `debezium`)."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
 
 def refusal(kind: str, value: object, why: str = "") -> ValueError:
-    """The error for a value that is no `kind`."""
+    """Return the error for a value that is not a `kind`."""
     if isinstance(value, Unreadable):
         return ValueError(value.reason)
     return ValueError(f"got {shown(value)}{why}, expected {WANTED[kind]}")
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: as in JSON, cut short."""
+    """Return a value as shown in messages: as in JSON, shortened."""
     if isinstance(value, str):
         return f'the text "{value}"' if len(value) <= 60 else f'the text "{value[:60]}…"'
     if value is None:
@@ -87,18 +87,18 @@ def shown(value: object) -> str:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 of a date of the proleptic Gregorian calendar; ValueError if there is no such day."""
+    """Return the days since 1970-01-01 of a date of the proleptic Gregorian calendar; ValueError if there is no such day."""
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if not 1 <= month <= 12 or not 1 <= day <= (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)[month - 1]:
         raise ValueError("no such day")
-    year -= month <= 2  # years from March on: the leap day is the last of the year
+    year -= month <= 2  # years starting in March: the leap day is the last of the year
     era, of_era = divmod(year, 400)
     of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
     return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
 
 
 def parse_date(text: str) -> int:
-    """Days since 1970-01-01; ValueError otherwise."""
+    """Return days since 1970-01-01; ValueError if the text is not a date."""
     match = _DATE_FORM.fullmatch(text)
     if match is None:
         raise refusal("date", text)
@@ -115,7 +115,7 @@ _DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d
 
 
 def parse_duration(text: str) -> int:
-    """An ISO 8601 duration without months and years, in microseconds. Raises ValueError."""
+    """Return an ISO 8601 duration without months and years, in microseconds. Raises ValueError."""
     found = _DURATION.fullmatch(text.strip())
     if found is None or not any(found.groups()):
         raise ValueError(f"{text!r} is not an ISO 8601 duration of weeks, days, hours, minutes and seconds, such as PT15M or P1DT12H")
@@ -126,7 +126,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_timestamp(text: str) -> int:
-    """Microseconds since 1970 UTC; ValueError otherwise, also for what microseconds cannot hold exactly."""
+    """Return microseconds since 1970 UTC; ValueError otherwise, also for times that microseconds cannot represent exactly."""
     micros, has_offset = _parse_timestamp(text)
     if not has_offset:
         raise refusal("timestamp", text, ' (without an offset: write one, or give the column a "zone")')
@@ -134,7 +134,7 @@ def parse_timestamp(text: str) -> int:
 
 
 def _parse_timestamp(text: str) -> tuple[int, bool]:
-    """Microseconds since 1970, and whether they are in UTC: else the time was local."""
+    """Return microseconds since 1970, and whether they are in UTC; otherwise the time is local."""
     match = _TIMESTAMP_FORM.fullmatch(text)
     if match is None:
         raise refusal("timestamp", text)
@@ -160,7 +160,7 @@ def _parse_timestamp(text: str) -> tuple[int, bool]:
 
 
 def parse_time(text: str) -> int:
-    """Microseconds since midnight; ValueError otherwise, also for what microseconds cannot hold exactly."""
+    """Return microseconds since midnight; ValueError otherwise, also for times that microseconds cannot represent exactly."""
     match = _TIME_FORM.fullmatch(text)
     if match is None:
         raise refusal("time", text)
@@ -196,7 +196,7 @@ def _read_timestamp(value: Any) -> int:
 
 
 class ZonedReader:
-    """The reader of timestamps of which those without an offset are local times of a zone; with `numbers`, integers are such, too."""
+    """Reads timestamps; those without an offset are local times of a zone; with `numbers`, so are integers."""
 
     def __init__(self, zone: str, read: Reader, numbers: bool = False) -> None:
         self.local = local_times(zone)
@@ -212,14 +212,14 @@ class ZonedReader:
         return int(self._read(value))
 
     def is_unclear(self, value: Any) -> bool:
-        """Whether a value that can be read is a local time that does not exist, or exists twice."""
+        """Return whether a readable value is a local time that does not exist, or exists twice."""
         try:
             return (micros := self._local(value)) is not None and self.local.is_unclear(micros)
         except ValueError:
             return False
 
     def _local(self, value: Any) -> int | None:
-        """The microseconds of a local time; None for what is none."""
+        """Return the microseconds of a local time; None for other values."""
         if type(value) is int:
             return value if self.numbers and INT64_MIN <= value <= INT64_MAX else None
         if type(value) is not str or _INT_FORM.fullmatch(value[:40]):
@@ -235,7 +235,7 @@ def _read_date(value: Any) -> int:
 
 
 def read_day_number(value: Any) -> int:
-    """A date as Debezium writes it: days since 1970-01-01, or text."""
+    """Read a date as Debezium writes it: days since 1970-01-01, or text."""
     if type(value) is not int:
         return _read_date(value)
     if not DATE_MIN <= value <= DATE_MAX:
@@ -286,21 +286,21 @@ def _read_bytes(value: Any) -> bytes:
 
 
 def read_decimal(precision: int, scale: int) -> Reader:
-    """The reader of decimals: texts and numbers -> the integer of the digits. Nothing is rounded: what has other digits is refused."""
+    """Return the reader of decimals: texts and numbers -> the unscaled integer. Nothing is rounded: other digits are rejected."""
     kind = decimal_kind(precision, scale)
 
     def read(value: Any) -> int:
         if type(value) is str and len(value) <= _LONGEST_DECIMAL and _FLOAT_FORM.fullmatch(value):
             try:
                 number = Decimal(value)
-            except InvalidOperation:  # an exponent beyond those of the library
+            except InvalidOperation:  # an exponent beyond the library's limits
                 raise refusal(kind, value, " (out of range)") from None
         elif type(value) is int and abs(value) <= INT64_MAX:
             number = Decimal(value)
         elif type(value) is Decimal:
             number = value
         elif type(value) is float and value - value == 0.0:
-            number = Decimal(repr(value))  # the shortest of those that are this float: as it was written, if it had 15 digits
+            number = Decimal(repr(value))  # the shortest text of this float: as it was written, if it had up to 15 digits
             if len(number.as_tuple().digits) > _FLOAT_DIGITS:
                 raise refusal(kind, value, f" (a number of more than {_FLOAT_DIGITS} digits may have lost some: send it as text)")
         else:
@@ -342,7 +342,7 @@ JSON_READERS: ByKind[Reader] = ByKind(
 
 
 def _text_int(text: str) -> int:
-    # The length is bounded first: int() of a very long text is slow.
+    # The length is checked first: int() of a very long text is slow.
     if len(text) > 40 or not _INT_FORM.fullmatch(text) or not INT64_MIN <= int(text) <= INT64_MAX:
         raise refusal("int64", text)
     return int(text)
@@ -385,7 +385,7 @@ TEXT_READERS: ByKind[Reader] = ByKind(
 
 
 def _date_text(days: int) -> str:
-    """Any day as text: the inverse of `_days`."""
+    """Return any day as text: the inverse of `_days`."""
     era, of_era = divmod(days + 719_468, 146_097)
     year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
     of_year = of_era - (365 * year + year // 4 - year // 100)
@@ -397,7 +397,7 @@ def _date_text(days: int) -> str:
 
 
 def timestamp_text(micros: int) -> str:
-    """A timestamp as text, any int64: `2026-01-01T12:00:00Z`, six decimals when the fraction is not zero."""
+    """Return a timestamp, any int64, as text: `2026-01-01T12:00:00Z`, with six decimals if the fraction is not zero."""
     days, rest = divmod(micros, DAY)
     seconds, fraction = divmod(rest, 1_000_000)
     minutes, second = divmod(seconds, 60)
@@ -406,12 +406,12 @@ def timestamp_text(micros: int) -> str:
 
 
 def _physical(array: pa.Array, dtype: type[np.generic]) -> npt.NDArray[Any]:
-    """The numbers of a fixed-width column without nulls; no copy."""
+    """Return the numbers of a fixed-width column without nulls, without a copy."""
     return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)]
 
 
 def date_texts(array: pa.Array) -> pa.Array:
-    """A date32 column as text."""
+    """Convert a date32 column to text."""
     days = _physical(array.fill_null(0), np.int32)
     if not len(days) or (days.min() >= _PLAIN_DAYS[0] and days.max() <= _PLAIN_DAYS[1]):
         return array.cast(pa.utf8())
@@ -419,7 +419,7 @@ def date_texts(array: pa.Array) -> pa.Array:
 
 
 def time_texts(array: pa.Array) -> pa.Array:
-    """A time64[us] column as text, with six decimals where the fraction is not zero."""
+    """Convert a time64[us] column to text, with six decimals if the fraction is not zero."""
     texts = array.cast(pa.utf8())  # always with six decimals
     if not len(array):
         return texts
@@ -431,7 +431,7 @@ def time_texts(array: pa.Array) -> pa.Array:
 
 
 def timestamp_texts(array: pa.Array) -> pa.Array:
-    """A timestamp[us, UTC] column as text."""
+    """Convert a timestamp[us, UTC] column to text."""
     if not len(array):
         return pa.array([], pa.utf8())
     full = array.fill_null(0)
@@ -449,7 +449,7 @@ def timestamp_texts(array: pa.Array) -> pa.Array:
 
 
 def decimal_texts(array: pa.Array) -> pa.Array:
-    """A decimal128 column as text, with all digits of the scale. Arrow would write 0.00000001 as 1E-8."""
+    """Convert a decimal128 column to text, with all digits of the scale. Arrow would write 0.00000001 as 1E-8."""
     scale = array.type.scale
     if array.type.precision > 19:  # more than an int64 holds
         return _wide_decimal_texts(array)
@@ -461,7 +461,7 @@ def decimal_texts(array: pa.Array) -> pa.Array:
     whole, rest = (pa.array(part).cast(pa.utf8()) for part in np.divmod(size, np.uint64(10**scale)))
     sign = pa.array(np.where(numbers < 0, "-", ""))
     texts = pa.compute.binary_join_element_wise(sign, whole, ".", pa.compute.utf8_lpad(rest, scale, "0"), "")
-    # The parts are joined by the empty text, which comes last.
+    # The last argument is the separator between the parts, the empty text.
     return texts if array.null_count == 0 else pa.compute.if_else(array.is_valid(), texts, None)
 
 
@@ -477,9 +477,10 @@ def _wide_decimal_texts(array: pa.Array) -> pa.Array:
 
 
 def _iso(array: pa.Array, unit: str, width: int) -> pa.Array:
-    """Arrow writes timestamps without a zone quickly (30 times as fast as with one), but with a blank before the time.
+    """Convert timestamps to ISO 8601. Arrow writes those without a zone quickly (30 times as fast as with one), but with a blank before the
+    time.
 
-    Every text has the same width, so T and Z go into a matrix of bytes.
+    Every text has the same width, so T and Z are written into a matrix of bytes.
     """
     texts = array.view(pa.timestamp("us")).cast(pa.timestamp(unit), safe=False).cast(pa.utf8())
     matrix = np.empty((len(array), width), np.uint8)

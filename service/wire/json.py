@@ -1,7 +1,7 @@
 """Changes as JSON: one body, or one change per line.
 
-A change is `{"relation": …, "op": …, "row": {…}}` or, for a delete, `"key": {…}` (a whole `row` does as well: only its key
-columns are read); among one relation's changes it is the row itself with an optional `_op`.
+A change is `{"relation": …, "op": …, "row": {…}}` or, for a delete, `"key": {…}` (a whole `row` is accepted too: only its key columns are
+read); among one relation's changes it is the row itself with an optional `_op`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FIELDS = frozenset({"changes", "source", "epoch", "run", "reset", "on_error"})
 
 
 class Rows:
-    """One relation's changes as they arrive: those still to be validated, and those refused at once."""
+    """One relation's changes as they arrive: those still to be validated, and those rejected at once."""
 
     __slots__ = ("rules", "relation", "ops", "rows", "index", "refused")
 
@@ -52,7 +52,7 @@ class Rows:
         self.refused.append(RowError(index, column and cut(column), reason))
 
     def op_of(self, index: int, given: Any) -> int | None:
-        """The code of an op as given; None, and refused, if there is no such op. Absent or null: upsert."""
+        """Return the code of an op; None if there is no such op, which rejects the change. Absent or null: upsert."""
         if given is None:
             return UPSERT
         op = OPS.get(given) if type(given) is str else None
@@ -71,7 +71,7 @@ class Rows:
         return judge_rows(rules, self.relation, self.ops, self.index, rows, findings)
 
     def _read_part(self, op: int, row: dict[str, Any]) -> dict[str, Any]:
-        """Of a delete only the key columns are read, of a truncate none."""
+        """Return the part of a row that is read: of a delete only the key columns, of a truncate none."""
         if op <= UPSERT:
             return row
         return {name: row[name] for name in self.rules.key if name in row} if op == DELETE else {}
@@ -88,7 +88,7 @@ class Rows:
 
         if rows:
             first, reason = stranger(rows[0]), f"{self.relation} has no such column"
-            meant = instead(first, self.rules.names)  # of this one only: it takes time
+            meant = instead(first, self.rules.names)  # for this one only: it takes time
             findings.add(-1, mask_of(rows, len(self.rows)), stranger, lambda row: reason + (meant if stranger(row) == first else ""))
 
 
@@ -102,7 +102,7 @@ def judge_rows(
     readers: ByKind[Reader] = JSON_READERS,
     settle: Callable[[int, list[Any]], list[Any]] | None = None,
 ) -> Judged:
-    """Rows as dictionaries (only what each op reads) → judged changes. `settle(ordinal, values)` may replace a column's values."""
+    """Judge rows given as dictionaries (only what each op reads). `settle(ordinal, values)` may replace a column's values."""
     columns = []
     few = len(rows) <= FEW
     for ordinal, name in enumerate(rules.names):
@@ -112,7 +112,7 @@ def judge_rows(
         columns.append((one_by_one if few else from_values)(rules, ordinal, values, findings, readers))
     ops_array, index_array = np.array(ops, np.uint8), np.array(index, np.int64)
     if few:
-        # One array of structs: the fixed cost of pa.array once instead of once a column.
+        # A single array of structs: the fixed cost of pa.array once, not for each column.
         tuples = list(zip(*columns, strict=True))
         whole = RowBlock.few(tuples, rules.struct)
         if not findings.checks and plainly_good(rules, ops, tuples):
@@ -141,7 +141,7 @@ class _Changes:
         if op is None:
             return
         if "op" not in change and not _MEMBERS.issuperset(change):
-            # Change logs carry numbers and dates beside; but what is no op may be one misspelt, and would become an upsert.
+            # Change logs have extra numbers and dates; but an unknown member may be a misspelt op, and the change would become an upsert.
             stranger = next(name for name in change if name not in _MEMBERS)
             group.refuse(index, None, f"no op, but an unknown member {shown(stranger)}; the members are relation, op, row and key")
         elif op == TRUNCATE:
@@ -164,7 +164,7 @@ class _Changes:
 
 
 def _fault_of_key(rules: RowRules, key: Any, row: Any) -> tuple[str | None, str] | None:
-    """Column and reason if the `key` of a change is invalid or differs from its `row`."""
+    """Return column and reason if the `key` of a change is invalid or differs from its `row`."""
     if key is None:
         return None
     if type(key) is not dict:
@@ -176,14 +176,14 @@ def _fault_of_key(rules: RowRules, key: Any, row: Any) -> tuple[str | None, str]
     if type(row) is not dict:
         return None, f'"row" is {shown(row)}, not an object'
     for name, value in key.items():
-        # A nested value is refused by its column's type. Comparing two may exceed Python's recursion limit.
+        # Nested values are rejected by their column's type. Comparing two may exceed Python's recursion limit.
         if name in row and type(value) not in (dict, list) and row[name] != value:
             return name, f'"key" has {shown(value)}, but "row" has {shown(row[name])}'
     return None
 
 
 def decode_json(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
-    """The body of `POST /v1/changes` as application/json."""
+    """Decode the body of `POST /v1/changes` as application/json."""
     take_text(body, JSON_WEIGHTS, room)
     data = _load(body)
     if type(data) is not dict or type(data.get("changes")) is not list:
@@ -205,9 +205,9 @@ def decode_json(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -
 
 
 def _one_good(change: Any, definitions: Definitions) -> Changes | None:
-    """The only change of a body, if it is certainly valid; None: it needs full validation.
+    """Return the only change of a body, if it is certainly valid; None: it needs full validation.
 
-    Exists because the code for any number of changes takes three times as long for one.
+    Exists because the code for any number of changes takes three times as long for a single one.
     """
     if type(change) is not dict or len(change) != 3:
         return None
@@ -233,7 +233,7 @@ def _one_good(change: Any, definitions: Definitions) -> Changes | None:
 
 
 def decode_jsonl(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -> Batch:
-    """The body of `POST /v1/changes` as JSON lines. Empty lines are ignored and not counted."""
+    """Decode the body of `POST /v1/changes` as JSON lines. Empty lines are ignored and not counted."""
     changes = _Changes(definitions)
     index = -1
     for index, (line, change) in enumerate(lines(body, room)):
@@ -242,7 +242,7 @@ def decode_jsonl(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) 
 
 
 def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED, plain: bool = False) -> Batch:
-    """One relation's changes as JSON lines: each a row, with an optional `_op`, unless they must be `plain`."""
+    """Decode one relation's changes as JSON lines: each a row, with an optional `_op`, unless they must be `plain`."""
     rows = Rows(relation, definitions(relation).rules)
     index = -1
     for index, (line, row) in enumerate(lines(body, room)):
@@ -255,10 +255,10 @@ def decode_relation_jsonl(body: bytes, relation: str, definitions: Definitions, 
 
 
 class JsonDecoder:
-    """One relation's changes from Kafka records: each value a row with an optional `_op`.
+    """Decodes one relation's changes from Kafka records: each value is a row with an optional `_op`.
 
-    Nothing in a record raises: a value that cannot be read is a bad row. Keys are not looked at, and a null value (a
-    tombstone) is ignored: a delete is a row with `"_op": "delete"`.
+    No record raises an exception: a value that cannot be read is a bad row. Keys are not read, and a null value (a tombstone) is ignored: a
+    delete is a row with `"_op": "delete"`.
     """
 
     def __init__(self, relation: str, definition: RelationDefinition) -> None:
@@ -266,7 +266,7 @@ class JsonDecoder:
         self._rules = definition.rules
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Batch:
-        """The records' changes; `index` is the position in `values`."""
+        """Return the records' changes; `index` is the position in `values`."""
         rows = Rows(self.relation, self._rules)
         ignored = 0
         for index, value in enumerate(values):
@@ -285,7 +285,7 @@ class JsonDecoder:
 
 
 def no_json(value: bytes | None, error: orjson.JSONDecodeError) -> str:
-    """The reason against a Kafka record's value that cannot be read. A schema registry's serializers begin with a zero byte."""
+    """Return the reason why a Kafka record's value cannot be read. The serializers of a schema registry begin with a zero byte."""
     hint = " (Avro and Protobuf are not supported: configure the connector to write JSON)" if value and value[0] == 0 else ""
     return f"the value is not JSON: {error}{hint}"
 
@@ -297,7 +297,7 @@ def _add_row(rows: Rows, index: int, row: dict[str, Any]) -> None:
 
 
 def lines(body: bytes, room: Room) -> Iterator[tuple[int, Any]]:
-    """The JSON values of the lines that are not empty, with the numbers of their lines (from 1), each a row."""
+    """Yield the JSON values of the non-empty lines, each a row, with their line numbers (from 1)."""
     take_text(body, JSON_WEIGHTS, room)
     rows = 0
     for line, text in enumerate(body.split(b"\n"), 1):
@@ -321,7 +321,7 @@ def _load(body: bytes) -> Any:
 
 
 def _read_fields(data: dict[str, Any]) -> dict[str, Any]:
-    """The fields beside `changes`, checked each by itself; null is absent. That they fit together is the service's to check."""
+    """Return the fields besides `changes`, each checked by itself; null is absent. The service checks that they are consistent."""
     fields = {name: value for name, value in data.items() if name != "changes" and value is not None}
     for name in ("source", "run"):
         value = fields.get(name, "")

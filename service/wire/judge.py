@@ -1,8 +1,8 @@
 """Validation of rows: from columns in canonical types to valid changes and reasons for the invalid ones.
 
-All sources (JSON, CSV, Arrow, Debezium) bring their rows here as columns, so there is one set of rules. A check is a mask
-over the rows; its reasons are worked out only for the rows that are reported. A row is named once, by its first fault:
-unknown columns, then column by column, then interval by interval.
+All sources (JSON, CSV, Arrow, Debezium) convert their rows to columns for this module, so there is one set of rules. A check is a mask over
+the rows; reasons are computed only for the rows that are reported. A row is reported once, with its first error: unknown columns, then
+column by column, then interval by interval.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ Mask = npt.NDArray[np.bool_]
 Reason = Callable[[int], str]
 Blamed = str | Callable[[int], str] | None  # the column of a check, or that of each row
 
-_FAR = 2**62  # safely within the edges of the encoding
+_FAR = 2**62  # safely within the limits of the encoding
 _PHYSICAL: ByKind[type[np.generic]] = ByKind(
     {"int64": np.int64, "timestamp": np.int64, "date": np.int32, "float64": np.float64}, lambda precision, scale: np.int64
 )
 
 
 class Checked:
-    """Which columns must be present in which rows, from their ops. None stands for all rows."""
+    """The columns that must be present in each row, by its op. None stands for all rows."""
 
     def __init__(self, ops: npt.NDArray[np.uint8]) -> None:
         self.whole: Mask | None = None  # inserts and upserts: all columns are read
-        self.keyed: Mask | None = None  # all but truncates: key columns are read
+        self.keyed: Mask | None = None  # all except truncates: key columns are read
         if len(ops) and ops.max() > UPSERT:
             self.whole = ops <= UPSERT
             if (ops == TRUNCATE).any():
@@ -47,7 +47,7 @@ class Checked:
 
 
 class Findings:
-    """The faults found so far."""
+    """The errors found so far."""
 
     def __init__(self) -> None:
         self.checks: list[tuple[int, Mask, Blamed, Reason]] = []
@@ -63,7 +63,7 @@ class Findings:
         return bad
 
     def bad_columns(self, ordinals: Sequence[int], length: int) -> Mask:
-        """The rows with a fault in one of these columns."""
+        """Return the rows with an error in one of these columns."""
         bad = np.zeros(length, np.bool_)
         for rank, mask, _, _ in self.checks:
             if rank in ordinals:
@@ -71,7 +71,7 @@ class Findings:
         return bad
 
     def errors(self, bad: Mask, index: npt.NDArray[np.int64]) -> list[RowError]:
-        """The first 100 bad rows, each with its first fault. The sort is stable: of one column, the earlier check."""
+        """Return the first 100 bad rows, each with its first error. The sort is stable: within a column, the earlier check comes first."""
         ordered = sorted(self.checks, key=lambda check: check[0])
         errors = []
         for row in np.flatnonzero(bad)[:MAX_ERRORS].tolist():
@@ -85,7 +85,7 @@ class Judged(NamedTuple):
     changes: Changes
     errors: list[RowError]
     error_count: int
-    bad_keys: tuple[pa.RecordBatch, ...] = ()  # of the bad rows whose keys can be read
+    bad_keys: tuple[pa.RecordBatch, ...] = ()  # of the bad rows with readable keys
     unclear: int = 0  # see `Findings`
 
 
@@ -98,10 +98,9 @@ def judge(
     findings: Findings,
     absent: Callable[[int, str], bool],
 ) -> Judged:
-    """Check `columns` (one per column of the relation, canonical, null where a row does not read it) and part good from bad.
+    """Check `columns` (one per column of the relation, canonical, null where a row does not read it) and separate good rows from bad ones.
 
-    `findings` brings the faults of reading the values; `absent(row, column)` tells a missing value from a null.
-    O(rows × columns), vectorised.
+    `findings` has the errors from reading the values; `absent(row, column)` distinguishes a missing value from a null.
     """
     arrays = list(columns)
     if len(ops):
@@ -123,9 +122,9 @@ def judge(
 
 
 def plainly_good(rules: RowRules, ops: Sequence[int], rows: Sequence[Sequence[Any]]) -> bool:
-    """Whether a few rows of physical Python values are certainly valid; if not, `judge` validates them.
+    """Return whether a few rows of physical Python values are certainly valid; if not, `judge` validates them.
 
-    Exists because the overhead of NumPy exceeds the whole cost for one row.
+    Exists because the overhead of NumPy exceeds the whole cost for a single row.
     """
     if rules.finite:
         return False
@@ -165,7 +164,7 @@ def _check_null(
 
 
 def _check_finite(rules: RowRules, ordinal: int, array: pa.Array, findings: Findings) -> pa.Array:
-    """No NaN and no infinity in keys and endpoints. In a key -0.0 becomes 0.0: equal keys must be equal bits."""
+    """Reject NaN and infinity in keys and endpoints. In a key, -0.0 becomes 0.0: equal keys must have equal bits."""
     values = values_of(array, "float64")
     mask = ~np.isfinite(values)
     if array.null_count:
@@ -179,7 +178,7 @@ def _check_finite(rules: RowRules, ordinal: int, array: pa.Array, findings: Find
 
 
 def _name_of(value: float) -> str:
-    """Of a number that is not finite, as JSON has it."""
+    """Return the JSON name of a number that is not finite."""
     return next((name for name, number in NOT_FINITE.items() if number == value), "NaN")
 
 
@@ -193,7 +192,8 @@ def _check_interval(
     checked: Checked,
     findings: Findings,
 ) -> None:
-    """Neither endpoint at the edge of the encoding, and at least one value of the type between them; null is unbounded."""
+    """Check that no endpoint is at the limits of the encoding, and that at least one value of the type lies between them; null is
+    unbounded."""
     start, end = (arrays[ordinal] for ordinal in ordinals)
     kind = rules.columns[ordinals[0]].kind
     starts, ends = values_of(start, kind), values_of(end, kind)
@@ -209,7 +209,7 @@ def _check_interval(
         empty = starts > ends
         opens = interval.start_open + interval.end_open
         if opens:
-            # start + opens > end, without overflow: where start <= end the distance fits into 64 unsigned bits.
+            # start + opens > end, without overflow: if start <= end, the distance fits into 64 unsigned bits.
             empty |= (ends.view(np.uint64) - starts.view(np.uint64)) < opens
     for array in (start, end):
         if array.null_count:
@@ -235,7 +235,7 @@ def _check_edges(
     checked: Checked,
     findings: Findings,
 ) -> None:
-    """As a closed endpoint the value must lie strictly between the int64 extremes, which stand for the infinities."""
+    """As a closed endpoint, the value must lie strictly between the int64 extremes, which stand for the infinities."""
     opens = (interval.start_open, interval.end_open)
     lowest = (INT64_MIN if opens[0] else INT64_MIN + 1, INT64_MIN + 2 if opens[1] else INT64_MIN + 1)
     highest = (INT64_MAX - 2 if opens[0] else INT64_MAX - 1, INT64_MAX if opens[1] else INT64_MAX - 1)
@@ -261,14 +261,14 @@ def _nulls(array: pa.Array) -> Mask:
 
 
 def values_of(array: pa.Array, kind: str) -> npt.NDArray[Any]:
-    """The numbers of a canonical fixed-width column, without a copy; where it is null they mean nothing."""
+    """Return the numbers of a canonical fixed-width column, without a copy; those of nulls are meaningless."""
     if array.null_count == len(array):
         return np.zeros(len(array), _PHYSICAL[kind])
     return np.frombuffer(array.buffers()[1], _PHYSICAL[kind])[array.offset : array.offset + len(array)]
 
 
 def value_text(one: pa.Array) -> str:
-    """The value of a column of one, as it would be sent, as a message shows it."""
+    """Return the value of a column with one row as shown in messages: as it would be sent."""
     if pa.types.is_timestamp(one.type):
         return str(timestamp_texts(one)[0])
     if pa.types.is_date32(one.type):
@@ -283,7 +283,7 @@ def value_text(one: pa.Array) -> str:
 
 
 def assemble(sent: int, ignored: int, judged: Sequence[Judged], refused: Sequence[RowError] = (), **fields: Any) -> Batch:
-    """One batch from its relations and from the changes `refused` before their columns were looked at."""
+    """Assemble a batch from its relations and the changes that were `refused` before their columns were checked."""
     changes = [one.changes for one in judged if len(one.changes.ops)]
     count = len(refused) + sum(one.error_count for one in judged)
     errors: list[RowError] = []

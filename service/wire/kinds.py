@@ -1,7 +1,7 @@
-"""What the values of a column are, in one text: its type, and of a decimal its precision and scale: `decimal(12,2)`.
+"""The kind of a column's values as text: its type, and for a decimal its precision and scale: `decimal(12,2)`.
 
-A decimal is kept as the integer of its digits (12.50 with scale 2 as 1250), as which it is compared, joined and encoded exactly; only
-what is received and sent has a point.
+A decimal is stored as its unscaled integer (12.50 with scale 2 as 1250), which is compared, joined and encoded exactly; it has a decimal
+point only when it is received or sent.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import pyarrow as pa
 
 T = TypeVar("T")
 
-MOST_DIGITS = 18  # that an int64 holds, whatever they are
+MOST_DIGITS = 18  # any number of so many digits fits into an int64
 _DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
 
 
-_ZONED = "timestamp in "  # and a zone: how its values are read, not what they are
+_ZONED = "timestamp in "  # and a zone: how the values are read, not what they are
 
 
 def zoned_kind(zone: str) -> str:
-    """Timestamps of which those without an offset are local times; only tables of readers know it."""
+    """Return the kind of timestamps whose values without an offset are local times; used only in tables of readers."""
     return _ZONED + zone
 
 
@@ -31,13 +31,13 @@ def decimal_kind(precision: int, scale: int) -> str:
 
 
 def digits_of(kind: str) -> tuple[int, int] | None:
-    """The precision and scale of a decimal; None for any other kind."""
+    """Return the precision and scale of a decimal; None for any other kind."""
     found = _DECIMAL.fullmatch(kind)
     return (int(found[1]), int(found[2])) if found else None
 
 
 class ByKind(dict[str, T]):
-    """Something for each kind of values; `decimal` makes it for decimals of a precision and scale, `zoned` for timestamps with a zone."""
+    """A value for each kind; `decimal` creates it for decimals of a precision and scale, `zoned` for timestamps with a zone."""
 
     def __init__(self, plain: Mapping[str, T], decimal: Callable[[int, int], T], zoned: Callable[[str], T] | None = None) -> None:
         super().__init__(plain)
@@ -69,24 +69,24 @@ KEPT_TYPES: ByKind[pa.DataType] = ByKind(
     },
     lambda precision, scale: pa.int64(),
 )
-"""As Arrow columns inside."""
+"""The Arrow types of columns as they are stored."""
 
 SENT_TYPES: ByKind[pa.DataType] = ByKind(KEPT_TYPES, pa.decimal128)
-"""As Arrow columns that are received or sent."""
+"""The Arrow types of columns as they are received or sent."""
 
 
 def kept(array: pa.Array) -> pa.Array:
-    """A received column of one of `SENT_TYPES` as it is kept."""
+    """Convert a received column of one of `SENT_TYPES` to the stored form."""
     return array.view(pa.decimal128(38, 0)).cast(pa.int64()) if pa.types.is_decimal(array.type) else array
 
 
 def sent(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """A kept column as it is sent."""
+    """Convert a stored column to the form that is sent."""
     return array.cast(pa.decimal128(19, 0)).view(wanted) if pa.types.is_decimal(wanted) else array
 
 
 def sent_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Kept rows as they are sent: with this schema."""
+    """Convert stored rows to the form that is sent, with this schema."""
     if rows.schema.equals(schema):
         return rows
     columns = [sent(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]

@@ -1,12 +1,12 @@
-"""The log of the service and of the streaming job: one line a record on standard error, from our own code and from libraries.
+"""The log of the service and of the streaming job: one line per record on standard error, from our own code and from libraries.
 
     2026-01-31T12:00:00.123Z WARNING livejoin.pipeline: topic bookings now has 3 partitions: …
     2026-01-31T12:00:00.123Z ERROR livejoin.api [5f2c9a1b-1a]: /v1/views/clashes/rows aborted
     {"time": "2026-01-31T12:00:00.123Z", "level": "ERROR", "component": "livejoin.api", "message": "…", "request_id": "5f2c9a1b-1a"}
 
-Time in UTC, level, component, the id of the request that the record is about, message. A component is a logger's name, which begins with
-`livejoin.` for our own. Of an exception, a record names the type only: its text and its traceback may hold paths and rows of data. They
-follow in a record at level DEBUG: as text on lines of its own, in JSON as the field `traceback`.
+Time in UTC, level, component, the id of the request that the record is about, message. A component is the name of a logger, which begins
+with `livejoin.` for our own. For an exception, a record names only the type: its text and its traceback may contain paths and rows of data.
+They follow in a record at level DEBUG: as text on separate lines, in JSON as the field `traceback`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Level = Literal["info", "debug"]
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)  # of the request that the current task answers
 
 _HEAD = re.compile(r"^\S+Z [A-Z]+ [\w.]+(?: \[\S+\])?: ")
-# A message may quote what a client has sent: no part of it may look like a line of its own.
+# A message may quote what a client has sent: no part of it may look like a line of the log.
 _CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
 
 
@@ -44,7 +44,7 @@ class _Text(logging.Formatter):
 
 
 class _Json(_Text):
-    """One object a line: `fields` of the record, a mapping, are members of it."""
+    """One object per line, including the members of the record's `fields`, a mapping."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -59,14 +59,14 @@ class _Json(_Text):
         line |= getattr(record, "fields", {})
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)  # unlike orjson, it writes a lone surrogate too
+        return json.dumps(line, default=str)  # unlike orjson, this accepts a lone surrogate
 
 
 _FORMATS: dict[Format, type[logging.Formatter]] = {"text": _Text, "json": _Json}
 
 
 class StandardError(logging.Handler):
-    """Writes each record past Python's buffer: lines of several threads stay whole, and a signal handler may log, too."""
+    """Writes each record without Python's buffer: lines of several threads stay whole, and a signal handler may log too."""
 
     def __init__(self, tracebacks: bool) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class StandardError(logging.Handler):
             while line:
                 line = line[os.write(2, line) :]
         except OSError:
-            pass  # a log that nobody reads must not end the work that it is about
+            pass  # a log that nobody reads must not end the work
 
 
 def _without_traceback(record: logging.LogRecord) -> logging.LogRecord:
@@ -100,9 +100,9 @@ def _without_traceback(record: logging.LogRecord) -> logging.LogRecord:
 
 
 def start_log(form: Format = "text", level: Level = "info") -> None:
-    """Sends to standard error what `livejoin` logs from INFO on, and libraries from WARNING on.
+    """Log to standard error: `livejoin` from INFO on, libraries from WARNING on.
 
-    With level "debug" also the tracebacks of errors, which may hold rows of data. A second call adds no second handler.
+    With level "debug", also the tracebacks of errors, which may contain rows of data. A second call adds no second handler.
     """
     root = logging.getLogger()
     if not any(isinstance(handler, StandardError) for handler in root.handlers):
@@ -114,7 +114,7 @@ def start_log(form: Format = "text", level: Level = "info") -> None:
 
 
 def message_of(line: str) -> str:
-    """A line of the log, in either format, without time, level and component."""
+    """Return a line of the log, in either format, without time, level and component."""
     if line.startswith('{"time": '):
         try:
             return str(json.loads(line)["message"])

@@ -1,5 +1,5 @@
-"""What decoding may take, and what bodies will take when they are decoded: looked at before, because what a body claims or repeats can be
-thousands of times as large as the body itself."""
+"""Limits on the memory of decoding, and estimates of the decoded size of bodies: checked in advance, because the size that a body declares
+or repeats may be thousands of times its own."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ import pyarrow.compute as pc
 
 from service.wire.errors import MalformedBody, TooLarge
 
-# Bytes of Python objects and lists for each of these characters, as measured; at least so many.
+# Bytes of Python objects and lists for each of these characters, as measured; lower bounds.
 JSON_WEIGHTS: Mapping[bytes, int] = {b",": 56, b"{": 192, b"[": 64, b"\n": 96}
 CSV_WEIGHTS: Mapping[bytes, int] = {b",": 8, b"\n": 8}  # of Arrow columns of text
-_LITTLE = 64 << 10  # bytes; smaller texts are not looked at
+_LITTLE = 64 << 10  # bytes; smaller texts are not examined
 _PIECE = 1 << 20
 
 
 class Room:
-    """What one decoder may take: `rows`, and memory. This one is unbounded; that of a request has the service's bounds."""
+    """The limits of one decoder: `rows`, and memory. This one is unbounded; that of a request has the service's limits."""
 
     rows = sys.maxsize
     rows_setting = "--max-batch-rows"
 
     def take(self, size: int) -> None:
-        """So many bytes more are about to be made. Raises TooLarge, or what refuses the request."""
+        """Reserve `size` bytes that are about to be allocated. Raises TooLarge, or the problem that rejects the request."""
 
     def check_rows(self, count: int) -> None:
-        """Raises TooLarge for more rows than a batch may have."""
+        """Raise TooLarge for more rows than a batch may have."""
         if count > self.rows:
             raise TooLarge(f"the batch has more than {self.rows} rows ({self.rows_setting})", self.rows)
 
@@ -40,7 +40,8 @@ UNBOUNDED = Room()
 
 
 def take_text(body: bytes, weights: Mapping[bytes, int], room: Room) -> None:
-    """Take what a text becomes. An estimate: of characters within strings, too. A quarter of a second per gigabyte, without the GIL."""
+    """Reserve the decoded size of a text. An estimate, which also counts characters within strings. Takes 0.25 s per gigabyte, without the
+    GIL."""
     if len(body) < _LITTLE:
         return
     size = len(body) if body.isascii() else 2 * len(body)
@@ -52,7 +53,8 @@ def take_text(body: bytes, weights: Mapping[bytes, int], room: Room) -> None:
 
 
 def repeated(array: pa.Array) -> int:
-    """Bytes of a column as plain values beyond those that it has now: of what a dictionary or views let repeat. 0 for other columns."""
+    """Return the bytes that a column as plain values has beyond its present ones: those that a dictionary or views repeat. 0 for other
+    columns."""
     if pa.types.is_dictionary(array.type):
         indices = pc.drop_null(array.indices).to_numpy()
         if not _is_text(array.type.value_type):
@@ -62,19 +64,19 @@ def repeated(array: pa.Array) -> int:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Also bytes, whose lengths differ or not."""
+    """Return whether the type is text or bytes, of variable or fixed width."""
     types = pa.types
     return bool(types.is_string(kind) or types.is_large_string(kind) or is_view(kind)) or is_bytes(kind)
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Bytes in any of Arrow's layouts."""
+    """Return whether the type is bytes in any of Arrow's layouts."""
     types = pa.types
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind) or types.is_fixed_size_binary(kind))
 
 
 def is_view(kind: pa.DataType) -> bool:
-    """Texts or bytes as views."""
+    """Return whether the type is text or bytes as views."""
     return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
 
 
@@ -86,11 +88,11 @@ def _lengths(texts: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def without_junk(views: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """A column of views whose nulls are empty, and the lengths of its texts. In one from outside, a null's view may be
-    anything; Arrow's casts follow it nevertheless, beyond the bounds of its buffers."""
+    """Return a column of views whose nulls are empty, and the lengths of its texts. In external data, the view of a null may be anything;
+    Arrow's casts follow it nevertheless, beyond the bounds of its buffers."""
     if not len(views):
         return views, np.zeros(0, np.int64)
-    # A view is 16 bytes, of which the first four are the length.
+    # A view has 16 bytes; the first four are the length.
     words = np.frombuffer(views.buffers()[1], np.int64, 2 * len(views), 16 * views.offset).reshape(-1, 2)
     if views.null_count:
         valid = views.is_valid().to_numpy(zero_copy_only=False)
@@ -101,8 +103,8 @@ def without_junk(views: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
 
 
 def take_arrow_stream(source: pa.BufferReader, rows: int, room: Room) -> int:
-    """Look at the next IPC stream without decoding it: take what its compressed buffers become; its rows together with `rows`. Leaves the
-    source behind the stream. Raises TooLarge, and MalformedBody or ArrowException for what cannot be read."""
+    """Examine the next IPC stream without decoding it: reserve the size of its decompressed buffers, and return `rows` plus its rows.
+    Leaves the source after the stream. Raises TooLarge, and MalformedBody or ArrowException for unreadable data."""
     size = 0
     for message in pa.ipc.MessageReader.open_stream(source):
         if message.type not in ("record batch", "dictionary"):
@@ -126,14 +128,14 @@ class _Table:
         self._data, self._at = data, at
 
     def place(self, field: int) -> int | None:
-        """Where a field stands; None if it is absent."""
+        """Return the position of a field; None if it is absent."""
         vtable = self._at - self._int("<i", self._at)
         slot = 4 + 2 * field
         offset = self._int("<H", vtable + slot) if slot < self._int("<H", vtable) else 0
         return self._at + offset if offset else None
 
     def follow(self, field: int) -> int | None:
-        """Where the table or the vector begins that a field refers to."""
+        """Return the start of the table or vector that a field refers to."""
         place = self.place(field)
         return None if place is None else place + self._int("<I", place)
 
@@ -147,8 +149,8 @@ class _Table:
 
 
 def _record_batch(metadata: memoryview, body: pa.Buffer) -> tuple[int, int]:
-    """Rows, and bytes that the buffers become beyond those of the body, from a message of a RecordBatch or DictionaryBatch (Arrow's
-    Message.fbs): of those that are compressed, and of those that share bytes, because whatever joins batches copies each."""
+    """Return the rows, and the decoded bytes of the buffers beyond those of the body, from a message of a RecordBatch or DictionaryBatch
+    (Arrow's Message.fbs): for compressed buffers, and for those that share bytes, because joining batches copies each."""
     root = _Table(metadata, struct.unpack_from("<I", metadata)[0])
     kind = root.place(1)
     header = root.table(2)
@@ -167,6 +169,6 @@ def _record_batch(metadata: memoryview, body: pa.Buffer) -> tuple[int, int]:
         offset, length = struct.unpack_from("<qq", metadata, buffers + 4 + 16 * number)
         sent += max(0, length)
         if compressed and length >= 8:
-            # The size of a compressed buffer stands before it; -1: it is not compressed.
+            # The size of a compressed buffer precedes it; -1: it is not compressed.
             size += max(0, struct.unpack_from("<q", memoryview(body), offset)[0])
     return rows, size + max(0, sent)

@@ -1,9 +1,9 @@
-"""Rows of relations and views → bytes: JSON lines, CSV, server-sent events, Arrow.
+"""Encodes rows of relations and views as bytes: JSON lines, CSV, server-sent events, Arrow.
 
-Text is put together by column: every column becomes a column of its texts, and one join of columns and constants writes all
-rows at once. Timestamps leave as `2026-01-01T12:00:00Z`, with six decimals when the fraction is not zero, dates as
-`2026-01-01`, times of day as `12:00:00`, with six decimals likewise; bytes in base64. NaN and infinities are "NaN", "Infinity",
-"-Infinity" in JSON. In CSV null is an empty field, and the empty text `""`.
+Text is assembled by column: every column becomes a column of texts, and one join of columns and constants writes all rows at once.
+Timestamps are written as `2026-01-01T12:00:00Z`, with six decimals if the fraction is not zero, dates as `2026-01-01`, times of day as
+`12:00:00`, with six decimals likewise; bytes in base64. NaN and infinities are "NaN", "Infinity", "-Infinity" in JSON. In CSV, null is an
+empty field, and the empty text `""`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from service.wire.values.texts import base64_texts
 
 # A join must stay below Arrow's 2 GiB of text in one array; an escaped text is at most six times as long.
 _MAX_BYTES = 2**28
-_COPIED = 64 << 10  # bytes: in pieces that are smaller, each piece costs more than copying it
+_COPIED = 64 << 10  # bytes: a smaller piece costs more than copying it
 _CSV_QUOTED = re.compile('[",\r\n]')
 
 Texts = Callable[[pa.Array], pa.Array]
-Pieces = list[bytes | memoryview]  # bytes to be sent, one piece behind the other
+Pieces = list[bytes | memoryview]  # bytes to be sent, in order
 
 
 @lru_cache(maxsize=4096)
 def _constant(text: str) -> pa.Scalar:
-    """A text as Arrow's functions want it. They take plain ones too, but make a scalar of each in 25 µs."""
+    """Return a text as a scalar for Arrow's functions. They accept plain texts too, but convert each of them in 25 µs."""
     return pa.scalar(text, pa.utf8())
 
 
@@ -41,7 +41,7 @@ _QUOTE, _EMPTY = _constant('"'), _constant("")
 
 
 def _json_texts(array: pa.Array) -> pa.Array:
-    """A column as JSON values."""
+    """Convert a column to JSON values."""
     kind = array.type
     if pa.types.is_string(kind):
         return _json_strings(array)
@@ -52,7 +52,7 @@ def _json_texts(array: pa.Array) -> pa.Array:
 
 
 def _writer(kind: pa.DataType) -> Texts | None:
-    """Of what is neither text nor a number to JSON."""
+    """Return the function that converts types other than texts and JSON's numbers."""
     if pa.types.is_timestamp(kind):
         return timestamp_texts
     if pa.types.is_date32(kind):
@@ -73,7 +73,7 @@ def _json_strings(array: pa.Array) -> pa.Array:
 
 
 def _csv_texts(array: pa.Array) -> pa.Array:
-    """A column as CSV fields."""
+    """Convert a column to CSV fields."""
     kind = array.type
     if pa.types.is_string(kind):
         return _csv_strings(array)
@@ -95,11 +95,11 @@ def _csv_field(text: str) -> str:
 
 
 def _named(array: pa.Array, nan: str, infinity: str, minus_infinity: str) -> pa.Array:
-    """Numbers and truth values as Arrow writes them, but for what is not finite."""
+    """Convert numbers and truth values as Arrow does, except those that are not finite."""
     texts = array.cast(pa.utf8())
     if not pa.types.is_floating(array.type):
         return texts
-    if _holds_minus_zero(array):  # Arrow writes `-0`, which readers of whole numbers take for 0
+    if _holds_minus_zero(array):  # Arrow writes `-0`, which readers of integers take for 0
         texts = pc.if_else(pc.equal(texts, _constant("-0")), _constant("-0.0"), texts)
     if not pc.all(pc.is_finite(array), min_count=0).as_py():
         for arrow_name, name in (("nan", nan), ("inf", infinity), ("-inf", minus_infinity)):
@@ -108,7 +108,7 @@ def _named(array: pa.Array, nan: str, infinity: str, minus_infinity: str) -> pa.
 
 
 def _holds_minus_zero(array: pa.Array) -> bool:
-    """Whether a float64 column may hold -0.0 (what lies under nulls is looked at as well)."""
+    """Return whether a float64 column may contain -0.0 (values under nulls are examined too)."""
     data = array.buffers()[1]
     if data is None:
         return False
@@ -116,7 +116,7 @@ def _holds_minus_zero(array: pa.Array) -> bool:
 
 
 def _holds(array: pa.Array, characters: bytes, below: int) -> bool:
-    """Whether the texts hold one of the characters, or one below; all texts are looked at as one run of bytes."""
+    """Return whether the texts contain one of the characters, or one less than `below`; all texts are examined as one run of bytes."""
     offsets, data = array.buffers()[1:]
     if data is None or not len(array):
         return False
@@ -126,7 +126,7 @@ def _holds(array: pa.Array, characters: bytes, below: int) -> bool:
 
 
 class _Form(NamedTuple):
-    """How a media type writes a row: a head, the columns' texts after their names, a tail."""
+    """How a media type writes a row: a head, the columns' texts (after their names, if `named`), a tail."""
 
     texts: Texts
     head: str
@@ -143,7 +143,7 @@ _FORMS = {
 
 
 def encode_rows(media_type: str, batch: pa.RecordBatch) -> bytes:
-    """Rows as JSON lines, CSV without a header, or server-sent events named `row`."""
+    """Encode rows as JSON lines, CSV without a header, or server-sent events named `row`."""
     form = _FORMS.get(media_type)
     if form is None:
         raise UnsupportedMediaType(f"rows are not available as {media_type or 'no media type'}; use one of {', '.join(_FORMS)}")
@@ -163,14 +163,14 @@ def encode_rows(media_type: str, batch: pa.RecordBatch) -> bytes:
 
 
 def _run(texts: pa.Array) -> bytes:
-    """All texts, one after the other: they lie so in Arrow's buffer."""
+    """Return all texts one after the other, as they are in Arrow's buffer."""
     offsets, data = texts.buffers()[1:]
     first, last = np.frombuffer(offsets, np.int32)[[texts.offset, texts.offset + len(texts)]].tolist()
     return bytes(memoryview(data)[first:last])
 
 
 def csv_header(schema: pa.Schema) -> bytes:
-    """The header row."""
+    """Return the header row."""
     return (",".join(_csv_field(name) for name in schema.names) + "\n").encode()
 
 
@@ -185,8 +185,8 @@ class ArrowRows:
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._sink, "w"), schema)
 
     def chunk(self, batch: pa.RecordBatch) -> Pieces:
-        """The bytes of one record batch of the schema: columns of many rows are not copied, but referred to."""
-        if not batch.schema.equals(self._schema):  # what may be null
+        """Return the bytes of one record batch with the schema: columns of many rows are not copied, but referred to."""
+        if not batch.schema.equals(self._schema):  # nullability may differ
             batch = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
         if self._has_begun and batch.nbytes < _COPIED:
             return [memoryview(batch.serialize())]
@@ -195,13 +195,13 @@ class ArrowRows:
         return self._sink.take()
 
     def end(self) -> bytes:
-        """The bytes that close the stream."""
+        """Return the bytes that end the stream."""
         self._writer.close()
         return b"".join(self._sink.take())
 
 
 def joined(pieces: Pieces) -> Pieces:
-    """The same bytes; small pieces next to each other are one."""
+    """Return the same bytes with adjacent small pieces joined."""
     found, small = Pieces(), Pieces()
     for piece in filter(len, pieces):
         if len(piece) < _COPIED:
@@ -216,7 +216,7 @@ def joined(pieces: Pieces) -> Pieces:
 
 
 class _Sink:
-    """A file to be written, of which the pieces are taken away as they come."""
+    """A write-only file whose pieces are removed as they arrive."""
 
     closed = False
 

@@ -37,7 +37,7 @@ def _require(condition: bool, message: str) -> None:
 
 
 def _with_digits(schema: dict[str, Any]) -> None:
-    """As JSON schema: what `Column._check_digits` accepts."""
+    """Extend the JSON schema by what `Column._check_digits` accepts."""
     fields = schema["properties"]
     for name, least in (("precision", 1), ("scale", 0)):
         fields[name] = {"type": "integer", "minimum": least, "maximum": MOST_DIGITS}
@@ -68,7 +68,7 @@ class Column(BaseModel):
     def _check_name(cls, name: str) -> str:
         _require(1 <= len(name) <= MAX_NAME, f"a column name must have 1 to {MAX_NAME} characters, not {len(name)}")
         _require(name != OP_COLUMN, f"{OP_COLUMN!r} is not a valid column name: it is reserved for the operation of a change")
-        # Half a surrogate pair cannot come in JSON, so the schema need not exclude it.
+        # Half a surrogate pair cannot occur in JSON, so the schema need not exclude it.
         found = re.search(rf"[{_FORBIDDEN}\ud800-\udfff]", name)
         said = f"the column name {name!r} contains {found and found[0]!r}; dots, double quotes and control characters are not allowed"
         _require(found is None, said)
@@ -96,14 +96,14 @@ class Column(BaseModel):
 
     @property
     def kind(self) -> str:
-        """Its type, and of a decimal also its precision and scale (`kinds`)."""
+        """The type, for a decimal with its precision and scale (`kinds`)."""
         if self.precision is None or self.scale is None:
             return self.type
         return decimal_kind(self.precision, self.scale)
 
     @property
     def read_as(self) -> str:
-        """What tables of readers have for it."""
+        """The key in tables of readers."""
         return self.kind if self.zone is None else zoned_kind(self.zone)
 
     @property
@@ -113,7 +113,7 @@ class Column(BaseModel):
 
 
 def _in_two_forms(schema: dict[str, Any]) -> None:
-    """As JSON schema: what `Interval._check_form` accepts, of which a point may say its bounds too."""
+    """Extend the JSON schema by what `Interval._check_form` accepts, where a point may declare its bounds too."""
     fields = schema.pop("properties")
     end = {"type": "string"}
     schema["oneOf"] = [
@@ -200,7 +200,7 @@ class Retention(BaseModel):
 class RelationDefinition(BaseModel):
     """Typed columns, a key of some of them, and named intervals over them; how long rows are retained (null: for good)."""
 
-    # Built by `parse_relation`, which raises BadDefinition; it never changes afterwards.
+    # Built by `parse_relation`, which raises BadDefinition; never changed afterwards.
     model_config = _STRICT
     columns: list[Column] = Field(min_length=1)
     key: list[str] = Field(min_length=1)
@@ -255,12 +255,12 @@ class RelationDefinition(BaseModel):
         return {column.name: column for column in self.columns}
 
     def column(self, name: str) -> Column:
-        """The column of that name; KeyError if there is none."""
+        """Return the column of that name; KeyError if there is none."""
         return self._by_name[name]
 
     def extends(self, old: RelationDefinition) -> bool:
-        """Whether it has all that a former definition has, so that rows of that one are rows of this one, with null in further columns; if
-        their intervals that are new are not empty."""
+        """Return whether this definition includes all of a former one, so that the former's rows are valid, with null in further columns,
+        provided that their new intervals are not empty."""
         if self.key != old.key or len(self.columns) < len(old.columns):
             return False
         for column, before in zip(self.columns, old.columns, strict=False):
@@ -271,21 +271,21 @@ class RelationDefinition(BaseModel):
         return all(self.intervals.get(name) == interval for name, interval in old.intervals.items())
 
     def in_zone(self, zone: str) -> RelationDefinition:
-        """With this zone for all timestamps."""
+        """Return the definition with this zone for all timestamps."""
         columns = [column.model_copy(update={"zone": zone} if column.type == "timestamp" else {}) for column in self.columns]
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return RelationDefinition(**given | {"columns": columns})
 
     def arrow_schema(self) -> pa.Schema:
-        """Canonical Arrow types, as values are kept. Every field may be null: a delete carries only its key."""
+        """Return the canonical Arrow types, as values are stored. Every field may be null: a delete has only its key."""
         return pa.schema([(column.name, KEPT_TYPES[column.kind]) for column in self.columns])
 
     def sent_schema(self) -> pa.Schema:
-        """The same as values are received and sent."""
+        """Return the same for values as they are received and sent."""
         return pa.schema([(column.name, SENT_TYPES[column.kind]) for column in self.columns])
 
     def to_json(self) -> dict[str, Any]:
-        """The normal form: two definitions are the same iff these are equal."""
+        """Return the normal form: two definitions are the same iff these are equal."""
         made: dict[str, Any] = {
             "columns": [column.model_dump(exclude_none=True) for column in self.columns],
             "key": list(self.key),
@@ -294,7 +294,7 @@ class RelationDefinition(BaseModel):
         return made if self.retain is None else made | {"retain": self.retain.to_json()}
 
     def is_met_by(self, there: RelationDefinition) -> bool:
-        """Whether it asks for the relation as it is. If it does not speak of retention, that may be anything."""
+        """Return whether the existing relation satisfies this definition. If it does not mention retention, any is accepted."""
         wanted, known = self.to_json(), there.to_json()
         if "retain" not in self.model_fields_set:
             known.pop("retain", None)
@@ -326,7 +326,7 @@ class RowRules:
         self.schema = definition.arrow_schema()
         self.types: tuple[pa.DataType, ...] = tuple(self.schema.types)
         self.struct = pa.struct(self.schema)
-        self.width = 9 * len(self.columns)  # bytes of a row beside its texts, at most
+        self.width = 9 * len(self.columns)  # bytes of a row besides its texts, at most
         self.is_key = tuple(name in self.key_set for name in self.names)
         self.key_ordinals = tuple(self.ordinal[name] for name in self.key)
         self.required = tuple(ordinal for ordinal, column in enumerate(self.columns) if not column.nullable)
@@ -346,7 +346,7 @@ class RowRules:
 
 
 def parse_relation(data: Any) -> RelationDefinition:
-    """A definition from JSON data; raises BadDefinition with one sentence that says what is wrong and where."""
+    """Return a definition from JSON data; raises BadDefinition with one sentence that says what is wrong and where."""
     if not isinstance(data, dict):
         raise BadDefinition("a relation's definition is a JSON object with columns, key and intervals")
     try:
@@ -356,7 +356,7 @@ def parse_relation(data: Any) -> RelationDefinition:
 
 
 def parse_patch(data: Any) -> RelationPatch:
-    """A patch from JSON data; raises BadDefinition."""
+    """Return a patch from JSON data; raises BadDefinition."""
     try:
         return RelationPatch.model_validate(data)
     except ValidationError as error:
@@ -376,11 +376,11 @@ _TYPES = {
     **dict.fromkeys(("blob", "bytea", "binary"), "bytes"),
     **{"numeric": "decimal", "boolean": "bool", "jsonb": "json"},
 }
-"""What other systems call the types."""
+"""The names of the types in other systems."""
 
 
 def _first_fault(error: ValidationError, whole: type[BaseModel]) -> str:
-    """A field that is unknown comes before one that is missing: it may be that one, misspelt."""
+    """Return the first error. An unknown field precedes a missing one: it may be that field, misspelt."""
     faults = error.errors(include_url=False)
     fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
     place, given = fault["loc"], fault["input"]

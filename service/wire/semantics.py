@@ -1,7 +1,7 @@
-"""Semantic types: what a number or text of a Debezium record means, by the schema that comes with it.
+"""Semantic types: what a number or text of a Debezium record means, according to its schema.
 
-Settlers convert a received value into one that the readers of `grammar` accept (null stays null), or into an `Unreadable`.
-They are exact or refuse the value: only a Decimal in a float64 column is rounded, to the nearest value.
+Settlers convert a received value to one that the readers of `grammar` accept (null stays null), or to an `Unreadable`. They are exact or
+reject the value: only a Decimal in a float64 column is rounded, to the nearest value.
 
 Source: Debezium's documents, "Data type mappings" of the connectors for PostgreSQL, MySQL, SQL Server and Oracle.
 """
@@ -33,7 +33,7 @@ NO_SEMANTICS: Semantics = {}
 
 _TIME = "io.debezium.time."
 _CONNECT = "org.apache.kafka.connect.data."
-# Microseconds in one unit of the field's number; Nano is the one that is finer.
+# Microseconds per unit of the field's number; only Nano is finer.
 _UNITS = {
     _TIME + "Timestamp": 1_000,
     _TIME + "MicroTimestamp": 1,
@@ -41,7 +41,7 @@ _UNITS = {
     _CONNECT + "Timestamp": 1_000,
     _CONNECT + "Date": DAY,
 }
-# What PostgreSQL's connector sends for infinity and -infinity, in whatever unit (its documents, and `PGStatement` of the JDBC driver).
+# What PostgreSQL's connector sends for infinity and -infinity, in any unit (its documents, and `PGStatement` of the JDBC driver).
 OPEN_ENDS = {9223372036825200000: LATE, -9223372036832400000: EARLY}
 _NANO = _TIME + "NanoTimestamp"
 _NANO_OF_DAY = _TIME + "NanoTime"
@@ -53,7 +53,7 @@ _MOST_DIGITS = 1_000  # of a Decimal: an external scale must not make us write a
 
 
 def structs_of(schema: Any) -> Mapping[str, Semantics]:
-    """Semantics of `before` and `after`, from an envelope's schema; one object where they are alike, as they mostly are."""
+    """Return the semantics of `before` and `after`, from an envelope's schema; a single object if they are alike, as is usual."""
     structs: dict[str, Semantics] = {}
     for field in _fields(schema):
         if (name := field.get("field")) == "before" or name == "after":
@@ -63,7 +63,7 @@ def structs_of(schema: Any) -> Mapping[str, Semantics]:
 
 
 def semantics_of(struct: Any) -> Semantics:
-    """Semantics of a struct's fields, from its schema."""
+    """Return the semantics of a struct's fields, from its schema."""
     found: dict[str, Semantic] = {}
     for field in _fields(struct):
         name, semantic = field.get("field"), field.get("name")
@@ -83,7 +83,7 @@ def _scale_of(parameters: Any) -> int | None:
 
 
 def settler(kind: str, semantic: Semantic | None) -> Settler | None:
-    """How a value of a semantic type becomes one of a column's type; None: as it is."""
+    """Return the function that converts values of a semantic type to those of a column's type; None: no conversion."""
     if semantic is None:
         return None
     name = semantic.name
@@ -102,18 +102,18 @@ def settler(kind: str, semantic: Semantic | None) -> Settler | None:
     if name in _TEXTS:
         return _date_of_text if kind == "date" else None
     if name.startswith(_TIME) or name == _CONNECT + "Time":
-        # A time of day, a duration, a year: as a number it would pass for microseconds or days.
+        # A time of day, a duration, a year: as a number, it would be read as microseconds or days.
         return _refused(name, kind)
     return None
 
 
 def _settler_of_day(name: str) -> Settler | None:
-    """As `settler`, of a time of day."""
+    """Like `settler`, for a time of day."""
     if name == _NANO_OF_DAY:
         return lambda value: _scaled(value, "time", 1, 1_000)
     if unit := _UNITS_OF_DAY.get(name):
         return None if unit == 1 else lambda value: value * unit if type(value) is int else value
-    if name in _TEXTS_OF_DAY:  # they carry an offset, which is UTC
+    if name in _TEXTS_OF_DAY:  # these have an offset, which is UTC
         return lambda value: value.removesuffix("Z") if type(value) is str else value
     return _refused(name, "time") if name.startswith(_TIME) or name in _UNITS else None
 
@@ -124,7 +124,7 @@ def _refused(name: str, kind: str) -> Settler:
 
 
 def _scaled(value: Any, kind: str, times: int, by: int) -> Any:
-    """A number in another unit, exactly or not at all."""
+    """Return a number in another unit, exactly or not at all."""
     if type(value) is not int:
         return value
     micros, rest = divmod(value * times, by)
@@ -137,7 +137,7 @@ def _scaled(value: Any, kind: str, times: int, by: int) -> Any:
 
 
 def _date_of_text(value: Any) -> Any:
-    """Debezium's ISO texts carry an offset, dates too: `2026-01-01Z`."""
+    """Convert Debezium's ISO texts, in which dates have an offset too: `2026-01-01Z`."""
     if type(value) is not str:
         return value
     if "T" not in value:
@@ -149,9 +149,9 @@ def _date_of_text(value: Any) -> Any:
 
 
 def _settle_decimal(value: Any, kind: str, scale: Any) -> Any:
-    """A Decimal: the bytes of a whole number in base64 (big-endian, two's complement) and a scale; or a number, as the
-    converter's decimal.format has it."""
-    if type(value) is dict and type(value.get("value")) is str:  # VariableScaleDecimal: each value has a scale of its own
+    """Convert a Decimal: the bytes of an integer in base64 (big-endian, two's complement) and a scale; or a number, depending on the
+    converter's decimal.format."""
+    if type(value) is dict and type(value.get("value")) is str:  # VariableScaleDecimal: each value has its own scale
         value, scale = value.get("value"), value.get("scale")
     if type(value) is float and kind == "int64" and value.is_integer() and abs(value) < 2**53:
         return int(value)
@@ -172,7 +172,7 @@ def _settle_decimal(value: Any, kind: str, scale: Any) -> Any:
 
 
 def _decimal(text: str, scale: Any) -> Decimal | None:
-    """The number of a Decimal's bytes; None if they are none, or far too long."""
+    """Return the number of a Decimal's bytes; None if they are invalid, or far too long."""
     if type(scale) is not int or abs(scale) > _MOST_DIGITS or len(text) > _MOST_DIGITS:
         return None
     try:

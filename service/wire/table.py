@@ -1,4 +1,4 @@
-"""Changes that come as a table (CSV, Arrow, Parquet): ops from a text column `_op`, the rest judged column by column."""
+"""Changes that arrive as a table (CSV, Arrow, Parquet): ops from a text column `_op`, the rest judged column by column."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from service.wire.room import Room, is_view, repeated
 from service.wire.schema import OP_COLUMN, RowRules
 from service.wire.wording import instead
 
-# (ordinal, the column as sent with null where it is not read, findings) → the canonical column
+# (ordinal, the column as sent, with null where it is not read, findings) → the canonical column
 Convert = Callable[[int, pa.Array, Findings], pa.Array]
 
 
 def judge_table(
     rules: RowRules, relation: str, table: pa.RecordBatch, first: int, convert: Convert, room: Room, plain: bool = False
 ) -> Judged:
-    """Judge the rows of one table; `first` is the index of its first row in the batch. Vectorised: no Python a row.
+    """Judge the rows of one table; `first` is the index of its first row in the batch. Vectorised: no Python per row.
 
     `plain`: a column `_op` makes a malformed body.
 
-    A column that the relation lacks makes every row bad that reads any. Columns sent twice are a malformed body.
+    A column that the relation lacks makes every row bad, except truncates. Duplicate columns make a malformed body.
     """
     names = table.schema.names
     refuse_twice(names)
@@ -59,20 +59,20 @@ def judge_table(
 
 
 def refuse_twice(names: Iterable[str], line: int | None = None) -> None:
-    """MalformedBody for a column that appears twice."""
+    """Raise MalformedBody for a column that appears twice."""
     if (twice := first_twice(names)) is not None:
         raise MalformedBody(f"the column {twice!r} appears twice", line)
 
 
 def _only(array: pa.Array, read: Mask) -> pa.Array:
-    """The column with null where it is not read."""
+    """Return the column with null where it is not read."""
     if is_view(array.type):
-        array = array.cast(pa.utf8() if pa.types.is_string_view(array.type) else pa.binary())  # if_else knows no views
+        array = array.cast(pa.utf8() if pa.types.is_string_view(array.type) else pa.binary())  # if_else does not support views
     return pc.if_else(pa.array(read), array, None)
 
 
 def _ops(table: pa.RecordBatch, findings: Findings, room: Room) -> npt.NDArray[np.uint8]:
-    """The ops of the rows; a null is an upsert. An unknown one is a fault before all others, and stands as an upsert."""
+    """Return the ops of the rows; a null is an upsert. An unknown one is an error that precedes all others, and counts as an upsert."""
     if OP_COLUMN not in table.schema.names:
         return np.full(table.num_rows, UPSERT, np.uint8)
     given = table.column(OP_COLUMN)
@@ -98,7 +98,7 @@ def _ops(table: pa.RecordBatch, findings: Findings, room: Room) -> npt.NDArray[n
 
 
 def first_twice(names: Iterable[str]) -> str | None:
-    """The first name that has appeared before."""
+    """Return the first name that has appeared before."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -108,7 +108,7 @@ def first_twice(names: Iterable[str]) -> str | None:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Text in any of Arrow's layouts, dictionaries included."""
+    """Return whether the type is text in any of Arrow's layouts, dictionaries included."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -1,4 +1,4 @@
-"""Error messages: those of pydantic in terms of the data, and which name was probably meant."""
+"""Error messages: those of pydantic in terms of the data, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _LENGTHS = {"too_short": "entries", "too_long": "entries", "string_too_short": "
 
 
 def instead(name: str, names: Iterable[str], others: Iterable[str] = ()) -> str:
-    """What to write in place of a name that is unknown: the one that is nearly it, else what there is; to be put behind the message.
-    `others` may be meant too, and are not listed."""
+    """Return what to write instead of an unknown name: a similar one, otherwise the existing ones; to be appended to the message. `others`
+    may be suggested too, but are not listed."""
     known = list(dict.fromkeys(names))
     close = get_close_matches(cut(name), [*known, *others][:_COMPARED], 1)
     if close:
@@ -53,7 +53,7 @@ def instead(name: str, names: Iterable[str], others: Iterable[str] = ()) -> str:
 
 
 def wording(fault: ErrorDetails) -> str:
-    """`must be …`, `is missing`; for our own checks, their message."""
+    """Return `must be …` or `is missing`; for our own checks, their message."""
     if fault["type"] in _LENGTHS:
         return _length(fault)
     words = _WORDS.get(fault["type"])

@@ -1,1 +1,1 @@
-"""Parquet: a file as changes (`decode`); what its pages become (`pages`); the structs in which it describes itself (`thrift`)."""
+"""Parquet: a file as changes (`decode`); the decoded size of its pages (`pages`); the structs of its metadata (`thrift`)."""

@@ -1,4 +1,4 @@
-"""Changes as a Parquet file. What its pages become is added up before a page is decoded (`parquet/pages`)."""
+"""Changes as a Parquet file. The decoded size of its pages is computed before a page is decoded (`parquet/pages`)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from service.wire.room import UNBOUNDED, Room
 from service.wire.schema import RowRules
 from service.wire.table import is_text
 
-_FOOTER = 256  # bytes of objects for each byte of a footer, at most: of a column chunk with three bytes
-_WIDTH = 12  # bytes of a value of fixed width, or of an index and its entry
-_PIECE = 64 << 20  # bytes, of rows whose texts share their beginnings
+_FOOTER = 256  # bytes of objects for each byte of a footer, at most: for a column chunk of three bytes
+_WIDTH = 12  # bytes of a fixed-width value, or of an index and its entry
+_PIECE = 64 << 20  # bytes of rows whose texts share prefixes
 
 
 def decode_parquet(body: bytes, relation: str, definitions: Definitions, room: Room = UNBOUNDED, plain: bool = False) -> Batch:
-    """One relation's changes as a Parquet file; `plain`: as of `judge_table`."""
+    """Decode one relation's changes as a Parquet file; `plain`: as in `judge_table`."""
     rules = definitions(relation).rules
     try:
         batch = _read(body, rules, room)
@@ -33,7 +33,7 @@ def decode_parquet(body: bytes, relation: str, definitions: Definitions, room: R
 
 
 def _read(body: bytes, rules: RowRules, room: Room) -> pa.RecordBatch:
-    """The columns of the relation, and `_op`; other columns have only nulls: their names suffice to refuse the rows."""
+    """Read the columns of the relation, and `_op`; other columns become nulls: their names suffice to reject the rows."""
     if len(body) >= 12:
         room.take(_FOOTER * min(len(body), int.from_bytes(body[-8:-4], "little")))
     file = pq.ParquetFile(pa.BufferReader(body), pre_buffer=False)

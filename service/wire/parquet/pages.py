@@ -1,6 +1,6 @@
-"""The pages of a Parquet file: what they become is added up from their headers before a page is decoded, because the sizes in the footer
-are only what the writer says. Where they are is read from the footer, not asked of pyarrow: its `ColumnChunkMetaData` lets exceptions
-of Arrow pass through code that may not raise, which ends the process.
+"""The pages of a Parquet file: their decoded sizes are computed from their headers before a page is decoded, because the sizes in the
+footer are only what the writer claims. Their positions are read from the footer, not with pyarrow: its `ColumnChunkMetaData` lets
+exceptions of Arrow pass through code that may not throw, which ends the process.
 
 Source: parquet-format's parquet.thrift and Encodings.md.
 """
@@ -23,12 +23,12 @@ _RUN_LENGTHS, _DELTA_LENGTHS, _DELTA_BYTE_ARRAY = 3, 6, 7
 _LENGTH = 8  # bytes of a text's lengths
 _UNCOMPRESSED = 0
 _CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd"}  # by number; LZ4 has two forms, and Arrow tries both
-_TAIL = 8  # bytes behind the footer: its length, and PAR1
+_TAIL = 8  # bytes after the footer: its length, and PAR1
 
 
 class Pages(NamedTuple):
-    """The pages of some columns: bytes of the largest; the columns that have dictionaries; whether values share their beginnings, so that
-    a page may become many times as large as its bytes."""
+    """The pages of some columns: bytes of the largest; the columns with dictionaries; whether values share prefixes, so that a page may
+    become many times as large as its bytes."""
 
     largest: int
     dictionaries: list[str]
@@ -47,7 +47,7 @@ class _Chunk(NamedTuple):
 
 
 def look_at_pages(body: bytes, schema: pq.ParquetSchema, names: set[str], room: Room) -> Pages:
-    """Take what the pages of these columns become. Raises TooLarge, and MalformedBody for what is damaged."""
+    """Take the decoded size of these columns' pages from `room`. Raises TooLarge, and MalformedBody for damaged pages."""
     largest = count = 0
     dictionaries: dict[str, None] = {}
     share = False
@@ -70,7 +70,7 @@ def look_at_pages(body: bytes, schema: pq.ParquetSchema, names: set[str], room: 
 
 
 def _chunks(body: bytes, schema: pq.ParquetSchema, names: set[str]) -> Iterator[_Chunk]:
-    """The chunks of these columns, but for those without values, of which nothing is read."""
+    """Yield the chunks of these columns, except those without values, which are not read."""
     end = len(body) - _TAIL
     try:
         footer, _ = read_struct(body[end - int.from_bytes(body[end : end + 4], "little") : end], 0)
@@ -110,7 +110,7 @@ def _elements(struct: Struct, field: int, kind: int) -> list[Any]:
 
 
 class _Page(NamedTuple):
-    """Its data are body[start:end], of which the first `levels` bytes are never compressed; None: the levels are among the data, as run
+    """Its data are body[start:end], of which the first `levels` bytes are never compressed; None: the levels are part of the data, as run
     lengths unless `bits`."""
 
     kind: int
@@ -125,7 +125,7 @@ class _Page(NamedTuple):
 
 
 def _page(body: bytes, at: int) -> _Page:
-    """The page whose header stands at `at`."""
+    """Return the page whose header starts at `at`."""
     try:
         header, start = read_struct(body, at)
         kind, size, length = header[1, I32], header[2, I32], header[3, I32]
@@ -149,8 +149,8 @@ def _page(body: bytes, at: int) -> _Page:
 
 
 def _check_lengths(page: _Page, body: bytes, codec: int, nullable: bool, most: int) -> None:
-    """Arrow makes room for the lengths of a page's texts, and computes them all, before it looks at how many values the page has: so they
-    are counted here. MalformedBody if there are more than `most`, or if they cannot be counted."""
+    """Arrow allocates memory for the lengths of a page's texts, and computes all of them, before it checks how many values the page has: so
+    they are counted here. MalformedBody if there are more than `most`, or if they cannot be counted."""
     try:
         data = body[page.start : page.end]
         at = page.levels or 0
@@ -172,7 +172,7 @@ def _check_lengths(page: _Page, body: bytes, codec: int, nullable: bool, most: i
 
 
 def _past_deltas(data: bytes, at: int, most: int) -> int:
-    """Where numbers in the encoding DELTA_BINARY_PACKED end. Raises ValueError if there are more than `most`, and IndexError."""
+    """Return the end of numbers in the encoding DELTA_BINARY_PACKED. Raises ValueError if there are more than `most`, and IndexError."""
     block, at = read_varint(data, at)
     parts, at = read_varint(data, at)
     count, at = read_varint(data, at)

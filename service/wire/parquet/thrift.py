@@ -1,6 +1,6 @@
-"""Structs in Thrift's compact protocol, as Parquet has them in its footer and before each page.
+"""Structs in Thrift's compact protocol, used by Parquet in its footer and before each page.
 
-Fields are found by number and type, as Arrow finds them: one of another type does not count.
+Fields are identified by number and type, as in Arrow: one of another type is ignored.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 Struct = dict[tuple[int, int], Any]
-"""By (number, type): integers, bytes, structs; a list as the type of its elements, and these; True for a boolean: its type is its value."""
+"""By (number, type): integers, bytes, structs; a list as the type of its elements and the elements; True for a boolean: its type is its
+value."""
 
 TRUE, FALSE, I32, I64, BINARY, LIST, STRUCT = 1, 2, 5, 6, 8, 9, 12
 
-_MAX_DEPTH = 16  # of structs and lists in one another
+_MAX_DEPTH = 16  # of nested structs and lists
 
 
 def read_struct(data: bytes, at: int, depth: int = 0) -> tuple[Struct, int]:
-    """The struct that begins there, and where it ends. Raises ValueError and IndexError if it is damaged, or has a field twice."""
+    """Return the struct that begins at `at`, and its end. Raises ValueError and IndexError if it is damaged, or has a duplicate field."""
     if depth > _MAX_DEPTH:
         raise ValueError("structs are nested too deeply")
     found: Struct = {}
@@ -36,7 +37,7 @@ def read_struct(data: bytes, at: int, depth: int = 0) -> tuple[Struct, int]:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned integer, and where it ends. Raises as `read_struct`."""
+    """Return an unsigned integer, and its end. Raises as `read_struct`."""
     number = shift = 0
     while True:
         byte = data[at]
@@ -78,7 +79,7 @@ def _list(data: bytes, at: int, depth: int) -> tuple[tuple[int, list[Any]], int]
     length, kind = head >> 4, head & 15
     if length == 15:
         length, at = read_varint(data, at)
-    if length > len(data) - at:  # an element has a byte at least
+    if length > len(data) - at:  # an element has at least one byte
         raise ValueError("a list is too long")
     elements = []
     for _ in range(length):

@@ -1,1 +1,1 @@
-"""Values that take more than a reader: local times, and the words for open ends."""
+"""Values that need more than a reader: local times, and the words for open ends."""

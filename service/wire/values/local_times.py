@@ -1,6 +1,6 @@
-"""Times without an offset, as local times of a zone of the IANA database, → microseconds since 1970 UTC.
+"""Converts times without an offset, as local times of a zone of the IANA database, to microseconds since 1970 UTC.
 
-A time that does not exist (clocks are put forward) or exists twice (they are put back) takes the offset before the change, as Python's
+A time that does not exist (clocks are put forward) or exists twice (they are put back) gets the offset before the change, as with Python's
 `fold=0` (PEP 495), and is *unclear*: it is counted.
 """
 
@@ -22,12 +22,12 @@ LONGEST_ZONE = 64  # characters
 
 _EPOCH = datetime(1970, 1, 1)
 _MICRO = timedelta(microseconds=1)
-# Where Arrow has the transitions: beyond, it knows no rule for them. Python does.
+# The years for which Arrow has the transitions; beyond them it knows no rule, Python does.
 _FIRST, _LAST = ((datetime(year, 1, 1) - _EPOCH) // _MICRO for year in (1800, 2037))
 
 
 class Localized(NamedTuple):
-    """A column in UTC: null where it was, and where `bad`. `unclear`: how many were not one instant."""
+    """A column in UTC: null where it was null, and at `bad`. `unclear`: the number of times that were not exactly one instant."""
 
     micros: pa.Array
     bad: list[int]
@@ -42,11 +42,11 @@ class LocalTimes:
         self._zone = ZoneInfo(zone)
 
     def utc(self, micros: int) -> int:
-        """Of a local time, as microseconds since 1970; ValueError outside the years 1 to 9999."""
+        """Convert a local time, as microseconds since 1970; ValueError outside the years 1 to 9999."""
         return self._utc(micros)[0]
 
     def is_unclear(self, micros: int) -> bool:
-        """Whether there are two such times, or none."""
+        """Return whether there are two such times, or none."""
         return self._utc(micros)[1]
 
     def _utc(self, micros: int) -> tuple[int, bool]:
@@ -58,7 +58,7 @@ class LocalTimes:
         return micros - first // _MICRO, first != second
 
     def column(self, local: pa.Array) -> Localized:
-        """Of a column timestamp[us] without a zone. Vectorised, but for times that are unclear, or after 2036."""
+        """Convert a column timestamp[us] without a zone. Vectorised, except for times that are unclear, or after 2036."""
         given = local.cast(pa.int64())
         numbers: npt.NDArray[np.int64] = given.fill_null(0).to_numpy()
         within = (numbers >= _FIRST) & (numbers < _LAST)
@@ -69,7 +69,7 @@ class LocalTimes:
                 for side in ("earliest", "latest")
             )
             single = within & (early != late)
-        except pa.ArrowException:  # no database of zones where Arrow looks for it
+        except pa.ArrowException:  # no database of zones where Arrow expects it
             early, single = numbers.copy(), within
         result, bad, unclear = np.array(early), [], 0
         present = given.is_valid().to_numpy(zero_copy_only=False)
@@ -86,12 +86,12 @@ class LocalTimes:
 
 @lru_cache(64)
 def local_times(zone: str) -> LocalTimes:
-    """Those of a zone that `is_zone`."""
+    """Return the local times of a zone that `is_zone`."""
     return LocalTimes(zone)
 
 
 def is_zone(name: str) -> bool:
-    """Whether the IANA database on this machine has a zone of that name."""
+    """Return whether the IANA database on this machine has a zone of that name."""
     if len(name) > LONGEST_ZONE or not ZONE.fullmatch(name):
         return False
     try:

@@ -1,4 +1,4 @@
-"""`infinity` and `-infinity`, as PostgreSQL writes times and dates without end: null, where null means the same."""
+"""`infinity` and `-infinity`, as PostgreSQL writes unbounded times and dates: read as null, where null means the same."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ LATE, EARLY = "infinity", "-infinity"
 
 
 def open_words(kind: str, nullable: bool, starts: bool, ends: bool) -> frozenset[str]:
-    """The words that are null in a column: none where it cannot be null, nor the one that would become the opposite, because null as the
-    start of an interval is `-infinity`, and as its end `infinity`."""
+    """Return the words that are read as null in a column: none if it is not nullable, nor the one that would turn into its opposite,
+    because null as the start of an interval is `-infinity`, and as its end `infinity`."""
     if not nullable or kind not in ("timestamp", "date"):
         return frozenset()
     return frozenset([*([] if starts else [LATE]), *([] if ends else [EARLY])])
 
 
 def refusal_of_word(value: object, nullable: bool) -> str | None:
-    """The reason against one of the words that is not null in its column; None for other values."""
+    """Return the reason against one of the words if it is not null in its column; None for other values."""
     if value not in (LATE, EARLY):
         return None
     if not nullable:
@@ -26,5 +26,5 @@ def refusal_of_word(value: object, nullable: bool) -> str | None:
 
 
 def without_words(texts: pa.Array, words: frozenset[str]) -> pa.Array:
-    """With null in place of the words."""
+    """Return the texts with null instead of the words."""
     return pc.if_else(pc.is_in(texts, pa.array(sorted(words), pa.utf8())), None, texts)

@@ -1,4 +1,4 @@
-"""Values whose texts have a form: UUIDs and JSON, which are kept as text, and bytes, which are text only where they are sent."""
+"""Values with a textual form: UUIDs and JSON, which are stored as text, and bytes, which are text only when sent."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 
 _UUID = re.compile(r"(\{?)[0-9a-fA-F]{8}(-?)[0-9a-fA-F]{4}(\2[0-9a-fA-F]{4}){2}\2[0-9a-fA-F]{12}(\}?)")
 _CANONICAL = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
-_PARTS = (0, 8, 12, 16, 20, 32)  # where the hyphens are, in hexadecimal digits
-HEX = "\\x"  # before the hexadecimal digits of bytes, as PostgreSQL writes them
+_PARTS = (0, 8, 12, 16, 20, 32)  # positions of the hyphens, in hexadecimal digits
+HEX = "\\x"  # precedes the hexadecimal digits of bytes, as in PostgreSQL
 
 
 def canonical_uuid(text: str) -> str | None:
-    """In lower case with hyphens; None: it is no UUID. As PostgreSQL has it, upper case, braces and texts without hyphens are read, too."""
+    """Return a UUID in lower case with hyphens; None if it is invalid. Like PostgreSQL, accepts upper case, braces and missing hyphens."""
     found = _UUID.fullmatch(text)
     if found is None or bool(found[1]) != bool(found[4]):
         return None
@@ -29,17 +29,17 @@ def _hyphenated(digits: str) -> str:
 
 
 def are_canonical(texts: pa.Array) -> bool:
-    """Whether all of a column are UUIDs as `canonical_uuid` gives them, or null."""
+    """Return whether all values of a column are UUIDs as `canonical_uuid` returns them, or null."""
     return bool(pc.all(pc.match_substring_regex(texts, _CANONICAL), min_count=0).as_py())
 
 
 def uuids_of_bytes(array: pa.Array) -> pa.Array:
-    """A column fixed_size_binary[16] as text."""
+    """Convert a column fixed_size_binary[16] to text."""
     return pa.array([None if value is None else _hyphenated(value.hex()) for value in array.to_pylist()], pa.utf8())
 
 
 def fault_of_json(text: str) -> str | None:
-    """Why a text is not JSON (RFC 8259); None: it is."""
+    """Return why a text is not JSON (RFC 8259); None if it is."""
     try:
         orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -48,7 +48,7 @@ def fault_of_json(text: str) -> str | None:
 
 
 def bytes_of(text: str) -> bytes | None:
-    """From base64, or hexadecimal digits after `\\x`; None: it is neither."""
+    """Decode base64, or hexadecimal digits after `\\x`; None if it is neither."""
     try:
         if text.startswith(HEX):
             return binascii.unhexlify(text[len(HEX) :])
@@ -58,17 +58,17 @@ def bytes_of(text: str) -> bytes | None:
 
 
 def base64_texts(array: pa.Array) -> pa.Array:
-    """A binary column in base64."""
+    """Encode a binary column in base64."""
     return pa.array([None if value is None else base64.b64encode(value).decode() for value in array.to_pylist()], pa.utf8())
 
 
 def without_extension(array: pa.Array) -> pa.Array:
-    """A column of Arrow's extension types for UUIDs and JSON as what it consists of; others as they are."""
+    """Return the storage of a column of Arrow's extension types for UUIDs and JSON; other columns unchanged."""
     return array.storage if _is_ours(array.type) else array
 
 
 def storage_of(kind: pa.DataType) -> pa.DataType:
-    """The type of `without_extension`."""
+    """Return the type of `without_extension`."""
     return kind.storage_type if _is_ours(kind) else kind
 
 
