@@ -1,1 +1,1 @@
-"""The checks of `livejoin check`: verification of a folder, and a view's rows by brute force."""
+"""The checks of `livejoin check`: verification of a folder, and a view's rows computed by brute force."""

@@ -1,7 +1,7 @@
-"""Pairs of rows that may go together, by sorting and searching, no tree: what the brute force of `livejoin check` looks at.
+"""Candidate pairs of rows, found by sorting and searching, without trees: what the brute force of `livejoin check` examines.
 
-Rows pair by equal keys and one condition with an order (an overlap, a comparison, a distance), each of which is two spans that share a
-point: of all conditions between an alias and those before it, that with the fewest candidates. The rest is checked pair by pair.
+Rows pair by equal keys and one ordered condition (an overlap, a comparison, a distance), each of which means that two spans share a point:
+of all conditions between an alias and the previous ones, the one with the fewest candidates. The rest is checked pair by pair.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class Spans(NamedTuple):
-    """Of each row what has to share a point with the other side's; `known`: the rows that can meet any."""
+    """For each row, the span that must share a point with the other side's; `known`: the rows that can match any."""
 
     begin: npt.NDArray[Any]
     end: npt.NDArray[Any]
@@ -34,7 +34,7 @@ class Spans(NamedTuple):
 
 
 class Candidates:
-    """Pairs of rows of two sides whose keys are equal and whose spans share a point, each once: one begins within the other."""
+    """Pairs of rows of two sides with equal keys and spans that share a point, without duplicates: one span begins within the other."""
 
     def __init__(self, codes: tuple[Ints, Ints], spans: tuple[Spans, Spans]) -> None:
         """Cost: sorting both sides."""
@@ -48,11 +48,11 @@ class Candidates:
             ends.append(key + np.searchsorted(distinct, side.end[known]))
         self._rows = rows
         self._second = _Within(begins[0], ends[0], begins[1], "left")
-        self._first = _Within(begins[1], ends[1], begins[0], "right")  # not those that begin together, which `_second` has
+        self._first = _Within(begins[1], ends[1], begins[0], "right")  # without equal begins, which `_second` has
         self.count = self._first.count + self._second.count
 
     def pairs(self, block: int) -> Iterator[tuple[Ints, Ints]]:
-        """Row numbers of both sides, about `block` at a time."""
+        """Yield row numbers of both sides, about `block` at a time."""
         first, second = self._rows
         for mine, theirs in self._second.pairs(block):
             yield first[mine], second[theirs]
@@ -86,7 +86,8 @@ class _Within:
 def candidates(
     query: Query, aliased: Mapping[str, RelationDefinition], bound: Mapping[str, pa.RecordBatch], alias: str, part: pa.RecordBatch
 ) -> Candidates:
-    """Of the bound rows with those of another alias, by the condition that leaves the fewest; all pairs, where there is no condition."""
+    """Return the pairs of bound rows and rows of another alias by the condition with the fewest candidates; all pairs, if there is no
+    condition."""
     count = len(next(iter(bound.values())))
     equal = [(bound[x.alias].column(x.column), part.column(y.column)) for x, y in between(query.equal, bound, alias)]
     codes = codes_of_pairs(equal, count, len(part))
@@ -95,7 +96,7 @@ def candidates(
 
 
 def between(pairs: Sequence[tuple[Ref, Ref]], bound: Mapping[str, Any], alias: str) -> list[tuple[Ref, Ref]]:
-    """Those of these pairs that join the alias with a bound one, that one first."""
+    """Return the pairs that join the alias with a bound one, with the bound one first."""
     found = [pair if pair[1].alias == alias else (pair[1], pair[0]) for pair in pairs if alias in (pair[0].alias, pair[1].alias)]
     return [pair for pair in found if pair[0].alias in bound]
 
@@ -105,7 +106,7 @@ def ends_of(ref: IntervalRef, aliased: Mapping[str, RelationDefinition], parts: 
 
 
 def numbers_of(column: pa.Array) -> npt.NDArray[Any]:
-    """float64 or int64, of a date, a timestamp or a time its unit; 0 where it is null."""
+    """Return float64 or int64, for dates, timestamps and times in their unit; 0 for null."""
     if pa.types.is_floating(column.type):
         return np.ascontiguousarray(column.fill_null(0.0).to_numpy(), np.float64)
     if pa.types.is_date32(column.type):
@@ -122,7 +123,7 @@ def _everything(count: int) -> Spans:
 def _conditions(
     query: Query, aliased: Mapping[str, RelationDefinition], bound: Mapping[str, pa.RecordBatch], alias: str, part: pa.RecordBatch
 ) -> Iterator[tuple[Spans, Spans]]:
-    """Each condition with an order between the alias and a bound one: the spans of the bound rows, and of the alias's."""
+    """Yield each ordered condition between the alias and a bound one: the spans of the bound rows, and of the alias's rows."""
     for x, y in between(query.overlaps, bound, alias):
         yield _all_known(ends_of(x, aliased, bound)), _all_known(ends_of(y, aliased, {alias: part}))
     parts = {**bound, alias: part}
@@ -139,7 +140,7 @@ def _all_known(ends: tuple[Ints, Ints]) -> Spans:
 
 
 def _compared(left: pa.Array, right: pa.Array, op: str) -> tuple[Spans, Spans]:
-    """`left op right`, op `<` or `<=`: the right value is a point, and the left one all that is above it."""
+    """`left op right`, op `<` or `<=`: the right value is a point, and the left one everything above it."""
     values = pa.concat_arrays([left, right])
     known = np.asarray(values.is_valid())
     if values.type in (pa.utf8(), pa.binary()):
@@ -166,7 +167,7 @@ def _near(left: pa.Array, right: pa.Array, distance: int | float) -> tuple[Spans
 
 
 def codes_of_pairs(columns: list[tuple[pa.Array, pa.Array]], count0: int, count1: int) -> tuple[Ints, Ints]:
-    """Equal composite keys have equal numbers; a null anywhere is -1."""
+    """Return equal numbers for equal composite keys; -1 if any part is null."""
     codes = np.zeros(count0 + count1, np.int64)
     null = np.zeros(count0 + count1, bool)
     for x, y in columns:

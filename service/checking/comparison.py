@@ -1,7 +1,7 @@
-"""The views of a data folder, compared with what brute force finds; for `livejoin check`.
+"""Compares the views of a data folder with the results of brute force; for `livejoin check`.
 
-The folder stays as it is: a service is recovered from a copy. Structures are made from the rows at every start, so their invariants say
-nothing of the folder and are not verified here.
+The folder is not changed: a service is recovered from a copy. Structures are rebuilt from the rows at every start, so their invariants say
+nothing about the folder and are not verified here.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from service.wire.kinds import kept
 
 Tell = Callable[[str], None]  # takes a line of the report
 
-_ROWS = 65_536  # read at a time
+_ROWS = 65_536  # rows read at a time
 
 
 def compare(folder: Path, there: Sequence[str], names: Sequence[str], tell: Tell) -> list[str]:
-    """Compare the rows of some of the folder's views (`there`) with those found by brute force; the names of views that differ or have
-    failed. Raises FolderInUse, Damaged, OSError. Cost: a start without the other views, each view's rows, and what brute force looks at."""
+    """Compare the rows of the views `names`, of the folder's views (`there`), with those found by brute force; return the names of views
+    that differ or have failed. Raises FolderInUse, Damaged, OSError. Cost: a start without the other views, each view's rows, and the brute
+    force."""
     with copied(folder) as copy:
         with closing(Log(copy)) as log:
             for name in there:
@@ -44,7 +45,7 @@ def compare(folder: Path, there: Sequence[str], names: Sequence[str], tell: Tell
 
 
 def table_of(engine: Instance, name: str) -> pa.RecordBatch:
-    """All rows of a relation, as they are kept."""
+    """Return all rows of a relation, as they are stored."""
     relation = engine.relations[name]
     with closing(open_relation_rows(engine.readers, name)) as reader:
         sent = iter(partial(reader.read, _ROWS), None)
@@ -53,7 +54,7 @@ def table_of(engine: Instance, name: str) -> pa.RecordBatch:
 
 
 def agrees(engine: Instance, name: str, tables: dict[str, pa.RecordBatch], tell: Tell) -> bool:
-    """Compare one view, and report the result. `tables`: the relations read so far."""
+    """Compare one view, report the result, and return whether they agree. `tables`: the relations read so far."""
     view = engine.views[name]
     if view.state != "live":
         tell(f"damage     view {name} has failed: {view.problem}")

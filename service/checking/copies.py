@@ -1,5 +1,5 @@
-"""Copies of what is checked, in the folder for temporary files: of a data folder to recover from, of one of format 1 in the current format,
-and of what a backup would restore. Snapshots are linked to, nothing is written to the original, and its lock is held meanwhile."""
+"""Temporary copies for checking: of a data folder, to recover from; of one of format 1, in the current format; and of what a backup would
+restore. Snapshots are linked, nothing is written to the original, and its lock is held meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from service.durability.upgrade import upgraded_copy
 
 @contextmanager
 def copied(folder: Path) -> Iterator[Path]:
-    """A data folder like this one. Raises FolderInUse, OSError."""
+    """Yield a copy of a data folder. Raises FolderInUse, OSError."""
     with _locked(folder), _temporary() as copy:
         for path in folder.iterdir():
             if path.is_file() and path.name != LOCK:
@@ -32,7 +32,7 @@ def copied(folder: Path) -> Iterator[Path]:
 
 
 def is_of_format_1(folder: Path) -> bool:
-    """Whether a folder is to be upgraded; not one whose format cannot be read."""
+    """Return whether a folder needs an upgrade; False if its format cannot be read."""
     try:
         return database.format_of(folder) == 1
     except Damaged:
@@ -41,7 +41,7 @@ def is_of_format_1(folder: Path) -> bool:
 
 @contextmanager
 def upgraded(folder: Path) -> Iterator[Path]:
-    """What a folder of format 1 becomes. Raises FolderInUse, Damaged, OSError."""
+    """Yield an upgraded copy of a folder of format 1. Raises FolderInUse, Damaged, OSError."""
     with _locked(folder), _temporary() as copy:
         upgraded_copy(folder, copy, lambda source, target: target.symlink_to(source.resolve()))
         if (folder / TOKENS).exists():
@@ -51,7 +51,7 @@ def upgraded(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def assembled(folder: Path) -> Iterator[tuple[Path, list[Backup]]]:
-    """The data folder that a backup is of, without a new timeline, and the chain of backups, all of which are verified. Raises Damaged,
+    """Yield the data folder that a backup contains, without a new timeline, and the chain of backups, all verified. Raises Damaged,
     OSError."""
     chain = chain_of(read_backup(folder))
     verify(chain)

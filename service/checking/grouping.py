@@ -1,4 +1,4 @@
-"""Groups by brute force: the rows of a join are sorted by group, and each group's are added up by Python's whole numbers and fractions."""
+"""Groups by brute force: the rows of a join are sorted by group, and each group is aggregated with Python's integers and fractions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def grouped(groups: Grouping, rows: pa.Table) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Keys and rows of the groups of these rows, whose columns are the outputs of the join, and one more."""
+    """Return keys and rows of the groups of these rows, whose columns are the outputs of the join, and one more."""
     rows = rows.combine_chunks()
     keys, codes = coded(groups, rows)
     order = np.argsort(codes, kind="stable")
@@ -47,7 +47,7 @@ def grouped(groups: Grouping, rows: pa.Table) -> tuple[pa.RecordBatch, pa.Record
 
 
 def coded(groups: Grouping, rows: pa.Table) -> tuple[list[pa.Array], Ints]:
-    """The columns of the groups, and int64[n], the same for rows of one group."""
+    """Return the columns of the groups, and int64[n], equal for rows of the same group."""
     keys = [canonical(_array(rows, column.of), column.trunc) for column in groups.columns]
     return keys, codes_of(keys, len(rows))
 
@@ -58,7 +58,7 @@ def _array(rows: pa.Table, number: int) -> pa.Array:
 
 
 def codes_of(keys: Sequence[pa.Array], rows: int) -> Ints:
-    """int64[rows]: equal where all of these are, nulls too; `canonical` ones."""
+    """Return int64[rows]: equal where all keys are equal, nulls included; the keys are `canonical`."""
     codes = np.zeros(rows, np.int64)
     for key in keys:
         encoded = key.dictionary_encode(null_encoding="encode")
@@ -68,7 +68,7 @@ def codes_of(keys: Sequence[pa.Array], rows: int) -> Ints:
 
 
 def canonical(column: pa.Array, trunc: str | None = None) -> pa.Array:
-    """With one form for each value."""
+    """Return the column with a single representation of each value."""
     if pa.types.is_floating(column.type):
         return pc.if_else(pc.is_nan(column), pa.scalar(math.nan, pa.float64()), pc.add(column, 0.0))
     if trunc is None:
@@ -97,7 +97,7 @@ def _having(having: Sequence[Condition], columns: Sequence[pa.Array], told: Sequ
 
 
 def _meets(condition: Filter, digits: Any) -> bool:
-    """Of a decimal, by its digits."""
+    """Return whether a decimal, given by its digits, meets a condition."""
     op, value = condition.op, condition.value
     if op in ("is_null", "not_null"):
         return (digits is None) == (op == "is_null")
@@ -107,7 +107,7 @@ def _meets(condition: Filter, digits: Any) -> bool:
 
 
 def _aggregate(one: Aggregate, rows: pa.Table, order: Ints, starts: Ints, ends: Ints) -> pa.Array:
-    """Of each group, the rows order[start : end]."""
+    """Return the aggregate of each group, the rows order[start : end]."""
     if one.of is None:
         return pa.array(ends - starts, pa.int64())
     values = _array(rows, one.of).take(pa.array(order))
@@ -127,7 +127,7 @@ def _aggregate(one: Aggregate, rows: pa.Table, order: Ints, starts: Ints, ends: 
 
 
 def _items(known: pa.Array) -> list[Any]:
-    """Whole numbers, floats, or texts."""
+    """Return integers, floats, or texts."""
     known = kept(known)
     if known.type == _DATE:
         return list(known.view(pa.int32()).to_pylist())
@@ -168,7 +168,7 @@ def _exactly(values: list[Any], divisor: int) -> float:
 
 
 def _place(value: Any) -> tuple[bool, Any]:
-    """In the order of values: NaN is the greatest."""
+    """Return a sort key for values: NaN is the greatest."""
     is_nan = isinstance(value, float) and math.isnan(value)
     return is_nan, 0 if is_nan else value
 

@@ -1,4 +1,4 @@
-"""Verification of a data folder for `livejoin check`. Changes nothing."""
+"""Verifies a data folder for `livejoin check`, without changing anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.durability.snapshots import aside_paths, read_snapshot, snapshot_pa
 
 @dataclass
 class SnapshotReport:
-    """One snapshot: rows by relation id; `problem` where it is not whole."""
+    """One snapshot: rows by relation id; `problem` if it is damaged."""
 
     path: Path
     version: int
@@ -24,20 +24,20 @@ class SnapshotReport:
 
 @dataclass
 class Report:
-    """A data folder. `problems`: damage that costs versions, or keeps a service from starting; `spared`: other damage, for which another
-    snapshot and the log stand. Both are empty exactly if the folder is whole. `recoverable` is the newest version that can be rebuilt."""
+    """The state of a data folder. `problems`: damage that loses versions, or prevents a start; `spared`: other damage, which another
+    snapshot and the log make up for. Both are empty iff nothing is damaged. `recoverable` is the newest version that can be rebuilt."""
 
     folder: Path
     folder_id: str | None = None
     relations: list[tuple[int, str]] = field(default_factory=list)
     views: list[str] = field(default_factory=list)
     sources: dict[str, tuple[str | None, int]] = field(default_factory=dict)
-    last_version: int | None = None  # as the database and the mark say
-    log: tuple[int, int] | None = None  # first and last sound version in the log, without a gap
+    last_version: int | None = None  # according to the database and the mark
+    log: tuple[int, int] | None = None  # first and last undamaged version in the log, without a gap
     log_bytes: int = 0
     snapshots: list[SnapshotReport] = field(default_factory=list)  # oldest first
-    unfinished: list[Path] = field(default_factory=list)  # left by a crash; they never counted
-    set_aside: list[Path] = field(default_factory=list)  # snapshots that a start found to be damaged
+    unfinished: list[Path] = field(default_factory=list)  # left by a crash; they were never valid
+    set_aside: list[Path] = field(default_factory=list)  # snapshots that a start found damaged
     recoverable: int | None = None
     tokens: int | None = None  # None: not in token mode
     problems: list[Damaged] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Report:
 
     @property
     def keep(self) -> str:
-        """One clause on what can be kept."""
+        """A clause on what can be recovered."""
         if not self.problems:
             return f"everything can be recovered: version {self.last_version}"
         if self.recoverable is None:
@@ -55,8 +55,8 @@ class Report:
 
 
 def inspect(folder: Path) -> Report:
-    """Verify every checksum of `folder`; report its contents. Raises FolderInUse while a server runs, WrongFormat, OSError if there is no
-    such folder.
+    """Verify every checksum of `folder`; report its contents. Raises FolderInUse while a server runs, WrongFormat, OSError if the folder
+    does not exist.
 
     Cost: everything is read once.
     """
@@ -80,7 +80,7 @@ def inspect(folder: Path) -> Report:
 
 
 def _verified(report: Report) -> Found | None:
-    """The database, all but the log; what there is of it, if it is sound in itself. Raises WrongFormat."""
+    """Verify the database except the log; return what is there if it is consistent by itself. Raises WrongFormat."""
     try:
         return verify(report.folder)
     except WrongFormat:
@@ -88,13 +88,14 @@ def _verified(report: Report) -> Found | None:
     except Damaged as problem:
         report.problems.append(problem)
     try:
-        return verify(report.folder, trust_mark=False)  # it may have lost its end
+        return verify(report.folder, trust_mark=False)  # its end may be lost
     except Damaged:
         return None
 
 
 def _inspect_snapshots(report: Report, forgotten: int) -> None:
-    """Read every snapshot from which the log goes on. A service starts without the recent changes of views, which are in no other file."""
+    """Read every snapshot from which the log continues. A service starts without damaged recent changes of views, which are in no other
+    file."""
     finished, report.unfinished = snapshot_paths(report.folder, forgotten)
     report.set_aside = aside_paths(report.folder)
     for path in finished:
@@ -112,7 +113,7 @@ def _inspect_snapshots(report: Report, forgotten: int) -> None:
 
 
 def _inspect_database(report: Report, found: Found | None) -> None:
-    """Read the catalogue, and the log: on top of the newest whole snapshot, and before it, where an older one stands on it."""
+    """Read the catalogue, and the log: after the newest undamaged snapshot, and before it, where an older one needs it."""
     bases = [snapshot.version for snapshot in report.snapshots if snapshot.problem is None]
     if found is None:
         report.recoverable = max(bases, default=None)
@@ -139,7 +140,7 @@ def _inspect_database(report: Report, found: Found | None) -> None:
 
 
 def _summed_up(base: int, damage: list[Damaged]) -> list[Damaged]:
-    """Of batches that the snapshot at `base` has."""
+    """Summarize the damage of batches that the snapshot at `base` contains."""
     if not damage:
         return []
     more = f", and {len(damage) - 1} more" if len(damage) > 1 else ""

@@ -1,4 +1,4 @@
-"""The latest rows of each key, and the latest row beside each of another relation, by brute force: all rows are sorted."""
+"""The latest rows of each key, and the latest row for each row of another relation, by brute force: all rows are sorted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from service.checking.parts import Parts, Rows
 from service.query.model import Latest, Query
 from service.wire.schema import RelationDefinition
 
-KEPT = "#"  # a column that says which rows meet WHERE
+KEPT = "#"  # a column that marks the rows that meet WHERE
 
 
 def latest_rows(latest: Latest, key: Sequence[str], rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Those of these rows of a relation with this primary key."""
+    """Return the latest ones of these rows of a relation with this primary key."""
     codes = codes_of([canonical(rows.column(ref.column)) for ref in latest.by], len(rows))
     ties = [-_ranks(rows.column(name)) for name in reversed(key)]
     order = rows.column(latest.order.column)
@@ -34,13 +34,14 @@ def latest_rows(latest: Latest, key: Sequence[str], rows: pa.RecordBatch) -> pa.
 
 
 def _ranks(column: pa.Array) -> Ints:
-    """Equal where values are, in their order: NaN is the greatest."""
+    """Return equal numbers for equal values, in their order: NaN is the greatest."""
     found: Ints = np.asarray(pc.rank(canonical(column), tiebreaker="dense")).astype(np.int64)
     return found
 
 
 def as_of_rows(query: Query, definitions: Mapping[str, RelationDefinition], parts: Parts) -> Rows:
-    """Of each row the latest one of the other alias, all of whose rows count: KEPT says which of them can be rows of the view."""
+    """Join each row with the latest one of the other alias. All of that alias's rows count; KEPT marks those that can be in rows of the
+    view."""
     as_of = query.as_of
     assert as_of is not None
     points, others = parts[as_of.point.alias], parts[as_of.of.alias]

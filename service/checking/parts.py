@@ -1,5 +1,5 @@
-"""The rows of a view with EXISTS, NOT EXISTS, LEFT and FULL JOIN by brute force: rows of the core, block by block, each part asked for all
-of their partners."""
+"""The rows of a view with EXISTS, NOT EXISTS, LEFT and FULL JOIN by brute force: rows of the core, block by block, joined with all of their
+partners in each part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBER = "#"
 
 
 class Rows(NamedTuple):
-    """Equally long parts by alias, and which of them are missing."""
+    """Parts of equal length by alias, and which rows of them are missing."""
 
     parts: Parts
     missing: Mapping[str, Mask]
@@ -34,7 +34,7 @@ class Rows(NamedTuple):
 def with_parts(
     query: Query, aliased: Mapping[str, RelationDefinition], tables: Parts, joined: Joined, core: Iterator[Parts]
 ) -> Iterator[Rows]:
-    """`core`: the rows of the inner join, in blocks; `tables` by relation."""
+    """Yield the rows of the view. `core`: the rows of the inner join, in blocks; `tables` by relation."""
     by_part = [_own_rows(part, tables) for part in query.parts]
     found = [np.zeros(len(next(iter(own.values()))), np.bool_) for own in by_part]
     for parts in core:
@@ -52,7 +52,7 @@ def with_parts(
 
 
 def _own_rows(part: ViewPart, tables: Parts) -> Parts:
-    """Of each own alias the rows that may be partners; of FULL JOIN all of them. With their numbers."""
+    """Return, for each of the part's own aliases, the rows that may be partners (for FULL JOIN, all rows), with their numbers."""
     found = {}
     for alias, relation in part.own:
         rows = tables[relation]
@@ -63,7 +63,7 @@ def _own_rows(part: ViewPart, tables: Parts) -> Parts:
 
 
 def _apply(part: ViewPart, rows: Rows, own: Parts, aliased: Mapping[str, RelationDefinition], joined: Joined, found: Mask) -> Rows:
-    """The rows with what the part makes of them; notes in `found` which of the first own alias have a partner."""
+    """Apply the part to the rows; mark in `found` which rows of its first own alias have a partner."""
     count = len(rows.parts[part.on])
     numbers, partners = [np.empty(0, np.int64)], {alias: [batch.slice(0, 0)] for alias, batch in own.items()}
     filters = [one for one in part.join.filters if one.alias == part.on]

@@ -1,7 +1,7 @@
 """A view's rows by brute force, from whole tables; `livejoin check` compares the structures with them.
 
-Alias after alias, by sort and search, no tree (`candidates`). Rows are compared as a multiset by count and checksum, over identity and
-values.
+Aliases are joined one after another, by sorting and searching, without trees (`candidates`). Rows are compared as a multiset by count and
+checksum, over identity and values.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from service.wire.kinds import kept
 from service.wire.schema import RelationDefinition
 
 Hashes = npt.NDArray[np.uint64]
-BLOCK = 1 << 18  # pairs at a time, about
+BLOCK = 1 << 18  # pairs at a time, approximately
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Sum(NamedTuple):
-    """Rows, and the sum of their hashes modulo 2^64."""
+    """The number of rows, and the sum of their hashes modulo 2^64."""
 
     rows: int
     checksum: int
 
 
 def total(batches: Iterable[pa.RecordBatch]) -> Sum:
-    """The sum of identities and values, in whatever order they come."""
+    """Return the sum over identities and values, in any order."""
     rows, checksum = 0, 0
     for batch in batches:
         rows += batch.num_rows
@@ -53,7 +53,7 @@ def total(batches: Iterable[pa.RecordBatch]) -> Sum:
 def recompute(
     query: Query, definitions: Mapping[str, RelationDefinition], tables: Mapping[str, pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The view's rows over these tables (by relation): columns `alias.key…` and the outputs, in batches."""
+    """Yield the view's rows over these tables (by relation): columns `alias.key…` and the outputs, in batches."""
     if query.stretches is not None and query.groups is not None:
         yield beside(*covered(query, definitions, tables))
         return
@@ -96,19 +96,19 @@ def recompute(
 
 
 def _keys(aliases: Iterable[tuple[str, str]], definitions: Mapping[str, RelationDefinition]) -> int:
-    """How many columns the keys of these have."""
+    """Return the number of key columns of these relations."""
     return sum(len(definitions[relation].key) for _, relation in aliases)
 
 
 def _groups(query: Query, definitions: Mapping[str, RelationDefinition], tables: Mapping[str, pa.RecordBatch]) -> pa.RecordBatch:
-    """Keys and rows of a view with groups."""
+    """Return keys and rows of a view with groups."""
     assert query.groups is not None
     core = core_of(query)
     schema = Projection(core, definitions).schema
     keys = _keys(query.aliases, definitions)
     parts = [pa.table([pa.array([], field.type) for field in [*schema, pa.field("", pa.int8())]], [*schema.names, ""])]
     for rows in recompute(core, definitions, tables):
-        columns = [*rows.columns[keys:], pa.array(np.zeros(len(rows), np.int8))]  # the last one keeps their number
+        columns = [*rows.columns[keys:], pa.array(np.zeros(len(rows), np.int8))]  # the last column keeps their number
         parts.append(pa.table(columns, [*schema.names, ""]))
     return beside(*grouped(query.groups, pa.concat_tables(parts)))
 
@@ -116,8 +116,8 @@ def _groups(query: Query, definitions: Mapping[str, RelationDefinition], tables:
 def _distinct(
     query: Query, definitions: Mapping[str, RelationDefinition], tables: Mapping[str, pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Of a view with UNION or EXCEPT, by Arrow's grouping, in which nulls are equal."""
-    fields = [*values_schema(query, definitions), pa.field("", pa.int8())]  # the last one tells on which side a row is
+    """Yield the rows of a view with UNION or EXCEPT, by Arrow's grouping, in which nulls are equal."""
+    fields = [*values_schema(query, definitions), pa.field("", pa.int8())]  # the last one says on which side a row is
     empty = pa.schema([(field.name, field.type) for field in fields]).empty_table()
     names = empty.schema.names[:-1]
 
@@ -139,12 +139,12 @@ def _distinct(
 
 
 Parts = Mapping[str, pa.RecordBatch]
-"""By alias, equally long."""
+"""By alias, of equal length."""
 
 
 def _joined(query: Query, aliased: Mapping[str, RelationDefinition], order: list[str], bound: Parts, parts: Parts) -> Iterator[Parts]:
-    """Rows that begin with the bound parts: another alias is paired with them, that with the fewest candidates, and what does not fit is
-    dropped. An alias's rows are sorted for at least a quarter as many bound ones."""
+    """Join the bound parts with the other aliases: the one with the fewest candidates comes first, and pairs that do not match are dropped.
+    An alias's rows are sorted for at least a quarter as many bound ones."""
     left = [alias for alias in order if alias not in bound]
     if not left:
         yield bound
@@ -160,7 +160,7 @@ def _joined(query: Query, aliased: Mapping[str, RelationDefinition], order: list
 def _fitting(
     query: Query, aliased: Mapping[str, RelationDefinition], bound: Parts, alias: str, part: pa.RecordBatch, pairs: Candidates
 ) -> Iterator[Parts]:
-    """The candidates that meet all conditions."""
+    """Yield the candidates that meet all conditions."""
     for mine, theirs in pairs.pairs(BLOCK):
         taken = {name: part.take(pa.array(mine)) for name, part in bound.items()} | {alias: part.take(pa.array(theirs))}
         kept = pa.array(_fits(query, aliased, taken, alias))
@@ -168,7 +168,7 @@ def _fitting(
 
 
 def _gathered(found: Iterable[Parts], size: int) -> Iterator[Parts]:
-    """The same rows, at least so many at a time, but for the last ones."""
+    """Yield the same rows, at least `size` at a time, except for the last ones."""
     waiting: list[Parts] = []
     rows = 0
     for parts in found:
@@ -188,7 +188,7 @@ def _together(parts: list[Parts]) -> Parts:
 
 
 def _without(query: Query, group: list[str], aliased: Mapping[str, RelationDefinition], rows: Rows, parts: Parts) -> Rows:
-    """These rows but for those that rows of all these aliases go with."""
+    """Return the rows that match no combination of rows of all these aliases."""
     first, *_ = rows.parts.values()
     numbered = pa.RecordBatch.from_arrays([pa.array(np.arange(len(first)))], ["number"])
     kept = np.ones(len(first), bool)
@@ -201,20 +201,20 @@ def identified(
     query: Query, definitions: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch],
     missing: Mapping[str, npt.NDArray[np.bool_]] = MappingProxyType({}),
 ) -> pa.RecordBatch:  # fmt: skip
-    """The keys of equally long parts, and the view's row over them; `missing`: as of `Projection.rows`."""
+    """Return the keys of parts of equal length, and the view's rows over them; `missing`: as in `Projection.rows`."""
     keys = {f"{alias}.{name}": parts[alias].column(name) for alias, relation in query.aliases for name in definitions[relation].key}
     rows = Projection(query, definitions).rows(parts, missing)
     return beside(pa.RecordBatch.from_arrays(list(keys.values()), list(keys)), rows)
 
 
 def beside(keys: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Keys and rows in one; names do not matter from here on."""
+    """Join keys and rows; names do not matter from here on."""
     columns = [*keys.columns, *rows.columns]
     return pa.RecordBatch.from_arrays(columns, [str(i) for i in range(len(columns))])
 
 
 def _fits(query: Query, aliased: Mapping[str, RelationDefinition], parts: Mapping[str, pa.RecordBatch], alias: str) -> Mask:
-    """What the newest alias must meet besides equal keys, among equally long parts."""
+    """Return which rows meet the newest alias's conditions besides equal keys, among parts of equal length."""
     kept = np.ones(len(parts[alias]), bool)
     others = {name: part for name, part in parts.items() if name != alias}
     for x, y in between(query.overlaps, others, alias):
@@ -230,7 +230,7 @@ def _fits(query: Query, aliased: Mapping[str, RelationDefinition], parts: Mappin
 
 
 def _near(left: pa.Array, right: pa.Array, distance: int | float) -> Mask:
-    """Whether right lies in [left - distance, left + distance]; false where one is null or NaN."""
+    """Return whether right lies in [left - distance, left + distance]; false if one is null or NaN."""
     known: Mask = np.asarray(left.is_valid()) & np.asarray(right.is_valid())
     x, y = numbers_of(left), numbers_of(right)
     if x.dtype == np.float64:
@@ -240,7 +240,7 @@ def _near(left: pa.Array, right: pa.Array, distance: int | float) -> Mask:
 
 
 def hashes(batch: pa.RecordBatch) -> Hashes:
-    """uint64[n]: a hash of each row's values, by position and type."""
+    """Return uint64[n]: a hash of each row's values, by position and type."""
     total = np.zeros(batch.num_rows, np.uint64)
     for i, column in enumerate(batch.columns):
         total = _mix(total ^ _mix(_bits(column) + np.uint64(i)))
@@ -266,7 +266,7 @@ def _digest(text: str | bytes) -> int:
 
 
 def _mix(values: Hashes) -> Hashes:
-    """The finaliser of SplitMix64."""
+    """Apply the finaliser of SplitMix64."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""What partners leave of the intervals of rows, or cover of them, by brute force: all pairs, sorted."""
+"""The stretches that partners leave of the intervals of rows, or cover of them, by brute force: all pairs, sorted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NUMBER = "#"
 def stretched(
     query: Query, definitions: Mapping[str, RelationDefinition], tables: Parts, joined: Joined
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The keys and the rows of the view. `tables` by relation."""
+    """Return the keys and the rows of the view. `tables` by relation."""
     assert query.stretches is not None
     function, name, of = query.stretches
     (part,) = query.parts
@@ -57,7 +57,7 @@ def _selected(query: Query, alias: str, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _runs(pairs: Ints, left: Ints, right: Ints) -> tuple[Ints, Ints, Ints]:
-    """Of pairs (number of the row, ends of the partner) what is covered of each row, in order: number, start, last."""
+    """Return what pairs (row number, ends of the partner) cover of each row, in order: number, start, last."""
     number = pairs[0]
     starts, ends = np.maximum(pairs[1], left[number]), np.minimum(pairs[2], right[number])
     order = np.lexsort((starts, number))
@@ -65,7 +65,7 @@ def _runs(pairs: Ints, left: Ints, right: Ints) -> tuple[Ints, Ints, Ints]:
     if not len(number):
         return number, starts, ends
     known, rank = np.unique(ends, return_inverse=True)
-    reach = known[np.maximum.accumulate(number * len(known) + rank) % len(known)]  # so far, of the row
+    reach = known[np.maximum.accumulate(number * len(known) + rank) % len(known)]  # so far, within the row
     new = np.ones(len(number), np.bool_)
     new[1:] = (number[1:] != number[:-1]) | ((starts[1:] > reach[:-1]) & (starts[1:] - (starts[1:] > NEG_INF) > reach[:-1]))
     first = np.flatnonzero(new)
@@ -73,10 +73,10 @@ def _runs(pairs: Ints, left: Ints, right: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _between(runs: tuple[Ints, Ints, Ints], left: Ints, right: Ints) -> tuple[Ints, Ints, Ints]:
-    """What these leave of the rows."""
+    """Return what these runs leave of the rows."""
     number, starts, ends = runs
     n = len(left)
-    # A run ends a gap, and begins one; each row begins one and ends one.
+    # A run ends a gap and begins another; each row begins one and ends one.
     begins_of, ends_of_ = np.concatenate([np.arange(n), number]), np.concatenate([number, np.arange(n)])
     open_ends, open_starts = ends == POS_INF, starts == NEG_INF
     begins = np.concatenate([left, np.where(open_ends, POS_INF, ends + ~open_ends)])
@@ -91,7 +91,7 @@ def _between(runs: tuple[Ints, Ints, Ints], left: Ints, right: Ints) -> tuple[In
 
 
 def covered(query: Query, definitions: Mapping[str, RelationDefinition], tables: Parts) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The keys and the rows of a view of what groups cover."""
+    """Return the keys and the rows of a view of what groups cover."""
     assert query.stretches is not None and query.groups is not None
     function, name, of = query.stretches
     ((alias, relation),) = query.aliases
@@ -112,5 +112,5 @@ def covered(query: Query, definitions: Mapping[str, RelationDefinition], tables:
 
 
 def _numbered(columns: list[pa.Array]) -> pa.RecordBatch:
-    """Names do not matter from here on."""
+    """Join columns; names do not matter from here on."""
     return pa.RecordBatch.from_arrays(columns, [str(i) for i in range(len(columns))])

@@ -1,12 +1,12 @@
 """The database of a data folder, format 2: its tables, and how they are created, opened, verified and read.
 
-    meta        format, folder_id, secret, timelines, forgotten, next_relation_id, catalog_changes
-    relations   each with its definition and its shapes: from which version on it has how many columns
-    views       each with its definition as given, and as it was understood (`query`)
-    sources     of each source the last batch, and what its client was answered
-    log         one row a batch; the rest of a large payload is in log_rest
+meta        format, folder_id, secret, timelines, forgotten, next_relation_id, catalog_changes
+relations   each with its definition and its shapes: its number of columns, from which version on
+views       each with its definition as given, and as it was interpreted (`query`)
+sources     for each source its last batch, and the answer to it
+log         one row per batch; the rest of a large payload is in log_rest
 
-Every row has a checksum (`checksums.py`). The row of `format` in `meta` has this form in all formats, and is read before anything else.
+Every row has a checksum (`checksums.py`). The row of `format` in `meta` has this form in all formats, and is read first.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from service.durability.folder import (
 FORMAT = 2
 LARGEST = 4 << 20  # bytes of a payload in one row, of which SQLite makes two copies
 _TIMELINE_BITS = 48
-_WRITING_AT = 18  # in SQLite's file format: the version for writing, 1 for a rollback journal and 2 for a log
+_WRITING_AT = 18  # in SQLite's file format: the version for writing, 1 for a rollback journal and 2 for a WAL
 _COLUMNS = {
     "meta": "(name TEXT PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID",
     "relations": (
@@ -61,7 +61,7 @@ _COUNTERS = {"forgotten": 0, "next_relation_id": 0, "catalog_changes": 0}
 _META = "REPLACE INTO meta VALUES (?, ?, ?)"
 
 ROW = "(?, ?, ?, ?, ?, ?)"
-INSERT = f"INSERT INTO log VALUES {ROW}"  # a row, and as many more as there are
+INSERT = f"INSERT INTO log VALUES {ROW}"  # one row; more are appended
 INSERT_REST = "INSERT INTO log_rest VALUES (?, ?, ?)"
 PUT_SOURCE = "REPLACE INTO sources VALUES (?, ?, ?, ?, ?, ?, ?)"
 PUT_RELATION = "INSERT INTO relations VALUES (?, ?, ?, ?, ?)"
@@ -72,7 +72,7 @@ Timelines = list[tuple[int, int]]
 
 
 class Form(NamedTuple):
-    """What differs between the formats that this version can verify: their tables, the columns that a checksum covers, and checksums."""
+    """The differences between the formats that this version can verify: their tables, the columns that a checksum covers, and checksums."""
 
     number: int
     tables: dict[str, str]
@@ -95,7 +95,7 @@ CURRENT = Form(
 
 
 class WrongFormat(Damaged):
-    """The folder is of another format: `number`."""
+    """The folder has another format, `number`."""
 
     def __init__(self, number: int, path: Path) -> None:
         self.number = number
@@ -109,8 +109,8 @@ class WrongFormat(Damaged):
 
 
 class LogRow(NamedTuple):
-    """One batch as it was appended. `receipt`: the answer to it, as bytes of JSON, if it has a source; only the last one of each source is
-    kept, with the source, so that a replay gives None."""
+    """One batch as it was appended. `receipt`: the answer to it, as JSON, if it has a source; only the last one of each source is kept,
+    with the source, so a replay returns None."""
 
     version: int
     source: str | None
@@ -121,8 +121,8 @@ class LogRow(NamedTuple):
 
 
 class SourceRecord(NamedTuple):
-    """The last batch of a source: `time` in microseconds since 1970 (UTC). None: it came before the folder was upgraded to format 2, which
-    knows no time and receipt of it, and no version of what is not in the log any more."""
+    """The last batch of a source: `time` in microseconds since 1970 (UTC). None: it is older than the upgrade of the folder to format 2, so
+    its time and receipt are unknown, and its version too if it is no longer in the log."""
 
     run: str | None
     epoch: int
@@ -132,7 +132,7 @@ class SourceRecord(NamedTuple):
 
 
 class RelationRecord(NamedTuple):
-    """`shapes`: (version, columns): after that version, log rows and snapshots of it have so many columns; the later are appended."""
+    """`shapes`: (version, columns): after that version, its log rows and snapshots have so many columns; further columns are appended."""
 
     id: int
     name: str
@@ -141,8 +141,8 @@ class RelationRecord(NamedTuple):
 
 
 class ViewRecord(NamedTuple):
-    """`id`: for good, of this view alone: one that is dropped and made again is another. `query`: the definition as it was understood at
-    the registration; None: it was not noted then."""
+    """`id`: permanent, and unique: a view that is dropped and created again has another one. `query`: the definition as it was interpreted
+    at registration; None: it was not recorded then."""
 
     id: str
     name: str
@@ -154,12 +154,12 @@ Catalog = tuple[list[RelationRecord], list[ViewRecord]]
 
 
 class Found(NamedTuple):
-    """The state of a sound database."""
+    """The state of an undamaged database."""
 
     folder_id: str
     secret: bytes
-    timelines: Timelines  # (number, version at which it began)
-    is_certain: bool  # nothing that was committed can be missing
+    timelines: Timelines  # (number, first version)
+    is_certain: bool  # no committed data can be missing
     forgotten: int  # batches up to this version have been removed
     next_relation_id: int
     reach: Reach
@@ -171,19 +171,19 @@ def new_view_id() -> str:
 
 
 def next_timeline(timelines: Timelines, version: int) -> Timelines:
-    """With one more, which begins at `version`. Its number is drawn: two that begin with the same copy have different ones, whatever the
-    clock says. It has few enough bits for a client that reads numbers as float64."""
+    """Return the timelines with a new one, which begins at `version`. Its number is random: two that start from the same copy differ,
+    whatever the clock says. It has few enough bits for clients that read numbers as float64."""
     return [*timelines, (secrets.randbits(_TIMELINE_BITS), version)]
 
 
 def is_new(folder: Path) -> bool:
-    """Whether nothing was ever committed here: no database, or one whose creation was interrupted before its mark was written."""
+    """Return whether nothing was ever committed here: no database, or one whose creation was interrupted before its mark was written."""
     if (folder / MARK).exists():
         return False
     if not (folder / DATABASE).exists():
         return not (folder / SNAPSHOTS).exists()
     if (folder / f"{DATABASE}-journal").exists() and not (folder / SNAPSHOTS).exists():
-        return True  # SQLite's own creation was interrupted: later on, it has no such file
+        return True  # SQLite's own creation was interrupted: later, there is no such file
     with open_read_only(folder / DATABASE) as db:
         return not db.execute("SELECT 1 FROM sqlite_schema").fetchall()
 
@@ -191,12 +191,12 @@ def is_new(folder: Path) -> bool:
 def create(folder: Path, entries: Callable[[sqlite3.Connection], None] | None = None) -> None:
     """Create the database of a new folder, in one transaction, on disk; then its mark. `entries` fills it in the same transaction.
 
-    What an interrupted creation has left is removed.
+    The remains of an interrupted creation are removed.
     """
     path = folder / DATABASE
     for ending in ("", "-journal", "-wal"):
         path.with_name(f"{DATABASE}{ending}").unlink(missing_ok=True)
-    os.close(private(path, os.O_RDWR | os.O_CREAT))  # its log gets the same mode from SQLite
+    os.close(private(path, os.O_RDWR | os.O_CREAT))  # SQLite gives its WAL the same mode
     with closing(open_database(path, "full")) as db:
         db.execute("BEGIN IMMEDIATE")
         for table in CURRENT.tables.values():
@@ -216,12 +216,12 @@ def create(folder: Path, entries: Callable[[sqlite3.Connection], None] | None = 
     mark.finish(reach)
     mark.close()
     sync_path(folder)
-    sync_path(folder.absolute().parent)  # whoever made the folder may have been killed before that
+    sync_path(folder.absolute().parent)  # the process that made the folder may have been killed before it did this
 
 
 @contextlib.contextmanager
 def closing(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Close it afterwards, unless an fsync has failed (`leave`)."""
+    """Close the database afterwards, unless an fsync has failed (`leave`)."""
     try:
         yield db
     except BaseException as error:
@@ -231,21 +231,21 @@ def closing(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 def leave(db: sqlite3.Connection) -> None:
-    """Never close it, for an fsync has failed: SQLite would bring its log into the database, sync again, and remove the log."""
+    """Never close the database, because an fsync has failed: SQLite would checkpoint its WAL, sync again, and remove the WAL."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
 
 
 def open_database(path: Path, synchronous: str) -> sqlite3.Connection:
-    """Open it to write. The caller holds the folder's lock."""
+    """Open the database for writing. The caller holds the folder's lock."""
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     for pragma in (
         "locking_mode = EXCLUSIVE",  # the folder has one owner: no shared memory between processes, fewer system calls
-        "auto_vacuum = INCREMENTAL",  # of a new database; free pages are then given back (`Log.give_back`)
+        "auto_vacuum = INCREMENTAL",  # for a new database; free pages are then returned (`Log.give_back`)
         "journal_mode = WAL",
         f"synchronous = {synchronous.upper()}",
-        "wal_autocheckpoint = 0",  # an fsync in the middle of a commit: see `Log.checkpoint_if_due`
-        "secure_delete = FAST",  # some builds write zeros over all that is deleted, which wrote each page of a log that is cut once more
-        "cache_size = -512",  # KiB: the log is written and read once, in order; a larger cache is filled and of no use
+        "wal_autocheckpoint = 0",  # would fsync in the middle of a commit: see `Log.checkpoint_if_due`
+        "secure_delete = FAST",  # some builds overwrite deleted data with zeros, which would write each page of a truncated log once more
+        "cache_size = -512",  # KiB: the log is written and read once, in order; a larger cache would not help
     ):
         db.execute(f"PRAGMA {pragma}").fetchall()
     db.execute("SELECT 1 FROM sqlite_schema").fetchall()  # opens the WAL
@@ -256,12 +256,13 @@ def open_database(path: Path, synchronous: str) -> sqlite3.Connection:
 def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """Open the database without changing it, not even to recover its WAL (which is read). The caller holds the folder's lock.
 
-    On closing, SQLite deletes a WAL in which it finds nothing whole: a second link keeps it, as evidence. It would also sync a WAL, and
-    ignore that this fails. What SQLite finds damaged, or the disk cannot read, becomes Damaged; other errors of the disk pass.
+    On closing, SQLite deletes a WAL in which it finds no complete transaction: a second link keeps it, as evidence. It would also sync a
+    WAL, and ignore a failure of that. Data that SQLite finds damaged, or the disk cannot read, becomes Damaged; other disk errors
+    propagate.
     """
     wal, kept = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-wal.kept")
     with contextlib.suppress(OSError):  # no WAL, or a disk on which nothing can be deleted either
-        if kept.exists() and not wal.exists():  # killed between SQLite's deletion and the way back
+        if kept.exists() and not wal.exists():  # killed between SQLite's deletion and the renaming
             kept.rename(wal)
         if wal.exists():
             kept.unlink(missing_ok=True)
@@ -282,15 +283,15 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _check_header(path: Path) -> None:
-    """SQLite reads a database whose header asks for a newer way of writing, and would refuse to write it only later."""
+    """SQLite reads a database whose header requires a newer version for writing, and would refuse to write it only later."""
     with open(path, "rb") as file:
         writing = file.read(_WRITING_AT + 1)[_WRITING_AT:]
     _require(writing in (b"\1", b"\2"), "damaged database (its header)", path)
 
 
 def verify(folder: Path, trust_mark: bool = True, form: Form = CURRENT) -> Found:
-    """Check all of the database but the payloads (`replay` does those), without changing anything. Raises Damaged; WrongFormat before
-    anything else is looked at."""
+    """Verify the whole database except the payloads (`replay` verifies those), without changing anything. Raises Damaged; WrongFormat
+    before anything else is read."""
     path = folder / DATABASE
     if not path.exists():
         raise Damaged("the database is missing", path)
@@ -319,7 +320,7 @@ def verify(folder: Path, trust_mark: bool = True, form: Form = CURRENT) -> Found
 
 
 def format_of(folder: Path) -> int | None:
-    """The format of a data folder; None: it is new, or there is no database in it. Raises Damaged."""
+    """Return the format of a data folder; None: it is new, or contains no database. Raises Damaged."""
     if not (folder / DATABASE).exists() or is_new(folder):
         return None
     with open_read_only(folder / DATABASE) as db:
@@ -327,7 +328,7 @@ def format_of(folder: Path) -> int | None:
 
 
 def read_format(db: sqlite3.Connection, path: Path) -> int:
-    """The number in a database. Raises Damaged."""
+    """Return the format number in a database. Raises Damaged."""
     if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchall():
         raise Damaged("the tables are missing", path)
     rows = db.execute("SELECT value, crc FROM meta WHERE name = 'format'").fetchall()
@@ -337,11 +338,11 @@ def read_format(db: sqlite3.Connection, path: Path) -> int:
     return int(number)
 
 
-_FORMAT_1 = (1, 0x1F4383F8)  # its row: checksums were over repr
+_FORMAT_1 = (1, 0x1F4383F8)  # its number and checksum, which was computed over repr
 
 
 def read_meta(db: sqlite3.Connection, path: Path, form: Form) -> dict[str, Any]:
-    """The entries of `meta`, verified. Raises Damaged."""
+    """Return the entries of `meta`, verified. Raises Damaged."""
     meta = {}
     for name, value, crc in db.execute("SELECT * FROM meta"):
         _require(crc == form.checksum(name, value), f"wrong checksum of the entry {name!r}", path)
@@ -361,7 +362,7 @@ def read_sources(db: sqlite3.Connection) -> dict[str, SourceRecord]:
 
 
 def read_catalog(db: sqlite3.Connection) -> Catalog:
-    """Relations and views, each in the order of registration."""
+    """Return relations and views, each in the order of registration."""
     relations = db.execute("SELECT id, name, definition, shapes FROM relations ORDER BY id").fetchall()
     views = db.execute("SELECT id, name, definition, query FROM views ORDER BY place").fetchall()
     return (
@@ -371,7 +372,7 @@ def read_catalog(db: sqlite3.Connection) -> Catalog:
 
 
 def put_relation(db: sqlite3.Connection, record: RelationRecord) -> int:
-    """Gives the bytes that its definition takes."""
+    """Insert a relation; return the bytes of its definition."""
     definition, shapes = json.dumps(record.definition), json.dumps(record.shapes)
     values = record.id, record.name, definition, shapes
     db.execute(PUT_RELATION, (*values, checksum(*values)))
@@ -379,7 +380,7 @@ def put_relation(db: sqlite3.Connection, record: RelationRecord) -> int:
 
 
 def put_view(db: sqlite3.Connection, record: ViewRecord) -> int:
-    """Gives the bytes that its definition takes."""
+    """Insert a view; return the bytes of its definition."""
     definition = json.dumps(record.definition)
     values = record.id, record.name, definition, record.query
     db.execute(PUT_VIEW, (*values, checksum(*values)))
@@ -391,7 +392,7 @@ def put_source(db: sqlite3.Connection, source: str, record: SourceRecord) -> Non
 
 
 def put_rest(db: sqlite3.Connection, version: int, payload: bytes) -> bytes | memoryview:
-    """Write what does not fit into the row itself; gives what belongs there."""
+    """Write the part of a payload that does not fit into the row itself; return the part that does."""
     if len(payload) <= LARGEST:
         return payload
     whole = memoryview(payload)
@@ -401,7 +402,7 @@ def put_rest(db: sqlite3.Connection, version: int, payload: bytes) -> bytes | me
 
 
 def replay(db: sqlite3.Connection, path: Path, after: int, forgotten: int, last: int, form: Form = CURRENT) -> Iterator[LogRow]:
-    """The batches (after, last] of a database whose batches up to `forgotten` are gone, each verified. Raises Damaged."""
+    """Yield the batches (after, last] of a database without the batches up to `forgotten`, each verified. Raises Damaged."""
     if after < forgotten:
         raise Damaged(f"versions {after + 1} to {forgotten} are neither in the log nor in a snapshot", path)
     if after > last:
@@ -424,7 +425,7 @@ def replay(db: sqlite3.Connection, path: Path, after: int, forgotten: int, last:
 
 
 def readable(db: sqlite3.Connection, path: Path, after: int, last: int) -> Iterator[LogRow | Damaged]:
-    """As `replay`, of the batches (after, last], but goes on behind a batch that is damaged or missing, and gives what is wrong with it."""
+    """Like `replay`, for the batches (after, last], but continue after a damaged or missing batch, and yield what is wrong with it."""
     while after < last:
         try:
             for row in replay(db, path, after, after, last):
@@ -451,7 +452,7 @@ def _require_reach(known: Reach, mark: Reach | None, folder: Path) -> None:
 
 
 def _text(data: bytes) -> str:
-    """Damaged text must not stop the reading: its checksum says what it is."""
+    """Damaged text must not stop the reading: its checksum reveals it."""
     return data.decode(errors="replace")
 
 
@@ -462,7 +463,7 @@ def _require(condition: bool, what: str, path: Path) -> None:
 
 @contextlib.contextmanager
 def _damage(path: Path) -> Iterator[None]:
-    """Converts SQLite's errors about damage, and about what the disk cannot read, to Damaged."""
+    """Convert SQLite's errors about damage, and about unreadable data, to Damaged."""
     try:
         yield
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:

@@ -1,16 +1,16 @@
-"""What a batch did to the rows of each relation, and its bytes in the log.
+"""The effects of a batch on the rows of each relation, and their encoding in the log.
 
     payload := relation*
     relation := header (relation id, flags, length of deletes, length of inserts), deletes, inserts, ages
-    deletes, inserts := an Arrow IPC record-batch message, or (flag 2) physical values as JSON, a list a row, bytes as a text of as many
-                        characters; padded to 8 bytes; nothing when there are no rows
-    ages := (flag 4) their number, uint64, and uint16 of each deleted and then of each inserted row, padded to 8 bytes
+deletes, inserts := an Arrow IPC record-batch message, or (flag 2) physical values as JSON, a list per row, bytes as a text with a
+                    character for each; padded to 8 bytes; empty if there are no rows
+ages := (flag 4) their number, uint64, and a uint16 for each deleted and then each inserted row, padded to 8 bytes
 
-Single changes that were applied together are versions of their own, but have one payload, that of the last of them: the age of a row is how
-many versions before that one it was changed.
+Single changes that were applied together are separate versions, but share one payload, that of the last one: the age of a row is the number
+of versions by which its change precedes that one.
 
-The schemas are not in the payload: the catalogue has them, by the relation's id, with the version from which on a relation has how many
-columns (its shapes): a definition is only ever extended.
+The schemas are not in the payload: the catalogue has them, by the relation's id, with the number of columns of each version (its shapes):
+definitions are only ever extended.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Effect(NamedTuple):
     relation_id: int
     truncate: bool
     deletes: RowBlock  # key columns only, in the order of the key
-    inserts: RowBlock  # whole rows
-    ages: npt.NDArray[np.integer[Any]] | None = None  # of the deletes, then of the inserts; None: all are 0
+    inserts: RowBlock  # all columns
+    ages: npt.NDArray[np.integer[Any]] | None = None  # of the deletes, then of the inserts; None: all 0
 
 
 def encode_effects(effects: Iterable[Effect]) -> bytes:
-    """The log's payload for `effects`. Cost: one copy of the rows."""
+    """Return the log's payload for `effects`. Cost: one copy of the rows."""
     parts: list[bytes | pa.Buffer] = []
     for effect in effects:
         as_json = _fits_json(effect.deletes) and _fits_json(effect.inserts)
@@ -59,7 +59,7 @@ def encode_effects(effects: Iterable[Effect]) -> bytes:
 
 
 def _fits_json(rows: RowBlock) -> bool:
-    """No rows, or few, of values that come back as they are: JSON knows no number that is not finite."""
+    """Return whether the rows are none, or few whose values JSON preserves: it has no numbers that are not finite."""
     if rows.values is None:
         return bool(rows.num_rows == 0)
     for row in rows.values:
@@ -80,7 +80,7 @@ def _characters(value: bytes) -> str:
 
 
 class Form(NamedTuple):
-    """What rows look like: their schema, as a struct, and the places of their columns of bytes."""
+    """The form of rows: their schema, as a struct, and the positions of their bytes columns."""
 
     schema: pa.Schema
     struct: pa.StructType
@@ -92,7 +92,7 @@ class Form(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The forms of a relation's rows and of its keys: to make them takes longer than to read a row."""
+    """The forms of a relation's rows and of its keys: creating them takes longer than reading a row."""
 
     rows: Form
     keys: Form
@@ -103,7 +103,7 @@ class Shape(NamedTuple):
 
 
 def decode_effects(payload: bytes, shapes: Mapping[int, Shape]) -> list[Effect]:
-    """The effects of a payload, by zero-copy views on it. Relations that `shapes` lacks (dropped since) are left out."""
+    """Return the effects in a payload, as zero-copy views on it. Relations that `shapes` lacks (dropped since) are omitted."""
     effects = []
     at = 0
     while at < len(payload):

@@ -1,7 +1,7 @@
 """Named steps at which a test can kill the process, as a power switch would.
 
-`LIVEJOIN_FAILPOINT=after-commit` kills it when it first reaches that step, `after-commit:3` at the third time.
-Without the variable a step costs one comparison.
+`LIVEJOIN_FAILPOINT=after-commit` kills it when it first reaches that step, `after-commit:3` the third time. Without the variable, a step
+costs one comparison.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STEPS = (
 
 
 class _Armed:
-    """One step to die at and how often it is still to be passed."""
+    """A step to die at, and how often to pass it first."""
 
     def __init__(self, setting: str) -> None:
         step, _, times = setting.partition(":")
@@ -40,13 +40,13 @@ _armed: _Armed | None = None
 
 
 def arm(setting: str | None) -> None:
-    """Die at the step that the variable's value names; at none without a value. ValueError: there is no such step."""
+    """Die at the step named by the variable's value; never without a value. ValueError: there is no such step."""
     global _armed
     _armed = _Armed(setting) if setting else None
 
 
 def reach(step: str) -> None:
-    """Say that `step` is reached; kills the process with SIGKILL if `LIVEJOIN_FAILPOINT` asks for it."""
+    """Report that `step` is reached; kills the process with SIGKILL if `LIVEJOIN_FAILPOINT` says so."""
     if _armed is not None and _armed.step == step:
         _armed.reach()
 

@@ -1,4 +1,4 @@
-"""Files as such: free room, checksums, links, and copies that are on disk on return."""
+"""Files: free space, checksums, links, and copies that are on disk on return."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import BinaryIO, NamedTuple
 from service.durability.folder import Damaged, private, sync
 
 _PIECE = 1 << 20
-_SYNC_BYTES = 16 << 20  # written before they are synced: a sync of another file does not wait for all of them
+_SYNC_BYTES = 16 << 20  # written before they are synced: a sync of another file then need not wait for all of them
 
-Look = Callable[[int], None]  # is told of the bytes of each piece, and raises what ends the work
+Look = Callable[[int], None]  # called with the bytes of each piece; raises an exception to end the work
 
 
 class Digest(NamedTuple):
-    """Of a file's content."""
+    """The size and checksums of a file's content."""
 
     bytes: int
     crc: int  # CRC-32
@@ -27,13 +27,13 @@ class Digest(NamedTuple):
 
 
 def free_bytes(path: Path | str) -> int:
-    """The free space on a disk, for a user other than root. Raises OSError."""
+    """Return the free space on a disk for users other than root. Raises OSError."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
 
 
 def digest(path: Path, look: Look = lambda count: None) -> Digest:
-    """Raises Damaged if it cannot be read, OSError if it cannot be opened. Cost: the file is read once."""
+    """Return the digest of a file. Raises Damaged if it cannot be read, OSError if it cannot be opened. Cost: the file is read once."""
     size, crc, sha = 0, 0, hashlib.sha256()
     with open(path, "rb") as file:
         while piece := _read(file):
@@ -44,8 +44,8 @@ def digest(path: Path, look: Look = lambda count: None) -> Digest:
 
 
 def copy_file(source: BinaryIO, copy: Path, look: Look = lambda count: None) -> None:
-    """Copy what is left of an open file into a new one, which is on disk on return. Raises Damaged if the source cannot be read, OSError
-    if the copy cannot be written."""
+    """Copy the rest of an open file to a new one, which is on disk on return. Raises Damaged if the source cannot be read, OSError if the
+    copy cannot be written."""
     pending = 0
     with open(copy, "wb", opener=private) as made:
         while piece := _read(source):
@@ -67,7 +67,7 @@ def copy_path(source: Path, target: Path) -> None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Give a file another name, or where there can be none copy it. Raises as `link` and `copy_path`."""
+    """Give a file another name, or copy it if that is impossible. Raises as `link` and `copy_path`."""
     if not link(source, target):
         copy_path(source, target)
 
@@ -80,7 +80,8 @@ def _read(source: BinaryIO) -> bytes:
 
 
 def link(path: Path, copy: Path) -> bool:
-    """Give a file another name. False if there can be none: on another disk, or where the file system has no links. Raises OSError."""
+    """Give a file another name. Return False if that is impossible: on another disk, or without links in the file system. Raises
+    OSError."""
     try:
         os.link(path, copy)
     except OSError as error:

@@ -1,11 +1,11 @@
-"""The data folder: its lock, its permissions, the newest commit known, and the exceptions for damage.
+"""The data folder: its lock, its permissions, the newest known commit, and the exceptions for damage.
 
     livejoin.lock     held (flock) by the one process that uses the folder; its process id, for people
     livejoin.db       SQLite: catalogue, sources, log (log.py)
     livejoin.mark     the newest version and catalogue that were committed (`Mark`)
     snapshots/        the relations at a version (snapshots.py)
 
-Only the owner may read any of it: files have the mode 0600, folders 0700.
+Only the owner may read it: files have the mode 0600, folders 0700.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 DATABASE, LOCK, MARK, SNAPSHOTS = "livejoin.db", "livejoin.lock", "livejoin.mark", "snapshots"
-REPAIRED = "repaired"  # a folder in it while `livejoin repair` puts a new database in its place
-BACKUP = "backup.json"  # is in a backup, which is no data folder
+REPAIRED = "repaired"  # a subfolder that exists while `livejoin repair` replaces the database
+BACKUP = "backup.json"  # exists in a backup, which is not a data folder
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 _PIECE = 1 << 20  # bytes read at a time
-_UNREADABLE = {errno.EIO, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO)}  # the last one is of Linux
+_UNREADABLE = {errno.EIO, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO)}  # the last one exists on Linux only
 
 
 class FolderInUse(Exception):
@@ -40,7 +40,7 @@ class FolderInUse(Exception):
 
 
 class Damaged(Exception):
-    """Something in the data folder is not what was written: `what`, `where` (a path), and `remedy`, what can be done."""
+    """Data in the folder is not what was written: `what`, `where` (a path), and `remedy`, what can be done."""
 
     def __init__(self, what: str, where: Path, remedy: str = "") -> None:
         self.what, self.where = what, where
@@ -49,16 +49,16 @@ class Damaged(Exception):
 
 
 def refuse_backup(folder: Path) -> None:
-    """Raise Damaged if it is a backup, in which nothing may be written."""
+    """Raise Damaged if the folder is a backup, in which nothing may be written."""
     if (folder / BACKUP).exists():
         raise Damaged("this is a backup, not a data folder", folder, "`livejoin restore` makes a data folder from it")
 
 
 class FolderLock:
-    """The lock on a data folder, from construction to `release`. Raises FolderInUse; OSError on a disk that can't be written.
+    """The lock on a data folder, from construction to `release`. Raises FolderInUse; OSError on a disk that cannot be written.
 
-    The lock is the kernel's: it is released when the process ends, however that happens. `read_only` takes it without writing
-    anything, and takes none if no server has ever used the folder.
+    The kernel holds the lock: it is released when the process ends, however that happens. `read_only` takes it without writing anything,
+    and takes none if no server has ever used the folder.
     """
 
     def __init__(self, folder: Path, read_only: bool = False) -> None:
@@ -89,7 +89,7 @@ class FolderLock:
 
 @contextlib.contextmanager
 def tokens_locked(folder: Path) -> Iterator[None]:
-    """Nobody else creates or revokes an access token meanwhile, whichever process it is in; waits for the other. The folder is locked."""
+    """Exclude other processes and threads from creating or revoking access tokens; waits for them. Locks the folder itself."""
     file = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -99,23 +99,22 @@ def tokens_locked(folder: Path) -> Iterator[None]:
 
 
 class Reach(NamedTuple):
-    """The newest commit known of a folder: its version, and the number of changes of the catalogue."""
+    """The newest known commit of a folder: its version, and the number of changes of the catalogue."""
 
     version: int
     catalog: int
 
 
 class Mark:
-    """The file that remembers the newest commit outside the database.
+    """A file that records the newest commit outside the database.
 
-    SQLite takes a damaged WAL for an incomplete one, and silently drops what follows.
-    So each commit is also recorded here, after it, without a sync: a database that is behind it has lost something
-    that was acknowledged. Under synchronous=normal a power failure may legitimately lose the last commits: such a mark counts
-    only while the machine has not been started again. Therefore the mark is synced at each start (`begin`): one that an
-    earlier run has left on disk counts after a power failure, and would vouch for the commits of this one.
+    SQLite takes a damaged WAL for an incomplete one, and silently drops the rest. So each commit is also recorded here, afterwards, without
+    a sync: a database that is behind the mark has lost something that was acknowledged. Under synchronous=normal, a power failure may
+    legitimately lose the last commits: such a mark is valid only until the machine is restarted. Therefore the mark is synced at each start
+    (`begin`): a mark that an earlier run has left on disk is valid after a power failure, and would vouch for the commits of this run.
     """
 
-    _FORM = struct.Struct("<8sqq?16s")  # then the CRC-32 of this
+    _FORM = struct.Struct("<8sqq?16s")  # followed by its CRC-32
     _MAGIC = b"livejoin"
 
     def __init__(self, folder: Path, synchronous: str) -> None:
@@ -131,12 +130,12 @@ class Mark:
         sync_path(self._path.parent)
 
     def set(self, reach: Reach) -> None:
-        """Record a commit. An error is ignored: an old mark is correct too, only weaker."""
+        """Record a commit. Errors are ignored: an old mark is correct too, only weaker."""
         with contextlib.suppress(OSError):
             self._write(reach)
 
     def finish(self, reach: Reach) -> None:
-        """Record the last commit, after which all is on disk, and the mark itself: it counts after a power failure too."""
+        """Record the last commit, once everything is on disk, and sync the mark: it is valid after a power failure too."""
         self._full = True
         self.set(reach)
         sync(self._file, self._path)
@@ -152,10 +151,10 @@ class Mark:
 
     @classmethod
     def read(cls, folder: Path) -> tuple[Reach | None, bool]:
-        """The least that the database must have, None if nothing is known; and whether it cannot have had more. Raises Damaged."""
+        """Return the minimum that the database must have, None if unknown; and whether it cannot have had more. Raises Damaged."""
         path = folder / MARK
         if not path.exists() or path.stat().st_size == 0:
-            return None, False  # an operator has removed it, to continue without lost versions
+            return None, False  # an operator has removed it, to continue without the lost versions
         data = path.read_bytes()
         body, crc = data[: cls._FORM.size], data[cls._FORM.size :]
         if len(body) < cls._FORM.size or crc != struct.pack("<I", zlib.crc32(body)):
@@ -166,7 +165,7 @@ class Mark:
 
 
 def _boot_id() -> bytes:
-    """An id of the current boot of the machine; zeros if it is not available."""
+    """Return an id of the current boot of the machine; zeros if it is not available."""
     try:
         return bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", ""))
     except OSError:
@@ -179,11 +178,11 @@ def private(path: Path | str, flags: int) -> int:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the data folder, on disk, if it is not there; else correct the modes of what older versions of livejoin, or an operator, left
-    readable for others.
+    """Create the data folder, on disk, if it does not exist; otherwise correct the modes of files that older versions of livejoin, or an
+    operator, left readable for others.
 
-    Only livejoin's own files are looked at. A folder that is not ours to change (a mounted volume), or that everybody shares (sticky, such
-    as /tmp), keeps its mode.
+    Only livejoin's own files are considered. A folder whose mode we may not change (a mounted volume), or that is shared by everyone
+    (sticky, such as /tmp), keeps its mode.
     """
     _make(folder.absolute())
     if not folder.stat().st_mode & stat.S_ISVTX:
@@ -208,18 +207,18 @@ def _restrict(path: Path) -> None:
 
 
 def reason(error: OSError | sqlite3.Error) -> str:
-    """What the system, or SQLite, says of the error, without a path."""
+    """Return the message of the system, or SQLite, without a path."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def discard(path: Path) -> None:
-    """Delete a file of a kind of which a start deletes all: what a broken disk does not let go is deleted then."""
+    """Delete a file of a kind that a start deletes: if a broken disk prevents it, the next start does it."""
     with contextlib.suppress(OSError):
         path.unlink()
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether it says that the disk is full, or a quota, or a limit on files."""
+    """Return whether the error means that the disk, a quota, or a limit on files is exhausted."""
     if isinstance(error, sqlite3.Error):
         code = getattr(error, "sqlite_errorcode", 0)
         return code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE
@@ -227,19 +226,19 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_unreadable(error: BaseException) -> bool:
-    """Whether it says that the disk cannot read what was written, or the file system finds it damaged."""
+    """Return whether the error means that the disk cannot read written data, or that the file system finds it damaged."""
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_CORRUPTFS)
     return isinstance(error, OSError) and error.errno in _UNREADABLE
 
 
 class SyncFailed(OSError):
-    """An fsync has failed: what is on disk can no longer be known, and another one may report success for data that is lost. So the service
-    ends, and nothing is tried again."""
+    """An fsync has failed: it is unknown what is on disk, and another fsync may report success for lost data. So the service ends, and
+    nothing is retried."""
 
 
 def is_sync_failure(error: BaseException) -> bool:
-    """Whether it is one of our own fsyncs, or of SQLite's."""
+    """Return whether the error is from one of our own fsyncs, or SQLite's."""
     codes = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
     return isinstance(error, SyncFailed) or (isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) in codes)
 
@@ -253,8 +252,8 @@ def sync(file: int, path: Path) -> None:
 
 
 def rewrite(path: Path) -> None:
-    """Write a file over itself, byte for byte, and sync it: for one that another process may have failed to sync, whose pages the system
-    has and takes for written, so that no later fsync writes them. It needs no room. Raises SyncFailed, OSError. Cost: that of the disk."""
+    """Overwrite a file with its own content, and sync it: another process may have failed to sync it, after which the system considers its
+    pages written, so that no later fsync writes them. Needs no space. Raises SyncFailed, OSError. Cost: that of the disk."""
     file = os.open(path, os.O_RDWR)
     try:
         at = 0

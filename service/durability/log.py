@@ -1,8 +1,8 @@
-"""The log: each batch, the catalogue and the sources, in SQLite.
+"""The log: batches, the catalogue and the sources, in SQLite.
 
-A batch is on disk when `commit` returns; batches appended since the last commit share one transaction, so they are
-there together or not at all, each with its source's epoch. Reading returns what was written, or raises `Damaged`:
-every row has a CRC-32, versions follow one another without a gap, and the database reaches as far as the mark.
+A batch is on disk when `commit` returns; batches appended since the last commit share one transaction, so all or none of them are there,
+each with its source's epoch. Reading returns what was written, or raises `Damaged`: every row has a CRC-32, versions are consecutive, and
+the database is not behind the mark.
 
 Cost: append and commit of a small batch about 15 µs (synchronous=normal), an fsync more with full.
 """
@@ -47,23 +47,23 @@ from service.durability.folder import (
 from service.errors import Problem
 
 _PAGE = 4096  # SQLite's; a small commit writes about one, and one for each source
-_CATALOG_PAGES = 6  # that a change of the catalogue writes, besides what is long in a definition
-_WAL_BYTES = 8 << 20  # of SQLite's own log, worth a checkpoint
-_NEW_BYTES, _COMMITS = 1 << 20, 8  # payload that is worth one, in some 2 ms a MiB; of larger commits, as much as so many have
-LEFT = 64 << 20  # bytes of the disk that snapshots and backups leave to the log
-_CATALOG_ROOM = 512 << 10  # of the disk
-_GIVEN_PAGES = 32  # given back in one transaction at most: those in use are written elsewhere
-_GIVEN_LOOKS = 400_000  # in one transaction, some 3 ms: SQLite may go through its whole list of free pages for each that is given back
-_GIVEN_PAUSE = 3  # times as long as a transaction has taken
-_FORGET_ROWS, _FORGET_BYTES = 512, 4 << 20  # removed in one transaction, for which whoever appends waits: some milliseconds
+_CATALOG_PAGES = 6  # written by a change of the catalogue, besides a long definition
+_WAL_BYTES = 8 << 20  # of SQLite's WAL, worth a checkpoint
+_NEW_BYTES, _COMMITS = 1 << 20, 8  # payload that is worth a checkpoint, some 2 ms per MiB; of larger commits, that of so many
+LEFT = 64 << 20  # bytes of the disk that snapshots and backups leave free for the log
+_CATALOG_ROOM = 512 << 10  # bytes of the disk
+_GIVEN_PAGES = 32  # pages returned per transaction at most: those in use are moved
+_GIVEN_LOOKS = 400_000  # per transaction, some 3 ms: SQLite may scan its whole list of free pages for each page it returns
+_GIVEN_PAUSE = 3  # times the duration of the last transaction
+_FORGET_ROWS, _FORGET_BYTES = 512, 4 << 20  # removed per transaction, during which appending waits: some milliseconds
 
 
 class Log:
     """The log of one data folder, which it owns from construction to `close`.
 
-    `append` and `commit` are called by one thread at a time, the rest by any. `folder_id` names the folder for good, `secret`
-    signs what only this folder may have given out. Raises FolderInUse, Damaged, and OSError or sqlite3.OperationalError for a
-    disk that is full, read-only or broken: then everything appended since the last commit is undone.
+    `append` and `commit` are called by one thread at a time, the rest by any. `folder_id` identifies the folder permanently, `secret` signs
+    what only this folder may have issued. Raises FolderInUse, Damaged, and OSError or sqlite3.OperationalError for a disk that is full,
+    read-only or broken: then everything appended since the last commit is undone.
     """
 
     def __init__(self, folder: Path, synchronous: Literal["full", "normal"] = "full") -> None:
@@ -78,7 +78,7 @@ class Log:
                 database.create(folder)
             found = database.verify(folder)
             wal = folder / f"{DATABASE}-wal"
-            if wal.exists():  # not after a clean end: it has commits that nobody may see before they are on disk
+            if wal.exists():  # not after a clean end: its commits must be on disk before anyone sees them
                 rewrite(wal)
             self._db = database.open_database(self._path, synchronous)
             self._mark = Mark(folder, synchronous)
@@ -90,11 +90,11 @@ class Log:
         self._forgotten = found.forgotten
         self._next_relation_id = found.next_relation_id
         self._committed = self._state = _State(found.reach, found.bytes)
-        self._keepers = 0  # of batches that are not forgotten
+        self._keepers = 0  # the number of callers that keep batches from being forgotten
         self._written = found.bytes
-        self._appender: int | None = None  # the thread whose batches are not committed yet
+        self._appender: int | None = None  # the thread with uncommitted batches
         self._appended: list[LogRow] = []
-        self._pages = self._new_bytes = self._last_bytes = 0  # since the last checkpoint: other pages, payload, that of the last commit
+        self._pages = self._new_bytes = self._last_bytes = 0  # since the last checkpoint: other pages, payload, payload of the last commit
         try:
             if not found.is_certain:
                 self._begin_timeline()
@@ -114,15 +114,15 @@ class Log:
 
     @property
     def timeline(self) -> int:
-        """The number of the newest timeline: `timelines` has each with the version at which it began; restore and repair begin one."""
+        """The number of the newest timeline: `timelines` has each with its first version; restore and repair begin a new one."""
         return self.timelines[-1][0]
 
     def _begin_timeline(self) -> None:
-        """Versions that were seen may be lost, by a power failure under synchronous=normal, and their numbers come again."""
+        """A power failure under synchronous=normal may lose versions that were seen, and their numbers are then reused."""
         self.timelines = database.next_timeline(self.timelines, self.last_version)
         with self._transaction() as db:
             put_meta(db, "timelines", json.dumps(self.timelines))
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # on disk, before anybody is told of it
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # on disk, before anyone sees it
 
     @property
     def free_bytes(self) -> int:
@@ -136,7 +136,7 @@ class Log:
 
     @property
     def written_bytes(self) -> int:
-        """Bytes of payload that were appended since the start, and those that were there."""
+        """Bytes of payload appended since the start, plus those that were there."""
         return self._written
 
     @property
@@ -145,7 +145,7 @@ class Log:
         return self._forgotten
 
     def bytes_after(self, version: int) -> int:
-        """Bytes of payload of the batches behind a version. Cost: a look at each."""
+        """Return the bytes of payload of the batches after a version. Cost: reads the length of each."""
         with self._guard:
             tables = ("log", "log_rest")
             sums = (f"SELECT coalesce(sum(length(payload)), 0) FROM {table} WHERE version > ?" for table in tables)
@@ -153,11 +153,11 @@ class Log:
 
     @property
     def next_relation_id(self) -> int:
-        """An id that no relation, not even a dropped one, has had in this folder: old log rows name relations by id."""
+        """An id that no relation, not even a dropped one, has had in this folder: old log rows refer to relations by id."""
         return self._next_relation_id
 
     def append(self, rows: Sequence[LogRow]) -> None:
-        """Add batches, and their sources' epochs, to the next commit. Each version must follow the one before."""
+        """Add batches, and their sources' epochs, to the next commit. Their versions must be consecutive."""
         reach("before-append")
         with self._guard:
             for version, row in enumerate(rows, self._state.reach.version + 1):
@@ -187,7 +187,8 @@ class Log:
         reach("after-commit")
 
     def _write(self, rows: Sequence[LogRow]) -> None:
-        """In one transaction, of few statements: each lets other threads have the interpreter. One statement is a transaction by itself."""
+        """Write the rows in one transaction, with few statements: each lets other threads take the GIL. A single statement is a transaction
+        by itself."""
         values: list[Any] = []
         known: dict[str, tuple[Any, ...]] = {}
         long = False
@@ -229,14 +230,14 @@ class Log:
         return wal_bytes > _WAL_BYTES or self._new_bytes > max(_NEW_BYTES, _COMMITS * self._last_bytes)
 
     def checkpoint_if_due(self) -> None:
-        """Bring what SQLite's own log holds into the database when it has grown: two fsyncs, whatever `synchronous` is."""
+        """Checkpoint SQLite's WAL when it has grown: two fsyncs, whatever `synchronous` is."""
         if self.checkpoint_due:
             with self._guard:
                 self._pages = self._new_bytes = 0
                 try:
                     self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
                 except sqlite3.Error as error:
-                    if not is_full(error):  # for what is committed is safe where it is
+                    if not is_full(error):  # committed data is safe where it is
                         raise
 
     def _roll_back(self) -> None:
@@ -249,7 +250,7 @@ class Log:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction of its own, after the batches that are being appended: those fail or succeed in their own thread."""
+        """A separate transaction, after the batches that are being appended: those fail or succeed in their own thread."""
         with self._guard:
             if self._appender == threading.get_ident():
                 raise RuntimeError("commit the appended batches first")
@@ -266,13 +267,13 @@ class Log:
             self._has_committed()
 
     def require_room(self) -> None:
-        """Problem `disk-full` if the disk has no room for a change of the catalogue."""
+        """Raise Problem `disk-full` if the disk has no room for a change of the catalogue."""
         if self.free_bytes < _CATALOG_ROOM:
             raise Problem("disk-full", "the disk of the data folder has no room for this; nothing was changed")
 
     @contextlib.contextmanager
     def _catalog_transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that leaves nothing if the disk is full: Problem `disk-full`."""
+        """A transaction without effect if the disk is full: Problem `disk-full`."""
         try:
             with self._transaction() as db:
                 yield db
@@ -282,12 +283,12 @@ class Log:
             raise
 
     def sources(self) -> dict[str, SourceRecord]:
-        """The last batch of each source, as of the last commit."""
+        """Return the last batch of each source, as of the last commit."""
         with self._guard:
             return database.read_sources(self._db)
 
     def forget_source(self, name: str) -> None:
-        """Forget what a source has sent: its next epoch is its first. Durable on return."""
+        """Forget the batches of a source: its next epoch is its first. Durable on return."""
         with self._catalog_transaction() as db:
             db.execute("DELETE FROM sources WHERE source = ?", (name,))
 
@@ -303,7 +304,7 @@ class Log:
         self._next_relation_id = relation_id + 1
 
     def change_relation(self, name: str, definition: dict[str, Any]) -> None:
-        """Put another definition in the place of a relation's own, with the same columns or more behind them. Durable on return."""
+        """Replace a relation's definition by one with the same columns, or more after them. Durable on return."""
         with self._catalog_transaction() as db:
             (record,) = (record for record in database.read_catalog(db)[0] if record.name == name)
             columns = len(definition["columns"])
@@ -313,7 +314,7 @@ class Log:
             self._count_catalog_change(db, size)
 
     def put_view(self, name: str, definition: dict[str, Any], query: str | None = None) -> str:
-        """Add a view; `query`: as it was understood. Gives its id. Durable on return."""
+        """Add a view; `query`: its definition as it was interpreted. Return its id. Durable on return."""
         record = ViewRecord(database.new_view_id(), name, definition, query)
         with self._catalog_transaction() as db:
             self._count_catalog_change(db, database.put_view(db, record))
@@ -332,24 +333,24 @@ class Log:
             self._count_catalog_change(db)
 
     def _count_catalog_change(self, db: sqlite3.Connection, size: int = 0) -> None:
-        """`size`: bytes of the definition that was put."""
+        """`size`: bytes of the inserted definition."""
         self._pages += size // _PAGE
         version, changes = self._state.reach
         put_meta(db, "catalog_changes", changes + 1)
         self._state = _State(Reach(version, changes + 1), self._state.bytes)
 
     def catalog(self) -> Catalog:
-        """Relations and views, each in the order of registration."""
+        """Return relations and views, each in the order of registration."""
         with self._guard:
             return database.read_catalog(self._db)
 
     def replay(self, after_version: int) -> Iterator[LogRow]:
-        """Every batch after `after_version` (the newest snapshot's, else 0), in order, each verified. Raises Damaged."""
+        """Yield every batch after `after_version` (the newest snapshot's, otherwise 0), in order, each verified. Raises Damaged."""
         yield from database.replay(self._db, self._path, after_version, self._forgotten, self._state.reach.version)
 
     def give_back(self, spare: int, go_on: Callable[[], bool] = lambda: True) -> None:
-        """Give back to the file system what the database has free beyond so many bytes; as `forget`, with longer pauses. The cost of a
-        page grows with the number of free ones, and so fewer go in a step."""
+        """Return to the file system the database's free bytes beyond `spare`; in steps like `forget`, with longer pauses. The cost of a
+        page grows with the number of free ones, so a step then returns fewer."""
         while go_on():
             started = time.monotonic()
             with self._guard:
@@ -360,16 +361,16 @@ class Log:
                 if left <= 0:
                     return
                 pages = min(left, _GIVEN_PAGES, max(_GIVEN_LOOKS // free, 1))
-                self._db.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would give back a single page
+                self._db.executescript(f"PRAGMA incremental_vacuum({pages})")  # `execute` would return only one page
                 self._pages += 1 + pages  # each may have moved one that is in use
             time.sleep(_GIVEN_PAUSE * (time.monotonic() - started))
 
     def forget(self, up_to_version: int, go_on: Callable[[], bool] = lambda: True) -> None:
-        """Remove the batches up to and including a version that a snapshot holds; in steps, with as long pauses between them, while
-        `go_on` says so and nobody keeps them (`keeping`): what is left goes the next time."""
+        """Remove the batches up to a version that a snapshot contains; in steps, with pauses of the same length, while `go_on` returns True
+        and nobody keeps them (`keeping`): the next call removes the rest."""
         while go_on():
             started = time.monotonic()
-            with self._guard:  # over the commit: who keeps batches then is told what has been removed
+            with self._guard:  # held over the commit: a later keeper then sees what has been removed
                 with self._transaction() as db:
                     if self._keepers:
                         return
@@ -391,7 +392,7 @@ class Log:
 
     @contextlib.contextmanager
     def keeping(self) -> Iterator[int]:
-        """Forget nothing further meanwhile. Gives the version up to which batches have been removed."""
+        """Prevent forgetting meanwhile. Yields the version up to which batches have been removed."""
         with self._guard:
             self._keepers += 1
             forgotten = self._forgotten
@@ -403,13 +404,13 @@ class Log:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The database as of `committed_version`. Whoever commits waits: only for some milliseconds."""
+        """Yield the database as of `committed_version`. Commits wait meanwhile, so use it for some milliseconds only."""
         with self._guard:
             yield self._db
 
     @staticmethod
     def _forget_some(db: sqlite3.Connection, up_to: int) -> tuple[int | None, int]:
-        """Which batches one step removes: the last one's version (None: there is none), and the bytes of all."""
+        """Return the batches that one step removes: the version of the last one (None if there are none), and the bytes of all."""
         last, size = None, 0
         sizes = (
             "SELECT version, length(payload) + coalesce((SELECT sum(length(r.payload)) FROM log_rest r WHERE r.version = log.version), 0)"
@@ -422,10 +423,10 @@ class Log:
         return last, size
 
     def close(self, failure: BaseException | None = None) -> None:
-        """Close the database and release the folder. What is appended and not committed is lost.
+        """Close the database and release the folder. Uncommitted batches are lost.
 
-        All is in the database and synced then, and the mark says so; raises sqlite3.Error or OSError where that fails. Not after a
-        `failure` of the service; if that was of an fsync, the files are left as they are.
+        Everything is then in the database and synced, and the mark records that; raises sqlite3.Error or OSError if that fails. This is
+        skipped after a `failure` of the service; if that was an fsync, the files are left as they are.
         """
         with self._guard:
             self._roll_back()

@@ -1,7 +1,7 @@
-"""Manifests, of snapshots and of backups: a JSON object with `format`, and `crc`, the CRC-32 of all else in it (`json_checksum`).
+"""Manifests of snapshots and backups: a JSON object with `format`, and `crc`, the CRC-32 of the rest (`json_checksum`).
 
-That the checksum is over what the document says, and not over its bytes, is the same in all formats from 2 on; in format 1 it was over what
-Python's `json` made of it.
+In all formats from 2 on, the checksum covers the values in the document, not its bytes; in format 1 it covered the text that Python's
+`json` made of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from service.durability.folder import Damaged, private, sync
 
 
 def write_manifest(path: Path, format: int, values: dict[str, Any]) -> None:
-    """On disk on return, but for its name. Raises SyncFailed, OSError."""
+    """Write a manifest, which is on disk on return, except for its name. Raises SyncFailed, OSError."""
     manifest = {"format": format, **values}
     with open(path, "w", opener=private) as file:
         json.dump(manifest | {"crc": json_checksum(manifest)}, file, indent=1)
@@ -25,7 +25,7 @@ def write_manifest(path: Path, format: int, values: dict[str, Any]) -> None:
 
 
 def read_manifest(path: Path, format: int, remedy: str = "") -> dict[str, Any]:
-    """What is in a manifest of this format, or an earlier one. Raises Damaged with the remedy, OSError."""
+    """Return the content of a manifest of this format, or an earlier one. Raises Damaged with the remedy, OSError."""
     try:
         manifest: dict[str, Any] = json.loads(path.read_bytes())
         crc = manifest.pop("crc")

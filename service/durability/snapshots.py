@@ -1,16 +1,16 @@
 """Snapshots: the rows of every relation at one version, as Arrow files.
 
-    snapshots/1042/              a whole snapshot of version 1042
-        manifest.json            version, and rows, bytes and CRC-32 of each file; its own CRC-32 beside them
+snapshots/1042/              a complete snapshot of version 1042
+    manifest.json            version, and rows, bytes and CRC-32 of each file, with its own CRC-32
         7.arrow                  relation 7: an Arrow IPC stream, uncompressed
         view-5f0c.arrow          recent changes of the view with this id, for its followers
-    snapshots/1100.tmp/          an unfinished one, which is not used
-    snapshots/1042.damaged/      one that a start found to be damaged, until the next one is written
+snapshots/1100.tmp/          an unfinished one, which is not used
+snapshots/1042.damaged/      one that a start found to be damaged, kept until the next one is written
 
-A snapshot gets its name by one rename, after all of it and its folder are on disk and its files were read back. Of those before it only
-the newest is kept: so there are two generations, and the log reaches back to the older one. Files are synced by the piece, so that an fsync
-of the log does not wait for all of them. What the disk cannot read counts as damaged. Cost: that of the disk, and about 20 ms for 1,000,000
-rows of 4 columns.
+A snapshot gets its name by one rename, after all its files and its folder are on disk and its files were read back. Only the newest of the
+previous ones is kept: so there are two generations, and the log reaches back to the older one. Files are synced in pieces, so that an fsync
+of the log does not wait for all of them. Unreadable data counts as damaged. Cost: that of the disk, and about 20 ms for 1,000,000 rows of 4
+columns.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ GENERATIONS = 2
 
 
 class TableFile(NamedTuple):
-    """One file in a snapshot: a relation's, or a view's."""
+    """A file in a snapshot: a relation's, or a view's."""
 
     file: str
     rows: int
@@ -50,7 +50,7 @@ class TableFile(NamedTuple):
 
 
 class Snapshot:
-    """A whole snapshot: `version`, `tables` by relation id, and `feeds` by view id."""
+    """A complete snapshot: `version`, `tables` by relation id, and `feeds` by view id."""
 
     def __init__(self, path: Path, version: int, tables: dict[int, TableFile], feeds: dict[str, TableFile]) -> None:
         self.path, self.version, self.tables, self.feeds = path, version, tables, feeds
@@ -60,8 +60,8 @@ class Snapshot:
         return sum(file.bytes for files in (self.tables, self.feeds) for file in files.values())
 
     def feed(self, view_id: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
-        """The recent changes of a view; None if there are none, or they are damaged: the relations do not depend on them. Reading the
-        batches may raise OSError."""
+        """Return the recent changes of a view; None if there are none, or they are damaged: the relations do not depend on them. Reading
+        the batches may raise OSError."""
         found = self.feeds.get(view_id)
         if found is None:
             return None
@@ -73,7 +73,7 @@ class Snapshot:
         return reader.schema, iter(reader)
 
     def batches(self, relation_id: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a relation, none if it did not exist yet. The file is verified before the first row; raises Damaged."""
+        """Yield the rows of a relation, none if it did not exist yet. The file is verified before the first row; raises Damaged."""
         table = self.tables.get(relation_id)
         if table is None or table.rows == 0:
             return
@@ -81,11 +81,11 @@ class Snapshot:
             yield from reader
 
     def verify(self) -> dict[int, int]:
-        """Read all relations; by id, how many rows each has. Raises Damaged."""
+        """Read all relations; return the number of rows of each, by id. Raises Damaged."""
         return {relation_id: sum(rows.num_rows for rows in self.batches(relation_id)) for relation_id in self.tables}
 
     def damaged_feeds(self) -> dict[str, Damaged]:
-        """By view id, what is wrong with its recent changes, which are in no other file. Cost: all of them are read."""
+        """Return, by view id, what is wrong with its recent changes, which are in no other file. Cost: all of them are read."""
         found = {}
         for view_id, feed in self.feeds.items():
             try:
@@ -95,7 +95,7 @@ class Snapshot:
         return found
 
     def _opened(self, file: TableFile) -> pa.RecordBatchStreamReader:
-        """A file, verified. It is read, not mapped: what a mapping cannot read ends the process. Its batches share no memory."""
+        """Open a file, verified. It is read, not mapped: an unreadable mapping ends the process. Its batches share no memory."""
         path = self.path / file.file
         with _reading(path):
             if _checksum(path) != (file.bytes, file.crc):
@@ -107,11 +107,11 @@ def write_snapshot(
     folder: Path, version: int, tables: Iterable[tuple[int, pa.Schema, Iterable[pa.RecordBatch]]],
     feeds: Iterable[tuple[str, pa.Schema, Iterable[pa.RecordBatch]]] = (), go_on: Callable[[], object] = lambda: None,
 ) -> Snapshot:  # fmt: skip
-    """Write the rows of all relations at `version`, which the log has committed, and the recent changes of views; then remove all snapshots
-    but the newest one before it.
+    """Write the rows of all relations at `version`, which the log has committed, and the recent changes of views; then remove all previous
+    snapshots except the newest.
 
-    An error (a full disk, one that `tables` raises, or `go_on`, which is called while files are read back) leaves the older ones as they
-    were. Raises Damaged if something else is read back.
+    An error (a full disk, or an exception of `tables` or of `go_on`, which is called while files are read back) leaves the previous ones
+    unchanged. Raises Damaged if different data is read back.
     """
     snapshots = folder / SNAPSHOTS
     snapshots.mkdir(FOLDER_MODE, exist_ok=True)
@@ -149,19 +149,19 @@ def write_snapshot(
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what a crash left."""
+    """Remove the remains of a crash."""
     for path in snapshot_paths(folder)[1]:
         shutil.rmtree(path, ignore_errors=True)
 
 
 def set_aside(path: Path) -> None:
-    """Have a damaged snapshot count no more; it stays, as evidence, until the next one is written."""
+    """Invalidate a damaged snapshot; it stays, as evidence, until the next one is written."""
     path.rename(path.with_suffix(_ASIDE))
     sync_path(path.parent)
 
 
 def leave_out_feeds(path: Path, view_ids: Iterable[str]) -> None:
-    """Have the snapshot in the folder `path` know nothing of the recent changes of these views, whose files may be gone."""
+    """Remove the recent changes of these views, whose files may be missing, from the snapshot in the folder `path`."""
     found = read_snapshot(path)
     feeds = {view_id: feed for view_id, feed in found.feeds.items() if view_id not in view_ids}
     changed = path / f"{_MANIFEST}{_UNFINISHED}"
@@ -171,7 +171,7 @@ def leave_out_feeds(path: Path, view_ids: Iterable[str]) -> None:
 
 
 def read_snapshot(path: Path) -> Snapshot:
-    """The snapshot in the folder `path`, verified but for the contents of its tables. Raises Damaged."""
+    """Return the snapshot in the folder `path`, verified except for the contents of its tables. Raises Damaged."""
     manifest_path = path / _MANIFEST
     with _reading(manifest_path):
         manifest = read_manifest(manifest_path, _FORMAT)
@@ -189,7 +189,7 @@ def read_snapshot(path: Path) -> Snapshot:
 
 
 def snapshot_paths(folder: Path, from_version: int = 0) -> tuple[list[Path], list[Path]]:
-    """The folders of finished and of unfinished snapshots, each by version, from a version on."""
+    """Return the folders of finished and of unfinished snapshots, from a version on, each ordered by version."""
     entries = (folder / SNAPSHOTS).iterdir() if (folder / SNAPSHOTS).is_dir() else ()
     numbered = (path for path in entries if path.stem.isdigit() and int(path.stem) >= from_version)
     paths = sorted(numbered, key=lambda path: int(path.stem))
@@ -202,7 +202,7 @@ def aside_paths(folder: Path) -> list[Path]:
 
 
 class _Sink:
-    """What Arrow writes to a file, counted and summed."""
+    """What Arrow writes to a file, with its size and checksum."""
 
     closed = False  # required by pa.PythonFile
 
@@ -228,7 +228,7 @@ class _Sink:
         self._file.flush()
 
     def close(self) -> None:
-        """The file is closed by whoever opened it."""
+        """The file is closed by the function that opened it."""
 
 
 def _write_file(folder: Path, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> TableFile:
@@ -245,20 +245,20 @@ def _write_file(folder: Path, name: str, schema: pa.Schema, batches: Iterable[pa
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Converts errors about a file that is missing, cut off or cannot be read to Damaged."""
+    """Convert errors about a missing, truncated or unreadable file to Damaged."""
     try:
         yield
     except FileNotFoundError:
         raise Damaged("the file is missing", path) from None
     except (pa.ArrowInvalid, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None and not is_unreadable(error):
-            raise  # those of Arrow have no number
+            raise  # Arrow's errors have no errno
         raise Damaged(f"cannot be read ({getattr(error, 'strerror', None) or error})", path) from error
 
 
 def _checksum(path: Path, go_on: Callable[[], object] = lambda: None, from_disk: bool = False) -> tuple[int, int]:
-    """The size of a file and its CRC-32. `go_on` is called between two blocks. `from_disk`: the pages that the system has of it are given
-    up before."""
+    """Return the size of a file and its CRC-32. `go_on` is called between two blocks. `from_disk`: first drop the file's pages from the
+    system's cache."""
     crc, size = 0, 0
     with open(path, "rb") as file:
         if from_disk and hasattr(os, "posix_fadvise"):
@@ -275,7 +275,8 @@ def _write_manifest(path: Path, version: int, files: dict[int, TableFile], feeds
 
 
 def _sync_log(folder: Path) -> None:
-    """Under synchronous=normal the log may be behind on the disk; a snapshot newer than the sources' epochs would let batches in twice."""
+    """Under synchronous=normal the log may lag behind on disk; with a snapshot newer than the sources' epochs, batches could be applied
+    twice."""
     wal = folder / f"{DATABASE}-wal"
     if wal.exists():
         sync_path(wal)

@@ -1,18 +1,18 @@
-"""The upgrade of a data folder of format 1: a copy is made, then it takes the place of the folder, which stays beside it.
+"""The upgrade of a data folder of format 1: a copy is made, then it replaces the folder, which is kept next to it.
 
-    beside    DIR.upgrade            the copy, in which livejoin.copy says that it is ours; without the rest it is not finished, and is
-                                     made again
-              DIR -> DIR.format1     then DIR.upgrade -> DIR; if only the first was done, the next start does the second
+beside    DIR.upgrade            the copy, marked as ours by livejoin.copy; if the other files are missing it is unfinished, and is
+                                 made again
+          DIR -> DIR.format1     then DIR.upgrade -> DIR; if only the first was done, the next start does the second
 
-    inside    DIR/livejoin.upgrade.tmp -> DIR/livejoin.upgrade   the copy, once it is whole: the next start goes on from here
+inside    DIR/livejoin.upgrade.tmp -> DIR/livejoin.upgrade   the complete copy: the next start continues from here
               each old file -> DIR/livejoin.format1.tmp/, which then becomes DIR/livejoin.format1
               each file of livejoin.upgrade -> DIR
 
-The second way is for a folder that cannot be renamed, or should not be: a mount point (the volume of a container), one in a folder where
-we may not write, one that has files of others, one that a process has as its working directory.
+The second way is for a folder that cannot or should not be renamed: a mount point (the volume of a container), a folder in one where we may
+not write, one with files of others, one that is a process's working directory.
 
-All that is copied is verified on the way. Snapshots are the same in both formats and never written to: the copy links their files.
-Until the copy is whole nothing of the old folder is touched, and none of its files is ever changed.
+Everything is verified while it is copied. Snapshots are the same in both formats and never written to: the copy links their files. Until
+the copy is complete, nothing of the old folder is touched, and none of its files is ever changed.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from service.durability.snapshots import read_snapshot, snapshot_paths
 
 log = logging.getLogger("livejoin.upgrade")
 
-_SPARE = 16 << 20  # bytes that are to stay free
-_OWN = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-wal.kept", MARK, SNAPSHOTS)  # what is of a format; the rest is as it was
-_OURS = "livejoin.copy"  # in the copy beside the folder, from its beginning until it is in its place
+_SPARE = 16 << 20  # bytes that must stay free
+_OWN = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-wal.kept", MARK, SNAPSHOTS)  # these belong to a format; other files are unchanged
+_OURS = "livejoin.copy"  # in the copy beside the folder, from its creation until it has replaced the folder
 _CANNOT_RENAME = (errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -83,11 +83,11 @@ _FORM_1 = Form(
 
 
 class CannotUpgrade(Exception):
-    """The folder is of a former format and stays as it is: the text says why, and what to do."""
+    """The folder has an earlier format and is unchanged: the text says why, and what to do."""
 
 
 def upgrade(folder: Path) -> None:
-    """Bring the data folder to the current format, if there is one of format 1, or go on with an upgrade that was cut off.
+    """Upgrade a data folder of format 1 to the current format, or continue an interrupted upgrade.
 
     Raises CannotUpgrade, Damaged, WrongFormat (a newer format), FolderInUse, OSError. Cost: the database is read and written once, the
     newest snapshot is read.
@@ -106,7 +106,7 @@ def upgrade(folder: Path) -> None:
             return
         if number != _FORM_1.number:
             raise database.WrongFormat(number, folder / DATABASE)
-        make_folder(folder)  # what stays of it is not to be read by others either
+        make_folder(folder)  # others must not be able to read the old folder either
         shutil.rmtree(_unfinished_inside(folder), ignore_errors=True)
         with tokens_locked(folder):
             if not _can_move(folder) or not _upgrade_beside(folder):
@@ -116,8 +116,8 @@ def upgrade(folder: Path) -> None:
 
 
 def upgraded_copy(folder: Path, copy: Path, place: Callable[[Path, Path], object]) -> None:
-    """Make in `copy`, an empty folder, the database, mark and newest snapshot of a folder of format 1 in the current format. `place(from,
-    to)` brings a file of the snapshot there. The caller holds the lock of `folder`. Raises Damaged, OSError, sqlite3.OperationalError."""
+    """Create in `copy`, an empty folder, the database, mark and newest snapshot of a folder of format 1 in the current format. `place(from,
+    to)` puts a file of the snapshot there. The caller holds the lock of `folder`. Raises Damaged, OSError, sqlite3.OperationalError."""
     found = database.verify(folder, form=_FORM_1)
     finished = snapshot_paths(folder)[0]
     base = 0
@@ -168,7 +168,7 @@ def _fill(new: sqlite3.Connection, old: sqlite3.Connection, found: database.Foun
 
 
 def _can_move(folder: Path) -> bool:
-    """Whether the folder may be renamed, as far as can be told: it is ours alone, and so is what is in it."""
+    """Return whether the folder can be renamed, as far as can be determined: it and its contents are ours alone."""
     here = Path.cwd().resolve()
     own = all(path.name in _OWN or (path.name.startswith("livejoin.") and path.is_file()) for path in folder.iterdir())
     return own and not os.path.ismount(folder) and os.access(folder.parent, os.W_OK) and folder not in (here, *here.parents)
@@ -179,7 +179,7 @@ def _places_beside(folder: Path) -> tuple[Path, Path]:
 
 
 def _upgrade_beside(folder: Path) -> bool:
-    """False, and nothing done, if the folder cannot be renamed after all."""
+    """Return False, without effect, if the folder cannot be renamed after all."""
     copy, kept = _places_beside(folder)
     _require_none(folder, kept)
     if copy.exists() and any(copy.iterdir()):
@@ -189,14 +189,14 @@ def _upgrade_beside(folder: Path) -> bool:
         _discard(copy)
     with _made_again(copy):
         (copy / _OURS).touch(FILE_MODE)
-        sync_path(copy)  # before anything else is in it
+        sync_path(copy)  # before it contains anything else
         _make_copy(folder, copy)
         for path in folder.iterdir():
             if path.name not in _OWN and path.name != LOCK:
                 copy_path(path, copy / path.name)
         sync_path(copy)
     reach("after-upgrade-copy")
-    lock = FolderLock(copy)  # held over the renames: nobody else opens the folder in between
+    lock = FolderLock(copy)  # held during the renames: no other process can open the folder in between
     try:
         try:
             folder.rename(kept)
@@ -222,7 +222,7 @@ def _put_in_place(copy: Path, folder: Path) -> None:
 
 
 def _discard(copy: Path) -> None:
-    """Remove a copy, and last what says that it is ours."""
+    """Remove a copy, and last the file that marks it as ours."""
     for path in copy.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -233,7 +233,7 @@ def _discard(copy: Path) -> None:
 
 
 def _finish_beside(folder: Path) -> None:
-    """Do the second rename, if only the first was done. Raises CannotUpgrade if another folder has the name by now, and is not empty."""
+    """Do the second rename, if only the first was done. Raises CannotUpgrade if a new folder has the name, and is not empty."""
     copy, kept = _places_beside(folder)
     if not (copy.exists() and kept.exists()) or (folder.exists() and not (copy / _OURS).exists()):
         return
@@ -278,7 +278,7 @@ def _upgrade_inside(folder: Path) -> None:
 
 
 def _finish_inside(folder: Path) -> None:
-    """Put the copy, which is whole, in the place of the files that it replaces. Each step may have been done already."""
+    """Replace the files by the complete copy. Each step may have been done already."""
     copy, kept = _copy_inside(folder), _kept_inside(folder)
     if not copy.exists():
         return
@@ -309,7 +309,7 @@ def _finish_inside(folder: Path) -> None:
 
 
 def _make_copy(folder: Path, copy: Path) -> None:
-    """Raises CannotUpgrade if there is no room."""
+    """Raises CannotUpgrade if there is not enough space."""
     needed = sum(path.stat().st_size for name in _OWN[:2] if (path := folder / name).exists()) + _SPARE
     free = free_bytes(folder)
     if free < needed:
@@ -340,7 +340,7 @@ def _require_none(folder: Path, kept: Path) -> None:
 
 @contextlib.contextmanager
 def _made_again(copy: Path) -> Iterator[None]:
-    """An empty folder for the copy, which is removed on an error."""
+    """Provide an empty folder for the copy, and remove it on an error."""
     copy.mkdir(FOLDER_MODE, exist_ok=True)
     try:
         yield

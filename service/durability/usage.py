@@ -1,4 +1,4 @@
-"""How much a data folder and its disk hold, for whoever watches them. Nothing is locked: files may come and go meanwhile."""
+"""The space used by a data folder and free on its disk, for monitoring. Nothing is locked: files may come and go meanwhile."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from service.durability.snapshots import snapshot_paths
 
 
 class Usage(NamedTuple):
-    """Sizes in bytes. Of the last snapshot: its version, when it was written (seconds since 1970) and its size; None if there is none."""
+    """Sizes in bytes. Of the last snapshot: its version, its time (seconds since 1970) and its size; None if there is none."""
 
-    log: int  # with SQLite's own log
+    log: int  # including SQLite's WAL
     snapshots: int
     other: int
     disk: int
-    free: int  # for a user other than root
+    free: int  # for users other than root
     snapshot: tuple[int, float, int] | None
 
 
 def usage(folder: Path) -> Usage:
-    """Cost: a look at each file, of which there are a few and one for each relation. Raises OSError for a disk that does not answer."""
+    """Return the usage. Cost: the status of each file, a few and one for each relation. Raises OSError for a disk that does not respond."""
     log = snapshots = other = 0
     for path, size in _files(folder):
         if path.is_relative_to(folder / SNAPSHOTS):
@@ -38,7 +38,7 @@ def usage(folder: Path) -> Usage:
 
 
 class RecentUsage:
-    """The usage of a folder for those who ask often: at most `seconds` old. For use in one thread at a time."""
+    """The usage of a folder for frequent queries: at most `seconds` old. Used by one thread at a time."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self._folder, self._seconds = folder, seconds
@@ -46,7 +46,7 @@ class RecentUsage:
         self._until = 0.0
 
     def get(self) -> Usage:
-        """Raises as `usage`."""
+        """Return the usage; raises as `usage`."""
         now = time.monotonic()
         if self._found is None or now >= self._until:
             self._found = usage(self._folder)
@@ -58,7 +58,7 @@ def _last_snapshot(folder: Path) -> tuple[int, float, int] | None:
     for path in reversed(snapshot_paths(folder)[0]):
         try:
             written = path.stat().st_mtime
-        except FileNotFoundError:  # a newer one has just taken its place
+        except FileNotFoundError:  # a newer one has just replaced it
             continue
         return int(path.name), written, sum(size for _, size in _files(path))
     return None
