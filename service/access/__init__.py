@@ -1,1 +1,1 @@
-"""Who may do what: the access tokens of a data folder, the rights that each path needs, and the audit log."""
+"""Access control: the access tokens of a data folder, the rights that each path requires, and the audit log."""

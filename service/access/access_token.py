@@ -1,4 +1,4 @@
-"""Access tokens: what a token may do, and how it is written. The text of a token is never kept, only its digest.
+"""Access tokens: what a token permits, and its text form. The text of a token is never stored, only its digest.
 
     text := "lj_" base64url(32 random bytes);  digest := SHA-256 of the text
 
@@ -22,7 +22,7 @@ from service.wire.schema import NAME
 from service.wire.wording import wording
 
 Scope = Literal["read", "write", "admin"]
-SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each includes those before it
+SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each includes the previous ones
 _INCLUDED = {scope: SCOPES[: place + 1] for place, scope in enumerate(SCOPES)}
 ALL = "*"
 PREFIX = "lj_"
@@ -44,7 +44,7 @@ class TokenForm(BaseModel):
 
 
 class AccessToken(NamedTuple):
-    """A token that has been made. `relations`, `views`: None for all. Times in seconds since 1970; `expires` is inf for never."""
+    """An existing token. `relations`, `views`: None for all. Times in seconds since 1970; `expires` is inf for never."""
 
     name: str
     scope: Scope
@@ -56,7 +56,7 @@ class AccessToken(NamedTuple):
 
     @property
     def covers_all(self) -> bool:
-        """Whether it is for all relations and views, also those of the future."""
+        """Whether the token covers all relations and views, including future ones."""
         return self.relations is None and self.views is None
 
     def covers_relation(self, name: str) -> bool:
@@ -69,7 +69,7 @@ class AccessToken(NamedTuple):
         return scope in _INCLUDED[self.scope]
 
     def grant(self) -> dict[str, Any]:
-        """What it allows, as the interface and the audit log show it."""
+        """Return what the token permits, as the interface and the audit log show it."""
         return {
             "name": self.name,
             "scope": self.scope,
@@ -79,16 +79,16 @@ class AccessToken(NamedTuple):
         }
 
     def to_json(self) -> dict[str, Any]:
-        """As the interface shows it: without the digest."""
+        """Return the token as the interface shows it, without the digest."""
         return self.grant() | {"created": moment(self.created)}
 
 
-# Who sends a request while the folder is not in token mode.
+# The sender of a request while the folder is not in token mode.
 EVERYONE = AccessToken("", "admin", None, None, math.inf, 0.0, b"")
 
 
 def make(data: Any, text: str, now: float) -> AccessToken:
-    """The token of this text, as the form in `data` (JSON) requests it. Problem `bad-definition`."""
+    """Return the token with this text, as requested by the form in `data` (JSON). Problem `bad-definition`."""
     try:
         form = TokenForm.model_validate(data)
     except ValidationError as error:
@@ -104,7 +104,7 @@ def make(data: Any, text: str, now: float) -> AccessToken:
 
 
 def of_json(data: dict[str, Any]) -> AccessToken:
-    """The token that is stored as `to_json` shows it, with its digest in hexadecimal. Raises KeyError, TypeError, ValueError."""
+    """Return the token that is stored as `to_json` shows it, with its digest in hexadecimal. Raises KeyError, TypeError, ValueError."""
     expires = math.inf if data["expires"] is None else _seconds(data["expires"])
     relations, views = _set(data["relations"], True), _set(data["views"], True)
     scope = SCOPES[SCOPES.index(data["scope"])]
@@ -120,12 +120,12 @@ def digest(text: str) -> bytes:
 
 
 def moment(seconds: float) -> str:
-    """RFC 3339, in UTC."""
+    """Format a time by RFC 3339, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _seconds(text: str) -> float:
-    """Of RFC 3339, up to the whole second. Raises ValueError."""
+    """Parse a time by RFC 3339, truncated to the second. Raises ValueError."""
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
         raise ValueError("there is no offset from UTC")
@@ -140,7 +140,7 @@ def _expiry(text: str) -> float:
 
 
 def _set(names: Iterable[str] | None, named: bool) -> frozenset[str] | None:
-    """`named`: whether the token names relations or views at all."""
+    """Return the set of names; None for all. `named`: whether the token names relations or views at all."""
     if names is None:
         return frozenset() if named else None
     found = frozenset(names)

@@ -1,4 +1,4 @@
-"""The admin token that an operator gives the service in a file, as containers get their secrets."""
+"""The admin token that an operator gives the service in a file, as is common for secrets in containers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.access.access_token import PREFIX, TEXT, make
 from service.access.store import add_token, read_tokens
 from service.durability.folder import FOLDER_MODE
 
-NAME = "admin-token-file"  # of the token
+NAME = "admin-token-file"  # the name of the token
 
 
 class BadAdminFile(Exception):
@@ -17,8 +17,8 @@ class BadAdminFile(Exception):
 
 
 def take_admin_token(folder: Path, path: Path) -> None:
-    """Make the text in this file an admin token of the data folder, in place of the one that the file held before. The folder is created
-    if there is none. Raises BadAdminFile, Damaged, OSError."""
+    """Make the text in this file an admin token of the data folder, replacing the one that the file contained before. The folder is created
+    if it does not exist. Raises BadAdminFile, Damaged, OSError."""
     try:
         text = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,11 +1,11 @@
-"""The audit log: who did what and when, by the names of the tokens. One JSON object a line, in `livejoin.audit` in the data folder.
+"""The audit log: who did what and when, by the names of the tokens. One JSON object per line, in `livejoin.audit` in the data folder.
 
     {"time": …, "token": "etl", "address": "10.0.0.7", "action": "POST /v1/changes", "status": 200}
     {"time": …, "since": …, "token": "etl", "action": "POST /v1/changes", "status": 200, "repeated": 5230}
     {"time": …, "token": "ops", "address": …, "action": "create token", "name": "etl", "scope": "write", …}
 
-A request is written at once, and what repeats it within a minute as one line at the end of that minute; so neither many small batches
-nor somebody who tries out tokens drives out what else is in the log. Texts of tokens, query strings and bodies never get here.
+A request is written at once, and its repetitions within a minute as one line at the end of that minute; so neither many small batches nor
+someone who tries out tokens displaces the rest of the log. Texts of tokens, query strings and bodies are never logged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from service.durability.folder import private
 AUDIT = "livejoin.audit"
 FILES, FILE_BYTES = 5, 16 << 20
 WINDOW = 60.0  # seconds in which repetitions are counted
-_DISTINCT = 1000  # requests written in one window; those beyond are counted by token and status
+_DISTINCT = 1000  # requests written in one window; further ones are counted by token and status
 _LONGEST = 200  # characters of a path
 
 Key = tuple[str | None, str, str, int]  # token, method, path, status
@@ -47,16 +47,16 @@ class _File(RotatingFileHandler):
 
 
 class Audit:
-    """The audit log of a running service. Everything here runs in the event loop, `later(seconds, call)` being that of the loop."""
+    """The audit log of a running service. Everything runs in the event loop; `later(seconds, call)` schedules a call in it."""
 
     def __init__(self, folder: Path, later: Callable[[float, Callable[[], None]], object], now: Callable[[], float] = time.time) -> None:
         self._folder, self._later, self._now = folder, later, now
         self._file: _File | None = None
-        self._begun = 0.0  # when the window began
+        self._begun = 0.0  # start of the window
         self._repeated: dict[Key, int] = {}
 
     def request(self, token: AccessToken | None, method: str, path: str, status: int, client: Any) -> None:
-        """One answered request; `token`: None if it had no valid one. `client`: its address and port, if known."""
+        """Log a request; `token`: None if it had no valid one. `client`: its address and port, if known."""
         if token is None:
             key: Key = (None, "-", "-", status)
         else:
@@ -75,11 +75,11 @@ class Audit:
         self._write({"token": key[0], "address": client and client[0], "action": _action(key), "status": status})
 
     def event(self, token: AccessToken, client: Any, action: str, **facts: Any) -> None:
-        """Record an action, with facts that the path of its request does not show."""
+        """Log an action, with facts that the path of its request does not show."""
         self._write({"token": token.name, "address": client and client[0], "action": action, **facts})
 
     def flush(self) -> None:
-        """End the window: what was repeated in it is written."""
+        """End the window: write the repetitions counted in it."""
         repeated, self._repeated = self._repeated, {}
         for key, count in repeated.items():
             if count:
@@ -103,7 +103,7 @@ class Audit:
 
 
 def append(folder: Path, action: str, **facts: Any) -> None:
-    """Record what a command did to the folder, with or without a service on it. Only the service rotates the file. Raises OSError."""
+    """Log what a command did to the folder, with or without a running service. Only the service rotates the file. Raises OSError."""
     with _opened(folder / AUDIT) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(_line(time.time(), {"token": None, "user": os.getuid(), "action": action, **facts}) + "\n")

@@ -1,7 +1,7 @@
-"""The access tokens as the running service sees them.
+"""The access tokens as seen by the running service.
 
-Cost: a header that was seen before is one look-up. Whether the file has changed is asked once in ten milliseconds at most, which takes
-a system call; what the service itself changes counts at once (`look_again`). So tokens are created, rotated and revoked without a restart.
+Cost: one look-up for a header that was seen before. At most once in ten milliseconds, a system call checks whether the file has changed;
+changes by the service itself take effect at once (`look_again`). So tokens are created, rotated and revoked without a restart.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 from service.access.access_token import TEXT, AccessToken, digest
 from service.access.store import TOKENS, read_tokens
 
-PAUSE = 0.01  # seconds between two looks at the file
-_SELECTOR = 8  # bytes of a digest by which its token is looked up; the rest is compared in constant time
+PAUSE = 0.01  # seconds between two checks of the file
+_SELECTOR = 8  # bytes of a digest that select its token; the rest is compared in constant time
 
 
 class Guard:
-    """The tokens of one folder. `now`: seconds since 1970; `pause`: as PAUSE. Raises Damaged, OSError, here and in `refresh` and `all`.
+    """The tokens of one folder. `now`: seconds since 1970; `pause`: like PAUSE. Raises Damaged, OSError, here and in `refresh` and `all`.
 
-    known: tokens by the header that bears them, as clients usually write it; only while the file is as it was at the last look.
+    known: tokens by the header that carries them, as clients usually write it; valid until the file changes.
     """
 
     def __init__(self, folder: Path, now: Callable[[], float] = time.time, pause: float = PAUSE) -> None:
@@ -32,11 +32,11 @@ class Guard:
         self._path = str(folder / TOKENS)
         self._stamp: tuple[int, ...] = ()
         self._tokens: dict[bytes, AccessToken] = {}
-        self.token_mode = False  # as of the last look
+        self.token_mode = False  # at the last check
         self.refresh()
 
     def refresh(self) -> bool:
-        """Look whether the file has changed. Returns whether the folder is in token mode, which no running service leaves."""
+        """Check whether the file has changed. Return whether the folder is in token mode, which no running service leaves."""
         moment = time.monotonic()
         if moment < self._next:
             return self.token_mode
@@ -55,22 +55,22 @@ class Guard:
         return True
 
     def find(self, text: str) -> AccessToken | None:
-        """The token of this text, which may have expired. `refresh` comes first."""
+        """Return the token with this text, which may have expired. Call `refresh` first."""
         if not TEXT.fullmatch(text):
             return None
         given = digest(text)
         token = self._tokens.get(given[:_SELECTOR])
         if token is None or not hmac.compare_digest(token.digest, given):
             return None
-        self.known[b"Bearer " + text.encode()] = token  # at most one for each token
+        self.known[b"Bearer " + text.encode()] = token  # at most one per token
         return token
 
     def look_again(self) -> None:
-        """The file has just been changed: the next look is due."""
+        """Check the file at the next `refresh`: it has just been changed."""
         self._next = 0.0
 
     def is_in_force(self, token: AccessToken) -> bool:
-        """Whether a request that was let in with this token would be let in now; for streams. False also while the file cannot be read."""
+        """Return whether a request with this token would be accepted now; for streams. False also while the file cannot be read."""
         try:
             if not self.refresh():
                 return True
@@ -79,11 +79,11 @@ class Guard:
         return self._tokens.get(token.digest[:_SELECTOR]) == token and token.expires > self.now()
 
     def all(self) -> list[AccessToken]:
-        """By name."""
+        """Return all tokens, by name."""
         self.look_again()
         self.refresh()
         return sorted(self._tokens.values())
 
     def _load(self) -> None:
-        self._tokens, self.known = {}, {}  # also when the file cannot be read: then nobody may do anything
+        self._tokens, self.known = {}, {}  # also if the file cannot be read: then nothing is permitted
         self._tokens = {token.digest[:_SELECTOR]: token for token in (read_tokens(self.folder) or {}).values()}

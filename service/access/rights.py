@@ -1,6 +1,6 @@
-"""What each path of the interface demands of a token: the one table, and its judgement.
+"""The rights that each path of the interface requires of a token: the table, and its enforcement.
 
-`read` covers what only reads, also by POST; `write` changes rows, and includes reading; `admin` is for all else, and includes both.
+`read` covers reading only, also by POST; `write` changes rows, and includes reading; `admin` covers everything else, and includes both.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from service.wire.errors import cut
 
 
 class Right(NamedTuple):
-    """A scope, and what the token must be for: the relation or the view that the path names; all of them (`service`), where something
-    else would go beyond the token's names; or nothing here (None): the handler judges each name, or shows only what the token is for.
+    """A scope, and what the token must cover: the relation or view in the path; everything (`service`), if the operation would exceed the
+    names in the token; or nothing here (None): the handler checks each name, or shows only what the token covers.
     """
 
     scope: Scope
     of: Literal["relation", "view", "service"] | None = None
 
 
-FILES = ("parquet", "arrow", "csv", "jsonl")  # the forms in which rows are files: `rows.parquet`
-CHANGES, RELATION_CHANGES = Right("write"), Right("write", "relation")  # the gate asks for these itself
+FILES = ("parquet", "arrow", "csv", "jsonl")  # the file formats of rows: `rows.parquet`
+CHANGES, RELATION_CHANGES = Right("write"), Right("write", "relation")  # checked by the gate itself
 
-# None: needs no token.
+# None: requires no token.
 RIGHTS: Mapping[tuple[str, str], Right | None] = {
     ("GET", "/v1/relations"): Right("read"),
     ("GET", "/v1/relations/{name}"): Right("read", "relation"),
@@ -56,7 +56,7 @@ RIGHTS: Mapping[tuple[str, str], Right | None] = {
     ("GET", "/v1/tokens"): Right("admin", "service"),
     ("POST", "/v1/tokens"): Right("admin", "service"),
     ("DELETE", "/v1/tokens/{name}"): Right("admin", "service"),
-    ("GET", "/v1/sources"): Right("read"),  # also for tokens of named relations: a job compares its checkpoint with what is applied
+    ("GET", "/v1/sources"): Right("read"),  # also for tokens of named relations: a job compares its checkpoint with the service's state
     ("DELETE", "/v1/sources/{name}"): Right("admin", "service"),
     ("GET", "/v1/backup"): Right("admin", "service"),
     ("POST", "/v1/backup"): Right("admin", "service"),
@@ -73,13 +73,13 @@ _OPEN = frozenset({"/docs", "/openapi.json"}) | {path for (_, path), right in RI
 
 
 def is_open(path: str) -> bool:
-    """Whether a path, as it was requested, needs no token."""
+    """Return whether a path, as requested, requires no token."""
     return path in _OPEN or path.startswith(("/problems/", "/dashboard/"))
 
 
 def require(token: AccessToken | None, right: Right, name: str | None) -> None:
-    """Problem `forbidden` unless the token has this right on what the path names, whether that exists or not; `unauthorized` without a
-    token, which the gate lets pass only to paths that need none."""
+    """Raise Problem `forbidden` unless the token has this right on what the path names, whether that exists or not; `unauthorized` without
+    a token, which the gate admits only to paths that require none."""
     if token is EVERYONE:
         return
     if token is None:
@@ -95,13 +95,13 @@ def require(token: AccessToken | None, right: Right, name: str | None) -> None:
 
 
 def require_relation(token: AccessToken, name: str, scope: Scope) -> None:
-    """Problem `forbidden` unless the token is for this relation; for names in bodies too."""
+    """Raise Problem `forbidden` unless the token covers this relation; for names in bodies too."""
     if not token.covers_relation(name):
         raise _forbidden(token, scope, f"is not for the relation {cut(name)!r}")
 
 
 def require_view(token: AccessToken, name: str, scope: Scope) -> None:
-    """The same of a view."""
+    """The same for a view."""
     if not token.covers_view(name):
         raise _forbidden(token, scope, f"is not for the view {cut(name)!r}")
 

@@ -1,9 +1,9 @@
-"""The file of access tokens in a data folder. While it is there, the folder is in token mode: also when no token in it is valid any more.
+"""The file of access tokens in a data folder. While it exists, the folder is in token mode, even if no token in it is valid any more.
 
     livejoin.tokens    two lines: a JSON object with `format` and `tokens`, and its CRC-32
 
-It is a file of its own, not a table of the database, which belongs to the running service alone: the commands write it
-beside a service, which sees the new file at its next request. It is replaced as a whole, under a lock on the folder itself.
+It is a separate file, not a table of the database, which belongs to the running service alone: commands write it while a service runs,
+which sees the new file at its next request. It is replaced as a whole, under a lock on the folder itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Tokens = dict[str, AccessToken]  # by name
 
 
 def read_tokens(folder: Path) -> Tokens | None:
-    """The tokens by name; None if the folder is not in token mode. Raises Damaged, OSError."""
+    """Return the tokens by name; None if the folder is not in token mode. Raises Damaged, OSError."""
     path = folder / TOKENS
     try:
         data = path.read_bytes()
@@ -47,9 +47,9 @@ def read_tokens(folder: Path) -> Tokens | None:
 
 
 def add_token(folder: Path, token: AccessToken, *, begin: bool, replace: bool = False) -> bool:
-    """Add a token, on disk when this returns. `begin`: also where it begins token mode; `replace`: also where the name is in use.
+    """Add a token; it is on disk on return. `begin`: allow this to begin token mode; `replace`: allow a name that is in use.
 
-    Returns whether it was the first. Problems: `definition-differs`, `forbidden` (it would begin token mode). Raises Damaged, OSError.
+    Return whether it was the first. Problems: `definition-differs`, `forbidden` (it would begin token mode). Raises Damaged, OSError.
     """
     with tokens_locked(folder):
         tokens = read_tokens(folder)
@@ -64,7 +64,7 @@ def add_token(folder: Path, token: AccessToken, *, begin: bool, replace: bool = 
 
 
 def remove_token(folder: Path, name: str, *, keep_admin_at: float | None = None) -> AccessToken:
-    """Remove a token, on disk when this returns. `keep_admin_at`: not the last one that may administer tokens at this time.
+    """Remove a token; on disk on return. `keep_admin_at`: do not remove the last token that may administer tokens at this time.
 
     Problems: `not-found`, `forbidden` (the last one). Raises Damaged, OSError.
     """
@@ -82,9 +82,9 @@ def remove_token(folder: Path, name: str, *, keep_admin_at: float | None = None)
 
 
 def end_token_mode(folder: Path) -> int:
-    """Remove all tokens, while no service uses the folder. Returns how many there were. Raises FolderInUse, OSError.
+    """Remove all tokens, while no service uses the folder. Return their number. Raises FolderInUse, OSError.
 
-    A damaged file is removed too: this is the way out of it.
+    A damaged file is removed too: this is the way to recover from it.
     """
     lock = FolderLock(folder, read_only=True)
     try:
@@ -102,13 +102,13 @@ def end_token_mode(folder: Path) -> int:
 
 
 def forget_tokens(folder: Path) -> None:
-    """Put an empty file in the place of a damaged one, on disk when this returns: no token is valid, and token mode remains."""
+    """Replace a damaged file by an empty one; on disk on return. No token is then valid, and token mode remains."""
     with tokens_locked(folder):
         _write(folder, {})
 
 
 def give_to_owner(file: int, folder: Path) -> None:
-    """Give a file that root writes to the owner of the folder, so that the service can read it."""
+    """Give a file written by root to the owner of the folder, so that the service can read it."""
     if os.geteuid() == 0:
         owner = folder.stat()
         os.fchown(file, owner.st_uid, owner.st_gid)

@@ -1,1 +1,1 @@
-"""Ad hoc SQL: one SELECT over relations and views at one version, run by DuckDB in a child process. Begin with `session`."""
+"""Ad hoc SQL: one SELECT over relations and views at one version, run by DuckDB in a child process. Start with `session`."""

@@ -1,7 +1,7 @@
-"""The child: one process, one query, then it ends. `run` is called in a process of its own, forked by the nursery.
+"""The child process: it runs one query, then ends. The nursery forks it and calls `run`.
 
-It has DuckDB, the socket, and nothing else: before it looks at the query it gives up all that it could reach by a mistake of DuckDB's.
-What it is told is the service's, what it reads are streams that the service sends; so it checks the text alone.
+It has DuckDB, the socket, and nothing else: before it reads the query, it gives up everything that it could reach through a bug in DuckDB.
+Its requests come from the service, and its data are streams that the service sends; so it only checks the text of the query.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import duckdb
 import pyarrow as pa
-import pyarrow.acero  # what `filter` would import, which it can't then
+import pyarrow.acero  # `filter` would import it, which is impossible then
 import pyarrow.dataset
 
 from service.adhoc import frames
@@ -28,8 +28,8 @@ from service.adhoc import frames
 _NO_NEW_PRIVS = 38  # PR_SET_NO_NEW_PRIVS of prctl(2)
 _BATCH = 8192  # rows of the result
 _DESCRIBE = "DESCRIBE "
-_FRAME = 8 << 20  # bytes of the result that are sent at once, unless a row has more
-_SLACK = 256 << 20  # bytes for all but DuckDB's buffers: Python, Arrow, batches under way
+_FRAME = 8 << 20  # bytes of the result per frame, unless a single row is larger
+_SLACK = 256 << 20  # bytes for everything except DuckDB's buffers: Python, Arrow, batches in progress
 
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": False,
@@ -41,9 +41,9 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "async_threads": 0,
     "errors_as_json": True,
 }
-_SOURCES = {"BASE_TABLE", "JOIN", "SUBQUERY", "EXPRESSION_LIST", "EMPTY", "PIVOT"}  # in FROM; the others are functions and SHOW
+_SOURCES = {"BASE_TABLE", "JOIN", "SUBQUERY", "EXPRESSION_LIST", "EMPTY", "PIVOT"}  # in FROM; other types are functions and SHOW
 _KEPT = {"BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN", "BLOB"}
-_FINITE = "CASE WHEN isfinite({0}) THEN {0}::{1} END"  # an end that is infinite is null, as in relations
+_FINITE = "CASE WHEN isfinite({0}) THEN {0}::{1} END"  # an infinite end is null, as in relations
 _CASTS = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "HUGEINT", "UHUGEINT"), "CAST({} AS BIGINT)"),
     **dict.fromkeys(
@@ -58,7 +58,7 @@ _NESTED = {"list", "array", "struct", "map", "union"}
 
 
 class Refused(Exception):
-    """The query can't run, or not to its end: `reason` is the name of DuckDB's exception, or one of those in `frames`."""
+    """The query cannot be run, or not to its end: `reason` is the name of DuckDB's exception, or one of those in `frames`."""
 
     def __init__(self, reason: str, message: str = "", position: int | None = None) -> None:
         super().__init__(reason)
@@ -66,7 +66,7 @@ class Refused(Exception):
 
 
 class Service:
-    """The service's end of the socket, for DuckDB's threads: one question at a time."""
+    """The service as seen by DuckDB's threads, over the socket: one request at a time."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -74,7 +74,7 @@ class Service:
         self._scans = 0
 
     def scan(self, table: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The rows of a table, these columns."""
+        """Yield the rows of a table, with the columns of `schema`."""
         with self._lock:
             number, self._scans = self._scans, self._scans + 1
             self._tell(frames.OPEN, json.dumps({"scan": number, "table": table, "columns": schema.names}).encode())
@@ -110,7 +110,7 @@ class _Scanner:
 
 
 class Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
-    """A relation or view as DuckDB reads it: the columns that its plan needs, as often as it scans them."""
+    """A relation or view as DuckDB reads it: the columns that a plan needs, as often as it scans them."""
 
     def __init__(self, service: Service, number: int, schema: pa.Schema) -> None:
         self._service, self._number, self._schema = service, number, schema
@@ -120,7 +120,7 @@ class Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
         return self._schema
 
     def scanner(self, columns: list[str] | None = None, filter: pyarrow.dataset.Expression | None = None, **_: Any) -> _Scanner:
-        """DuckDB leaves to a dataset the conditions that Arrow evaluates as it does; their columns need not be among `columns`."""
+        """DuckDB passes to a dataset the conditions that Arrow evaluates in the same way; their columns need not be in `columns`."""
         shown = self._schema.names if columns is None else columns
         read = [field for field in self._schema if field.name in shown or (filter is not None and self._reads(filter, field.name))]
         rows = self._service.scan(self._number, pa.schema(read))
@@ -130,7 +130,7 @@ class Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
         return _Scanner(pa.RecordBatchReader.from_batches(schema, (batch.select(shown) for batch in rows)))
 
     def _reads(self, filter: pyarrow.dataset.Expression, name: str) -> bool:
-        """Whether the condition reads this column: an expression does not tell."""
+        """Return whether the condition reads this column, which an expression does not reveal."""
         try:
             pa.schema([field for field in self._schema if field.name != name]).empty_table().filter(filter)
         except (pa.ArrowInvalid, LookupError):
@@ -139,12 +139,12 @@ class Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
 
 
 def run(connected: socket.socket) -> NoReturn:
-    """Take the query from the socket, answer it, and end the process."""
+    """Receive the query from the socket, answer it, and end the process."""
     with contextlib.suppress(frames.Gone):
         database = _open()
         size = _give_up()
         _run(database, connected, size)
-    os._exit(0)  # nothing is left to be tidied up
+    os._exit(0)  # nothing is left to clean up
 
 
 def _open() -> duckdb.DuckDBPyConnection:
@@ -156,14 +156,14 @@ def _open() -> duckdb.DuckDBPyConnection:
 
 
 def _give_up() -> int:
-    """No more files, sockets or rights, whatever DuckDB would do with them; its address space so far, in bytes."""
+    """Give up files, sockets and privileges, whatever DuckDB would do with them; return the size of the address space so far, in bytes."""
     os.chdir("/")
     with contextlib.suppress(OSError), tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)  # which is then deleted: nothing is in it, and nothing can be made there
+        os.chdir(folder)  # deleted afterwards: it is empty, and nothing can be created in it
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
     with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")  # where the machine's memory ends, it ends before the service
+        Path("/proc/self/oom_score_adj").write_text("1000")  # if the machine runs out of memory, this process is killed before the service
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     for what in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE):
         resource.setrlimit(what, (0, 0))
@@ -175,7 +175,7 @@ def _run(database: duckdb.DuckDBPyConnection, connected: socket.socket, size: in
     service = Service(connected)
     tables = [Table(service, number, pa.ipc.read_schema(_buffer(connected))) for number in range(len(asked["tables"]))]
     memory, threads, seconds = asked["memory"], asked["threads"], asked["seconds"]
-    # The second line: DuckDB's own limit does not count all that expressions make.
+    # The second line of defence: DuckDB's own limit does not cover everything that expressions allocate.
     resource.setrlimit(resource.RLIMIT_AS, (size + memory + _SLACK,) * 2)
     processor = int(seconds * threads) + 2
     resource.setrlimit(resource.RLIMIT_CPU, (processor, processor + 1))
@@ -193,7 +193,7 @@ def _run(database: duckdb.DuckDBPyConnection, connected: socket.socket, size: in
 
 
 def _register(database: duckdb.DuckDBPyConnection, table: Table, kind: str, name: str, bare: bool) -> None:
-    """As `kind.name`; `bare`: as `name`, too."""
+    """Register a table as `kind.name`; `bare`: as `name` too."""
     registered = f"{kind} {name}"
     database.register(registered, table)
     for where in (f'{kind}."{name}"', *([f'main."{name}"'] if bare else [])):
@@ -201,7 +201,7 @@ def _register(database: duckdb.DuckDBPyConnection, table: Table, kind: str, name
 
 
 def _select(database: duckdb.DuckDBPyConnection, sql: str, bare: set[str]) -> duckdb.DuckDBPyRelation:
-    """The query, bound, with columns of types that the service has. Raises Refused, and what DuckDB does."""
+    """Return the query, bound, with columns of types that the service supports. Raises Refused, and DuckDB's exceptions."""
     with _located(sql.encode(), 0):
         statements = database.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
@@ -222,7 +222,7 @@ def _select(database: duckdb.DuckDBPyConnection, sql: str, bare: set[str]) -> du
 
 @contextlib.contextmanager
 def _located(sql: bytes, start: int) -> Iterator[None]:
-    """What DuckDB says of a text that begins at byte `start` of the query becomes Refused, with the character."""
+    """Convert DuckDB's errors about a text that begins at byte `start` of the query to Refused, with the character."""
     try:
         yield
     except duckdb.Error as error:
@@ -233,7 +233,7 @@ def _located(sql: bytes, start: int) -> Iterator[None]:
 
 
 def _told(error: BaseException) -> dict[str, str]:
-    """DuckDB's error, which is JSON behind the name of its kind (`errors_as_json`), unless it arises in Python."""
+    """Return DuckDB's error, which is JSON after the name of its type (`errors_as_json`), unless it was raised in Python."""
     text = str(error)
     try:
         told: dict[str, str] = json.loads(text[text.index("{") :])
@@ -243,7 +243,7 @@ def _told(error: BaseException) -> dict[str, str]:
 
 
 def _require_tables(tree: Any, bare: set[str]) -> None:
-    """In FROM there are, as DuckDB itself reads the text, only the service's tables, those of WITH, and subqueries."""
+    """Require that FROM, as DuckDB itself parses the text, contains only the service's tables, those of WITH, and subqueries."""
     pending, named, known = [tree], list[str](), {name.lower() for name in bare}
     while pending:
         node = pending.pop()
@@ -301,7 +301,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
         told, name = _told(error), type(error).__name__
         if isinstance(error, duckdb.Error):
             error = Refused(name, told["exception_message"])
-        elif kind := told.get("exception_type"):  # while rows of the result are taken, it comes by way of Arrow
+        elif kind := told.get("exception_type"):  # errors while the result is read come through Arrow
             error = Refused("".join(word.capitalize() for word in kind.split()) + "Exception", told["exception_message"])
         else:
             error = Refused(name)

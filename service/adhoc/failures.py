@@ -1,4 +1,4 @@
-"""What a child says of a query that it could not run → the problem that the client gets."""
+"""Converts the failure of a child to the problem that the client gets."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from service.query.assembly import unsupported
 from service.query.sql_names import bad_query, line_and_column
 
 _LONGEST = 500  # characters of DuckDB's message
-_JOIN = 4 << 20  # bytes of a hash table of DuckDB's, at least: 16 parts, and a block of 256 KiB for each
-_STATE = {"InternalException", "FatalException", "TransactionException", "ConnectionException"}  # DuckDB's own mistakes
+_JOIN = 4 << 20  # bytes of a hash table in DuckDB, at least: 16 partitions with a block of 256 KiB each
+_STATE = {"InternalException", "FatalException", "TransactionException", "ConnectionException"}  # DuckDB's own errors
 _RULES = ("PermissionException", "NotImplementedException")
 
 
 class Limits(NamedTuple):
-    """Of one query: bytes, threads, seconds."""
+    """The limits of one query: bytes, threads, seconds."""
 
     memory: int
     threads: int
@@ -27,8 +27,8 @@ class Limits(NamedTuple):
 
 
 def problem_of(failure: dict[str, Any], sql: str, reads: int, memory: int) -> Problem:
-    """`failure`: the content of FAILED; `reads`: how often the query names relations and views. Raises RuntimeError, which tells nothing,
-    for what is a mistake of DuckDB's or ours."""
+    """Return the problem. `failure`: the content of FAILED; `reads`: how often the query names relations and views. Raises RuntimeError,
+    without details, for a bug in DuckDB or in our code."""
     error, message = str(failure["error"]), " ".join(str(failure["message"]).split())[:_LONGEST]
     if error in (frames.TOO_LARGE, "OutOfMemoryException") or "bad allocation" in message or "MemoryError" in message:
         return too_large(reads, memory)
@@ -62,8 +62,7 @@ def too_large(reads: int, memory: int) -> Problem:
 
 
 def fate(status: int | None, reads: int, limits: Limits) -> Exception:
-    """What became of a query whose child has ended with this status, None: nobody knows which, before it has answered. `reads`: as of
-    `problem_of`."""
+    """Return the reason why a child ended with this status before it answered; None: the status is unknown. `reads`: as in `problem_of`."""
     if status is None:
         unknown = "the processes of queries, that which starts them too, were ended by something else than the service"
         return Problem("internal", f"{unknown}, such as the system when memory runs out: run the query again")
@@ -72,7 +71,7 @@ def fate(status: int | None, reads: int, limits: Limits) -> Exception:
     if status == -signal.SIGKILL:
         killed = "the process of the query was killed by something else than the service, as the system does when memory runs out"
         return Problem("query-too-large", f"{killed}; a query may take {limits.memory} bytes (--query-memory)")
-    if status == -signal.SIGABRT:  # by C++ when memory could not be had
+    if status == -signal.SIGABRT:  # raised by C++ if no memory was available
         return too_large(reads, limits.memory)
     return RuntimeError(f"the child of a query ended with status {status}")
 

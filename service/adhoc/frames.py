@@ -1,11 +1,11 @@
-"""What the service and the child that runs a query say to each other over a socket: a byte for the kind, four for the length, the content.
+"""The protocol between the service and the child that runs a query, over a socket: a byte for the kind, four for the length, the content.
 
-The child asks and the service answers, so a thread of the service sends only what the child is about to take.
+The child asks and the service answers, so a thread of the service sends only what the child is about to read.
 
     service  QUERY     JSON: {"sql", "tables": [{"kind", "name", "bare"}], "memory", "threads", "seconds"}; then for each table its SCHEMA
-    child    OPEN      JSON: {"scan", "table", "columns"}: a number of the child's for a new reading of these columns of a table
+child    OPEN      JSON: {"scan", "table", "columns"}: the child's number for a new scan of these columns of a table
     child    NEXT      the number of a scan -> service  ROWS: record batches of those columns, one after another; empty at the end
-    child    CLOSE     the number of a scan that it needs no more
+child    CLOSE     the number of a scan that it no longer needs
     child    SCHEMA    of the result, before its first rows
     child    ROWS      a record batch of the result
     child    END       the result is complete
@@ -23,21 +23,21 @@ import struct
 QUERY, SCHEMA, OPEN, NEXT, CLOSE, ROWS, END, FAILED = range(1, 9)
 NOT_A_SELECT, SOURCE, TWICE, TOO_LARGE = "not a SELECT", "source", "twice", "too large"
 
-LONGEST = 64 << 20  # bytes of a frame that the service takes
+LONGEST = 64 << 20  # bytes of a frame that the service accepts
 NUMBER = struct.Struct("<I")
 _HEAD = struct.Struct("<BI")
-_AT_ONCE = 64  # parts; the system takes a thousand
+_AT_ONCE = 64  # parts; the system accepts a thousand
 
 
 class Gone(Exception):
-    """The other side has closed the socket, or does not keep to the frames."""
+    """The other side has closed the socket, or violates the protocol."""
 
 
 def send(to: socket.socket, kind: int, *contents: bytes | memoryview) -> None:
-    """One frame, whose content these make together. Raises Gone."""
+    """Send one frame with the concatenation of these contents. Raises Gone."""
     parts = [_HEAD.pack(kind, sum(map(len, contents))), *contents]
     try:
-        sent = to.sendmsg(parts[:_AT_ONCE])  # in one call: the other side wakes once
+        sent = to.sendmsg(parts[:_AT_ONCE])  # in one call: the other side wakes up once
         for part in parts:
             if sent < len(part):
                 to.sendall(memoryview(part)[sent:])
@@ -47,7 +47,7 @@ def send(to: socket.socket, kind: int, *contents: bytes | memoryview) -> None:
 
 
 def receive(of: socket.socket, longest: int | None = None) -> tuple[int, bytearray]:
-    """The kind and the content of the next frame. Raises Gone, of a frame beyond `longest` before it is read."""
+    """Return the kind and the content of the next frame. Raises Gone, for a frame longer than `longest` before reading it."""
     kind, size = _HEAD.unpack(_exactly(of, _HEAD.size))
     if longest is not None and size > longest:
         raise Gone
@@ -55,7 +55,7 @@ def receive(of: socket.socket, longest: int | None = None) -> tuple[int, bytearr
 
 
 def is_readable(of: socket.socket, seconds: float = 0.0) -> bool:
-    """Whether there is a word, or the end, within so many seconds."""
+    """Return whether there is data, or the end, within `seconds`."""
     poll = select.poll()
     poll.register(of, select.POLLIN)
     return bool(poll.poll(seconds * 1000))

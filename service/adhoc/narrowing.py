@@ -1,7 +1,7 @@
-"""What the conditions of a query leave of a table that it reads, as far as a reading can begin there: a look-up by key, a window.
+"""The part of a table that a query needs according to its conditions, as far as a reader can start there: a look-up by key, a window.
 
-Only a hint: DuckDB tests every condition itself. So what is read may be more than what is needed, never less. Conditions count only where
-they hold for every row that DuckDB takes of the table: those in the WHERE beside the table, if the query names it once.
+This is only a hint: DuckDB tests every condition itself. So more rows may be read than needed, never fewer. Conditions are used only if
+they hold for every row that DuckDB takes from the table: those in the WHERE of the table's SELECT, if the query names it once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 class _Condition(NamedTuple):
-    """A column of the table against a constant."""
+    """A comparison of a column of the table with a constant."""
 
     column: str
     op: str
@@ -35,7 +35,7 @@ class _Condition(NamedTuple):
 
 
 class Narrowed(NamedTuple):
-    """What is left of a view: as of `open_rows`."""
+    """The needed part of a view: as in `open_rows`."""
 
     window: Window | None = None
     point: Point | None = None
@@ -46,7 +46,7 @@ _NONE: tuple[Any, str | None] = (None, None)
 
 
 def of_view(table: Table, view: LiveView) -> Narrowed:
-    """The part of a view that has all rows that the query can need."""
+    """Return a part of the view that has all rows that the query can need."""
     conditions = list(_conditions(table))
     if not conditions or view.view.query.branches or isinstance(view.shown, KeyStretches):
         return EVERYTHING
@@ -56,7 +56,7 @@ def of_view(table: Table, view: LiveView) -> Narrowed:
 
 
 def of_relation(table: Table, definition: RelationDefinition) -> tuple[Window | None, Mapping[str, str] | None]:
-    """The same of a relation: windows, and the key of the only row, as of `open_relation_rows`."""
+    """Return the same for a relation: windows, and the key of the only row, as in `open_relation_rows`."""
     conditions, kinds = list(_conditions(table)), {column.name: column.kind for column in definition.columns}
     given = _equal(conditions, kinds)
     key = {name: given[name] for name in definition.key} if given.keys() >= set(definition.key) else None
@@ -92,7 +92,7 @@ def _conditions(table: Table) -> Iterator[_Condition]:
 
 
 def _is_plain(place: exp.Table, select: exp.Select) -> bool:
-    """Whether the table and those beside it are joined so that a row that WHERE refuses matters to no other."""
+    """Return whether the table is joined with the others so that a row that WHERE rejects affects no other row."""
     if any(value and name not in ("this", "db", "alias") for name, value in place.args.items()):
         return False
     alias = place.args.get("alias")
@@ -116,7 +116,7 @@ def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _text(value: exp.Expr, kind: str) -> str | None:
-    """A constant that is surely one of this kind to DuckDB too, as the text of a look-up; None: it may be another."""
+    """Return a constant that DuckDB, too, certainly reads as this kind, as the text of a look-up; None: it may be of another kind."""
     if isinstance(value, exp.Cast) and value.to.this in (exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMPTZ):
         if (kind, value.to.this) not in (("date", exp.DataType.Type.DATE), ("timestamp", exp.DataType.Type.TIMESTAMPTZ)):
             return None
@@ -136,7 +136,7 @@ def _text(value: exp.Expr, kind: str) -> str | None:
 
 
 def _equal(conditions: list[_Condition], kinds: Mapping[str, str]) -> dict[str, str]:
-    """The columns that have to have one value."""
+    """Return the columns that must equal a constant."""
     found: dict[str, str] = {}
     lower = {name.lower(): name for name in kinds}
     for one in conditions:
@@ -148,7 +148,7 @@ def _equal(conditions: list[_Condition], kinds: Mapping[str, str]) -> dict[str, 
 
 
 def _row(view: LiveView, conditions: list[_Condition]) -> Point | None:
-    """By the key of an alias, else by its join key."""
+    """Return a look-up by the key of an alias, otherwise by its join key; None if there is none."""
     query = view.view.query
     columns = {output.name: output.column for output in query.outputs if output.column is not None}
     kinds = {name: view.definitions[dict(query.aliases)[ref.alias]].column(ref.column).kind for name, ref in columns.items()}
@@ -173,13 +173,13 @@ def _group(view: LiveView, conditions: list[_Condition]) -> Point | None:
 
 
 def _quoted(text: str) -> str:
-    """A text as a field of CSV, as which a group is looked up."""
+    """Return a text as a CSV field, the form in which a group is looked up."""
     return '"' + text.replace('"', '""') + '"'
 
 
 def _common_window(view: LiveView, conditions: list[_Condition]) -> Window | None:
-    """From conditions on the ends of the intersection of all joined intervals: where it meets a window, each of them does. Or on those of a
-    gap, or of what is covered."""
+    """Return the window from conditions on the ends of the intersection of all joined intervals: if it meets a window, so does each of
+    them. Or from conditions on the ends of a gap, or of a covered stretch."""
     query, aliases = view.view.query, dict(view.view.query.aliases)
     joined = {ref for pair in query.whole.overlaps for ref in pair if ref.alias in aliases}
     ends = {output.kind: output for output in query.outputs if joined and set(output.intervals) == joined}
@@ -187,7 +187,7 @@ def _common_window(view: LiveView, conditions: list[_Condition]) -> Window | Non
     if not {f"{kind}_start", f"{kind}_end"} <= ends.keys():
         return None
     start, end = ends[f"{kind}_start"], ends[f"{kind}_end"]
-    first = start.intervals[0]  # whose bounds the intersection has
+    first = start.intervals[0]  # the intersection has its bounds
     definition = view.definitions[aliases[first.alias]]
     interval = definition.intervals[first.interval]
     if end.intervals[0] != first:
@@ -199,18 +199,18 @@ def _common_window(view: LiveView, conditions: list[_Condition]) -> Window | Non
 def _window(
     conditions: list[_Condition], start: str, end: str, interval: Interval, kind: str
 ) -> tuple[str | None, str | None] | None:  # fmt: skip
-    """The window that an interval meets if these conditions hold of the columns of its start and its end; None: they say nothing of it."""
+    """Return the window that an interval meets if these conditions hold for its start and end columns; None: they say nothing about it."""
     low = high = _NONE
     for one in conditions:
         text = _text(one.value, kind) if one.column in (start, end) else None
         if text is None:
             continue
         found = (from_text(kind, text), text)
-        # An open end is not in the interval, so that a comparison with `=` would not do.
+        # An open end does not belong to the interval, so a comparison with `=` would not suffice.
         if one.column == start and one.op in (("<",) if interval.start_open else ("<", "<=", "=")):
             high = found
         if one.column == end and one.op in ((">",) if interval.end_open else (">", ">=", "=")):
             low = found
-    if low is not _NONE and high is not _NONE and low > high:  # of intervals that begin before the window and end behind it
+    if low is not _NONE and high is not _NONE and low > high:  # for intervals that start before the window and end after it
         low = _NONE
     return None if low is _NONE and high is _NONE else (low[1], high[1])

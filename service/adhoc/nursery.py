@@ -1,8 +1,8 @@
-"""The process from which those of queries are forked: it has imported what they need, which takes longer than most queries.
+"""The process that forks the children of queries: it has imported what they need, which takes longer than most queries.
 
-`python -I -B -m service.adhoc.nursery FD` forks a child for each byte on the socket FD. Two sockets come with it: the child's, and one
-on which this process tells the child's process id, with a pidfd, and at its end the exit status. It ends when FD is closed and no child
-is left.
+`python -I -B -m service.adhoc.nursery FD` forks a child for each byte on the socket FD. Each byte carries two sockets: the child's, and one
+on which this process reports the child's process id, with a pidfd, and finally its exit status. It ends when FD is closed and no child is
+left.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_FILES = 1 << 16
 def main() -> None:
     asked = socket.socket(fileno=int(sys.argv[1]))
     gc.collect()
-    gc.freeze()  # a child that looks for cycles would copy the memory of all that it looks at
+    gc.freeze()  # a garbage collection in a child would copy the memory of all objects that it examines
     poll = select.poll()
     poll.register(asked, select.POLLIN)
     running: dict[int, tuple[int, socket.socket]] = {}  # by pidfd: the process id, and the socket for its status
@@ -49,14 +49,14 @@ def main() -> None:
                 _tell(told, pid, pidfd)
                 running[pidfd] = pid, told
                 poll.register(pidfd, select.POLLIN)
-            except OSError:  # no process can be had: the socket ends without a word
+            except OSError:  # no process is available: the socket is closed without a message
                 told.close()
             os.close(sockets[0])
     os._exit(0)
 
 
 def _begin(connected: int) -> tuple[int, int]:
-    """A child: its process id, and a pidfd. OSError: there can be no other."""
+    """Start a child; return its process id, and a pidfd. OSError: no further process is possible."""
     pid = _fork(connected)
     try:
         return pid, os.pidfd_open(pid)
@@ -67,7 +67,7 @@ def _begin(connected: int) -> tuple[int, int]:
 
 
 def _fork(connected: int) -> int:
-    """The child's process id; it has the socket and no other file of ours."""
+    """Return the child's process id; it has the socket and no other file of this process."""
     pid = os.fork()
     if pid:
         return pid

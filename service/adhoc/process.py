@@ -1,4 +1,4 @@
-"""The processes that run queries: one for each, forked from one that has imported what they need (`nursery`), and one in reserve."""
+"""The processes that run queries: one per query, forked from one that has imported what they need (`nursery`), and one in reserve."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from contextlib import suppress
 
 from service.adhoc.frames import is_readable
 
-RESERVED = 600.0  # seconds without a query for which processes are kept: they take some 80 MiB
+RESERVED = 600.0  # seconds without a query after which the processes are ended: they take some 80 MiB
 STATUS = struct.Struct("<i")
-_LAST = 0.05  # seconds that a child has to end by itself when its work is done
-_PATIENCE = 30.0  # seconds for the rest of a frame that has begun, and for a child to begin
-_BUFFER = 1 << 20  # bytes that the kernel holds on the way to a child, as far as it allows
-# Nothing of the service's own. The allocators keep less for themselves: the child's address space is limited. No threads: it is forked.
+_LAST = 0.05  # seconds in which a child should end by itself when its work is done
+_PATIENCE = 30.0  # seconds for the rest of a frame that has begun, and for a child to start
+_BUFFER = 1 << 20  # bytes that the kernel buffers on the way to a child, if it allows so many
+# Nothing of the service's own environment. The allocators keep less memory: the child's address space is limited. No threads: it is forked.
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "LC_ALL": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1"}
 
 
 class Child:
-    """One process; `socket` leads to it."""
+    """One process; `socket` is connected to it."""
 
     def __init__(self, ours: socket.socket, told: socket.socket) -> None:
-        """`told`: where the nursery tells of the child. OSError: there can be no other process."""
+        """`told`: the socket on which the nursery reports about the child. OSError: no further process is possible."""
         self.socket, self._told = ours, told
         word, files, _, _ = socket.recv_fds(told, STATUS.size, 1, socket.MSG_CMSG_CLOEXEC)
         if not files:
@@ -43,14 +43,14 @@ class Child:
         return not self._ended and not is_readable(self._told)
 
     def stop(self) -> None:
-        """End it, whatever it does; from any thread. Whoever waits for its socket learns of it."""
+        """End the child in whatever state it is; from any thread. Readers of its socket notice it."""
         with self._lock, suppress(ProcessLookupError):
             if not self._ended:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def end(self) -> int | None:
-        """Its exit status, of a signal the negative number; None: nobody knows, as the nursery has ended before. It is ended if it is not
-        yet. Takes milliseconds."""
+        """End the child if it still runs; return its exit status, negative for a signal, None if unknown because the nursery has ended
+        before. Takes milliseconds."""
         if self._ended:
             return self._status
         if not is_readable(self._told, _LAST):
@@ -67,7 +67,7 @@ class Child:
 
 
 class Nursery:
-    """The process that forks children. OSError: there can be no other process."""
+    """The process that forks children. OSError: no further process is possible."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
@@ -91,7 +91,7 @@ class Nursery:
         return self._process.poll() is None
 
     def child(self) -> Child:
-        """A new one. OSError. The first waits until the nursery has imported everything."""
+        """Return a new child. OSError. The first call waits until the nursery has imported everything."""
         (ours, theirs), (told, tells) = socket.socketpair(), socket.socketpair()
         try:
             with theirs, tells:
@@ -107,24 +107,24 @@ class Nursery:
             raise
 
     def close(self) -> None:
-        """Have no other child; the process ends with its last."""
+        """Start no further child; the process ends with its last one."""
         self._socket.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_LAST)
 
 
 class Children:
-    """Starts them. Any thread; each call takes milliseconds, the first one third of a second."""
+    """Starts children. Any thread; each call takes milliseconds, the first one a third of a second."""
 
     def __init__(self) -> None:
         self._nursery: Nursery | None = None
         self._reserve: Child | None = None
-        self._since = 0.0  # when the last one was needed
+        self._since = 0.0  # when the last child was needed
         self._closed = False
         self._lock = threading.Lock()
 
     def take(self) -> Child:
-        """A child for a query. OSError."""
+        """Return a child for a query. OSError."""
         with self._lock:
             child, self._reserve = self._reserve, None
             self._since = time.monotonic()
@@ -135,18 +135,18 @@ class Children:
             return self._new()
 
     def reserve(self) -> None:
-        """Have one ready for the next query, if that can be."""
+        """Have a child ready for the next query, if possible."""
         with self._lock, suppress(OSError):
             if self._reserve is None and not self._closed:
                 self._reserve = self._new()
 
     def tidy(self) -> None:
-        """End what is kept for queries if there was none for a while."""
+        """End the processes kept for queries if there was no query for a while."""
         if time.monotonic() - self._since >= RESERVED:
             self._let_go()
 
     def close(self) -> None:
-        """End it, and have no other."""
+        """End these processes, and start no others."""
         with self._lock:
             self._closed = True
         self._let_go()
@@ -158,7 +158,7 @@ class Children:
                 return nursery.child()
             except OSError:
                 if nursery.alive:
-                    raise  # else it has ended just now
+                    raise  # otherwise it has just ended
         self._nursery = Nursery()
         return self._nursery.child()
 

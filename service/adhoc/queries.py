@@ -1,4 +1,4 @@
-"""The queries under way: how many there may be, what each may take, and the processes that run them."""
+"""The running queries: their maximum number, the limits of each, and the processes that run them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OUTCOMES = ("done", "refused", "too-large", "timeout", "gone", "failed")
 
 
 class Queries:
-    """Of the event loop, but for `children`."""
+    """Used in the event loop, except `children`."""
 
     def __init__(self, settings: Settings) -> None:
         self.limits = Limits(settings.query_memory, settings.query_threads, settings.query_time)
@@ -21,7 +21,7 @@ class Queries:
         self._most = settings.max_queries
 
     def begin(self) -> None:
-        """One more is under way, until `end`. Problem `too-busy`."""
+        """Count one more running query, until `end`. Problem `too-busy`."""
         if self.running >= self._most:
             raise Problem("too-busy", f"{self.running} queries are already running, the maximum (--max-queries)")
         self.running += 1

@@ -1,10 +1,10 @@
-"""One query, from the service's side: its child asks for rows of relations and views at one version, and gives rows of the result.
+"""One query on the service's side: its child asks for rows of relations and views at one version, and returns rows of the result.
 
-    Session(…) -> turn() until it gives the End; `waits` tells whether the child has the next word -> close()
+Session(…) -> turn() until it returns the End; `waits` tells whether the child's message is next -> close()
 
-The child has a plan, the service has the rows: DuckDB decides which columns it reads, in which order and how often, and each of its scans
-is a reader of the pinned version. A chunk is made while the child works on the one before, and sent when the child asks for it, so what is
-held here is one chunk for each scan, however large the tables are.
+The child has the plan, the service has the rows: DuckDB decides which columns it reads, in which order and how often, and each of its scans
+is a reader of the pinned version. A chunk is prepared while the child processes the previous one, and sent when the child asks for it, so
+the service holds one chunk per scan, however large the tables are.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from service.reading.cursors import Readers, RowReader, open_relation_rows, open
 from service.wire.kinds import SENT_TYPES
 from service.wire.room import Room, take_arrow_stream
 
-_FIRST, _LARGEST = 32 << 10, 1 << 20  # bytes of a chunk, but for the rows that are read last
-_WIDTH = 16  # bytes for each row that is read at once
-_PAUSE = 0.002  # seconds that a thread waits for the child: giving it away and having it back for each chunk costs more
+_FIRST, _LARGEST = 32 << 10, 1 << 20  # bytes of a chunk, exceeded only by the rows read last
+_WIDTH = 16  # assumed bytes per row, for the number of rows to read at once
+_PAUSE = 0.002  # seconds that a thread waits for the child: releasing it and taking it back for each chunk costs more
 _MOST_SCANS = 256  # that a query has open: each holds a chunk
 
 
 class End(NamedTuple):
-    """Of the result."""
+    """The end of the result."""
 
 
 END = End()
 
 
 class _Scan:
-    """A reading of the child's, and its next chunk as soon as that is made."""
+    """A scan of the child, and its next chunk as soon as it is ready."""
 
     def __init__(self, reader: RowReader) -> None:
         self.reader = reader
-        self.ready: list[memoryview] | None = None  # record batches; none: there is no other chunk
+        self.ready: list[memoryview] | None = None  # record batches; empty: there is no further chunk
         self._size, self._ended = _FIRST, False
 
     def prepare(self, until: float) -> bool:
-        """Make the next chunk; False: there was not time enough to find a row."""
+        """Prepare the next chunk; return False if there was not enough time to find a row."""
         if self.ready is not None:
             return True
         parts, size = list[memoryview](), 0
@@ -70,7 +70,7 @@ class _Scan:
 
 
 class _Frame(Room):
-    """What a batch of the result may become when it is decoded."""
+    """Limits the decoded size of a batch of the result."""
 
     def take(self, size: int) -> None:
         if size > frames.LONGEST:
@@ -78,11 +78,11 @@ class _Frame(Room):
 
 
 class Session:
-    """Used by one thread at a time, but for `stop`. `version` is pinned from the beginning to `close`."""
+    """Used by one thread at a time, except `stop`. `version` is pinned until `close`."""
 
     def __init__(self, readers: Readers, child: Child, sql: str, tables: Sequence[Table], version: int | None, limits: Limits) -> None:
-        """Takes over the child. `version`: one that is pinned, None for the newest. Problems `snapshot-expired`, `view-building`,
-        `view-failed`, `unsupported-query`; of a child that has ended, as `fate` tells."""
+        """Takes ownership of the child. `version`: a pinned one, None for the newest. Problems `snapshot-expired`, `view-building`,
+        `view-failed`, `unsupported-query`; for a child that has ended, those of `fate`."""
         self._readers, self._child, self._sql, self._tables = readers, child, sql, tables
         self._reads = sum(len(table.places) for table in tables)
         self.limits, self.fileno = limits, child.socket.fileno()
@@ -105,8 +105,9 @@ class Session:
             raise
 
     def turn(self, until: float) -> pa.RecordBatch | End | None:
-        """Do what the child asks for. First a batch without rows, for the columns, then the rows of the result, then END; None: call again,
-        if `waits` when the child's socket can be read. Raises the query's problem, RuntimeError for a child that has failed."""
+        """Process the child's requests. Returns first a batch without rows, for the columns, then the rows of the result, then END; None:
+        call again (if `waits`, once the child's socket is readable). Raises the query's problem, RuntimeError for a child that has
+        failed."""
         try:
             return self._turn(until)
         except frames.Gone:
@@ -127,11 +128,11 @@ class Session:
                 return None
 
     def stop(self) -> None:
-        """End the child, from any thread: what is under way fails."""
+        """End the child, from any thread: its current work fails."""
         self._child.stop()
 
     def close(self) -> int | None:
-        """Let all go; the child's exit status, as `Child.end`."""
+        """Release everything; return the child's exit status, as `Child.end`."""
         for scan in self._scans.values():
             scan.reader.close()
         self._scans.clear()
@@ -147,7 +148,7 @@ class Session:
             frames.send(self._child.socket, frames.SCHEMA, memoryview(schema.serialize()))
 
     def _schema(self, number: int) -> pa.Schema:
-        """Of a table, if it can be read. Problems as of `__init__`."""
+        """Return the schema of a table, if it can be read. Problems as in `__init__`."""
         table = self._tables[number]
         opened = open_relation_rows if table.kind == RELATION else open_rows
         reader = opened(self._readers, table.name, version=self.version)
@@ -158,7 +159,7 @@ class Session:
         return reader.schema
 
     def _open(self, number: int, columns: list[str]) -> RowReader:
-        """What a scan of these columns can need of a table."""
+        """Open a reader of what a scan of these columns can need of a table."""
         table = self._tables[number]
         if table.kind == RELATION:
             definition = self._readers.published.relation(table.name).definition
@@ -168,7 +169,7 @@ class Session:
         return open_rows(self._readers, table.name, version=self.version, window=window, point=point, columns=columns)
 
     def _hear(self) -> pa.RecordBatch | End | None:
-        """The next frame of the child's."""
+        """Receive the next frame of the child."""
         kind, content = frames.receive(self._child.socket, frames.LONGEST)
         try:
             if kind == frames.OPEN:
@@ -201,7 +202,7 @@ class Session:
         self._scans[scan] = _Scan(self._open(table, columns))
 
     def _serve(self, scan: _Scan, until: float) -> None:
-        """Send the chunk that the child waits for, if it can be found in time, and make the one after it."""
+        """Send the chunk that the child waits for, if it can be found in time, and prepare the next one."""
         if not scan.prepare(until):
             return
         parts, scan.ready, self._wanted = scan.ready or [], None, None
@@ -212,7 +213,7 @@ class Session:
             self._scans = {number: one for number, one in self._scans.items() if one is not scan}
 
     def _rows(self, content: bytearray) -> pa.RecordBatch:
-        """Of the result: as DuckDB made them, if it is still DuckDB that runs there."""
+        """Return rows of the result, fully validated: the child may no longer be under DuckDB's control."""
         buffer = pa.py_buffer(content)
         take_arrow_stream(pa.BufferReader(buffer), 0, _Frame())
         batch = pa.ipc.read_record_batch(buffer, self._columns)

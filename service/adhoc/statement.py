@@ -1,7 +1,7 @@
-"""The text of an ad hoc query → its tree, and the relations and views that it names. Problems before anything is run.
+"""Parses the text of an ad hoc query, and finds the relations and views that it names. Problems are raised before anything is run.
 
-DuckDB reads the text once more, by its own rules: it has the tables found here and no others, so a text that the two read differently is
-refused there, and tells nothing that it may not.
+DuckDB parses the text once more, by its own rules: it has only the tables found here, so a text that the two parse differently is rejected
+there, and reveals nothing that it must not.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class _Parser(Bounded, DuckDBParser):
 
 
 class Dialect(DuckDB):
-    """DuckDB's, read in bounded time."""
+    """DuckDB's dialect, parsed in bounded time."""
 
     Parser = _Parser
 
 
 class Table(NamedTuple):
-    """A relation or a view that a query names. `bare`: somewhere without its kind; `places`: where."""
+    """A relation or a view that a query names. `bare`: at least once without its kind; `places`: where."""
 
     kind: Kind
     name: str
@@ -47,7 +47,7 @@ class Table(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What there is, and who asks."""
+    """The existing relations and views, and the token of the request."""
 
     relations: Collection[str]
     views: Collection[str]
@@ -55,7 +55,8 @@ class Known(NamedTuple):
 
 
 def read(text: str, known: Known, longest: int) -> list[Table]:
-    """The tables of a SELECT. Problems `bad-query` (400, with its position), `unsupported-query`, `unknown-relation`, `forbidden`."""
+    """Return the tables of a SELECT. Problems `bad-query` (400, with its position), `unsupported-query`, `unknown-relation`,
+    `forbidden`."""
     try:
         check_length(text, longest)
         tree = parse(text, Dialect, "one is run at a time")
@@ -69,7 +70,7 @@ def read(text: str, known: Known, longest: int) -> list[Table]:
 
 
 def refused(problem: Problem) -> Problem:
-    """Here a query is the request itself: what is wrong in it is 400."""
+    """Set the status to 400 for an error in the query: here the query is the request itself."""
     if problem.type == "bad-query":
         problem.status = 400
     return problem
@@ -97,13 +98,13 @@ def no_functions() -> Problem:
 
 
 def _is_local(table: exp.Table) -> bool:
-    """Whether the name is that of a query in WITH."""
+    """Return whether the name is that of a query in WITH."""
     name, inside, node = table.name.lower(), set[int](), table.parent
     while node is not None and not table.db:
         inside.add(id(node))
         with_ = node.args.get("with_")
         if with_ is not None:
-            for one in with_.expressions:  # those before the one that the table is in; that one itself, if it may recur
+            for one in with_.expressions:  # those before the one that contains the table; that one itself, if it is recursive
                 if id(one) in inside and not with_.args.get("recursive"):
                     break
                 if one.alias.lower() == name:
@@ -115,7 +116,7 @@ def _is_local(table: exp.Table) -> bool:
 
 
 def _resolve(table: exp.Table, text: str, known: Known) -> tuple[Kind, str]:
-    """Which relation or view it is. A token learns nothing of what it is not for, whether that exists or not."""
+    """Return which relation or view it is. A token learns nothing about what it does not cover, whether that exists or not."""
     if not isinstance(table.this, exp.Identifier) or table.catalog:
         raise _unknown(table, text, ": relations and views are in no database: write relation.name or view.name")
     name, token = fold(table.this), known.token

@@ -1,4 +1,4 @@
-"""`livejoin backup`: has a running service make a backup, and ends when it is whole."""
+"""`livejoin backup`: asks a running service for a backup, and ends when it is complete."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _of(id_: str, told: dict[str, Any]) -> dict[str, Any]:
-    """The state of this backup, of what the service tells: another one may have been begun since."""
+    """Return the state of this backup from the service's answer: another one may have been started since."""
     for state in (told, told.get("previous", {})):
         if state.get("id") == id_:
             return dict(state)

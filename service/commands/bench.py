@@ -1,4 +1,4 @@
-"""`livejoin bench`: the benchmarks, which live with the tests in the repository."""
+"""`livejoin bench`: the benchmarks, which are in the repository with the tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: list[str]) -> int:
-    """Runs `python -m tests.benchmarks` with the same arguments, `--help` too."""
+    """Run `python -m tests.benchmarks` with the same arguments, including `--help`."""
     if not (REPOSITORY / "tests" / "benchmarks" / "__main__.py").is_file():
         raise Failure("the benchmarks are in the repository, not in the package: clone it, run `make setup`, then `livejoin bench` there")
     return subprocess.run([sys.executable, "-m", "tests.benchmarks", *arguments], cwd=REPOSITORY, check=False).returncode

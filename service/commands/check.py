@@ -56,7 +56,7 @@ def _parser() -> Parser:
 
 
 def _chosen(given: str | None, there: Sequence[str]) -> list[str]:
-    """The views to recompute. Raises Failure for one that does not exist."""
+    """Return the views to recompute. Raises Failure for one that does not exist."""
     if given is None:
         return list(there)
     if given == "none":
@@ -69,7 +69,8 @@ def _chosen(given: str | None, there: Sequence[str]) -> list[str]:
 
 
 def _current(folder: Path, copies: ExitStack) -> Path:
-    """The folder; of one of format 1 an upgraded copy, of a backup what it would restore, for which all of it is verified."""
+    """Return the folder itself; for one of format 1 an upgraded copy, for a backup the folder that it would restore, after verifying all of
+    it."""
     lost = "nothing can be restored from this backup"
     try:
         if (folder / BACKUP).exists():
@@ -89,7 +90,7 @@ def _current(folder: Path, copies: ExitStack) -> Path:
 
 
 def describe(report: Report) -> list[str]:
-    """The contents of the folder, one item per line."""
+    """Return the contents of the folder, one item per line."""
     lines = [f"folder     {report.folder}, version {report.last_version}"]
     lines += [f"relation   {name}" for _, name in report.relations]
     lines += [f"view       {name}" for name in report.views]

@@ -1,4 +1,4 @@
-"""The service as the commands reach it: by the client, whose failures become one line and an exit status."""
+"""The service as seen by the commands: reached through the client, whose failures become one line and an exit status."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from contextlib import contextmanager
 import livejoin
 from service.terminal import Failure, say
 
-PATIENCE = 300.0  # seconds that a service is waited for that is busy, or away in the middle of a command
-TIMEOUT = 300.0  # seconds without an answer
+PATIENCE = 300.0  # seconds to wait for a service that is busy, or unavailable in the middle of a command
+TIMEOUT = 300.0  # seconds to wait for an answer
 
 
 @contextmanager
 def connect(args: argparse.Namespace, patience: float = PATIENCE, timeout: float = TIMEOUT) -> Iterator[livejoin.Client]:
-    """The client for `--url`. Says what it waits for; turns what it raises into Failure."""
+    """Yield the client for `--url`. Reports what it waits for; converts the client's exceptions to Failure."""
     told = _Told()
     log = logging.getLogger("livejoin.client")
     log.addHandler(told)
@@ -35,7 +35,7 @@ def connect(args: argparse.Namespace, patience: float = PATIENCE, timeout: float
 def _client(args: argparse.Namespace, patience: float, timeout: float) -> livejoin.Client:
     try:
         return livejoin.connect(args.url, ca=args.ca, patience=patience, timeout=timeout)
-    except livejoin.LivejoinError:  # of the address, or the file with the CA, which are ValueErrors too
+    except livejoin.LivejoinError:  # for the address, or the CA file; these are ValueErrors too
         raise
     except ValueError as error:
         raise Failure(f"LIVEJOIN_TOKEN: {error}", 2) from error

@@ -1,4 +1,4 @@
-"""The columns of a new relation, from the values of its files. All values are looked at, not a sample."""
+"""Infers the columns of a new relation from the values of its files. All values are examined, not a sample."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from service.wire.schema import OP_COLUMN
 from service.wire.table import is_text
 from service.wire.values.open_ends import EARLY, LATE
 
-# What a text must look like to be read as a type, narrowest type first. A leading zero makes a number a name ("007").
+# The form of texts that are read as a type, narrowest type first. A number with a leading zero is a name ("007").
 FORMS = {
     "bool": r"^(true|false)$",
     "int64": r"^-?(0|[1-9][0-9]{0,18})$",
@@ -34,25 +34,25 @@ FORMS = {
     "uuid": r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
     "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$",
 }
-LOCAL = "local timestamp"  # no type of a column: times of which some have no offset, which is refused without a zone
-OFFSET = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"  # behind a time
+LOCAL = "local timestamp"  # not a column type: times some of which have no offset; rejected without a zone
+OFFSET = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"  # follows a time
 OPEN_ENDS = pa.array([LATE, EARLY])
-TEXTUAL = ("date", "timestamp", LOCAL, "time", "uuid")  # what may be text in JSON
+TEXTUAL = ("date", "timestamp", LOCAL, "time", "uuid")  # types that may be text in JSON
 DATED = ("date", "timestamp", LOCAL)
-_EXACT = 2**53  # up to here every integer is a float
+_EXACT = 2**53  # up to here, float64 represents every integer exactly
 _LONG_INTEGER = re.compile(rb"(?<![0-9.eE\"+-])-?[0-9]{19,}(?![0-9.eE\"])")
 
 
 @dataclass
 class Guess:
-    """What one column can still be, after the values seen so far."""
+    """The types that one column can still have, after the values seen so far."""
 
     possible: list[str] = field(default_factory=lambda: [*FORMS, LOCAL, "string"])
     nullable: bool = False
-    blank: bool = False  # an empty CSV field was met: null, but in text the empty text
+    blank: bool = False  # an empty CSV field was found: null, but as text the empty text
     seen: bool = False
-    open_ended: bool = False  # infinity was met: null, but in text that text
-    kind: str | None = None  # as the user says
+    open_ended: bool = False  # infinity was found: null, but as text that text
+    kind: str | None = None  # as specified by the user
 
     def only(self, types: Iterable[str]) -> None:
         allowed = set(types)
@@ -60,14 +60,14 @@ class Guess:
         self.seen = True
 
     def only_kind(self, kind: str) -> None:
-        """Values that come with their type."""
+        """Read values that come with their type."""
         known = kind if not self.seen or kind in self.possible else next(iter(self.possible), None)
         wider = None if known is None else _wider(known, kind)
         self.possible, self.seen = [] if wider is None else [wider], True
 
 
 class Guesses(dict[str, Guess]):
-    """By column, in the order in which they are met. With a `zone`, times without an offset are timestamps."""
+    """Guesses by column, in the order in which columns are found. With a `zone`, times without an offset are timestamps."""
 
     def __init__(self, types: Mapping[str, str], zone: str | None) -> None:
         super().__init__()
@@ -75,20 +75,20 @@ class Guesses(dict[str, Guess]):
         self.zone = zone
 
     def meet(self, name: str) -> Guess:
-        """That of a column, a new one if it has none."""
+        """Return the guess for a column, a new one if there is none."""
         if name not in self:
             self[name] = Guess(kind=self._types.get(name))
         return self[name]
 
 
 def type_of(kind: str) -> dict[str, Any]:
-    """Of a definition's column, what says its type."""
+    """Return the part of a column's definition that gives its type."""
     digits = digits_of(kind)
     return {"type": kind} if digits is None else {"type": "decimal", "precision": digits[0], "scale": digits[1]}
 
 
 def _wider(kind: str, other: str) -> str | None:
-    """A kind that has the values of both; None: there is none."""
+    """Return a kind that has the values of both; None if there is none."""
     mine, theirs = digits_of(kind), digits_of(other)
     if mine is None or theirs is None:
         return kind if kind == other else None
@@ -100,9 +100,9 @@ def _wider(kind: str, other: str) -> str | None:
 def infer(
     files: list[File], types: Mapping[str, str], not_null: Iterable[str], zone: str | None = None, key: Iterable[str] = ()
 ) -> list[dict[str, Any]]:
-    """The `columns` of a relation definition that takes all rows of all files. A column is nullable if a file declares it so, lacks it or
-    has a null in it, except those of `not_null` and the `key`; `types` has the kinds that the user has given, `zone` is where times
-    without an offset are local. Raises Failure when there is none."""
+    """Return the `columns` of a relation definition that accepts all rows of all files. A column is nullable if a file declares it so,
+    lacks it or has a null in it, except those of `not_null` and the `key`; `types` has the kinds specified by the user, `zone` is the zone
+    of times without an offset. Raises Failure if there is no such definition."""
     guesses = Guesses(types, zone)
     for place, file in enumerate(files):
         before = set(guesses)
@@ -124,7 +124,7 @@ def infer(
 
 
 def _refuse_local_times(guesses: Guesses) -> None:
-    """Raises Failure, which names all columns of which the files do not say where their times are local."""
+    """Raise Failure, naming all columns with local times for which no zone is known."""
     names = [name for name, guess in guesses.items() if guess.kind is None and guess.seen and guess.possible[:1] == [LOCAL]]
     if names:
         columns = f"column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
@@ -169,7 +169,7 @@ def _from_csv(file: File, guesses: Guesses) -> set[str]:
 
 
 def _narrow(guess: Guess, texts: pa.Array, zone: str | None) -> None:
-    """Strikes out what these texts are not."""
+    """Remove the types that these texts do not have."""
     filled = texts.filter(pc.not_equal(texts, ""))
     dated = filled.filter(pc.invert(pc.is_in(filled, OPEN_ENDS)))
     if len(filled):
@@ -185,7 +185,7 @@ def _narrow(guess: Guess, texts: pa.Array, zone: str | None) -> None:
 
 
 def _integers(texts: pa.Array) -> pa.Array:
-    """Those that are written as integers, as such. ArrowInvalid: one is beyond int64."""
+    """Return the texts that are written as integers, converted. ArrowInvalid: one exceeds int64."""
     return texts.filter(pc.match_substring_regex(texts, r"^-?[0-9]+$")).cast(pa.int64())
 
 
@@ -234,7 +234,7 @@ def _from_jsonl(file: File, guesses: Guesses) -> set[str]:
 
 
 def _is_integer(value: float, line: bytes) -> bool:
-    """Whether the line may have it as an integer beyond 64 bits, of which orjson makes a float."""
+    """Return whether the value may be an integer beyond 64 bits in the line, which orjson reads as a float."""
     return abs(value) >= 2**63 and _LONG_INTEGER.search(line) is not None
 
 
@@ -292,7 +292,7 @@ def _arrow_kind(file: File, column: pa.Field, zone: str | None) -> str:
     if isinstance(kind, pa.UuidType | pa.JsonType):
         return "uuid" if isinstance(kind, pa.UuidType) else "json"
     if pa.types.is_decimal(kind) and 0 <= kind.scale <= MOST_DIGITS:
-        return decimal_kind(min(kind.precision, MOST_DIGITS), kind.scale)  # a value with more digits is a bad row
+        return decimal_kind(min(kind.precision, MOST_DIGITS), kind.scale)  # a value with more digits makes a bad row
     if pa.types.is_timestamp(kind) and kind.tz is None and zone is None:
         raise Failure(
             f"{file.path}: column {column.name!r} has times without a time zone: say where they are local, for example --zone UTC"

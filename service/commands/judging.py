@@ -1,4 +1,4 @@
-"""Files judged before they are loaded, by the rules that the service has (`service.wire`), and what is said about rejected rows."""
+"""Checks files before they are loaded, by the rules of the service (`service.wire`), and reports rejected rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from service.wire.schema import OP_COLUMN, RelationDefinition
 
 SHOWN = 20  # rejected rows shown
 
-Progress = Callable[[int, int], None]  # what of the file is behind, and how many rows
+Progress = Callable[[int, int], None]  # called with the position in the file, and the number of rows so far
 
 
 class Rejected(NamedTuple):
@@ -31,7 +31,7 @@ class Rejected(NamedTuple):
 
 
 class Rejections:
-    """The rejected rows so far: all are counted, the first are kept; of a column that the relation lacks, the first of each file."""
+    """The rejected rows so far: all are counted, the first are kept; for an unknown column, only the first row of each file."""
 
     def __init__(self, definition: RelationDefinition) -> None:
         self._known = {column.name for column in definition.columns}
@@ -40,7 +40,7 @@ class Rejections:
         self.count = self.good = self.unclear = 0
 
     def add(self, file: File, body: Body, errors: Iterable[tuple[int, str | None, str]], count: int) -> None:
-        """`count` rows of a body, the first of them with index, column and reason."""
+        """Add `count` rejected rows of a body, the first of them with index, column and reason."""
         self.count += count
         listed = []
         for error in errors:
@@ -59,7 +59,7 @@ class Rejections:
         return f"{self.count:,} row{' was' if self.count == 1 else 's were'} rejected"
 
     def show(self) -> None:
-        """On standard error."""
+        """Print the rows to standard error."""
         columns = Columns(["file", "line", "column", "reason"], widest=200)
         rows = [one._asdict() for one in self._kept]
         columns.fit(rows)
@@ -68,7 +68,7 @@ class Rejections:
 
 
 def judge_file(relation: str, definition: RelationDefinition, file: File, schema: pa.Schema, found: Rejections, told: Progress) -> None:
-    """Adds the rows that the service would reject to `found`. Raises Failure for a file that it would refuse as a whole."""
+    """Add the rows that the service would reject to `found`. Raises Failure for a file that it would reject as a whole."""
     refuse_strangers(relation, definition, file)
     rows = 0
     for body in file.bodies(schema):
@@ -81,7 +81,7 @@ def judge_file(relation: str, definition: RelationDefinition, file: File, schema
 
 
 def converted(relation: str, definition: RelationDefinition, file: File, schema: pa.Schema, rejected: Rejections) -> Iterator[Body]:
-    """The good rows of a file as Arrow, read by `definition`; the others are added to `rejected`."""
+    """Yield the good rows of a file as Arrow, read by `definition`; the others are added to `rejected`."""
     rows = 0
     for body in file.bodies(schema):
         batch = _decoded(relation, definition, file, body, rows)
@@ -97,7 +97,7 @@ def converted(relation: str, definition: RelationDefinition, file: File, schema:
 
 
 def _decoded(relation: str, definition: RelationDefinition, file: File, body: Body, rows: int) -> Batch:
-    """`rows` of the file come before. Raises Failure."""
+    """Decode a body. `rows`: the number of the file's rows before it. Raises Failure."""
     try:
         return decode_relation_changes(body.media_type, body.content, relation, lambda _: definition)
     except MalformedBody as error:
@@ -106,7 +106,7 @@ def _decoded(relation: str, definition: RelationDefinition, file: File, body: Bo
 
 
 def refuse_strangers(relation: str, definition: RelationDefinition, file: File) -> None:
-    """Raises Failure for a file whose header or schema has a column that the relation lacks. JSON lines have neither."""
+    """Raise Failure for a file whose header or schema has a column that the relation lacks. JSON lines have neither."""
     if file.kind == "jsonl":
         return
     known = [column.name for column in definition.columns]

@@ -1,6 +1,6 @@
-"""`livejoin load`: files into a relation, which is registered from the files when it is new.
+"""`livejoin load`: loads files into a relation, which is registered from the files if it is new.
 
-By default all files are judged before anything is registered or sent: one bad row, and nothing is loaded.
+By default, all files are checked before anything is registered or sent: if one row is bad, nothing is loaded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from service.wire.values.local_times import is_zone
 
 
 class Wanted(NamedTuple):
-    """What the user says about the relation."""
+    """The user's specifications for the relation."""
 
     key: list[str]
     intervals: dict[str, Any]
@@ -40,13 +40,13 @@ class Wanted(NamedTuple):
 
 
 class Bodies(NamedTuple):
-    """What is posted of the files: their own bodies, or converted ones where the relation itself would read times differently."""
+    """The bodies to post: those of the files, or converted ones if the relation itself would read times differently."""
 
     schema: pa.Schema
     read_by: RelationDefinition | None
 
     def of(self, relation: str, file: File, rejected: Rejections) -> Iterator[Body]:
-        """A file's bodies. Rows that are not among them, because they are bad, are added to `rejected`."""
+        """Yield a file's bodies. Bad rows that are left out of them are added to `rejected`."""
         if self.read_by is None:
             yield from file.bodies(self.schema)
         else:
@@ -54,7 +54,7 @@ class Bodies(NamedTuple):
 
 
 class Loaded:
-    """What the service has taken so far."""
+    """What the service has accepted so far."""
 
     applied = ignored = version = 0
 
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
         known = _known(relation, wanted)
         definition = known or _new(relation.name, files, wanted)
         read_by = definition.in_zone(wanted.zone) if wanted.zone else definition
-        if args.replace and skip and read_by != definition:  # the service would not hear of bad rows, and could not keep theirs
+        if args.replace and skip and read_by != definition:  # the service would not see bad rows, and could not keep those they replace
             raise Failure("--replace with --on-error skip cannot be combined with --zone: set the zone in the relation's definition", 2)
         schema = pa.schema([(column.name, SENT_TYPES[column.kind]) for column in definition.columns])
         if known is None or not skip:
@@ -184,7 +184,7 @@ def _shown(column: Column) -> str:
 
 
 def _known(relation: livejoin.Relation, wanted: Wanted) -> RelationDefinition | None:
-    """The existing relation, if it is as the user says."""
+    """Return the existing relation, if it matches the user's specifications; None if there is none."""
     name = relation.name
     try:
         told = relation.get()
@@ -208,7 +208,7 @@ def _known(relation: livejoin.Relation, wanted: Wanted) -> RelationDefinition | 
 
 
 def _new(name: str, files: list[File], wanted: Wanted) -> RelationDefinition:
-    """The definition of a new relation, from the files and the arguments."""
+    """Return the definition of a new relation, from the files and the arguments."""
     if not wanted.key:
         raise Failure(f"{name} is a new relation: name its key columns, for example --key id", 2)
     columns = infer(files, wanted.types, wanted.not_null, wanted.zone, wanted.key)
@@ -223,7 +223,7 @@ def _parsed(definition: Mapping[str, Any]) -> RelationDefinition:
 
 
 def _judge(name: str, definition: RelationDefinition, files: list[File], schema: pa.Schema, skip: bool) -> None:
-    """Raises Failure if a file, or all that is in the files, would be refused."""
+    """Raise Failure if the service would reject a file, or all rows of the files."""
     found = Rejections(definition)
     with _progress() as shown:
         for file in files:
@@ -239,7 +239,7 @@ def _judge(name: str, definition: RelationDefinition, files: list[File], schema:
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """Bars on standard error, if that is a terminal."""
+    """Show progress bars on standard error, if it is a terminal."""
     shown = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -249,7 +249,7 @@ def _progress() -> Iterator[Progress]:
         console=Console(stderr=True),
         transient=True,
     )
-    if not sys.stderr.isatty():  # else an empty line comes
+    if not sys.stderr.isatty():  # otherwise an empty line is printed
         yield shown
         return
     with shown:
@@ -278,10 +278,10 @@ class _Sender:
         return livejoin.Receipt(applied=told["part_rows"] - count, skipped_count=count, skipped=told["skipped"])
 
     def conclude(self) -> int | None:
-        """The version of a replacement."""
+        """Commit a replacement and return its version; None if this is not one."""
         if self._stage is None:
             return None
-        if not self._parts:  # nothing is all that there is
+        if not self._parts:  # an empty replacement
             self._relation.stage(self._stage, 0, b"", "application/jsonl")
         return self._relation.commit(self._stage).version
 
@@ -312,7 +312,7 @@ def _post(
 
 
 def _post_one(sender: _Sender, file: File, body: Body, loaded: Loaded, rejected: Rejections) -> None:
-    """Raises Failure, which names the file and says what has been loaded already."""
+    """Post one body. Raises Failure, which names the file and says what has been loaded already."""
     try:
         receipt = sender.send(body)
     except livejoin.LivejoinError as error:

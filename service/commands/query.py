@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("sql", metavar="SQL", help='such as "SELECT count(*) FROM bookings"; - reads it from standard input')
     add_url(parser)
     args = parser.parse_args(arguments)
-    given = args.sql.encode("utf-8", "surrogateescape")  # what is no text comes as it was given
+    given = args.sql.encode("utf-8", "surrogateescape")  # invalid UTF-8 is passed on as given
     sql = text_of(sys.stdin.buffer.read(), "standard input") if args.sql == "-" else text_of(given, "the query")
     with connect(args) as client, client.query(sql).rows() as rows:
         if sys.stdout.isatty():

@@ -1,4 +1,4 @@
-"""`livejoin repair`: drops what is damaged in a data folder beyond the last good batch, after asking, and keeps the rest."""
+"""`livejoin repair`: after asking, drops the damaged parts of a data folder, and what follows the last good batch, and keeps the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`livejoin restore`: a data folder from a backup, verified first."""
+"""`livejoin restore`: creates a data folder from a backup, which is verified first."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _require_empty(folder: Path) -> None:
 
 
 def _told(folder: Path, chain: list[Backup], timelines: database.Timelines) -> list[str]:
-    """What was restored, one item per line, and what to do next."""
+    """Return what was restored, one item per line, and what to do next."""
     lock = FolderLock(folder)
     try:
         with database.open_read_only(folder / DATABASE) as db:

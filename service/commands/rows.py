@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _opened(opened: ExitStack, client: livejoin.Client, name: str, wanted: dict[str, Any]) -> livejoin.Rows:
-    """Rows of the view, or if there is none of the relation."""
+    """Open the rows of the view, or of the relation if there is no such view."""
     if name.startswith("relation."):
         return opened.enter_context(client.relation(name.removeprefix("relation.")).rows(**wanted))
     try:
@@ -69,14 +69,14 @@ def _opened(opened: ExitStack, client: livejoin.Client, name: str, wanted: dict[
 
 
 def write(rows: livejoin.Rows) -> None:
-    """JSON lines, as they come."""
+    """Write JSON lines as they arrive."""
     for lines in rows.lines():
         sys.stdout.buffer.write(lines)
         sys.stdout.buffer.flush()
 
 
 def _wanted(limit: int | None, overlaps: list[str], where: list[str]) -> dict[str, Any]:
-    """What the client is asked for. Raises Failure on wrong use."""
+    """Return the arguments for the client. Raises Failure for wrong usage."""
     wanted: dict[str, Any] = {"limit": limit}
     if limit is not None and limit < 0:
         raise Failure("--limit must not be negative", 2)
@@ -102,14 +102,14 @@ def _wanted(limit: int | None, overlaps: list[str], where: list[str]) -> dict[st
 
 
 def _field(text: str) -> str | None:
-    """The value of a field of CSV: nothing is null, and a text may stand in double quotes."""
+    """Return the value of a CSV field: an empty one is null, and a text may be in double quotes."""
     if len(text) > 1 and text.startswith('"') and text.endswith('"'):
         return text[1:-1].replace('""', '"')
     return text or None
 
 
 def show(answer: livejoin.Rows) -> str:
-    """A table of the rows, as they come; and in words how many there are, at which version."""
+    """Print a table of the rows as they arrive; return a text with their number and version."""
     stream = iter(answer)
     first = list(islice(stream, SCREENFUL))
     if first:

@@ -1,4 +1,4 @@
-"""`livejoin stream`: the pipelines of a stream.toml."""
+"""`livejoin stream`: runs the pipelines of a stream.toml."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`livejoin token`: creates, lists and revokes access tokens, in a data folder (beside a running service or without one) or over HTTP; ends
-token mode."""
+"""`livejoin token`: creates, lists and revokes access tokens, in a data folder (with or without a running service) or over HTTP; ends token
+mode."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _action(actions: argparse._SubParsersAction[_Sub], name: str, what: str) -> 
 
 
 class _Sub(Parser):
-    """The parser of one action; argparse gives it the whole name."""
+    """The parser of one action; argparse passes it the full name."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog.removeprefix("livejoin "), **options)
@@ -130,7 +130,8 @@ def _disable(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """Errors of the disk say what to do. What was to be done may be done: the audit log is written after it."""
+    """Convert errors of the disk to messages that say what to do. The change itself may have been made: the audit log is written after
+    it."""
     try:
         yield
     except OSError as error:
@@ -139,7 +140,7 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def _present(folder: Path) -> Mapping[str, Any]:
-    """The tokens of a folder in token mode."""
+    """Return the tokens of a folder in token mode."""
     tokens = read_tokens(folder)
     if tokens is None:
         raise _not_in_token_mode(folder)

@@ -1,4 +1,4 @@
-"""`livejoin top`: how a service is doing, as a table that is renewed on a terminal, or once in a pipe."""
+"""`livejoin top`: the state of a service as a table, refreshed on a terminal, or printed once in a pipe."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import livejoin
 from service.commands.connection import connect
 from service.terminal import Failure, Parser, add_url
 
-TEMPORARY = (429, 502, 503, 504)  # of the service while it starts or ends, or of a proxy
-TIMEOUT = 5.0  # seconds; a service that does not answer by then is shown as away
+TEMPORARY = (429, 502, 503, 504)  # sent by a service that is starting or stopping, or by a proxy
+TIMEOUT = 5.0  # seconds; a service that does not answer by then is shown as unavailable
 
 
 def main(arguments: list[str]) -> int:
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
 
 
 class Reading(NamedTuple):
-    """What the service told at a time: /v1/status, and the metrics by name and labels."""
+    """The service's state at one time: /v1/status, and the metrics by name and labels."""
 
     at: float
     status: dict[str, Any]
@@ -53,7 +53,7 @@ class Reading(NamedTuple):
 
     @classmethod
     def of(cls, client: livejoin.Client) -> Reading:
-        """Raises what the client raises."""
+        """Read the state. Raises what the client raises."""
         values = {(one.name, tuple(sorted(one.labels.items()))): one.value for one in client.metrics()}
         return cls(time.monotonic(), client.status(), values)
 
@@ -62,7 +62,7 @@ class Reading(NamedTuple):
 
 
 def _pages(client: livejoin.Client, former: Reading, interval: float) -> Iterator[Group]:
-    """One page after the other. A service that is away is asked again; meanwhile its last figures are shown, as old ones."""
+    """Yield one page after another. An unavailable service is polled; meanwhile its last figures are shown, marked as old."""
     latest, away_since = former, 0.0
     while True:
         try:
@@ -84,7 +84,7 @@ def _pages(client: livejoin.Client, former: Reading, interval: float) -> Iterato
 
 
 class Between(NamedTuple):
-    """What happened from one reading to the next. A counter that is less than before began at 0 again."""
+    """The change from one reading to the next. A counter that has decreased has restarted at 0."""
 
     former: Reading
     now: Reading
@@ -94,12 +94,13 @@ class Between(NamedTuple):
         return after - before if after >= before else after
 
     def rate(self, name: str, **labels: str) -> float | None:
-        """Per second; None: there was no time between."""
+        """Return the rate per second; None if no time has passed."""
         seconds = self.now.at - self.former.at
         return self.growth(name, **labels) / seconds if seconds > 0 else None
 
     def quantile(self, share: float, name: str, **labels: str) -> float | None:
-        """Of a histogram, as Prometheus takes it: even within a bucket. None: nothing was observed."""
+        """Return a quantile of a histogram like Prometheus does: values are evenly distributed within a bucket. None: there are no
+        observations."""
         wanted = tuple(sorted(labels.items()))
         bounds = sorted(
             float(dict(own)["le"]) for family, own in self.now.values if family == f"{name}_bucket" and _without_bound(own) == wanted

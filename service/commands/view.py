@@ -26,15 +26,15 @@ def main(arguments: list[str]) -> int:
 
 
 def add_definition(parser: Parser) -> None:
-    """`--sql` or `--file`, one of them."""
+    """Add `--sql` and `--file`, exactly one of which is required."""
     one = parser.add_mutually_exclusive_group(required=True)
     one.add_argument("--sql", help="the definition: a SELECT, or several with UNION and EXCEPT")
     one.add_argument("--file", type=Path, help="a file with the definition: SQL, or a JSON object")
 
 
 def read_definition(sql: str | None, file: Path | None) -> dict[str, Any]:
-    """The body of PUT /v1/views: text that begins with a brace is JSON, all other text is SQL."""
-    given = (sql or "").encode("utf-8", "surrogateescape")  # what is no text comes as it was given
+    """Return the body of PUT /v1/views: text that begins with a brace is JSON, any other text is SQL."""
+    given = (sql or "").encode("utf-8", "surrogateescape")  # invalid UTF-8 is passed on as given
     text = text_of(given, "--sql") if file is None else text_of(file.read_bytes(), str(file))
     if not text.strip():
         raise Failure("the definition is empty: give a SELECT", 2)
@@ -48,7 +48,7 @@ def read_definition(sql: str | None, file: Path | None) -> dict[str, Any]:
 
 
 class _Progress:
-    """Says how far a view is built, a tenth at a time."""
+    """Reports the progress of a view's build, in steps of a tenth."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""`livejoin watch`: follows a view. Each version is printed once and whole, also over broken connections."""
+"""`livejoin watch`: follows a view. Each version is printed once and completely, even if connections break."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import livejoin
 from service.commands.connection import connect
 from service.terminal import BOLD, GREEN, PLAIN, RED, Columns, Failure, Parser, add_url, colours
 
-SCREENFUL = 50  # changes whose widths are looked at before they are printed
+SCREENFUL = 50  # changes whose widths are measured before they are printed
 
 
 def main(arguments: list[str]) -> int:
@@ -45,7 +45,7 @@ class _Pipe:
 
 
 class _Table:
-    """Rows under their columns, + green and − red."""
+    """Rows in columns, + green and − red."""
 
     def __init__(self) -> None:
         self._columns: Columns | None = None
