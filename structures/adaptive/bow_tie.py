@@ -3,13 +3,13 @@ r"""Bow-ties R(x), S(x, y), T(y): by the holes between the values of R and T, ov
 Problem: report the rows of the join (a row is one slot per atom): all of them, those of given entries or of a given key of an atom, and the
 exact change that a batch or each of many single changes causes; at any version that is still pinned.
 
-All rows are found by Algorithm 4 (`holes.py`), which goes from point to point of S and passes over all points in a hole of R or of T at
-once. For that the points are in a dyadic tree as well (`dyadic.py`), which this class keeps: an index for each of its inner levels, in the
-same store. A changed entry, or a key, binds a variable: the rest is an adaptive walk, as it is in `elimination.py`.
+All rows are found by Algorithm 4 (`holes.py`), which goes from point to point of S and skips all points in a hole of R or of T at once.
+For this, the points are in a dyadic tree as well (`dyadic.py`), which this class maintains: an index for each of its inner levels, in the
+same store. A changed entry, or a key, binds a variable: the rest is an adaptive walk, as in `elimination.py`.
 
     y
     5 . . # . .       R and T lack 3: a hole (2, 4) each, in which all points of S lie. However long the arms of the cross are, Algorithm
-    4 . . # . .       4 looks at a few of them: one a hole and range of the other variable. Algorithm 9 looks at one for each value of R.
+    4 . . # . .       4 visits a few of them: one a hole and range of the other variable. Algorithm 9 visits one for each value of R.
     3 # # # # #
     2 . . # . .
     1 . . # . .   1 to 5: x
@@ -27,9 +27,9 @@ Costs (n points of S, h_X and h_Y holes that have points, Z tuples, U the distan
                 from then on such a point makes the tree outgrown
     rows        2 (h_X + 1) (h_Y + 1) + Z points, each O(log16 U) look-ups of O(log n); no bound between two rows. While the tree is
                 outgrown a look-up may go on through the blocks of the highest level that there is
-    memory      about 40 bytes a point and inner level, at most 15; 32 bytes a range that waits while a reading lasts, up to 2 MiB
-Differences from the paper: blocks are given by the numbers, so the tree is kept under changes; ranges wait on a stack with a bound; the set
-W of the holes of R is not kept, as the next value of R is one look-up away.
+    memory      about 40 bytes a point and inner level, at most 15; 32 bytes a waiting range while a reading lasts, up to 2 MiB
+Differences from the paper: blocks are determined by the values, so the tree is maintained under changes; ranges wait on a bounded stack;
+the set W of the holes of R is not kept, as the next value of R is one look-up away.
 Source: *Towards Instance Optimal Join Algorithms for Data in Indexes*, Section 4, Algorithm 4; docs/design/natural-joins.md
 (*bow-tie*).
 """
@@ -54,7 +54,7 @@ from structures.index.planting import Planted
 __all__ = ["Atom", "BowTie", "Cursor", "Deltas", "Member", "Root"]
 
 MOST_RANGES = 1 << 16
-MOST_AT_ONCE = 1 << 13  # points for which levels are made within a change
+MOST_AT_ONCE = 1 << 13  # most points for which levels are built within a change
 _CHUNK = 1 << 16
 
 
@@ -62,12 +62,12 @@ class BowTie(Elimination, Planted):
     """See the module's head."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
-        """Over loaded atoms R(x), S(x, y) and T(y), in whatever order; S has a second index, by (y, x). ValueError: they are not that."""
+        """Over loaded atoms R(x), S(x, y) and T(y), in any order; S has a second index, by (y, x). ValueError: other atoms or indexes."""
         super().__init__(indexes, atoms)
         self._levels: list[int] = []  # the index of each inner level from 1 on
-        self._block: int | None = None  # of the top level, in which all points lie
+        self._block: int | None = None  # the block of the top level that has all points
         self._is_outgrown = False
-        self._by_y: np.ndarray | None = None  # all points, while levels are made of them, and the top that these lead to
+        self._by_y: np.ndarray | None = None  # all points, while levels are built from them, and the top to which these lead
         self._new_top = 1
 
     # --- writing
@@ -78,7 +78,7 @@ class BowTie(Elimination, Planted):
 
     @property
     def _points_root(self) -> int:
-        """Of S by (x, y), as far as this has followed."""
+        """The root of S by (x, y), as far as this view has followed."""
         return int(self._roots[self.first[self._s]])
 
     @property
@@ -90,7 +90,7 @@ class BowTie(Elimination, Planted):
         return self._levels
 
     def flips(self, counts: Mapping[int, int]) -> int:
-        """The most entries of the levels that so many changes of these indexes put or cut."""
+        """The most entries of the levels that these numbers of changes of the indexes insert or delete."""
         changes, points, levels = counts.get(self._points_index, 0), self._counts[self._s], len(self._levels)
         planted = min(points + changes, MOST_AT_ONCE) if changes and points <= MOST_AT_ONCE else 0
         return changes * levels + planted * (dyadic.MOST_LEVELS - levels)
@@ -109,7 +109,7 @@ class BowTie(Elimination, Planted):
                 self._change_points(sign, points)
 
     def _change_points(self, sign: int, points: np.ndarray) -> None:
-        """Points come, or go."""
+        """Insert or delete points."""
         arena, holders = self.indexes.arena, np.array([self.indexes.holder(index) for index in self._levels], np.int64)
         items = items_of(Entries(points, np.zeros(len(points), np.int32)))
         compiled(dyadic.change_points)(arena.nodes, arena.writing, holders, sign, items, np.zeros(3, np.int64))
@@ -117,7 +117,7 @@ class BowTie(Elimination, Planted):
             self._reach(points)
 
     def _reach(self, points: np.ndarray) -> None:
-        """These points are there, perhaps far from all others."""
+        """Extend the levels for these points, which are there and may be far from all others."""
         if {block(int(x), self._top) for x in (points[:, 0].min(), points[:, 0].max())} == {self._block}:
             return
         if self._counts[self._s] > MOST_AT_ONCE:
@@ -134,13 +134,13 @@ class BowTie(Elimination, Planted):
 
     @property
     def _extent(self) -> tuple[int, int] | None:
-        """The least x and the greatest; None: there is no point."""
+        """The least x and the greatest; None if there is no point."""
         index, root = self._points_index, self._points_root
         first, (greatest, _) = self.indexes.seek(index, root, ()), self.indexes.find_gap(index, root, (), dyadic.LAST_VALUE)
         return None if first is None or greatest is None else (first[0], greatest)
 
     def _next_tree(self) -> Entries | None:
-        """The next level, if not all points lie in one block of the top."""
+        """The next level, unless all points lie in one block of the top."""
         if self._by_y is None:
             if (extent := self._extent) is None:
                 return None
@@ -162,7 +162,7 @@ class BowTie(Elimination, Planted):
         return self._levels[-1]
 
     def _grown(self) -> None:
-        """It is among the levels from the beginning."""
+        """Add a level, which is complete from the beginning."""
 
     def _recheck(self, atom: int, entries: Entries) -> None:
         if atom != self._s:
@@ -186,7 +186,7 @@ class BowTie(Elimination, Planted):
     # --- reading
 
     def rows(self, root: Root, most_ranges: int = MOST_RANGES) -> Cursor:
-        """All rows, by Algorithm 4, with so many ranges on its stack at most."""
+        """All rows, by Algorithm 4, with at most `most_ranges` ranges on its stack."""
         return HolesCursor(self.indexes.arena, self._whole, self._roots_of(root), most_ranges)
 
     @property
@@ -209,12 +209,12 @@ class BowTie(Elimination, Planted):
 
 
 def blocks_of(x: np.ndarray, level: int) -> np.ndarray:
-    """As `dyadic.block_of`, of many."""
+    """As `dyadic.block_of`, for arrays."""
     rest = (1 << (dyadic.DIGIT * level)) - 1
     found: np.ndarray = (x >> (dyadic.DIGIT * level)) + (((x & rest) + rest // 15 * 8) >> (dyadic.DIGIT * level))
     return found
 
 
 def block(x: int, level: int) -> int:
-    """The same of one, and of the level above all inner ones, which has one block."""
+    """As `dyadic.block_of`, also for the level above all inner ones, which has one block."""
     return int(blocks_of(np.array([x], np.int64), level)[0]) if level <= dyadic.MOST_LEVELS else 0

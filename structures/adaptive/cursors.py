@@ -18,11 +18,11 @@ from structures.index.following import ONE
 from structures.index.indexes import Entries, items_of
 from structures.index.layout import IndexArena
 
-_FEW = 64  # ranges for which a stack has room at first
+_FEW = 64  # initial capacity of a stack, in ranges
 
 
 class Cursor(cursor.Cursor):
-    """A reading by the adaptive walk. Its steps are look-ups, items and rows; its dead ends places that were tried and are no tuple."""
+    """A reading by the adaptive walk. Its steps are look-ups, items and rows; its dead ends are places tried that are not tuples."""
 
     _STEPS, _GAP = STEPS, GAP
 
@@ -52,15 +52,15 @@ class Cursor(cursor.Cursor):
 
     @property
     def counters(self) -> dict[str, int]:
-        """Look-ups in indexes; places that were tried; those of them that are tuples of the join."""
+        """Look-ups in indexes; places tried; those that are tuples of the join."""
         return {"lookups": int(self._Z[LOOKUPS]), "probes": int(self._Z[PROBES]), "outputs": int(self._Z[OUTPUTS])}
 
 
 class HolesCursor(Cursor):
-    """A reading of a whole bow-tie by Algorithm 4. Its dead ends are points of S that are no tuple."""
+    """A reading of a whole bow-tie by Algorithm 4. Its dead ends are points of S that are not tuples."""
 
     def __init__(self, arena: IndexArena, plan: np.ndarray, roots: Sequence[int], most: int) -> None:
-        """`most` ranges on the stack, at least one."""
+        """`most`: maximum ranges on the stack, at least one."""
         super().__init__(arena, plan, roots, ONE, HOLES_WORDS)
         self._Z[MOST] = most
         self._ranges = np.zeros(RANGE * min(most, _FEW), np.int64)
@@ -79,5 +79,5 @@ class HolesCursor(Cursor):
 
     @property
     def counters(self) -> dict[str, int]:
-        """Besides, the most ranges that waited, and those that found no room."""
+        """In addition, the most ranges that waited, and those for which there was no room."""
         return {**super().counters, "ranges": int(self._Z[DEEPEST]), "forgotten": int(self._Z[FORGOTTEN])}

@@ -1,21 +1,21 @@
-"""The two-dimensional tree of the points (x, y) of S: of each block of x values, all points by y.
+"""The two-dimensional tree of the points (x, y) of S: for each block of x values, all points by y.
 
-A *block* of level l has up to 16^l values of x, neighbours each, and consists of up to 16 blocks of the level below. It is a number,
+A *block* of level l has up to 16^l consecutive values of x, and consists of up to 16 blocks of the level below. It is a number,
 (x + 8 (16^l - 1) / 15) >> 4 l: blocks are centred on 0, so that small numbers of either sign lie in one block of a low level. Level `TOP`
-is the lowest that has all points in one block. What is below it and above level 0 has an index of its own, entries (block, y, x), slot 0,
+is the lowest that has all points in one block. Each level between 0 and `TOP` has an index of its own, with entries (block, y, x), slot 0,
 each point once however many rows it has. Level 0 is the index of S by (x, y), which others write, and level TOP that by (y, x).
 
     TOP     S(y, x)     |...............................|    has this block a point with low <= y <= high? One look-up, at (block, low).
     1..     (b, y, x)   |.......|.......|.......|.......|    The first point beyond x: the largest block beyond x, then its neighbours to
     0       S(x, y)     | | | | | | | | | | | | | | | | |    the right, and down into the first that has one.
 
-Blocks are given by the numbers, so nothing is ever rebalanced; the paper's tree is balanced by the points that it is built of. Source:
-*Towards Instance Optimal Join Algorithms*, Section 2.1 and Appendix B.1.
+Blocks are determined by the values, so nothing is ever rebalanced; the paper's tree is balanced by the points from which it is built.
+Source: *Towards Instance Optimal Join Algorithms*, Section 2.1 and Appendix B.1.
 
 Costs (n points, U the distance between the least and the greatest x)
-    next_point      at most 30 log16 U + 2 look-ups of O(log n), of which those of blocks without points are spared
+    next_point      at most 30 log16 U + 2 look-ups of O(log n), less those of blocks without points
     change_points, recheck_points    O(log16 U log n) a point
-    memory          about 40 bytes a point and level, TOP - 1 <= 15 levels: 28 an entry, in leaves that are full to a half and more
+    memory          about 40 bytes a point and level, TOP - 1 <= 15 levels: 28 an entry, in leaves at least half full
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from structures.index.layout import HEAD, LEAF_ROOM
 from structures.index.runs import change
 from structures.index.search import BEFORE, BEHIND, Items, Place, has_prefix, seek
 
-DIGIT = 4  # bits of x a level
-MOST_LEVELS = 15  # of indexes
+DIGIT = 4  # bits of x for each level
+MOST_LEVELS = 15  # most levels with an index
 # Words of the roots in the reading of a bow-tie: R(x), S(x, y), S(y, x), T(y); the level TOP, behind it the root of each level from 1 on
 OF_R, BY_X, BY_Y, OF_T, TOP = range(5)
 ROOTS = TOP + 1 + MOST_LEVELS
-KEY = STATE_WORDS  # words of the state: what is looked up
+KEY = STATE_WORDS  # words of the state: the key of a look-up
 LAST_VALUE = 2**63 - 1
 
 
 @kernel
 def block_of(x: int, level: int) -> int:
-    """The block of a level, 0 to 15, that x lies in."""
+    """The block of a level, 0 to 15, that contains x."""
     rest = (1 << (DIGIT * level)) - 1
     return (x >> (DIGIT * level)) + (((x & rest) + rest // 15 * 8) >> (DIGIT * level))
 
 
 @kernel
 def end_of_block(x: int, level: int) -> int:
-    """The greatest value of the block of a level, 0 to 15, that x lies in."""
+    """The greatest value of the block of a level, 0 to 15, that contains x."""
     rest = (1 << (DIGIT * level)) - 1
     left = rest - (((x & rest) + rest // 15 * 8) & rest)
     return x + left if x <= LAST_VALUE - left else LAST_VALUE
@@ -56,7 +56,7 @@ def end_of_block(x: int, level: int) -> int:
 
 @kernel
 def highest_apart(x: int, v: int, top: int) -> int:
-    """The highest level up to `top` in which these two values lie in different blocks; they do in level 0."""
+    """The highest level up to `top` in which these two values lie in different blocks, as they do in level 0."""
     level = 0
     while level < min(top, MOST_LEVELS) and block_of(x, level + 1) != block_of(v, level + 1):
         level += 1
@@ -65,7 +65,7 @@ def highest_apart(x: int, v: int, top: int) -> int:
 
 @kernel
 def look_at(nodes: Nodes, walking: Walking, root: int, arity: int, place: Place) -> tuple[int, int]:
-    """`seek`, counted."""
+    """As `seek`, counted."""
     state = walking.state
     state[STEPS] += 1
     state[LOOKUPS] += 1
@@ -74,7 +74,7 @@ def look_at(nodes: Nodes, walking: Walking, root: int, arity: int, place: Place)
 
 @kernel
 def point_in(nodes: Nodes, walking: Walking, v: int, level: int, low: int, high: int) -> tuple[int, int]:
-    """The first entry with low <= y <= high of the index of a level, in the block of v; leaf 0: there is none."""
+    """The first entry with low <= y <= high of the index of a level, in the block of v; leaf 0 if there is none."""
     M = nodes.M
     _, roots, state = walking
     if level == roots[TOP]:
@@ -94,11 +94,11 @@ def point_in(nodes: Nodes, walking: Walking, v: int, level: int, low: int, high:
 
 @kernel
 def first_beyond(nodes: Nodes, walking: Walking, x: int, low: int, high: int) -> tuple[int, int]:
-    """The first point beyond x, by (x, y), with low <= y <= high: its entry by (x, y); leaf 0: there is none."""
+    """The first point beyond x, by (x, y), with low <= y <= high: its entry by (x, y); leaf 0 if there is none."""
     M = nodes.M
     _, roots, state = walking
-    level, inside = -1, False  # of the block that is looked at; whether one above it surely has a point
-    end = x  # of what has none
+    level, inside = -1, False  # level of the current block; whether a block above it certainly has a point
+    end = x  # end of the values without a point
     while True:
         state[KEY] = end
         leaf, i = look_at(nodes, walking, roots[BY_X], 2, Place(state, KEY, 1, 1, BEHIND))
@@ -121,7 +121,8 @@ def first_beyond(nodes: Nodes, walking: Walking, x: int, low: int, high: int) ->
 
 @kernel
 def next_point(nodes: Nodes, walking: Walking, place: Place, low: int, high: int) -> tuple[int, int]:
-    """The first point at or beyond a place, BEFORE or BEHIND (x, y), with low <= y <= high: its entry by (x, y); leaf 0: there is none."""
+    """The first point at or beyond a place, BEFORE or BEHIND (x, y), with low <= y <= high: its entry by (x, y); leaf 0 if there is
+    none."""
     M = nodes.M
     _, roots, state = walking
     x, y = place.coordinates[place.start], place.coordinates[place.start + 1]
@@ -136,8 +137,8 @@ def next_point(nodes: Nodes, walking: Walking, place: Place, low: int, high: int
 
 @kernel("void(Nodes, Writing, int64[::1], int64, Items, int64[::1])")
 def change_points(nodes: Nodes, writing: Writing, holders: Any, sign: int, items: Items, key: Any) -> None:
-    """Put (sign 1) or cut (-1) points (x, y), slot 0, in the levels from 1 on, whose trees are at these holders (int64[levels]); there is
-    room for all of them. `key`: int64[3] to work with. Cost: O(log n) a point and level."""
+    """Insert (sign 1) or delete (-1) points (x, y), slot 0, in the levels from 1 on, whose trees are at these holders (int64[levels]);
+    there is room for all of them. `key`: int64[3], scratch. Cost: O(log n) a point and level."""
     entry = Items(key, 3, items.slots)
     for e in range(len(items.slots)):
         key[1], key[2] = items.coordinates[e * items.width + 1], items.coordinates[e * items.width]
@@ -148,8 +149,8 @@ def change_points(nodes: Nodes, writing: Writing, holders: Any, sign: int, items
 
 @kernel("void(Nodes, Writing, int64, int64[::1], Items, int64[::1])")
 def recheck_points(nodes: Nodes, writing: Writing, root: int, holders: Any, items: Items, key: Any) -> None:
-    """As `change_points`, but what is put are those of the points that the index of S by (x, y) has at this root, and the others are cut;
-    a level that is right already stays. O(log n) a point and level."""
+    """As `change_points`, but inserts those of the points that the index of S by (x, y) has at this root, and deletes the others; a level
+    that is correct already is unchanged. O(log n) a point and level."""
     for e in range(len(items.slots)):
         key[1], key[2] = items.coordinates[e * items.width + 1], items.coordinates[e * items.width]
         live = has_prefix(nodes, root, 2, items.coordinates, e * items.width, 1, 2)

@@ -4,7 +4,7 @@ Problem: report the rows of the join (a row is one slot per atom): all of them, 
 exact change that a batch or each of many single changes causes; at any version that is still pinned.
 
 All rows are found by an adaptive walk (`walk.py`): R and S are intersected on x, and, for each x that both have, S's values of y with T.
-What is below a changed entry, or a key, is such a walk as well; below one of T it uses an index of S by (y, x).
+The rows below a changed entry, or a key, are found by such a walk as well; below one of T it uses an index of S by (y, x).
 
 Invariants, named by `check()` when violated
     F1  the roots of the atoms are those of their indexes
@@ -36,7 +36,7 @@ class Elimination(Reader):
     """See the module's head."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
-        """Over loaded atoms R(x), S(x, y) and T(y), in whatever order; S has a second index, by (y, x). ValueError: they are not that."""
+        """Over loaded atoms R(x), S(x, y) and T(y), in any order; S has a second index, by (y, x). ValueError: other atoms or indexes."""
         self._s = next((a for a, atom in enumerate(atoms) if len(atom[0].variables) == 2), 0)
         x, y = (*atoms[self._s][0].variables, -1)[:2]
         wanted = {(x,): [(x,)], (x, y): [(x, y), (y, x)], (y,): [(y,)]}
@@ -61,6 +61,6 @@ class Elimination(Reader):
         return Cursor(self.indexes.arena, (self._given if given else self._keyed)[place], self._roots_of(root), items)
 
     def _roots_of(self, root: Root) -> list[int]:
-        """The roots as kernels take them."""
+        """The roots in the form that kernels take."""
         words = [*(root.roots[member] for member in self._in_roles), *root.levels]
         return words + [0] * (dyadic.ROOTS - len(words))

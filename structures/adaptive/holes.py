@@ -1,15 +1,15 @@
-"""Algorithm 4, the bow-tie R(x), S(x, y), T(y): from point to point of S; those in a hole of R or of T are passed over at once.
+"""Algorithm 4, the bow-tie R(x), S(x, y), T(y): go from point to point of S, and skip all points in a hole of R or of T at once.
 
-A hole is what lies between neighbours of R, or of T. A *range* [LOW, HIGH] of y, between values of T, is walked by (x, y), from the place
-(X_, Y_, SLOT_) on. At a point whose x lies in a hole of R the walk goes on at R's next value. If its y lies in a hole (a, b) of T, the
-range is cut: [b, HIGH] is put on the stack, with the place, and comes after what is left, [LOW, a]. So a hole of T costs one point for each
-range between the holes of R, in place of one for each x.
+A hole is the space between neighbours of R, or of T. A *range* [LOW, HIGH] of y, between values of T, is walked by (x, y), from the place
+(X_, Y_, SLOT_) on. At a point whose x lies in a hole of R the walk continues at R's next value. If its y lies in a hole (a, b) of T, the
+range is cut: [b, HIGH] is pushed on the stack, with the place, and follows after the rest, [LOW, a]. So a hole of T costs one point for
+each range between the holes of R, instead of one for each x.
 
-Ranges on the stack ascend from its top. The stack is a cache: when it is full the walk goes on at (x, b), and meets the hole again. The
-walk has the values from the least to the greatest of R and of T, so that each hole has two ends. (Definition 4.1 is inverted: a hole that
-matters has a point of S in it.)
+Ranges on the stack ascend from its top. The stack is a cache: when it is full the walk continues at (x, b), and meets the hole again. The
+walk is limited to the values from the least to the greatest of R and of T, so that each hole has two ends. (Definition 4.1 is inverted: a
+hole that matters has a point of S in it.)
 
-Costs: of h_X and h_Y holes that have points, and Z tuples, at most 2 (h_X + 1) (h_Y + 1) + Z points, each found as `dyadic.next_point`
+Costs: for h_X and h_Y holes that have points, and Z tuples, at most 2 (h_X + 1) (h_Y + 1) + Z points, each found as `dyadic.next_point`
 says. Source: *Towards Instance Optimal Join Algorithms*, Algorithm 4 and Theorem 4.2.
 """
 
@@ -39,10 +39,10 @@ from structures.index.layout import HEAD, LEAF_ROOM
 from structures.index.search import BEFORE, BEHIND, Items, Place, seek_last
 
 BEGIN, GO_ON, EMIT = range(3)  # phases
-# Words of the state: the range; the place; the greatest of R; ranges on the stack, the most so far, those that found no room
-# and the most that there may be
+# Words of the state: the range; the place; the greatest value of R; ranges on the stack, the most so far, those for which there was no
+# room, and the maximum.
 LOW, HIGH, X_, Y_, SLOT_, MOST_X, DEPTH, DEEPEST, FORGOTTEN, MOST, HOLES_WORDS = range(KEY + 2, KEY + 13)
-RANGE = 4  # words of the stack, of a range: LOW, HIGH, and the place, which is behind
+RANGE = 4  # words of a range on the stack: LOW, HIGH, and the place, which is BEHIND
 LEAST_VALUE = -(2**63)
 
 
@@ -63,7 +63,7 @@ def value_at(nodes: Nodes, leaf: int, i: int) -> int:
 
 @kernel
 def last_of(nodes: Nodes, walking: Walking, member: int, key: int, slot: int) -> int:
-    """The greatest value of R or T before a place, which has one before it."""
+    """The greatest value of R or T before a place; there is one."""
     state = walking.state
     state[KEY] = key
     leaf, i = seek_last(nodes, walking.roots[member], 1, Place(state, KEY, 1, 1, slot))
@@ -81,7 +81,7 @@ def first_of(nodes: Nodes, walking: Walking, member: int, key: int) -> tuple[int
 
 @kernel
 def begin_ranges(nodes: Nodes, walking: Walking) -> bool:
-    """The range from the least to the greatest of T; False: an atom is empty."""
+    """Begin the range from the least to the greatest value of T; False if an atom is empty."""
     _, roots, state = walking
     if roots[OF_R] == 0 or roots[BY_X] == 0 or roots[OF_T] == 0:
         return False
@@ -97,7 +97,7 @@ def begin_ranges(nodes: Nodes, walking: Walking) -> bool:
 
 @kernel
 def next_range(state: Any, stack: Any) -> bool:
-    """On to the range at the top of the stack; False: there is none."""
+    """Continue with the range at the top of the stack; False if there is none."""
     if state[DEPTH] == 0:
         return False
     state[DEPTH] -= 1
@@ -109,7 +109,7 @@ def next_range(state: Any, stack: Any) -> bool:
 
 @kernel
 def cut_range(state: Any, stack: Any, a: int, b: int, x: int, y: int) -> None:
-    """The point (x, y) lies in the hole (a, b) of T."""
+    """Cut the range at the point (x, y), which lies in the hole (a, b) of T."""
     k = RANGE * state[DEPTH]
     if k == len(stack):
         state[FORGOTTEN] += 1
@@ -124,14 +124,14 @@ def cut_range(state: Any, stack: Any, a: int, b: int, x: int, y: int) -> None:
 
 @kernel
 def stand_at(state: Any, q: int, leaf: int, i: int) -> None:
-    """Position q has the tuple's group here."""
+    """Set position q to this entry of the tuple's group."""
     z = PLACES + PLACE_WORDS * q
     state[z + FIRST], state[z + FIRST + 1] = leaf, i
 
 
 @kernel
 def visit(nodes: Nodes, walking: Walking, stack: Any) -> bool:
-    """Look at the next point of the range; False: no range has one."""
+    """Visit the next point of the range; False if no range has one."""
     M, state = nodes.M, walking.state
     leaf, i = next_point(nodes, walking, Place(state, X_, 1, 2, state[SLOT_]), state[LOW], state[HIGH])
     if leaf == 0 or M[leaf + HEAD + i] > state[MOST_X]:
@@ -158,9 +158,9 @@ def visit(nodes: Nodes, walking: Walking, stack: Any) -> bool:
 
 @kernel("int64(Nodes, Walking, int64[::1], Items, Told, int64)")
 def holes_fill(nodes: Nodes, walking: Walking, stack: Any, items: Items, told: Told, budget: int) -> int:
-    """Further rows, from where `state` is; how many, at most `stride`. All are told once state[AT] is 1.
+    """Write further rows, from the position in `state` on. Returns their number, at most `stride`. All are written once state[AT] is 1.
 
-    `items`: one, of no coordinates. stack: int64[RANGE * m]. Stops after `budget` steps too (look-ups and rows; state[STEPS] counts
+    `items`: one, with no coordinates. stack: int64[RANGE * m]. Stops after `budget` steps too (look-ups and rows; state[STEPS] counts
     them), and when the stack has to grow: call it again with a larger one that begins alike. Cost: as the module's head.
     """
     state = walking.state

@@ -1,12 +1,12 @@
 r"""Intersect: natural joins of a chain of variable sets, by an adaptive walk through ordered indexes, with nothing kept beside these.
 
-Problem: report the rows of a natural join (a row is one slot per atom) in which of any two atoms one has all variables of the other: sets
-that are intersected, or nested intersections A(x), B(x, y), C(x, y, z). All of them, those of given entries or of a given key of an atom,
+Problem: report the rows of a natural join (a row is one slot per atom) in which, for any two atoms, one has all variables of the other:
+intersections of sets, or nested intersections A(x), B(x, y), C(x, y, z). All of them, those of given entries or of a given key of an atom,
 and the exact change that a batch or each of many single changes causes; at any version that is still pinned.
 
-Every atom is an ordered index, by the variables of the smallest atom first, which is written elsewhere and may be shared; view trees read
-the same. Reading is a walk that jumps from place to place (`walk.py`): it takes as many look-ups as the shortest proof of the result has
-comparisons, up to a factor of the number of atoms. Sets that lie apart are found to be disjoint by a few look-ups, however large they are.
+Every atom is an ordered index, by the variables of the smallest atom first, which is written elsewhere and may be shared, with view trees
+too. Reading is a walk that jumps from place to place (`walk.py`): it takes as many look-ups as the shortest proof of the result has
+comparisons, up to a factor of the number of atoms. A few look-ups show that sets in separate ranges are disjoint, however large they are.
 
     A   1 2 3 4 5 6             A begins: 1. B from 1 on: 7. A from 7 on: none. Three look-ups.
     B               7 8 9
@@ -19,8 +19,8 @@ Costs (m atoms, n entries, D comparisons in the shortest proof, Z tuples)
     follow      O(1) a changed entry, besides its rows, which are a walk below it
     rows        O(m D + Z) look-ups of O(log n); no bound between two rows; O(1) amortised a row of a tuple
     memory      none
-Differences from the paper: atoms take turns, and the first that is behind moves the eliminator (Algorithm 2 asks all of them); an atom that
-still agrees is not asked again; the rows of a tuple are told as a product.
+Differences from the paper: atoms take turns, and the first whose entry lies beyond moves the eliminator (Algorithm 2 asks all of them); an
+atom that still agrees is not asked again; the rows of a tuple are reported as a product.
 Source: *Towards Instance Optimal Join Algorithms for Data in Indexes*, Algorithms 1, 2 and 10, Definition 3.3; docs/design/natural-joins.md
 (*intersect*).
 """
@@ -43,7 +43,7 @@ class Intersect(Reader):
     """See the module's head."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
-        """Over atoms of one loaded index each. ValueError: not 2 to 8 of them, or their variables are not beginnings of one order."""
+        """Over atoms with one loaded index each. ValueError: not 2 to 8 atoms, or their variables are not prefixes of one order."""
         orders = [member.variables for atom in atoms for member in atom]
         arities = [indexes.arity(member.index) for atom in atoms for member in atom]
         if not 2 <= len(atoms) == len(orders) <= MOST_ATOMS or not is_chain(orders) or arities != list(map(len, orders)):

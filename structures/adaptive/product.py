@@ -1,12 +1,12 @@
-"""The rows of a tuple: the product of its groups of slots, one group an atom, told by as many rows at a time as there is room for.
+"""The rows of a tuple: the product of its groups of slots, one group an atom, written for as many rows at a time as there is room for.
 
 A *tuple* has a value for each variable, in the order in which a walk goes (`shape.py`). An atom's part of it begins at the atom's offset.
 The entries of its index that have this part are its group, a run in one leaf or several.
 
-The state is plain data, which is also the cursor: counters; the tuple; then of each position the entry where it stands and the end of its
-group in that leaf, and the same at the beginning of the group. A walk that has found a tuple has the first entry of each group in FIRST.
+The state is plain data, which is also the cursor: counters; the tuple; then for each position its current entry and the end of its group in
+that leaf, and the same at the beginning of the group. A walk that has found a tuple has the first entry of each group in FIRST.
 
-Costs: a row O(1) amortised in order; a group that goes on in the next leaf O(log n).
+Costs: a row O(1) amortised in order; a group that continues in the next leaf O(log n).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from structures.core.kernel import arrays, kernel
 from structures.index.layout import LEAF_ROOM, MOST_ARITY, count_of, slot_at
 from structures.index.search import group_end, next_entry, same
 
-# AT: the item; PHASE: what comes next; steps in all, at the last row, most between rows; look-ups in indexes; places that were tried;
-# tuples found; then of `walk.py`: whose turn it was, who agrees, what is known of the place; TUPLE: the first value
+# AT: the item; PHASE: the next step; steps in all, at the last row, most between rows; look-ups in indexes; places tried; tuples found;
+# then for `walk.py`: the last turn, the positions that agree, what is known of the place; TUPLE: the first value.
 AT, PHASE, STEPS, LAST, GAP, LOOKUPS, PROBES, OUTPUTS, TURN, AGREED, LENGTH, IS_BEHIND, TUPLE = range(13)
 PLACES = TUPLE + MOST_ARITY
-LEAF_, ENTRY, END, FIRST = range(4)  # FIRST: the same three at the beginning
+LEAF_, ENTRY, END, FIRST = range(4)  # FIRST: the same three at the beginning of the group
 PLACE_WORDS = FIRST + 3
 STATE_WORDS = PLACES + PLACE_WORDS * MOST_ATOMS
 
@@ -42,7 +42,7 @@ class Walking(NamedTuple):
 
 @kernel
 def begin_product(nodes: Nodes, walking: Walking) -> None:
-    """Take all positions to the first entries of their groups."""
+    """Move all positions to the first entries of their groups."""
     plan, _, state = walking
     for q in range(plan[GIVEN], plan[POSITIONS]):
         a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
@@ -54,7 +54,7 @@ def begin_product(nodes: Nodes, walking: Walking) -> None:
 
 @kernel
 def forward(nodes: Nodes, walking: Walking, q: int) -> bool:
-    """Take position q to the next entry of its group; False: there is none."""
+    """Move position q to the next entry of its group; False if there is none."""
     plan, roots, state = walking
     a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
     if q < plan[GIVEN]:
@@ -76,7 +76,7 @@ def forward(nodes: Nodes, walking: Walking, q: int) -> bool:
 
 @kernel
 def next_of_product(nodes: Nodes, walking: Walking) -> bool:
-    """What the last position has in its leaf is told: on to the next rows of the tuple; False: there are none."""
+    """Move to the next rows of the tuple, once those of the last position in its leaf are written; False if there are none."""
     plan, _, state = walking
     q = plan[POSITIONS] - 1
     while q >= 0 and not forward(nodes, walking, q):
@@ -91,8 +91,8 @@ def next_of_product(nodes: Nodes, walking: Walking) -> bool:
 
 @kernel
 def emit(nodes: Nodes, walking: Walking, slots: Any, told: Told, n: int) -> tuple[int, bool]:
-    """Write rows from where all stand through the last position's group in its leaf, as long as there is room; the rows then, and whether
-    the tuple has more. `slots`: of the items."""
+    """Write the rows from the current positions through the last position's group in its leaf, as long as there is room. Returns the number
+    of rows then written, and whether the tuple has more. `slots`: of the items."""
     W, plan, state = nodes.W, walking.plan, walking.state
     out, stride = told
     last = plan[POSITIONS] - 1

@@ -1,4 +1,4 @@
-"""What the adaptive joins share: versions, look-ups by a key, and the checks of what they read."""
+"""The base of the adaptive joins: versions, look-ups by a key, and the checks of what they read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from structures.index.indexes import Entries
 
 
 class Root(NamedTuple):
-    """One version: the roots of the atoms' indexes, the entries of each atom, and of a bow-tie its top level and the roots of those below.
-    Plain data, good as long as the version is pinned."""
+    """One version: the roots of the atoms' indexes, the number of entries of each atom, and for a bow-tie its top level and the roots of
+    those below. Plain data, valid as long as the version is pinned."""
 
     roots: tuple[int, ...]
     counts: tuple[int, ...]
@@ -29,7 +29,7 @@ class Reader(IndexReader):
         return Root(tuple(self._roots.tolist()), tuple(self._counts))
 
     def is_empty(self, root: Root) -> bool | None:
-        """Whether the version has no row, where an atom has no entry; None: only its rows tell. O(1)."""
+        """True if an atom has no entry, so that the version has no row; None otherwise: only reading the rows can decide. O(1)."""
         return True if min(root.counts) == 0 else None
 
     def partners(self, root: Root, place: int, entries: Entries) -> Cursor:
@@ -42,11 +42,11 @@ class Reader(IndexReader):
 
     @abstractmethod
     def _below(self, root: Root, place: int, items: Entries, given: bool) -> Cursor:
-        """The rows in which atom number `place` has the values of these items, and, if they are given, their slots."""
+        """The rows in which atom number `place` has the values of these items, and, if `given`, their slots."""
 
     @property
     def own_bytes(self) -> int:
-        """Bytes that it keeps besides the indexes."""
+        """Bytes of the structure, besides the indexes."""
         return 0
 
     def check(self) -> None:

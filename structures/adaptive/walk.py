@@ -1,15 +1,16 @@
 """The adaptive walk: from place to place in the order of the tuples, each the least that one atom leaves possible, until all agree.
 
-The *eliminator* is a place in that order: the values of a tuple, or of its beginning, or the end of all that begin so (IS_BEHIND). An
-atom whose turn it is looks for its first entry from there on. This may have just the eliminator's values: the atom agrees. Or more of them:
-the eliminator grows. Or it lies behind, and becomes the eliminator. When all agree, the eliminator is a tuple of the join, and the walk
-goes on behind it. When an atom has no entry left, the walk ends, or that part of it which has the values below which the atom was asked.
+The *eliminator* is a place in that order: the values of a tuple, or of a prefix of it, or the end of all tuples with that prefix
+(IS_BEHIND). In its turn, an atom searches its first entry from there on. If this has exactly the eliminator's values, the atom agrees. If
+it has these and more, the eliminator grows. If it lies beyond, it becomes the eliminator. When all agree, the eliminator is a tuple of the
+join, and the walk continues after it. When an atom has no entry left, the walk ends, or that part of it with the values below which the
+atom was asked.
 
-Turns go round, so that two atoms do not exchange values that a third one rules out. An atom that agrees is not asked again unless one of
-its values in the eliminator changes: a group of many tuples asks the shorter atoms once.
+Atoms take turns, so that two of them do not exchange values that a third one rules out. An atom that agrees is not asked again unless one
+of its values in the eliminator changes: a group of many tuples asks the shorter atoms once.
 
-Costs: of m atoms O(m D log n) to all tuples, of which D is the number of comparisons in the shortest proof, besides O(1) look-ups a tuple.
-Source: *Towards Instance Optimal Join Algorithms*, Algorithms 2, 9 and 10. The constraint set of Algorithm 10 is what lies before the
+Costs: for m atoms O(m D log n) to all tuples, where D is the number of comparisons in the shortest proof, besides O(1) look-ups a tuple.
+Source: *Towards Instance Optimal Join Algorithms*, Algorithms 2, 9 and 10. The constraint set of Algorithm 10 is the space before the
 eliminator.
 """
 
@@ -73,7 +74,7 @@ def next_turn(plan: Any, state: Any) -> int:
 
 @kernel
 def still_agreeing(plan: Any, state: Any, length: int) -> int:
-    """Those that agree, as bits, and have no more than so many first values of the tuple."""
+    """Those that agree, as bits, and use at most the first `length` values of the tuple."""
     kept = 0
     for q in range(plan[POSITIONS]):
         a = POSITION + POSITION_WORDS * q
@@ -84,7 +85,7 @@ def still_agreeing(plan: Any, state: Any, length: int) -> int:
 
 @kernel
 def look_up(nodes: Nodes, walking: Walking, q: int) -> tuple[int, int]:
-    """The first entry of position q that the eliminator leaves possible; leaf 0: there is none."""
+    """The first entry of position q that the eliminator leaves possible; leaf 0 if there is none."""
     plan, roots, state = walking
     a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
     k, offset, length = plan[a + ARITY_], plan[a + OFFSET], state[LENGTH]
@@ -104,7 +105,7 @@ def look_up(nodes: Nodes, walking: Walking, q: int) -> tuple[int, int]:
 
 @kernel
 def ask(nodes: Nodes, walking: Walking, q: int) -> bool:
-    """Let position q agree with the eliminator or raise it; False: the walk is at its end."""
+    """Make position q agree with the eliminator, or move the eliminator; False if the walk is at its end."""
     M = nodes.M
     plan, _, state = walking
     a = POSITION + POSITION_WORDS * q
@@ -133,7 +134,7 @@ def ask(nodes: Nodes, walking: Walking, q: int) -> bool:
 
 @kernel
 def begin_item(plan: Any, state: Any, items: Items) -> None:
-    """The eliminator is what the item gives, or the beginning of all."""
+    """Set the eliminator to the item's values, or to the beginning of all tuples."""
     for j in range(plan[PREFIX]):
         state[TUPLE + j] = items.coordinates[state[AT] * items.width + j]
     state[LENGTH], state[IS_BEHIND], state[AGREED], state[TURN] = plan[PREFIX], 0, plan[GIVEN], plan[POSITIONS] - 1
@@ -150,7 +151,7 @@ def end_item(state: Any) -> None:
 
 @kernel
 def go_behind(plan: Any, state: Any) -> None:
-    """The tuple is told: on behind it."""
+    """Move the eliminator past the tuple, whose rows are written."""
     if plan[PREFIX] >= plan[WIDTH]:
         end_item(state)
         return
@@ -160,10 +161,11 @@ def go_behind(plan: Any, state: Any) -> None:
 
 @kernel("int64(Nodes, Walking, Items, Told, int64)")
 def adaptive_fill(nodes: Nodes, walking: Walking, items: Items, told: Told, budget: int) -> int:
-    """Further rows of the items, from where `state` is; how many, at most `stride`. All are told once state[AT] is the number of items.
+    """Write further rows of the items, from the position in `state` on. Returns their number, at most `stride`. All are written once
+    state[AT] is the number of items.
 
-    `items`: given entries or keys, or one of no coordinates for all rows. Stops after `budget` steps too (look-ups, items, rows;
-    state[STEPS] counts them). Cost: O(log n) a look-up, O(1) a row; how many look-ups, the module's head says.
+    `items`: given entries or keys, or one with no coordinates for all rows. Stops after `budget` steps too (look-ups, items, rows;
+    state[STEPS] counts them). Cost: O(log n) a look-up, O(1) a row; the module's head bounds the number of look-ups.
     """
     plan, _, state = walking
     n, stop, all_ = 0, state[STEPS] + budget, (1 << plan[POSITIONS]) - 1

@@ -1,7 +1,7 @@
-"""Many rows of a group at once: how many come or go, and what each of its sums changes by. The writing kernel.
+"""Writing kernel for many rows of a group at once: their number, and the change of each of the group's sums.
 
-What a change of a join does to a group is counted, not visited (`event_tree/counting.py`); here it is added to the group's cells.
-An amount is three digits as in an INT_SUM: 32 bits, 32 bits, and the rest with the sign.
+The effect of a join's change on a group is counted, without visiting rows (`event_tree/counting.py`); here it is added to the group's
+cells. An amount is three digits as in an INT_SUM: 32 bits, 32 bits, and the rest with the sign.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from structures.core.kernel import arrays, kernel, wide
 
 @arrays("int64[::1]", "int64[:,:,::1]")
 class Measured(NamedTuple):
-    """Of each of n changes how many rows it concerns, and by how much it changes each of s sums: int64[n, s, 3]."""
+    """For each of n changes the number of rows that it concerns, and the change of each of s sums: int64[n, s, 3]."""
 
     rows: np.ndarray
     sums: np.ndarray
@@ -39,8 +39,8 @@ class Measured(NamedTuple):
 
 @arrays("int32[::1]", "int8[::1]", "int64[::1]", "int64[:,:,::1]")
 class Amounts(NamedTuple):
-    """Of each of n changes: the group's code, the sign (1 comes, -1 goes), how many rows (int64[n]), and of each step of the plan, all of
-    which are COUNT or INT_SUM, the amount: int64[n, steps, 3]."""
+    """For each of n changes the group's code, the sign (1 comes, -1 goes), the number of rows (int64[n]), and, for each step of the plan,
+    all of which are COUNT or INT_SUM, the amount: int64[n, steps, 3]."""
 
     codes: np.ndarray
     signs: np.ndarray
@@ -50,7 +50,7 @@ class Amounts(NamedTuple):
 
 @arrays("int32[::1]", "int64[::1]", "int64[:, ::1]")
 class Tellings(NamedTuple):
-    """Of each telling the group's code, the version's number, and the row: int64[n, width], or int64[0, width] if none is wanted."""
+    """For each telling the group's code, the version's number, and the row: int64[n, width], or int64[0, width] if rows are not wanted."""
 
     codes: np.ndarray
     versions: np.ndarray
@@ -59,14 +59,14 @@ class Tellings(NamedTuple):
 
 @kernel(forceinline=True)
 def put_digits(sums: Any, i: int, step: int, low: int, high: int) -> None:
-    """The amount low + high * 2**32."""
+    """Write the amount low + high * 2**32."""
     over = (low >> 32) + (high & LOW32)
     sums[i, step, LOWEST], sums[i, step, MIDDLE], sums[i, step, HIGHEST] = low & LOW32, over & LOW32, (high >> 32) + (over >> 32)
 
 
 @kernel
 def add_digits(cells: Any, code: int, w: int, amounts: Amounts, i: int, step: int) -> None:
-    """Add an amount to a sum, or take it out."""
+    """Add an amount to a sum, or subtract it."""
     sums, sign = amounts.sums, wide(amounts.signs[i])
     over = cells[code, w + LOWEST] + sign * sums[i, step, LOWEST]
     cells[code, w + LOWEST] = over & LOW32
@@ -77,7 +77,7 @@ def add_digits(cells: Any, code: int, w: int, amounts: Amounts, i: int, step: in
 
 @kernel
 def add_amount(plan: Plan, store: Store, amounts: Amounts, i: int) -> None:
-    """Change number i, of some rows, reaches its group."""
+    """Apply change number i, of some rows, to its group."""
     cells, control = store.cells, store.control
     code, sign = wide(amounts.codes[i]), wide(amounts.signs[i])
     before = cells[code, ROWS]
@@ -97,9 +97,9 @@ def add_amount(plan: Plan, store: Store, amounts: Amounts, i: int) -> None:
 
 @kernel("int64(Plan, Store, Amounts, int64[::1], int64, Tellings)")
 def add_amounts(plan: Plan, store: Store, amounts: Amounts, ends: Any, stamp: int, told: Tellings) -> int:
-    """The changes of version after version: those of number v end before ends[v], and have the stamp `stamp + v`. After each, the groups
-    that have gained or lost rows and were not touched with this stamp are told: -> how many tellings. O(1) a change and accumulator, and a
-    telling."""
+    """Apply the changes version after version: those of number v end before ends[v], and have the stamp `stamp + v`. After each version,
+    report the groups that have gained or lost rows and were not touched with this stamp before. Returns the number of tellings. O(1) a
+    change and accumulator, and a telling."""
     n, i = wide(0), wide(0)
     for v in range(len(ends)):
         first = n

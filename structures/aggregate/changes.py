@@ -1,4 +1,4 @@
-"""Rows that come into groups and go: the writing kernels."""
+"""Writing kernels: add rows to groups and remove them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from structures.core.kernel import kernel, wide
 
 @kernel
 def add_int(cells: Any, code: int, w: int, value: int, sign: int) -> None:
-    """Add a number, or take it out, in 128 bits."""
+    """Add a number, or subtract it, in 128 bits."""
     over = cells[code, w + LOWEST] + sign * (value & LOW32)
     cells[code, w + LOWEST] = over & LOW32
     upper = value >> 32
@@ -43,7 +43,7 @@ def add_int(cells: Any, code: int, w: int, value: int, sign: int) -> None:
 
 @kernel
 def add_row(plan: Plan, store: Store, rows: Rows, i: int) -> None:
-    """Row number i comes into its group, or goes."""
+    """Add row number i to its group, or remove it."""
     cells, control = store.cells, store.control
     code, sign = wide(rows.codes[i]), wide(rows.signs[i])
     number = wide(0)
@@ -79,8 +79,8 @@ def add_row(plan: Plan, store: Store, rows: Rows, i: int) -> None:
 
 @kernel("int64(Plan, Store, Rows, int64[::1], int64, int32[::1])")
 def add_all(plan: Plan, store: Store, rows: Rows, order: Any, stamp: int, touched: Any) -> int:
-    """All rows, in this order. -> how many groups without this stamp were touched: their codes are put into `touched`, and they have it
-    now. Cost: that of `groups`, a row."""
+    """Apply all rows, in this order. Returns the number of groups touched that did not have this stamp: their codes are written into
+    `touched`, and they have it now. Cost: that of `groups`, a row."""
     n = wide(0)
     for i in order:
         code = wide(rows.codes[i])
@@ -100,8 +100,8 @@ def add_in_order(plan: Plan, store: Store, rows: Rows, numbers: Any, stamp: int,
 
 @kernel
 def add_versions(plan: Plan, store: Store, rows: Rows, numbers: Any, stamp: int, codes: Any, versions: Any, out: Any) -> int:
-    """The rows of version after version: `numbers` ascend, and version v has the stamp `stamp + v`. After each, the groups that it has
-    touched are told: -> how many tellings; codes, versions, out: of each the group, the version's number, and the row."""
+    """Apply the rows version after version: `numbers` ascend, and version v has the stamp `stamp + v`. After each, report the groups that
+    it has touched. Returns the number of tellings; codes, versions, out: for each the group, the version's number, and the row."""
     n, first = wide(0), wide(0)
     for i in range(len(numbers)):
         code, version = wide(rows.codes[i]), numbers[i]
@@ -120,6 +120,6 @@ def add_versions(plan: Plan, store: Store, rows: Rows, numbers: Any, stamp: int,
 
 @kernel("void(Plan, Store, int32[::1], int64[:, ::1])")
 def tell_all(plan: Plan, store: Store, codes: Any, out: Any) -> None:
-    """out[k]: the row of the group codes[k]. O(1) a cell, O(log n) one of MIN or MAX."""
+    """out[k]: the row of group codes[k]. O(1) a cell, O(log n) one of MIN or MAX."""
     for k in range(len(codes)):
         tell(plan, store, wide(codes[k]), out, k)

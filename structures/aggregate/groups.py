@@ -1,16 +1,16 @@
 """The aggregates of many groups, by the group's code, as rows come into groups and go.
 
-Problem: rows (code, values) come and go in any number; tell of a group COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT), so that what is told
-depends on nothing but the rows that are there: not on the order in which they came, nor on those that have gone.
+Problem: rows (code, values) come and go in any number; report COUNT, SUM, AVG, MIN, MAX, COUNT(DISTINCT) of a group, so that the result
+depends only on the rows that are there: not on the order in which they came, nor on those that have gone.
 
     code ──> cells[code]: rows, counts, sums of 128 bits ──> limbs: sums of float64 (`limbs.py`)
                                                        └───> tree: (code, value) with counts (`values.py`)
 
-Written in place: nobody but the writer reads it. What is told is a row of cells for a store of rows, which has the versions (`results.py`).
+Written in place: only the writer reads it. A result is a row of cells for a store of rows, which has the versions (`results.py`).
 
 Invariants: `check.py`.
-Costs: a row O(1), and O(log n) for MIN, MAX and COUNT(DISTINCT); telling a group O(1), and O(log n) for MIN and MAX. Memory: 8 bytes a
-word of a group, 64 bytes a sum of float64 and more where magnitudes differ (576 at most), 24 bytes and more a different value of a group.
+Costs: a row O(1), and O(log n) for MIN, MAX and COUNT(DISTINCT); reporting a group O(1), and O(log n) for MIN and MAX. Memory: 8 bytes a
+word of a group, 64 bytes a sum of float64 and more where magnitudes differ (576 at most), at least 24 bytes a distinct value of a group.
 Source: docs/design/queries.md (*Groups*).
 """
 
@@ -30,20 +30,20 @@ from structures.aggregate.limbs import LIMB_WORDS, LIMBS, QUOTIENT_DIGITS, USED
 from structures.core.kernel import compiled
 from structures.core.reserve import MEMORY, SLOTS, reserve
 
-_MANY = 4096  # rows, above which they are taken group by group
-_SCRATCH = max(LIMBS + 1 + QUOTIENT_DIGITS, values.PATH_WORDS * values.MOST_LEVELS)  # digits of a sum and of a division; a way down
+_MANY = 4096  # rows, above which they are applied group by group
+_SCRATCH = max(LIMBS + 1 + QUOTIENT_DIGITS, values.PATH_WORDS * values.MOST_LEVELS)  # digits of a sum and of a division; a path in the tree
 _NOTHING = np.zeros(1, np.int64)
 
 
 class Step:
-    """Accumulators as they are laid out: one after another."""
+    """The layout of accumulators: one after another."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, int, int]] = []
         self.words, self.trees = layout.HEAD, 0
 
     def of(self, kind: int, column: int) -> int:
-        """The first word of the accumulator of this kind that takes this column of the values; there is one of each."""
+        """The first word of the accumulator of this kind over this column of the values; there is one of each."""
         for known, taken, word in self.steps:
             if (known, taken) == (kind, column):
                 return word
@@ -53,7 +53,7 @@ class Step:
         return word
 
     def tree(self, column: int) -> int:
-        """Which of the VALUES takes this column."""
+        """The number of the VALUES over this column."""
         return [taken for kind, taken, _ in self.steps if kind == layout.VALUES].index(column)
 
 
@@ -61,7 +61,7 @@ class Groups:
     """See the module's head. One thread."""
 
     def __init__(self, steps: Step, results: Sequence[tuple[int, int, int, int, int]], width: int, most_codes: int) -> None:
-        """`results`: as in `layout.py`; `width`: cells of a row that is told; codes are below `most_codes`. OSError: no address space."""
+        """`results`: as in `layout.py`; `width`: cells of a reported row; codes are below `most_codes`. OSError: no address space."""
         self._made_of = steps, results, width, most_codes
         kinds = [kind for kind, _, _ in steps.steps]
         self._plan = Plan(
@@ -84,17 +84,17 @@ class Groups:
         self._stamp = 1
 
     def without_rows(self) -> Groups:
-        """Others like these, none of which has rows. OSError: no address space."""
+        """New groups of the same kind, without rows. OSError: no address space."""
         return Groups(*self._made_of)
 
     @property
     def groups(self) -> int:
-        """How many have rows."""
+        """The number of groups that have rows."""
         return int(self._store.control[layout.GROUPS])
 
     @property
     def out_of_range(self) -> int:
-        """How many sums were out of range when they were told last."""
+        """The number of sums that were out of range when last reported."""
         return int(self._store.control[layout.BEYOND])
 
     @property
@@ -104,7 +104,8 @@ class Groups:
         return counts
 
     def require(self, codes: int, rows: int) -> None:
-        """Raise MemoryError, before anything is touched, unless so many rows of groups with codes below `codes` surely fit. O(1)."""
+        """Raise MemoryError, before anything is changed, unless this number of rows of groups with codes below `codes` certainly fits.
+        O(1)."""
         store = self._store
         if codes > self.most_codes:
             raise MemoryError(f"a view holds at most {self.most_codes} groups, those of older versions included")
@@ -116,21 +117,22 @@ class Groups:
             raise MemoryError("the values of a view's groups have reached the size of this machine's memory")
 
     def begin(self) -> None:
-        """What is touched from now on is told anew."""
+        """Begin to record the groups that are touched."""
         self._stamp += 1
 
     def add(self, rows: Rows) -> np.ndarray:
-        """Rows come and go; int32[n]: the codes of the groups that are touched for the first time since `begin`. Those of a group are taken
-        in order, and many group by group: then what one row waits for from memory the next ones find in the caches."""
+        """Add and remove rows. Returns int32[n]: the codes of the groups that are touched for the first time since `begin`. The rows of a
+        group are applied in order, and many rows group by group: then the memory that one row waits for is in the caches for the next
+        ones."""
         touched = np.empty(len(rows.codes), np.int32)
         n = compiled(add_all)(self._plan, self._store, rows, _by_code(rows.codes), self._stamp, touched)
         self._require_right()
         return touched[:n]
 
     def add_in_order(self, rows: Rows, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows of version after version; `numbers`: int64[n], of each row that of its version, from 0 on. -> of each telling the group's
-        code (int32[n]), the version's number (int64[n]), and the row (int64[n, width]): of each version the groups that it has touched, as
-        they are then."""
+        """Apply rows version after version; `numbers`: int64[n], for each row that of its version, from 0 on. Returns for each telling the
+        group's code (int32[n]), the version's number (int64[n]), and the row (int64[n, width]): for each version the groups that it has
+        touched, as they are then."""
         n = len(rows.codes)
         codes, versions, out = np.empty(n, np.int32), np.empty(n, np.int64), np.empty((n, self.width), np.int64)
         n = compiled(add_in_order)(self._plan, self._store, rows, numbers, self._stamp + 1, codes, versions, out)
@@ -141,22 +143,22 @@ class Groups:
 
     @property
     def parts(self) -> tuple[Plan, Store]:
-        """What a kernel works on that has rows added version after version (`changes.add_versions`)."""
+        """The arguments of a kernel that adds rows version after version (`changes.add_versions`)."""
         return self._plan, self._store
 
     @property
     def next_stamp(self) -> int:
-        """Of version number 0 of such a call."""
+        """The stamp of version number 0 of such a call."""
         return self._stamp + 1
 
     def went_on(self, last: int) -> None:
-        """Such a call has told groups, the last ones of version number `last`."""
+        """Note that such a call has reported groups, the last ones for version number `last`."""
         self._stamp += 1 + last
         self._require_right()
 
     def add_amounts(self, amounts: Amounts, ends: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Many rows come and go at each change, in order. -> as of `add_in_order`; without `ends` the codes (int32[n]) of the groups that
-        are touched for the first time since `begin`, and nothing of them."""
+        """Apply changes, each of which adds or removes many rows, in order. Returns the same as `add_in_order`; without `ends` the codes
+        (int32[n]) of the groups that are touched for the first time since `begin`, with empty rows."""
         n = len(amounts.codes)
         told = Tellings(np.empty(n, np.int32), np.empty(n, np.int64), np.empty((0 if ends is None else n, self.width), np.int64))
         if ends is None:
@@ -180,17 +182,17 @@ class Groups:
 
     @property
     def bytes(self) -> int:
-        """What the groups that have rows hold, with their sums and values."""
+        """Bytes of the groups that have rows, with their sums and values."""
         store = self._store
         return 8 * (self.groups * self._words + int(store.limbs.control[USED]) + 3 * values.B * int(store.tree.control[values.USED]))
 
     def check(self, codes: int) -> None:
-        """Prove the invariants of `check.py`; all codes that there were are below `codes`."""
+        """Prove the invariants of `check.py`; all codes so far are below `codes`."""
         check_groups(self._plan, self._store, codes)
 
 
 def _by_code(codes: np.ndarray) -> np.ndarray:
-    """int64[n]: the places of many by code, those of one code in order; of a few as they are. O(n): by the lower half, then the upper one,
+    """int64[n]: the places of many rows sorted by code (stable); those of few in their order. O(n): by the lower half, then the upper one,
     as NumPy sorts 16 bits by counting."""
     if len(codes) < _MANY:
         return np.arange(len(codes))

@@ -1,16 +1,16 @@
-"""What is known of a group: one row of int64 by its code, and what that row is made of.
+"""The state of a group: one row of int64 by its code, and the layout of that row.
 
-    cells[code]   ROWS, STAMP, OUT (how many of its sums are out of range, as told last), then the words of each accumulator
-    steps         int64[k, 3]: of each accumulator its kind, the column of the values that it takes, and its first word
-    results       int64[r, 5]: of each column that is told its kind, the first word of what it reads, the word of its count of values, the
-                  number of its values in the tree, and what a sum is divided by besides (10**s of a decimal; 1)
+    cells[code]   ROWS, STAMP, OUT (how many of its sums were out of range when last reported), then the words of each accumulator
+    steps         int64[k, 3]: for each accumulator its kind, the column of the values that it takes, and its first word
+    results       int64[r, 5]: for each result column its kind, the first word that it reads, the word of its count of values, the number of
+                  its values in the tree, and a further divisor of its sum (10**s of a decimal; 1)
 
     COUNT     1 word: values that are not null
     INT_SUM   3 words: the sum in two's complement of 128 bits: 32 bits, 32 bits, and the rest with the sign
     FLOAT_SUM 7 words: where its limbs are (`limbs.py`), and counts of NaN and of both infinities
-    VALUES    1 word: different values; each with its count in a tree (`values.py`), by (code * trees + number, value)
+    VALUES    1 word: distinct values; each with its count in a tree (`values.py`), by (code * trees + number, value)
 
-Floats come as their bits. Values in the tree are int64 in the order of what they stand for (`ordered_bits`).
+Floats are passed as their bits. Values in the tree are int64 in the order of the values that they represent (`ordered_bits`).
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ ROWS, STAMP, OUT, HEAD = range(4)
 
 OF_ROWS, OF_COUNT, OF_INT_SUM, OF_INT_MEAN, OF_FLOAT_SUM, OF_FLOAT_MEAN = range(6)
 OF_LEAST, OF_GREATEST, OF_LEAST_FLOAT, OF_GREATEST_FLOAT = range(6, 10)
-OF_WIDE_SUM = 10  # of an INT_SUM, two columns: the high and the low word of 128 bits; out of range with more than 38 digits
+OF_WIDE_SUM = 10  # of an INT_SUM, in two columns: the high and the low word of 128 bits; out of range with more than 38 digits
 STEP_KIND, STEP_COLUMN, STEP_WORD = range(3)  # columns of `steps`
 KIND, WORD, COUNTED, TREE, SCALE = range(5)  # columns of `results`
-LOWEST, MIDDLE, HIGHEST, DIGITS = range(4)  # of an INT_SUM, and of an amount that is added to one
+LOWEST, MIDDLE, HIGHEST, DIGITS = range(4)  # words of an INT_SUM, and of an amount that is added to one
 
-# Words of `control`: groups that have rows; sums that are out of range; rows and values that were taken out and not there.
+# Words of `control`: groups that have rows; sums that are out of range; rows and values that were removed but not there.
 GROUPS, BEYOND, WRONG, CONTROL_WORDS = range(4)
 NULLS_A_CELL = 32  # as in `rows/key_table.py`
 
 LOW32, WORD32 = 0xFFFFFFFF, 1 << 32
 SIGN = -(1 << 63)
 NAN_BITS, INFINITY_BITS = 0x7FF8 << 48, 0x7FF << 52
-NAN_ORDER = (1 << 63) - 1  # above the infinity's
+NAN_ORDER = (1 << 63) - 1  # above that of infinity
 
 
 @arrays("int64[::1]", "int64[::1]")
 class Limbs(NamedTuple):
-    """`store`: extents of limbs; `control`: where free ones are (`limbs.py`)."""
+    """`store`: extents of limbs; `control`: the free ones (`limbs.py`)."""
 
     store: np.ndarray
     control: np.ndarray
@@ -52,7 +52,7 @@ class Limbs(NamedTuple):
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
 class Tree(NamedTuple):
-    """Of all blocks, one after another: groups and values, counts (in inner nodes: the children), and of each its size (`values.py`)."""
+    """All blocks, one after another: groups and values, counts (in inner nodes: the children), and the size of each block (`values.py`)."""
 
     group: np.ndarray
     value: np.ndarray
@@ -63,7 +63,7 @@ class Tree(NamedTuple):
 
 @arrays("int64[:, ::1]", Limbs, Tree, "int64[::1]", "int64[::1]")
 class Store(NamedTuple):
-    """What all kernels work on. `scratch`: digits of a sum, and a way down the tree."""
+    """The arrays of all kernels. `scratch`: digits of a sum, and a path in the tree."""
 
     cells: np.ndarray
     limbs: Limbs
@@ -74,7 +74,7 @@ class Store(NamedTuple):
 
 @arrays("int64[:, ::1]", "int64[:, ::1]", "int64")
 class Plan(NamedTuple):
-    """See the module's head. `trees`: how many accumulators are VALUES."""
+    """See the module's head. `trees`: the number of accumulators that are VALUES."""
 
     steps: np.ndarray
     results: np.ndarray
@@ -83,7 +83,7 @@ class Plan(NamedTuple):
 
 @arrays("int32[::1]", "int8[::1]", "int64[:, ::1]", "uint8[:, ::1]")
 class Rows(NamedTuple):
-    """n rows: their groups' codes, signs (1 comes, -1 goes), and of each of the columns the values and where they are null."""
+    """n rows: their groups' codes, signs (1 comes, -1 goes), and for each of the columns the values and null flags."""
 
     codes: np.ndarray
     signs: np.ndarray
@@ -93,7 +93,7 @@ class Rows(NamedTuple):
 
 @kernel
 def ordered_bits(bits: int) -> int:
-    """The bits of a float as a number in its order: -0.0 is 0.0, each NaN the same and the greatest. `bits_of` turns it back."""
+    """The bits of a float as a number in its order: -0.0 is 0.0, all NaNs are equal and the greatest. `bits_of` is the inverse."""
     if (bits & ~SIGN) > INFINITY_BITS:
         return NAN_ORDER
     if bits >= 0:
@@ -103,7 +103,7 @@ def ordered_bits(bits: int) -> int:
 
 @kernel
 def bits_of(order: int) -> int:
-    """The bits of the float that has this place in the order."""
+    """The bits of the float with this place in the order."""
     if order == NAN_ORDER:
         return NAN_BITS
     if order >= 0:
@@ -113,7 +113,7 @@ def bits_of(order: int) -> int:
 
 @kernel
 def bit_length(number: int) -> int:
-    """Of a number from 0 to 2**32 - 1."""
+    """The bit length of a number from 0 to 2**32 - 1."""
     length = 0
     for step in (16, 8, 4, 2, 1):
         if number >> step:

@@ -1,14 +1,14 @@
-"""Exact sums of float64: a sum is a whole number of 2**-1074, in signed limbs of 32 bits, rounded once when it is told.
+"""Exact sums of float64: a sum is an integer multiple of 2**-1074, in signed limbs of 32 bits, rounded once when it is reported.
 
     limb i weighs 2**(32 i); a group has an extent of 8, 16, 32 or 72 limbs, from limb LOW on, at START in the store
-    a limb is an int64: adding changes three of them, by less than 2**33 each, and carries nothing; after 2**30 additions, and before it is
-    told, all but the top one are brought back to [-2**31, 2**31)
+    a limb is an int64: an addition changes three of them, by less than 2**33 each, and carries nothing; after 2**30 additions, and before
+    the sum is reported, all but the top one are normalised to [-2**31, 2**31)
 
-So a sum depends on nothing but the rows that are there: the order of changes, deletes among them, leaves no trace. Money, where values
-differ by a few orders of magnitude, needs one extent of 8 limbs, 10**308 beside 5 * 10**-324 one of 72; a group keeps the extent that it
-once needed until it has no rows.
+So a sum depends only on the rows that are there, not on the order of changes, including deletes. Amounts of money, which differ by a few
+orders of magnitude, need an extent of 8 limbs, 10**308 beside 5 * 10**-324 one of 72; a group keeps its largest extent until it has no
+rows.
 
-Costs: an addition O(1), some 10 ns; telling a sum O(limbs); a larger extent O(limbs), three times at most.
+Costs: an addition O(1), about 10 ns; reporting a sum O(limbs); a larger extent O(limbs), at most three times.
 Source: Kulisch's long accumulator; lazy carries as in Neal, Fast exact summation using small and large superaccumulators (2015).
 """
 
@@ -19,19 +19,19 @@ from typing import Any
 from structures.aggregate.layout import INFINITY_BITS, LOW32, NAN_BITS, SIGN, WORD32, Limbs, bit_length
 from structures.core.kernel import kernel
 
-LIMBS = 72  # 2098 bits of a float, 62 of a count of rows, and what is beside a limb that is not brought back yet
+LIMBS = 72  # 2098 bits of a float, 62 of a count of rows, and the excess of a limb that is not normalised
 SIZES = 8, 16, 32, LIMBS
 QUOTIENT_DIGITS = 6  # below those of a sum: what two divisors of 62 bits take off, and 53 bits with what decides how they are rounded
-USED, FREE, LIMB_WORDS = 0, 1, 1 + len(SIZES)  # of `control`: limbs used, and of each size the first free extent; these hold the next one
+USED, FREE, LIMB_WORDS = 0, 1, 1 + len(SIZES)  # of `control`: limbs used, and for each size the first free extent; these are linked
 START, LOW, SIZE, ADDED, NAN, PLUS, MINUS = range(7)  # words of an accumulator
 _MOST_ADDED = 1 << 30
 _HALF, _FRACTION = 1 << 31, (1 << 52) - 1
-_ROOM = 4  # limbs that an addition may need: three, and one that takes the carries
+_ROOM = 4  # limbs that an addition may need: three, and one for the carries
 
 
 @kernel
 def add_float(cells: Any, code: int, w: int, limbs: Limbs, bits: int, sign: int) -> None:
-    """Add the float with these bits (`sign` 1), or take it out (-1)."""
+    """Add the float with these bits (`sign` 1), or subtract it (-1)."""
     exponent, fraction = (bits >> 52) & 0x7FF, bits & _FRACTION
     if exponent == 0x7FF:
         cells[code, w + (NAN if fraction else MINUS if bits < 0 else PLUS)] += sign
@@ -61,7 +61,7 @@ def add_float(cells: Any, code: int, w: int, limbs: Limbs, bits: int, sign: int)
 
 @kernel
 def carry(cells: Any, code: int, w: int, limbs: Limbs) -> None:
-    """Bring all limbs but the top one to [-2**31, 2**31)."""
+    """Normalise all limbs but the top one to [-2**31, 2**31)."""
     store, start, size = limbs.store, cells[code, w + START], cells[code, w + SIZE]
     over = start * 0
     for i in range(start, start + size - 1):
@@ -75,7 +75,7 @@ def carry(cells: Any, code: int, w: int, limbs: Limbs) -> None:
 
 @kernel
 def _extend(cells: Any, code: int, w: int, limbs: Limbs, first: int) -> None:
-    """Give the group an extent with room for what it has, and for an addition from limb `first` on."""
+    """Give the group an extent with room for its sum, and for an addition from limb `first` on."""
     store = limbs.store
     start, low, size = cells[code, w + START], cells[code, w + LOW], cells[code, w + SIZE]
     bottom, top = first, first + _ROOM
@@ -104,7 +104,7 @@ def _extend(cells: Any, code: int, w: int, limbs: Limbs, first: int) -> None:
 
 @kernel
 def _take(limbs: Limbs, kind: int) -> int:
-    """A free extent."""
+    """Allocate an extent."""
     store, control = limbs
     start = control[FREE + kind]
     if start:
@@ -117,7 +117,7 @@ def _take(limbs: Limbs, kind: int) -> int:
 
 @kernel
 def give_back(cells: Any, code: int, w: int, limbs: Limbs) -> None:
-    """The group needs its extent no more."""
+    """Free the group's extent."""
     store, control = limbs
     size = cells[code, w + SIZE]
     if size:
@@ -162,8 +162,8 @@ def float_sum(cells: Any, code: int, w: int, limbs: Limbs, digits: Any, divisors
 
 @kernel
 def quotient(digits: Any, n: int, low: int, divisors: tuple[int, int]) -> int:
-    """The bits of sum(digits[i] * 2**(32 (low + i))) * 2**-1074 / divisors, rounded once; `digits`, with room for QUOTIENT_DIGITS
-    more, is used up."""
+    """The bits of sum(digits[i] * 2**(32 (low + i))) * 2**-1074 / divisors, rounded once. Overwrites `digits`, which has room for
+    QUOTIENT_DIGITS more."""
     more, rest = 0, False
     if divisors[0] > 1 or divisors[1] > 1:
         more = min(QUOTIENT_DIGITS, low + 1)
@@ -180,7 +180,7 @@ def quotient(digits: Any, n: int, low: int, divisors: tuple[int, int]) -> int:
 
 @kernel
 def _divide(digits: Any, n: int, divisor: int) -> bool:
-    """Divide in place; whether there is a remainder."""
+    """Divide in place. Returns whether there is a remainder."""
     rest = divisor * 0
     if divisor < _HALF:
         for i in range(n - 1, -1, -1):
@@ -202,15 +202,15 @@ def _divide(digits: Any, n: int, divisor: int) -> bool:
 
 @kernel
 def rounded(digits: Any, n: int, exponent: int, rest: bool) -> int:
-    """The bits of the float nearest to sum(digits[i] * 2**(32 i)) * 2**(exponent - 1074), ties to even; `rest`: and something below the
-    last digit. Digits from 0 to 2**32 - 1; exponent >= -32, and a multiple of 32 if it is below 64."""
+    """The bits of the float nearest to sum(digits[i] * 2**(32 i)) * 2**(exponent - 1074), ties to even; `rest`: whether there is a
+    remainder below the last digit. Digits from 0 to 2**32 - 1; exponent >= -32, and a multiple of 32 if it is below 64."""
     h = n - 1
     while h >= 0 and digits[h] == 0:
         h -= 1
     if h < 0:
         return 0
     length = bit_length(digits[h])
-    top = exponent + 32 * h + length - 1  # the place of the highest bit; one unit of the result is at top - 52, and not below 0
+    top = exponent + 32 * h + length - 1  # place of the highest bit; the last place of the result is top - 52, but not below 0
     if top < 52:
         whole = digits[0] * 0
         for i in range(h + 1):
@@ -222,7 +222,7 @@ def rounded(digits: Any, n: int, exponent: int, rest: bool) -> int:
     d2, d1, d0 = digits[h], digits[h - 1] if h > 0 else 0, digits[h - 2] if h > 1 else 0
     for i in range(h - 2):
         rest |= digits[i] != 0
-    if length > 21:  # the highest digit is to have 21 bits, which makes 53 with the next one
+    if length > 21:  # leave 21 bits of the highest digit, which makes 53 with the next one
         r = length - 21
         mask = (1 << r) - 1
         upper, below = d2 >> r, ((d1 & mask) << (32 - r)) | (d0 >> r)

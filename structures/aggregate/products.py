@@ -1,15 +1,16 @@
-"""How many rows of a join on one key come or go by a changed row, and what sums over them change by: products of counts and sums.
+"""The number of rows of a join on one key that a changed row adds or removes, and the change of sums over them: products of counts and
+sums.
 
-Problem: rows with a key and weights come and go in k relations that join by being equal in the key; tell of each change how many rows of
-the join come or go by it, one for each choice of a row of every other relation, and by how much sums of weights over them change.
+Problem: rows with a key and weights come and go in k relations that are joined by equality of the key; for each change, report how many
+rows of the join it adds or removes, one for each choice of a row of every other relation, and by how much sums of weights over them change.
 
-    cells[key]    of each relation the number of its rows n, then of each sum the sum of its weights S, three digits each (`amounts.py`)
+    cells[key]    for each relation the number of its rows n, then for each sum the sum of its weights S, three digits each (`amounts.py`)
 
-Of a row of relation j that is the product of n over the other relations; a sum of its own weight changes by that many times the weight, one
-of a weight of relation m by S times the product of n over those but j and m.
+For a row of relation j the number is the product of n over the other relations; a sum of its own weight changes by that many times the
+weight, a sum of a weight of relation m by S times the product of n over those but j and m.
 
-Invariants: no number of rows is negative, and where it is zero, so are the sums.
-Costs: O(k) a change, and O(k) a sum. Memory 8 bytes a word of a key. Source: docs/design/queries.md (*Groups*).
+Invariants: no number of rows is negative, and where it is zero, so are the sums. Costs: O(k) a change, and O(k) a sum. Memory 8 bytes a
+word of a key. Source: docs/design/queries.md (*Groups*).
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from structures.core.kernel import arrays, compiled, kernel, require_columns, wi
 from structures.core.reserve import MEMORY, SLOTS, reserve
 
 MOST = 2**63 - 1
-OWNER, WEIGHT, WORD = range(3)  # of a sum: its relation, the number of the weight, the first word
+OWNER, WEIGHT, WORD = range(3)  # words of a sum: its relation, the number of the weight, the first word
 TOO_MANY, WRONG, CONTROL_WORDS = range(3)
 
 
 @arrays("int8[::1]", "int8[::1]", "int32[::1]", "int64[:, ::1]")
 class Members(NamedTuple):
-    """Of each of n changes: the sign (1 comes, -1 goes), the relation's number, the key, and the weights: int64[n, w]."""
+    """For each of n changes the sign (1 comes, -1 goes), the relation's number, the key, and the weights: int64[n, w]."""
 
     signs: np.ndarray
     roles: np.ndarray
@@ -52,7 +53,7 @@ class Store(NamedTuple):
 
 @kernel
 def product(store: Store, relations: int, key: int, one: int, other: int) -> int:
-    """Of the numbers of rows of all relations but these two."""
+    """The product of the numbers of rows of all relations but these two."""
     found, cells = wide(1), store.cells
     for r in range(relations):
         if r != one and r != other and cells[key, r] == 0:
@@ -68,7 +69,7 @@ def product(store: Store, relations: int, key: int, one: int, other: int) -> int
 
 @kernel
 def put_product(sums: Any, i: int, s: int, digits: tuple[int, int, int], times: int) -> None:
-    """The amount: a number in three digits times one that is not negative, 16 bits after 16 bits."""
+    """Write the amount: a number in three digits times one that is not negative, by 16 bits at a time."""
     d0, d1, d2 = digits
     a0, a1, a2 = wide(0), wide(0), wide(0)
     for shift in (48, 32, 16, 0):
@@ -83,7 +84,7 @@ def put_product(sums: Any, i: int, s: int, digits: tuple[int, int, int], times: 
 
 @kernel("void(Store, int64, Members, Measured)")
 def follow(store: Store, relations: int, members: Members, measured: Measured) -> None:
-    """Make these changes one after another; each is measured against what the ones before it left. O(k) a change and sum, of k
+    """Apply these changes one after another; each is measured relative to the state left by the ones before it. O(k) a change and sum, of k
     relations."""
     cells, sums = store.cells, store.sums
     for i in range(len(members.keys)):
@@ -107,7 +108,7 @@ class Products:
     """See the module's head. One thread."""
 
     def __init__(self, relations: int, sums: Sequence[tuple[int, int]], most_keys: int = SLOTS) -> None:
-        """`sums`: of each the relation's number, and the number of the weight; keys are below `most_keys`. OSError: no address space."""
+        """`sums`: for each the relation's number, and the number of the weight; keys are below `most_keys`. OSError: no address space."""
         self.relations, self.sums = relations, tuple(sums)
         self._words = relations + DIGITS * len(self.sums)
         self._most = min(most_keys, MEMORY // (8 * self._words))
@@ -116,14 +117,14 @@ class Products:
         self._store = Store(cells, np.array(placed, np.int64).reshape(-1, 3), np.zeros(CONTROL_WORDS, np.int64))
 
     def require(self, keys: int) -> None:
-        """Raise MemoryError unless all keys below surely fit. O(1)."""
+        """Raise MemoryError unless all keys below `keys` certainly fit. O(1)."""
         if keys > self._most:
             raise MemoryError(f"a view holds at most {self._most} keys, those of older versions included")
 
     def follow(self, members: Members) -> Measured:
-        """Make these changes one after another: each tells how many rows of the join come or go by it, and by how much the sums change.
-        OverflowError: a key has more than 2**63 - 1 rows of the join; KeyError: what was to go was not there. After either the structure
-        is damaged. TypeError, ValueError: the columns of changes are others, and nothing was done. O(k) each, and a sum."""
+        """Apply these changes one after another. For each, report how many rows of the join it adds or removes, and by how much the sums
+        change. OverflowError: a key has more than 2**63 - 1 rows of the join; KeyError: a row to be removed was not there. After either the
+        structure is damaged. TypeError, ValueError: the columns of the changes are invalid, and nothing was done. O(k) each, and a sum."""
         require_columns((np.int8, np.int8, np.int32, np.int64), members)
         n = len(members.keys)
         measured = Measured(np.empty(n, np.int64), np.empty((n, len(self.sums), DIGITS), np.int64))
@@ -135,11 +136,11 @@ class Products:
         return measured
 
     def bytes(self, keys: int) -> int:
-        """Of so many keys."""
+        """Bytes of `keys` keys."""
         return 8 * self._words * keys
 
     def check(self, keys: int) -> None:
-        """AssertionError unless the invariants hold; all keys that there were are below `keys`."""
+        """AssertionError unless the invariants hold; all keys so far are below `keys`."""
         cells = self._store.cells[:keys]
         assert (cells[:, : self.relations] >= 0).all(), "a relation has fewer than no rows of a key"
         for owner, _, w in self._store.sums.tolist():

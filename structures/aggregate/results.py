@@ -1,4 +1,4 @@
-"""What is told of a group: a row of cells as `rows.Rows` stores them, its code first, null bits last."""
+"""The result of a group: a row of cells in the layout of `rows.Rows`, its code first, null bits last."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from structures.aggregate.limbs import float_sum, quotient
 from structures.aggregate.values import greatest, least
 from structures.core.kernel import kernel
 
-_FIRST = 1074 // 32  # the limb in which 2**0 is, and its place there
+_FIRST = 1074 // 32  # the limb of 2**0, and its place there
 _UP = 1074 % 32
 _DOWN = 32 - _UP
 _HIGH, _LOW = divmod(10**38, 1 << 64)
@@ -84,8 +84,8 @@ def int_mean(cells: Any, code: int, w: int, digits: Any, divisors: tuple[int, in
 
 @kernel
 def tell(plan: Plan, store: Store, code: int, out: Any, k: int) -> None:
-    """out[k]: the row of a group. Its first cell is the code, or of a group without rows -1 - code. Rows that have no cells for null bits
-    are of results that are null without rows only."""
+    """out[k]: the row of a group. Its first cell is the code, or -1 - code for a group without rows. Rows without cells for null bits have
+    only results that are null just without rows."""
     cells, results = store.cells, plan.results
     width, columns = out.shape[1], 1
     for r in range(len(results)):

@@ -1,14 +1,15 @@
-"""How often each value is in each group, in order: a B+-tree of (group, value) with counts, changed in place; only the writer reads it.
+"""The number of occurrences of each value in each group: a B+-tree of (group, value) with counts, changed in place; only the writer reads
+it.
 
-    inner node    (group, value) of each child's first entry when it was made, the child: all entries of the child are from there on, those
-                  of the children before it are before it; the first one's is not looked at
-    leaf          (group, value), how often it is there: at least once
+    inner node    the separator (group, value) of each child, its first entry when it was made, and the child: all entries of the child are
+                  at or after it, those of the children before are before it; that of the first child is not used
+    leaf          (group, value), its count: at least one
 
-A block holds B entries, and, unless it is the root, a quarter of them at least: one that falls below takes from its neighbour, or becomes
-one with it. Block 0 is NIL.
+A block holds up to B entries and, unless it is the root, at least a quarter of that: one that falls below is evened out or merged with its
+neighbour. Block 0 is NIL.
 
-Costs: O(log n) to count a value up or down, and to find a group's least and greatest. Memory 24 bytes an entry, in blocks that are full
-to a quarter at least.
+Costs: O(log n) to count a value up or down, and to find a group's least and greatest. Memory 24 bytes an entry, in blocks at least a
+quarter full.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from structures.core.kernel import kernel
 
 B = max(4, LEAF)
 LEAST = max(1, B // 4)
-_TOGETHER = B - LEAST  # entries of two blocks that become one
+_TOGETHER = B - LEAST  # most entries of two blocks that are merged
 MOST_LEVELS = 40
-ON, TAKEN, PATH_WORDS = range(3)  # of each level of a way down: the inner node, and its child
-ROOT, HEIGHT, USED, FREE, ENTRIES, TREE_WORDS = range(6)  # of `control`: blocks below USED were used, FREE begins a list of free ones
+ON, TAKEN, PATH_WORDS = range(3)  # for each level of a path: the inner node, and the number of its child
+ROOT, HEIGHT, USED, FREE, ENTRIES, TREE_WORDS = range(6)  # words of `control`: blocks below USED were used, FREE begins a list of free ones
 
 
 @kernel
@@ -48,7 +49,7 @@ def _free_block(tree: Tree, block: int) -> None:
 
 @kernel
 def place_in(tree: Tree, block: int, group: int, value: int) -> int:
-    """How many entries of the block are not above (group, value)."""
+    """The number of entries of the block that are not above (group, value)."""
     low, high = block * B, block * B + tree.size[block]
     while low < high:
         at = (low + high) >> 1
@@ -61,7 +62,7 @@ def place_in(tree: Tree, block: int, group: int, value: int) -> int:
 
 @kernel
 def _descend(tree: Tree, group: int, value: int, path: Any) -> int:
-    """The leaf where it belongs; path: of each level the node, and the number of the child taken."""
+    """The leaf to which the entry belongs; path: for each level the node, and the number of the child taken."""
     block = tree.control[ROOT]
     for level in range(tree.control[HEIGHT] - 1):
         child = max(place_in(tree, block, group, value) - 1, 0)
@@ -72,7 +73,7 @@ def _descend(tree: Tree, group: int, value: int, path: Any) -> int:
 
 @kernel
 def count_value(tree: Tree, group: int, value: int, more: int, path: Any) -> int:
-    """Count the value once more (1) or less (-1); how often it is there then, -1: it was not."""
+    """Count the value once more (1) or less (-1). Returns its count then; -1 if it was not there."""
     leaf = _descend(tree, group, value, path)
     place = place_in(tree, leaf, group, value)
     at = leaf * B + place - 1
@@ -107,7 +108,7 @@ def _cut(tree: Tree, block: int, place: int) -> None:
 
 @kernel
 def _move(tree: Tree, source: int, target: int, n: int) -> None:
-    """Move n entries from one index to another, both among all blocks' entries."""
+    """Move n entries from one index to another, in the columns of all blocks."""
     if source > target:
         for i in range(n):
             s, t = source + i, target + i
@@ -120,7 +121,7 @@ def _move(tree: Tree, source: int, target: int, n: int) -> None:
 
 @kernel
 def _insert(tree: Tree, block: int, place: int, group: int, value: int, count: int, path: Any) -> None:
-    """Put an entry into a leaf; blocks that are full are split, from there up."""
+    """Insert an entry into a leaf; full blocks are split, from there up."""
     tree.control[ENTRIES] += 1
     level = tree.control[HEIGHT] - 1
     while tree.size[block] == B:
@@ -151,7 +152,7 @@ def is_thin(tree: Tree, block: int) -> bool:
 
 @kernel
 def _remove(tree: Tree, block: int, place: int, path: Any) -> None:
-    """Take an entry out of a leaf; blocks that become thin are filled from a neighbour, or joined with it, from there up."""
+    """Remove an entry from a leaf; thin blocks are evened out or merged with a neighbour, from there up."""
     tree.control[ENTRIES] -= 1
     _cut(tree, block, place)
     level = tree.control[HEIGHT] - 1
@@ -159,7 +160,7 @@ def _remove(tree: Tree, block: int, place: int, path: Any) -> None:
         leaves = level == tree.control[HEIGHT] - 1
         level -= 1
         parent, child = path[PATH_WORDS * level + ON], path[PATH_WORDS * level + TAKEN]
-        if tree.size[parent] == 1:  # it has no neighbour
+        if tree.size[parent] == 1:  # no neighbour
             if tree.size[block] > 0:
                 break
             _free_block(tree, block)
@@ -169,7 +170,7 @@ def _remove(tree: Tree, block: int, place: int, path: Any) -> None:
         block = parent
     while tree.control[HEIGHT] > 1 and tree.size[tree.control[ROOT]] <= 1:
         root = tree.control[ROOT]
-        if tree.size[root] == 0:  # all is gone
+        if tree.size[root] == 0:  # the tree is empty
             tree.control[HEIGHT] = 1
             return
         tree.control[ROOT] = tree.times[root * B]
@@ -179,11 +180,11 @@ def _remove(tree: Tree, block: int, place: int, path: Any) -> None:
 
 @kernel
 def _level_out(tree: Tree, parent: int, number: int, leaves: bool) -> bool:
-    """Make children `number` and the next one, one of which is thin, one block, or else alike; whether they are one."""
+    """Merge children `number` and the next one, one of which is thin, or even them out. Returns whether they are one."""
     at = parent * B + number
     left, right = tree.times[at], tree.times[at + 1]
     first, second = tree.size[left], tree.size[right]
-    if not leaves:  # of the first child nobody has looked at where it begins
+    if not leaves:  # the separator of the first child is not maintained
         tree.group[right * B], tree.value[right * B] = tree.group[at + 1], tree.value[at + 1]
     if first + second <= _TOGETHER:
         _move(tree, right * B, left * B + first, second)
@@ -205,7 +206,7 @@ def _level_out(tree: Tree, parent: int, number: int, leaves: bool) -> bool:
 
 @kernel
 def least(tree: Tree, group: int, path: Any) -> int:
-    """The least value of a group that has one."""
+    """The least value of a group that has values."""
     leaf = _descend(tree, group, SIGN, path)
     place = place_in(tree, leaf, group, SIGN)
     at = leaf * B + place
@@ -224,7 +225,7 @@ def least(tree: Tree, group: int, path: Any) -> int:
 
 @kernel
 def greatest(tree: Tree, group: int, path: Any) -> int:
-    """The greatest value of a group that has one."""
+    """The greatest value of a group that has values."""
     leaf = _descend(tree, group, ~SIGN, path)
     place = place_in(tree, leaf, group, ~SIGN)
     at = leaf * B + place - 1

@@ -1,12 +1,13 @@
-"""Keeping box trees balanced: dropping the subtree of a node and rebuilding it from its records, and building the tree of a node from
-its points when the first spanner arrives.
+"""Balance of box trees: drop the subtree of a node and rebuild it from its records, and build the tree of a node from its points when the
+first spanner arrives.
 
-A subtree with more endpoints than `most_at_once` would take too long for a change: it stays unbalanced, and these are counted (UNEVEN),
-so that whoever keeps the structure can build another one beside it in time. Until then the ways from the root become longer: a long one
-grows more slowly, as some times as many endpoints at its end are rebuilt, and of one that is too long as many as need be.
+To rebuild a subtree with more endpoints than `most_at_once` would take too long for a change: it stays unbalanced, and the changes below it
+are counted (UNEVEN), so that the owner of the structure can build another one beside it in time. Until then, paths from the root become
+longer. To slow this down, a long path has larger subtrees at its end rebuilt, and a path that is too long has as many endpoints rebuilt as
+necessary.
 
-Costs: O(w log w) for w endpoints below with the last dimension next, times O(log w) for each dimension more; each amortised over as
-many changes below that node. Source: Tao and Yi, section 4.2 and partial rebuilding (section 2.3.2).
+Costs: O(w log w) for w endpoints below with the last dimension next, times O(log w) for each dimension more; each amortised over as many
+changes below that node. Source: Tao and Yi, section 4.2 and partial rebuilding (section 2.3.2).
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from structures.core.blocks import Nodes, Writing, drop
 from structures.core.kernel import kernel, wide
 from structures.ordered.whole import drop_flat
 
-ALL_BOXES, OF_EITHER = -1, 2  # of `gather`, in place of a set
-FIRST, BEHIND, SLAB_WORDS = 0, 3, 6  # of a slab: where it begins and where the next one does, as words (key, value, tie)
+ALL_BOXES, OF_EITHER = -1, 2  # arguments of `gather`, in place of a set
+FIRST, BEHIND, SLAB_WORDS = 0, 3, 6  # words of a slab: its first place and that of the next slab, each (key, value, tie)
 
 
 @kernel(allocates=True)
 def drop_nodes(nodes: Nodes, writing: Writing, level: int, node: int) -> None:
-    """Drop a node with its records and trees, and all below it."""
+    """Drop a node with its records and trees, and everything below it."""
     W, C = nodes.W, writing.C
-    # On a way each node leaves three others waiting at most, and the nodes of a tree lie above those of the tree that it hangs on.
+    # Each node on a path leaves at most three others waiting, and the nodes of a tree lie above those of the tree that it hangs on.
     stack = np.empty((4 * layout.DEEPEST * layout.MOST_DIMENSIONS, 2), np.int64)
     stack[0, 0], stack[0, 1] = level, node
     n = 1
@@ -69,14 +70,15 @@ def drop_tree(nodes: Nodes, writing: Writing, level: int, h: int) -> None:
 
 @kernel(allocates=True)
 def gather(nodes: Nodes, C: Any, level: int, top: int, points: int, slab: Any) -> tuple[Any, Any, Any, Any, Any, int]:
-    """Boxes with an end below node `top`, once each, as members (see `build_trees`) and `here`, and how many. `slab`: of `top`,
-    int64[SLAB_WORDS], needed for all boxes alone. points: ALL_BOXES, else those of this set (OF_EITHER) with their left end here."""
+    """Collect the boxes with an end below node `top`, each once, as members (see `build_trees`), `here`, and the number of boxes. `slab`:
+    of `top`, int64[SLAB_WORDS], used only for ALL_BOXES. points: ALL_BOXES, or the set (OF_EITHER: both) whose boxes with their left end
+    here are collected."""
     M, W = nodes.M, nodes.W
     d, n = C[layout.DIMENSIONS], 0
     most = W[2 * top + layout.WEIGHT]
     LO, HI, TAGS = np.empty(most * d, np.int64), np.empty(most * d, np.int64), np.empty(most, np.int64)
     refs, here = np.empty(most, np.int64), np.empty(most, np.uint8)
-    stack = np.empty(2 * layout.DEEPEST, np.int64)  # each node on the way leaves one waiting
+    stack = np.empty(2 * layout.DEEPEST, np.int64)  # each node on the path leaves one waiting
     stack[0] = top
     depth = 1
     while depth > 0:
@@ -132,7 +134,7 @@ def activate(nodes: Nodes, writing: Writing, level: int, node: int, i: int, box:
 
 @kernel(allocates=True)
 def rebuild(nodes: Nodes, writing: Writing, level: int, top: int, slab: Any) -> None:
-    """Build what is below own node `top` anew, balanced; the node and its trees stay."""
+    """Rebuild what is below own node `top`, balanced; the node and its trees stay."""
     W, C = nodes.W, writing.C
     LO, HI, TAGS, refs, here, n = gather(nodes, C, level, top, ALL_BOXES, slab)
     if W[2 * top + layout.FLAGS] & layout.LEAF_NODE != 0:
@@ -154,8 +156,8 @@ def unbalanced(W: Any, o: int) -> bool:
 
 @kernel
 def most_on_way(nodes: Nodes, C: Any, level: int, top: int, key: int, value: int, tie: int) -> int:
-    """Endpoints below a node that is to be rebuilt now, if it is unbalanced, on the way from `top` to a place. Tells UNEVEN of unbalanced
-    nodes with more."""
+    """The most endpoints below an unbalanced node on the path from `top` to a place that is rebuilt now. Counts a change below larger
+    unbalanced nodes in UNEVEN."""
     M, W = nodes.M, nodes.W
     most, large, uneven, o = layout.most_at_once(C, level), 0, wide(0), top
     while W[2 * o + layout.WEIGHT] > most:
@@ -177,8 +179,8 @@ def most_on_way(nodes: Nodes, C: Any, level: int, top: int, key: int, value: int
 
 @kernel(allocates=True)
 def repair(nodes: Nodes, writing: Writing, level: int, h: int, key: int, value: int, tie: int) -> None:
-    """Rebuild below the topmost unbalanced node (N2) on the way to a place in the tree of holder h, of those that may be rebuilt within a
-    change: larger ones where the way is long; where it is too long, below the lowest one that makes it shorter by several nodes."""
+    """Rebuild below the topmost unbalanced node (N2) on the path to a place in the tree of holder h that may be rebuilt within a change:
+    larger nodes if the path is long; if it is too long, below the lowest node that makes it shorter by several nodes."""
     M, W, C = nodes.M, nodes.W, writing.C
     if C[layout.FULL] != 0:
         return

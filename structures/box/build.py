@@ -1,11 +1,10 @@
-"""Building box trees of given boxes.
+"""Build box trees from given boxes.
 
-A subtree is built level of nodes by level of nodes: its endpoints are sorted once and boxes stand for their ranks; the
-boxes of each node stay in the order of dimension k + 1, so that the trees at a node are built from sorted members. Trees of
-level k + 1 that are not 1-D wait their turn in a list; live bits are written at the end, from the last node made to the first.
+A subtree is built level of nodes by level of nodes: its endpoints are sorted once, and boxes are represented by ranks; the boxes of each
+node stay in the order of dimension k + 1, so that the trees at a node are built from sorted members. Trees of level k + 1 that are not 1-D
+wait in a list; live bits are written at the end, from the last node made to the first.
 
-Costs: O(n log n) for n boxes with the last dimension next, times O(log n) for each dimension more.
-Source: Tao and Yi, section 4.2.
+Costs: O(n log n) for n boxes with the last dimension next, times O(log n) for each dimension more. Source: Tao and Yi, section 4.2.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from structures.ordered.tree import LEAF_FILL, build, make_empty
 
 @kernel
 def enter(W: Any, C: Any, h: int) -> None:
-    """Make the 1-D tree in holder h the one that the kernels of `ordered.tree` change."""
+    """Make the 1-D tree in holder h the current one for the kernels of `ordered.tree`."""
     C[ROOT], C[HEIGHT], C[LIVE] = root_of(W, h), W[h + layout.HEIGHT_], W[h + layout.STATE] & layout.LIVE_
     C[COUNT], C[COUNT + 1] = W[h + layout.MEMBERS], W[h + layout.MEMBERS + 1]
 
@@ -59,7 +58,7 @@ def leave(W: Any, C: Any, h: int) -> None:
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
 class Given(NamedTuple):
-    """The boxes to build from: refs to them, and by ref their lower and upper ends and their tags."""
+    """The boxes to build from: refs to them, and, by ref, their lower and upper ends and their tags."""
 
     refs: np.ndarray
     LO: np.ndarray
@@ -69,7 +68,7 @@ class Given(NamedTuple):
 
 @kernel(allocates=True)
 def build_flat(nodes: Nodes, writing: Writing, h: int, given: Given) -> None:
-    """Build a 1-D tree from members (see `build_trees`) in its order."""
+    """Build a 1-D tree from members (see `build_trees`), given in its order."""
     W, C, refs, LO, HI, TAGS = nodes.W, writing.C, given.refs, given.LO, given.HI, given.TAGS
     n, d = len(refs), C[layout.DIMENSIONS]
     if no_room(C, (n // LEAF_FILL + 64) * (LEAF_WORDS + INNER_WORDS)):  # no more inner nodes than leaves
@@ -91,15 +90,14 @@ def build_flat(nodes: Nodes, writing: Writing, h: int, given: Given) -> None:
 
 @kernel(allocates=True)
 def sort_by(column: Any, places: Any, other: Any) -> tuple[Any, Any]:
-    """The places of a column, sorted by it (equal ones stay in their order), and scratch of their size. O(n) a byte in which values
-    differ."""
+    """The places of a column sorted by its values (stable), and scratch of the same size. O(n) for each byte in which values differ."""
     n, differ = len(column), wide(0)
     for value in column:
         differ |= value ^ column[0]
     for shift in range(0, 64, 8):
         if (differ >> shift) & 255 == 0:
             continue
-        flip = 128 if shift == 56 else 0  # the sign
+        flip = 128 if shift == 56 else 0  # the sign bit
         starts = np.zeros(257, np.int64)
         for value in column:
             starts[(((value >> shift) & 255) ^ flip) + 1] += 1
@@ -115,15 +113,15 @@ def sort_by(column: Any, places: Any, other: Any) -> tuple[Any, Any]:
 
 @kernel(allocates=True)
 def sorted_places(keys: Any, values: Any, ties: Any) -> Any:
-    """int64: the places of the arrays by (key, value, tie). O(n) a byte in which they differ, at most 20: radix sort."""
+    """int64: the places of the arrays sorted by (key, value, tie). Radix sort: O(n) for each byte in which they differ, at most 20."""
     places, other = sort_by(ties, np.arange(len(values)), np.empty(len(values), np.int64))
     places, other = sort_by(values, places, other)
     return sort_by(keys, places, other)[0]
 
 
 class Ranked(NamedTuple):
-    """Members of a tree's node, and by member the ranks of its left and its right end among all ends in the node's slab: -1, and the
-    number of ends, where they lie outside."""
+    """Members of a tree's node, and for each member the ranks of its left and right end among all ends in the node's slab: -1, or the
+    number of ends, for an end outside."""
 
     given: Given
     left: np.ndarray
@@ -131,8 +129,8 @@ class Ranked(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """Trees to be built (level, holder, place in the pool, members), their members; the nodes made, after ~holder of their tree; how many
-    words of these three are in use."""
+    """Trees to be built (level, holder, place in the pool, members), and their members; the nodes made, after ~holder of their tree; the
+    numbers of words in use in these three."""
 
     waiting: np.ndarray
     pool: np.ndarray
@@ -142,8 +140,8 @@ class Pending(NamedTuple):
 
 @kernel(allocates=True)
 def ranked_ends(C: Any, level: int, given: Given, here: Any) -> tuple[Any, Ranked, Any]:
-    """Of members with their ends in a slab (`here`, as in a tag): the ends in order, as words (key, value, tie) of a flat array; their
-    ranks; the members by dimension k + 1."""
+    """For members with ends in a slab (`here`, as in a tag), return the ends in order, as words (key, value, tie) of a flat array; their
+    ranks; and the members sorted by dimension k + 1."""
     refs, LO, HI, TAGS = given.refs, given.LO, given.HI, given.TAGS
     n, d = len(refs), C[layout.DIMENSIONS]
     keys, values, ties, of = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64), np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
@@ -174,7 +172,7 @@ def ranked_ends(C: Any, level: int, given: Given, here: Any) -> tuple[Any, Ranke
 
 @kernel
 def build_leaf(nodes: Nodes, writing: Writing, level: int, o: int, a: int, b: int, members: Any, ranked: Ranked) -> None:
-    """Make node o the leaf of the ends ranked [a, b), from the members with one there."""
+    """Make node o the leaf of the ends ranked [a, b), from the members with an end there."""
     M, W, C, left, right = nodes.M, nodes.W, writing.C, ranked.left, ranked.right
     refs, LO, HI, TAGS = ranked.given
     d = C[layout.DIMENSIONS]
@@ -194,8 +192,8 @@ def build_leaf(nodes: Nodes, writing: Writing, level: int, o: int, a: int, b: in
 
 @kernel
 def hand_down(single: bool, a: int, b: int, members: Any, ranked: Ranked, below: Any, tree0: Any, tree1: Any) -> tuple[int, int, int]:
-    """Of the members of a node, those of its child with the ends ranked [a, b): with an end there, into `below`; as members of the
-    child's trees, into tree0 and tree1 (`single`: all into tree0). The numbers of each; 0 for a tree without spanners."""
+    """Distribute the members of a node to the child with the ends ranked [a, b): those with an end there into `below`, the members of the
+    child's trees into tree0 and tree1 (`single`: all into tree0). Returns the number of each; 0 for a tree without spanners."""
     refs, left, right = ranked.given.refs, ranked.left, ranked.right
     n, n0, n1, spanners0, spanners1 = 0, 0, 0, 0, 0
     for j in members:
@@ -223,7 +221,8 @@ def hand_down(single: bool, a: int, b: int, members: Any, ranked: Ranked, below:
 
 @kernel(allocates=True)
 def build_below(nodes: Nodes, writing: Writing, level: int, top: int, given: Given, here: Any, pending: Pending) -> None:
-    """Build what is below node `top` from its members; note the nodes made, and the trees of more dimensions that are still to be built."""
+    """Build what is below node `top` from its members; record the nodes made, and the trees of more dimensions that are still to be
+    built."""
     M, W, C, refs, LO, HI, TAGS = nodes.M, nodes.W, writing.C, given.refs, given.LO, given.HI, given.TAGS
     made, used = pending.made, pending.used
     ends, ranked, order = ranked_ends(C, level, given, here)
@@ -232,7 +231,7 @@ def build_below(nodes: Nodes, writing: Writing, level: int, top: int, given: Giv
     most = len(ends) // (3 * layout.FILL) + 2
     if no_room(C, 2 * most * layout.NODE_WORDS + most * words_of(C, layout.RECORD_LEVELS + level)):
         return
-    present, next_present = np.empty((most, 5), np.int64), np.empty((most, 5), np.int64)  # node, ranks, places of members
+    present, next_present = np.empty((most, 5), np.int64), np.empty((most, 5), np.int64)  # node, its ranks, places of its members
     lists, next_lists = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
     tree0, tree1 = np.empty(n, np.int64), np.empty(n, np.int64)
     lists[:n] = order
@@ -241,7 +240,7 @@ def build_below(nodes: Nodes, writing: Writing, level: int, top: int, given: Giv
     while count > 0:
         next_count, end = 0, 0
         for x in range(count):
-            if no_room(C, 2 * layout.NODE_WORDS + words_of(C, layout.RECORD_LEVELS + level)):  # the 1-D trees take theirs meanwhile
+            if no_room(C, 2 * layout.NODE_WORDS + words_of(C, layout.RECORD_LEVELS + level)):  # the 1-D trees reserve their own words
                 return
             o, a, b = present[x, 0], present[x, 1], present[x, 2]
             members = lists[present[x, 3] : present[x, 4]]
@@ -285,7 +284,7 @@ def await_build(pending: Pending, level: int, h: int, refs: Any) -> None:
 
 @kernel(allocates=True)
 def with_room(array: Any, used: int, more: int) -> Any:
-    """The array, or a larger copy of it, with room for `more` words after the first `used`."""
+    """The array, or a larger copy, with room for `more` words after the first `used`."""
     if used + more <= len(array):
         return array
     larger = np.empty(2 * used + more, np.int64)
@@ -344,7 +343,7 @@ def build_trees(nodes: Nodes, writing: Writing, level: int, h: int, top: int, gi
 
 @kernel("void(Nodes, Writing, Entries)", allocates=True)
 def load(nodes: Nodes, writing: Writing, entries: Entries) -> None:
-    """Fill the empty tree; left, right: flat, dimensions next to each other. O(n log**(d - 1) n)."""
+    """Fill the empty tree; left, right: flat, with the dimensions of a box side by side. O(n log**(d - 1) n)."""
     sets, keys, lefts, rights, slots = entries
     W = nodes.W
     n = len(slots)

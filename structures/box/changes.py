@@ -1,14 +1,14 @@
-"""The writer of the box tree: inserts or deletes one box at every level, and reports the delta of each change.
+"""Writer of the box tree: insert or delete one box at every level, and report the delta of each change.
 
-A box of a tree of level k has its two ends in leaves. It is a point of each node on the way to its left end and a spanner
-of the O(log n) nodes that hang between the two ways: a change goes on in the trees of these nodes that are active, and ends
-there, from the last to the first, by repairing live bits and balance. Tasks wait on a stack: they never go deeper than d trees.
+A box of a tree of level k has its two ends in leaves. It is a point of each node on the path to its left end, and a spanner of the O(log n)
+nodes that hang between the two paths. A change continues in the trees of these nodes that are active, and finishes each tree, from the last
+to the first, by repairing live bits and balance. Tasks wait on a stack, which is never deeper than d trees.
 
-An inserted box is added before its partners are searched, a deleted box is removed after that: so a box that searches is always
-a member, and the trees of the nodes that it spans are active.
+An inserted box is added before its partners are searched, a deleted box is removed afterwards: so a box that searches is always a member,
+and the trees of the nodes that it spans are active.
 
-Costs: O(log n) 1-D changes to the power of d - 1, amortised over rebuilding; O(CAP) in leaves.
-Source: Tao and Yi, section 4.2; docs/design/ij-heap.md (*Theorem 2*).
+Costs: O(log n) 1-D changes to the power of d - 1, amortised over rebuilding; O(CAP) in leaves. Source: Tao and Yi, section 4.2;
+docs/design/ij-heap.md (*Theorem 2*).
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ from structures.ordered.tree import cut, put
 
 BEGIN, FINISH = 0, 1
 TASK = 4  # words: what, level, holder, set in that tree
-# A tree's tasks: its end, the trees of the points on one way, and of the spanners beside both ways; above those of the trees before.
+# Tasks of a tree: its end, the trees of the points on one path and of the spanners beside both paths; they lie above those of the trees
+# before.
 STACK_WORDS = TASK * 4 * layout.DEEPEST * layout.MOST_DIMENSIONS
 
 
@@ -73,14 +74,14 @@ def own_child(nodes: Nodes, writing: Writing, o: int, c: int) -> int:
 
 @kernel
 def as_point(nodes: Nodes, writing: Writing, stack: Any, n: int, level: int, o: int, s: int) -> int:
-    """The box has its left end in the slab of own node o."""
+    """Push the tree of own node o that the box, with its left end in the node's slab, is a point of."""
     W, C = nodes.W, writing.C
     i, t = pointed(C, level, s)
     h = holder(o, i)
     if W[h + layout.STATE] & layout.ACTIVE == 0:
         return n
     if W[h + layout.MEMBERS + i] == 0:
-        # Nothing spans the slab: once as many changes have come as it takes to build the tree again, it goes.
+        # Nothing spans the slab: the tree is dropped after as many changes as it takes to build it again.
         W[h + layout.IDLE] += 1
         if 2 * W[h + layout.IDLE] > W[h + layout.MEMBERS + 1 - i]:
             drop_tree(nodes, writing, level + 1, h)
@@ -90,7 +91,7 @@ def as_point(nodes: Nodes, writing: Writing, stack: Any, n: int, level: int, o: 
 
 @kernel
 def as_spanner(nodes: Nodes, writing: Writing, stack: Any, n: int, level: int, o: int, box: Box) -> int:
-    """The box covers the slab of own node o, but not that of its parent."""
+    """Push, or build, the tree of own node o that the box is a spanner of: it covers the node's slab, but not that of the parent."""
     W, C = nodes.W, writing.C
     i, t = spanned(C, level, box.set)
     h = holder(o, i)
@@ -103,7 +104,7 @@ def as_spanner(nodes: Nodes, writing: Writing, stack: Any, n: int, level: int, o
 
 @kernel
 def in_leaf(nodes: Nodes, writing: Writing, sign: int, level: int, o: int, box: Box, here: int) -> None:
-    """Put the box into the records of own leaf o, or take it out."""
+    """Add the box to the records of own leaf o, or remove it."""
     W, C = nodes.W, writing.C
     r = own_records(nodes, writing, level, records_of(W, o))
     tag = tag_of(box.key, box.slot, box.set, here)
@@ -118,7 +119,7 @@ def in_leaf(nodes: Nodes, writing: Writing, sign: int, level: int, o: int, box: 
 
 @kernel
 def begin(nodes: Nodes, writing: Writing, stack: Any, n: int, sign: int, level: int, h: int, box: Box) -> int:
-    """Change the nodes and records of the tree in holder h, and push what is to change in the trees at its nodes."""
+    """Change the nodes and records of the tree in holder h, and push the changes of the trees at its nodes."""
     M, W, s, key = nodes.M, nodes.W, box.set, box.key
     code, left, right = 2 * box.slot + s, box.lo[level], box.hi[level]
     W[h + layout.MEMBERS + s] += sign
@@ -163,7 +164,8 @@ def begin(nodes: Nodes, writing: Writing, stack: Any, n: int, sign: int, level: 
 
 @kernel(allocates=True)
 def finish(nodes: Nodes, writing: Writing, level: int, h: int, box: Box) -> None:
-    """Mend live bits and balance of the tree in holder h, where the box was put or cut; a tree that is empty goes."""
+    """Restore live bits and balance of the tree in holder h, to which the box was added or from which it was removed; drop the tree if it
+    is empty."""
     M, W = nodes.M, nodes.W
     if h != layout.TOP and W[h + layout.MEMBERS] + W[h + layout.MEMBERS + 1] == 0:
         drop_tree(nodes, writing, level, h)
@@ -209,7 +211,7 @@ def finish(nodes: Nodes, writing: Writing, level: int, h: int, box: Box) -> None
 
 @kernel
 def change_flat(nodes: Nodes, writing: Writing, sign: int, h: int, s: int, slot: int, left: int, right: int) -> None:
-    """Put into or cut from the 1-D tree in holder h."""
+    """Insert into or delete from the 1-D tree in holder h."""
     W, C = nodes.W, writing.C
     enter(W, C, h)
     if sign > 0:
@@ -225,7 +227,7 @@ def change_flat(nodes: Nodes, writing: Writing, sign: int, h: int, s: int, slot:
 
 @kernel
 def change_box(nodes: Nodes, writing: Writing, stack: Any, sign: int, box: Box) -> None:
-    """Put the box, which is not there, or cut it, which is."""
+    """Insert the box, which is not there, or delete it, which is."""
     C = writing.C
     d, uneven = C[layout.DIMENSIONS], C[layout.UNEVEN]
     n = push(stack, 0, BEGIN, 0, layout.TOP, box.set)
@@ -242,7 +244,7 @@ def change_box(nodes: Nodes, writing: Writing, stack: Any, sign: int, box: Box) 
         else:
             finish(nodes, writing, level, h, member)
     if uneven < C[layout.UNEVEN] < layout.TOO_UNEVEN:
-        C[layout.UNEVEN] = uneven + 1  # once a change, however many trees it is in
+        C[layout.UNEVEN] = uneven + 1  # once a change, in however many trees it is
 
 
 @kernel
@@ -260,17 +262,17 @@ def present(nodes: Nodes, box: Box) -> bool:
     return code_of(tag) == code and key_of(tag) == key and tag & LEFT_HERE != 0
 
 
-ITEM = RUN_WORDS  # words of the writer's state: of the run, what is asked for, the stack, the search
+ITEM = RUN_WORDS  # words of the writer's state: of the run, the item searched for, the stack, the search
 STACK = ITEM + LO_ + 2 * layout.MOST_DIMENSIONS
 SEARCH = STACK + STACK_WORDS
 
 
 @kernel("int64(Nodes, Writing, int64[::1], int64[:,:,::1], Told, Changes, boolean)")
 def run_changes(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: Told, changes: Changes, deltas: bool) -> int:
-    """Make the changes from state[AT] on until all are done or there is no room for more rows; the rows told.
+    """Apply the changes from state[AT] on until all are done or there is no room for more rows. Returns the number of rows reported.
 
-    state[MISSING] counts deletes of boxes that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
-    Inserted boxes are noted in `boxes`, by set and slot: left[d], right[d]. O(log**d n) a change, amortised, besides the rows.
+    state[MISSING] counts deletes of boxes that were not there, which have no effect. REFUSED: an entry is invalid, and nothing was done.
+    Inserted boxes are stored in `boxes`, by set and slot: left[d], right[d]. O(log**d n) a change, amortised, besides the rows.
     """
     W, C = nodes.W, writing.C
     signs, entries, order, done = changes

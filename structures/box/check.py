@@ -33,14 +33,14 @@ class Box(NamedTuple):
 def meet(a: Box, b: Box) -> bool:
     if a.key != b.key:
         return False
-    for (start, end), (other_start, other_end) in zip(a.sides, b.sides, strict=True):  # not by all(): most of the proof's time is here
+    for (start, end), (other_start, other_end) in zip(a.sides, b.sides, strict=True):  # not all(): most of the check's time is spent here
         if start > other_end or other_start > end:
             return False
     return True
 
 
 class _Proof:
-    """What is seen on the way through an arena: blocks of 1-D trees, and nodes and records, with their classes."""
+    """The blocks found while walking through an arena: of 1-D trees, and nodes and records, with their classes."""
 
     def __init__(self, arena: BoxArena) -> None:
         self.arena = arena
@@ -49,7 +49,7 @@ class _Proof:
         self.nodes: dict[int, int] = {}
 
     def records(self, level: int, node: int) -> list[tuple[Box, int]]:
-        """The boxes of a leaf, with the bits that tell which ends are there."""
+        """The boxes of a leaf, with the bits that say which of their ends are there."""
         M, W = self.arena.M, self.arena.W
         o = int(records_of(W, node))
         self.nodes[o] = layout.RECORD_LEVELS + level
@@ -79,7 +79,7 @@ class _Proof:
         return dict(found)
 
     def below(self, level: int, node: int, lo: Place, hi: Place) -> dict[Box, int]:
-        """Prove the invariants of what is below a node whose trees are proven; the boxes with an end there, and which."""
+        """Prove the invariants of everything below a node whose trees are proven. Returns the boxes with an end there, and which ends."""
         W, w = self.arena.W, 2 * node
         self.nodes[node] = layout.NODE
         live = self.tree_lives(node)
@@ -96,7 +96,7 @@ class _Proof:
         return boxes
 
     def children(self, level: int, node: int, lo: Place, hi: Place) -> dict[Box, int]:
-        """Prove both children of an inner node, and their trees: their spanners are among the node's boxes."""
+        """Prove both children of an inner node, and their trees, whose spanners are among the node's boxes."""
         M, W = self.arena.M, self.arena.W
         middle = int(M[node + layout.SEPARATOR + 1]), int(M[node + layout.SEPARATOR]), int(M[node + layout.SEPARATOR + 2])
         children = [int(child_of(W, node, c)) for c in range(2)]
@@ -116,7 +116,7 @@ class _Proof:
         return any(self.arena.W[2 * node + layout.TREES + layout.TREE_WORDS * i + layout.STATE] & layout.LIVE_ for i in range(2))
 
     def trees(self, level: int, node: int, spanners: list[Box], points: list[Box]) -> None:
-        """Prove that the trees of a node hold what they should (N3) and are sound."""
+        """Prove that the trees of a node have the members that they should have (N3) and are sound."""
         single = self.single and level == 0
         for i in range(1 if single else 2):
             wanted = {Box(0, i, b.slot, b.sides[1:]) for b in spanners if single or b.set == i}
@@ -129,7 +129,7 @@ class _Proof:
             assert self.tree(level + 1, h) == wanted, f"N3: tree {i} of node {node} has other members than it should"
 
     def tree(self, level: int, h: int) -> set[Box]:
-        """Prove the tree in holder h; its members."""
+        """Prove the tree in holder h. Returns its members."""
         W = self.arena.W
         root, live = int(root_of(W, h)), bool(W[h + layout.STATE] & layout.LIVE_)
         if level + 1 == self.dimensions:
@@ -145,7 +145,8 @@ class _Proof:
 
 
 def check_boxes(arena: BoxArena, table: np.ndarray, root: Root, others: tuple[Root, ...]) -> None:
-    """Prove N1 to N5 of the version and of others, and I3 of the arena when all roots in use are given. `table`: of N5, by set and slot."""
+    """Prove N1 to N5 of the version and of others, and I3 of the arena when all roots in use are given. `table`: the one of N5, by set and
+    slot."""
     proof = _Proof(arena)
     boxes: dict[Box, int] = {}
     for offset, _, wanted, live in (*others, root):

@@ -1,7 +1,7 @@
 """Compaction of box trees: blocks next to the nodes that a change has written are moved out of chunks that should become empty
-(`core/blocks.py`): children, records, roots of trees; and in a 1-D tree that a change has written a path and its leaves.
+(`core/blocks.py`): children, records, roots of trees; and, in a 1-D tree that a change has written, a path and its leaves.
 
-Costs: O(1) a node that is changed while the store is sparse, besides the copies.
+Costs: O(1) for each changed node while the store is sparse, besides the copies.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from structures.ordered.compaction import STEP_WORDS, compact_next
 from structures.ordered.inner_nodes import moved_inner
 from structures.ordered.leaves import moved_leaf
 
-# Words: what lies beside a node (two roots, two children or its records), or a path of a 1-D tree with the leaves at its end, and what the
-# change goes on to take.
+# Most words of what lies beside a node (two roots, two children or its records), or of a path of a 1-D tree with the leaves at its end, and
+# of what the rest of the change takes.
 _ROOM = SPARE + max(2 * (LEAF_WORDS + INNER_WORDS + NODE_WORDS) + TAG + (1 + 2 * MOST_DIMENSIONS) * ROOM, STEP_WORDS)
 
 
 @kernel
 def has_spare_room(C: Any) -> bool:
-    """Whether the store is to be compacted, and has room for that."""
+    """Whether the store should be compacted, and has room for that."""
     return C[SPARSE] != 0 and room(C) >= _ROOM
 
 
 @kernel
 def move_roots(nodes: Nodes, writing: Writing, level: int, o: int) -> None:
-    """Of the trees of own node o."""
+    """Move the roots of the trees of own node o."""
     W, C = nodes.W, writing.C
     for i in range(2):
         h = holder(o, i)
@@ -66,7 +66,7 @@ def move_roots(nodes: Nodes, writing: Writing, level: int, o: int) -> None:
 
 @kernel
 def move_below(nodes: Nodes, writing: Writing, level: int, o: int) -> None:
-    """What hangs on own node o of a tree of the level, but for what belongs to this version already."""
+    """Move what hangs on own node o of a tree of the level, except blocks that this version has written."""
     M, W, C = nodes.M, nodes.W, writing.C
     move_roots(nodes, writing, level, o)
     if W[2 * o + layout.FLAGS] & layout.LEAF_NODE != 0:
@@ -82,7 +82,7 @@ def move_below(nodes: Nodes, writing: Writing, level: int, o: int) -> None:
 
 @kernel
 def compact_beside(nodes: Nodes, writing: Writing, level: int, changed: Any) -> None:
-    """Of these own nodes of a tree of the level."""
+    """Compact beside these own nodes of a tree of the level."""
     for o in changed:
         if not has_spare_room(writing.C):
             break
@@ -92,7 +92,7 @@ def compact_beside(nodes: Nodes, writing: Writing, level: int, changed: Any) -> 
 
 @kernel
 def compact_flat(nodes: Nodes, writing: Writing, left: int, code: int) -> None:
-    """Of the 1-D tree that is being changed, beside the path to an entry."""
+    """Compact beside the path to an entry in the 1-D tree that is being changed."""
     C = writing.C
     C[AFTER], C[AFTER + 1], C[AFTER + 2] = 0, left, code
     leaves, _ = compact_next(nodes, writing)

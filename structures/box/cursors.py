@@ -1,7 +1,7 @@
 """Cursors: enumerations of one version of a box tree, resumable and cloned at no cost.
 
-A cursor is plain data beside the tree: its state belongs to the kernels of `search` and `walk`. Whoever holds one
-holds its version's pin.
+A cursor is plain data beside the tree: its state belongs to the kernels of `search` and `walk`. The owner of a cursor holds a pin on its
+version.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from structures.interval import walk
 from structures.ordered.chunks import within
 from structures.ordered.search import GAP, LAST, STEPS
 
-NO_SLOT = -1  # of an item that is no box
-_CHUNK = 256  # boxes of a window that are asked for partners at a time
+NO_SLOT = -1  # slot of an item that is not a box
+_CHUNK = 256  # boxes of a window whose partners are searched at a time
 
 
 def tree_of(arena: BoxArena, root: Root) -> BoxRoot:
-    """A version as the kernels take it."""
+    """A version in the form that the kernels take."""
     return BoxRoot(root.offset, bool(arena.C[SELF_]), int(arena.C[DIMENSIONS]))
 
 
@@ -51,7 +51,7 @@ class ViewCursor(Cursor):
 
 
 class QueryCursor(Cursor):
-    """Rows (item's slot, hit) of items (`search`) that are of one set; `swap`: of set 1, to come second."""
+    """Rows (item's slot, hit) of items (`search`), all of one set; `swap`: they are of set 1, so their slots come second."""
 
     _STEPS, _GAP = STEPS, GAP
 
@@ -72,7 +72,7 @@ Column = np.ndarray | int
 
 
 def items_of(slots: Column, keys: Column, searched: int, mode: int, ties: Column, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
-    """int64[n, 5 + 2d]: items of `search`, from columns or what all have, and boxes lo, hi [n, d]."""
+    """int64[n, 5 + 2d]: items of `search`, from columns or common values, and boxes lo, hi [n, d]."""
     n, d = lo.shape
     items = np.empty((n, LO_ + 2 * d), np.int64)
     for column, values in enumerate((slots, keys, searched, mode, ties)):
@@ -82,11 +82,11 @@ def items_of(slots: Column, keys: Column, searched: int, mode: int, ties: Column
 
 
 class _Parted(PartedCursor):
-    """A reading in parts whose gaps go on from one part to the next, so far as the parts tell: at most by the largest gap of the next one
-    too large."""
+    """A reading in parts that measures gaps across parts as far as the parts report: the result is too large by at most the largest gap of
+    the next part."""
 
     def _across(self, part: Cursor) -> int:
-        """The largest gap of a part that has rows, and of what came before it."""
+        """The larger of the largest gap of a part that has rows and the gap before it."""
         return self._past + self._beside() - self._last + part.largest_gap
 
     def _end_part(self, part: Cursor) -> None:
@@ -110,10 +110,10 @@ def _last_row(part: Cursor) -> int:
 class WindowCursor(_Parted):
     """Rows whose two boxes both meet the window [lo, hi], key by key (or of one key).
 
-    In dimension 0 two intervals that meet the window and each other either both contain lo, or the later-starting one begins in
-    (lo, hi]. So: the boxes of set 0 that contain lo there, with those partners that contain it, too; then all boxes that begin in
-    (lo, hi] there, with those partners that begin before them. In the other dimensions a box is cut to the window: three boxes
-    that meet pairwise have a common point. Each box of the window costs a search, rows or not: the delay is not promised.
+    In dimension 0, if two intervals meet the window and each other, either both contain lo, or the one that starts later begins in (lo,
+    hi]. So there are two phases: the boxes of set 0 that contain lo there, with the partners that contain it, too; then all boxes that
+    begin in (lo, hi] there, with the partners that begin before them. In the other dimensions a box is cut to the window: three boxes that
+    meet pairwise have a common point. Each box of the window costs a search, with or without rows: the delay is not bounded.
     """
 
     def __init__(self, arena: BoxArena, root: Root, boxes: np.ndarray, key: int | None, window: tuple[np.ndarray, np.ndarray]) -> None:
@@ -127,7 +127,8 @@ class WindowCursor(_Parted):
         return int(compiled(next_box_key)(self._arena.nodes, self._root.offset, key))
 
     def _next_part(self) -> Cursor | None:
-        """The cursor of the current phase, the last of which is of set 1; the phase moves on, and after the last the key."""
+        """Return the cursor of the current phase, the last of which is of set 1; move to the next phase, and after the last one to the next
+        key."""
         if self._key == KEY_MAX:
             self._ended = True
             return None
@@ -140,7 +141,8 @@ class WindowCursor(_Parted):
 
 
 class PhaseCursor(_Parted):
-    """Rows of the boxes of set s that stand to the window in dimension 0 as `mode` says, with their partners, some boxes at a time."""
+    """Rows of the boxes of set s whose position relative to the window in dimension 0 is that of `mode`, with their partners, some boxes at
+    a time."""
 
     def __init__(
         self, arena: BoxArena, root: Root, boxes: np.ndarray, key: int, window: tuple[np.ndarray, np.ndarray], s: int, mode: int

@@ -1,8 +1,8 @@
 r"""Nodes of the box trees: slabs of one dimension, in the arena of their 1-D trees.
 
 A *tree of level k* orders the endpoints of its boxes in dimension k by (key, value, tie): tie = code for a left end,
-2**31 + code for a right one, code = 2 * slot + set. So all left ends at a value come before all right ends there, and of
-two boxes that meet in dimension k exactly one has its left end within the other. Only level 0 knows keys; below, key = 0.
+2**31 + code for a right one, code = 2 * slot + set. So all left ends at a value come before all right ends there, and if two boxes meet in
+dimension k, exactly one of them has its left end within the other. Only level 0 has keys; below, key = 0.
 
                  (node: separator)          a node stands for a slab, a range of endpoints; the right child's
                  /              \           slab begins at the separator; a leaf's slab has up to CAP endpoints
@@ -21,8 +21,8 @@ A tree without spanners needs no points: it is inactive (root 0) until a spanner
 Invariants, named by `check()` when violated: I1 to I4 of `core/blocks.py`, and
     N1  the ends in a leaf's records are those of its slab; each box has one record in a leaf; order as above
     N2  weight = endpoints below; a leaf has at most CAP, an inner node more than CAP / 2; no child has over 3/4 of its
-        inner node's weight, unless that is over `most_at_once`: such a node is left as it is, as it would take too long to
-        rebuild within a change (UNEVEN counts the changes below it), while no way from the root has more than LARGE_DEEPEST such nodes
+        inner node's weight, unless that is over `most_at_once`: such a node stays, as it would take too long to
+        rebuild within a change (UNEVEN counts the changes below it), while no path from the root has more than LARGE_DEEPEST such nodes
     N3  an active tree holds exactly the node's spanners and points; an inactive one has no spanners
     N4  rows of a leaf = pairs of records that meet, one of them with its left end here; live = a row lies in the node's
         trees, records or below
@@ -42,50 +42,50 @@ from structures.core.kernel import arrays, kernel
 from structures.ordered.summary import PAIR
 
 CAP = max(4 * B, B * B // 8)  # 512 for leaf blocks of 64: half of it costs 70 bytes a box more, and a fifth of the speed
-ROOM = CAP + 2 + CAP % 2  # a leaf is repaired after the change that overfilled it
+ROOM = CAP + 2 + CAP % 2  # a leaf is repaired after the change that overfills it
 FILL = CAP * 7 // 8
 
 # Words of W from 2 * o.
 WEIGHT, FLAGS, CHILD0, CHILD1, TREES = 2, 3, 4, 5, 6
 RECORDS, ROWS = CHILD0, CHILD1
-COUNT = 2  # of records; behind it their columns (words of M): tags, then the ends by dimension
-TAG, ENDS = 2, 2 + ROOM  # left ends of dimension k; right ends lie ROOM behind, and the next dimension's 2 * ROOM
+COUNT = 2  # number of records; their columns (words of M) follow it: tags, then the ends by dimension
+TAG, ENDS = 2, 2 + ROOM  # left ends of dimension k; its right ends are ROOM words further, the next dimension's left ends 2 * ROOM
 LEFT1 = ENDS + 2 * ROOM  # left ends of dimension k + 1
-RIGHT_HERE, LEFT_HERE, SET_BIT = 1, 2, 4  # of a tag: which ends lie in the slab, and the set
+RIGHT_HERE, LEFT_HERE, SET_BIT = 1, 2, 4  # bits of a tag: the ends that lie in the slab, and the set
 BOTH_HERE = LEFT_HERE | RIGHT_HERE
 SLOT_SHIFT, KEY_SHIFT = 3, 33
 ROOT_, HEIGHT_, MEMBERS, STATE, IDLE, TREE_WORDS = 0, 1, 2, 4, 5, 6  # MEMBERS + set
-LIVE_, ACTIVE = 1, 2  # of STATE
-LIVE_NODE, LEAF_NODE = 1, 2  # of FLAGS
+LIVE_, ACTIVE = 1, 2  # bits of STATE
+LIVE_NODE, LEAF_NODE = 1, 2  # bits of FLAGS
 SEPARATOR = 9  # words of M: value, key, tie
 NODE_WORDS = 12
 
 RIGHT_TIE = 2**31
 EVERY_CODE = 2**31 - 1
-BEFORE_KEYS, BEHIND_KEYS = -1, 2**31  # in place of a key: before all, and behind all
-# Of all nodes on a way, so that stacks of some times as many have room: those above `most_at_once`, LARGE_DEEPEST at most (`balance.repair`
-# sees to that), and of the others, which are balanced, log 16 to the base 4/3 from 16 * CAP endpoints down to CAP, and a leaf: 308.
+BEFORE_KEYS, BEHIND_KEYS = -1, 2**31  # in place of a key: before all keys, and after all
+# Nodes on a path, so that stacks of a multiple have room: at most LARGE_DEEPEST above `most_at_once` (`balance.repair` sees to that); of
+# the others, which are balanced, log 16 to the base 4/3 from 16 * CAP endpoints down to CAP, and a leaf: 308.
 DEEPEST = 320
-# Nodes above `most_at_once` on a way, some unbalanced: so many that the structure is too uneven, whatever its size; so many that
-# LARGE_MORE times as many endpoints are rebuilt at once, so that it gets longer that much more slowly; and the most. In a balanced one
-# there are log 2**33 to the base 4/3 at most, 80.
+# Numbers of nodes above `most_at_once` on a path with unbalanced nodes: with more than the first, the structure is too uneven, whatever its
+# size; with more than the second, LARGE_MORE times as many endpoints are rebuilt at once, so that the path grows that much more slowly; the
+# third is the maximum. A balanced path has at most log 2**33 to the base 4/3, 80.
 LARGE_DEEP, LARGE_DEEPER, LARGE_DEEPEST = 128, 200, 296
-LARGE_MORE = 8  # some 30 ms, and twice as many beside a build
-LARGE_REBUILT = 12  # the lowest of them, with which an unbalanced one above is rebuilt where there are more than the most
-TOO_UNEVEN = 2**40  # of UNEVEN
+LARGE_MORE = 8  # about 30 ms, and twice as long beside a build
+LARGE_REBUILT = 12  # beyond the maximum, an unbalanced node above the lowest 12 such nodes is rebuilt
+TOO_UNEVEN = 2**40  # value of UNEVEN
 MOST_DIMENSIONS = 8
 
 TOP = 16  # the holder of the tree of level 0
-NODE, RECORD_LEVELS = 2, 3  # classes of blocks beside those of the 1-D trees: nodes; records of level k are of class RECORD_LEVELS + k
+NODE, RECORD_LEVELS = 2, 3  # classes of blocks besides those of the 1-D trees: nodes; records of level k have class RECORD_LEVELS + k
 DIMENSIONS, SELF_, FULL, UNEVEN = range(CONTROL_WORDS, CONTROL_WORDS + 4)  # words of C
-# Words that a change of one tree takes at most, besides what it builds: copies of the nodes on the two ways and of those beside them, the
-# roots of trees that are then not built, as there is no room, and copies of the records of both leaves.
+# Most words that a change of one tree takes, besides what it builds: copies of the nodes on the two paths and of those beside them, the
+# roots of trees that are then not built for lack of room, and copies of the records of both leaves.
 SPARE = 6 * DEEPEST * NODE_WORDS + 2 * (TAG + (1 + 2 * MOST_DIMENSIONS) * ROOM)
 
 
 @arrays("int64", "boolean", "int64")
 class BoxRoot(NamedTuple):
-    """A version of a structure, for reading: the root of its tree of level 0, whether it has one set, its dimensions."""
+    """A version of a structure, for reading: the root of its tree of level 0, whether it has one set, and its dimensions."""
 
     root: int
     single: bool
@@ -104,7 +104,7 @@ def set_child(W: Any, o: int, c: int, child: int) -> None:
 
 @kernel
 def records_of(W: Any, o: int) -> int:
-    """Of a leaf."""
+    """The records of a leaf."""
     return block_at(W, 2 * o + RECORDS)
 
 
@@ -115,7 +115,7 @@ def set_records(W: Any, o: int, records: int) -> None:
 
 @kernel
 def root_of(W: Any, h: int) -> int:
-    """Of the tree in holder h."""
+    """The root of the tree in holder h."""
     return block_at(W, h + ROOT_)
 
 
@@ -126,9 +126,9 @@ def set_root(W: Any, h: int, o: int) -> None:
 
 @kernel
 def no_room(C: Any, words: int) -> bool:
-    """Whether the arena can't take so many words more, and SPARE for what is being done: then no more is done (FULL), and the version
-    that is being written is undone."""
-    if words + SPARE > empty_room(C) and words + SPARE > room(C):  # the first is quick
+    """Whether the arena lacks room for `words` words and SPARE for the operation in progress. Then nothing more is done (FULL), and the
+    version that is being written is undone."""
+    if words + SPARE > empty_room(C) and words + SPARE > room(C):  # the first test is fast
         C[FULL] = 1
     return C[FULL] != 0
 
@@ -146,13 +146,13 @@ def new_node(nodes: Nodes, C: Any, weight: int, flags: int) -> int:
 
 @kernel
 def own_node(nodes: Nodes, writing: Writing, o: int) -> int:
-    """The node itself if this version wrote it, else a copy in its place."""
+    """The node itself if this version wrote it, otherwise a copy that replaces it."""
     return o if nodes.M[o] == writing.C[VERSION] else moved_node(nodes, writing, o)
 
 
 @kernel
 def moved_node(nodes: Nodes, writing: Writing, o: int) -> int:
-    """A copy in place of the node."""
+    """A copy that replaces the node."""
     return moved(nodes.M, writing, o, NODE, NODE_WORDS)
 
 
@@ -185,7 +185,7 @@ def moved_records(nodes: Nodes, writing: Writing, level: int, o: int) -> int:
 
 @kernel
 def before(key: int, value: int, tie: int, key1: int, value1: int, tie1: int) -> bool:
-    """Whether the first place of a level's order is before the second."""
+    """Whether the first place in a level's order is before the second."""
     return key < key1 or (key == key1 and (value < value1 or (value == value1 and tie < tie1)))
 
 
@@ -198,13 +198,13 @@ def goes_right(M: Any, o: int, key: int, value: int, tie: int) -> bool:
 
 @kernel
 def holder(o: int, i: int) -> int:
-    """Tree i of node o."""
+    """The holder of tree i of node o."""
     return 2 * o + TREES + TREE_WORDS * i
 
 
 @kernel
 def spanned(C: Any, level: int, s: int) -> tuple[int, int]:
-    """The tree of a node in which a spanner of set s is a member, and its set there."""
+    """The tree of a node that has a spanner of set s as a member, and the spanner's set there."""
     if level == 0 and C[SELF_] != 0:
         return 0, 0
     return s, s
@@ -212,7 +212,7 @@ def spanned(C: Any, level: int, s: int) -> tuple[int, int]:
 
 @kernel
 def pointed(C: Any, level: int, s: int) -> tuple[int, int]:
-    """The tree of a node in which a point of set s is a member, and its set there."""
+    """The tree of a node that has a point of set s as a member, and the point's set there."""
     if level == 0 and C[SELF_] != 0:
         return 0, 1
     return 1 - s, s
@@ -220,14 +220,14 @@ def pointed(C: Any, level: int, s: int) -> tuple[int, int]:
 
 @kernel
 def most_at_once(C: Any, level: int) -> int:
-    """Endpoints below a node that is rebuilt within a change: some 6 ms with the last dimension next, and each dimension between takes
+    """Most endpoints below a node that is rebuilt within a change: about 6 ms with the last dimension next; each dimension between takes
     about four times as long."""
     return max(2 * CAP, 16 * CAP >> 2 * (C[DIMENSIONS] - 2 - level))
 
 
 @kernel
 def refresh(W: Any, o: int) -> None:
-    """Write the live bit of node o from its trees, and its rows or children."""
+    """Update the live bit of node o from its trees, and its rows or children."""
     w = 2 * o
     live = (W[w + TREES + STATE] | W[w + TREES + TREE_WORDS + STATE]) & LIVE_
     flags = W[w + FLAGS]
@@ -240,27 +240,27 @@ def refresh(W: Any, o: int) -> None:
 
 @kernel
 def refresh_holder(W: Any, h: int) -> None:
-    """Write the live bit of a tree of nodes from its root."""
+    """Update the live bit of a tree of nodes from its root."""
     W[h + STATE] = ACTIVE | (W[2 * root_of(W, h) + FLAGS] & LIVE_NODE)
 
 
 class BoxArena(EntryBlocks):
-    """The store of one box tree: the classes of `Arena`, which the 1-D trees use, then nodes and the records of each level."""
+    """The store of one box tree: the classes of `Arena`, which the 1-D trees use, then nodes, and the records of each level."""
 
     def __init__(self, dimensions: int, single: bool, words: int) -> None:
         records = [TAG + (1 + 2 * (dimensions - level)) * ROOM for level in range(dimensions - 1)]
         super().__init__((LEAF_WORDS, INNER_WORDS, NODE_WORDS, *records), UNEVEN + 1 - KEPT, words)
         self.C[KIND], self.C[DIMENSIONS], self.C[SELF_] = PAIR, dimensions, single
         self._dimensions = dimensions
-        self.sampled = 0  # words that a box is expected to take in a tree that is still empty; 0: not known
+        self.sampled = 0  # estimated words a box while the tree is still empty; 0: unknown
 
     def require(self, changes: int, times: int = 1) -> int:
-        """As `EntryBlocks.require`, as far as can be told.
+        """As `EntryBlocks.require`, as far as this can be determined.
 
-        At worst each change copies a path in every tree that it touches, or all is written anew. What a box takes then can only be
-        estimated: three times what one takes now, and of an empty tree `sampled`, or the ends, and 9 words (a leaf's three in leaves a
-        third full) for each tree that has it: a point of one and a spanner of two nodes a level, at up to two levels. Data may go beyond
-        that (a rebuilding that needs trees that were not needed before): then a change is given up, and the version that is being written
+        At worst each change copies a path in every tree that it touches, or everything is rewritten. The size of a box can then only be
+        estimated: three times the present size; for an empty tree `sampled`, or the ends, and 9 words (a leaf's three in leaves a third
+        full) for each tree that has the box: a point of one and a spanner of two nodes a level, at up to two levels. Data may exceed this
+        (a rebuild may need trees that were not needed before): then the change is abandoned, and the version that is being written is
         undone.
         """
         if self.has_room(times * changes * self._change_words(32)):
@@ -278,5 +278,5 @@ class BoxArena(EntryBlocks):
         return words
 
     def _change_words(self, levels: int) -> int:
-        """Words that a change writes when every tree on its way, of so many levels, is to be copied."""
+        """Words that a change writes when every tree on its path, each of `levels` levels, is to be copied."""
         return (3 * levels) ** (self._dimensions - 1) * (2 * LEAF_WORDS + 3 * INNER_WORDS) + 8 * CAP * self._dimensions

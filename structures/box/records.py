@@ -1,9 +1,9 @@
 """Records: the boxes with an end in a leaf's slab (layout: `layout.py`).
 
-Two records of a leaf make a row there iff their boxes meet and one of them has its left end in the slab: then the later
-of the two left ends is, for a box whose left end is not in the slab begins before it.
+Two records of a leaf make a row there iff their boxes meet and one of them has its left end in the slab. Then the later of the two left
+ends lies there, as a box whose left end is not in the slab begins before it.
 
-Costs: O(log CAP) to find, O(CAP) to move and to look for the partners of a box, and less where dimension k + 1 tells boxes apart.
+Costs: O(log CAP) to find, O(CAP) to move and to find the partners of a box, less where dimension k + 1 separates boxes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Box(NamedTuple):
 
 @kernel
 def tag_of(key: int, slot: int, s: int, here: int) -> int:
-    """`here`: which ends lie in the slab, LEFT_HERE and RIGHT_HERE."""
+    """`here`: the ends that lie in the slab, LEFT_HERE and RIGHT_HERE."""
     return (key << KEY_SHIFT) | (slot << SLOT_SHIFT) | (SET_BIT if s != 0 else 0) | here
 
 
@@ -67,7 +67,7 @@ def write_record(M: Any, o: int, dimensions: int, level: int, p: int, tag: int, 
 
 @kernel
 def put_record(nodes: Nodes, C: Any, o: int, level: int, tag: int, lo: Any, hi: Any) -> None:
-    """Put a box into own records that have room."""
+    """Insert a box into own records that have room."""
     M, W = nodes.M, nodes.W
     d, n = C[DIMENSIONS], W[2 * o + COUNT]
     p = find_record(nodes, o, lo[level + 1], code_of(tag))
@@ -80,7 +80,7 @@ def put_record(nodes: Nodes, C: Any, o: int, level: int, tag: int, lo: Any, hi: 
 
 @kernel
 def cut_record(nodes: Nodes, C: Any, o: int, level: int, p: int) -> None:
-    """Take the record at place p out of own records."""
+    """Remove the record at place p from own records."""
     M, W = nodes.M, nodes.W
     n = W[2 * o + COUNT] - 1
     for c in range(1 + 2 * (C[DIMENSIONS] - level)):
@@ -91,7 +91,7 @@ def cut_record(nodes: Nodes, C: Any, o: int, level: int, p: int) -> None:
 
 @kernel
 def beginning_by(nodes: Nodes, o: int, most: int) -> int:
-    """How many records have a left end of dimension k + 1 that is <= most."""
+    """The number of records with a left end of dimension k + 1 that is <= most."""
     M, W = nodes.M, nodes.W
     lo, hi = 0, W[2 * o + COUNT]
     while lo < hi:
@@ -116,7 +116,7 @@ def meets(M: Any, o: int, i: int, first: int, level: int, dimensions: int, lo: A
 
 @kernel
 def count_rows(nodes: Nodes, writing: Writing, o: int, level: int, single: bool, tag: int, lo: Any, hi: Any) -> int:
-    """With how many records, besides its own, the box makes a row here."""
+    """The number of records, besides its own, with which the box makes a row here."""
     M, C = nodes.M, writing.C
     d, rows = C[DIMENSIONS], 0
     r1 = o + LEFT1 + ROOM
@@ -132,8 +132,8 @@ def count_rows(nodes: Nodes, writing: Writing, o: int, level: int, single: bool,
 
 @kernel
 def next_row(M: Any, o: int, level: int, dimensions: int, single: bool, i: int, j: int, end: int) -> int:
-    """The first place from j on, below `end`, of a record that makes a row with record i; they begin after it in dimension
-    k + 1. If there is none, ~place: where the search ended, at a record that begins beyond record i or at `end`."""
+    """The first place from j on, below `end`, of a record that makes a row with record i; they begin after it in dimension k + 1. If there
+    is none, ~place where the search ended: at a record that begins beyond record i, or at `end`."""
     tag, most = M[o + TAG + i], M[o + LEFT1 + ROOM + i]
     for e in range(j, end):
         if M[o + LEFT1 + e] > most:
@@ -155,7 +155,7 @@ def next_row(M: Any, o: int, level: int, dimensions: int, single: bool, i: int, 
 
 @kernel
 def rows_inside(nodes: Nodes, C: Any, o: int, level: int, single: bool) -> int:
-    """How many pairs of records make a row."""
+    """The number of pairs of records that make a row."""
     M, W = nodes.M, nodes.W
     d, n, rows = C[DIMENSIONS], W[2 * o + COUNT], 0
     for i in range(n):

@@ -1,15 +1,14 @@
 """Boxes of one set that meet a given box: a resumable search through the levels.
 
-At level k, those whose left end comes before that of the given box and whose right end does not are spanners of the nodes on
-the way to it; those whose left end lies in it are points of the nodes that it spans; and the leaves of its two ends are
-looked through. Which of these is asked, at level 0, is the mode: BOTH, BEFORE (that stab the place of its left end), WITHIN.
-In the trees of such nodes the search goes on with the next dimension. A node that the box spans, but whose points are not
-kept (no member spans it), is looked through leaf by leaf: this never happens for a box that is a member.
+At level k, boxes whose left end comes before that of the given box and whose right end does not are spanners of the nodes on the path to
+it; boxes whose left end lies in the given box are points of the nodes that it spans; and the leaves of its two ends are scanned. At level
+0, the mode says which of these are wanted: BOTH, BEFORE (those that stab the place of its left end), WITHIN. In the trees of such nodes the
+search continues with the next dimension. If the given box spans a node whose points are not kept (no member spans it), the search scans
+leaf by leaf: this never happens for a box that is a member.
 
-Item: slot (kept out of its own partners in a "self" structure: `is_partner`), key, set searched, mode, tie of the left end in dimension 0,
-lo[d], hi[d]. A member asks with its own ties, so that it finds the nodes in whose trees it lies.
-The state is plain data, which is also the cursor: that of `ordered.search` (in use if FLAT_IS_ON; its counters run on), then
-QUEUED tasks of (what, level, node, height, set).
+Item: slot (excluded from its own partners in a "self" structure: `is_partner`), key, set searched, mode, tie of the left end in dimension
+0, lo[d], hi[d]. A member asks with its own ties, so that it finds the nodes in whose trees it lies. The state is plain data, which is also
+the cursor: that of `ordered.search` (in use if FLAT_IS_ON; its counters continue), then QUEUED tasks of (what, level, node, height, set).
 
 Costs: O(log n) 1-D searches to the power of d - 1 and O(CAP) a leaf, then as `ordered.search` says. Source: Tao and Yi, section 4.2.
 """
@@ -37,8 +36,8 @@ TASK = 5
 
 
 def query_words(dimensions: int) -> int:
-    """Words of the state. Of a tree a node on the left way leaves two tasks waiting at most, one on the right way one, and so does each
-    level that points are looked for below; they lie above those of the trees before."""
+    """Words of the state. In a tree, a node on the left path leaves at most two tasks waiting, one on the right path one, and so does each
+    level below on which points are searched; they lie above those of the trees before."""
     return QUEUE + TASK * 4 * layout.DEEPEST * (dimensions - 1)
 
 
@@ -59,14 +58,14 @@ def push_task(state: Any, what: int, level: int, o: int, height: int, t: int) ->
 
 @kernel
 def ask(state: Any, root: int) -> None:
-    """Begin with an item."""
+    """Begin the search for an item."""
     state[QUEUED], state[FLAT_IS_ON] = 0, 0
     push_task(state, NODES, 0, root, 0, 0)
 
 
 @kernel
 def push_tree(nodes: Nodes, state: Any, level: int, dimensions: int, o: int, i: int, t: int) -> None:
-    """Set t of tree i of node o is to be searched."""
+    """Push the search of set t in tree i of node o."""
     W = nodes.W
     h = 2 * o + layout.TREES + layout.TREE_WORDS * i
     if W[h + layout.MEMBERS + t] > 0:
@@ -75,7 +74,7 @@ def push_tree(nodes: Nodes, state: Any, level: int, dimensions: int, o: int, i: 
 
 @kernel
 def push_points(nodes: Nodes, state: Any, single: bool, level: int, dimensions: int, o: int, t: int) -> None:
-    """The points of set t at node o: in its tree, or leaf by leaf."""
+    """Push the search of the points of set t at node o: in its tree, or leaf by leaf."""
     W = nodes.W
     alone = single and level == 0
     i = 0 if alone else 1 - t
@@ -87,7 +86,7 @@ def push_points(nodes: Nodes, state: Any, single: bool, level: int, dimensions: 
 
 @kernel
 def expand(nodes: Nodes, state: Any, single: bool, dimensions: int, level: int, root: int, t: int, item: Any) -> None:
-    """Push what a tree of nodes has for the item."""
+    """Push the searches that a tree of nodes requires for the item."""
     M, W = nodes.M, nodes.W
     mode = item[MODE] if level == 0 else BOTH
     key = item[KEY_] if level == 0 else 0
@@ -123,7 +122,8 @@ def expand(nodes: Nodes, state: Any, single: bool, dimensions: int, level: int, 
 
 @kernel
 def is_partner(item: Any, slot: int) -> bool:
-    """Of a "self" structure: a box is no partner of itself, and of two that contain the same place of a window the lower one asks."""
+    """In a "self" structure, a box is not its own partner, and if two boxes contain the same place of a window, the one with the lower slot
+    reports the pair."""
     if item[MODE] == BEFORE and item[TIE] == layout.EVERY_CODE:
         return slot > item[SLOT_]
     return slot != item[SLOT_]
@@ -131,7 +131,7 @@ def is_partner(item: Any, slot: int) -> bool:
 
 @kernel
 def partners_of(item: Any, slots: Any, lo: int, hi: int) -> int:
-    """Keep those of slots[lo:hi] that are partners; the new end."""
+    """Keep those of slots[lo:hi] that are partners. Returns the new end."""
     n = lo
     for i in range(lo, hi):
         slots[n] = slots[i]
@@ -141,7 +141,7 @@ def partners_of(item: Any, slots: Any, lo: int, hi: int) -> int:
 
 @kernel
 def scan(nodes: Nodes, state: Any, tree: BoxRoot, task: Task, item: Any, out: Any, n: int) -> int:
-    """Report the records of a leaf that are asked for, from out[n] on."""
+    """Write the wanted records of a leaf, from out[n] on."""
     M, W, what, level, t = nodes.M, nodes.W, task.what, task.level, task.set
     single, d = tree.single, tree.dimensions
     o = records_of(W, task.node)
@@ -177,9 +177,9 @@ def scan(nodes: Nodes, state: Any, tree: BoxRoot, task: Task, item: Any, out: An
 
 @kernel("int64(Nodes, int64[::1], BoxRoot, int64[::1], int32[::1], int32[::1], int64, int64)")
 def query_fill(nodes: Nodes, state: Any, tree: BoxRoot, items: Any, own: Any, other: Any, n: int, budget: int) -> int:
-    """Go on with the items from state[ITEM_AT] on (the first has been asked for): (item's slot, hit) from place n on. Ends when all are
-    done (state[QUEUED] is 0), when less than B + ROOM places are left, or after about `budget` steps; gives the number of rows written so
-    far. O(log**d n) steps to a first row and between two, besides O(CAP) a leaf."""
+    """Continue with the items from state[ITEM_AT] on (the first has begun), and write (item's slot, hit) from place n on. Ends when all are
+    done (state[QUEUED] is 0), when fewer than B + ROOM places are left, or after about `budget` steps. Returns the number of rows written
+    so far. O(log**d n) steps to a first row and between two, besides O(CAP) a leaf."""
     W, single, d = nodes.W, tree.single, tree.dimensions
     words, ends = LO_ + 2 * d, items[:0]
     last, start = len(items) // words - 1, state[STEPS]

@@ -4,8 +4,8 @@ Problem: under inserts and deletes of closed boxes [left, right] of d >= 2 dimen
 each set, equal keys) that share a point: all of them, those that meet a window, those of given boxes, and the exact change that
 an update causes; at any version that is still pinned.
 
-In each dimension, one of two overlapping boxes starts later, and its left end lies within the other. Dimensions 0 to d - 2 are
-handled by a hierarchy of slabs each, the last one by the 1-D trees of Theorem 1:
+In each dimension, one of two overlapping boxes starts later, and its left end lies within the other. Each of dimensions 0 to d - 2 has a
+hierarchy of slabs, the last one the 1-D trees of Theorem 1:
 
     level 0   [------------ slab of dimension 0 ------------]      the spanner s covers the slab (but not its parent's),
               s =====================================             the point p begins in it: they meet in dimension 0, and
@@ -16,21 +16,21 @@ So a pair lies in exactly one tree of the last level or in one leaf. `layout.py`
 
 Decisions, with their reasons
     - The hierarchy is a binary tree with leaves of up to CAP (512) endpoints over both endpoints of all boxes, balanced by weight through
-      partial rebuilding; large subtrees are not rebuilt within a change, but left to whoever keeps the structure (`is_uneven`). A fixed
+      partial rebuilding; large subtrees are not rebuilt within a change, but left to the structure's owner (`is_uneven`). A fixed
       hierarchy of the key space (a compressed radix tree) needs no rebuilding, but on skewed values its depth follows the bits, ties need
       the slots' bits as well, and leaves of few boxes cost whole blocks. A fan-out above 2 saves levels for points but multiplies the
       canonical nodes of a spanner: about the same number of copies.
     - A box shorter than a leaf lies in records only: most pairs of usual data are found there by a scan in the order of dimension
       k + 1. Leaves over both endpoints bound the boxes that only end in a leaf, whatever the ties.
-    - A tree without spanners is not kept, its points are in the leaves: at a slab wider than all boxes there is nothing to pay. The
-      first spanner builds it (amortised: as many changes went by); without spanners it goes after half as many changes as it has
-      points.
-    - All trees of all levels lie in one arena; those of the last dimension are `ordered/tree.py` as it is.
+    - A tree without spanners is not kept, its points are in the leaves: a slab wider than all boxes costs nothing. The
+      first spanner builds it (amortised over as many changes); without spanners it is dropped after half as many changes as it
+      has points.
+    - All trees of all levels lie in one arena; those of the last dimension are unmodified trees of `ordered/tree.py`.
 
 Costs (n boxes)
     bulk_load       O(n log^(d-1) n)
     apply           O(log^d n) amortised a change, besides its delta
-    rows, partners  first row and between rows O(log^d n) steps, about one a row; a window: as much for each box that meets it, rows or not
+    rows, partners  first row and between rows O(log^d n) steps, about one a row; a window: as much for each box that meets it
     is_empty        O(1)
     memory          O(n log^(d-1) n): two endpoints, and a copy for each active tree that the box is a spanner or point of
 Differences from the paper: two cases a dimension instead of four, on the dimension itself instead of a dominance join in three; live
@@ -62,18 +62,18 @@ from structures.ordered.search import STEPS
 
 __all__ = ["BoxTree", "Cursor", "Entries", "Root"]
 
-_FEWEST_SLOTS, _GROWTH = 1 << 24, 4  # of the table of boxes: slots at first (1 GiB of address space in 2-D), and how much longer it gets
+_FEWEST_SLOTS, _GROWTH = 1 << 24, 4  # slots of the table of boxes at first (1 GiB of address space in 2-D), and its growth factor
 _PIECE = 1 << 18  # slots that are copied at once
-_SAMPLE = 1 << 16  # boxes
-_UNEVEN = 4  # entries for each change below an unbalanced node that is tolerated
+_SAMPLE = 1 << 16  # boxes of a sample
+_UNEVEN = 4  # entries for each tolerated change below an unbalanced node
 Window = tuple[np.ndarray, np.ndarray]
 
 
 class BoxTree(EntryTree[BoxArena]):
-    """See the module's head; `EntryTree` describes changes. Rows are pairs in order of the sets ("self": in any order).
+    """See the module's head; `EntryTree` describes changes. Rows are pairs in the order of the sets ("self": in any order).
 
-    Entries are those of `interval.tree`, with left and right int64[n, d], left <= right everywhere; a slot is given to another box
-    only when no version in use has it.
+    Entries are those of `interval.tree`, with left and right int64[n, d], left <= right everywhere; a slot is given to another box only
+    when no version in use has it.
     """
 
     def __init__(self, dimensions: int, kind: str, words: int = STORE_WORDS) -> None:
@@ -88,7 +88,7 @@ class BoxTree(EntryTree[BoxArena]):
         plant(*self._arrays)
         self._boxes, self._slots = np.empty((sets, 0, 2 * dimensions), np.int64), 0  # by slot: left[d], right[d]
         self._reach(0)
-        self._before = self._top()  # when the version that is being written began
+        self._before = self._top()  # the top holder when the version that is being written began
 
     @property
     def root(self) -> Root:
@@ -98,21 +98,21 @@ class BoxTree(EntryTree[BoxArena]):
 
     @property
     def update_steps(self) -> int:
-        """Nodes and entries looked at for all deltas so far."""
+        """Nodes and entries visited for all deltas so far."""
         return int(self._state[SEARCH + STEPS]) + self._read_steps
 
     @property
     def is_uneven(self) -> bool:
-        """Whether another structure should be loaded with the entries, to be used in place of this one: as many changes as a quarter of
-        them have gone by subtrees that are out of balance, but too large to be rebuilt within a change. Until then a change costs more, as
-        its way is longer."""
+        """Whether a new structure should be loaded with the entries and replace this one: changes below subtrees that are out of balance,
+        but too large to be rebuilt within a change, number a quarter of the entries. Until then, a change costs more, as its path is
+        longer."""
         return bool(self.arena.C.item(UNEVEN) > sum(self.root.counts) // _UNEVEN)
 
     # --- writing
 
     def bulk_load(self, version: int, entries: Entries) -> Root:
-        """As `EntryTree.bulk_load`. What so many boxes take at worst may be many times what they take: if only that does not fit, a tree of
-        a sample tells."""
+        """As `EntryTree.bulk_load`. The worst case for this number of boxes may be many times what they take: if it does not fit, the tree
+        of a sample provides an estimate."""
         n = len(entries.key)
         try:
             self.arena.require(n)
@@ -126,10 +126,10 @@ class BoxTree(EntryTree[BoxArena]):
         return super().bulk_load(version, entries)
 
     def _reach(self, slot: int) -> None:
-        """Make the table of boxes several times as long, in a copy, so that it has the slot: amortised, O(1) is copied a slot.
+        """Copy the table of boxes to one several times as long that has the slot: amortised, O(1) is copied a slot.
 
-        Readers keep the one that they have: of their versions it has every box. What was never written is not copied, as that would take
-        memory.
+        Readers keep the table that they have, which has every box of their versions. Parts that were never written are not copied, as that
+        would take memory.
         """
         if slot >= SLOTS:
             return  # the kernel refuses it
@@ -148,12 +148,12 @@ class BoxTree(EntryTree[BoxArena]):
         self._change = partial(compiled(run_changes), *self._arrays, self._state, boxes, self._told)
 
     def reach(self, slots: int) -> None:
-        """Have room for the boxes of so many slots, counted from 0. MemoryError, and nothing done, if there is none."""
+        """Provide room for the boxes of `slots` slots, counted from 0. MemoryError, and nothing done, if there is none."""
         if slots > self._slots:
             self._reach(min(slots, SLOTS) - 1)
 
     def _columns(self, entries: Entries) -> Entries:
-        """The same, the ends of each box in all dimensions one after another; there is room for their slots."""
+        """The entries with the ends of each box flat, in all dimensions one after another; provides room for their slots."""
         self._require_ends(entries)
         n = len(entries.key)
         if n > 1:
@@ -203,14 +203,14 @@ class BoxTree(EntryTree[BoxArena]):
             self.arena.C[VERSION] = version
 
     def _go_on(self, changes: Changes, deltas: bool) -> int:
-        """As `EntryTree._go_on`. MemoryError: nothing of the version was done, though its delta may have been told in part."""
+        """As `EntryTree._go_on`. MemoryError: the version is unchanged, though part of its delta may have been reported."""
         told = super()._go_on(changes, deltas)
         if self.arena.C.item(FULL):
             self._undo()
         return told
 
     def _undo(self) -> NoReturn:
-        """Undo all of the version, which did not fit."""
+        """Undo the whole version, which did not fit."""
         self.arena.undo()
         self.arena.C[FULL], self.arena.W[TOP : TOP + TREE_WORDS] = 0, self._before
         raise MemoryError(f"this view's structure has reached the size of its arena ({8 * self.arena.M.size} bytes)")
@@ -218,9 +218,9 @@ class BoxTree(EntryTree[BoxArena]):
     # --- reading
 
     def rows(self, root: Root, key: int | None = None, window: Window | None = None) -> Cursor:
-        """Rows of a version: all, or of one key, or those whose boxes both meet the closed window (lo int64[d], hi int64[d]; NEG_INF
-        and POS_INF where a dimension is unbounded). A window without a key is visited key by key. ValueError: no entry has such a key, or
-        the window has other dimensions."""
+        """Rows of a version: all, or of one key, or those whose boxes both meet the closed window (lo int64[d], hi int64[d]; NEG_INF and
+        POS_INF where a dimension is unbounded). A window without a key is visited key by key. ValueError: the key is out of range, or the
+        window has other dimensions."""
         require_key(key)
         if window is None:
             return ViewCursor(self.arena, root, key)
@@ -233,9 +233,9 @@ class BoxTree(EntryTree[BoxArena]):
         return lo, hi
 
     def partners(self, root: Root, entries: Entries, window: Window | None = None) -> Cursor:
-        """Rows in which the given entries (of one set, in this version) take part; "self": the given one first. With a window, those
-        whose boxes both meet it; where it cuts a given box, boxes that begin in the part left may be looked at in vain. ValueError: the
-        boxes, or the window, have other dimensions, or they are of several sets."""
+        """Rows that contain the given entries (of one set, in this version); "self": the given one first. With a window, those whose boxes
+        both meet it; where it cuts a given box, boxes that begin in the remaining part may be visited in vain. ValueError: the boxes, or
+        the window, have other dimensions, or the boxes are of several sets."""
         self._require_ends(entries)
         lo, hi = entries.left, entries.right
         if window is not None:
@@ -250,7 +250,7 @@ class BoxTree(EntryTree[BoxArena]):
 
     @property
     def live_bytes(self) -> int:
-        """Bytes of the newest version's blocks and of its boxes' places in the table by slot."""
+        """Bytes of the newest version's blocks and of the places of its boxes in the table by slot."""
         return self.arena.live_bytes + 16 * self.dimensions * sum(self.root.counts)
 
     def check(self, root: Root, others: tuple[Root, ...] = ()) -> None:

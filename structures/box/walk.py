@@ -1,14 +1,14 @@
 """The whole view of a box tree: every row once, resumable.
 
-A row lies at one node of level 0: in one of its trees, where the walk goes on with the next dimension, or among the records of
-a leaf. Only what is live is entered, so there are no dead ends; with a key, only nodes whose slabs reach into that key, so
-dead ends lie on the two ways to its first and last place.
+A row lies at one node of level 0: in one of its trees, where the walk continues with the next dimension, or among the records of a leaf.
+The walk only enters what is live, so there are no dead ends; with a key, it only enters nodes whose slabs reach into that key, so dead ends
+lie on the two paths to its first and last place.
 
-The state is plain data, which is also the cursor: that of `interval.walk` (in use if FLAT_IS_ON; its counters run on), ONLY (a key or
+The state is plain data, which is also the cursor: that of `interval.walk` (in use if FLAT_IS_ON; its counters continue), ONLY (a key or
 ANY_KEY), then QUEUED tasks of (what, level, node, height or next record).
 
-Costs: O(log n) steps between rows for each dimension, besides O(CAP ** 2) in a leaf whose boxes all meet in dimension k + 1 and
-few in dimension k; about one a row. Source: Tao and Yi, section 4.2 (productive lists at every level; here, live bits).
+Costs: O(log n) steps between rows for each dimension, besides O(CAP ** 2) in a leaf whose boxes all meet in dimension k + 1 and few in
+dimension k; about one a row. Source: Tao and Yi, section 4.2 (productive lists at every level; here, live bits).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ANY_KEY = -1
 
 
 def view_words(dimensions: int) -> int:
-    """Words of the state. A node leaves three others waiting at most, and the nodes of a tree lie above those of the tree that it hangs
+    """Words of the state. A node leaves at most three others waiting, and the nodes of a tree lie above those of the tree that it hangs
     on."""
     return QUEUE + TASK * 4 * layout.DEEPEST * (dimensions - 1)
 
@@ -47,7 +47,7 @@ def push_live(state: Any, what: int, level: int, o: int, extra: int) -> None:
 
 @kernel("void(int32[::1], int64[::1], int64, int64)")
 def view_start(W: Any, state: Any, root: int, only: int) -> None:
-    """Begin a view walk of one tree at the node `root`; `only`: the key to stay with, or ANY_KEY. O(1)."""
+    """Begin a walk of one tree at the node `root`; `only`: the key to which it is limited, or ANY_KEY. O(1)."""
     state[ONLY] = only
     if W[2 * root + layout.FLAGS] & layout.LIVE_NODE != 0:
         push_live(state, NODE_, 0, root, 0)
@@ -55,7 +55,7 @@ def view_start(W: Any, state: Any, root: int, only: int) -> None:
 
 @kernel
 def enter_node(nodes: Nodes, state: Any, dimensions: int, level: int, o: int) -> None:
-    """Push what is live at a node and below it."""
+    """Push the live parts of a node and of what is below it."""
     M, W = nodes.M, nodes.W
     w, key = 2 * o, state[ONLY]
     if W[w + layout.FLAGS] & layout.LEAF_NODE != 0:
@@ -78,7 +78,7 @@ def enter_node(nodes: Nodes, state: Any, dimensions: int, level: int, o: int) ->
 
 @kernel
 def rows_of_record(nodes: Nodes, state: Any, tree: BoxRoot, q: int, out0: Any, out1: Any, n: int) -> int:
-    """Report the rows of the next record of the task at word q with later ones, from place n on."""
+    """Write the rows of the next record of the task at word q with later ones, from place n on."""
     M, W = nodes.M, nodes.W
     level, o, i, d = state[q + 1], state[q + 2], state[q + 3], tree.dimensions
     tag = M[o + TAG + i]
@@ -100,8 +100,8 @@ def rows_of_record(nodes: Nodes, state: Any, tree: BoxRoot, q: int, out0: Any, o
 
 @kernel("int64(Nodes, int64[::1], BoxRoot, int32[::1], int32[::1], int64)")
 def view_fill(nodes: Nodes, state: Any, tree: BoxRoot, out0: Any, out1: Any, want: int) -> int:
-    """Go on with the walk until `want` rows are written or state[QUEUED] is 0; out0, out1 must hold want + max(B * B, ROOM). O(1) a row;
-    between two as the head says."""
+    """Continue the walk until `want` rows are written or state[QUEUED] is 0; out0 and out1 must hold want + max(B * B, ROOM) rows. O(1) a
+    row; between two as the head says."""
     W = nodes.W
     n = 0
     while n < want and state[QUEUED] > 0:
@@ -127,4 +127,4 @@ def view_fill(nodes: Nodes, state: Any, tree: BoxRoot, out0: Any, out1: Any, wan
     return n
 
 
-ROWS_BEYOND = max(B * B, layout.ROOM)  # what a filling may write beyond the rows wanted
+ROWS_BEYOND = max(B * B, layout.ROOM)  # rows that a call may write beyond those wanted

@@ -1,4 +1,4 @@
-"""A structure as a whole: all of its boxes are read, all of its blocks are dropped. Costs: O(n), and O(blocks)."""
+"""Operations on a whole structure: read all of its boxes, drop all of its blocks. Costs: O(n), and O(blocks)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from structures.core.kernel import kernel
 
 @kernel("void(Nodes, Writing)", allocates=True)
 def clear(nodes: Nodes, writing: Writing) -> None:
-    """Take all boxes out; nothing, but FULL, if there is no room for an empty tree. O(blocks)."""
+    """Remove all boxes; if there is no room for an empty tree, do nothing but set FULL. O(blocks)."""
     W, C = nodes.W, writing.C
     if no_room(C, 0):
         return
@@ -30,7 +30,7 @@ def clear(nodes: Nodes, writing: Writing) -> None:
 
 @kernel("void(Nodes, int64[::1], Entries)", allocates=True)
 def read_all(nodes: Nodes, C: Any, into: Entries) -> None:
-    """Put all boxes to `into`, which has room for just these; left, right: flat, dimensions next to each other. O(n)."""
+    """Copy all boxes to `into`, which has room for exactly these; left, right: flat, with the dimensions of a box side by side. O(n)."""
     LO, HI, TAGS, _, _, n = gather(nodes, C, 0, root_of(nodes.W, layout.TOP), OF_EITHER, np.zeros(0, np.int64))
     for i in range(n):
         code = code_of(TAGS[i])

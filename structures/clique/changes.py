@@ -1,7 +1,7 @@
-"""The writer of a clique tree: changes in tree order, each with its delta.
+"""Writer of a clique tree: apply changes in tree order, each with its delta.
 
-Each change sees the tree as left by the changes before it: a delete reports the rows of the interval, then removes it; an insert
-reports its rows, then adds it. So exactly one change reports each row of the delta (docs/design/versions.md, *Applying a batch*).
+Each change sees the tree as left by the changes before it: a delete reports the rows of the interval, then removes it; an insert reports
+its rows, then adds it. So exactly one change reports each row of the delta (docs/design/versions.md, *Applying a batch*).
 
 Costs: a change O(t log n + t L) besides its delta. Source: docs/design/ij-heap.md (*Self-joins*).
 """
@@ -21,16 +21,17 @@ from structures.multiway.layout import MultiwayNodes
 from structures.multiway.topology import SETS
 from structures.multiway.tree import cut, put
 
-_EVER = 2**62  # steps: a delta is interrupted by its rows alone
+_EVER = 2**62  # steps: only the number of its rows interrupts a delta
 
 
 @kernel("int64(MultiwayNodes, Writing, int64[::1], Walking, int64[::1], Told, Changes, boolean)")
 def run_changes(
     nodes: MultiwayNodes, writing: Writing, scratch: Any, walking: Walking, state: Any, told: Told, changes: Changes, deltas: bool
 ) -> int:
-    """Make the changes from state[AT] on until all are done, there is no room for more rows, or Z[FULL]; the rows told.
+    """Apply the changes from state[AT] on until all are done, there is no room for more rows, or Z[FULL] is set. Returns the number of rows
+    reported.
 
-    state[MISSING] counts deletes of entries that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
+    state[MISSING] counts deletes of entries that were not there, which have no effect. REFUSED: an entry is invalid, and nothing was done.
     O(t log n + t**2 log n) a change of t members, besides the rows.
     """
     C, Z = writing.C, walking.Z

@@ -1,6 +1,6 @@
 """Checks of a clique tree's invariants, for tests: slow, plain Python, independent of the composition step.
 
-I1 to I3 are those of `multiway.tree`; what a node says (I2) is found from all entries below it.
+I1 to I3 are those of `multiway.tree`; the summary of a node (I2) is computed from all entries below it.
 """
 
 from __future__ import annotations

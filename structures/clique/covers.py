@@ -1,11 +1,12 @@
 """The intervals that cover a start, and the rows that they form.
 
-Problem: of the entries of one key that come before a place of the order, find those whose right endpoint reaches `START`: covers. Any
-fixed number of them form a row with the interval that starts there. Rows are reported as covers are found: the newest with each
-choice of those before it. So no row is reported twice, and each cover after the first few makes at least one.
+Problem: among the entries of one key that come before a place in the order, find the covers: those whose right endpoint reaches `START`.
+Any fixed number of covers forms a row with the interval that starts there. Rows are reported as covers are found: the newest with each
+choice of earlier ones. So no row is reported twice, and each cover after the first few makes at least one.
 
-They are searched in the tree once, and kept in a heap by right endpoint: at a later start they are what the heap has from its top down
-to the first that ends too early. The walk puts every entry that it passes into the heap, and forgets it when it passes over a subtree.
+The covers are searched in the tree once, and kept in a heap by right endpoint: at a later start, they are the entries of the heap from its
+top down to the first that ends too early. The walk adds every entry that it passes to the heap, and discards the heap when it passes over a
+subtree.
 
 Costs: O(log n) steps a cover, O(1) a row. Source: docs/design/ij-heap.md (*Self-joins*); Helly's theorem in one dimension.
 """
@@ -26,7 +27,7 @@ from structures.multiway.tree import side_of
 
 @kernel
 def reaches(nodes: MultiwayNodes, o: int, key: int, value: int) -> bool:
-    """Whether an entry of the key below node o, which has none of a later one, ends at `value` or later."""
+    """Whether an entry of the key below node o, which has no later keys, ends at `value` or later."""
     M, W, table = nodes.M, nodes.W, nodes.table
     k = keys_at(table, o)
     return W[k] == key and W[k + 1] > 0 and M[top_at(o)] >= value
@@ -34,7 +35,7 @@ def reaches(nodes: MultiwayNodes, o: int, key: int, value: int) -> bool:
 
 @kernel
 def push(walking: Walking, right: int, slot: int) -> None:
-    """Put an interval into the heap, which has room."""
+    """Add an interval to the heap, which has room."""
     Z, H, J = walking.Z, walking.H, walking.J
     i = Z[state.HEAPED]
     Z[state.HEAPED] = i + 1
@@ -46,7 +47,7 @@ def push(walking: Walking, right: int, slot: int) -> None:
 
 @kernel
 def begin_search(nodes: MultiwayNodes, walking: Walking, left: int, code: int, at: int) -> None:
-    """Search what comes before (Z[KEY], left, code), which lies in Z[LEAF] at place `at`, for covers of Z[START]."""
+    """Begin to search the entries before (Z[KEY], left, code), which lies in Z[LEAF] at place `at`, for covers of Z[START]."""
     M, W, Z = nodes.M, nodes.W, walking.Z
     o, depth = Z[state.TOP], 0
     while height_of(W, o) > 0:
@@ -96,7 +97,7 @@ def search(nodes: MultiwayNodes, walking: Walking) -> bool:
 
 @kernel
 def begin_heap(walking: Walking) -> None:
-    """Find covers of Z[START] in the heap."""
+    """Begin to find covers of Z[START] in the heap."""
     Z, H, J = walking.Z, walking.H, walking.J
     Z[state.COVERS], Z[state.QUEUED], Z[state.PICKING] = 0, 0, 0
     if Z[state.HEAPED] > 0 and H[0] >= Z[state.START]:
@@ -106,7 +107,7 @@ def begin_heap(walking: Walking) -> None:
 
 @kernel
 def take(walking: Walking) -> bool:
-    """Find the next cover in the heap, its children queued behind; False when there are no more."""
+    """Find the next cover in the heap, and queue its children; False when there are no more."""
     Z, H, J = walking.Z, walking.H, walking.J
     n = Z[state.COVERS]
     if n == Z[state.QUEUED]:
@@ -124,8 +125,8 @@ def take(walking: Walking) -> bool:
 
 @kernel
 def tell(walking: Walking, told: Told, n: int, end: int) -> int:
-    """Rows of the newest cover with the ones before it, up to `end`; the rows told. Z[PICKING]
-    is 0 when all are told."""
+    """Write rows of the newest cover with the ones before it, up to `end`. Returns the number of rows written. Z[PICKING] is 0 when all are
+    written."""
     Z = walking.Z
     before, picks = Z[state.COVERS] - 1, Z[state.PICKS]
     if Z[state.PICKING] == 0:
@@ -151,7 +152,7 @@ def tell(walking: Walking, told: Told, n: int, end: int) -> int:
 
 @kernel
 def pick_on(walking: Walking, before: int, picks: int) -> bool:
-    """The next choice of all picks but the last, which begins behind them; False when there is none."""
+    """Advance all picks but the last, which begins behind them, to the next choice; False when there is none."""
     Z = walking.Z
     i = picks - 2
     while i >= 0 and Z[state.PICKED + i] == before - picks + i:
@@ -166,7 +167,8 @@ def pick_on(walking: Walking, before: int, picks: int) -> bool:
 
 @kernel
 def write(walking: Walking, told: Told, n: int, run: int) -> None:
-    """Rows n.. of the given, the centre, the newest cover, and those picked: the last of these runs."""
+    """Write rows from n on, each of the given interval, the centre, the newest cover, and those picked; `run` rows differ in the last
+    pick."""
     Z, J, out, stride = walking.Z, walking.J, told.out, told.stride
     at = 0
     if Z[state.GIVEN] >= 0:

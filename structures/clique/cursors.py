@@ -1,6 +1,6 @@
 """Cursors of a clique tree: enumerations of one version, resumable and cloned at the cost of the intervals that cover one start.
 
-A cursor is plain data beside the tree: its state belongs to the kernels of `walk`. Whoever holds one holds its version's pin.
+A cursor is plain data beside the tree: its state belongs to the kernels of `walk`. The owner of a cursor holds a pin on its version.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from structures.core.kernel import compiled
 from structures.multiway.layout import MultiwayArena
 from structures.multiway.topology import CLIQUE
 
-_MOST_ROWS = 1 << 17  # of one call
+_MOST_ROWS = 1 << 17  # most rows of one call
 _EVER = (NEG_INF, POS_INF)
 
 
 class Cursor(cursor.Cursor):
-    """A reading of one version: rows of all, of one key, or of given entries, one after the other; all members meeting the window.
+    """A reading of one version: rows of all, of one key, or of given entries, one after the other; all members meet the window.
 
-    `fill` gives at most 2**17 rows. Memory: a few kB, and 20 bytes for each interval that covers the start it stands at. Dead ends are
-    leaves entered, and starts looked at, for nothing: of the whole view none; of a key, a window in it, or a given entry the leaf where
-    the walk begins at most; of a window over all keys two leaves a key.
+    `fill` returns at most 2**17 rows. Memory: a few kB, and 20 bytes for each interval that covers the current start. Dead ends are leaves
+    entered, and starts visited, without finding a row: none for the whole view; for a key, a window in it, or a given entry at most the
+    leaf where the walk begins; for a window over all keys two leaves a key.
     """
 
     _STEPS, _GAP, _DEAD = state.STEPS, state.GAP, state.DEAD
@@ -57,7 +57,7 @@ class Cursor(cursor.Cursor):
         return rows if len(self._given) < 2 else self._once(rows)
 
     def _once(self, rows: np.ndarray) -> np.ndarray:
-        """A row of several given ones is told with the first of them: row 0 has the one that it was found with."""
+        """Report a row that contains several given entries with the first of them only: row 0 has the entry that it was found with."""
         kept, last = np.ones(rows.shape[1], np.bool_), len(self._given) - 1
         for part in rows[1:]:
             kept &= (part > rows[0]) | (self._given[np.minimum(np.searchsorted(self._given, part), last)] != part)

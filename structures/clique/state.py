@@ -4,7 +4,7 @@
     H   int64[n]: right endpoints of the heap
     J   int32[3, n]: slots of the heap; slots of covers, as they are found; their places in the heap
 
-H and J hold what covers one start; a walk whose Z[FULL] is set goes on when `grown` has made them longer.
+H and J hold the covers of one start; a walk whose Z[FULL] is set continues once `grown` has enlarged them.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import numpy as np
 from structures.core.kernel import arrays
 from structures.multiway.layout import MOST_LEVELS, L
 
-ROOM = 16 * L  # places of a new walk's heap
+ROOM = 16 * L  # capacity of a new walk's heap
 
-# What comes next: nothing; the next node; the next entry of a leaf; what covers a start, from the tree or from the heap; rows.
+# The next step: none; the next node; the next entry of a leaf; covers of a start, from the tree or from the heap; rows.
 DONE, NODES, ENTRIES, SEARCH, HEAP, ROWS = range(6)
 
 MODE, BACK, FULL, STEPS, LAST, GAP, DEAD = range(7)  # BACK: the mode after ROWS
 TOP, MEMBERS, GIVEN, HIGH_KEY, HIGH = range(7, 12)  # root; entries of a row besides the given one; its slot or -1; the last start
-KEY, COUNT, KEPT = 12, 13, 14  # of the context: its key, how many there are, how many are kept
-NODE_DEPTH, LEAF, AT, FRUITFUL = 15, 16, 17, 18  # the leaf, its next entry, whether it had a start
-HEAPED, WHOLE = 19, 20  # in the heap; whether it has all of the context's key that comes before and ends later
-START, CENTRE = 21, 22  # what is to be covered, and the slot of the interval that starts there or -1
+KEY, COUNT, KEPT = 12, 13, 14  # of the context: its key, the number of its entries, the number kept
+NODE_DEPTH, LEAF, AT, FRUITFUL = 15, 16, 17, 18  # the leaf, its next entry, whether a start was found in it
+HEAPED, WHOLE = 19, 20  # size of the heap; whether it has all entries of the context's key that come before and end later
+START, CENTRE = 21, 22  # the start to be covered, and the slot of the interval that starts there or -1
 SEARCH_DEPTH, SEARCH_LEAF, SEARCH_AT = 23, 24, 25
-COVERS, QUEUED, PICKS, PICKING = 26, 27, 28, 29  # found so far; of the heap; of a row, besides the newest; whether PICKED is in use
-EACH_KEY, NEXT_KEY, ITEM = 30, 31, 32  # a window over all keys: the keys to come; given entries that have begun
+COVERS, QUEUED, PICKS, PICKING = 26, 27, 28, 29  # found so far; queued; picks of a row, besides the newest; whether PICKED is in use
+EACH_KEY, NEXT_KEY, ITEM = 30, 31, 32  # a window over all keys: whether keys remain, and the next; given entries that have begun
 CONTEXT, PICKED = 34, 42
 NODE_STACK = 50
 SEARCH_STACK = NODE_STACK + MOST_LEVELS
@@ -40,7 +40,7 @@ HEAP_SLOT, COVER, QUEUE = range(3)  # rows of J
 
 @arrays("int64[::1]", "int64[::1]", "int32[:,::1]")
 class Walking(NamedTuple):
-    """See the drawing."""
+    """The arrays of a walk, as in the drawing."""
 
     Z: np.ndarray
     H: np.ndarray
@@ -53,6 +53,6 @@ def new_walk() -> Walking:
 
 
 def grown(walking: Walking) -> Walking:
-    """The same with twice the room in H and J. O(n)."""
+    """The same walk with twice the room in H and J. O(n)."""
     H, J = walking.H, walking.J
     return Walking(walking.Z, np.concatenate((H, H)), np.concatenate((J, J), axis=1))

@@ -1,27 +1,27 @@
 """Cliques of one interval set, maintained under updates: all groups of t intervals that share a point, t = 3 to 8, each once.
 
 Problem: under inserts and deletes of closed intervals [left, right] with an int32 key, report the sets of t intervals of one key that
-overlap pairwise (so all of them share a point: Helly in one dimension): all, those that meet a window, those of given intervals, and the
-exact change that an update causes; at any version that is still pinned.
+overlap pairwise (so all of them share a point: Helly in one dimension): all of them, those that meet a window, those of given intervals,
+and the exact change that an update causes; at any version that is still pinned.
 
     a ====================           the start of c lies in a and in b: with t = 3 the row {a, b, c} is found at c
     b     ===========                the start of b lies in a alone: with t = 3 nothing is found there
     c         ==================
 
-One entry an interval, in the tree of `multiway/tree.py`, which has the invariants, ordered by (key, left, slot): of intervals that start
-together the one with the larger slot comes later. A node knows where k of the intervals below it first share a point, and the ends of the
-t that reach farthest (`multiway/clique_summary.py`); so a walk sees what has rows (`walk.py`), and a change is a walk from its start to its
-end.
+Each interval has one entry in the tree of `multiway/tree.py`, which states the invariants, ordered by (key, left, slot): among intervals
+that start together, the one with the larger slot comes later. A node knows where k of the intervals below it first share a point, and the
+ends of the t that reach farthest (`multiway/clique_summary.py`); so a walk sees which subtrees have rows (`walk.py`), and a change is a
+walk from the start of its interval to the end.
 
 Costs (n entries, r rows reported, t members)
     bulk_load       O(n log n), the sort
     apply           O(t log n + t**2 log n) a change besides its delta, O(log n) copied blocks a version
     rows, partners  O(t log n) steps to the first row and between rows, O(1) a row when rows abound
     is_empty        O(1)
-    memory          O(n): 2 t words for every leaf of 63 entries twice
-Dead ends: none in the whole view; one leaf, where it begins, for a given interval or a window of a key. A window over all keys is one a
-key that has rows, in the window or not. Source: docs/design/ij-heap.md (*Self-joins*), from Tao and Yi, *Intersection Joins under Updates*,
-section 6.
+    memory          O(n): 2 t words, twice for every leaf of 63 entries
+Dead ends: none in the whole view; one leaf, where the walk begins, for a given interval or a window of a key; for a window over all keys,
+the same for each key that has rows, in the window or not. Source: docs/design/ij-heap.md (*Self-joins*), from Tao and Yi, *Intersection
+Joins under Updates*, section 6.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ __all__ = ["CliqueTree", "Cursor", "Entries", "Root"]
 
 
 class CliqueTree(MultiwayTree):
-    """See the module's head; `EntryTree` describes changes. Sets are all 0; the slots of a row come in any order."""
+    """See the module's head; `EntryTree` describes changes. All sets are 0; the slots of a row come in any order."""
 
     def __init__(self, members: int, words: int = STORE_WORDS) -> None:
-        """`members`: of a row, 3 to 8; `words`: the arena's address space in 8-byte words (not memory)."""
+        """`members`: intervals a row, 3 to 8; `words`: the arena's address space in 8-byte words (not memory)."""
         if not 3 <= members <= MOST:
             raise ValueError(f"a clique has 3 to {MOST} members, not {members}")
         self.members = members
@@ -73,7 +73,7 @@ class CliqueTree(MultiwayTree):
 
     @property
     def update_steps(self) -> int:
-        """Nodes and entries looked at, and rows told, for all deltas so far."""
+        """Nodes and entries visited, and rows reported, for all deltas so far."""
         return int(self._walking.Z[STEPS]) + self._read_steps
 
     def _go_on(self, changes: Changes, deltas: bool) -> int:
@@ -85,7 +85,7 @@ class CliqueTree(MultiwayTree):
         return told
 
     def _with_room(self) -> Callable[[Changes, bool], int]:
-        """The writing kernel, with what its walk has room for now."""
+        """The writing kernel, with the arrays that its walk has now."""
         return partial(compiled(run_changes), *self._arrays, self._walking, self._state, self._told)
 
     # --- reading
@@ -93,14 +93,14 @@ class CliqueTree(MultiwayTree):
     def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
         """Rows of a version: all, or of one key, or those whose intervals all meet the closed window.
 
-        With a window but no key the keys that have rows are visited one by one: O(t log n) for each, rows in the window or not.
-        ValueError: no entry has such a key.
+        With a window but no key, the keys that have rows are visited one by one: O(t log n) for each, with or without rows in the window.
+        ValueError: the key is out of range.
         """
         require_key(key)
         return Cursor(self.arena, root, key, window, None)
 
     def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
-        """Rows in which any of the given entries, which are in this version, take part; with a window, as `rows`."""
+        """Rows that contain any of the given entries, which are in this version; with a window, as `rows`."""
         entries.require(self._sets)
         return Cursor(self.arena, root, None, window, entries)
 

@@ -1,16 +1,16 @@
 """Cliques of one set: walks over the starts at which enough intervals share a point, with no dead ends; all rows, a window, given ones.
 
-Problem: report every set of `MEMBERS` entries of one key that share a point, where the one that comes last in the order starts
-(its centre: the others cover its start), for centres in a stretch of the order.
+Problem: report every set of `MEMBERS` entries of one key that share a point, where the one that comes last in the order starts (its centre:
+the others cover its start), for centres in a stretch of the order.
 
-    context   the right endpoints, the largest few, of what lies to the left of the walk (within the key)
-    a subtree is entered iff mn[MEMBERS] lies below it, or mn[MEMBERS - j] <= the j-th of the context: then it surely has a centre
+    context   the largest few right endpoints of the entries to the left of the walk (within the key)
+    a subtree is entered iff mn[MEMBERS] lies below it, or mn[MEMBERS - j] <= the j-th of the context: then it certainly has a centre
 
-So the walk meets no dead ends but, at most, the leaf in which it begins. What it passes over joins the context by its `top`.
+So the walk meets no dead ends except, at most, the leaf in which it begins. What it passes over joins the context by its `top`.
 
-A window [lo, hi], in one key: the members share a point of it (Helly). Either all of them contain lo (they are searched there, if the
-context has so many that reach it), or their centre starts in (lo, hi]: the context at lo, and a walk from there.
-The rows of a given interval r: those of one member less, without r, in the window that is r.
+A window [lo, hi], in one key: the members share a point in it (Helly). Either all of them contain lo (they are searched there, if enough
+entries of the context reach it), or their centre starts in (lo, hi]: the context at lo, and a walk from there. The rows of a given interval
+r: those with one member less, without r, in the window that is r.
 
 Costs: O(t log n) steps to the first row and between rows, O(1) a row. Source: docs/design/ij-heap.md (*Self-joins*).
 """
@@ -33,8 +33,8 @@ from structures.multiway.topology import CLIQUE
 from structures.multiway.tree import side_of
 
 NONE_GIVEN = -1
-ANY_KEY = -1  # of a reading
-_HEAP_MOST = 4 * L  # what a walk takes along from leaf to leaf; a longer heap has dead intervals, and is made anew
+ANY_KEY = -1  # key of a reading over all keys
+_HEAP_MOST = 4 * L  # entries that a walk keeps from leaf to leaf; a longer heap has dead intervals, and is built anew
 
 
 # --- the context
@@ -42,7 +42,7 @@ _HEAP_MOST = 4 * L  # what a walk takes along from leaf to leaf; a longer heap h
 
 @kernel
 def pass_over(nodes: MultiwayNodes, walking: Walking, o: int) -> None:
-    """The walk goes on to the right of subtree o."""
+    """Add subtree o to the context: the walk continues to its right."""
     M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
     keys, tops = keys_at(table, o), top_at(o)
     if W[keys] != Z[state.KEY]:
@@ -54,7 +54,7 @@ def pass_over(nodes: MultiwayNodes, walking: Walking, o: int) -> None:
 
 @kernel
 def pass_entry(walking: Walking, right: int, slot: int) -> None:
-    """The walk goes on behind an entry of the context's key."""
+    """Add an entry of the context's key to the context: the walk continues behind it."""
     Z = walking.Z
     Z[state.COUNT] = enter(Z, state.CONTEXT, Z[state.COUNT], Z[state.KEPT], right)
     if Z[state.WHOLE] != 0:
@@ -63,7 +63,7 @@ def pass_entry(walking: Walking, right: int, slot: int) -> None:
 
 @kernel
 def has_centre(nodes: MultiwayNodes, walking: Walking, o: int) -> bool:
-    """Whether subtree o, next to the right, has a centre within the stretch: exact."""
+    """Whether subtree o, the next one to the right, has a centre within the stretch: exact."""
     M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
     keys, leasts = keys_at(table, o) + 1, top_at(o) + table[CLIQUE] - 1
     for j in range(Z[state.MEMBERS]):
@@ -115,7 +115,7 @@ def enter_leaf(walking: Walking, o: int, at: int) -> None:
 
 @kernel
 def next_centre(nodes: MultiwayNodes, walking: Walking) -> None:
-    """Go on to the next centre in the leaf, and begin with what covers its start."""
+    """Go to the next centre in the leaf, and begin with the covers of its start."""
     M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
     o = Z[state.LEAF]
     e, w = entry_at(table, o)
@@ -144,7 +144,7 @@ def next_centre(nodes: MultiwayNodes, walking: Walking) -> None:
 
 @kernel
 def leave_centre(nodes: MultiwayNodes, walking: Walking) -> None:
-    """All rows of the centre are told: it joins the context."""
+    """Add the centre to the context, as all its rows are written."""
     M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
     Z[state.WHOLE], Z[state.MODE] = 1, state.ENTRIES
     Z[state.DEAD] += 1 if Z[state.COVERS] <= Z[state.PICKS] else 0
@@ -156,8 +156,8 @@ def leave_centre(nodes: MultiwayNodes, walking: Walking) -> None:
 
 @kernel
 def walk(nodes: MultiwayNodes, walking: Walking, told: Told, n: int, end: int, until: int) -> int:
-    """Go on until `end` rows are told, the steps pass `until`, the heap needs room (Z[FULL]), or all is found
-    (Z[MODE] is DONE). Rows told."""
+    """Continue until the rows written reach `end`, the steps exceed `until`, the heap needs room (Z[FULL]), or all rows are found (Z[MODE]
+    is DONE). Returns the number of rows written."""
     Z, H = walking.Z, walking.H
     while Z[state.STEPS] < until:
         mode = Z[state.MODE]
@@ -189,7 +189,7 @@ def walk(nodes: MultiwayNodes, walking: Walking, told: Told, n: int, end: int, u
 
 @kernel
 def start(table: Any, walking: Walking, root: int, members: int, given: int, high_key: int, high: int) -> None:
-    """A walk of no nodes yet, with an empty context."""
+    """Begin a walk with no nodes yet and an empty context."""
     Z = walking.Z
     Z[state.TOP], Z[state.MEMBERS], Z[state.GIVEN], Z[state.HIGH_KEY], Z[state.HIGH] = root, members, given, high_key, high
     Z[state.KEY], Z[state.COUNT], Z[state.KEPT] = -1, 0, table[CLIQUE]
@@ -199,7 +199,7 @@ def start(table: Any, walking: Walking, root: int, members: int, given: int, hig
 
 @kernel
 def stand(nodes: MultiwayNodes, walking: Walking, key: int, left: int, slot: int) -> None:
-    """Go to the place of (key, left, slot): what comes before is the context, what comes after is ahead."""
+    """Go to the place of (key, left, slot): the entries before it are the context, those after it lie ahead."""
     M, W, table, Z = nodes.M, nodes.W, nodes.table, walking.Z
     o = Z[state.TOP]
     while height_of(W, o) > 0:
@@ -226,7 +226,7 @@ def stand(nodes: MultiwayNodes, walking: Walking, key: int, left: int, slot: int
 
 @kernel
 def start_rows(nodes: MultiwayNodes, walking: Walking, root: int, low_key: int, high_key: int) -> None:
-    """All rows of the keys low_key..high_key."""
+    """Begin all rows of the keys low_key..high_key."""
     table, Z = nodes.table, walking.Z
     start(table, walking, root, table[CLIQUE], NONE_GIVEN, high_key, POS_INF)
     Z[state.KEPT] = table[CLIQUE] - 1
@@ -238,7 +238,7 @@ def start_rows(nodes: MultiwayNodes, walking: Walking, root: int, low_key: int, 
 
 
 class Window(NamedTuple):
-    """Of one key: closed."""
+    """A closed window in one key."""
 
     key: int
     low: int
@@ -247,8 +247,8 @@ class Window(NamedTuple):
 
 @kernel
 def start_window(nodes: MultiwayNodes, walking: Walking, root: int, window: Window, given: int, inside: bool, right: int) -> None:
-    """Rows whose members all meet the window; with the entry `given` (-1: none), which meets it, ends at `right`, and is, or is
-    not, `inside` the tree."""
+    """Begin the rows whose members all meet the window. They contain the entry `given` (-1: none), which meets the window, ends at `right`,
+    and is `inside` the tree or not."""
     table, Z = nodes.table, walking.Z
     key, lo, hi = window
     members = table[CLIQUE] if given < 0 else table[CLIQUE] - 1
@@ -270,7 +270,7 @@ def start_window(nodes: MultiwayNodes, walking: Walking, root: int, window: Wind
 
 @kernel
 def forget(walking: Walking, right: int) -> None:
-    """Take an endpoint out of the context, if it is among the largest."""
+    """Remove an endpoint from the context, if it is among the largest."""
     Z = walking.Z
     found = False
     for j in range(Z[state.COUNT]):
@@ -301,7 +301,7 @@ def next_key(nodes: MultiwayNodes, walking: Walking, lo: int, hi: int) -> None:
 
 @kernel("void(MultiwayNodes, Walking, int64, int64, int64, int64)")
 def start_reading(nodes: MultiwayNodes, walking: Walking, root: int, key: int, lo: int, hi: int) -> None:
-    """All rows, or those of one key, in the window [lo, hi]. O(log n)."""
+    """Begin all rows, or those of one key, in the window [lo, hi]. O(log n)."""
     Z = walking.Z
     if lo == NEG_INF and hi == POS_INF:
         start_rows(nodes, walking, root, max(key, 0), KEY_MAX if key == ANY_KEY else key)
@@ -313,9 +313,9 @@ def start_reading(nodes: MultiwayNodes, walking: Walking, root: int, key: int, l
 
 @kernel("int64(MultiwayNodes, Walking, int64, Entries, int64, int64, Told, int64)")
 def walk_fill(nodes: MultiwayNodes, walking: Walking, root: int, entries: Entries, lo: int, hi: int, told: Told, steps: int) -> int:
-    """Up to `stride` rows, within about so many steps: of what Z has begun, then of entry after entry, which are in the tree; all
-    members meeting [lo, hi]. All is found when Z[ITEM] is the number of entries, Z[MODE] is DONE and Z[EACH_KEY] is 0 after it. O(t log n)
-    steps to a first row and between two, O(1) a row where they abound."""
+    """Write up to `stride` rows, in about `steps` steps: first what Z has begun, then of entry after entry, which are in the tree; all
+    members meet [lo, hi]. All rows are found when Z[ITEM] is the number of entries, Z[MODE] is DONE and Z[EACH_KEY] is 0 afterwards. O(t
+    log n) steps to a first row and between two, O(1) a row where rows abound."""
     Z = walking.Z
     n, until = 0, Z[state.STEPS] + steps
     while n < told.stride and Z[state.STEPS] < until:

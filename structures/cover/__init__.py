@@ -1,1 +1,1 @@
-"""What rows leave uncovered by the intervals that they meet, and what these cover, under updates."""
+"""What the partners of a row leave uncovered of it, or cover, under updates."""

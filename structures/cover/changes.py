@@ -1,11 +1,12 @@
-"""Changes of both sides one after another, each with the stretches of rows that come and go by it: the writing kernel.
+"""Writing kernel: changes of both sides one after another, each with the stretches of rows that it adds or removes.
 
-A partner changes what the others leave uncovered of its interval, stretch by stretch: rows are looked up there alone. Where no row lies
-the next place that has one is found in the tree of the rows. Where gaps are told, a row under such a stretch loses it and gets the two
-parts beside the partner, or the other way round. Where coverage is told, it loses what the partner joins, and gets one stretch, or the
-other way round; so it is looked at once, at the first of its stretches.
+A partner changes what the others leave uncovered of its interval, stretch by stretch: rows are searched only there. Where there are no
+rows, the tree of the rows returns the next place that has one. If gaps are reported, a row under such a stretch loses it and gains the two
+parts beside the partner, or vice versa. If coverage is reported, it loses the stretches that the partner joins and gains one, or vice
+versa; it is then processed once, at the first of its stretches.
 
-Costs: O(log n) a change, and for each stretch under it that has rows, and for each stretch told. What is told may cancel within a batch.
+Costs: O(log n) a change, for each stretch under it that has rows, and for each stretch reported. Reported stretches may cancel within a
+batch.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from structures.event_tree.runs import OUTER_DELETE, OUTER_INSERT, OUTER_MOVE, P
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 from structures.ordered.tree import cut, expect, put
 
-# Of the state. COVERED: whether what is covered is told. POINT: where the walk through a partner's interval, or a row's, is. ENDED: it has
-# ended. FINAL: it will with the stretch whose rows are looked up: that begins at START, and in the partner at CLIP, and ends at LAST.
-# SEARCHING: more of these are to come; HITS are there, HIT is the next, and where it is told in pieces, HIT_POINT is where its walk is.
-# FROM, TO: the stretch that the partner makes of what it meets and touches.
+# Words of the state. COVERED: whether coverage is reported. POINT: the position of the walk through a partner's interval, or a row's.
+# ENDED: the walk has ended. FINAL: it will end with the current stretch, which begins at START, within the partner at CLIP, and ends at
+# LAST. SEARCHING: the search for its rows has more; HITS were found, HIT is the next one, and HIT_POINT the position of its walk if it is
+# reported in pieces. FROM, TO: the stretch that the partner makes of those that it meets and touches.
 _OF_WALK = range(RUN_WORDS, RUN_WORDS + 16)
 (COVERED, POINT, ENDED, FINAL, START, CLIP, LAST, SEARCHING, HITS, HIT, HIT_BEGUN, HIT_POINT, FROM, TO, STEPS, SEARCH) = _OF_WALK
 STATE_WORDS = SEARCH + SEARCH_WORDS
 MOST_HITS = 4 * B
-SPARE = 3  # stretches that one row tells at most without a look at what is left
+SPARE = 3  # most stretches that one row reports without a check of the remaining room
 AHEAD = 2
 
 
 @arrays(Nodes, Writing, Nodes, Writing)
 class Trees(NamedTuple):
-    """Of the rows, and of their partners."""
+    """The trees of the rows, and of their partners."""
 
     nodes: Any
     writing: Any
@@ -66,8 +67,8 @@ class One(NamedTuple):
 
 @kernel("int64(Trees, Scratch, int64[:,::1], Moves, boolean)")
 def run_moves(trees: Trees, scratch: Scratch, out: Any, moves: Moves, deltas: bool) -> int:
-    """Make the changes from number state[AT] on until all are done or `out` is full; the stretches told: slot (~slot: it goes), start,
-    last. O(log n) a change, and for each stretch that is looked at."""
+    """Apply the changes from number state[AT] on until all are done or `out` is full. Returns the number of stretches reported: slot
+    (~slot: it goes), start, last. O(log n) a change, and for each stretch visited."""
     state = scratch.state
     n = 0
     while state[AT] < len(moves.kind):
@@ -104,7 +105,7 @@ def run_moves(trees: Trees, scratch: Scratch, out: Any, moves: Moves, deltas: bo
 
 @kernel
 def expect_change(trees: Trees, moves: Moves, i: int, height: int) -> None:
-    """A change looks into both trees."""
+    """Prefetch for a change, which searches both trees."""
     if i < len(moves.kind):
         key, code = wide(moves.key[i]), 2 * wide(moves.slot[i])
         expect(trees.nodes, trees.writing.C, key, moves.left[i], code, height)
@@ -121,7 +122,7 @@ def take_in(trees: Trees, of_rows: bool, one: One) -> None:
 
 @kernel
 def take_out(trees: Trees, of_rows: bool, one: One) -> bool:
-    """False: it was not there."""
+    """Remove a row or partner; False if it was not there."""
     if of_rows:
         return cut(trees.nodes, trees.writing, 0, one.key, one.left, one.slot)
     return cut(trees.its_nodes, trees.its_writing, 0, one.key, one.left, one.slot)
@@ -135,7 +136,7 @@ def tell(out: Any, n: int, comes: bool, slot: int, start: int, last: int) -> int
 
 @kernel
 def tell_row(trees: Trees, state: Any, row: One, comes: bool, out: Any, n: int) -> int:
-    """All stretches of a row."""
+    """Report all stretches of a row."""
     nodes, C, at = trees.its_nodes, trees.its_writing.C, state[POINT]
     while n < out.shape[1]:
         found, start, last = next_stretch(nodes, C[ROOT], C[HEIGHT], row.key, at, state[COVERED] != 0)
@@ -152,7 +153,7 @@ def tell_row(trees: Trees, state: Any, row: One, comes: bool, out: Any, n: int) 
 
 @kernel
 def tell_partner(trees: Trees, scratch: Scratch, partner: One, comes: bool, out: Any, n: int) -> int:
-    """What a partner changes, which is not in its tree; state[ENDED]: that was all."""
+    """Report what a partner, which is not in its tree, changes; state[ENDED] is set when that is all."""
     state = scratch.state
     while True:
         while state[HIT] < state[HITS]:
@@ -177,7 +178,8 @@ def tell_partner(trees: Trees, scratch: Scratch, partner: One, comes: bool, out:
 
 @kernel
 def begin_stretch(trees: Trees, state: Any, partner: One) -> bool:
-    """Look for the rows under the next stretch of the partner that no other covers, and that has any; False: there is none."""
+    """Begin the search for rows under the next stretch of the partner that no other partner covers and that has rows; False if there is
+    none."""
     nodes, C, mine, D = trees.its_nodes, trees.its_writing.C, trees.nodes, trees.writing.C
     at = state[POINT]
     while at <= partner.right:
@@ -205,7 +207,7 @@ def begin_stretch(trees: Trees, state: Any, partner: One) -> bool:
 
 @kernel
 def tell_split(state: Any, row: One, partner: One, comes: bool, out: Any, n: int) -> int:
-    """The gap of a row under the stretch, and what the partner leaves of it."""
+    """Report a row's gap under the stretch, and what the partner leaves of it."""
     left, right = max(row.left, state[START]), min(row.right, state[LAST])
     n = tell(out, n, not comes, row.slot, left, right)
     if left < partner.left:
@@ -217,7 +219,7 @@ def tell_split(state: Any, row: One, partner: One, comes: bool, out: Any, n: int
 
 @kernel
 def find_ends(trees: Trees, state: Any, partner: One) -> None:
-    """Write FROM and TO."""
+    """Compute FROM and TO."""
     nodes, C = trees.its_nodes, trees.its_writing.C
     root, height, key = C[ROOT], C[HEIGHT], partner.key
     state[FROM], state[TO] = partner.left, partner.right
@@ -233,13 +235,14 @@ def find_ends(trees: Trees, state: Any, partner: One) -> None:
 
 @kernel
 def tell_joined(trees: Trees, state: Any, row: One, partner: One, comes: bool, out: Any, n: int) -> int:
-    """What the partner makes of the row's stretches that it meets or touches, and these; state[HIT_BEGUN]: there is no room for more."""
+    """Report the stretch that the partner makes of the row's stretches that it meets or touches, and these. If the room ends,
+    state[HIT_BEGUN] remains set."""
     nodes, C = trees.its_nodes, trees.its_writing.C
     root, height, key = C[ROOT], C[HEIGHT], row.key
     end = min(row.right, state[TO])
     if state[HIT_BEGUN] == 0:
         _, first, _ = next_gap(nodes, root, height, key, max(row.left, partner.left))
-        if first < state[CLIP]:  # it was told at an earlier stretch
+        if first < state[CLIP]:  # reported at an earlier stretch
             return n
         state[HIT_BEGUN], state[HIT_POINT] = 1, max(row.left, state[FROM])
         n = tell(out, n, comes, row.slot, state[HIT_POINT], end)

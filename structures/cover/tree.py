@@ -1,22 +1,22 @@
-r"""What rows leave uncovered by the intervals of their key, or what these cover of them, under updates.
+r"""The parts of rows that the intervals of their key leave uncovered, or cover, under updates.
 
-Problem: rows and partners, closed intervals with an int32 key, come and go; tell the stretches of each row that no partner of its key
+Problem: rows and partners, closed intervals with an int32 key, come and go; report the stretches of each row that no partner of its key
 meets (its gaps), maximal, or those that partners cover; all of them, those of a key, those that meet a window; and the exact change that
-each row or partner causes; at any version that is pinned. Intervals that touch (5..7, 8..9) leave no gap, and cover one stretch.
+each row or partner causes; at any pinned version. Intervals that touch (5..7, 8..9) leave no gap, and cover one stretch.
 
     row        |-------------------------------|
-    partners  ----|   |------|  |---||---|                  a change of a partner is one of the stretches under it that no other covers
+    partners  ----|   |------|  |---||---|                  a partner changes the stretches under it that no other covers
                        |----|
     gaps           |-|        |-|         |----|
 
 Both sides are ordered trees (`ordered/tree.py`) whose nodes know, besides how far the intervals below reach, where the last gap among them
-ends (`ordered/summary.py`, COVER): the first gap from a place on is found on one way down, whatever number of intervals touch before it.
-The rows' tree tells the next place that has a row, so that stretches without rows are passed over.
+ends (`ordered/summary.py`, COVER): the first gap from a place on is found by one descent, however many intervals touch before it.
+The rows' tree finds the next place that has a row, so that stretches without rows are skipped.
 
 Invariants, by which `check()` names what broke: those of the trees (I1 to I4 of `ordered/tree.py`, the last gaps among I2).
 
-Costs (n rows and partners): a change O(log n), and O(log n) for each stretch under it that has rows and each stretch told; but for those
-between rows and stretches that take turns without meeting. Reading: O(log n) a stretch. Memory 27 to 40 bytes a row or partner.
+Costs (n rows and partners): a change O(log n), and O(log n) for each stretch under it that has rows and each stretch reported; more where
+rows and stretches alternate without meeting. Reading: O(log n) a stretch. Memory 27 to 40 bytes a row or partner.
 Source: docs/design/queries.md (*Gaps and coverage*).
 """
 
@@ -43,19 +43,19 @@ from structures.ordered.scan import SCAN_DEPTH, SCAN_WORDS, scan_start
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, next_key, search_fill, search_start
 from structures.ordered.summary import COVER
 
-CHUNK = 1 << 16  # stretches told at once
-_ITEMS = 4 * B  # rows looked up at once, or some more
+CHUNK = 1 << 16  # stretches reported at once
+_ITEMS = 4 * B  # rows searched at once, approximately
 
 
 class CoverRoot(NamedTuple):
-    """A version: plain data, good as long as it is pinned."""
+    """A version: plain data, valid as long as it is pinned."""
 
     rows: Root
     partners: Root
 
 
 class _Intervals(RowList):
-    """Of one side."""
+    """The intervals of one side."""
 
     def __init__(self, words: int) -> None:
         super().__init__(words)
@@ -69,7 +69,8 @@ class Cover:
     """
 
     def __init__(self, tells_covered: bool, words: int = STORE_WORDS) -> None:
-        """`tells_covered`: told is what partners cover, else what they leave. `words`: address space of each tree in 8-byte words."""
+        """`tells_covered`: whether to report what partners cover, or what they leave uncovered. `words`: address space of each tree in
+        8-byte words."""
         self.tells_covered = tells_covered
         self.rows, self.partners = _Intervals(words), _Intervals(words)
         self._trees = Trees(*(part for one in (self.rows, self.partners) for part in (one.arena.nodes, one.arena.writing)))
@@ -86,21 +87,21 @@ class Cover:
     # --- writing
 
     def load(self, version: int, rows: Entries, partners: Entries) -> None:
-        """Fill it; it is empty. O(n log n). MemoryError: it cannot fit."""
+        """Fill the structure, which is empty. O(n log n). MemoryError: the rows do not fit."""
         self.rows.load(version, rows)
         self.partners.load(version, partners)
 
     def require(self, rows: int, partners: int) -> None:
-        """Raise MemoryError unless a version surely fits after which there are so many at most. O(1)."""
+        """Raise MemoryError unless a version with at most these numbers of rows and partners certainly fits. O(1)."""
         self.rows.require(rows)
         self.partners.require(partners)
 
     def apply(self, version: int, moves: Moves, limit: int | None) -> Deltas:
-        """Make these changes one after another, as `version`; each tells its delta against what the ones before it left: columns of
-        `Deltas.rows`, int64[3, n]: slot of the row (~slot: the stretch goes), start, last.
+        """Apply these changes one after another, as `version`. Each reports its delta relative to the state left by the changes before it:
+        columns of `Deltas.rows`, int64[3, n]: slot of the row (~slot: the stretch goes), start, last.
 
-        Deltas of more than `limit` stretches that fill more than a chunk are given up; None: there are none. KeyError: what was to go is
-        not there, and the structure is damaged. MemoryError, TypeError, ValueError: nothing was done.
+        Deltas of more than `limit` stretches that fill more than a chunk are abandoned; None: no deltas are reported. KeyError: a row to be
+        deleted is not there, and the structure is damaged. MemoryError, TypeError, ValueError: nothing was done.
         """
         moves.require()
         self.rows.begin(version)
@@ -130,7 +131,7 @@ class Cover:
         return _OfKeys(self, root, key, window or (NEG_INF, POS_INF))
 
     def of_rows(self, root: CoverRoot, rows: Entries, window: tuple[int, int] | None = None) -> Cursor:
-        """Those of the given rows, which are in this version."""
+        """The stretches of the given rows, which are in this version."""
         items = np.stack([rows.key, rows.left, rows.right, rows.slot], axis=1).astype(np.int64)
         return StretchCursor(self, root, items, window or (NEG_INF, POS_INF))
 
@@ -139,7 +140,7 @@ class Cover:
 
     @property
     def steps(self) -> int:
-        """Places, and nodes and entries of rows, that were looked at for all deltas so far."""
+        """Places, and nodes and entries of rows, visited for all deltas so far."""
         return int(self._Z[STEPS] + self._Z[SEARCH + search.STEPS])
 
     @property
@@ -157,7 +158,7 @@ class Cover:
 
 
 class StretchCursor(Cursor):
-    """Stretches of rows that come in portions: those given, and then what `_next_items` finds."""
+    """Stretches of rows that come in portions: the given rows first, then those that `_next_items` finds."""
 
     _STEPS, _GAP = walk.STEPS, walk.GAP
 
@@ -169,7 +170,7 @@ class StretchCursor(Cursor):
         self._asked = np.array([*window, cover.tells_covered], np.int64)
 
     def _next_items(self) -> np.ndarray | None:
-        """Further rows, perhaps none yet; None: there are no more."""
+        """Return further rows, perhaps none yet; None if there are no more."""
         return None
 
     def _more(self, want: int) -> np.ndarray:
@@ -190,7 +191,7 @@ _NO_ITEMS = np.empty((0, walk.ITEM), np.int64)
 
 
 class _All(StretchCursor):
-    """Those of all rows."""
+    """Stretches of all rows."""
 
     def __init__(self, cover: Cover, root: CoverRoot) -> None:
         super().__init__(cover, root, _NO_ITEMS, (NEG_INF, POS_INF))
@@ -211,7 +212,7 @@ class _All(StretchCursor):
 
 
 class _OfKeys(StretchCursor):
-    """Those of the rows of a key, or of each, that meet a window."""
+    """Stretches of the rows of a key, or of each key, that meet a window."""
 
     def __init__(self, cover: Cover, root: CoverRoot, key: int | None, window: tuple[int, int]) -> None:
         super().__init__(cover, root, _NO_ITEMS, window)

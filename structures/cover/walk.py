@@ -1,7 +1,7 @@
-"""Where the intervals of a key leave something uncovered: the reading kernels.
+"""Reading kernels: find the places that the intervals of a key leave uncovered.
 
-An inner node of a COVER (`ordered/summary.py`) knows where the last gap below each child ends, so that the first gap from a place on is
-found on one way down, however many intervals touch before it.
+An inner node of a COVER (`ordered/summary.py`) knows where the last gap below each child ends, so that one descent finds the first gap from
+a place on, however many intervals touch before it.
 
 Costs: O(F log n) each.
 """
@@ -20,8 +20,8 @@ from structures.ordered.scan import next_leaf
 
 @kernel
 def next_gap(nodes: Nodes, root: int, height: int, key: int, at: int) -> tuple[bool, int, int]:
-    """The first stretch [start, last] from `at` on that no interval of the key meets, whole but for what lies before `at`; False: there is
-    none."""
+    """The first stretch [start, last] from `at` on that no interval of the key meets, in full except for its part before `at`; False if
+    there is none."""
     M, W = nodes.M, nodes.W
     o = root
     for _ in range(height):
@@ -56,7 +56,7 @@ def next_gap(nodes: Nodes, root: int, height: int, key: int, at: int) -> tuple[b
 
 @kernel
 def next_covered(nodes: Nodes, root: int, height: int, key: int, at: int) -> tuple[bool, int]:
-    """The first place from `at` on that an interval of the key covers; False: there is none."""
+    """The first place from `at` on that an interval of the key covers; False if there is none."""
     found, start, last = next_gap(nodes, root, height, key, at)
     if not found or start > at:
         return True, at
@@ -65,7 +65,7 @@ def next_covered(nodes: Nodes, root: int, height: int, key: int, at: int) -> tup
 
 @kernel
 def gap_begin(nodes: Nodes, root: int, height: int, key: int, at: int) -> int:
-    """Where the gap begins that holds `at`."""
+    """The beginning of the gap that contains `at`."""
     M, W = nodes.M, nodes.W
     o, begin = root, NEG_INF
     for _ in range(height):
@@ -92,7 +92,7 @@ def is_at_most(key: int, left: int, other: int, at: int) -> bool:
 
 @kernel
 def run_begin(nodes: Nodes, root: int, height: int, key: int, at: int) -> int:
-    """Where the covered stretch begins that holds `at`."""
+    """The beginning of the covered stretch that contains `at`."""
     M, W = nodes.M, nodes.W
     o, begin, reach_key, reach = root, at, wide(-1), NEG_INF
     for _ in range(height):
@@ -120,7 +120,7 @@ def run_begin(nodes: Nodes, root: int, height: int, key: int, at: int) -> int:
 
 @kernel
 def next_run(nodes: Nodes, root: int, height: int, key: int, at: int) -> tuple[bool, int, int]:
-    """The first covered stretch [start, last] from `at` on, whole but for what lies before `at`; False: there is none."""
+    """The first covered stretch [start, last] from `at` on, in full except for its part before `at`; False if there is none."""
     found, start = next_covered(nodes, root, height, key, at)
     if not found:
         return False, at, at
@@ -130,14 +130,14 @@ def next_run(nodes: Nodes, root: int, height: int, key: int, at: int) -> tuple[b
 
 # --- rows, one after another, with their stretches
 
-KEY_, LEFT_, RIGHT_, SLOT_, ITEM = range(5)  # words of an item: a row
+KEY_, LEFT_, RIGHT_, SLOT_, ITEM = range(5)  # words of an item, which is a row
 ITEM_AT, BEGUN, POINT, STEPS, LAST, GAP, READ_WORDS = range(7)  # words of a reading's state
 
 
 @kernel("int64(Nodes, int64, int64, int64[:,::1], int64[::1], int64[:,::1], int64[::1])")
 def tell_items(nodes: Nodes, root: int, height: int, items: Any, state: Any, out: Any, asked: Any) -> int:
-    """Of the items from state[ITEM_AT] on what intervals leave of them, or (asked[2]) what they cover of them: the stretches that meet
-    [asked[0], asked[1]], as slot, start and last from out[:, 0] on, until it is full; how many. O(log n) a stretch."""
+    """For the items from state[ITEM_AT] on, write the stretches that intervals leave uncovered, or cover (asked[2]), and that meet
+    [asked[0], asked[1]]: slot, start and last, from out[:, 0] on, until it is full. Returns their number. O(log n) a stretch."""
     n, low, high, covered = 0, asked[0], asked[1], asked[2] != 0
     while state[ITEM_AT] < len(items):
         item = items[state[ITEM_AT]]
@@ -145,7 +145,7 @@ def tell_items(nodes: Nodes, root: int, height: int, items: Any, state: Any, out
         at = state[POINT] if state[BEGUN] != 0 else max(left, low)
         while at <= right:
             if n == out.shape[1]:
-                state[POINT] = at  # of a row of which nothing is told yet, the walk begins again
+                state[POINT] = at  # for a row without reported stretches so far, the walk begins again
                 return n
             found, start, last = next_stretch(nodes, root, height, key, at, covered)
             state[STEPS] += 1
@@ -175,7 +175,7 @@ def next_stretch(nodes: Nodes, root: int, height: int, key: int, at: int, covere
 
 @kernel
 def gap_or_run_begin(nodes: Nodes, root: int, height: int, key: int, at: int, covered: bool) -> int:
-    """Where the stretch begins that holds `at`."""
+    """The beginning of the stretch that contains `at`."""
     if covered:
         return run_begin(nodes, root, height, key, at)
     return gap_begin(nodes, root, height, key, at)
@@ -183,8 +183,8 @@ def gap_or_run_begin(nodes: Nodes, root: int, height: int, key: int, at: int, co
 
 @kernel("int64(Nodes, int64[::1], int64, int64[:,::1])")
 def scan_items(nodes: Nodes, state: Any, height: int, items: Any) -> int:
-    """Further rows of a tree, in its order, from where `state` is (`ordered/scan.py`): as many leaves as there is room for; how many. O(1)
-    an item."""
+    """Further rows of a tree, in its order, from the position in `state` (`ordered/scan.py`): as many leaves as fit. Returns the number of
+    rows. O(1) an item."""
     M, W = nodes.M, nodes.W
     n = 0
     while len(items) - n >= B:

@@ -1,1 +1,1 @@
-"""Which intervals of one set meet some of another, and how many, under updates: partners are counted, not visited."""
+"""Which intervals of one set meet intervals of another, and how many: partners are counted, not visited, under updates."""

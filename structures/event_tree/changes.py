@@ -1,7 +1,8 @@
-"""Events that come into the tree and go: the writing kernels. Costs: O(B + F log n) each; `build` O(n).
+"""Writing kernels: insert events into the tree and remove them. Costs: O(B + F log n) each; `build` O(n).
 
-The numbers and sums of all nodes on the way are added to as an event comes or goes; what else is kept of a child (`reshape`) is made anew
-from the leaf up as long as it changes, or its depth does: that of the START and the END of a short interval together stays what it is.
+An insert or a removal updates the numbers and sums of all nodes on the path; the other fields of a child (`reshape`) are recomputed from
+the leaf up as long as they change, or the depth of the child does: inserting or removing the START and the END of a short interval together
+leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ from structures.event_tree.layout import (
 from structures.event_tree.summary import precedes, refresh, reshape
 
 LEAF_FILL = max(1, B * 7 // 8)
-ROOMY = min(B - B // 4, B - 2)  # events of a leaf that a full one beside it is evened out with, so that both have room
+ROOMY = min(B - B // 4, B - 2)  # most events of a leaf that takes events from a full neighbour, so that both have room
 INNER_FILL = F - 1 if F > 3 else F
 
 
 @kernel
 def end_place(key: int, right: int) -> tuple[int, int]:
-    """Where the END of an interval is: the next place behind its right end, which may be one of the next key."""
+    """The place of the END of an interval: the next place after its right end, which may be one of the next key."""
     if right == POS_INF:
         return key + 1, NEG_INF
     return key, right + 1
@@ -68,7 +69,7 @@ def end_place(key: int, right: int) -> tuple[int, int]:
 
 @kernel
 def put_ends(tree: Tree, key: int, left: int, right: int, slot: int) -> None:
-    """The START and the END of an interval, with the weights in `given`: where both belong to a leaf, with one way up."""
+    """Insert the START and the END of an interval, with the weights in `given`; if both belong to one leaf, with one pass up."""
     start = name_of(key, START, slot)
     end_key, at = end_place(key, right)
     end = name_of(end_key, END, slot)
@@ -84,14 +85,14 @@ def put_ends(tree: Tree, key: int, left: int, right: int, slot: int) -> None:
 
 @kernel
 def cut_ends(tree: Tree, key: int, left: int, right: int, slot: int) -> bool:
-    """False: they were not there."""
+    """Remove the START and the END of an interval; False if they were not there."""
     start = name_of(key, START, slot)
     end_key, at = end_place(key, right)
     end = name_of(end_key, END, slot)
     o = descend(tree, start, left)
     p, q = find(tree, o, start, left), find(tree, o, end, at)
     if p >= 0 and q >= 0:
-        leave(tree, o, q)  # behind the other
+        leave(tree, o, q)  # the later event first
         leave(tree, o, p)
         climb_thin(tree, False)
         return True
@@ -101,7 +102,7 @@ def cut_ends(tree: Tree, key: int, left: int, right: int, slot: int) -> bool:
 
 @kernel
 def belongs(tree: Tree, name: int, at: int) -> bool:
-    """Whether an event that is behind another belongs to the leaf that the path of that one leads to."""
+    """Whether an event that follows another belongs to the leaf at the end of that one's path."""
     path = tree.path
     for level in range(tree.control[HEIGHT] - 1, -1, -1):
         o, c = path[level, ON], path[level, TAKEN] + 1
@@ -112,15 +113,15 @@ def belongs(tree: Tree, name: int, at: int) -> bool:
 
 @kernel
 def find(tree: Tree, o: int, name: int, at: int) -> int:
-    """The place of an event in leaf o; -1: it is not there."""
+    """The place of an event in leaf o; -1 if it is not there."""
     L, p = tree.leaves, place_for(tree, o, name, at)
     return p if p < tree.leaf_size[o] and L[o, NAME, p] == name and L[o, AT, p] == at else -1
 
 
 @kernel
 def enter(tree: Tree, o: int, name: int, at: int, value: int) -> None:
-    """Put an event into a leaf that has room, to which the path leads; the way up is still to go, but for numbers and sums. `value`: of a
-    row; the others have weights."""
+    """Insert an event into a leaf that has room, at the end of the path. The nodes above are still to be updated, except for numbers and
+    sums. `value`: of a row; the others have weights."""
     L, p, rank = tree.leaves, place_for(tree, o, name, at), rank_of(name)
     open_event(tree, o, p)
     L[o, NAME, p], L[o, AT, p], L[o, VALUE, p] = name, at, value
@@ -134,7 +135,8 @@ def enter(tree: Tree, o: int, name: int, at: int, value: int) -> None:
 
 @kernel
 def leave(tree: Tree, o: int, p: int) -> None:
-    """Take the event at place p out of a leaf, to which the path leads; the way up is still to go, but for numbers and sums."""
+    """Remove the event at place p of the leaf at the end of the path. The nodes above are still to be updated, except for numbers and
+    sums."""
     if rank_of(tree.leaves[o, NAME, p]) != ROW:
         add_above(tree, o, p, -1)
     close_event(tree, o, p)
@@ -144,7 +146,7 @@ def leave(tree: Tree, o: int, p: int) -> None:
 
 @kernel
 def add_above(tree: Tree, o: int, p: int, sign: int) -> None:
-    """Add a START or an END, at place p of leaf o, to the sums along the path, or take it out."""
+    """Add a START or an END, at place p of leaf o, to the sums along the path, or subtract it."""
     N, path, rank = tree.inners, tree.path, rank_of(tree.leaves[o, NAME, p])
     for level in range(tree.control[HEIGHT]):
         N[path[level, ON], STARTS + rank, path[level, TAKEN]] += sign
@@ -158,13 +160,13 @@ def add_above(tree: Tree, o: int, p: int, sign: int) -> None:
 
 @kernel
 def put(tree: Tree, name: int, at: int, value: int) -> None:
-    """Put an event that is not there."""
+    """Insert an event that is not there."""
     put_into(tree, descend(tree, name, at), name, at, value)
 
 
 @kernel
 def put_into(tree: Tree, o: int, name: int, at: int, value: int) -> None:
-    """The same where it belongs to leaf o, to which the path leads."""
+    """Insert an event that is not there and belongs to leaf o, at the end of the path."""
     L, is_row = tree.leaves, rank_of(name) == ROW
     if tree.leaf_size[o] == B and make_room(tree):
         o = descend(tree, name, at)
@@ -183,8 +185,8 @@ def put_into(tree: Tree, o: int, name: int, at: int, value: int) -> None:
 
 @kernel
 def make_room(tree: Tree) -> bool:
-    """Even out the leaf at the end of the path, a full one, with one beside it, if one below the same node is ROOMY. Without this, leaves
-    of random changes are less than two thirds full."""
+    """Even out the full leaf at the end of the path with a neighbour below the same node that is ROOMY, if there is one. Without this,
+    leaves of random changes are less than two thirds full."""
     level = tree.control[HEIGHT] - 1
     if level < 0:
         return False
@@ -199,7 +201,8 @@ def make_room(tree: Tree) -> bool:
 
 @kernel
 def may_fit(tree: Tree, o: int, p: int) -> bool:
-    """Whether the row at place p of a leaf ends before the next START or END, or there is none in the leaf: else nothing is kept of it."""
+    """Whether the row at place p of a leaf ends before the next START or END, or the leaf has none after it; otherwise the summary does not
+    depend on the row."""
     L = tree.leaves
     for i in range(p + 1, tree.leaf_size[o]):
         if rank_of(L[o, NAME, i]) != ROW:
@@ -209,7 +212,7 @@ def may_fit(tree: Tree, o: int, p: int) -> bool:
 
 @kernel
 def insert_child(tree: Tree, o: int, c: int, child: int, leaf: bool) -> None:
-    """Insert a child, which begins with its first event or child, into an inner node that has room."""
+    """Insert a child, whose separator is its first event or child, into an inner node that has room."""
     N, L = tree.inners, tree.leaves
     move_children(tree, o, c, tree.inner_size[o], o, c + 1)
     N[o, CHILD, c] = child
@@ -223,7 +226,7 @@ def insert_child(tree: Tree, o: int, c: int, child: int, leaf: bool) -> None:
 
 @kernel
 def climb(tree: Tree, right: int, deepens: bool) -> None:
-    """Bring the path up to date, whose leaf has changed; `right`: the new leaf behind it, unless 0. `deepens`: its starts less ends have
+    """Update the path after a change of its leaf. `right`: the new leaf after it, or 0. `deepens`: whether its starts less ends have
     changed."""
     control, path, leaf = tree.control, tree.path, True
     for level in range(control[HEIGHT] - 1, -1, -1):
@@ -255,7 +258,7 @@ def climb(tree: Tree, right: int, deepens: bool) -> None:
 
 @kernel
 def cut(tree: Tree, name: int, at: int) -> bool:
-    """Take an event out; False, and nothing done, if it is not there."""
+    """Remove an event; False, and nothing done, if it is not there."""
     o = descend(tree, name, at)
     p = find(tree, o, name, at)
     if p < 0:
@@ -266,7 +269,7 @@ def cut(tree: Tree, name: int, at: int) -> bool:
 
 @kernel
 def take(tree: Tree, o: int, p: int) -> None:
-    """Take out the event at place p of leaf o, to which the path leads."""
+    """Remove the event at place p of leaf o, at the end of the path."""
     is_row = rank_of(tree.leaves[o, NAME, p]) == ROW
     matters = not is_row or may_fit(tree, o, p)
     leave(tree, o, p)
@@ -276,7 +279,7 @@ def take(tree: Tree, o: int, p: int) -> None:
 
 @kernel
 def climb_thin(tree: Tree, deepens: bool) -> None:
-    """Bring the path up to date, whose leaf has fewer events now. `deepens`: its starts less ends have changed."""
+    """Update the path after a removal from its leaf. `deepens`: whether its starts less ends have changed."""
     control, path, leaf = tree.control, tree.path, True
     for level in range(control[HEIGHT] - 1, -1, -1):
         o, c = path[level, ON], path[level, TAKEN]
@@ -299,12 +302,12 @@ def is_thin(tree: Tree, o: int, leaf: bool) -> bool:
 
 @kernel
 def level_out(tree: Tree, o: int, a: int, leaf: bool) -> None:
-    """Make children a and a + 1 of inner node o, one of which is thin, one node, or else two halves."""
+    """Merge children a and a + 1 of inner node o, one of which is thin, or divide their contents evenly."""
     N = tree.inners
     x, y = N[o, CHILD, a], N[o, CHILD, a + 1]
     if leaf:
         together = level_leaves(tree, x, y)
-    else:  # of a first child nobody has looked at where it begins
+    else:  # the separator of a first child is not maintained
         N[y, NAME, 0], N[y, AT, 0] = N[o, NAME, a + 1], N[o, AT, a + 1]
         together = level_inners(tree, x, y)
     if together:
@@ -321,7 +324,7 @@ def level_out(tree: Tree, o: int, a: int, leaf: bool) -> None:
 
 @kernel
 def level_leaves(tree: Tree, x: int, y: int) -> bool:
-    """Whether they are one now: y is free then."""
+    """Merge two leaves, or even them out. Returns whether they are one now: then y is free."""
     first, second = tree.leaf_size[x], tree.leaf_size[y]
     if first + second <= B:
         move_events(tree, y, 0, second, x, first)
@@ -341,7 +344,7 @@ def level_leaves(tree: Tree, x: int, y: int) -> bool:
 
 @kernel
 def level_inners(tree: Tree, x: int, y: int) -> bool:
-    """The same of inner nodes."""
+    """As `level_leaves`, for inner nodes."""
     first, second = tree.inner_size[x], tree.inner_size[y]
     if first + second <= F:
         move_children(tree, y, 0, second, x, first)
@@ -364,14 +367,14 @@ def level_inners(tree: Tree, x: int, y: int) -> bool:
 
 @kernel("void(Tree)")
 def make_empty(tree: Tree) -> None:
-    """A tree without events, whatever was there. O(1)."""
+    """Make the tree empty, whatever its content. O(1)."""
     tree.control[:WEIGHTS] = 0
     tree.control[ROOT] = new_leaf(tree)
 
 
 @kernel("void(Tree, int64[::1], int64[::1], int64[:,::1])", allocates=True)
 def build(tree: Tree, names: Any, ats: Any, values: Any) -> None:
-    """Build the tree of these events, which are in order, in place of what was there. values: int64[n, k], of each event. O(n)."""
+    """Build the tree of these events, which are in order, and replace the previous content. values: int64[n, k], of each event. O(n)."""
     L = tree.leaves
     make_empty(tree)
     n = len(names)

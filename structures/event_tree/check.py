@@ -1,4 +1,4 @@
-"""Checks of the event tree's invariants, for tests: slow, plain Python, independent of the climbing code."""
+"""Checks of the event tree's invariants, for tests: slow, plain Python, independent of the code that maintains summaries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Event = tuple[int, ...]  # key, place, rank, slot, value; further values
 
 
 def events_of(tree: Tree, o: int) -> list[Event]:
-    """Of a leaf."""
+    """The events of a leaf."""
     found = tree.leaves[o, :, : tree.leaf_size[o]].T.tolist()
     return [(one[NAME] >> 32, one[AT], one[NAME] >> 30 & 3, one[NAME] & (2**30 - 1), *one[VALUE:]) for one in found]
 
@@ -58,7 +58,7 @@ def summary_of(events: list[Event], weights: int) -> list[int]:
 
 
 def check_below(tree: Tree, o: int, height: int, top: bool, seen: tuple[set[int], set[int]]) -> list[Event]:
-    """Prove E1 to E3 of the (sub)tree at node o; its events. `seen`: leaves and inner nodes."""
+    """Prove E1 to E3 of the (sub)tree at node o. Returns its events. `seen`: leaves and inner nodes."""
     assert o not in seen[height > 0], f"E3: node {o} is there twice"
     seen[height > 0].add(o)
     if height == 0:
@@ -93,7 +93,7 @@ def free_nodes(links: list[int], sizes: list[int], first: int) -> list[int]:
 
 
 def check_events(tree: Tree) -> list[Event]:
-    """Prove E1 to E3; the events in order."""
+    """Prove E1 to E3. Returns the events in order."""
     control, seen = tree.control.tolist(), (set[int](), set[int]())
     events = check_below(tree, control[ROOT], control[HEIGHT], True, seen)
     assert len(events) == control[EVENTS], f"{control[EVENTS]} events are counted, there are {len(events)}"

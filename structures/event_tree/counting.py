@@ -1,16 +1,15 @@
-"""How many pairs of intervals of two sets meet, and what their weights add up to, under updates: by counting partners.
+"""The number of pairs of intervals of two sets that meet, and the sums of their weights, under updates: by counting partners.
 
-Problem: intervals with an int32 key and weights come and go on both sides; tell of each change how many pairs come or go by it, and by how
-much sums over the pairs change: of weights of its own side, of the other side, and of the lengths that two intervals have in common, but
-for those beyond int64.
+Problem: intervals with an int32 key and weights come and go on both sides; for each change, report how many pairs it adds or removes, and
+by how much sums over the pairs change: of weights of its own side, of the other side, and of the lengths that two intervals have in common,
+except those beyond int64.
 
-    first, second   an event tree of each side (`tree.py`), of a set with itself one: each pair of different intervals is there
+    first, second   an event tree for each side (`tree.py`), or one for a set with itself: each pair of different intervals is there
                     once, or in both orders
     overlong        the pairs whose lengths are left out (`overlong.py`), where lengths are added up or counted
 
-Invariants: those of the trees.
-Costs: a change O(log n) for each weight, whatever it meets; memory twice that of an event an interval.
-Source: docs/design/queries.md (*Groups*).
+Invariants: those of the trees. Costs: a change O(log n) for each weight, however many intervals it meets; memory twice that of an event an
+interval. Source: docs/design/queries.md (*Groups*).
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from structures.event_tree.sums import (
 from structures.event_tree.sums import STATE_WORDS as _STATE_WORDS
 from structures.event_tree.tree import EventTree
 
-Recipe = tuple[int, int]  # how a sum changes, and the weight: `sums.Both`
+Recipe = tuple[int, int]  # how a sum changes, and the number of the weight: `sums.Both`
 
 
 class Counting:
@@ -54,9 +53,9 @@ class Counting:
     def __init__(
         self, weights: tuple[int, int], recipes: tuple[Sequence[Recipe], Sequence[Recipe]], itself: int = 0, words: int = STORE_WORDS
     ) -> None:
-        """`weights`: how many an interval of each side has; with COMMON or LENGTHS among the recipes the first one is the structure's
-        own, and all intervals have both ends. `recipes`: of each side, of the sums. `itself`: 0: two sets; else one, whose different
-        intervals are paired so many times, 1 or 2. `words`: address space of each tree in 8-byte words (not memory)."""
+        """`weights`: the number an interval of each side has; with COMMON or LENGTHS among the recipes, the first one is the structure's
+        own, and all intervals have both ends. `recipes`: of the sums, for each side. `itself`: 0 for two sets, otherwise one set, whose
+        different intervals are paired once or twice (1 or 2). `words`: address space of each tree in 8-byte words (not memory)."""
         self.weights, self.recipes = weights, recipes
         self._itself, self._sums = itself, len(recipes[0])
         self.trees = tuple(EventTree(words, many, False) for many in (weights[:1] if itself else weights))
@@ -67,7 +66,7 @@ class Counting:
         self._overlong = overlong_of(recipe, itself, words)
 
     def load(self, first: Entries, second: Entries, weights: tuple[np.ndarray, np.ndarray]) -> None:
-        """Fill both sides of two sets, with weights int64[n, w]. O(n log n). MemoryError: they cannot fit."""
+        """Fill both sides of two sets, with weights int64[n, w]. O(n log n). MemoryError: they do not fit."""
         assert not self._itself
         for tree, entries, given in zip(self.trees, (first, second), weights, strict=True):
             tree.load(entries, NO_ENTRIES, weights_of(tree, entries, given, self._both.recipe))
@@ -75,14 +74,14 @@ class Counting:
             one.load(first, second)
 
     def require(self, first: int, second: int) -> None:
-        """Raise MemoryError unless so many intervals of each side surely fit. O(1)."""
+        """Raise MemoryError unless the given numbers of intervals of each side certainly fit. O(1)."""
         for tree, intervals in zip(self.trees, (first, second), strict=False):
             tree.require(2 * intervals)
 
     def follow(self, changes: Changes) -> Measured:
-        """Make these changes one after another: each tells how many pairs come or go by it, and by how much the sums change, against what
-        those before it left. KeyError: what was to go is not there, and the structure is damaged. TypeError, ValueError: the columns of
-        changes are others, and nothing was done. O(log n) each."""
+        """Apply these changes one after another. For each, report how many pairs it adds or removes, and by how much the sums change,
+        relative to the state left by the changes before it. KeyError: an interval to be deleted is not there, and the structure is damaged.
+        TypeError, ValueError: the columns of the changes are invalid, and nothing was done. O(log n) each."""
         changes.require(max(self.weights))
         n = len(changes.kind)
         measured = Measured(np.empty(n, np.int64), np.zeros((n, self._sums, 3), np.int64))
@@ -96,12 +95,12 @@ class Counting:
 
     @property
     def intervals(self) -> int:
-        """Of both sides."""
+        """Intervals of both sides."""
         return sum(tree.events for tree in self.trees) // 2
 
     @property
     def steps(self) -> int:
-        """Nodes looked at for counts and sums, so far."""
+        """Nodes visited for counts and sums so far."""
         return int(self._both.Z[STEPS])
 
     @property
@@ -117,7 +116,7 @@ class Counting:
 
 
 def weights_of(tree: EventTree, entries: Entries, given: np.ndarray, recipe: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of intervals with these weights (int64[n, w]), those of their STARTs and of their ENDs."""
+    """Given intervals with these weights (int64[n, w]), return the weights of their STARTs and of their ENDs."""
     mine = given[:, : tree.weights]
     if not (recipe[:, :, HOW] == COMMON).any():
         return mine, mine

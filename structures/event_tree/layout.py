@@ -1,11 +1,11 @@
 """The arrays of an event tree (`tree.py` defines it): leaves of up to B events, inner nodes of up to F children with their summaries.
 
-    leaves  int64[l, 3 or more, B]   name, at, value of each event, ascending by (key, at, rank, slot); of further weights more values
-    inners  int64[n, 10 + 4 w, F]    of each child: where its events begin, the child, its summary (`summary.py`), the sums of w weights
+    leaves  int64[l, 3 or more, B]   name, at, value of each event, ascending by (key, at, rank, slot); more values for further weights
+    inners  int64[n, 10 + 4 w, F]    for each child: where its events begin, the child, its summary (`summary.py`), the sums of w weights
 
-A name is key << 32 | rank << 30 | slot. Events of one child are not before its (name, at), those of the children before it are; the first
-one's is not looked at. Leaf and inner node 0 are NIL; what is free is a list, its next one in the first word. Only the newest version is
-read: all is written in place.
+A name is key << 32 | rank << 30 | slot. No event of a child is before the child's (name, at), and all events of the children before it are;
+that of the first child is not used. Leaf and inner node 0 are NIL; free nodes form a list, linked by their first words. Only the newest
+version is read: all is written in place.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from structures.core.arena import B, F
 from structures.core.kernel import arrays, kernel, prefetch, wide
 
 START, END, ROW = range(3)  # ranks
-NAME, AT, VALUE, LEAF_FIELDS = range(4)  # VALUE: of a row its right end, of the others the first weight
-CHILD, STARTS, ENDS, FIRST_KEY, FIRST_AT, FIT, TRAIL_KEY, TRAIL_END, INNER_FIELDS = range(2, 11)  # behind NAME and AT of the child
-START_LOW, START_HIGH, END_LOW, END_HIGH, WEIGHT_FIELDS = range(5)  # of each weight, behind those
-LEAF_LEAST, INNER_LEAST = max(1, B // 4), 2  # but of the root
-# HEIGHT: levels of inner nodes. PLAIN: no rows come into it, so that of a child only its numbers and sums are kept.
+NAME, AT, VALUE, LEAF_FIELDS = range(4)  # VALUE: the right end of a row, the first weight of other events
+CHILD, STARTS, ENDS, FIRST_KEY, FIRST_AT, FIT, TRAIL_KEY, TRAIL_END, INNER_FIELDS = range(2, 11)  # after NAME and AT of the child
+START_LOW, START_HIGH, END_LOW, END_HIGH, WEIGHT_FIELDS = range(5)  # for each weight, after those
+LEAF_LEAST, INNER_LEAST = max(1, B // 4), 2  # least sizes, except for the root
+# HEIGHT: levels of inner nodes. PLAIN: the tree has no rows, so that only the numbers and sums of a child are maintained.
 ROOT, HEIGHT, EVENTS, LEAVES, FREE_LEAF, INNERS, FREE_INNER, WEIGHTS, PLAIN, CONTROL_WORDS = range(10)
-ON, TAKEN = range(2)  # of each level of a path: the inner node, and its child
-MOST_LEVELS = 64  # an inner node has two children at least, and there are fewer than 2**33 events
+ON, TAKEN = range(2)  # for each level of a path: the inner node, and the child taken
+MOST_LEVELS = 64  # an inner node has at least two children, and there are fewer than 2**33 events
 LOW32 = 2**32 - 1
 
 
 @arrays("int64[:,:,::1]", "int64[:,:,::1]", "int32[::1]", "int32[::1]", "int64[::1]", "int64[:,::1]", "int64[:,::1]")
 class Tree(NamedTuple):
-    """leaf_size, inner_size: events of a leaf, children of an inner node. path, int64[levels, 2]:
-    ON and TAKEN. given, int64[2, w]: the weights of the START and of the END that are put next."""
+    """leaf_size, inner_size: events of a leaf, children of an inner node. path, int64[levels, 2]: ON and TAKEN. given, int64[2, w]: the
+    weights of the START and of the END to be inserted next."""
 
     leaves: np.ndarray
     inners: np.ndarray
@@ -65,7 +65,7 @@ def rank_of(name: int) -> int:
 
 @kernel(forceinline=True)
 def is_before(name: int, at: int, other: int, its: int) -> bool:
-    """Whether (name, at) comes before (other, its). Without branches: as searches go, none could be foretold."""
+    """Whether (name, at) comes before (other, its). Without branches, as those of a search are unpredictable."""
     key, its_key = name >> 32, other >> 32
     return (key < its_key) | ((key == its_key) & ((at < its) | ((at == its) & (name < other))))
 
@@ -112,7 +112,8 @@ def free_inner(tree: Tree, o: int) -> None:
 
 @kernel
 def open_event(tree: Tree, o: int, p: int) -> None:
-    """Make room for an event at place p of a leaf that has some. Unsigned places need no check of their sign: so it is vectorised."""
+    """Make room for an event at place p of a leaf that is not full. With unsigned places, which need no check of their sign, the loop is
+    vectorised."""
     L, leaf = tree.leaves, np.uint64(o)
     for f in range(L.shape[1]):
         for i in range(tree.leaf_size[o], p, -1):
@@ -121,7 +122,7 @@ def open_event(tree: Tree, o: int, p: int) -> None:
 
 @kernel
 def close_event(tree: Tree, o: int, p: int) -> None:
-    """Move the events behind place p of a leaf over that at p; vectorised."""
+    """Move the events after place p of a leaf over that at p; vectorised."""
     L, leaf = tree.leaves, np.uint64(o)
     for f in range(L.shape[1]):
         for i in range(np.uint64(p + 1), np.uint64(tree.leaf_size[o])):
@@ -130,7 +131,7 @@ def close_event(tree: Tree, o: int, p: int) -> None:
 
 @kernel
 def move_events(tree: Tree, source: int, low: int, high: int, target: int, at: int) -> None:
-    """Copy the events [low, high) of one leaf to place `at` of another, or of itself."""
+    """Copy the events [low, high) of a leaf to place `at` of another leaf, or of itself."""
     L = tree.leaves
     for f in range(L.shape[1]):
         if at > low:
@@ -143,7 +144,7 @@ def move_events(tree: Tree, source: int, low: int, high: int, target: int, at: i
 
 @kernel
 def move_children(tree: Tree, source: int, low: int, high: int, target: int, at: int) -> None:
-    """The same of inner nodes."""
+    """As `move_events`, for the children of inner nodes."""
     N = tree.inners
     for f in range(N.shape[1]):
         if at > low:
@@ -165,7 +166,7 @@ def child_for(tree: Tree, o: int, name: int, at: int) -> int:
 
 @kernel
 def place_for(tree: Tree, o: int, name: int, at: int) -> int:
-    """How many events of leaf o are before (name, at)."""
+    """The number of events of leaf o that are before (name, at)."""
     L, low, n = tree.leaves, wide(0), wide(tree.leaf_size[o])
     while n > 0:
         half = (n + 1) >> 1
@@ -176,7 +177,7 @@ def place_for(tree: Tree, o: int, name: int, at: int) -> int:
 
 @kernel
 def expect(tree: Tree, name: int, at: int, height: int) -> None:
-    """Ask for the cache lines of the node at this height (0: the leaf) on the way to an event."""
+    """Prefetch the cache lines of the node at this height (0: the leaf) on the path to an event."""
     o, of_leaf, of_inner = tree.control[ROOT], tree.leaves.shape[1] * B, tree.inners.shape[1] * F
     for _ in range(tree.control[HEIGHT] - height):
         o = tree.inners[o, CHILD, child_for(tree, o, name, at)]
@@ -191,7 +192,7 @@ def expect(tree: Tree, name: int, at: int, height: int) -> None:
 
 @kernel
 def expect_above(tree: Tree, name: int, at: int) -> int:
-    """Ask for the cache lines of the node above the leaf on the way to an event; this node, 0 if there is none."""
+    """Prefetch the cache lines of the node above the leaf on the path to an event. Returns this node, 0 if there is none."""
     o, of_inner = tree.control[ROOT], tree.inners.shape[1] * F
     if tree.control[HEIGHT] == 0:
         return 0
@@ -205,7 +206,7 @@ def expect_above(tree: Tree, name: int, at: int) -> int:
 
 @kernel
 def expect_leaf(tree: Tree, above: int, name: int, at: int) -> None:
-    """Ask for the cache lines of the leaf below this node on the way to an event: of its events those that most leaves have."""
+    """Prefetch the cache lines of the leaf below this node on the path to an event: those of the events that most leaves have."""
     o, of_leaf = tree.inners[above, CHILD, child_for(tree, above, name, at)], tree.leaves.shape[1] * B
     prefetch(tree.leaf_size, o)
     for field in range(0, of_leaf, B):
@@ -215,7 +216,7 @@ def expect_leaf(tree: Tree, above: int, name: int, at: int) -> None:
 
 @kernel
 def descend(tree: Tree, name: int, at: int) -> int:
-    """The leaf where the event belongs; the path is left in the tree."""
+    """The leaf to which the event belongs; leaves the path in the tree."""
     path, o = tree.path, tree.control[ROOT]
     for level in range(tree.control[HEIGHT]):
         c = child_for(tree, o, name, at)

@@ -1,7 +1,7 @@
-"""Rows under change, by key and interval, each version readable: the ordered tree alone, without joins.
+"""Rows under updates, by key and interval, each version readable: the ordered tree alone, without joins.
 
-Costs (n rows): a change O(log n) and as many copied blocks a version; reading O(1) a row, of a window O(log n) a key; O(log n) to tell
-whether it has a row.
+Costs (n rows): a change O(log n) and as many copied blocks a version; reading O(1) a row, a window O(log n) a key; O(log n) to test whether
+it has a row.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RowList(Versioned[Arena]):
         self.arena.require_words(self._promised)
 
     def compact(self, changes: int) -> None:
-        """After so many changes of a version."""
+        """Compact after `changes` changes of a version."""
         if self.arena.is_sparse:
             compiled(compact)(self.arena.nodes, self.arena.writing, LOOKED_AT * changes, self._promised)
 
@@ -70,7 +70,7 @@ class RowList(Versioned[Arena]):
         return list_cursor(self.arena, root, key, window)
 
     def holds(self, root: Root, entries: Entries) -> np.ndarray:
-        """bool[n]: which of these a version has. O(log n) each."""
+        """bool[n]: which of these entries a version has. O(log n) each."""
         held = np.zeros(len(entries.slot), np.uint8)
         compiled(hold)(self.arena.nodes, root.offset, root.height, entries, held)
         return held.view(np.bool_)

@@ -1,19 +1,20 @@
-"""Which rows of one set of intervals meet some interval of another, under updates: what becomes of semi, anti and outer joins.
+"""The rows of one set of intervals that meet an interval of another, under updates: for semi, anti and outer joins.
 
-Problem: rows and partners, closed intervals with an int32 key, come and go; tell which rows gain their first partner or lose their last
-one, at the cost of these and not of those that a partner meets; the rows with a partner, and those without, at any version that is pinned.
+Problem: rows and partners, closed intervals with an int32 key, come and go. Report the rows that gain their first partner or lose their
+last one, at the cost of these rows and not of all that a partner meets; and the rows with a partner, and those without, at any pinned
+version.
 
-    matched      ROWs in an event tree (`tree.py`), which the writer alone reads; if they are told, in a list too
+    matched      ROWs in an event tree (`tree.py`), which only the writer reads; if matched rows are reported, in a list too
     unmatched    a persistent list (`lists.py`)
 
-A partner comes: its hits among the unmatched move over. It goes: its events go, then dead rows are taken out until none is left. In a join
-of a set with itself that leaves out each row with itself, a row is its own partner: one stands for none.
+When a partner comes, the unmatched rows that it meets become matched. When it goes, its events are removed, then dead rows until none is
+left. In a join of a set with itself that leaves out each row with itself, a row is its own partner: one partner counts as none.
 
-Invariants, by which `check()` names what broke: those of the tree, of which E4, and of the lists (I1 to I4 of `ordered/tree.py`)
+Invariants, by which `check()` names what broke: those of the tree, including E4, and of the lists (I1 to I4 of `ordered/tree.py`)
     M1  no unmatched row meets a partner; the list of matched rows has those of the tree
 
-Costs (n rows and partners): a change O(log n), and O(log n) a row that it flips; memory 27 to 40 bytes an unmatched row, 24 to 48 a matched
-row (that again if they are told), twice that a partner. Source: docs/design/queries.md (*Parts*).
+Costs (n rows and partners): a change O(log n), and O(log n) for each row that it flips; memory 27 to 40 bytes an unmatched row, 24 to 48 a
+matched row (twice, if they are reported), twice that a partner. Source: docs/design/queries.md (*Parts*).
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from structures.event_tree.tree import EventTree
 from structures.ordered.search import STEPS
 from structures.ordered.whole import read_all
 
-CHUNK = 1 << 16  # rows told at once
+CHUNK = 1 << 16  # rows reported at once
 
 
 class MatchRoot(NamedTuple):
-    """A version: plain data, good as long as it is pinned. `matched`: of a Matching that tells them."""
+    """A version: plain data, valid as long as it is pinned. `matched`: of a Matching that reports matched rows."""
 
     unmatched: Root
     matched: Root
@@ -53,8 +54,8 @@ class Matching:
     """
 
     def __init__(self, tells_matched: bool, itself: bool, words: int = STORE_WORDS) -> None:
-        """`tells_matched`: told are the matched rows, else the unmatched ones. `itself`: each row is its own partner, at the same slot, and
-        it does not count. `words`: address space of each tree in 8-byte words (not memory)."""
+        """`tells_matched`: whether the matched rows are reported, or the unmatched ones. `itself`: each row is its own partner, at the same
+        slot, which does not count. `words`: address space of each tree in 8-byte words (not memory)."""
         self.tells_matched, self._itself = tells_matched, itself
         self.tree = EventTree(words)
         self.unmatched = RowList(words)
@@ -74,7 +75,7 @@ class Matching:
     # --- writing
 
     def load(self, version: int, rows: Entries, partners: Entries) -> None:
-        """Fill it; it is empty. O(n log n). MemoryError: it cannot fit."""
+        """Fill the structure, which is empty. O(n log n). MemoryError: the rows do not fit."""
         self.tree.load(partners, NO_ENTRIES)
         has = (rows.key != LONELY) & (self.tree.count(rows) > self._Z[BASE])
         matched = rows.take(has)
@@ -84,18 +85,20 @@ class Matching:
             self.matched.load(version, matched)
 
     def require(self, rows: int, partners: int) -> None:
-        """Raise MemoryError unless a version surely fits after which there are so many at most: a change may flip all. O(1)."""
+        """Raise MemoryError unless a version certainly fits that has at most these numbers of rows and partners: a change may flip all.
+        O(1)."""
         self.tree.require(rows + 2 * partners)
         self.unmatched.require(rows)
         if self.tells_matched:
             self.matched.require(rows)
 
     def apply(self, version: int, moves: Moves, limit: int | None) -> Deltas:
-        """Make these changes one after another, as `version`; each tells its delta against what the ones before it left: slots of rows that
-        come, ~slots of rows that go. Those of a version are to be in the order of the kinds of `runs.py`, or of `STEPS_ALONE` there.
+        """Apply these changes one after another, as `version`. Each reports its delta relative to the state left by the changes before it:
+        slots of rows that come, ~slots of rows that go. The changes of a version must be in the order of the kinds of `runs.py`, or of
+        `STEPS_ALONE` there.
 
-        Deltas of more than `limit` rows that fill more than a chunk are given up; None: there are none. KeyError: what was to go is not
-        there, and the structure is damaged. MemoryError, TypeError, ValueError: nothing was done.
+        Deltas of more than `limit` rows that fill more than a chunk are abandoned; None: no deltas are reported. KeyError: a row to be
+        deleted is not there, and the structure is damaged. MemoryError, TypeError, ValueError: nothing was done.
         """
         moves.require()
         self.unmatched.begin(version)
@@ -120,29 +123,29 @@ class Matching:
     # --- reading
 
     def rows(self, root: MatchRoot, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
-        """The rows that are told of a version: all, or those of a key, that meet the closed window."""
+        """The reported rows of a version: all, or those of a key, that meet the closed window."""
         return self.matched.rows(root.matched, key, window) if self.tells_matched else self.unmatched.rows(root.unmatched, key, window)
 
     def holds(self, root: MatchRoot, rows: Entries) -> np.ndarray:
-        """bool[n]: which of these rows are among those. O(log n) each."""
+        """bool[n]: which of these rows are among the reported rows of a version. O(log n) each."""
         return self.matched.holds(root.matched, rows) if self.tells_matched else self.unmatched.holds(root.unmatched, rows)
 
     def count(self, root: MatchRoot) -> int:
-        """How many rows are told. O(1)."""
+        """The number of reported rows. O(1)."""
         return (root.matched if self.tells_matched else root.unmatched).counts[0]
 
     def entries(self, root: MatchRoot) -> int:
-        """Events of the newest version, and rows of a version's lists."""
+        """Events of the newest version, and rows in the lists of a version."""
         return self.tree.events + root.unmatched.counts[0] + root.matched.counts[0]
 
     @property
     def flips(self) -> int:
-        """Rows that gained their first partner, or lost their last one, in all changes so far."""
+        """Rows that gained their first partner or lost their last one, in all changes so far."""
         return int(self._Z[FLIPS])
 
     @property
     def steps(self) -> int:
-        """Nodes and entries looked at for unmatched rows that a partner meets, and rows that flipped, so far."""
+        """Nodes and entries visited for unmatched rows that a partner meets, and rows that flipped, so far."""
         return int(self._Z[SEARCH + STEPS] + self._Z[FLIPS])
 
     @property

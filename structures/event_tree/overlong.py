@@ -1,11 +1,11 @@
-"""Pairs whose length in common is beyond int64: which sums and counts of lengths leave out, as such a length is null.
+"""Pairs whose common length exceeds int64: sums and counts of lengths leave them out, as such a length is null.
 
-Problem: a length is the points that two intervals have in common, and `more` (-1, 0, or 1). Tell of each change how many of the pairs that
-come or go by it have one of 2**63 or more, and what these add up to.
+Problem: a length is the number of points that two intervals have in common, and `more` (-1, 0, or 1). For each change, report how many of
+the pairs that it adds or removes have a length of 2**63 or more, and the sum of these lengths.
 
-Two intervals have so much in common iff each right end is at least T = 2**63 - 1 - more beyond each left end, their own ones included: that
-is, iff both are so long, and meet when each is cut short by T at its right end. What they have in common then is the length less 2**63 - 1.
-So these pairs are counted and added up as all others are (`sums.py`), over the intervals alone that are so long: of most data, none.
+Two intervals have such a length iff each right end is at least T = 2**63 - 1 - more beyond each left end, its own included: that is, iff
+both are that long, and meet when each is cut short by T at its right end. Their common part is then the length less 2**63 - 1. So these
+pairs are counted and added up like all others (`sums.py`), over the intervals that are that long alone: in most data, none.
 
 Costs: O(1) for a change of any other interval, O(log n) for one of these.
 """
@@ -23,11 +23,11 @@ from structures.core.kernel import compiled
 from structures.event_tree.sums import COMMON, HOW, LENGTHS, MISSING, STATE_WORDS, TIMES, WEIGHT, Both, Changes, follow
 from structures.event_tree.tree import EventTree
 
-_LEFT_OUT = 2**63 - 1  # what a length has besides the points that the cut intervals have in common
+_LEFT_OUT = 2**63 - 1  # difference between a length and the common points of the cut intervals
 
 
 class LeftOut(NamedTuple):
-    """Of changes with these numbers what the sums do not have: int64[m, s, 3], digits of either sign."""
+    """For the changes with these numbers, what the sums leave out: int64[m, s, 3], digits of either sign."""
 
     which: np.ndarray
     sums: np.ndarray
@@ -37,7 +37,7 @@ class Overlong:
     """See the module's head. One thread."""
 
     def __init__(self, more: int, recipe: np.ndarray, itself: int, words: int) -> None:
-        """`recipe`: int64[s, 2], of the sums: those of lengths with so much `more` leave pairs out. `itself`, `words`: as of `Counting`."""
+        """`recipe`: int64[s, 2], of the sums: those of lengths with this `more` leave pairs out. `itself`, `words`: as of `Counting`."""
         ours = recipe[:, WEIGHT] == more
         self._sums, self._counts = (np.flatnonzero(ours & (recipe[:, HOW] == how)) for how in (COMMON, LENGTHS))
         self._all = len(recipe)
@@ -49,14 +49,14 @@ class Overlong:
         self._both = Both(self.trees[0].arrays, self.trees[-1].arrays, common, np.zeros(5, np.int64), state)
 
     def load(self, first: Entries, second: Entries) -> None:
-        """Fill both sides of two sets. O(n), and O(m log m) for m of them that are so long."""
+        """Fill both sides of two sets. O(n), and O(m log m) for the m intervals that are long enough."""
         for tree, entries in zip(self.trees, (first, second), strict=True):
             which = self._long(entries.left, entries.right)
             part = entries.take(which)._replace(right=self._cut(entries.right[which]))
             tree.load(part, NO_ENTRIES, (part.left.reshape(-1, 1), (part.right + 1).reshape(-1, 1)))
 
     def follow(self, changes: Changes) -> LeftOut:
-        """Make those of these changes that are of such intervals. KeyError: what was to go is not there."""
+        """Apply the changes that concern such intervals. KeyError: an interval to be deleted is not there."""
         which = self._long(changes.left, changes.right)
         sums = np.zeros((len(which), self._all, 3), np.int64)
         if len(which):
@@ -90,6 +90,6 @@ class Overlong:
 
 
 def overlong_of(recipes: np.ndarray, itself: int, words: int) -> Sequence[Overlong]:
-    """What is needed for these recipes, int64[2, s, 2], in which both sides have the same lengths."""
+    """The structures that these recipes, int64[2, s, 2], require; both sides have the same lengths."""
     lengths = np.isin(recipes[0, :, HOW], (COMMON, LENGTHS))
     return [Overlong(more, recipes[0], itself, words) for more in np.unique(recipes[0, lengths, WEIGHT]).tolist()]

@@ -1,9 +1,9 @@
-"""Changes of both sides one after another, each with the rows that come into the list that is told, and go.
+"""Changes of both sides one after another, each with the rows that join and leave the reported list.
 
-A partner comes: its hits among the unmatched rows become matched. It goes: rows that are dead become unmatched until none is left. Each is
-found in O(log n), so a change costs that much a row that it flips, however many it meets.
+When a partner comes, the unmatched rows that it meets become matched. When it goes, dead rows become unmatched until none is left. Each is
+found in O(log n), so a change costs that much for each row that it flips, however many it meets.
 
-Costs: O(log n) a change, and a row told.
+Costs: O(log n) a change, and a row reported.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from structures.ordered.tree import put as take_in
 
 # Kinds of changes, in the order in which a batch takes them: so a row that stays flips at most once.
 OUTER_MOVE, PARTNER_MOVE, OUTER_DELETE, PARTNER_INSERT, PARTNER_DELETE, OUTER_INSERT = range(6)
-# Where rows without a partner are told, the kinds of a step may be taken as they lie, so that their leaves are looked at once: a row that
-# goes or comes may flip besides then, and is told once all the same.
+# Where rows without a partner are reported, the kinds of a step may be applied in the order in which they lie, so that their leaves are
+# visited together: a row that goes or comes may then flip in addition, but is still reported once.
 STEPS_ALONE = np.array([0, 1, 2, 2, 3, 3], np.int8)
 LONELY = KEY_MAX - 1  # the key of rows that can have no partner
-BASE, TELLS_MATCHED, FLIPS, SEARCH = range(RUN_WORDS, RUN_WORDS + 4)  # of the state; BASE: 1 if each row is its own partner
-HITS = 4 * B  # of a search, at once
-AHEAD = 2  # changes between asking for a leaf and using it, and between asking for the node above and using that
-ABOVE = SEARCH + SEARCH_WORDS  # the nodes above their leaves of the changes that are ahead, by their numbers
+BASE, TELLS_MATCHED, FLIPS, SEARCH = range(RUN_WORDS, RUN_WORDS + 4)  # words of the state; BASE: 1 if each row is its own partner
+HITS = 4 * B  # most hits of a search at once
+AHEAD = 2  # changes between prefetching a leaf and using it, and between prefetching the node above and using that
+ABOVE = SEARCH + SEARCH_WORDS  # the nodes above the leaves of the next changes, by the changes' numbers
 STATE_WORDS = ABOVE + 4 * AHEAD
 
 
 @arrays(Nodes, Writing, Nodes, Writing)
 class Lists(NamedTuple):
-    """The rows without a partner; if they are told, those with one."""
+    """The rows without a partner; if they are reported, those with one."""
 
     nodes: Any
     writing: Any
@@ -50,8 +50,8 @@ class Lists(NamedTuple):
 
 @arrays("int8[::1]", "int32[::1]", "int64[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64[::1]")
 class Moves(NamedTuple):
-    """Change number i: of an outer row or a partner with this key and interval, at slot[i], of a move from former[i]. done[i]: the rows
-    told when it was done."""
+    """Change number i concerns an outer row or a partner with this key and interval, at slot[i]; a move is from former[i]. done[i]: rows
+    reported when it was done."""
 
     kind: np.ndarray
     key: np.ndarray
@@ -62,7 +62,7 @@ class Moves(NamedTuple):
     done: np.ndarray
 
     def require(self) -> None:
-        """TypeError, ValueError unless the columns are these, of one length. O(1)."""
+        """TypeError, ValueError unless the columns have these types and one length. O(1)."""
         require_columns((np.int8, np.int32, np.int64, np.int64, np.int32, np.int32, np.int64), self)
 
 
@@ -84,7 +84,7 @@ class Row(NamedTuple):
 
 @kernel
 def unlist(lists: Lists, row: Row) -> bool:
-    """Take a row out of the unmatched ones; False: it is not among them."""
+    """Remove a row from the unmatched ones; False if it is not among them."""
     return take_out(lists.nodes, lists.writing, 0, row.key, row.left, row.slot)
 
 
@@ -95,13 +95,13 @@ def enlist(lists: Lists, row: Row) -> None:
 
 @kernel
 def match(tree: Tree, lists: Lists, tells_matched: bool, row: Row) -> None:
-    """A row that has a partner comes."""
+    """Insert a row that has a partner."""
     match_in(tree, lists, tells_matched, row, descend(tree, name_of(row.key, ROW, row.slot), row.left))
 
 
 @kernel
 def match_if_met(tree: Tree, lists: Lists, tells_matched: bool, row: Row, base: int) -> bool:
-    """The same; False, and nothing done: it has none. `base`: how many count as none."""
+    """Insert the row if it has a partner; otherwise return False, with nothing done. `base`: the number of partners that count as none."""
     leaf, is_matched = place_of_row(tree, row.key, row.left, row.right, row.slot, base)
     if is_matched:
         match_in(tree, lists, tells_matched, row, leaf)
@@ -110,7 +110,7 @@ def match_if_met(tree: Tree, lists: Lists, tells_matched: bool, row: Row, base: 
 
 @kernel
 def match_in(tree: Tree, lists: Lists, tells_matched: bool, row: Row, leaf: int) -> None:
-    """`leaf`: where it belongs, to which the path leads."""
+    """As `match`. `leaf`: the leaf to which the row belongs, at the end of the path."""
     put_into(tree, leaf, name_of(row.key, ROW, row.slot), row.left, row.right)
     if tells_matched:
         take_in(lists.its_nodes, lists.its_writing, 0, row.key, row.left, row.right, row.slot)
@@ -118,7 +118,7 @@ def match_in(tree: Tree, lists: Lists, tells_matched: bool, row: Row, leaf: int)
 
 @kernel
 def unmatch(tree: Tree, lists: Lists, tells_matched: bool, row: Row) -> bool:
-    """It goes; False: it is not there."""
+    """Remove a matched row; False if it is not there."""
     if tells_matched:
         take_out(lists.its_nodes, lists.its_writing, 0, row.key, row.left, row.slot)
     return cut(tree, name_of(row.key, ROW, row.slot), row.left)
@@ -126,8 +126,8 @@ def unmatch(tree: Tree, lists: Lists, tells_matched: bool, row: Row) -> bool:
 
 @kernel("int64(Tree, Lists, Scratch, int32[::1], Moves, boolean)")
 def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves, deltas: bool) -> int:
-    """Make the changes from number Z[AT] on until all are done or `out` is full; the rows told: slots of those that come, ~slots of those
-    that go. O(log n) a change, and a row told."""
+    """Apply the changes from number Z[AT] on until all are done or `out` is full. Returns the number of rows reported: slots of those that
+    come, ~slots of those that go. O(log n) a change, and a row reported."""
     Z = scratch.Z
     n, tells_matched = 0, Z[TELLS_MATCHED] != 0
     while Z[AT] < len(moves.kind):
@@ -145,7 +145,7 @@ def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves
                 is_matched = row.key != LONELY and match_if_met(tree, lists, tells_matched, row, Z[BASE])
                 if not is_matched:
                     enlist(lists, row)
-            else:  # of most data more rows have a partner than have none
+            else:  # in most data more rows have a partner than have none
                 is_matched = row.key != LONELY and unmatch(tree, lists, tells_matched, row)
                 missing = not is_matched and not unlist(lists, row)
             if deltas and is_matched == tells_matched and not missing:
@@ -175,7 +175,7 @@ def run_moves(tree: Tree, lists: Lists, scratch: Scratch, out: Any, moves: Moves
 
 @kernel
 def expect_change(tree: Tree, moves: Moves, above: Any, i: int) -> None:
-    """Ask for what the changes behind number i will touch. A node that has gone meanwhile is asked for in vain."""
+    """Prefetch what the changes after number i will touch. If a node has been freed meanwhile, its prefetch is in vain."""
     last, kept = len(moves.kind) - 1, len(above)
     for a in range(0 if i == 0 else i + 2 * AHEAD, min(i + 2 * AHEAD, last) + 1):
         above[a % kept] = expect_above(tree, name_of(wide(moves.key[a]), ROW, wide(moves.slot[a])), moves.left[a])
@@ -186,7 +186,7 @@ def expect_change(tree: Tree, moves: Moves, above: Any, i: int) -> None:
 
 @kernel
 def move(tree: Tree, lists: Lists, tells_matched: bool, is_outer: bool, row: Row, former: int) -> bool:
-    """A row, or a partner, is at another slot now; False: it was not there."""
+    """Move a row, or a partner, to another slot; False if it was not there."""
     old = Row(row.key, row.left, row.right, former)
     if not is_outer:
         found = cut_ends(tree, row.key, row.left, row.right, former)
@@ -202,7 +202,8 @@ def move(tree: Tree, lists: Lists, tells_matched: bool, is_outer: bool, row: Row
 
 @kernel
 def join_hits(tree: Tree, lists: Lists, scratch: Scratch, partner: Row) -> int:
-    """Match some unmatched rows that meet a partner; how many: their slots are in `hits`. The search is over: there is none left."""
+    """Match some unmatched rows that meet a partner. Returns their number; their slots are in `hits`. The search is at its end when none is
+    left."""
     Z, hits, ends, C = scratch.Z[SEARCH:], scratch.hits, scratch.ends, lists.writing.C
     bounds = Bounds(NEG_INF, NOTHING_BEFORE, partner.right, partner.left)
     search_start(Z, C[ROOT], C[HEIGHT], 0, partner.key, bounds)
@@ -216,7 +217,7 @@ def join_hits(tree: Tree, lists: Lists, scratch: Scratch, partner: Row) -> int:
 
 @kernel
 def part_dead(tree: Tree, lists: Lists, scratch: Scratch) -> int:
-    """Unmatch rows that have no partner any more, HITS at most; how many: their slots are in `hits`."""
+    """Unmatch at most HITS rows that have no partner any more. Returns their number; their slots are in `hits`."""
     L, count = tree.leaves, 0
     while count < HITS:
         leaf, p = find_dead(tree, scratch.Z[BASE])

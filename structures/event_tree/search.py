@@ -1,8 +1,8 @@
-"""Partners counted, and rows without any found: reading kernels of the newest version.
+"""Reading kernels of the newest version: count partners, and find rows without any.
 
-The partners of [l, r] are the STARTs at or before r less the ENDs at or before l: both are prefixes of the order.
-A child with depth d before it and the next START or END at e behind it has a row at the least depth (`base`) without another partner iff
-d + FIT = base, or d + its depth = base and its trail ends before e. No depth at a row is below the base, so this is exact.
+The partners of [l, r] are the STARTs at or before r less the ENDs at or before l: both are prefixes of the order. A child with depth d
+before it and the next START or END after it at e has a row at the least depth (`base`) without another partner iff d + FIT = base, or d +
+its depth = base and its trail ends before e. No depth at a row is below the base, so this is exact.
 
 Costs: O(B + F log n).
 """
@@ -45,7 +45,7 @@ from structures.event_tree.summary import precedes
 
 @kernel
 def passed(tree: Tree, key: int, at: int, rank: int) -> int:
-    """How many STARTs, or ENDs, are at or before (key, at)."""
+    """The number of STARTs, or ENDs, at or before (key, at)."""
     N, L, name = tree.inners, tree.leaves, name_of(key, ROW, 0)
     field, found, o = STARTS + rank, wide(0), tree.control[ROOT]
     for _ in range(tree.control[HEIGHT]):
@@ -60,14 +60,14 @@ def passed(tree: Tree, key: int, at: int, rank: int) -> int:
 
 @kernel
 def partners(tree: Tree, key: int, left: int, right: int) -> int:
-    """How many intervals with this key meet [left, right]."""
+    """The number of intervals with this key that meet [left, right]."""
     return passed(tree, key, right, START) - passed(tree, key, left, START + 1)
 
 
 @kernel
 def place_of_row(tree: Tree, key: int, left: int, right: int, slot: int, base: int) -> tuple[int, bool]:
-    """The leaf where a row belongs, to which the path leads, and whether it has more partners than `base`: by one way down, and on to its
-    right end in the leaf."""
+    """The leaf to which a row belongs, at the end of the path, and whether the row has more partners than `base`: by one descent, and a
+    scan to its right end in the leaf."""
     N, L, path, o = tree.inners, tree.leaves, tree.path, tree.control[ROOT]
     name, depth = name_of(key, ROW, slot), wide(0)
     for level in range(tree.control[HEIGHT]):
@@ -80,7 +80,7 @@ def place_of_row(tree: Tree, key: int, left: int, right: int, slot: int, base: i
     for i in range(p):
         rank = rank_of(L[o, NAME, i])
         depth += 1 if rank == START else -1 if rank == END else 0
-    while p < tree.leaf_size[o] and depth <= base:  # it meets those too that begin before its right end
+    while p < tree.leaf_size[o] and depth <= base:  # it also meets those that begin before its right end
         if precedes(key, right, key_of(L[o, NAME, p]), L[o, AT, p]):
             return o, False
         depth += rank_of(L[o, NAME, p]) == START
@@ -97,9 +97,9 @@ def count_partners(tree: Tree, keys: Any, lefts: Any, rights: Any, counts: Any) 
 
 @kernel
 def find_dead(tree: Tree, base: int) -> tuple[int, int]:
-    """A row with no more partners than `base`: its leaf, to which the path leads, and its place; place -1: there is none."""
+    """A row with no more partners than `base`: its leaf, at the end of the path, and its place; place -1 if there is none."""
     N, path, o = tree.inners, tree.path, tree.control[ROOT]
-    depth, next_key, next_at = wide(0), wide(KEY_MAX), POS_INF  # before the node; behind it
+    depth, next_key, next_at = wide(0), wide(KEY_MAX), POS_INF  # before the node; after it
     for level in range(tree.control[HEIGHT]):
         n = tree.inner_size[o]
         end = depth
@@ -122,7 +122,7 @@ def find_dead(tree: Tree, base: int) -> tuple[int, int]:
 
 @kernel
 def dead_in_leaf(tree: Tree, o: int, depth: int, next_key: int, next_at: int) -> int:
-    """The place of such a row, or -1; depth: that before the leaf, less the base."""
+    """The place of such a row, or -1; depth: the one before the leaf, less the base."""
     L = tree.leaves
     found, found_key, found_end = -1, wide(KEY_MAX), POS_INF
     for i in range(tree.leaf_size[o]):

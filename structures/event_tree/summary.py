@@ -1,15 +1,14 @@
-"""What an inner node keeps of a child, so that partners are counted and rows without any are found.
+"""The fields that an inner node keeps for a child, so that partners are counted and rows without any are found.
 
     STARTS, ENDS        events of each kind
     FIRST_KEY, FIRST_AT where the first START or END is
     FIT                 the least local depth at a row that ends before the next START or END; local: of the child's events alone
-    TRAIL_KEY, TRAIL_END the least (key, right end) of the rows behind the last START or END
-    START_LOW … END_HIGH of each weight, from INNER_FIELDS on: its sum over the events of each kind, as sums of the lower and of the
+    TRAIL_KEY, TRAIL_END the least (key, right end) of the rows after the last START or END
+    START_LOW … END_HIGH for each weight, from INNER_FIELDS on: its sum over the events of each kind, as sums of the lower and of the
                          upper 32 bits
 
-Depth is starts less ends. Where there is none, FIT is NO_FIT, the others (KEY_MAX, POS_INF), which is behind everything. A PLAIN tree has
-no rows: nothing is kept in FIRST_KEY to TRAIL_END.
-Two sums of so many numbers of 32 bits need no carry: a tree has fewer than 2**31 events.
+Depth is starts less ends. Where a field has no value, FIT is NO_FIT, the others (KEY_MAX, POS_INF), which is after everything. A PLAIN tree
+has no rows: FIRST_KEY to TRAIL_END are not maintained. Two sums of 32-bit numbers need no carry: a tree has fewer than 2**31 events.
 
 Costs: a leaf O(B), an inner node O(F).
 """
@@ -59,7 +58,7 @@ def precedes(key: int, at: int, other: int, its: int) -> bool:
 
 @kernel(forceinline=True)
 def note(tree: Tree, o: int, f: int, c: int, value: int) -> bool:
-    """Write a field; whether it was another."""
+    """Write a field. Returns whether its value has changed."""
     if tree.inners[o, f, c] == value:
         return False
     tree.inners[o, f, c] = value
@@ -68,7 +67,7 @@ def note(tree: Tree, o: int, f: int, c: int, value: int) -> bool:
 
 @kernel
 def refresh(tree: Tree, o: int, c: int, leaf: bool) -> None:
-    """Bring all that is kept of child c of inner node o up to date."""
+    """Update all fields of child c of inner node o."""
     if leaf:
         count_leaf(tree, o, c)
     else:
@@ -84,16 +83,16 @@ def refresh(tree: Tree, o: int, c: int, leaf: bool) -> None:
 
 @kernel
 def reshape(tree: Tree, o: int, c: int, leaf: bool) -> bool:
-    """Bring FIRST_KEY to TRAIL_END of child c up to date, whose numbers are; whether they have changed."""
+    """Update FIRST_KEY to TRAIL_END of child c, whose numbers are up to date. Returns whether they have changed."""
     return of_leaf(tree, o, c) if leaf else of_inner(tree, o, c)
 
 
 @kernel
 def of_leaf(tree: Tree, o: int, c: int) -> bool:
-    """From the last event to the first: so each row is known to fit when it is met."""
+    """Scan from the last event to the first: so whether a row fits is known when it is met."""
     L, N, child = tree.leaves, tree.inners, tree.inners[o, CHILD, c]
     i = wide(tree.leaf_size[child]) - 1
-    key, at, fit = wide(KEY_MAX), POS_INF, wide(NO_FIT)  # of the START or END behind; as it will be
+    key, at, fit = wide(KEY_MAX), POS_INF, wide(NO_FIT)  # of the next START or END; the result
     trail_key, trail_end = wide(KEY_MAX), POS_INF
     while i >= 0 and rank_of(L[child, NAME, i]) == ROW:
         its_key, its_end = key_of(L[child, NAME, i]), L[child, VALUE, i]
@@ -101,7 +100,7 @@ def of_leaf(tree: Tree, o: int, c: int) -> bool:
             trail_key, trail_end = its_key, its_end
         i -= 1
     depth = N[o, STARTS, c] - N[o, ENDS, c]
-    while i >= 0:  # no branches: what comes next is not to be foretold
+    while i >= 0:  # no branches, as they would be unpredictable
         name = L[child, NAME, i]
         its_key, rank = key_of(name), rank_of(name)
         is_row = rank == ROW
@@ -120,7 +119,7 @@ def of_leaf(tree: Tree, o: int, c: int) -> bool:
 
 @kernel
 def count_leaf(tree: Tree, o: int, c: int) -> None:
-    """STARTS and ENDS of child c, a leaf."""
+    """Set STARTS and ENDS of child c, a leaf."""
     L, N, child, starts, ends = tree.leaves, tree.inners, tree.inners[o, CHILD, c], wide(0), wide(0)
     for i in range(tree.leaf_size[child]):
         rank = rank_of(L[child, NAME, i])
@@ -131,7 +130,7 @@ def count_leaf(tree: Tree, o: int, c: int) -> None:
 
 @kernel
 def count_inner(tree: Tree, o: int, c: int) -> None:
-    """The same of an inner node."""
+    """Set STARTS and ENDS of child c, an inner node."""
     N, child, starts, ends = tree.inners, tree.inners[o, CHILD, c], wide(0), wide(0)
     for i in range(tree.inner_size[child]):
         starts += N[child, STARTS, i]
@@ -141,7 +140,7 @@ def count_inner(tree: Tree, o: int, c: int) -> None:
 
 @kernel
 def weigh_leaf(tree: Tree, o: int, c: int, w: int) -> None:
-    """The sums of weight number w of child c, a leaf."""
+    """Set the sums of weight number w of child c, a leaf."""
     L, N, child, field = tree.leaves, tree.inners, tree.inners[o, CHILD, c], INNER_FIELDS + WEIGHT_FIELDS * w
     start_low, start_high, end_low, end_high = wide(0), wide(0), wide(0), wide(0)
     for i in range(tree.leaf_size[child]):
@@ -158,7 +157,7 @@ def weigh_leaf(tree: Tree, o: int, c: int, w: int) -> None:
 
 @kernel
 def weigh_inner(tree: Tree, o: int, c: int, w: int) -> None:
-    """The same of an inner node."""
+    """Set the sums of weight number w of child c, an inner node."""
     N, child = tree.inners, tree.inners[o, CHILD, c]
     for f in range(INNER_FIELDS + WEIGHT_FIELDS * w, INNER_FIELDS + WEIGHT_FIELDS * (w + 1)):
         total = wide(0)

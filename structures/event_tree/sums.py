@@ -1,11 +1,11 @@
-"""Partners counted and what their weights add up to, and changes of both sides one after another, each with what it adds to a group.
+"""The number of partners and the sums of their weights, and changes of both sides one after another, each with what it adds to a group.
 
 The weights of partners add up as the partners do (`search.py`): those of the STARTs at or before r less those of the ENDs at or before l.
 The points that [l, r] has in common with its partners are C(r + 1) - C(l), where C(t) is the sum of t - start over the STARTs before t,
-less the sum of t - end over the ENDs before t: of intervals with both ends, whose first weight are the places of these two events.
+less the sum of t - end over the ENDs before t: for intervals with both ends, whose first weights are the places of these two events.
 
-Costs: a measurement O(B + F log n) for each weight, however many partners there are.
-Source: docs/design/queries.md (*Structure: the event tree*).
+Costs: a measurement O(B + F log n) for each weight, however many partners there are. Source: docs/design/queries.md (*Structure: the event
+tree*).
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from structures.event_tree.layout import (
     rank_of,
 )
 
-MOVE, DELETE, INSERT, MEASURE = range(4)  # kinds of changes; what is only measured changes nothing
-OWN, THEIRS, COMMON, LENGTHS = 1, 2, 4, 8  # what a sum changes by: bits of a recipe; of none, and of LENGTHS, it is the number of rows
+MOVE, DELETE, INSERT, MEASURE = range(4)  # kinds of changes; MEASURE changes nothing
+OWN, THEIRS, COMMON, LENGTHS = 1, 2, 4, 8  # bits of a recipe: what a sum changes by; with no bit, and with LENGTHS, by the number of rows
 HOW, WEIGHT = range(2)  # words of a recipe
 TIMES, STEPS, MISSING, STATE_WORDS = range(4)
-NUMBER, LOW, HIGH, TOTAL_WORDS = range(4)  # of `totals`: of the partners, and of the first weight; + 2 * weight
-AHEAD = 3  # changes between asking for a leaf and using it, and for the node above and the leaf
+NUMBER, LOW, HIGH, TOTAL_WORDS = range(4)  # words of `totals`: of the partners, and of the first weight; + 2 * weight
+AHEAD = 3  # changes between prefetching a leaf and using it, and between prefetching the node above and the leaf
 
 
 @arrays("int8[::1]", "int8[::1]", "int32[::1]", "int64[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64[:,::1]")
 class Changes(NamedTuple):
-    """Change number i: of an interval of the side role[i], at slot[i], of a move from former[i], with these weights (int64[n, w])."""
+    """Change number i concerns an interval of the side role[i], at slot[i], with these weights (int64[n, w]); a move is from former[i]."""
 
     kind: np.ndarray
     role: np.ndarray
@@ -62,7 +62,7 @@ class Changes(NamedTuple):
     weights: np.ndarray
 
     def require(self, weights: int) -> None:
-        """TypeError, ValueError unless the columns are these, of one length, with so many weights at least. O(1)."""
+        """TypeError, ValueError unless the columns have these types, one length, and at least `weights` weights. O(1)."""
         require_columns((np.int8, np.int8, np.int32, np.int64, np.int64, np.int32, np.int32, np.int64), self)
         if self.weights.ndim != 2 or len(self.kind) and self.weights.shape[1] < weights:
             raise ValueError(f"changes have {weights} weights, not {self.weights.shape[1:]}")
@@ -70,9 +70,10 @@ class Changes(NamedTuple):
 
 @arrays(Tree, Tree, "int64[:,:,::1]", "int64[::1]", "int64[::1]")
 class Both(NamedTuple):
-    """The trees of both sides, of a set with itself twice the same. recipe, int64[2, s, 2]: of a change of each side, and each sum, what it
-    changes by (HOW), and of OWN and THEIRS the number of the weight, of lengths (COMMON their sum, LENGTHS their number) what one has
-    besides its points. totals: scratch. Z: how many rows a partner makes, steps so far, changes of what was not there."""
+    """The trees of both sides, twice the same for a set with itself. recipe, int64[2, s, 2]: for a change of each side, and each sum, what
+    it changes by (HOW), and the number of the weight (OWN and THEIRS), or the difference between a length and its points (COMMON: the sum
+    of lengths, LENGTHS: their number). totals: scratch. Z: rows that a partner makes, steps so far, changes of intervals that were not
+    there."""
 
     first: Tree
     second: Tree
@@ -83,8 +84,8 @@ class Both(NamedTuple):
 
 @kernel
 def add_partners(tree: Tree, key: int, begun: int, ended: int, totals: Any) -> None:
-    """Add to `totals` the STARTs at or before (key, begun) less the ENDs at or before (key, ended): their number, and of each weight
-    the sums of lower and upper halves. Both ways go down side by side: neither waits for the other's memory."""
+    """Add to `totals` the STARTs at or before (key, begun) less the ENDs at or before (key, ended): their number, and for each weight the
+    sums of lower and upper halves. Both descents proceed side by side: neither waits for the other's memory."""
     N, name = tree.inners, name_of(key, ROW, 0)
     a = b = tree.control[ROOT]
     for _ in range(tree.control[HEIGHT]):
@@ -98,7 +99,7 @@ def add_partners(tree: Tree, key: int, begun: int, ended: int, totals: Any) -> N
 
 @kernel
 def add_children(tree: Tree, o: int, end: int, rank: int, sign: int, totals: Any) -> None:
-    """Of the first children of an inner node."""
+    """Add the first children of an inner node, up to `end`."""
     N, number = tree.inners, wide(0)
     for c in range(end):
         number += N[o, STARTS + rank, c]
@@ -114,7 +115,7 @@ def add_children(tree: Tree, o: int, end: int, rank: int, sign: int, totals: Any
 
 @kernel
 def add_events(tree: Tree, o: int, end: int, rank: int, sign: int, totals: Any) -> None:
-    """Of the first events of a leaf."""
+    """Add the first events of a leaf, up to `end`."""
     L, number = tree.leaves, wide(0)
     for i in range(end):
         number += rank_of(L[o, NAME, i]) == rank
@@ -139,7 +140,7 @@ def covered(tree: Tree, key: int, at: int, t: int, totals: Any) -> tuple[int, in
 
 @kernel
 def measure(tree: Tree, both: Both, changes: Changes, i: int, measured: Measured) -> None:
-    """What change number i adds, or takes, where the partners are in this tree."""
+    """Measure what change number i adds or removes, where the partners are in this tree."""
     totals, role, Z = both.totals, changes.role[i], both.Z
     key, left, right = wide(changes.key[i]), changes.left[i], changes.right[i]
     common_low, common_high = wide(0), wide(0)
@@ -173,7 +174,7 @@ def measure(tree: Tree, both: Both, changes: Changes, i: int, measured: Measured
 
 @kernel
 def give(tree: Tree, both: Both, changes: Changes, i: int) -> None:
-    """Have the weights of an interval in the tree that it comes into."""
+    """Set the weights of an interval in the tree into which it will be inserted."""
     for w in range(tree.control[WEIGHTS]):
         tree.given[START, w] = tree.given[END, w] = changes.weights[i, w]
     for s in range(both.recipe.shape[1]):
@@ -184,7 +185,8 @@ def give(tree: Tree, both: Both, changes: Changes, i: int) -> None:
 
 @kernel
 def make(own: Tree, other: Tree, both: Both, changes: Changes, i: int, measured: Measured) -> None:
-    """Change number i: of an interval of `own`, whose partners are in `other`. Of a set with itself they are one, without the interval."""
+    """Apply change number i, of an interval of `own`, whose partners are in `other`. For a set with itself they are the same tree, without
+    the interval."""
     kind, key, slot = changes.kind[i], wide(changes.key[i]), wide(changes.slot[i])
     left, right = changes.left[i], changes.right[i]
     if kind == MOVE or kind == DELETE:
@@ -209,7 +211,8 @@ def expect_change(both: Both, changes: Changes, i: int, height: int) -> None:
 
 @kernel("void(Both, Changes, Measured)")
 def follow(both: Both, changes: Changes, measured: Measured) -> None:
-    """Make these changes one after another; each is measured against what the ones before it left. O(log n) a change and weight."""
+    """Apply these changes one after another; each is measured relative to the state left by the ones before it. O(log n) a change and
+    weight."""
     for i in range(len(changes.kind)):
         expect_change(both, changes, i + 2 * AHEAD, 1)
         expect_change(both, changes, i + AHEAD, 0)

@@ -1,24 +1,24 @@
 r"""Intervals as events, and rows between them, so that partners are counted without a visit.
 
-Problem: under inserts and deletes of closed intervals with an int32 key, tell how many of them a given interval meets and what their
-weights add up to (`sums.py`); and of rows, which are intervals too, find one that meets none.
+Problem: under inserts and deletes of closed intervals with an int32 key, report how many of them a given interval meets and the sums of
+their weights (`sums.py`); and among rows, which are intervals too, find one that meets none.
 
     key 3   START 2    ROW 2..4    END 5    ROW 6..7    START 9 …        by (key, place, rank, slot): START at the left end l, rank 0;
             |------------------------|                  |-------         END at r + 1, rank 1; ROW at its left end, rank 2
                |--------|            .        |-----|
                has a partner         .        is dead: depth 0, and it ends before the next event
 
-The END of an interval without end is at the first place of the next key, so that depth (starts less ends) is 0 again there.
+The END of an interval without end is at the first place of the next key, so that the depth (starts less ends) is 0 again there.
 
 Invariants, by which `check()` names what broke
     E1  events ascend by (key, place, rank, slot)
     E2  a stored summary (`summary.py`) equals that of the events below
-    E3  all leaves lie at one depth; nodes but the root have LEAF_LEAST to B events, 2 to F children; each block is in use or free
-Of a tree in a `Matching` also
+    E3  all leaves lie at one depth; nodes except the root have LEAF_LEAST to B events, 2 to F children; each block is in use or free
+For a tree in a `Matching` also
     E4  its rows are the matched ones, and none is dead
 
 Costs (n events): a change O(log n), partners counted or added up O(log n), a dead row found O(log n); memory 24 bytes an event, and 8 a
-further weight, in leaves that are full to a quarter at least. Differs from docs/design/queries.md in the place of an END without end alone.
+further weight, in leaves at least a quarter full. Differs from docs/design/queries.md only in the place of an END without end.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from structures.event_tree.search import count_partners
 
 
 class EventTree:
-    """See the module's head. Only the thread that writes may read."""
+    """See the module's head. Only the writing thread may read."""
 
     def __init__(self, words: int = STORE_WORDS, weights: int = 0, rows: bool = True) -> None:
-        """`words`: address space in 8-byte words (not memory). `weights`: how many an interval has; `rows`: whether there are any."""
+        """`words`: address space in 8-byte words (not memory). `weights`: the number an interval has; `rows`: whether the tree has rows."""
         leaf, inner = max(LEAF_FIELDS, VALUE + weights), INNER_FIELDS + WEIGHT_FIELDS * weights
         self.weights = weights
         self._words = leaf * B + inner * F + 1  # of a leaf and an inner node, with their sizes
@@ -80,16 +80,17 @@ class EventTree:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the nodes, as full as they are on average."""
+        """Bytes of the nodes, at their average fill."""
         return 8 * self.events * self._words * 4 // (3 * B)
 
     def require(self, events: int) -> None:
-        """Raise MemoryError unless so many surely fit. O(1)."""
+        """Raise MemoryError unless this number of events certainly fits. O(1)."""
         if events // LEAF_LEAST + 2 >= self._most:
             raise MemoryError(f"this view's structure has reached its size ({self._most} leaves)")
 
     def load(self, intervals: Entries, rows: Entries, weights: tuple[np.ndarray, np.ndarray] | None = None) -> None:
-        """Replace all by these intervals and rows. `weights`: those of their STARTs and of their ENDs, int64[n, weights]. O(n log n)."""
+        """Replace the content by these intervals and rows. `weights`: those of their STARTs and of their ENDs, int64[n, weights]. O(n log
+        n)."""
         self.require(2 * len(intervals.slot) + len(rows.slot))
         open_ = intervals.right == POS_INF
         ends = Entries(intervals.set, intervals.key + open_.astype(np.int32), intervals.right + 1, intervals.right, intervals.slot)  # wraps
@@ -103,7 +104,7 @@ class EventTree:
         compiled(build)(self.arrays, names[order], ats[order], values[order])
 
     def count(self, entries: Entries) -> np.ndarray:
-        """int64[n]: how many intervals each of these meets. O(log n) each."""
+        """int64[n]: the number of intervals that each of these meets. O(log n) each."""
         counts = np.empty(len(entries.slot), np.int64)
         compiled(count_partners)(self.arrays, entries.key, entries.left, entries.right, counts)
         return counts

@@ -1,14 +1,14 @@
 """Rows of one side, each of which counts its partners, and partners that come and go, each of which visits the rows that it meets.
 
-Problem: intervals of two sides with an int32 key and weights come and go; tell of each change of a row how many partners it has and what
-their weights add up to, and of each change of a partner which rows it meets.
+Problem: intervals of two sides with an int32 key and weights come and go; for each change of a row, report how many partners it has and the
+sums of their weights; for each change of a partner, report the rows that it meets.
 
     rows        a list (`lists.py`), which is searched for the rows that meet a partner
     partners    an event tree (`tree.py`)
-    overlong    of both the intervals whose lengths in common are left out (`overlong.py`), where lengths are added up or counted
+    overlong    the intervals of both sides whose common lengths are left out (`overlong.py`), where lengths are added up or counted
 
-Costs: O(log n) a change, and O(log n) for the first row that a partner meets, O(1) for each one more.
-Source: docs/design/queries.md (*Groups*).
+Costs: O(log n) a change, and O(log n) for the first row that a partner meets, O(1) for each further one. Source: docs/design/queries.md
+(*Groups*).
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from structures.ordered.search import STEPS as SEARCHED
 from structures.ordered.tree import cut as take_out
 from structures.ordered.tree import put as take_in
 
-HITS = 1 << 16  # told at once
+HITS = 1 << 16  # hits reported at once
 
 
 @arrays(Both, Nodes, Writing, "int64[::1]", "int64[::1]")
 class Sides(NamedTuple):
-    """The tree of partners (twice) with the recipe of rows; the list of rows; the state of a run, and of a search."""
+    """The tree of partners (twice) with the recipe of rows; the list of rows; the states of a run and of a search."""
 
     both: Both
     nodes: Any
@@ -66,7 +66,7 @@ class Sides(NamedTuple):
 
 @arrays("int64[::1]", "int32[::1]", "int64[::1]")
 class Hits(NamedTuple):
-    """Of each the number of the change, and the slot of the row that its partner meets; no ends."""
+    """For each hit, the number of the change, and the slot of the row that its partner meets; no ends."""
 
     changes: np.ndarray
     slots: np.ndarray
@@ -75,7 +75,7 @@ class Hits(NamedTuple):
 
 @kernel
 def change_row(sides: Sides, changes: Changes, i: int, measured: Measured) -> None:
-    """Change number i, of a row."""
+    """Apply change number i, of a row."""
     kind, key, left, right = changes.kind[i], wide(changes.key[i]), changes.left[i], changes.right[i]
     measured.rows[i] = 0
     if kind == MOVE or kind == DELETE:
@@ -90,7 +90,7 @@ def change_row(sides: Sides, changes: Changes, i: int, measured: Measured) -> No
 
 @kernel
 def change_partner(sides: Sides, changes: Changes, i: int) -> None:
-    """Change number i, of a partner."""
+    """Apply change number i, of a partner."""
     tree, kind = sides.both.first, changes.kind[i]
     key, left, right, slot = wide(changes.key[i]), changes.left[i], changes.right[i], wide(changes.slot[i])
     if kind == MOVE or kind == DELETE:
@@ -103,8 +103,8 @@ def change_partner(sides: Sides, changes: Changes, i: int) -> None:
 
 @kernel("int64(Sides, Changes, Measured, Hits)")
 def follow(sides: Sides, changes: Changes, measured: Measured, hits: Hits) -> int:
-    """Make the changes from number run[AT] on, until all are made or there is no room for hits; how many there are. O(log n) a change, O(1)
-    a hit."""
+    """Apply the changes from number run[AT] on, until all are done or there is no room for hits. Returns the number of hits. O(log n) a
+    change, O(1) a hit."""
     run, Z, C, n = sides.run, sides.Z, sides.writing.C, wide(0)
     while run[AT] < len(changes.kind):
         i = run[AT]
@@ -134,7 +134,7 @@ class Visits:
     """See the module's head. One thread."""
 
     def __init__(self, weights: int, recipe: Sequence[Recipe], words: int = STORE_WORDS) -> None:
-        """`weights`: of a partner; `recipe`: of the sums, of a changed row: both as of `Counting`. `words`: address space of the list and
+        """`weights`: of a partner; `recipe`: of the sums, for a changed row: both as of `Counting`. `words`: address space of the list and
         of the tree, each, in 8-byte words (not memory)."""
         self.tree, self.rows = EventTree(words, weights, False), RowList(words)
         made = np.array([recipe, recipe], np.int64).reshape(2, len(recipe), 2)
@@ -148,22 +148,22 @@ class Visits:
         self._sums = len(recipe)
 
     def load(self, version: int, rows: Entries, partners: Entries, weights: np.ndarray) -> None:
-        """Fill both; they are empty. O(n log n). MemoryError: they cannot fit."""
+        """Fill both sides, which are empty. O(n log n). MemoryError: they do not fit."""
         self.rows.load(version, rows)
         self.tree.load(partners, NO_ENTRIES, weights_of(self.tree, partners, weights, self._sides.both.recipe))
         for one in self._overlong:
             one.load(rows, partners)
 
     def require(self, rows: int, partners: int) -> None:
-        """Raise MemoryError unless a version that has so many surely fits. O(1)."""
+        """Raise MemoryError unless a version with these numbers of rows and partners certainly fits. O(1)."""
         self.rows.require(rows)
         self.tree.require(2 * partners)
 
     def follow(self, version: int, changes: Changes) -> Iterator[tuple[int, Measured, np.ndarray, np.ndarray]]:
-        """Make these changes one after another, as `version`: of side 0 rows, of side 1 partners. Some at a time: how many are made by now;
-        of the rows among them what is measured; of each hit the number of the change (int64[n]), and the slot of the row (int32[n]).
-        KeyError: what was to go is not there, and the structure is damaged. TypeError, ValueError: the columns of changes are others, and
-        nothing was done."""
+        """Apply these changes one after another, as `version`: side 0 has the rows, side 1 the partners. Yields, for some changes at a
+        time, the number of changes applied so far; the measurements of the rows among them; and for each hit the number of the change
+        (int64[n]) and the slot of the row (int32[n]). KeyError: an interval to be deleted is not there, and the structure is damaged.
+        TypeError, ValueError: the columns of the changes are invalid, and nothing was done."""
         changes.require(self.tree.weights)
         self.rows.begin(version)
         n, sides = len(changes.kind), self._sides
@@ -183,7 +183,7 @@ class Visits:
         self.rows.compact(n)
 
     def reclaim(self, oldest: int, most: int) -> bool:
-        """As `Versioned.reclaim`, for readers of the newest version alone."""
+        """As `Versioned.reclaim`, for readers of the newest version only."""
         return self.rows.reclaim(oldest, np.empty(0, np.int64), most)
 
     @property
@@ -193,7 +193,7 @@ class Visits:
 
     @property
     def steps(self) -> int:
-        """Nodes and entries looked at for counts, sums and hits, so far."""
+        """Nodes and entries visited for counts, sums and hits, so far."""
         return int(self._sides.both.Z[STEPS] + self._sides.Z[SEARCHED])
 
     @property

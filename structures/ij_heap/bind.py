@@ -1,7 +1,7 @@
-"""Enumeration inside a leaf, or in the strip: the aliases of a goal are bound one by one, in the topology's binding order.
+"""Enumeration within a leaf, or in the strip: the aliases of a goal are bound one by one, in the topology's binding order.
 
-The candidates of an alias are the bits of one word. After each choice every later neighbour must keep a candidate (forward check), so
-a choice without partners costs O(L), not all pairs. The last three are bound in one loop.
+The candidates of an alias are the bits of one word. After each choice every later neighbour must keep a candidate (forward check), so a
+choice without partners costs O(L), not all pairs. The last three aliases are bound in one loop.
 
 Costs: O(L) a choice, O(1) a row in full leaves. Source: docs/design/ij-heap.md (*Binding in a leaf*).
 """
@@ -22,7 +22,7 @@ from structures.multiway.topology import MEMBER, NEAR, ORDER, POS, SETS, SIZE
 
 @kernel(forceinline=True)
 def meeting(nodes: MultiwayNodes, o: int, j: int, low: int, high: int, least: int, most: int) -> int:
-    """The entries of run j of leaf o with a key in [low, high], left <= most, right >= least, as a mask."""
+    """A mask of the entries of run j of leaf o with a key in [low, high], left <= most and right >= least."""
     M, W, table = nodes.M, nodes.W, nodes.table
     e, w = entry_at(table, o)
     start, end = start_of(W, o, j), start_of(W, o, j + 1)
@@ -39,7 +39,7 @@ def meeting(nodes: MultiwayNodes, o: int, j: int, low: int, high: int, least: in
 
 @kernel
 def enter_leaf(nodes: MultiwayNodes, walking: Walking, o: int, g: int, all: bool) -> bool:
-    """List the candidates of all aliases of goal g in leaf o (`all`: every entry is one); False if one has none."""
+    """List the candidates of all aliases of goal g in leaf o (`all`: every entry is one); False if an alias has none."""
     W, table, state = nodes.W, nodes.table, walking.state
     v = state[g + goals.G_SUBSET]
     first = table[ORDER + table[POS + v]]
@@ -59,7 +59,7 @@ def enter_leaf(nodes: MultiwayNodes, walking: Walking, o: int, g: int, all: bool
 
 @kernel
 def across(walking: Walking, i: int, sides: int, mask: int) -> int:
-    """The candidates of alias i, the last to be bound, with which a tuple has entries of both children."""
+    """The candidates in `mask` for alias i, the last to be bound, that complete a tuple with entries of both children."""
     state = walking.state
     if sides == 1:
         return mask & ~state[goals.LOWER + i]
@@ -68,7 +68,8 @@ def across(walking: Walking, i: int, sides: int, mask: int) -> int:
 
 @kernel
 def narrow(nodes: MultiwayNodes, walking: Walking, o: int, v: int, level: int, p: int, crossing: bool) -> bool:
-    """The alias of this level is bound, to the entry at place p: list the candidates that the later ones keep; False if one keeps none."""
+    """After binding the alias of this level to the entry at place p, list the candidates that the later aliases keep; False if one keeps
+    none."""
     M, W, table, state = nodes.M, nodes.W, nodes.table, walking.state
     e, w = entry_at(table, o)
     at = ORDER + table[POS + v] + level
@@ -100,7 +101,8 @@ def side_of_place(W: Any, walking: Walking, o: int, i: int, p: int) -> int:
 
 @kernel
 def leaf_step(nodes: MultiwayNodes, walking: Walking, o: int, f: int, told: Told, n: int, end: int) -> int:
-    """Go on in leaf o (or the strip) until `end` rows are told, the next goal has begun, or STEP is 0: frame f is done with. Rows told."""
+    """Continue in leaf o (or the strip) until the rows written reach `end`, the next goal has begun, or frame f is finished (STEP is 0).
+    Returns the number of rows written."""
     M, W, table, state = nodes.M, nodes.W, nodes.table, walking.state
     g = state[f + goals.GOAL]
     strip = state[f + goals.NODE] == goals.IN_STRIP
@@ -151,7 +153,7 @@ def fill_column(out: Any, lo: int, hi: int, slot: int) -> None:
 
 @kernel
 def count_rows(walking: Walking, rows: int) -> None:
-    """So many rows were found since the last."""
+    """Note that `rows` rows were found since the last step."""
     state = walking.state
     state[goals.GAP] = max(state[goals.GAP], state[goals.STEPS] - state[goals.LAST])
     state[goals.LAST] = state[goals.STEPS]
@@ -161,7 +163,7 @@ def count_rows(walking: Walking, rows: int) -> None:
 
 @kernel
 def write_run(nodes: MultiwayNodes, walking: Walking, o: int, last: int, told: Told, n: int, end: int) -> int:
-    """Write the rows of all candidates left over for the last alias, up to `end`."""
+    """Write the rows of all remaining candidates of the last alias, up to `end`."""
     W, table, state, out, stride = nodes.W, nodes.table, walking.state, told.out, told.stride
     mask, start = state[goals.LEFT_OVER + last], n
     run = entry_at(table, o)[1] + start_of(W, o, last)
@@ -180,8 +182,8 @@ def write_run(nodes: MultiwayNodes, walking: Walking, o: int, last: int, told: T
 
 @kernel
 def write_rows(nodes: MultiwayNodes, walking: Walking, o: int, v: int, told: Told, n: int, end: int, crossing: bool) -> int:
-    """Write the rows of the candidates left over for the last alias but two (but one, if v has only two) with all of the two behind it,
-    one candidate after the other, while all rows that it may have fit."""
+    """Write rows for the remaining candidates of the third last alias (the second last, if v has only two), each with all choices of the
+    two after it, one candidate after the other, as long as there is room for all rows that a candidate may have."""
     M, W, table, state = nodes.M, nodes.W, nodes.table, walking.state
     order, size = ORDER + table[POS + v], table[SIZE + v]
     outer = size > 2

@@ -1,9 +1,8 @@
-"""The writer of the IJ-heap: changes in tree order, each with its delta.
+"""Writer of the IJ-heap: apply changes in tree order, each with its delta.
 
-Each change sees the tree as left by the changes before it: a delete reports the rows of the interval, then removes it; an insert
-reports its rows, then adds it. So exactly one change reports each row of the delta (docs/design/versions.md, *Applying a batch*). The
-rows of an interval of set i are the product of the components of the topology without i: no copies (the paper's Appendix B keeps t of
-them).
+Each change sees the tree as left by the changes before it: a delete reports the rows of the interval, then removes it; an insert reports
+its rows, then adds it. So exactly one change reports each row of the delta (docs/design/versions.md, *Applying a batch*). The rows of an
+interval of set i are the product of the components of the topology without i: no copies (the paper's Appendix B keeps t of them).
 
 Costs: a change polylog(n) besides its delta. Source: docs/design/ij-heap.md (*Delta of one insert or delete*; *Touch rule*).
 """
@@ -24,14 +23,14 @@ from structures.multiway.layout import MultiwayNodes
 from structures.multiway.topology import SETS
 from structures.multiway.tree import cut, put
 
-_EVER = 2**62  # steps: a delta is interrupted by its rows alone
+_EVER = 2**62  # steps: only the number of its rows interrupts a delta
 
 
 @kernel("int64(MultiwayNodes, Writing, Walking, int64[::1], Told, Changes, boolean)")
 def run_changes(nodes: MultiwayNodes, writing: Writing, walking: Walking, state: Any, told: Told, changes: Changes, deltas: bool) -> int:
-    """Make the changes from state[AT] on until all are done or there is no room for more rows; the rows told.
+    """Apply the changes from state[AT] on until all are done or there is no room for more rows. Returns the number of rows reported.
 
-    state[MISSING] counts deletes of entries that were not there (nothing is done for them). REFUSED: nothing was done, as an entry is none.
+    state[MISSING] counts deletes of entries that were not there, which have no effect. REFUSED: an entry is invalid, and nothing was done.
     O(polylog(n)) a change, besides the rows.
     """
     C, reading, scratch = writing.C, walking.state, walking.scratch

@@ -1,6 +1,6 @@
 """Checks of the IJ-heap's invariants, for tests: slow, plain Python, independent of the composition step.
 
-The least V-tuple below a node is found from all entries below it, by advancing whatever ends before a neighbour begins.
+The least V-tuple below a node is found from all entries below it, by advancing every entry that ends before a neighbour begins.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from structures.multiway.topology import SPAN, Topology
 
 
 def extreme_of(entries: list[Entry], topology: Topology, members: list[int], which: int) -> list[tuple[int, int]] | None:
-    """(key, near endpoint) of each member in the least (`which` 0) or greatest tuple, by definition; None if there is none."""
+    """(key, near endpoint) of each member in the least (`which` 0) or greatest tuple, by definition; None if there is no tuple."""
     turn = 1 if which == 0 else -1
     runs = {}
     for i in members:
@@ -38,7 +38,7 @@ def extreme_of(entries: list[Entry], topology: Topology, members: list[int], whi
 
 
 def check_summary(A: MultiwayArena, topology: Topology, o: int, entries: list[Entry]) -> None:
-    """Prove I2 of node o: keys and near endpoints as by definition, and each stored tuple a real one."""
+    """Prove I2 of node o: keys and near endpoints agree with the definition, and each stored tuple is a real one."""
     table, by_code = A.table, {x[2]: x for x in entries}
     for which in (0, 1):
         place, near, slot = 0, int(near_at(table, o, which)), int(slot_at(table, o, which))

@@ -1,6 +1,6 @@
 """Cursors of the IJ-heap: enumerations of one version, resumable and cloned at no cost.
 
-A cursor is plain data beside the tree: its state belongs to the kernels of `walk`. Whoever holds one holds its version's pin.
+A cursor is plain data beside the tree: its state belongs to the kernels of `walk`. The owner of a cursor holds a pin on its version.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from structures.ij_heap.walk import start_all, walk_fill
 from structures.multiway.layout import MultiwayArena
 from structures.multiway.topology import SETS
 
-_MOST_ROWS = 1 << 17  # of one call
+_MOST_ROWS = 1 << 17  # most rows of one call
 
 
 class Cursor(cursor.Cursor):
-    """A reading of one version: rows of all, of one key, or of given entries, one after the other; all intervals meeting the window.
+    """A reading of one version: rows of all, of one key, or of given entries, one after the other; all intervals meet the window.
 
-    `fill` gives at most 2**17 rows. Dead ends are nodes entered for nothing: at most `FUEL_MOST` + rows + the height times the sets (for
-    each given entry, or key).
+    `fill` returns at most 2**17 rows. Dead ends are nodes entered without finding a row: at most `FUEL_MOST` + rows + the height times the
+    number of sets (for each given entry, or key).
     """
 
     _STEPS, _GAP, _DEAD = goals.STEPS, goals.GAP, goals.DEAD

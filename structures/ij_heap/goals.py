@@ -1,9 +1,9 @@
-"""The state of an enumeration of the IJ-heap: counters, the tuple, goals and frames (`walk.py` says what they are).
+"""The state of an enumeration of the IJ-heap: counters, the tuple, goals and frames (`walk.py` explains them).
 
     state   counters | the tuple by alias | candidates in leaves | goals | frames | strip (`strip.py`)
 
-A goal is "a v-tuple below node u" with keys, bounds by alias and the goal that follows it; GIVEN bounds are its own, the others those
-and the neighbours bound before it, taken when it begins. A frame works on a goal at a node on the way down, or in the strip.
+A goal is "a v-tuple below node u" with keys, bounds by alias and the goal that follows it. Its GIVEN bounds are its own; the others combine
+these with the neighbours bound before it, when it begins. A frame works on a goal at a node on the way down, or in the strip.
 
 Plain data: a copy is an independent cursor at the same place. Costs: O(t) for each function.
 """
@@ -22,9 +22,9 @@ from structures.multiway.topology import LEAF_WORDS_, MEMBER, NEAR, POS, SETS, S
 
 DEPTH, GOALS, STEPS, LAST, GAP, FUEL, DEAD, ROWS, TOP, EACH_KEY, NEXT_KEY, LO, HI, STRIP, CROSSING = range(15)
 LEFT_, RIGHT_, SLOT_ = 15, 21, 27  # the tuple, by alias
-LEFT_OVER = 33  # candidates of an alias still to be tried
-CANDIDATES = 39  # at 6 * i + j: those of alias j when alias i is to be bound
-SHARP = 75  # lower bounds by alias of the components of a live split's lower side
+LEFT_OVER = 33  # candidates of an alias that are still to be tried
+CANDIDATES = 39  # at 6 * i + j: candidates of alias j when alias i is to be bound
+SHARP = 75  # lower bounds by alias for the components of a live split's lower side
 LOWER = 81  # candidates in the strip that come from the lower child, by alias
 SIDES = 87  # at i: the children (1 lower, 2 upper) that the aliases bound before alias i come from
 ITEM = 93  # given entries that have begun
@@ -33,8 +33,8 @@ GOAL0 = 94
 G_NODE, G_SUBSET, G_NEXT, G_BEFORE, G_LOW, G_HIGH, G_FREE = range(7)
 GIVEN_MOST, GIVEN_LEAST, MOST, LEAST = 7, 13, 19, 25  # left <= most, right >= least
 GOAL_WORDS = 31
-# A goal that is divided stays, and its aliases are shared out among two or more: of t aliases there are 2t - 1 goals at most, and one more
-# for the rest of a given interval, whose components are goals as well. A topology has six sets at most: 12.
+# A goal that is divided stays, and its aliases are distributed among two or more goals: t aliases make at most 2t - 1 goals, and one more
+# for the rest of a given interval, whose components are goals as well. A topology has at most six sets: 12.
 _MOST_GOALS = 24
 FRAME0 = GOAL0 + _MOST_GOALS * GOAL_WORDS
 # A frame: node, goal, next step, goals in use before it, rows before it, whether the strip was tried.
@@ -48,16 +48,16 @@ ANY_KEY = -1
 
 
 def new_walk(table: np.ndarray, height: int) -> np.ndarray:
-    """A state for trees of the height at most. Each alias is in one goal that is worked on: a frame a level, and one in the strip."""
+    """A state for trees of at most this height. Each alias is in one goal in progress: a frame a level, and one in the strip."""
     strip = FRAME0 + FRAME_WORDS * int(table[SETS]) * (height + 2)
-    state = np.zeros(strip + int(table[LEAF_WORDS_]) + LANES, np.int64)  # `within8` reads beyond a run
+    state = np.zeros(strip + int(table[LEAF_WORDS_]) + LANES, np.int64)  # `within8` reads past the end of a run
     state[STRIP] = strip
     return state
 
 
 @arrays("int64[::1]", "int32[::1]", "int64[::1]")
 class Walking(NamedTuple):
-    """An enumeration: its state, the same as 32-bit words, and scratch."""
+    """An enumeration: its state, the same memory as 32-bit words, and scratch."""
 
     state: np.ndarray
     ZW: np.ndarray
@@ -66,14 +66,14 @@ class Walking(NamedTuple):
 
 @kernel
 def walk_start(walking: Walking, root: int, lo: int, hi: int) -> None:
-    """Begin a reading of the version at `root`, every interval meeting [lo, hi]: without goals it has no rows. Counters go on."""
+    """Begin a reading of the version at `root` in which every interval meets [lo, hi]; without goals it has no rows. Counters continue."""
     state = walking.state
     state[DEPTH], state[GOALS], state[TOP], state[EACH_KEY], state[FUEL], state[LO], state[HI] = 0, 0, root, 0, FUEL_MOST, lo, hi
 
 
 @kernel
 def add_goal(table: Any, walking: Walking, o: int, v: int, next: int, before: int, low: int, high: int) -> int:
-    """A new goal in front of `next`, bounded by the window alone; its place."""
+    """Add a goal in front of `next`, bounded by the window alone. Returns its place."""
     state = walking.state
     g = GOAL0 + GOAL_WORDS * state[GOALS]
     state[GOALS] += 1
@@ -97,7 +97,7 @@ def push_frame(walking: Walking, o: int, g: int, goals: int) -> None:
 
 @kernel
 def begin(table: Any, walking: Walking, g: int) -> None:
-    """Push the first frame for goal g, bounded."""
+    """Compute the bounds of goal g, and push its first frame."""
     state = walking.state
     bound_goal(table, walking, g)
     push_frame(walking, state[g + G_NODE], g, state[GOALS])
@@ -105,7 +105,7 @@ def begin(table: Any, walking: Walking, g: int) -> None:
 
 @kernel
 def bound_goal(table: Any, walking: Walking, g: int) -> None:
-    """The bounds of goal g are those given and the neighbours bound before."""
+    """Set the bounds of goal g from its given ones and from the neighbours bound before."""
     state = walking.state
     v, before = state[g + G_SUBSET], state[g + G_BEFORE]
     for m in range(table[POS + v], table[POS + v] + table[SIZE + v]):

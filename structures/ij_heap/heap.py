@@ -5,12 +5,12 @@ Problem: under inserts and deletes of closed intervals [left, right] with an int
 keys) in which neighbours of the topology share a point: all of them, those that meet a window, those of given intervals, the least or
 greatest under any bounds, and the exact change that an update causes; at any version that is still pinned.
 
-    a   =======       ======        of a path a - b - c: b meets an a and a c, which need not meet each other: the row is (a1, b1, c1)
+    a   =======       ======        of a path a - b - c: b meets an a and a c, which need not meet each other; the row is (a1, b1, c1)
     b        =======                a2 and c2 meet no b, so they are in no row
     c            ====       ====
 
 One balanced tree (`multiway/tree.py`, which has the invariants) holds all sets, ordered by (key, left, slot, set); a node keeps, for each
-connected subset V of the sets, the least and the greatest V-tuple below it (`multiway/summary.py`). From these all queries are answered
+connected subset V of the sets, the least and the greatest V-tuple below it (`multiway/summary.py`). All queries are answered from these
 (`multiway/extreme.py`, `walk.py`).
 
 Costs (n entries, r rows reported; polylog grows with t and the topology)
@@ -19,9 +19,9 @@ Costs (n entries, r rows reported; polylog grows with t and the topology)
     rows, partners  polylog(n) steps to the first row and between rows, O(1) a row when rows abound
     min_ij, max_ij  polylog(n)
     is_empty        O(1)
-    memory          O(n): 5 words a member of a connected subset, for every leaf of 63 entries twice
-Differences from the paper: one tree instead of 3**t - 2**t secondary structures, nothing is written while it enumerates, no dead ends
-beyond a bounded number. Source: Tao and Yi, *Intersection Joins under Updates*, sections 5 and 6, Theorem 4; docs/design/ij-heap.md.
+    memory          O(n): 5 words a member of a connected subset, twice for every leaf of 63 entries
+Differences from the paper: one tree instead of 3**t - 2**t secondary structures, enumeration writes nothing, a bounded number of dead ends.
+Source: Tao and Yi, *Intersection Joins under Updates*, sections 5 and 6, Theorem 4; docs/design/ij-heap.md.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from structures.multiway.topology import ALL, Topology
 
 __all__ = ["Cursor", "Entries", "IJHeap", "Root", "Topology"]
 
-_LEVELS = 48  # of the trees that the writer's walk has frames for: those balanced by height have 1.45 log2(n) over n leaves, and one more
+_LEVELS = 48  # most levels that the writer's walk has frames for: trees balanced by height have 1.45 log2(n) over n leaves, and one more
 
 
 class IJHeap(MultiwayTree):
     """See the module's head; `EntryTree` describes changes."""
 
     def __init__(self, topology: Topology, words: int = STORE_WORDS) -> None:
-        """`words`: the arena's address space in 8-byte words (not memory). ValueError: a tree in it may have too many levels."""
+        """`words`: the arena's address space in 8-byte words (not memory). ValueError: a tree of that size may have too many levels."""
         summary = summary_words(topology)
         if 1.45 * log2(words / (SUMMARY + summary + 3 * L)) + 1 > _LEVELS:
             raise ValueError(f"a tree of {words} words may have more than {_LEVELS} levels")
@@ -78,7 +78,7 @@ class IJHeap(MultiwayTree):
 
     @property
     def update_steps(self) -> int:
-        """Nodes, splits and entries looked at for all deltas so far."""
+        """Nodes, splits and entries visited for all deltas so far."""
         return int(self._walking.state[STEPS]) + self._read_steps
 
     # --- reading
@@ -86,20 +86,20 @@ class IJHeap(MultiwayTree):
     def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
         """Rows of a version: all, or of one key, or those whose intervals all meet the closed window.
 
-        With a window but no key the keys that have rows are visited one by one: polylog(n) for each, rows in the window or not.
-        ValueError: no entry has such a key.
+        With a window but no key, the keys that have rows are visited one by one: polylog(n) for each, with or without rows in the window.
+        ValueError: the key is out of range.
         """
         require_key(key)
         return Cursor(self.arena, root, key, window or (NEG_INF, POS_INF), None)
 
     def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
-        """Rows in which the given entries (of one set, in this version) take part; with a window, as `rows`."""
+        """Rows that contain the given entries (of one set, in this version); with a window, as `rows`."""
         entries.require(self._sets)
         return Cursor(self.arena, root, None, window or (NEG_INF, POS_INF), entries)
 
     def min_ij(self, root: Root, b: Sequence[int], a: Sequence[int] | None = None, key: int = 0) -> np.ndarray | None:
-        """The row of the key with the smallest left endpoints (in every coordinate at once) among those with right_i >= b[i] and
-        left_i <= a[i], as slots int32[t]; None if there is none. With equal left endpoints any of the intervals. polylog(n)."""
+        """The row of the key with the smallest left endpoints (in every coordinate at once) among those with right_i >= b[i] and left_i <=
+        a[i], as slots int32[t]; None if there is none. Among equal left endpoints the choice is arbitrary. polylog(n)."""
         return self._extreme(0, root, b, a, key)
 
     def max_ij(self, root: Root, a: Sequence[int], b: Sequence[int] | None = None, key: int = 0) -> np.ndarray | None:

@@ -1,13 +1,13 @@
-"""The strip: all entries that rows across a boundary, or the rows of one interval, can be made of, gathered into one block.
+"""The strip: all entries that may be part of rows across a boundary, or of the rows of one interval, gathered into one block.
 
-The block lies in the state of the enumeration, in the form of a leaf (`multiway/layout.py`), and is worked on like one (`bind.py`). Where
-partners are few this replaces the splits of a node; where more than a leaf holds would take part, the strip is given up for them.
+The block lies in the state of the enumeration, has the form of a leaf (`multiway/layout.py`), and is processed like one (`bind.py`). Where
+partners are few, this replaces the splits of a node; where more entries would take part than a leaf holds, the strip is abandoned.
 
-    across a node   of the lower child what reaches the upper one, or begins where such an entry can be met, and so on, as far as the
-                    topology is wide; of the upper child mirrored. Rows wholly in one child are left out (LOWER, SIDES).
-    of an interval  for every other set what lies within its bounds (`walk.confine`)
+    across a node   of the lower child the entries that reach the upper one, or that begin where such an entry can meet them, and so on, as
+                    far as the topology is wide; of the upper child mirrored. Rows wholly in one child are left out (LOWER, SIDES).
+    of an interval  of every other set the entries within its bounds (`walk.confine`)
 
-Costs: O(t (log n + L)). The strip holds L entries at most, so working on it takes a number of steps bounded by a constant.
+Costs: O(t (log n + L)). The strip holds at most L entries, so the steps to process it are bounded by a constant.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from structures.multiway.layout import CHILD, MOST_LEVELS, STARTS, L, MultiwayNo
 from structures.multiway.leaves import entry_at
 from structures.multiway.topology import DIAMETER, MEMBER, NEAR, POS, SETS, SIZE
 
-STACK = SCRATCH_WORDS  # of nodes, in `scratch` behind the scratch of `multiway.extreme`
-REACHES, BEGINS = STACK + MOST_LEVELS, STACK + MOST_LEVELS + 6  # bounds by alias: of the lower child's entries, of the upper child's
+STACK = SCRATCH_WORDS  # stack of nodes, in `scratch` behind the scratch of `multiway.extreme`
+REACHES, BEGINS = STACK + MOST_LEVELS, STACK + MOST_LEVELS + 6  # bounds by alias, for entries of the lower child and of the upper child
 STRIP_SCRATCH = BEGINS + 6
 
 
 @kernel(forceinline=True)
 def gather(nodes: MultiwayNodes, walking: Walking, o: int, i: int, key: int, least: int, most: int, n: int) -> int:
-    """Append the entries of set i below node o with the key, right >= least, left <= most to the strip, which holds n; how many it holds
-    then, -1 if they are too many."""
+    """Append the entries of set i below node o with the key, right >= least and left <= most to the strip, which holds n entries. Returns
+    how many it then holds, or -1 if they are too many."""
     M, W, table, state, ZW, scratch = nodes.M, nodes.W, nodes.table, walking.state, walking.ZW, walking.scratch
     a, b = entry_at(table, state[STRIP])
     scratch[STACK] = o
@@ -62,8 +62,8 @@ def gather(nodes: MultiwayNodes, walking: Walking, o: int, i: int, key: int, lea
 
 @kernel
 def gather_rows(nodes: MultiwayNodes, walking: Walking, o: int, g: int, key: int) -> int:
-    """Fill the strip with all of goal g's aliases below node o within its bounds: the number of entries; 0 if there is surely no row,
-    -1 if they are too many."""
+    """Fill the strip with the entries of all aliases of goal g below node o within its bounds. Returns the number of entries; 0 if there is
+    certainly no row, -1 if there are too many entries."""
     table, state, ZW = nodes.table, walking.state, walking.ZW
     strip, v, n = state[STRIP], state[g + G_SUBSET], 0
     ZW[2 * strip + STARTS] = 0
@@ -81,8 +81,8 @@ def gather_rows(nodes: MultiwayNodes, walking: Walking, o: int, g: int, key: int
 
 @kernel
 def cross_bounds(nodes: MultiwayNodes, walking: Walking, lower: int, upper: int, v: int, key: int) -> None:
-    """What an entry of alias i in the lower child must reach, into scratch[REACHES + i], and where one in the upper child must have begun,
-    into scratch[BEGINS + i], to be part of a v-tuple across the two."""
+    """Compute the bounds for parts of a v-tuple across the two children: scratch[REACHES + i] is what an entry of alias i in the lower
+    child must reach, scratch[BEGINS + i] where one in the upper child must begin at the latest."""
     M, table, scratch = nodes.M, nodes.table, walking.scratch
     begins, ends = near_at(table, upper, 0), near_at(table, lower, 1)
     lo, hi = table[POS + v], table[POS + v] + table[SIZE + v]
@@ -102,8 +102,8 @@ def cross_bounds(nodes: MultiwayNodes, walking: Walking, lower: int, upper: int,
 
 @kernel
 def widen(nodes: MultiwayNodes, walking: Walking, lower: int, upper: int, v: int, key: int) -> None:
-    """Let the bounds of `cross_bounds` take in what meets an entry within them. An alias with one neighbour is no way for others: what
-    it could meet across is that neighbour itself."""
+    """Extend the bounds of `cross_bounds` to entries that meet one within them. An alias with one neighbour leads to no others: all that it
+    could meet across is that neighbour itself."""
     table, scratch = nodes.table, walking.scratch
     lo, hi, members = table[POS + v], table[POS + v] + table[SIZE + v], 0
     for m in range(lo, hi):
@@ -125,7 +125,7 @@ def widen(nodes: MultiwayNodes, walking: Walking, lower: int, upper: int, v: int
 
 @kernel
 def gather_across(nodes: MultiwayNodes, walking: Walking, o: int, g: int, key: int) -> bool:
-    """Fill the strip with what tuples of goal g across the children of node o can be made of; False if that is too much."""
+    """Fill the strip with the entries that may be part of tuples of goal g across the children of node o; False if there are too many."""
     M, table, state, ZW, scratch = nodes.M, nodes.table, walking.state, walking.ZW, walking.scratch
     lower, upper, v, strip = M[o + CHILD], M[o + CHILD + 1], state[g + G_SUBSET], state[STRIP]
     cross_bounds(nodes, walking, lower, upper, v, key)

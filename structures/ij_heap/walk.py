@@ -1,20 +1,20 @@
-"""Enumeration of V-tuples, resumable and (but for bounded fuel) without dead ends: the whole view, windows, deltas, look-ups.
+"""Enumeration of V-tuples, resumable and (except for bounded fuel) without dead ends: the whole view, windows, deltas, look-ups.
 
-Problem: report all rows (one interval a set, neighbours meeting) whose intervals keep bounds by alias, left <= most and right >= least,
-some sets perhaps bound to a given interval already.
+Problem: report all rows (one interval a set, neighbours meeting) whose intervals keep bounds by alias, left <= most and right >= least;
+some sets may be bound to a given interval already.
 
-    goal    "a v-tuple below node u", with keys, bounds, and the goal that follows it. A row is found when no goal is left.
+    goal    "a v-tuple below node u", with keys, bounds, and the goal that follows it. A row is found when no goals remain.
     frame   a goal being worked on, at a node on the way down: lower child; each live split of v; upper child.
             A split replaces the goal by one goal a component: those of the lower side first, bounded from below by the least tuples
             of the upper side (so the upper ones surely follow); then those of the upper side, bounded by the neighbours chosen.
             In a leaf the aliases are bound one by one (`bind.py`). Few entries across a node, or few partners of an interval, are
             gathered into a strip, which is worked on like a leaf (`strip.py`), instead of being divided.
 
-Splits are tested exactly (`multiway.extreme`). A child is entered if its stored extremes allow it: without bounds from both sides that is
-exact, by Closure. Else it may be a dead end, which costs one unit of FUEL; every row gives one back, up to FUEL_MOST; without fuel
-children are tested exactly, too. So dead frames are at most FUEL_MOST + rows + those open when the fuel ran out.
+Splits are tested exactly (`multiway.extreme`). A child is entered if its stored extremes allow it; without bounds from both sides this test
+is exact, by Closure. Otherwise the child may be a dead end, which costs one unit of FUEL; every row returns one, up to FUEL_MOST; without
+fuel, children are tested exactly, too. So there are at most FUEL_MOST + rows dead frames, plus those open when the fuel ran out.
 
-The rows of a given interval: its neighbours are bounded by it, theirs by what these can reach, and so on; so the search stays near it.
+For the rows of a given interval, it bounds its neighbours, what these can reach bounds theirs, and so on; so the search stays near it.
 
 Costs: polylog(n) steps to the first row and between rows, O(1) a row when rows abound.
 Source: Tao and Yi, Lemma 12; docs/design/ij-heap.md (*Enumeration, with no dead ends*; *Existence tests*).
@@ -46,8 +46,8 @@ NO, PERHAPS, SURELY, LEAST_IS = range(4)  # LEAST_IS: the least tuple below the 
 
 @kernel("void(int64[::1], Walking, int64, int64, int64, int64)")
 def start_all(table: Any, walking: Walking, root: int, key: int, lo: int, hi: int) -> None:
-    """Rows of the whole version (key -1) or of one key, whose intervals all meet [lo, hi]. Bounds without a key are answered key by key.
-    O(t)."""
+    """Begin the rows of the whole version (key -1) or of one key whose intervals all meet [lo, hi]. A window without a key is answered key
+    by key. O(t)."""
     state = walking.state
     walk_start(walking, root, lo, hi)
     if key != goals.ANY_KEY:
@@ -60,7 +60,7 @@ def start_all(table: Any, walking: Walking, root: int, key: int, lo: int, hi: in
 
 @kernel
 def next_key(nodes: MultiwayNodes, walking: Walking) -> None:
-    """Begin with the next key that has rows; clear EACH_KEY if there is none."""
+    """Begin the next key that has rows; clear EACH_KEY if there is none."""
     table, state, scratch = nodes.table, walking.state, walking.scratch
     no_bounds(scratch, ASK, 0)
     scratch[ASK] = state[goals.NEXT_KEY]
@@ -77,8 +77,8 @@ def next_key(nodes: MultiwayNodes, walking: Walking) -> None:
 
 @kernel
 def start_partners(nodes: MultiwayNodes, walking: Walking, root: int, entry: Entry, lo: int, hi: int) -> None:
-    """Rows in which the entry takes part: the product of the components of the rest, none if one of them has no tuple. It need not be in
-    the tree itself."""
+    """Begin the rows that contain the entry: the product of the components of the other sets, none if one of them has no tuple. The entry
+    itself need not be in the tree."""
     table, state = nodes.table, walking.state
     s, key, left, right, slot = entry
     walk_start(walking, root, lo, hi)
@@ -112,8 +112,8 @@ def start_partners(nodes: MultiwayNodes, walking: Walking, root: int, entry: Ent
 
 @kernel
 def confine(nodes: MultiwayNodes, walking: Walking, g: int, o: int) -> bool:
-    """Bound the aliases of goal g by what their neighbours can reach below node o, from those that a bound alias bounds
-    outwards; False if the goal surely has no tuple there."""
+    """Bound the aliases of goal g by what their neighbours can reach below node o, starting from those that a bound alias bounds; False if
+    the goal certainly has no tuple there."""
     table, state, scratch = nodes.table, walking.state, walking.scratch
     v, key = state[g + goals.G_SUBSET], state[g + goals.G_LOW]
     members, edge, inside = 0, 0, 0
@@ -154,8 +154,8 @@ def ask_bounds(table: Any, walking: Walking, v: int, key: int, bounds: int) -> N
 
 @kernel
 def has_tuple(nodes: MultiwayNodes, walking: Walking, g: int, o: int, v: int) -> bool:
-    """Whether a v-tuple below node o keeps the bounds at scratch[ASK] and the upper bounds of goal g: exact, by Closure. The least of those
-    that keep scratch[ASK] is left at scratch[ANSWER]."""
+    """Whether a v-tuple below node o keeps the lower bounds at scratch[ASK] and the upper bounds of goal g: exact, by Closure. Leaves the
+    least tuple that keeps scratch[ASK] at scratch[ANSWER]."""
     table, state, scratch = nodes.table, walking.state, walking.scratch
     asked = scratch[ASKED]
     found = extreme(nodes, scratch, 0, o, v, False)
@@ -172,7 +172,8 @@ def has_tuple(nodes: MultiwayNodes, walking: Walking, g: int, o: int, v: int) ->
 
 @kernel
 def allows(nodes: MultiwayNodes, walking: Walking, g: int, o: int, v: int, low: int, least: int) -> int:
-    """What the extremes of node o say of v-tuples with keys from `low`, the lower bounds at state[least] and the upper ones of goal g."""
+    """What the extremes of node o imply about v-tuples with keys from `low`, the lower bounds at state[least] and the upper ones of goal
+    g."""
     M, table, state = nodes.M, nodes.table, walking.state
     high = state[g + goals.G_HIGH]
     k0, k1 = key_of(nodes, o, 0, v), key_of(nodes, o, 1, v)
@@ -212,7 +213,7 @@ def enters(nodes: MultiwayNodes, walking: Walking, g: int, o: int, exact: bool) 
 
 @kernel
 def crosses(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int) -> int:
-    """The key at which split r of goal g may be live at node o, by the stored extremes; -1 if it surely is not."""
+    """The key at which split r of goal g may be live at node o, by the stored extremes; -1 if it is certainly not live."""
     M, W, table, state = nodes.M, nodes.W, nodes.table, walking.state
     lower, upper = M[o + CHILD], M[o + CHILD + 1]
     lows, highs = key_at(table, lower, 1), key_at(table, upper, 0)
@@ -234,8 +235,8 @@ def crosses(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int) -> i
 
 @kernel
 def live(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int, key: int) -> bool:
-    """Whether split r of goal g, with `key` by `crosses`, has a tuple within the bounds at node o: exact. The lower bounds that the
-    components of the lower side must keep are left in state[SHARP] by alias."""
+    """Whether split r of goal g, with `key` from `crosses`, has a tuple within the bounds at node o: exact. Leaves the lower bounds that
+    the components of the lower side must keep in state[SHARP], by alias."""
     M, table, state, scratch = nodes.M, nodes.table, walking.state, walking.scratch
     lower, upper = M[o + CHILD], M[o + CHILD + 1]
     begins = near_at(table, upper, 0)
@@ -278,7 +279,7 @@ def live(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int, key: in
 
 @kernel
 def divide(nodes: MultiwayNodes, walking: Walking, o: int, g: int, r: int, key: int) -> None:
-    """Replace goal g by those of live split r at node o, and begin the first."""
+    """Replace goal g by the goals of live split r at node o, and begin the first."""
     M, table, state = nodes.M, nodes.table, walking.state
     v, next, before = state[g + goals.G_SUBSET], state[g + goals.G_NEXT], state[g + goals.G_BEFORE]
     for m in range(table[topology.POS + v], table[topology.POS + v] + table[topology.SIZE + v]):
@@ -315,7 +316,7 @@ def alias_enters(nodes: MultiwayNodes, walking: Walking, g: int, o: int, i: int)
 
 @kernel
 def alias_step(nodes: MultiwayNodes, walking: Walking, f: int) -> bool:
-    """Go on at an inner node with a goal of one alias, which has no splits: False when the frame is done with."""
+    """Continue at an inner node with a goal of one alias, which has no splits; False when the frame is finished."""
     M, W, state = nodes.M, nodes.W, walking.state
     o, g = state[f + goals.NODE], state[f + goals.GOAL]
     i = state[g + goals.G_SUBSET]
@@ -339,7 +340,7 @@ def alias_step(nodes: MultiwayNodes, walking: Walking, f: int) -> bool:
 
 @kernel
 def inner_step(nodes: MultiwayNodes, walking: Walking, f: int) -> bool:
-    """Go on at an inner node: False when the frame is done with."""
+    """Continue at an inner node; False when the frame is finished."""
     M, table, state = nodes.M, nodes.table, walking.state
     o, g = state[f + goals.NODE], state[f + goals.GOAL]
     if state[f + goals.STEP] == 0:
@@ -372,7 +373,8 @@ def inner_step(nodes: MultiwayNodes, walking: Walking, f: int) -> bool:
 
 @kernel
 def walk(nodes: MultiwayNodes, walking: Walking, told: Told, n: int, end: int, until: int) -> int:
-    """Go on until `end` rows are told, the steps pass `until`, or state[DEPTH] is 0: all found. Rows told."""
+    """Continue until the rows written reach `end`, the steps exceed `until`, or all rows are found (state[DEPTH] is 0). Returns the number
+    of rows written."""
     W, table, state, ZW = nodes.W, nodes.table, walking.state, walking.ZW
     while state[goals.DEPTH] > 0 and state[goals.STEPS] < until:
         f = goals.FRAME0 + goals.FRAME_WORDS * (state[goals.DEPTH] - 1)
@@ -402,9 +404,9 @@ def walk(nodes: MultiwayNodes, walking: Walking, told: Told, n: int, end: int, u
 
 @kernel("int64(MultiwayNodes, Walking, int64, Entries, int64, int64, Told, int64)")
 def walk_fill(nodes: MultiwayNodes, walking: Walking, root: int, entries: Entries, lo: int, hi: int, told: Told, steps: int) -> int:
-    """Up to `stride` rows, within about so many steps: of what has begun, then of entry after entry, all intervals meeting [lo, hi].
-    state[ITEM] entries have begun; all is found when that is their number and state[DEPTH] and state[EACH_KEY] are 0 after it. O(1) a row
-    where they abound, else polylog(n) steps between two: O(steps)."""
+    """Write up to `stride` rows, in about `steps` steps: first of the entry in progress, then of entry after entry; all intervals meet [lo,
+    hi]. state[ITEM] entries have begun; all rows are found when that is their number and state[DEPTH] and state[EACH_KEY] are 0 afterwards.
+    O(1) a row where rows abound, otherwise polylog(n) steps between two: O(steps)."""
     state = walking.state
     n, until = 0, state[goals.STEPS] + steps
     while n < told.stride and state[goals.STEPS] < until:

@@ -40,13 +40,13 @@ from structures.index.layout import (
 )
 from structures.index.search import Items, Place, child_for, position, same
 
-LEAF_FILL = np.maximum(1, layout.LEAF_ROOM * 7 // 8)  # entries of a leaf, by arity, where all are written
-WAY_BLOCK, WAY_NEXT, WAY_WORDS = range(3)  # of a block on the way down a tree that is dropped: it, and its next child
+LEAF_FILL = np.maximum(1, layout.LEAF_ROOM * 7 // 8)  # most entries of a leaf, by arity, in a bulk build
+WAY_BLOCK, WAY_NEXT, WAY_WORDS = range(3)  # for each block on the path through a tree that is dropped: the block, and its next child
 
 
 @kernel
 def descend(nodes: Nodes, C: Any, h: int, coordinates: Any, start: int, slot: int) -> int:
-    """The leaf where the entry belongs; the path is left in C[PATH:]."""
+    """The leaf to which the entry belongs; leaves the path in C[PATH:]."""
     M, W = nodes.M, nodes.W
     arity, o, d = C[h + layout.ARITY], C[h + layout.ROOT], 0
     while level_of(W, o) > 0:
@@ -61,7 +61,7 @@ def descend(nodes: Nodes, C: Any, h: int, coordinates: Any, start: int, slot: in
 
 @kernel
 def shared(M: Any, o: int, room: int, i: int, coordinates: Any, start: int, arity: int) -> int:
-    """How many of its first coordinates entry i of leaf o has in common with these."""
+    """The number of first coordinates that entry i of leaf o shares with these."""
     j = 0
     while j < arity and M[o + layout.HEAD + j * room + i] == coordinates[start + j]:
         j += 1
@@ -70,7 +70,7 @@ def shared(M: Any, o: int, room: int, i: int, coordinates: Any, start: int, arit
 
 @kernel
 def neighbour_leaf(W: Any, C: Any, arity: int, right: bool) -> int:
-    """The leaf beside the one at the end of the path; 0: there is none."""
+    """The leaf beside the one at the end of the path; 0 if there is none."""
     d = C[layout.DEPTH] - 1
     while d >= 0:
         o, c = C[layout.PATH_NODE + 2 * d], C[layout.PATH_CHILD + 2 * d]
@@ -85,7 +85,7 @@ def neighbour_leaf(W: Any, C: Any, arity: int, right: bool) -> int:
 
 @kernel
 def in_common(nodes: Nodes, writing: Writing, arity: int, o: int, before: int, after: int, coordinates: Any, start: int) -> int:
-    """The most coordinates that these have in common with an entry beside them: number `before` and `after` of the path's leaf o."""
+    """The most first coordinates that these share with an entry beside them: number `before` and `after` of the path's leaf o."""
     M, W, C = nodes.M, nodes.W, writing.C
     room, n = layout.LEAF_ROOM[arity], 0
     leaf, i = o, before
@@ -104,9 +104,10 @@ def in_common(nodes: Nodes, writing: Writing, arity: int, o: int, before: int, a
 
 @kernel
 def halve(nodes: Nodes, C: Any, h: int, o: int, at: int) -> tuple[int, int, int]:
-    """Part full own block o, where item `at` is to come: the new right part, then the block and the place that item `at` belongs to.
+    """Divide full own block o, into which item `at` is to be inserted. Returns the new right part, then the block and the place to which
+    item `at` belongs.
 
-    What comes at the end, as what ascends does, leaves three quarters behind.
+    If the item comes at the end, as in ascending inserts, three quarters stay behind.
     """
     W = nodes.W
     arity, n = C[h + layout.ARITY], count_of(W, o)
@@ -122,7 +123,7 @@ def halve(nodes: Nodes, C: Any, h: int, o: int, at: int) -> tuple[int, int, int]
 
 @kernel
 def even_out(nodes: Nodes, writing: Writing, h: int, o: int, c: int) -> None:
-    """Child c of own node o is too small: join it with a neighbour, or even the two out."""
+    """Merge child c of own node o, which is too small, with a neighbour, or even the two out."""
     W, C = nodes.W, writing.C
     arity = C[h + layout.ARITY]
     a = c - 1 if c > 0 else 0
@@ -157,15 +158,15 @@ def even_out(nodes: Nodes, writing: Writing, h: int, o: int, c: int) -> None:
 
 @kernel
 def make_room(nodes: Nodes, writing: Writing, h: int) -> bool:
-    """Even out the leaf at the end of the path, a full one, with one beside it, if one below the same node has room for a quarter and this
-    version has written both, and the node: else that would cost copies. Without this, leaves of random changes in place are less than two
-    thirds full."""
+    """Even out the full leaf at the end of the path with a neighbour below the same node, if that has room for a quarter and this version
+    has written both, and the node: otherwise this would cost copies. Without it, leaves of random changes in place are less than two thirds
+    full."""
     M, W, C = nodes.M, nodes.W, writing.C
     arity, d = C[h + layout.ARITY], C[layout.DEPTH] - 1
     if d < 0:
         return False
     o, c = C[layout.PATH_NODE + 2 * d], C[layout.PATH_CHILD + 2 * d]
-    roomy = min(layout.LEAF_ROOM[arity] * 3 // 4, layout.LEAF_ROOM[arity] - 2)  # both have room then
+    roomy = min(layout.LEAF_ROOM[arity] * 3 // 4, layout.LEAF_ROOM[arity] - 2)  # then both have room
     for right in range(max(c, 1), min(c + 2, count_of(W, o))):
         beside = child_of(W, arity, o, right if right > c else c - 1)
         if count_of(W, beside) <= roomy and M[beside] == C[VERSION] and M[o] == C[VERSION]:
@@ -176,7 +177,7 @@ def make_room(nodes: Nodes, writing: Writing, h: int) -> bool:
 
 @kernel
 def insert_child(nodes: Nodes, arity: int, o: int, c: int, child: int) -> None:
-    """Put a child, which begins where its first item does, into own node o, which has room."""
+    """Insert a child, whose separator is its first item, into own node o, which has room."""
     W = nodes.W
     open_place(nodes, arity, o, c, 1)
     set_separator(nodes, arity, o, c, child, 0)
@@ -185,14 +186,14 @@ def insert_child(nodes: Nodes, arity: int, o: int, c: int, child: int) -> None:
 
 @kernel
 def least_of(W: Any, o: int, arity: int) -> int:
-    """What a block that is not the root has at least."""
+    """The minimum size of a block that is not the root."""
     return max(2 if level_of(W, o) > 0 else 1, room_of(W, o, arity) // 4)
 
 
 @kernel
 def climb(nodes: Nodes, writing: Writing, h: int, depth: int, child: int, extra: int) -> None:
-    """Bring the path in C[PATH:] up to date: what was below its first `depth` blocks is now `child`, followed by the new block `extra`
-    unless that is 0."""
+    """Update the path in C[PATH:]: what was below its first `depth` blocks is now `child`, followed by the new block `extra` unless that is
+    0."""
     W, C = nodes.W, writing.C
     arity = C[h + layout.ARITY]
     for d in range(depth - 1, -1, -1):
@@ -221,7 +222,7 @@ def climb(nodes: Nodes, writing: Writing, h: int, depth: int, child: int, extra:
 
 @kernel
 def write_entry(nodes: Nodes, arity: int, o: int, i: int, coordinates: Any, start: int, slot: int) -> None:
-    """Put an entry at place i of own leaf o, which has room."""
+    """Write an entry at place i of own leaf o, which has room."""
     M, W = nodes.M, nodes.W
     open_place(nodes, arity, o, i, 1)
     room = layout.LEAF_ROOM[arity]
@@ -232,7 +233,7 @@ def write_entry(nodes: Nodes, arity: int, o: int, i: int, coordinates: Any, star
 
 @kernel
 def is_at(nodes: Nodes, arity: int, o: int, i: int, coordinates: Any, start: int, slot: int) -> bool:
-    """Whether the entry is number i of leaf o."""
+    """Whether entry number i of leaf o is this one."""
     M, W = nodes.M, nodes.W
     room = layout.LEAF_ROOM[arity]
     return i < count_of(W, o) and W[slot_at(o, arity, room) + i] == slot and same(M, o, room, i, coordinates, start, 1, arity)
@@ -240,7 +241,7 @@ def is_at(nodes: Nodes, arity: int, o: int, i: int, coordinates: Any, start: int
 
 @kernel
 def put(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, slot: int) -> int:
-    """Put an entry; the most first coordinates that another one has in common with it. -1, and nothing done: it is there already."""
+    """Insert an entry. Returns the most first coordinates that another entry shares with it; -1, and nothing done: it is there already."""
     M, W, C = nodes.M, nodes.W, writing.C
     arity, extra = C[h + layout.ARITY], wide(0)
     if C[h + layout.ROOT] == 0:
@@ -266,7 +267,7 @@ def put(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, sl
 
 @kernel
 def cut(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, slot: int) -> int:
-    """Take an entry out; the most first coordinates that another one has in common with it. -1, and nothing done: it is not there."""
+    """Delete an entry. Returns the most first coordinates that another entry shares with it; -1, and nothing done: it is not there."""
     W, C = nodes.W, writing.C
     arity = C[h + layout.ARITY]
     if C[h + layout.ROOT] == 0:
@@ -291,8 +292,7 @@ def cut(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, sl
 
 @kernel("void(Nodes, Writing, int64, Items, int64[::1], int64, int64)")
 def build_leaves(nodes: Nodes, writing: Writing, h: int, items: Items, leaves: Any, first: int, last: int) -> None:
-    """Make the leaves from `first` to before `last` of those that entries, which ascend, are divided among: leaves[first:last]. O(k) an
-    entry."""
+    """Build leaves `first` to before `last` of those over which entries, which ascend, are divided: leaves[first:last]. O(k) an entry."""
     M, W, C = nodes.M, nodes.W, writing.C
     coordinates, width, slots = items
     arity, n, blocks = C[h + layout.ARITY], len(slots), len(leaves)
@@ -312,7 +312,7 @@ def build_leaves(nodes: Nodes, writing: Writing, h: int, items: Items, leaves: A
 
 @kernel("void(Nodes, Writing, int64, int64[::1])", allocates=True)
 def build_inner(nodes: Nodes, writing: Writing, h: int, leaves: Any) -> None:
-    """Let these leaves, at least one, be those of the empty tree at holder h. O(k) a leaf."""
+    """Build the empty tree at holder h over these leaves, at least one. O(k) a leaf."""
     W, C = nodes.W, writing.C
     arity = C[h + layout.ARITY]
     level = leaves
@@ -332,9 +332,8 @@ def build_inner(nodes: Nodes, writing: Writing, h: int, leaves: Any) -> None:
 
 @kernel
 def drop_on(nodes: Nodes, writing: Writing, h: int, way: Any, at: int, most: int) -> int:
-    """Go on dropping the blocks of a tree that was the one of holder h, until none is left or so many are; how many are left to be dropped.
-    way[at]: levels of the way; behind it WAY_BLOCK and
-    WAY_NEXT of each."""
+    """Continue to drop the blocks of a tree that belonged to holder h, at most `most`. Returns how many are left to be dropped. way[at]:
+    levels of the path, followed by WAY_BLOCK and WAY_NEXT of each."""
     W, C = nodes.W, writing.C
     arity, d = C[h + layout.ARITY], way[at] - 1
     while d >= 0 and most > 0:
@@ -355,7 +354,7 @@ def drop_on(nodes: Nodes, writing: Writing, h: int, way: Any, at: int, most: int
 
 @kernel("void(Nodes, Writing, int64)")
 def drop_all(nodes: Nodes, writing: Writing, h: int) -> None:
-    """Drop every block of the tree at holder h: it is empty then. O(blocks)."""
+    """Drop all blocks of the tree at holder h, which is then empty. O(blocks)."""
     C = writing.C
     root = C[h + layout.ROOT]
     C[layout.DEPTH], C[layout.PATH_NODE], C[layout.PATH_CHILD] = 1 if root != 0 else 0, root, 0
@@ -365,5 +364,5 @@ def drop_all(nodes: Nodes, writing: Writing, h: int) -> None:
 
 @kernel("int64(Nodes, Writing, int64, int64[::1], int64)")
 def drop_some(nodes: Nodes, writing: Writing, h: int, way: Any, most: int) -> int:
-    """As `drop_on`, of a way of its own. O(most)."""
+    """As `drop_on`, with its own path. O(most)."""
     return drop_on(nodes, writing, h, way, 0, most)

@@ -14,7 +14,7 @@ Entry = tuple[int, ...]
 
 
 def _items(arena: IndexArena, o: int, arity: int) -> tuple[int, list[Entry]]:
-    """Level of a block, and of each of its items coordinates, slot and, of an inner node's, child and count."""
+    """The level of a block, and for each of its items the coordinates, the slot and, in an inner node, child and count."""
     count, level = (int(arena.W[2 * o + word]) for word in (COUNT, LEVEL))
     room = int(INNER_ROOM[arity] if level else LEAF_ROOM[arity])
     columns = [arena.M[o + HEAD + j * room :][:count] for j in range(arity)]
@@ -25,7 +25,7 @@ def _items(arena: IndexArena, o: int, arity: int) -> tuple[int, list[Entry]]:
 
 
 def entries_of(arena: IndexArena, arity: int, o: int, top: bool, seen: dict[int, int]) -> list[Entry]:
-    """Of the subtree at o, proven: coordinates and slot, in order."""
+    """The entries of the subtree at o, which is proven: coordinates and slot, in order."""
     seen[o] = LEAF
     level, items = _items(arena, o, arity)
     if level == 0:
@@ -46,8 +46,8 @@ def entries_of(arena: IndexArena, arity: int, o: int, top: bool, seen: dict[int,
 
 
 def check_indexes(arena: IndexArena, trees: Sequence[tuple[int, int]], leaving: Sequence[tuple[int, np.ndarray]] = ()) -> None:
-    """Prove X1 to X3 of these trees (arity, root), and I3 when all in use are given. `leaving`: arities and ways of those of which some
-    blocks are dropped (`changes.drop_on`)."""
+    """Prove X1 to X3 of these trees (arity, root), and I3 when all in use are given. `leaving`: arities and paths of trees that are partly
+    dropped (`changes.drop_on`)."""
     seen: dict[int, int] = {}
     for arity, way in leaving:
         for o, c in way[1 : 1 + 2 * int(way[0])].reshape(-1, 2).tolist():

@@ -1,7 +1,7 @@
 """Compaction of ordered indexes: blocks are moved out of chunks that should become empty (`core/blocks.py`), and thin leaves are refilled.
 
-A view tree keeps the roots of the indexes that it reads, and learns of new ones from their changes. So blocks are moved only
-below those that a change has written anyway: the neighbours of its path.
+A view tree keeps the roots of the indexes that it reads, and learns of new ones from their changes. So the only blocks that are moved are
+children of those that a change has written anyway: the neighbours of its path.
 
 Costs: O(room log n) a change while a store is sparse, besides the copies.
 """
@@ -18,18 +18,18 @@ from structures.index import layout
 from structures.index.changes import LEAF_FILL, climb, descend
 from structures.index.layout import child_of, count_of, drop_block, move, moved_block, new_block, set_child, set_separator, size_of
 
-STEP_BLOCKS = 64 * 24  # that are copied at most: of a path of 64 blocks all children
+STEP_BLOCKS = 64 * 24  # most blocks copied: all children of a path of 64 blocks
 
 
 @kernel
 def has_spare_room(C: Any) -> bool:
-    """Whether the store is to be compacted beside changes, and has room for that."""
+    """Whether the store should be compacted beside changes, and has room for that."""
     return C[SPARSE] != 0 and C[layout.ROOMY] != 0
 
 
 @kernel
 def move_children(nodes: Nodes, writing: Writing, h: int, d: int) -> None:
-    """Move what is to be moved of the children of the path's own block number d."""
+    """Move those children of the path's own block number d that lie in chunks to be emptied."""
     W, C = nodes.W, writing.C
     o, arity = C[layout.PATH_NODE + 2 * d], C[h + layout.ARITY]
     for c in range(count_of(W, o)):
@@ -43,7 +43,7 @@ def move_children(nodes: Nodes, writing: Writing, h: int, d: int) -> None:
 
 @kernel
 def fill_leaves(nodes: Nodes, writing: Writing, h: int, o: int, leaves: int) -> None:
-    """Write the entries below own inner node o, which has leaves, into so many new ones."""
+    """Write the entries below own inner node o, whose children are leaves, into `leaves` new ones."""
     W, C = nodes.W, writing.C
     arity, n = C[h + layout.ARITY], count_of(W, o)
     total = size_of(W, arity, o)
@@ -73,7 +73,7 @@ def fill_leaves(nodes: Nodes, writing: Writing, h: int, o: int, leaves: int) -> 
 
 @kernel
 def compact_beside(nodes: Nodes, writing: Writing, h: int, coordinates: Any, start: int, slot: int) -> None:
-    """Move and fill what lies beside the path to an entry that was put or cut."""
+    """Move and refill blocks beside the path to an entry that was inserted or deleted."""
     W, C = nodes.W, writing.C
     arity = C[h + layout.ARITY]
     descend(nodes, C, h, coordinates, start, slot)

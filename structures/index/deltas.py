@@ -1,4 +1,4 @@
-"""How structures over ordered indexes tell the rows of a batch."""
+"""Report the rows of a batch, for structures over ordered indexes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from structures.core.cursor import Cursor
 
-CHUNK = 1 << 16  # rows that a sink gets at once, at most
+CHUNK = 1 << 16  # most rows that a sink gets at once
 _FIRST = 1 << 8
 
 Sink = Callable[[int, np.ndarray], bool]
 
 
 def tell_all(cursor: Cursor, sign: int, sink: Sink) -> Sink | None:
-    """All rows of the cursor, in growing chunks; the sink, or None once it wants no more."""
+    """Pass all rows of the cursor, in growing chunks, to the sink. Returns the sink, or None once it wants no more."""
     wanted, limit = True, _FIRST
     while wanted and not cursor.done:
         rows = cursor.fill(limit)

@@ -1,8 +1,8 @@
-"""What structures share that read ordered indexes which others write: the roots of the newest version, and deltas as the rows of changed
+"""The base of structures that read ordered indexes which others write: the roots of the newest version, and deltas as the rows of changed
 entries.
 
-Of each atom there are one or more indexes over the same rows, its *members*. A changed entry is joined with the other atoms: those before
-its atom as they are after the step, those behind it as they were before. So each row of a delta is told once.
+Each atom has one or more indexes over the same rows, its *members*. A changed entry is joined with the other atoms: those before its atom
+as they are after the step, those after it as they were before. So each row of a delta is reported once.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from structures.index.indexes import Batch, Entries, OrderedIndexes, Run
 
 
 class Member(NamedTuple):
-    """An index (its number in `OrderedIndexes`), and the variables that its coordinates stand for."""
+    """An index (its number in `OrderedIndexes`), and the variables of its coordinates."""
 
-    index: int  # type: ignore[assignment]  # not the method of tuples
+    index: int  # type: ignore[assignment]  # hides the method of tuples
     variables: tuple[int, ...]
 
 
@@ -34,7 +34,7 @@ ONE = Entries(np.zeros((1, 1), np.int64), np.zeros(1, np.int32))  # the only ite
 
 
 class IndexReader(ABC):
-    """See the module's head. `members`: of all atoms, one after another; `first`: of each atom the number of its first."""
+    """See the module's head. `members`: of all atoms, one after another; `first`: for each atom the number of its first."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
         """All indexes are loaded."""
@@ -49,7 +49,7 @@ class IndexReader(ABC):
         self.look()
 
     def look(self) -> None:
-        """Take the indexes as they are."""
+        """Take the current roots of the indexes."""
         self._roots[: len(self.members)] = [self.indexes.root(one.index) for one in self.members]
         for a, m in enumerate(self.first):
             index = self.members[m].index
@@ -57,7 +57,7 @@ class IndexReader(ABC):
 
     @property
     def is_outgrown(self) -> bool:
-        """Whether another one should be made in its place, as the data has become another."""
+        """Whether the structure should be replaced by a new one, as the data has changed."""
         return False
 
     @property
@@ -70,28 +70,28 @@ class IndexReader(ABC):
         """The rows in which atom number `place` is one of these entries, in their order, which are not looked up."""
 
     def _entry(self, place: int, coordinates: Sequence[int]) -> Entries:
-        """The values of all variables of atom number `place`, without a slot. ValueError: there are more or fewer."""
+        """The values of all variables of atom number `place`, without a slot. ValueError: the number of values is wrong."""
         variables = self.members[self.first[place]].variables
         if len(coordinates) != len(variables):
             raise ValueError(f"atom {place} has {len(variables)} variables, {len(coordinates)} are given")
         return Entries(np.array([coordinates], np.int64), np.zeros(1, np.int32))
 
     def _members_of(self, index: np.ndarray) -> np.ndarray:
-        """Of each change the members that read its index, as bits."""
+        """For each change the members that read its index, as bits."""
         members = np.zeros(len(index), np.int64)
         for m, member in enumerate(self.members):
             members |= (index == member.index).astype(np.int64) << m
         return members
 
     def _change(self, atom: int, sign: int, entries: Entries, common: np.ndarray) -> None:
-        """All members of the atom have the step's roots: these entries went or came; `common` as in `Half`."""
+        """These entries were deleted or inserted, and all members of the atom have the step's roots; `common` as in `Half`."""
         self._counts[atom] += sign * len(entries.slot)
 
     def follow(self, batch: Batch, sink: Sink | None) -> None:
-        """Follow what happened to the indexes. Every batch with one of this view's is to be followed, before the next.
+        """Follow the changes of the indexes. Every batch that changes one of this view's indexes must be followed, before the next.
 
-        `sink(sign, slots)` gets the delta in chunks, deletes first: sign -1 or 1, slots int32[t, n] of its own; each row comes once, by the
-        last of its parts to change. It returns False to get no more. None: no delta is computed.
+        `sink(sign, slots)` gets the delta in chunks, deletes first: sign -1 or 1, slots int32[t, n], each its own; each row is reported
+        once, with the last of its parts to change. It returns False to get no more. None: no delta is computed.
         """
         mine = [[(m, batch[i]) for m in own if (i := self.members[m].index) in batch] for own in self._of_atom]
         for halves in mine:
@@ -109,11 +109,12 @@ class IndexReader(ABC):
                 self._change(atom, sign, half.entries, half.common)
 
     def follow_in_order(self, run: Run, offsets: np.ndarray, limit: int | None, quiet: np.ndarray | None = None) -> Deltas:
-        """Follow single changes, and tell what they did, as those before left the view; of those of other indexes nothing.
+        """Follow single changes, and report the delta of each, relative to the view left by the changes before it; changes of other indexes
+        report nothing.
 
-        offsets: int64[n], ascending: changes of one number and sign are the same entries in several indexes, and the rows stand at the
-        first of them. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows that fill more than a chunk are
-        given up; None: there are none.
+        offsets: int64[n], ascending: changes of one number and sign are the same entries in several indexes, and the rows are reported with
+        the first of them. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows that fill more than a chunk
+        are abandoned; None: no deltas are reported.
         """
         most = max(limit or 0, CHUNK)
         n, total = len(run.signs), 0
@@ -132,7 +133,8 @@ class IndexReader(ABC):
         return Deltas(starts, ends, np.concatenate(parts, axis=1), too_large)
 
     def _follow_some(self, run: Run, first: int, end: int, told: list[np.ndarray] | None, limit: int) -> int:
-        """Changes of one sign, which are one change of the rows; how many rows were told, up to a few more than `limit`."""
+        """Follow changes of one sign that are one change of the rows. Returns the number of rows reported, up to a few more than
+        `limit`."""
         numbers, count = run.indexes[first:end].tolist(), 0
 
         def gather(_: int, rows: np.ndarray) -> bool:
@@ -159,7 +161,7 @@ class IndexReader(ABC):
         return self.partners(self.root, atom, entries)
 
     def _tell(self, atom: int, entries: Entries, sign: int, sink: Sink) -> bool:
-        """The rows of these entries, with the other atoms as they are now; whether more are wanted."""
+        """Pass the rows of these entries, with the other atoms as they are now, to the sink. Returns whether it wants more."""
         cursor = self._rows_of_changed(atom, entries)
         wanted = tell_all(cursor, sign, sink) is not None
         self._told_steps += cursor.steps

@@ -1,20 +1,20 @@
 """Ordered indexes: sets of tuples with slots in lexicographic order, shared by all readers, at every version that is still pinned.
 
 Problem: under inserts and deletes of entries (1 to 8 int64 coordinates, a slot), answer `find_gap`, `seek`, whether a prefix is there, how
-many entries begin with it, and which, at any pinned version. It is the cost model of Minesweeper and of adaptive intersection, and what
-view trees (`view_tree/tree.py`) are made of.
+many entries begin with it, and which, at any pinned version. This is the cost model of Minesweeper and of adaptive intersection, and the
+basis of view trees (`view_tree/tree.py`).
 
 All indexes, of whatever arity, lie in one arena (`layout.py`; `changes.py` has the invariants), so that a kernel can read several at once,
-and views that want the same order of the same relation share one index. A version goes in steps, each a *tick* of the arena: within `apply`
-the roots before and between deletes and inserts stay whole, within `apply_in_order` those around each change. Pins of versions are mapped
-to ticks.
+and views that require the same order of the same relation share one index. A version is written in steps, each a *tick* of the arena:
+within `apply` the roots before and between deletes and inserts stay readable, within `apply_in_order` those around each change. Pins of
+versions are mapped to ticks.
 
 Costs (n entries, of arity k)
     load            O(n log n), the sort
     apply           O(log n) a change; blocks are copied once a tick
     seek, find_gap, has_prefix, count    O(log n)
     entries         O(log n) to the first, O(1) amortised between
-    memory          8 k + 4 bytes an entry, in leaves that are full to a half and more
+    memory          8 k + 4 bytes an entry, in leaves at least half full
 Source: B+-trees; docs/design/natural-joins.md (*Common ground*).
 """
 
@@ -42,7 +42,7 @@ from structures.index.search import COPIED, GAP_WORDS, LEAF_, Items, count_prefi
 
 __all__ = ["NO_ENTRIES", "STEPS", "Batch", "Changes", "Cursor", "Entries", "OrderedIndexes", "Run"]
 
-_MANY = 64  # entries that go, so that they may be all of an index: then it is emptied at once
+_MANY = 64  # fewest deleted entries for which to check whether they are all of an index, which is then emptied at once
 STEPS = 3  # ticks of `apply`: moves, deletes, inserts
 
 
@@ -60,7 +60,7 @@ NO_ENTRIES = Entries(np.empty((0, layout.MOST_ARITY), np.int64), np.empty(0, np.
 
 
 class Changes(NamedTuple):
-    """Of one index: entries that go, entries that come, and those that only move to another slot, `before` to `after`."""
+    """Changes of one index: entries to delete, entries to insert, and those that only move to another slot, `before` to `after`."""
 
     deletes: Entries
     inserts: Entries
@@ -69,15 +69,15 @@ class Changes(NamedTuple):
 
 
 def items_of(entries: Entries) -> Items:
-    """The same as kernels take them. TypeError: they are not what these need (of a single one nothing is asked: all is contiguous)."""
+    """The entries in the form that kernels take. TypeError: their arrays do not fit (a single entry is not checked: it is contiguous)."""
     if len(entries.slot) > 1:
         contiguous((np.int64, np.int32), entries)
     return Items(entries.coordinates.reshape(-1), entries.coordinates.shape[1], entries.slot)
 
 
 class Half(NamedTuple):
-    """One sign of what happened to an index: entries in its order; of each how many first coordinates another entry had in common with it
-    (int8, as the changes went one after another); the roots before and after."""
+    """One sign of the changes of an index: entries in its order; for each the number of first coordinates that another entry shared with it
+    (int8, as the changes were made one after another); the roots before and after."""
 
     entries: Entries
     common: np.ndarray
@@ -90,7 +90,8 @@ Batch = dict[int, tuple[Half, Half]]
 
 
 class Run(NamedTuple):
-    """What `apply_in_order` did: n changes, each of an index, with its sign, and the root of the index after it; `common` as in `Half`."""
+    """The result of `apply_in_order`: n changes, each of an index, with its sign, and the root of the index after it; `common` as in
+    `Half`."""
 
     indexes: np.ndarray
     signs: np.ndarray
@@ -106,7 +107,7 @@ class Growth:
         self.index, self.entries = index, entries
         self.fill = LEAF_FILL.item(arity)
         self.leaves = np.empty(-(-len(entries.slot) // self.fill), np.int64)
-        self.made = 0  # of them
+        self.made = 0  # number of leaves
 
 
 class Cursor(Resumable):
@@ -131,7 +132,7 @@ class Cursor(Resumable):
 
 
 def _require_prefix(prefix: Sequence[int], arity: int) -> None:
-    """ValueError: an index of this arity has fewer coordinates."""
+    """ValueError if an index of this arity has fewer coordinates."""
     if len(prefix) > arity:
         raise ValueError(f"{len(prefix)} coordinates are asked of an index of {arity}")
 
@@ -162,7 +163,7 @@ def index_order(entries: Entries, arity: int) -> np.ndarray:
 
 
 def common_with_next(entries: Entries, arity: int) -> np.ndarray:
-    """int8[n]: how many first coordinates each entry has in common with the one after it, of entries in the order of an index."""
+    """int8[n]: how many first coordinates each entry shares with the one after it, for entries in the order of an index."""
     common, same = np.zeros(len(entries.slot), np.int8), np.ones(len(entries.slot) - 1, np.bool_)
     for column in entries.coordinates.T[:arity]:
         same &= column[:-1] == column[1:]
@@ -179,16 +180,17 @@ class OrderedIndexes(Versioned[IndexArena]):
         self._arrays = self.arena.nodes, self.arena.writing
         self._made = 0
         self._many = _MANY
-        self._promised = 0  # changes, by those that room was asked for last
+        self._promised = 0  # most changes for which room was last requested
         self._in_use: set[int] = set()
-        self._removed: dict[int, list[int]] = {}  # by arity: a root of a pinned version is read by the arity of its index's number
-        self._leaving: dict[int, np.ndarray] = {}  # indexes whose blocks are being dropped, and how far that has come (`drop_on`)
+        self._removed: dict[int, list[int]] = {}  # by arity: to read a root of a pinned version, the arity of its index's number is needed
+        self._leaving: dict[int, np.ndarray] = {}  # indexes whose blocks are being dropped, and the progress (`drop_on`)
         self._version, self._ticks = 0, Ticks()
 
     # --- indexes
 
     def add(self, arity: int) -> int:
-        """A new empty index. ValueError: its arity is not 1 to 8; MemoryError: 2**20 numbers are used, also by removed ones."""
+        """Add an empty index. Returns its number. ValueError: its arity is not 1 to 8; MemoryError: 2**20 numbers are used, including those
+        of removed ones."""
         if not 1 <= arity <= layout.MOST_ARITY:
             raise ValueError(f"no index of {arity} coordinates")
         if self._removed.get(arity):
@@ -204,8 +206,8 @@ class OrderedIndexes(Versioned[IndexArena]):
         return index
 
     def remove(self, index: int, most: int = ALL_BLOCKS) -> bool:
-        """The newest version has this index no more; pinned versions still see it. So many of its blocks are dropped; whether that is all:
-        if not, go on, in this version or a later one. KeyError: there is no such index, or it is removed."""
+        """Remove the index from the newest version; pinned versions still see it. At most `most` of its blocks are dropped. Returns whether
+        these are all; if not, call it again, in this version or a later one. KeyError: there is no such index, or it is removed."""
         h = self.holder(index)
         way = self._leaving.get(index)
         if way is None:
@@ -221,7 +223,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         return True
 
     def holder(self, index: int) -> int:
-        """Where the index's tree is described in C."""
+        """The place in C that describes the index's tree."""
         return layout.TREES + layout.TREE_WORDS * index
 
     def arity(self, index: int) -> int:
@@ -234,7 +236,7 @@ class OrderedIndexes(Versioned[IndexArena]):
     # --- writing
 
     def begin(self, version: int) -> None:
-        """All that is written from now on belongs to this version. ValueError: it is below the last."""
+        """Begin a version, to which all later writes belong. ValueError: it is below the last."""
         if version < self._version:
             raise ValueError(f"version {version} is below {self._version}")
         if version != self._version:
@@ -243,8 +245,8 @@ class OrderedIndexes(Versioned[IndexArena]):
         self.arena.C[VERSION] += 1
 
     def load(self, index: int, entries: Entries) -> None:
-        """Fill an empty index. KeyError: there is none; ValueError: it is not empty, or the entries are none of it; MemoryError: they
-        cannot fit. Nothing is done then."""
+        """Fill an empty index. KeyError: there is no such index; ValueError: it is not empty, or the entries do not fit its arity;
+        MemoryError: there is no room. Nothing is done then."""
         self._require_index(index)
         if self.root(index):
             raise ValueError("only an empty index is loaded")
@@ -258,11 +260,11 @@ class OrderedIndexes(Versioned[IndexArena]):
         self.grow(self.growth(index, entries), len(entries.slot))
 
     def growth(self, index: int, entries: Entries) -> Growth:
-        """Of an empty index that is to be filled with entries in its order; nothing is done yet."""
+        """Prepare to fill an empty index with entries in its order; nothing is written yet."""
         return Growth(index, self.arity(index), entries)
 
     def grow(self, growth: Growth, most: int) -> bool:
-        """Make blocks of some `most` entries more, of the version that was begun; whether the index, empty until then, has all."""
+        """Write the blocks of about `most` entries more, in the current version. Returns whether the index, empty until then, has all."""
         first, growth.made = growth.made, min(len(growth.leaves), growth.made + -(-most // growth.fill))
         h = self.holder(growth.index)
         build_leaves(*self._arrays, h, items_of(growth.entries), growth.leaves, first, growth.made)
@@ -272,13 +274,13 @@ class OrderedIndexes(Versioned[IndexArena]):
         return True
 
     def end_growth(self, growth: Growth) -> int:
-        """The index has what was made of it, and gets no more; how many of the entries that is."""
+        """End the growth early: the index has the entries written so far. Returns their number."""
         if growth.made:
             build_inner(*self._arrays, self.holder(growth.index), growth.leaves[: growth.made])
         return len(growth.entries.slot) * growth.made // max(1, len(growth.leaves))
 
     def require(self, changes: int, ticks: int) -> None:
-        """Raise MemoryError unless so many entries put or cut, in so many ticks, surely fit. O(1).
+        """Raise MemoryError unless this number of inserts and deletes, in this number of ticks, certainly fits. O(1).
 
         A change writes two blocks a level at worst; a tick copies no block twice, and makes two a change at worst.
         """
@@ -295,20 +297,20 @@ class OrderedIndexes(Versioned[IndexArena]):
         return layout.BLOCK * min(changes * 2 * levels, ticks * (blocks + 2 * changes + 1))
 
     def prepare(self, changes: int, ticks: int) -> None:
-        """Raise MemoryError unless so many changes, in so many ticks, surely fit; if the store is sparse, see whether room is left for
-        compaction beside them: all blocks are moved at worst, by each tick."""
+        """Raise MemoryError unless this number of changes, in this number of ticks, certainly fits; if the store is sparse, determine
+        whether there is room left for compaction beside them: at worst, each tick moves all blocks."""
         self._require(changes, ticks)
-        arena, changes = self.arena, max(changes, self._promised)  # those of view trees come behind
+        arena, changes = self.arena, max(changes, self._promised)  # those of view trees follow
         if arena.is_sparse:
             blocks = min(changes * STEP_BLOCKS, arena.live_bytes // (8 * layout.BLOCK) * ticks)
             arena.C[layout.ROOMY] = arena.has_room(self._words(changes, ticks) + layout.BLOCK * blocks)
 
     def apply(self, changes: Mapping[int, Changes]) -> Batch:
-        """Moves, then all deletes, then all inserts, as the version that was begun.
+        """Apply moves, then all deletes, then all inserts, in the current version.
 
         Deleted entries must be there and inserted ones not: KeyError, with all others done. KeyError, ValueError, TypeError, and nothing
-        done: there is no such index, or entries are none of it. O(log n) a change, and the sort; O(1) a delete where an index loses all of
-        its entries.
+        done: there is no such index, or entries do not fit it. O(log n) a change, and the sort; O(1) a delete if an index loses all of its
+        entries.
         """
         for index, one in changes.items():
             self._require_index(index)
@@ -337,7 +339,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         return Half(entries, common, before, self.root(index))
 
     def _are_all(self, index: int, entries: Entries) -> bool:
-        """Whether these, in the order of an index, are all that it has, and worth looking at all."""
+        """Whether these entries, in the order of an index, are all that it has, and enough to be worth the check."""
         root, n = self.root(index), len(entries.slot)
         if n < self._many or n != self.count(index, root):
             return False
@@ -346,8 +348,8 @@ class OrderedIndexes(Versioned[IndexArena]):
         return np.array_equal(found.slot, entries.slot) and np.array_equal(found.coordinates, mine)
 
     def apply_in_order(self, index: np.ndarray, sign: np.ndarray, entries: Entries) -> Run:
-        """Puts (sign INSERT, 1) and cuts (DELETE, -1) one after another, number i of the index that index[i] (int64) names, as the version
-        that was begun. Errors and cost as `apply`."""
+        """Insert (sign INSERT, 1) and delete (DELETE, -1) entries one after another, number i in the index that index[i] (int64) names, in
+        the current version. Errors and cost as `apply`."""
         n = len(index)
         contiguous((np.int64, np.int8), (index, sign))
         if not len(sign) == len(entries.slot) == n:
@@ -371,19 +373,19 @@ class OrderedIndexes(Versioned[IndexArena]):
             raise KeyError(f"{missing} deleted entries were not there, or inserted ones were")
 
     def reclaim(self, oldest: int, pins: np.ndarray, most: int = ALL_BLOCKS) -> bool:
-        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see, about `most` at most; whether there may be
+        """Free blocks that no version >= `oldest` and no pin (ascending int64) can see, about `most` at most. Returns whether there may be
         more."""
         self._end_version()
         return self.arena.reclaim(*self._ticks.keep(oldest, pins), most)
 
     def _end_version(self) -> None:
-        """The version has come to this tick, and may yet come to more."""
+        """Record that the version has come to this tick; it may continue."""
         self._ticks.end(self._version, int(self.arena.C[VERSION]))
 
     # --- reading
 
     def count(self, index: int, root: int, prefix: Sequence[int] = ()) -> int:
-        """How many entries begin with these coordinates. ValueError: the index has fewer."""
+        """The number of entries that begin with these coordinates. ValueError: the index has fewer."""
         _require_prefix(prefix, self.arity(index))
         if not prefix:
             return size_of(self.arena.W, self.arity(index), root) if root else 0
@@ -400,8 +402,8 @@ class OrderedIndexes(Versioned[IndexArena]):
         return (*found.coordinates[0].tolist(), int(found.slot[0])) if len(found.slot) else None
 
     def find_gap(self, index: int, root: int, prefix: Sequence[int], value: int) -> tuple[int | None, int | None]:
-        """Of the coordinates that follow this prefix: the greatest <= value, and the least >= value; None: there is none.
-        ValueError: none follow it."""
+        """The greatest coordinate <= value, and the least >= value, of those that follow this prefix; None if there is none. ValueError:
+        none can follow it."""
         _require_prefix((*prefix, value), self.arity(index))
         found = np.empty(GAP_WORDS, np.int64)
         compiled(gap)(self.arena.nodes, root, self.arity(index), _array((*prefix, value)), len(prefix), found)
@@ -413,7 +415,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         return Cursor(self.arena, self.arity(index), root, prefix, len(prefix))
 
     def bytes(self, index: int) -> int:
-        """Of the newest version's blocks."""
+        """Bytes of the newest version's blocks."""
         return 8 * layout.BLOCK * int(self.arena.C[self.holder(index) + layout.BLOCKS])
 
     def check(self, others: Iterable[tuple[int, int]] = ()) -> None:

@@ -7,10 +7,10 @@ all blocks are of one size, BLOCK words, whatever lies in them:
     inner   M[o] born | W count, level | k coordinates [INNER_ROOM[k] each] | slot, child, entries below [INNER_ROOM[k] each, int32]
 
 Coordinates and slot of an inner node's item c are its separator: above all entries below child c - 1, and not above those below child c.
-That of item 0 says nothing. A separator is not touched when the entry goes that it was taken from. A child is named by the number of its
+That of item 0 is not used. A separator stays when the entry from which it was taken is deleted. A child is named by the number of its
 block, its place / BLOCK: all indexes of a service share one store.
 
-A tree is a *holder*, TREE_WORDS words of C: its root, 0 when it is empty; its arity k; its blocks.
+A tree is described by a *holder*, TREE_WORDS words of C: its root, 0 when it is empty; its arity k; its number of blocks.
 
 Source: B+-trees; copy-on-write and blocks as in `core/blocks.py`.
 """
@@ -36,11 +36,11 @@ LEAF_ROOM = np.array([0] + [min(B, _ROOM // (2 * k + 1)) for k in range(1, MOST_
 INNER_ROOM = np.array([0] + [min(max(3, B), _ROOM // (2 * k + 3)) for k in range(1, MOST_ARITY + 1)])
 
 # Words of C.
-MISSING, DEPTH, PATH = KEPT, KEPT + 1, KEPT + 2  # changes that could not be made; levels of the path behind it (2 words a level)
-MOST_LEVELS = 64  # of a tree: an inner node has two children at least, and there are fewer than 2**31 entries
+MISSING, DEPTH, PATH = KEPT, KEPT + 1, KEPT + 2  # changes that could not be made; levels of the path after it (2 words a level)
+MOST_LEVELS = 64  # most levels of a tree: an inner node has at least two children, and there are fewer than 2**31 entries
 PATH_NODE, PATH_CHILD = PATH, PATH + 1  # + 2 * level: the block, and the child taken
 ROOMY = PATH + 2 * MOST_LEVELS  # whether there is room to compact beside changes
-OLD, NEW = ROOMY + 1, ROOMY + 1 + BLOCK  # leaves of an inner node that are written anew
+OLD, NEW = ROOMY + 1, ROOMY + 1 + BLOCK  # leaves of an inner node that is refilled, and those that replace them
 TREES = NEW + BLOCK  # the first holder
 ROOT, ARITY, BLOCKS, TREE_WORDS = 0, 1, 2, 3
 MOST_TREES = 1 << 20
@@ -61,13 +61,13 @@ def level_of(W: Any, o: int) -> int:
 
 @kernel
 def room_of(W: Any, o: int, arity: int) -> int:
-    """The most that block o can hold: the distance of its columns."""
+    """The capacity of block o: the distance of its columns."""
     return LEAF_ROOM[arity] if W[2 * o + LEVEL] == 0 else INNER_ROOM[arity]
 
 
 @kernel
 def slot_at(o: int, arity: int, room: int) -> int:
-    """Of a block the first slot's place in W; those of children and counts lie `room` and twice that behind."""
+    """The place in W of the first slot of a block; those of children and counts are `room` and twice that further."""
     return 2 * (o + HEAD + arity * room)
 
 
@@ -97,20 +97,20 @@ def size_of(W: Any, arity: int, o: int) -> int:
 
 @kernel(forceinline=True)
 def expect_block(M: Any, o: int) -> None:
-    """Ask for the cache lines of a block that is used next but for the first, which is read at once: a search or a copy would wait for one
-    after another."""
+    """Prefetch the cache lines of a block that is used next, except for the first, which is read at once: a search or a copy would wait for
+    one after another."""
     for line in range(8, BLOCK, 8):
         prefetch(M, o + line)
 
 
 @kernel
 def new_block(nodes: Nodes, C: Any, h: int, level: int) -> int:
-    """An empty block of the tree at holder h, born now."""
+    """Allocate an empty block for the tree at holder h, born now."""
     M, W = nodes.M, nodes.W
     o = allocate(nodes.M, C, 0)
     ahead = next_free(C, 0)
     if ahead != 0:
-        expect_block(M, ahead)  # which is the next to be taken
+        expect_block(M, ahead)  # the next one to be allocated
     C[h + BLOCKS] += 1
     W[2 * o + COUNT], W[2 * o + LEVEL] = 0, level
     return o
@@ -118,7 +118,7 @@ def new_block(nodes: Nodes, C: Any, h: int, level: int) -> int:
 
 @kernel
 def drop_block(nodes: Nodes, writing: Writing, h: int, o: int) -> None:
-    """The newest version of the tree no longer uses block o."""
+    """Drop block o, which the newest version of the tree no longer uses."""
     C = writing.C
     C[h + BLOCKS] -= 1
     drop(nodes.M, writing, o, 0)
@@ -126,16 +126,16 @@ def drop_block(nodes: Nodes, writing: Writing, h: int, o: int) -> None:
 
 @kernel
 def own_block(nodes: Nodes, writing: Writing, h: int, o: int) -> int:
-    """The block itself if this version wrote it, else a copy in its place."""
+    """The block itself if this version wrote it, otherwise a copy that replaces it."""
     return o if nodes.M[o] == writing.C[VERSION] else moved_block(nodes, writing, h, o)
 
 
 @kernel
 def moved_block(nodes: Nodes, writing: Writing, h: int, o: int) -> int:
-    """A copy in place of the block."""
+    """A copy that replaces the block."""
     M = nodes.M
     new = new_block(nodes, writing.C, h, 0)
-    source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
+    source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so the loop is vectorised
     for i in range(np.uint64(1), np.uint64(BLOCK)):
         M[target + i] = M[source + i]
     drop_block(nodes, writing, h, o)
@@ -144,7 +144,7 @@ def moved_block(nodes: Nodes, writing: Writing, h: int, o: int) -> int:
 
 @kernel
 def move(nodes: Nodes, arity: int, source: int, low: int, high: int, target: int, at: int) -> None:
-    """Copy items [low, high) of a block to place `at` of another of its kind, or further left in itself. Counts stay."""
+    """Copy items [low, high) of a block to place `at` of another of its kind, or further left in the same one. Sizes stay."""
     M, W = nodes.M, nodes.W
     room = room_of(W, source, arity)
     for j in range(arity):
@@ -161,7 +161,7 @@ def move(nodes: Nodes, arity: int, source: int, low: int, high: int, target: int
 
 @kernel
 def open_place(nodes: Nodes, arity: int, o: int, at: int, by: int) -> None:
-    """Move the items of block o from `at` on by so many places to the right, and count these."""
+    """Move the items of block o from `at` on by `by` places to the right, and update its size."""
     M, W = nodes.M, nodes.W
     room, n = room_of(W, o, arity), count_of(W, o)
     for j in range(arity):
@@ -178,7 +178,7 @@ def open_place(nodes: Nodes, arity: int, o: int, at: int, by: int) -> None:
 
 @kernel
 def close_place(nodes: Nodes, arity: int, o: int, at: int, by: int) -> None:
-    """Take so many items out of block o, from `at` on."""
+    """Remove `by` items from block o, from `at` on."""
     W = nodes.W
     n = count_of(W, o)
     move(nodes, arity, o, at + by, n, o, at)
@@ -187,7 +187,7 @@ def close_place(nodes: Nodes, arity: int, o: int, at: int, by: int) -> None:
 
 @kernel
 def set_separator(nodes: Nodes, arity: int, target: int, at: int, source: int, i: int) -> None:
-    """Item `at` of an inner node begins where item i of a block does."""
+    """Set the separator of item `at` of an inner node to item i of a block."""
     M, W = nodes.M, nodes.W
     room, there = room_of(W, source, arity), INNER_ROOM[arity]
     for j in range(arity):
@@ -197,7 +197,7 @@ def set_separator(nodes: Nodes, arity: int, target: int, at: int, source: int, i
 
 @kernel
 def set_child(W: Any, arity: int, o: int, c: int, child: int) -> None:
-    """Child c of inner node o is this block, with all that is below it."""
+    """Set child c of inner node o to this block, with the number of entries below it."""
     p = child_at(arity, o, c)
     W[p], W[p + INNER_ROOM[arity]] = child >> BLOCK_BITS, size_of(W, arity, child)
 

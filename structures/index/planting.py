@@ -1,16 +1,16 @@
-"""Trees that a reader of indexes keeps of its own, in the same store, and how they come to be while others write to the indexes.
+"""Trees that a reader of indexes keeps of its own, in the same store, and how they are built while others write to the indexes.
 
-    hold        in the writer's turn: the version of the indexes that is to be read; it stays pinned until the next `hold`
-    gather      beside the writer: what the next tree has at that version
-    note        entries of the indexes that have changed since the first `hold`
-    advance     in the writer's turn: put in a piece of what was gathered; once all trees are there, follow a piece of what was noted
+    hold        in the writer's turn: the version of the indexes to read; it stays pinned until the next `hold`
+    gather      beside the writer: collect the content of the next tree at that version
+    note        record entries of the indexes that have changed since the first `hold`
+    advance     in the writer's turn: write a piece of what was gathered; once all trees are there, follow a piece of what was noted
 
-Trees that were gathered at different versions agree in the end, because an entry that was noted is not applied as a change: what it may
-concern is looked up in the indexes as they are by then, and put or cut accordingly. So the order of what was noted is of no importance, and
-noting too much does no harm.
+Trees that were gathered at different versions agree in the end, because a noted entry is not applied as a change: the prefixes that it may
+concern are looked up in the indexes as they are by then, and inserted or deleted accordingly. So the order of notes is irrelevant, and
+superfluous notes do no harm.
 
-Costs: `advance` puts in `PLANTED` entries without a search, or follows `PIECE` entries, or twice as many as were noted since, if these are
-more: so it comes to an end whatever is written meanwhile.
+Costs: `advance` writes `PLANTED` entries without a search, or follows `PIECE` entries, or twice as many as were noted since, if these are
+more: so it terminates whatever is written meanwhile.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from structures.index.following import Atom, IndexReader
 from structures.index.indexes import Entries, Growth, OrderedIndexes
 
 PIECE = 1 << 10
-PLANTED = 1 << 15  # two or three milliseconds
+PLANTED = 1 << 15  # entries that take two or three milliseconds
 
 
 class Planted(IndexReader):
-    """See the module's head. One thread writes; `gather` is for another, while that one calls none of these methods."""
+    """See the module's head. One thread writes; another may call `gather`, while the first calls none of these methods."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
         super().__init__(indexes, atoms)
         self._gathered: Entries | None = None
-        self._growth: Growth | None = None  # of the tree that was gathered last
-        self._has_all = False  # trees
+        self._growth: Growth | None = None  # of the tree gathered last
+        self._has_all = False  # all trees
         self._noted: list[tuple[int, Entries]] = []
         self._fresh = 0  # entries noted since `advance`
-        self._closed = 0  # trees that are gone
+        self._closed = 0  # trees that are removed
 
     def load(self) -> None:
-        """Make all trees of the indexes as they are: nobody writes meanwhile. MemoryError: they cannot fit."""
+        """Build all trees from the indexes as they are, while nobody writes. MemoryError: they do not fit."""
         self.hold()
         while True:
             self.gather()
@@ -48,23 +48,23 @@ class Planted(IndexReader):
                 return
 
     def hold(self) -> None:
-        """What the indexes are now is to be gathered. O(1)."""
+        """Select the current version of the indexes to be gathered. O(1)."""
         self.look()
 
     def gather(self) -> None:
-        """Find what the next tree has. O(n log n)."""
+        """Collect the content of the next tree. O(n log n)."""
         if self._gathered is None and self._growth is None and not self._has_all:
             self._gathered = self._next_tree()
             self._has_all = self._gathered is None
 
     def note(self, atom: int, entries: Entries) -> None:
-        """These entries of the atom's first index have come or gone, or only may have."""
+        """Record that these entries of the atom's first index were inserted or deleted, or may have been."""
         if len(entries.slot):
             self._noted.append((atom, entries))
             self._fresh += len(entries.slot)
 
     def advance(self) -> bool:
-        """Put in a piece of a tree, or follow some of what was noted; whether all that was noted is followed, and all trees are there.
+        """Write a piece of a tree, or follow some of what was noted. Returns whether everything noted is followed, and all trees are there.
         MemoryError: there is no room."""
         self.look()
         most, self._fresh = max(PIECE, 2 * self._fresh), 0
@@ -90,23 +90,23 @@ class Planted(IndexReader):
 
     @abstractmethod
     def _next_tree(self) -> Entries | None:
-        """The entries of the next tree, in its order, at the version held; None: there is no further one."""
+        """The entries of the next tree, in its order, at the version held; None if there is no further one."""
 
     @abstractmethod
     def _place(self) -> int:
-        """The empty index that is to be the next tree."""
+        """The empty index that becomes the next tree."""
 
     @abstractmethod
     def _grown(self) -> None:
-        """The next tree is there."""
+        """Called when the next tree is complete."""
 
     @abstractmethod
     def _recheck(self, atom: int, entries: Entries) -> None:
-        """Let the trees have of these changed entries what they should, as the indexes are."""
+        """Update the trees for these changed entries, as the indexes are now."""
 
     def close(self, most: int) -> bool:
-        """The newest version has this reader no more: let so many blocks of its trees go, as `OrderedIndexes.remove`; whether that is
-        all."""
+        """Remove this reader from the newest version: drop at most `most` blocks of its trees, as `OrderedIndexes.remove`. Returns whether
+        these are all."""
         if self._growth is not None:
             self.indexes.end_growth(self._growth)
             self._growth = None
@@ -118,8 +118,8 @@ class Planted(IndexReader):
     @property
     @abstractmethod
     def _own_indexes(self) -> Sequence[int]:
-        """Its trees."""
+        """The indexes that are its trees."""
 
     @abstractmethod
     def flips(self, counts: Mapping[int, int]) -> int:
-        """The most entries of its trees that so many changes of these indexes put or cut."""
+        """The most entries of its trees that these numbers of changes of the indexes insert or delete."""

@@ -1,4 +1,4 @@
-"""Runs of changes of ordered indexes, for Python. Costs per change: as `changes`, and while the store is sparse as `compaction`."""
+"""Runs of changes of ordered indexes, for Python. Costs of a change: as `changes`, and as `compaction` while the store is sparse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from structures.index.search import Items
 
 @kernel
 def change(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, e: int) -> int:
-    """Put (sign > 0) or cut entry number e; what the one tells. C[MISSING] counts those that could not be."""
+    """Insert (sign > 0) or delete entry number e. Returns what `put` or `cut` does. C[MISSING] counts changes that could not be made."""
     C = writing.C
     coordinates, start, slot = items.coordinates, e * items.width, wide(items.slots[e])
     common = put(nodes, writing, h, coordinates, start, slot) if sign > 0 else cut(nodes, writing, h, coordinates, start, slot)
@@ -28,14 +28,14 @@ def change(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, e: i
 
 @kernel("void(Nodes, Writing, int64, int64, Items, int8[::1])")
 def change_all(nodes: Nodes, writing: Writing, h: int, sign: int, items: Items, common: Any) -> None:
-    """Change the tree at holder h by all entries; common[e] as `change` tells it. O(log n) an entry."""
+    """Change the tree at holder h by all entries; common[e] as returned by `change`. O(log n) an entry."""
     for e in range(len(items.slots)):
         common[e] = change(nodes, writing, h, sign, items, e)
 
 
 @kernel("void(Nodes, Writing, int64[::1], int8[::1], Items, int64[::1], int8[::1])")
 def change_in_order(nodes: Nodes, writing: Writing, holders: Any, signs: Any, items: Items, after: Any, common: Any) -> None:
-    """As `change_all`, each change of the tree at its holder, and as a tick of its own; the root after each. O(log n) a change."""
+    """As `change_all`, each change in the tree at its holder, and as a tick of its own; after: the root after each. O(log n) a change."""
     C = writing.C
     for e in range(len(items.slots)):
         C[VERSION] += 1

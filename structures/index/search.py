@@ -1,8 +1,8 @@
-"""Reading ordered indexes: places in the order, the entry at or after one, the one before, ranks.
+"""Read ordered indexes: places in the order, the entry at or after one, the one before, ranks.
 
-A *place* is so many coordinates (its length), which lie in an array from a start on, a step apart, and then a slot. With fewer than the
-arity it lies, by its slot, before (BEFORE) or after (BEHIND) all entries that begin with these coordinates. So entries of blocks are places
-too: the array is M, the step their room. An entry is (leaf, i); leaf 0: there is none.
+A *place* is a number of coordinates (its length), which lie in an array from a start on, a step apart, and then a slot. If they are fewer
+than the arity, the slot says whether it lies before (BEFORE) or after (BEHIND) all entries that begin with these coordinates. So entries of
+blocks are places too: the array is M, the step their room. An entry is (leaf, i); leaf 0: there is none.
 
 Costs: O(log n); nothing is kept, so an entry is all that a cursor needs. Source: `layout.py`.
 """
@@ -18,7 +18,7 @@ from structures.core.blocks import Nodes
 from structures.core.kernel import arrays, kernel, wide
 from structures.index.layout import HEAD, INNER_ROOM, LEAF_ROOM, child_at, child_of, count_of, expect_block, level_of, room_of, slot_at
 
-BEFORE, BEHIND = -1, 2**31 - 1  # as slots of places
+BEFORE, BEHIND = -1, 2**31 - 1  # slots of places
 _FEW = 6
 _FEW_OF_GROUP = 4
 
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 @arrays("int64[::1]", "int64", "int32[::1]")
 class Items(NamedTuple):
-    """Entries in a row: number i has its coordinates at coordinates[i * width], and slots[i]."""
+    """Entries in sequence: number i has its coordinates at coordinates[i * width], and slots[i]."""
 
     coordinates: np.ndarray
     width: int
@@ -61,7 +61,7 @@ def position(nodes: Nodes, o: int, arity: int, low: int, place: Place) -> int:
     """The first item of block o, from `low` on, that does not come before the place."""
     M, W, coordinates, start, length = nodes.M, nodes.W, place.coordinates, place.start, place.length
     room, high = room_of(W, o, arity), count_of(W, o)
-    if length > 0 and low < high:  # most are told apart by their first coordinate
+    if length > 0 and low < high:  # most are separated by their first coordinate
         column = o + HEAD
         low, high = equals(M, column + low, column + high, coordinates[start])
         low, high = low - column, high - column
@@ -76,7 +76,7 @@ def position(nodes: Nodes, o: int, arity: int, low: int, place: Place) -> int:
 
 @kernel
 def child_for(nodes: Nodes, o: int, arity: int, place: Place) -> int:
-    """The child of inner node o below which the place lies."""
+    """The child of inner node o that contains the place."""
     coordinates, start, step, length, slot = place.coordinates, place.start, place.step, place.length, place.slot
     return position(nodes, o, arity, 1, Place(coordinates, start, step, length, slot + 1)) - 1
 
@@ -92,7 +92,7 @@ def same(M: Any, o: int, room: int, i: int, coordinates: Any, start: int, step: 
 
 @kernel
 def expect_leaf(nodes: Nodes, o: int, arity: int, coordinates: Any, start: int, length: int) -> int:
-    """The leaf below o where what begins with so many of these coordinates begins or would; its cache lines are asked for."""
+    """The leaf below o where entries with the first `length` of these coordinates begin or would begin; prefetches its cache lines."""
     M, W = nodes.M, nodes.W
     while level_of(W, o) > 0:
         o = child_of(W, arity, o, child_for(nodes, o, arity, Place(coordinates, start, 1, length, BEFORE)))
@@ -147,7 +147,7 @@ def seek_last(nodes: Nodes, o: int, arity: int, place: Place) -> tuple[int, int]
 
 @kernel
 def seek_near(nodes: Nodes, root: int, arity: int, leaf: int, i: int, place: Place) -> tuple[int, int]:
-    """As `seek` from the root, which has the entry (leaf, i), or leaf is 0: what follows that entry in its leaf is looked at first."""
+    """As `seek` from the root, which has the entry (leaf, i), or leaf is 0: checks the entries that follow it in its leaf first."""
     W = nodes.W
     if leaf != 0:
         room, n = LEAF_ROOM[arity], count_of(W, leaf)
@@ -175,7 +175,7 @@ def next_entry(nodes: Nodes, root: int, arity: int, leaf: int, i: int) -> tuple[
 
 @kernel
 def group_end(nodes: Nodes, leaf: int, arity: int, i: int, coordinates: Any, start: int, step: int, length: int) -> int:
-    """Behind the last entry of the leaf with these coordinates, of which number i is one."""
+    """The place after the last entry of the leaf with these coordinates; entry number i has them."""
     M, W = nodes.M, nodes.W
     room, n = LEAF_ROOM[arity], count_of(W, leaf)
     few = min(n, i + _FEW_OF_GROUP)
@@ -194,7 +194,7 @@ def has_prefix(nodes: Nodes, root: int, arity: int, coordinates: Any, start: int
 
 @kernel
 def rank(nodes: Nodes, o: int, arity: int, coordinates: Any, start: int, length: int, slot: int) -> int:
-    """How many entries below o come before the place."""
+    """The number of entries below o that come before the place."""
     W = nodes.W
     if o == 0:
         return 0
@@ -213,24 +213,26 @@ def rank(nodes: Nodes, o: int, arity: int, coordinates: Any, start: int, length:
 
 @kernel("UniTuple(int64, 2)(Nodes, int64, int64, int64[::1], int64)")
 def seek_place(nodes: Nodes, root: int, arity: int, coordinates: Any, length: int) -> tuple[int, int]:
-    """The first entry that does not come before so many of these coordinates. O(log n)."""
+    """The first entry that does not come before the first `length` of these coordinates. O(log n)."""
     return seek(nodes, root, arity, Place(coordinates, 0, 1, length, BEFORE))
 
 
 @kernel("int64(Nodes, int64, int64, int64[::1], int64)")
 def count_prefix(nodes: Nodes, root: int, arity: int, coordinates: Any, length: int) -> int:
-    """How many entries begin with these coordinates. O(log n)."""
+    """The number of entries that begin with the first `length` of these coordinates. O(log n)."""
     return rank(nodes, root, arity, coordinates, 0, length, BEHIND) - rank(nodes, root, arity, coordinates, 0, length, BEFORE)
 
 
-HAS_BELOW, BELOW, HAS_ABOVE, ABOVE, GAP_WORDS = range(5)  # of what `gap` finds
+HAS_BELOW, BELOW, HAS_ABOVE, ABOVE, GAP_WORDS = range(5)  # the result of `gap`
 
 
 @kernel("void(Nodes, int64, int64, int64[::1], int64, int64[::1])")
 def gap(nodes: Nodes, root: int, arity: int, coordinates: Any, length: int, found: Any) -> None:
-    """Of the entries that begin with the coordinates before coordinates[length]: the greatest next one <= this, the least >= it.
+    """Find, among the entries that begin with the coordinates before coordinates[length], the greatest next coordinate <= this one, and the
+    least >= it.
 
-    found: int64[GAP_WORDS], whether there is one, and it, of either. O(log n)."""
+    found: int64[GAP_WORDS], for either, whether there is one, and its value. O(log n).
+    """
     M = nodes.M
     room = LEAF_ROOM[arity]
     leaf, i = seek_last(nodes, root, arity, Place(coordinates, 0, 1, length + 1, BEHIND))
@@ -241,13 +243,13 @@ def gap(nodes: Nodes, root: int, arity: int, coordinates: Any, length: int, foun
     found[ABOVE] = M[leaf + HEAD + length * room + i] if found[HAS_ABOVE] != 0 else 0
 
 
-LEAF_, ENTRY, COPIED = range(3)  # the state of a range: the next entry, and entries given so far
+LEAF_, ENTRY, COPIED = range(3)  # the state of a range: the next entry, and the number of entries returned
 
 
 @kernel("int64(Nodes, int64, int64, int64[::1], int64, int64[::1], int64[:, ::1], int32[::1])")
 def range_fill(nodes: Nodes, root: int, arity: int, coordinates: Any, length: int, state: Any, out: Any, slots: Any) -> int:
-    """Copy entries that begin with so many of these coordinates, from (state[LEAF_], state[ENTRY]) on; how many. state[LEAF_] is 0 at the
-    end. O(k) an entry, amortised."""
+    """Copy entries that begin with the first `length` of these coordinates, from (state[LEAF_], state[ENTRY]) on. Returns their number.
+    state[LEAF_] is 0 at the end. O(k) an entry, amortised."""
     M, W = nodes.M, nodes.W
     room, n = LEAF_ROOM[arity], 0
     leaf, i = state[LEAF_], state[ENTRY]

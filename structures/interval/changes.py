@@ -1,8 +1,8 @@
-"""The writer of the interval tree: changes in a given order (preferably the tree's), each with its delta.
+"""Writer of the interval tree: apply changes in a given order (preferably the tree's), each with its delta.
 
-Each change sees the tree as left by the changes before it: a delete reports the partners of the interval,
-then removes it; an insert reports its partners, then adds it. So each row of the delta is reported by exactly
-one change, and deletes before inserts give a delta with deletes first (docs/design/versions.md, *Applying a batch*).
+Each change sees the tree as left by the changes before it: a delete reports the partners of the interval, then removes it; an insert
+reports its partners, then adds it. So each row of the delta is reported by exactly one change, and deletes before inserts give a delta with
+deletes first (docs/design/versions.md, *Applying a batch*).
 
 Costs: a change O(log n) besides its delta. Source: Tao and Yi, Theorem 1; docs/design/ij-heap.md (*Update*).
 """
@@ -21,16 +21,17 @@ from structures.ordered.search import DEPTH, NOTHING_BEFORE, Bounds, search_fill
 from structures.ordered.summary import LIST, PAIR, SELF
 from structures.ordered.tree import cut, expect, put
 
-TOLD = 0  # beside the signs of `core/entries`: tell the partners of an interval, which may be in the tree or not, and change nothing
-AHEAD = 2  # changes between asking for a leaf and using it, and between asking for the path to it and using that
+TOLD = 0  # a sign, besides those of `core/entries`: report the partners of an interval, in the tree or not, and change nothing
+AHEAD = 2  # changes between prefetching a leaf and using it, and between prefetching the path to it and using that
 
 
 @kernel("int64(Nodes, Writing, int64[::1], Told, Changes, boolean)")
 def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes: Changes, deltas: bool) -> int:
-    """Make the changes from state[AT] on until all are done or there is no room for more rows; the rows told (of kind LIST the entries).
+    """Apply the changes from state[AT] on until all are done or there is no room for more rows. Returns the number of rows reported (of
+    kind LIST: entries).
 
-    state: of the run, then of the search. state[MISSING] counts deletes of entries that were not there (nothing is done for them).
-    REFUSED: nothing was done, as an entry is none. O(log n) a change, and O(1) a row where they abound.
+    state: of the run, then of the search. state[MISSING] counts deletes of entries that were not there, which have no effect. REFUSED: an
+    entry is invalid, and nothing was done. O(log n) a change, and O(1) a row where rows abound.
     """
     C, search = writing.C, state[RUN_WORDS:]
     signs, entries, order, done = changes
@@ -47,7 +48,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes:
             if state[AT] + 2 * AHEAD < len(order):
                 a = order[state[AT] + 2 * AHEAD]
                 expect(nodes, C, keys[a], lefts[a], 2 * slots[a] + sets[a], 1)
-            a = order[min(state[AT] + AHEAD, len(order) - 1)]  # a change that stands alone asks for its own
+            a = order[min(state[AT] + AHEAD, len(order) - 1)]  # a change that stands alone prefetches its own
             expect(nodes, C, keys[a], lefts[a], 2 * slots[a] + sets[a], 0)
         if deltas and (has_delta(signs[e]) or signs[e] == TOLD):
             if kind == LIST:
@@ -81,7 +82,7 @@ def run_changes(nodes: Nodes, writing: Writing, state: Any, told: Told, changes:
 
 @kernel
 def without(slots: Any, lo: int, hi: int, slot: int) -> int:
-    """Take `slot` out of slots[lo:hi] (an interval is no partner of itself); the new end."""
+    """Remove `slot` from slots[lo:hi], as an interval is not its own partner. Returns the new end."""
     n = lo
     for i in range(lo, hi):
         slots[n] = slots[i]

@@ -1,7 +1,7 @@
 """Cursors: enumerations of one version of an interval tree, resumable and cloned at no cost.
 
-A cursor is plain data beside the tree: its state belongs to the kernels of `ordered.search` and `walk`.
-Whoever holds one holds its version's pin. Costs: as its kernel says; a window goes key by key.
+A cursor is plain data beside the tree: its state belongs to the kernels of `ordered.search` and `walk`. The owner of a cursor holds a pin
+on its version. Costs: those of its kernel; a window is read key by key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from structures.ordered.summary import SELF
 
 
 class WalkCursor(Cursor):
-    """Rows of the entries in a stretch of the order (`walk`)."""
+    """Rows of the entries in a stretch of the tree's order (`walk`)."""
 
     _STEPS, _GAP = walk.STEPS, walk.GAP
 
@@ -41,7 +41,7 @@ class WalkCursor(Cursor):
 
 
 class GivenCursor(Cursor):
-    """These rows, which are looked up nowhere."""
+    """The given rows, without any look-up."""
 
     _STEPS, _GAP = 0, 1
 
@@ -51,7 +51,7 @@ class GivenCursor(Cursor):
 
 
 class PartnersCursor(Cursor):
-    """Rows of the given items (`ordered.search.ITEM`), which are of set s."""
+    """Rows of the given items (`ordered.search.ITEM`), all of set s."""
 
     _STEPS, _GAP = search.STEPS, search.GAP
 
@@ -69,7 +69,7 @@ class PartnersCursor(Cursor):
 
 
 class Wanted(NamedTuple):
-    """Partners that come after a place of the order (None: after the interval itself), begin by `by` and reach `reach`."""
+    """Partners that come after a place in the order (None: after the interval itself), begin at `by` or earlier and reach `reach`."""
 
     after: tuple[int, int] | None
     by: int
@@ -77,8 +77,8 @@ class Wanted(NamedTuple):
 
 
 class StabCursor(PartedCursor):
-    """Rows of the intervals of set s, of one key, that contain `lo` and reach `least`, with those of their partners that `wanted` says: the
-    outer search is resumed in small chunks."""
+    """Rows of the intervals of set s and of one key that contain `lo` and reach `least`, with their partners that meet `wanted`. The outer
+    search is resumed in small chunks."""
 
     def __init__(self, arena: Arena, root: Root, s: int, key: int, lo: int, least: int, wanted: Wanted) -> None:
         super().__init__(2, np.zeros(search.SEARCH_WORDS, np.int64))
@@ -109,9 +109,10 @@ class StabCursor(PartedCursor):
 class WindowCursor(PartedCursor):
     """Rows whose two intervals both meet [lo, hi], key by key (or of one key).
 
-    Two intervals that meet the window and each other either both contain lo, or the later-starting one begins in (lo, hi]. So: the
-    intervals of set 0 that contain lo with all their partners; those of set 1 with partners that begin in (lo, hi]; the walk over what
-    begins in (lo, hi]. An interval is only entered when it surely has a partner, so no dead ends beyond one a phase.
+    If two intervals meet the window and each other, either both contain lo, or the one that starts later begins in (lo, hi]. So there are
+    three phases: the intervals of set 0 that contain lo, with all their partners; those of set 1 that contain lo, with their partners that
+    begin in (lo, hi]; the walk over the entries that begin in (lo, hi]. A search is only entered when it is certain to find a pair, so
+    there is at most one dead end a phase.
     """
 
     def __init__(self, arena: Arena, root: Root, key: int | None, window: tuple[int, int]) -> None:
@@ -122,7 +123,7 @@ class WindowCursor(PartedCursor):
         self._phase = 0
 
     def _next_part(self) -> Cursor | None:
-        """The cursor of the current phase; the phase moves on."""
+        """Return the cursor of the current phase, and move to the next phase."""
         arena, root, key, (lo, hi) = self._arena, self._root, self._key, self._window
         if key == KEY_MAX:
             self._ended = True
@@ -142,7 +143,7 @@ class WindowCursor(PartedCursor):
         return WalkCursor(arena, root, walk.Stretch(key, lo + 1, key, hi)) if lo < hi else None
 
     def _first(self, s: int, most: int, after: tuple[int, int], least: int) -> int | None:
-        """The smallest left endpoint of the search's hits, None if there is none."""
+        """The smallest left endpoint that the search finds, or None."""
         state, out, ends = np.zeros(search.SEARCH_WORDS, np.int64), np.empty(B + 1, np.int32), np.empty(2 * B + 2, np.int64)
         compiled(search_start)(state, self._root.offset, self._root.height, s, self._key, Bounds(*after, most, least))
         n = compiled(search_fill)(self._arena.nodes, state, out, 0, ends)

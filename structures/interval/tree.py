@@ -1,14 +1,14 @@
 """The overlapping pairs of two sets of intervals, maintained under updates: the structure of Theorem 1.
 
-Problem: under inserts and deletes of closed intervals [left, right] with an int32 key, report the pairs (one
-of each set, equal keys) that share a point: all of them, those that meet a window, those of one interval,
-and the exact change that an update causes; at any version that is still pinned.
+Problem: under inserts and deletes of closed intervals [left, right] with an int32 key, report the pairs (one of each set, equal keys) that
+share a point: all of them, those that meet a window, those of one interval, and the exact change that an update causes; at any version that
+is still pinned.
 
-    set 0   ==========       =====        a pair is found where the later of the two starts: there the other one stabs it
+    set 0   ==========       =====        a pair is found where the later of the two starts: the other one stabs it there
     set 1        ========  =====
 
-It is an interval tree, pilot values and productive list in one: the ordered tree of `ordered/tree.py` (which has the invariants) whose
-nodes hold the extremes of `ordered/summary.py`. Kinds: "pair" (set 0 with set 1), "self" (set 0 with itself, each
+The structure is an interval tree, pilot values and productive list in one: the ordered tree of `ordered/tree.py` (which states the
+invariants), whose nodes hold the extremes of `ordered/summary.py`. Kinds: "pair" (set 0 with set 1), "self" (set 0 with itself, each
 unordered pair once), "list" (set 0 alone: a row is an entry; for views of one relation).
 
 Costs (n entries, r rows reported)
@@ -16,10 +16,10 @@ Costs (n entries, r rows reported)
     apply           O(log n) a change and its delta, O(log n) copied blocks a version
     rows, partners  first row O(log n) steps, O(log n) between rows, about one a row
     is_empty        O(1)
-    memory          about 27 to 40 bytes an entry; blocks of old versions as long as a pin sees them
-Differences from the paper: pairs are reported where the later-starting interval is stabbed by the earlier
-one, so two cases suffice instead of four and no row is reported twice; O(log n) worst-case delay instead
-of O(1), measured at about one step a row. Source: Tao and Yi, *Intersection Joins under Updates*, section 4.1.
+    memory          about 27 to 40 bytes an entry; blocks of old versions as long as a pin needs them
+Differences from the paper: a pair is reported where the interval that starts earlier stabs the one that starts later, so two cases suffice
+instead of four and no row is reported twice; O(log n) worst-case delay instead of O(1), measured at about one step a row. Source: Tao and
+Yi, *Intersection Joins under Updates*, section 4.1.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ KINDS = {"pair": PAIR, "self": SELF, "list": LIST}
 
 
 class IntervalTree(EntryTree[Arena]):
-    """See the module's head; `EntryTree` describes changes. Rows are pairs in order of the sets ("self": in any order), of a
-    "list" entries."""
+    """See the module's head; `EntryTree` describes changes. Rows are pairs in the order of the sets ("self": in any order), or the entries
+    of a "list"."""
 
     def __init__(self, kind: str, words: int = STORE_WORDS) -> None:
         """`kind`: "pair", "self" or "list"; `words`: the arena's address space in 8-byte words (not memory)."""
@@ -76,7 +76,7 @@ class IntervalTree(EntryTree[Arena]):
 
     @property
     def update_steps(self) -> int:
-        """Nodes and entries looked at for all deltas so far."""
+        """Nodes and entries visited for all deltas so far."""
         return int(self._state[RUN_WORDS + STEPS]) + self._read_steps
 
     # --- writing
@@ -96,8 +96,8 @@ class IntervalTree(EntryTree[Arena]):
         clear(*self._arrays)
 
     def told_in_order(self, version: int, signs: np.ndarray, entries: Entries) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """As `apply_in_order`, but all rows are told, in pieces: of each the number of its change, and the rows. It is to be read to its
-        end. Memory: O(changes), and a piece."""
+        """As `apply_in_order`, but reports all rows, in pieces: for each row the number of its change, and the rows. The caller must
+        exhaust the iterator. Memory: O(changes), and a piece."""
         n, entries = len(signs), self._run_of(signs, entries)
         self.arena.require(n)
         self._begin(version)
@@ -107,7 +107,7 @@ class IntervalTree(EntryTree[Arena]):
             told = self._go_on(Changes(signs, entries, order, done), True)
             last = self._state.item(AT)
             if told:
-                ends = np.append(done[first:last], told)  # behind those that are made is one that may have told some of its rows
+                ends = np.append(done[first:last], told)  # the change after the last finished one may have reported some of its rows
                 yield np.repeat(numbers[first : last + 1], np.diff(ends, prepend=0)), self._out[:, :told].copy()
         self._none_missing()
         if self.arena.is_sparse:
@@ -121,7 +121,8 @@ class IntervalTree(EntryTree[Arena]):
     def rows(self, root: Root, key: int | None = None, window: tuple[int, int] | None = None) -> Cursor:
         """Rows of a version: all, or of one key, or those whose intervals all meet the closed window.
 
-        With a window but no key the keys are visited one by one: O(log n) for each key, rows or not. ValueError: no entry has such a key.
+        With a window but no key, the keys are visited one by one: O(log n) for each key, with or without rows. ValueError: the key is out
+        of range.
         """
         require_key(key)
         if self._kind == LIST:
@@ -131,8 +132,8 @@ class IntervalTree(EntryTree[Arena]):
         return WindowCursor(self.arena, root, key, window)
 
     def partners(self, root: Root, entries: Entries, window: tuple[int, int] | None = None) -> Cursor:
-        """Rows in which the given entries (of one set, in this version) take part; "self": the given one first, "list": the entries.
-        ValueError: they are of several sets."""
+        """Rows that contain the given entries (of one set, in this version); "self": the given one first, "list": the entries. ValueError:
+        they are of several sets."""
         lo, hi = window or (NEG_INF, POS_INF)
         if window is not None:
             entries = entries.take((entries.left <= hi) & (entries.right >= lo))

@@ -8,7 +8,7 @@ for x, y in [low, high] of the order; in alias order (set 0, set 1), or (earlier
                      part 2   set 1 of S against runs of set 0 in the later leaves
 The source walk enters a child iff it is live or reaches the first entry of the other set to its right: the
 productive nodes of the paper. The target walk goes right from S and ends at the first leaf that begins
-beyond the largest right endpoint of S. Of S, `reach` lists the entries that still reach the target.
+beyond the largest right endpoint of S. `reach` lists the entries of S that still reach the target.
 
 The state is plain data, which is also the cursor; the unit of resumption is one (S, T): at most B * B rows.
 
@@ -43,7 +43,7 @@ NEXT_SOURCE = -1  # PART: go to the next source leaf
 
 @arrays("int64", "int64", "int64", "int64")
 class Stretch(NamedTuple):
-    """Of the order, from one (key, left) to another, both included."""
+    """A range of the order, from one (key, left) to another, both included."""
 
     low_key: int
     low: int
@@ -72,7 +72,7 @@ def not_before(key: int, value: int, other_key: int, other: int) -> bool:
 
 @kernel
 def push_source(nodes: Nodes, state: Any, o: int, key0: int, next0: int, key1: int, next1: int) -> None:
-    """Push node o; (key_s, next_s): the first entry of set s to its right."""
+    """Push node o; (key_s, next_s) is the first entry of set s to its right."""
     M, W = nodes.M, nodes.W
     f = FRAMES + FRAME * state[DEPTH]
     state[f], state[f + 3], state[f + 4], state[f + 5], state[f + 6] = o, key0, next0, key1, next1
@@ -100,7 +100,7 @@ def push_source(nodes: Nodes, state: Any, o: int, key0: int, next0: int, key1: i
 
 @kernel
 def next_source(nodes: Nodes, state: Any) -> bool:
-    """Go to the next productive leaf: state[SOURCE], and the first entries to its right in state[NEXT0_KEY:]."""
+    """Go to the next productive leaf: state[SOURCE], with the first entries to its right in state[NEXT0_KEY:]. False if there is none."""
     M, W = nodes.M, nodes.W
     if state[ROOT_LEAF] == 1:
         state[ROOT_LEAF] = 0
@@ -133,7 +133,7 @@ def next_source(nodes: Nodes, state: Any) -> bool:
 
 @kernel
 def within(nodes: Nodes, state: Any, o: int, s: int) -> tuple[int, int]:
-    """The places of set s in leaf o whose (key, left) lies in [low, high]."""
+    """The places of the entries of set s in leaf o whose (key, left) lies in [low, high]."""
     M, W = nodes.M, nodes.W
     lo, hi = run_of(W, o, s)
     if lo < hi and not not_before(W[2 * o + KEY + lo], M[o + LEFT + lo], state[LOW_KEY], state[LOW]):
@@ -153,8 +153,8 @@ def note_row(state: Any) -> None:
 def runs_inside(
     nodes: Nodes, state: Any, mine: tuple[int, int], theirs: tuple[int, int], strict: bool, own: Any, other: Any, n: int
 ) -> int:  # fmt: skip
-    """Rows of what lies in some places, [lo, hi), of the source leaf with the run of what lies in theirs that begins in it: at its left end
-    or later, later if strict."""
+    """Rows of the entries at the places `mine`, [lo, hi), of the source leaf, each with the run of entries at the places `theirs` that
+    begin within it: at its left end or later, or only later if `strict`."""
     M, W = nodes.M, nodes.W
     o, (lo, hi), (a, end) = state[SOURCE], mine, theirs
     for i in range(lo, hi):
@@ -179,7 +179,7 @@ def runs_inside(
 
 @kernel
 def pairs_inside(nodes: Nodes, state: Any, out0: Any, out1: Any, n: int) -> int:
-    """Part 0: the rows inside the source leaf."""
+    """Part 0: the rows within the source leaf."""
     M, W = nodes.M, nodes.W
     o = state[SOURCE]
     i0, i1 = within(nodes, state, o, 0)
@@ -202,7 +202,8 @@ def pairs_inside(nodes: Nodes, state: Any, out0: Any, out1: Any, n: int) -> int:
 
 @kernel
 def begin_part(nodes: Nodes, state: Any, s: int, t: int) -> None:
-    """List the entries of set s in the source leaf that reach the first entry of set t to its right, and stand at that leaf."""
+    """List the entries of set s in the source leaf that reach the first entry of set t to its right, and begin the target walk at that
+    leaf."""
     M, W = nodes.M, nodes.W
     o = state[SOURCE]
     key, first = state[NEXT0_KEY + 2 * t], state[NEXT0 + 2 * t]
@@ -231,7 +232,7 @@ def begin_part(nodes: Nodes, state: Any, s: int, t: int) -> None:
 
 @kernel
 def next_target(nodes: Nodes, state: Any, t: int) -> int:
-    """The next leaf to the right that begins within the bound in set t; 0 when there is none."""
+    """The next leaf to the right that begins within the bound in set t; 0 if there is none."""
     M, W = nodes.M, nodes.W
     while state[TARGET_DEPTH] > 0:
         g = TARGETS + 2 * (state[TARGET_DEPTH] - 1)
@@ -292,8 +293,8 @@ def runs_across(nodes: Nodes, state: Any, target: int, t: int, own: Any, other: 
 
 @kernel("int64(Nodes, int64[::1], int32[::1], int32[::1], int64)")
 def walk_fill(nodes: Nodes, state: Any, out0: Any, out1: Any, want: int) -> int:
-    """Go on with the walk until `want` rows are written or state[DONE]; out0, out1 must hold want + B * B. O(log n) steps between rows,
-    O(1) a row where they abound."""
+    """Continue the walk until `want` rows are written or state[DONE] is set; out0 and out1 must hold want + B * B rows. O(log n) steps
+    between rows, O(1) a row where rows abound."""
     n = 0
     while n < want:
         part = state[PART]

@@ -1,7 +1,7 @@
 """Single changes of a join tree, one after another, each with its delta.
 
-A deleted row reports its rows before it is removed, an inserted one after it is added; only rows that are in the join are visited. What
-a part ends is reported before the trees of full rows change, what it brings after. Costs: as `spread`, and the delta's rows.
+A deleted row reports its rows before it is removed, an inserted one after it is added; only rows that are in the join are visited. Rows
+that a part ends are reported before the trees of full rows change, rows that it adds afterwards. Costs: as `spread`, and the delta's rows.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from structures.join_tree.spread import (
 )
 from structures.join_tree.walk import DEPTH, NULLED, START, Walking, begin_walk, walk
 
-RUNS = FLIPS + 1  # in Z: how many runs the change that is being made has
+RUNS = FLIPS + 1  # in Z: the number of runs of the current change
 RUN = RUNS + 1  # the state of a run
 CHANGES_WORDS = RUN + RUN_WORDS
 MOVE = 0  # beside DELETE and INSERT
-BEFORE, ENDED, BROUGHT, AFTER, DONE = range(1, 6)  # run[BEGUN]: which rows of a change are being told (`phase`)
+BEFORE, ENDED, BROUGHT, AFTER, DONE = range(1, 6)  # run[BEGUN]: the rows of a change that are being reported (`phase`)
 
 
 @arrays("int8[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64[::1]")
@@ -55,10 +55,11 @@ class Singles(NamedTuple):
 def run_singles(
     nodes: Nodes, writing: Writing, tables: Tables, walking: Walking, spreading: Spreading, singles: Singles, out: Any, deltas: bool,
 ) -> int:  # fmt: skip
-    """Make the changes from number run[AT] on until all are done or out, int32[t, rows], is full; the delta rows written, of
-    which `JoinTables.comes` says whether they come.
+    """Apply the changes from number run[AT] on until all are done or out, int32[t, rows], is full. Returns the number of delta rows
+    written; `JoinTables.comes` says which of them come.
 
-    run[BEGUN]: its delta is being told; called with `deltas` off then, the rest of it is left out. Cost: as the head says, a change.
+    run[BEGUN]: the delta of the current change is being reported; a call with `deltas` off then leaves out the rest. Cost: as the head
+    says, a change.
     """
     state, run, rows = walking.state, spreading.Z[RUN:], spreading.rows
     reading = Walking(tables.T, walking.PATHS, tables.LINKS[:0], state, walking.lists)
@@ -92,7 +93,7 @@ def run_singles(
 
 @kernel
 def reach(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, sign: int) -> None:
-    """What is to be done of a change of the row in rows[0] before that is told which run[BEGUN] says."""
+    """Apply the parts of a change of the row in rows[0] that must be done before the rows of phase run[BEGUN] are reported."""
     SIDES, Z, rows, runs = tables.SIDES, spreading.Z, spreading.rows, spreading.runs
     if Z[RUN + BEGUN] == ENDED:
         Z[RUNS] = change_rows(nodes, writing, tables, spreading, u, 1, sign == INSERT)
@@ -107,7 +108,7 @@ def reach(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, 
 
 @kernel
 def told_now(tables: Tables, spreading: Spreading, u: int, sign: int) -> tuple[int, int, int, int]:
-    """Of which alias rows[first:end] tell theirs now, and NULLED of that walk: (alias, NULLED, first, end)."""
+    """The alias whose rows[first:end] report their rows now, and NULLED of that walk: (alias, NULLED, first, end)."""
     Z, rows, runs = spreading.Z, spreading.rows, spreading.runs
     now = Z[RUN + BEGUN]
     if now == BEFORE or now == AFTER:

@@ -1,4 +1,4 @@
-"""Checks of a join tree's invariants, for tests: recomputes liveness from the descriptions of all rows, row by row."""
+"""Checks of a join tree's invariants, for tests: recompute liveness from the descriptions of all rows, row by row."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class _Proof:
             slots = slots[tree.seen(p, slots)]
             columns = tree.codes(p, slots), *tree.ends(p, slots)
             self.seen[p] = dict(zip(slots.tolist(), zip(*(column.tolist() for column in columns), strict=True), strict=True))
-        self.live: dict[int, list[int]] = {}  # of each link, the rows of its far alias that are live away from its near one
-        self.partnered: dict[int, set[int]] = {}  # of each link, the rows of its near alias that have a partner among these
+        self.live: dict[int, list[int]] = {}  # for each link, the rows of its far alias that are live away from its near one
+        self.partnered: dict[int, set[int]] = {}  # for each link, the rows of its near alias that have a partner among these
         for e in range(len(tree.near)):
             self._settle(e)
 
@@ -56,7 +56,7 @@ class _Proof:
             self._settle(d)
         self.live[e] = [slot for slot in self.rows[far[e]] if all(self._fits(d, slot) for d in further)]
         p, q = self.ports_of(e)
-        reach: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))  # by code: lefts, the largest right up to each
+        reach: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))  # by code: lefts, and the largest right up to each
         for code, left, right in sorted(self.seen[q][slot] for slot in self.live[e] if slot in self.seen[q]):
             lefts, rights = reach[code]
             lefts.append(left)
@@ -98,7 +98,7 @@ def check_join(tree: JoinTables, rows: Sequence[np.ndarray], others: tuple[Roots
         else:
             _check_groups(tree, proof, p)
     for e in range(len(tree.near)):
-        q, kept = proof.ports_of(e)[1], proof.live[e] if tree.kinds[e] != FREE else []  # nobody asks along that
+        q, kept = proof.ports_of(e)[1], proof.live[e] if tree.kinds[e] != FREE else []  # never looked up along this link
         if tree.ports[q].spanned:
             holds(int(tree._links[e, LIVE_TREE]), q, kept, f"J2: the live rows of link {e}")
             _check_bits(tree, proof, e)

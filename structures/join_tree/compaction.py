@@ -13,8 +13,8 @@ from structures.ordered.compaction import STEP_WORDS, compact_next
 
 @kernel("void(Nodes, Writing, Tables, int64, int64)")
 def compact(nodes: Nodes, writing: Writing, tables: Tables, leaves: int, spare: int) -> None:
-    """Look at about so many more leaves, writing as the current version; `spare`: words that other changes were promised. O(1) a leaf, and
-    O(log n) for the way to its neighbours."""
+    """Visit about `leaves` more leaves, writing as the current version; `spare`: words promised to other changes. O(1) a leaf, and O(log n)
+    for the path to its neighbours."""
     C, T = writing.C, tables.T
     if not earn(C, leaves):
         return

@@ -19,7 +19,7 @@ from structures.ordered.search import DEPTH as FRAMES_LEFT
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, Bounds, search_fill, search_start
 
 _CHUNK = 4096  # rows that a walk begins with, at a time
-MOST = 1 << 16  # rows of a call
+MOST = 1 << 16  # most rows of a call
 _NONE = np.empty(0, np.int32)
 _NO_ENDS = np.empty(0, np.int64)
 
@@ -31,14 +31,14 @@ class Start(Protocol):
     def done(self) -> bool: ...
 
     def fill(self, limit: int) -> np.ndarray:
-        """int32[<= limit, or a little more] slots; none may mean that there are further ones."""
+        """int32[<= limit, or a little more] slots; an empty array does not mean the end."""
         ...
 
     def clone(self) -> Start: ...
 
 
 class Given:
-    """These."""
+    """Given rows."""
 
     def __init__(self, slots: np.ndarray) -> None:
         self._slots = slots
@@ -72,7 +72,7 @@ class Scanned(Resumable):
 
 
 class Sought(Resumable):
-    """The entries of one code."""
+    """The entries with one code."""
 
     def __init__(self, arena: Arena, root: tuple[int, int], code: int) -> None:
         self._arena, self._Z = arena, np.zeros(SEARCH_WORDS, np.int64)
@@ -88,7 +88,7 @@ class Sought(Resumable):
 
 
 class JoinCursor(Cursor):
-    """Rows of a version that begin with what `start` gives of alias number `place`: rows that take part in some there.
+    """Rows of a version that begin with the rows from `start` of alias number `place`, which take part in rows of the join there.
 
     Dead ends are rows of single aliases that did not meet the window.
     """
@@ -96,7 +96,7 @@ class JoinCursor(Cursor):
     _STEPS, _GAP, _DEAD = walk.STEPS, walk.GAP, walk.DEAD
 
     def __init__(self, tree: JoinTables, roots: np.ndarray, place: int, start: Start, bounds: np.ndarray, nulled: int = -1) -> None:
-        """`nulled`: an optional link along which nothing is to be found."""
+        """`nulled`: an optional link along which nothing is searched."""
         self._tree, self._start, self._starts = tree, start, _NONE
         self._walking = tree.walking(roots, bounds)
         super().__init__(tree.shown, self._walking.state[0])
@@ -112,7 +112,7 @@ class JoinCursor(Cursor):
         return self._idle and self._start.done
 
     def fill(self, limit: int) -> np.ndarray:
-        """int32[t, <= limit] slots by alias, -1: missing. None at the end (`done`), and where milliseconds have found none."""
+        """int32[t, <= limit] slots by alias, -1: missing. Empty at the end (`done`), and after milliseconds without a row."""
         out, n, looks = np.empty((self._tree.shown, min(limit, MOST)), np.int32), 0, 0
         while n < out.shape[1] and looks < 2:
             if self._idle:

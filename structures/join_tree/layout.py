@@ -3,8 +3,8 @@
     LINKS  int64[l, 9]   a directed edge: its aliases, its kind, the port that it ends in, where its supports lie; its opposite is e ^ 1
     PORTS  int64[p, 8]   one alias's rows as an edge sees them: where their codes, groups and ends lie
     SIDES  int64[t, 21]  an alias: where its records lie, its links outward, its ports, whether no row of the join has it
-    T      int64[k, 6]   the trees, all in one arena: of each port the full rows; of ports with a span all rows; of links between such
-                         ports the live ones. What `ordered.tree` keeps of a tree in C stands here while another one is worked on.
+    T      int64[k, 6]   the trees, all in one arena: for each port the full rows; for ports with a span all rows; for links between such
+                         ports the live ones. Stores what `ordered.tree` keeps of a tree in C, while it works on another one.
     X      int32         a record a slot of an alias: bits | code, next, previous of each port. next, previous: slot + 1 in the group, or 0
     Y      int32         a record a code of a domain: of each port without span its group's first slot + 1, of each link into it the support
     E      int64         of each port with a span and each slot: left, right
@@ -24,19 +24,20 @@ from structures.core.control import VERSION
 from structures.core.kernel import arrays, kernel
 from structures.ordered.tree import cut, put
 
-NEAR, FAR, PORT, SPANNED, BIT, SUPPORT, STEP, LIVE_TREE, KIND, LINK_WORDS = range(10)  # of a link; STEP: words of a code's record
-# Kinds of links: what a row where it begins has to have along it. EXISTS and ABSENT lead into what no row has, FREE out of it.
+NEAR, FAR, PORT, SPANNED, BIT, SUPPORT, STEP, LIVE_TREE, KIND, LINK_WORDS = range(10)  # words of a link; STEP: words of a code's record
+# Kinds of links: what a row where the link begins must have along it. EXISTS and ABSENT lead to aliases that rows of the join leave out,
+# FREE away from them.
 REQUIRED, EXISTS, ABSENT, OPTIONAL, FREE = range(5)
-ALIAS, CODE, WIDTH, HEAD, STEP_, ENDS, SPAN, ALL_TREE = range(8)  # of a port; WIDTH: words of a slot's record
+ALIAS, CODE, WIDTH, HEAD, STEP_, ENDS, SPAN, ALL_TREE = range(8)  # words of a port; WIDTH: words of a slot's record
 BASE, WORDS, OUT, HAS, FIRST_LINK, FIRST_PORT, HIDDEN, SIDE_WORDS = 0, 1, 2, 3, 4, 12, 20, 21
-MOST = 8  # aliases, links of an alias, ports of an alias
+MOST = 8  # most aliases, links of an alias, ports of an alias
 TREE_WORDS, TREE_VERSION = 6, 5
 UNVERSIONED = -1
 
 
 @arrays("int64[:,::1]", "int64[:,::1]", "int64[:,::1]", "int64[:,::1]", "int32[::1]", "int32[::1]", "int64[::1]")
 class Tables(NamedTuple):
-    """How the tree lies in arrays, and what it keeps by slot and by code."""
+    """The arrays of the module's head."""
 
     T: np.ndarray
     LINKS: np.ndarray
@@ -64,14 +65,14 @@ def ends_of(tables: Tables, p: int, slot: int) -> tuple[int, int]:
 
 @kernel(forceinline=True)
 def sees(tables: Tables, p: int, slot: int) -> bool:
-    """Whether a row has a code and a span that is not empty at a port: else it has no partner there, and is in no tree or group of it."""
+    """Whether a row has a code and a nonempty span at a port; otherwise it has no partner there, and is in no tree or group of the port."""
     left, right = ends_of(tables, p, slot)
     return code_of(tables, p, slot) >= 0 and left <= right
 
 
 @kernel
 def take_up(C: Any, trees: Any, tree: int) -> None:
-    """The writer turns to this tree."""
+    """Make this the tree that the writer works on."""
     for i in range(TREE_VERSION):
         C[ROOT + i] = trees[tree, i]
     C[VERSION] = trees[tree, TREE_VERSION]
@@ -85,7 +86,7 @@ def lay_down(C: Any, trees: Any, tree: int) -> None:
 
 @kernel
 def shift_row(nodes: Nodes, writing: Writing, tables: Tables, tree: int, p: int, slot: int, come: bool) -> None:
-    """A row, as port p has it, into a tree or out of it; none if the port does not see it."""
+    """Insert a row, as port p sees it, into a tree or delete it; no effect if the port does not see the row."""
     C, T = writing.C, tables.T
     if not sees(tables, p, slot):
         return
@@ -100,7 +101,7 @@ def shift_row(nodes: Nodes, writing: Writing, tables: Tables, tree: int, p: int,
 
 @kernel(forceinline=True)
 def join_group(tables: Tables, p: int, slot: int) -> None:
-    """A row into its group, of a port without span: in front."""
+    """Add a row to the front of its group, for a port without span."""
     PORTS, X, Y = tables.PORTS, tables.X, tables.Y
     at, width = PORTS[p, CODE], PORTS[p, WIDTH]
     here = at + slot * width
@@ -128,7 +129,7 @@ def leave_group(tables: Tables, p: int, slot: int) -> None:
 
 @kernel(forceinline=True)
 def group(tables: Tables, p: int, code: int, out: Any, n: int) -> int:
-    """All rows of a code, from out[n] on."""
+    """Write all rows of a code, from out[n] on. Returns the new end."""
     PORTS, X, Y = tables.PORTS, tables.X, tables.Y
     at, width = PORTS[p, CODE], PORTS[p, WIDTH]
     slot = Y[PORTS[p, HEAD] + code * PORTS[p, STEP_]] - 1

@@ -1,15 +1,15 @@
-"""The writer of the join tree: inserts and deletes rows, and finds the rows that become live or die, outward (`tree.py`, J1 to J4).
+"""Writer of the join tree: insert and delete rows, and find the rows that become live or die, outward (`tree.py`, J1 to J4).
 
-A run is rows of one alias whose bit for one link turned: (alias, link, first, end) in RUNS, its slots in OUT[first:end]. The first run, of
-link -1, are the changed rows themselves. As aliases make a tree, each is reached by one run at most, and the other bits of its rows stand
-still meanwhile. An edge answers two questions: which rows of the other side turn when these become live or die (`turned`), and has a row a
-live partner (`has_partner`). With equality only, all rows of a key are live or none: one support count per key decides.
+A run is a set of rows of one alias whose bit for one link turned: (alias, link, first, end) in RUNS, its slots in OUT[first:end]. The first
+run, with link -1, has the changed rows themselves. As aliases form a tree, each is reached by at most one run, and the other bits of its
+rows do not change meanwhile. An edge answers two questions: which rows of the other side turn when these become live or die (`turned`), and
+whether a row has a live partner (`has_partner`). With equality only, all rows of a key are live or none: one support count a key decides.
 
-Across an absent link a run changes its sign: its rows die where the others came to life. Out of a part at most one run comes: its rows
-become rows of the join, or cease to be, or, out of an optional part, no longer stand beside null, or do again, and then nothing follows.
+Across an absent link a run changes its sign: its rows die where the others became live. At most one run leaves a part: its rows become rows
+of the join, or cease to be. Out of an optional part, rows stop standing beside null, or begin to, and the run ends there.
 
-Costs: a row that becomes live or dies: by equality alone O(1), and its key's rows if it is the key's first or last live one; else O(log n),
-and its partners.
+Costs: a row that becomes live or dies: with equality only O(1), and its key's rows if it is the key's first or last live one; otherwise
+O(log n), and its partners.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from structures.join_tree.layout import (
 from structures.ordered.search import NOTHING_BEFORE, SEARCH_WORDS, STEPS, Bounds, search_fill, search_start
 from structures.ordered.tree import cut, expect, put
 
-PLACE, LINK, FIRST_, END, ROOM, SIGN, TOLD, RUN_WORDS = range(8)  # of a run; ROOM: where there is room behind all; SIGN: 1 if its rows come
-BY_CHANGED, BY_ITSELF, BESIDE_NULL = range(3)  # TOLD: whose rows tell what a run changes; by its own, with nothing along its link
-FLIPS = SEARCH_WORDS  # in Z: rows that others brought to life or killed
+PLACE, LINK, FIRST_, END, ROOM, SIGN, TOLD, RUN_WORDS = range(8)  # of a run; ROOM: the first place after all runs; SIGN: 1 if its rows come
+BY_CHANGED, BY_ITSELF, BESIDE_NULL = range(3)  # TOLD: the rows that report a run: the changed ones; its own; its own beside null
+FLIPS = SEARCH_WORDS  # in Z: rows that others made live or dead
 AHEAD = 2  # as in `interval.changes`
 
 
@@ -64,7 +64,7 @@ def bits_at(SIDES: Any, u: int, slot: int) -> int:
 
 @kernel(forceinline=True)
 def has_partner(tables: Tables, u: int, e: int, slot: int) -> bool:
-    """Whether a row of alias u, where link e begins, has a live partner along it: as the bits and supports have it."""
+    """Whether a row of alias u, where link e begins, has a live partner along it, according to the bits and supports."""
     LINKS, SIDES, X, Y = tables.LINKS, tables.SIDES, tables.X, tables.Y
     if LINKS[e, layout.SPANNED] != 0:
         return (X[bits_at(SIDES, u, slot)] & LINKS[e, layout.BIT]) != 0
@@ -74,7 +74,7 @@ def has_partner(tables: Tables, u: int, e: int, slot: int) -> bool:
 
 @kernel(forceinline=True)
 def live_but(tables: Tables, u: int, slot: int, one: int, other: int) -> bool:
-    """Whether a row of alias u has along each of its links what it has to have, but perhaps along these two."""
+    """Whether a row of alias u meets the requirements of each of its links, except perhaps these two."""
     SIDES, LINKS = tables.SIDES, tables.LINKS
     for i in range(SIDES[u, layout.OUT]):
         e = SIDES[u, layout.FIRST_LINK + i]
@@ -86,7 +86,8 @@ def live_but(tables: Tables, u: int, slot: int, one: int, other: int) -> bool:
 
 @kernel("int64(Tables, int64, int32[::1], int32[::1])")
 def full_rows(tables: Tables, u: int, slots: Any, out: Any) -> int:
-    """Those of these rows of alias u that are in rows of the join, into out, which has room for all; how many. Cost: O(links) a row."""
+    """Write those of these rows of alias u that are in rows of the join into out, which has room for all. Returns their number. Cost:
+    O(links) a row."""
     n = 0
     for i in range(len(slots)):
         if live_but(tables, u, slots[i], -1, -1):
@@ -97,7 +98,7 @@ def full_rows(tables: Tables, u: int, slots: Any, out: Any) -> int:
 
 @kernel
 def seek(nodes: Nodes, tables: Tables, spreading: Spreading, tree: int, p: int, slot: int, out: Any, n: int) -> int:
-    """The partners in a tree of a row, as port p has it, from out[n] on: as many as `out` has room for."""
+    """Write the partners of a row, as port p sees it, in a tree from out[n] on: as many as `out` has room for. Returns the new end."""
     T, E, Z = tables.T, tables.E, spreading.Z
     left, right = ends_of(tables, p, slot)
     search_start(Z, T[tree, 0], T[tree, HEIGHT - ROOT], 0, code_of(tables, p, slot), Bounds(NEG_INF, NOTHING_BEFORE, right, left))
@@ -113,8 +114,8 @@ def any_live(nodes: Nodes, tables: Tables, spreading: Spreading, e: int, slot: i
 
 @kernel(forceinline=True)
 def turned(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, run: Any, e: int, come: bool) -> int:
-    """Those of a run's rows that are live away from where link e leads have become so, or die: the rows there that turn by it, behind
-    rows[run[END] :]; the end of these."""
+    """The rows where link e leads that turn because rows of a run become live, away from there, or die. Writes them after rows[run[END] :],
+    and returns their end."""
     LINKS, Y, Z, rows = tables.LINKS, tables.Y, spreading.Z, spreading.rows
     u, d, n = run[PLACE], run[LINK], run[ROOM]
     spanned = LINKS[e, layout.SPANNED] != 0
@@ -139,8 +140,8 @@ def turned(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading,
 
 @kernel
 def turned_partners(nodes: Nodes, tables: Tables, spreading: Spreading, run: Any, e: int, come: bool) -> int:
-    """As `turned`, along a link with spans, once the live tree is what it is to be. A bit is turned as soon as its row is found, so each is
-    found once, though it has several partners; of those that died, some have another live partner, and take it back."""
+    """As `turned`, along a link with spans, once the live tree is up to date. A bit is turned as soon as its row is found, so each row is
+    found once even with several partners; if rows that died have another live partner, their bits are turned back."""
     LINKS, PORTS, SIDES, X, rows = tables.LINKS, tables.PORTS, tables.SIDES, tables.X, spreading.rows
     u, d, first = run[PLACE], run[LINK], run[ROOM]
     w, bit, n = LINKS[e, layout.FAR], LINKS[e ^ 1, layout.BIT], first
@@ -172,7 +173,7 @@ def turned_partners(nodes: Nodes, tables: Tables, spreading: Spreading, run: Any
 
 @kernel
 def begin_run(tables: Tables, run: Any, sign: int) -> None:
-    """What becomes of a run's rows, as partners of them have come (sign 1) or gone along its link."""
+    """Set how a run's rows change, as partners of them have come (sign 1) or gone along its link."""
     kind = tables.LINKS[run[LINK], layout.KIND]
     run[SIGN] = 1 - sign if kind == ABSENT or kind == OPTIONAL else sign
     run[TOLD] = BESIDE_NULL if kind == OPTIONAL else BY_ITSELF if kind == ABSENT or kind == EXISTS else BY_CHANGED
@@ -180,7 +181,8 @@ def begin_run(tables: Tables, run: Any, sign: int) -> None:
 
 @kernel
 def spread(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, come: bool) -> int:
-    """From the first run outward; the number of runs. Then each run ends behind those of its rows that take part in rows of the view."""
+    """Process runs from the first one outward. Returns the number of runs; each then ends after those of its rows that take part in rows of
+    the view."""
     LINKS, SIDES, Z, rows, runs = tables.LINKS, tables.SIDES, spreading.Z, spreading.rows, spreading.runs
     runs[0, SIGN], runs[0, TOLD] = 1 if come else 0, BY_CHANGED
     done, count = 0, 1
@@ -216,7 +218,7 @@ def spread(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading,
 
 @kernel(forceinline=True)
 def take_in(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, slot: int, some: Any) -> None:
-    """A row among all rows of alias u, with its bits: they ask for outer rows alone."""
+    """Add a row to all rows of alias u, with its bits, which depend on outer rows only."""
     LINKS, PORTS, SIDES, X, Z = tables.LINKS, tables.PORTS, tables.SIDES, tables.X, spreading.Z
     bits = 0
     for i in range(SIDES[u, layout.OUT]):
@@ -247,8 +249,8 @@ def let_go(nodes: Nodes, writing: Writing, tables: Tables, u: int, slot: int) ->
 
 @kernel("int64(Nodes, Writing, Tables, Spreading, int64, int64, boolean)")
 def change_rows(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, n: int, come: bool) -> int:
-    """rows[:n] of alias u, described, come or go; the number of runs of rows whose place in the trees of full rows is to change. Behind
-    them, `rows` has room for what they reach: every row of the join once. Cost: as the module's head."""
+    """Insert or delete rows[:n] of alias u, which are described. Returns the number of runs of rows that must enter or leave the trees of
+    full rows. After them, `rows` must have room for all rows that they reach: every row of the join once. Cost: as the module's head."""
     rows, runs = spreading.rows, spreading.runs
     runs[0, PLACE], runs[0, LINK], runs[0, FIRST_], runs[0, END] = u, -1, 0, n
     if come:
@@ -262,7 +264,7 @@ def change_rows(nodes: Nodes, writing: Writing, tables: Tables, spreading: Sprea
 
 @kernel("void(Nodes, Writing, Tables, int64, int32[::1], boolean)")
 def shift_rows(nodes: Nodes, writing: Writing, tables: Tables, p: int, slots: Any, come: bool) -> None:
-    """Put rows that port p sees into its tree of full rows, or take them out; best in its order. Cost: O(log n) a row."""
+    """Insert rows that port p sees into its tree of full rows, or delete them; fastest in its order. Cost: O(log n) a row."""
     C, T = writing.C, tables.T
     take_up(C, T, p)
     for i in range(len(slots)):
@@ -288,7 +290,7 @@ def swap_row(nodes: Nodes, writing: Writing, tables: Tables, tree: int, p: int, 
 
 @kernel("void(Nodes, Writing, Tables, int64, int32[::1], int32[::1])")
 def move_rows(nodes: Nodes, writing: Writing, tables: Tables, u: int, before: Any, after: Any) -> None:
-    """Move rows of alias u from slot before[i] to after[i]; the new ones are described alike. Cost: O(log n) a row and tree."""
+    """Move rows of alias u from slot before[i] to after[i]; the new slots have the same description. Cost: O(log n) a row and tree."""
     LINKS, PORTS, SIDES, X = tables.LINKS, tables.PORTS, tables.SIDES, tables.X
     for i in range(len(before)):
         old, new = before[i], after[i]

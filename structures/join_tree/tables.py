@@ -21,7 +21,7 @@ _HIDING = (layout.EXISTS, layout.ABSENT)
 
 
 class Port(NamedTuple):
-    """Rows of alias number `alias` as an edge sees them: by codes of a domain (-1: all alike), and perhaps by a span."""
+    """Rows of alias number `alias` as an edge sees them: by codes of a domain (-1: all alike), and optionally by a span."""
 
     alias: int
     domain: int
@@ -29,19 +29,19 @@ class Port(NamedTuple):
 
 
 class Roots(NamedTuple):
-    """One version: of each port's tree root, height, entries, and two words more."""
+    """One version: for each port the tree's root, height, entries, and two more words."""
 
     version: int
     trees: np.ndarray
 
 
 class JoinTables(Versioned[Arena]):
-    """The trees' blocks, the tables of links, ports and aliases, and the rows as `describe` says them to the ports of their alias.
+    """The trees' blocks, the tables of links, ports and aliases, and the rows as `describe` presents them to the ports of their alias.
 
     A description is valid until the row is described again, which must not happen while a pinned version sees it.
-    shown     how many aliases rows of the join have: the first ones
-    always    those of them that each row has
-    base      of each alias a port that sees all rows that can take part
+    shown the number of aliases that rows of the join have: the first ones
+    always those of them that each row has
+    base for each alias a port that sees all rows that can take part
     """
 
     def __init__(self, ports: Sequence[Port], edges: Sequence[tuple[int, int]], kinds: Sequence[int], words: int, slots: int) -> None:
@@ -73,7 +73,7 @@ class JoinTables(Versioned[Arena]):
         self._paths = self._outward()
 
     def _require_tree(self, edges: Sequence[tuple[int, int]]) -> None:
-        """ValueError unless the edges join ports that see rows alike, and make a tree of as many aliases as there is room for."""
+        """ValueError unless the edges join ports of the same kind, and form a tree of at most MOST aliases."""
         ends = [(self.ports[a], self.ports[b]) for a, b in edges]
         aliases, reached = set(range(self.aliases)), {0}
         for _ in edges:
@@ -85,9 +85,9 @@ class JoinTables(Versioned[Arena]):
             raise ValueError(f"edges {list(edges)} make no tree of 2 to {layout.MOST} aliases over {self.ports}")
 
     def _behind(self, kinds: Sequence[int]) -> set[int]:
-        """The aliases that links of these kinds lead to, and those behind them."""
+        """The aliases to which links of these kinds lead, and those behind them."""
         found = [far for far, kind in zip(self.far, self.kinds, strict=True) if kind in kinds]
-        for u in found:  # grows meanwhile
+        for u in found:  # grows during the loop
             for e, near in enumerate(self.near):
                 back = self.kinds[e] == layout.FREE or self.kinds[e ^ 1] == layout.OPTIONAL
                 if near == u and not back and self.far[e] not in found:
@@ -144,11 +144,11 @@ class JoinTables(Versioned[Arena]):
         self._tables = Tables(self._T, self._links, self._ports, self._sides, self._X, self._Y, self._E)
 
     def _outward(self) -> np.ndarray:
-        """int64[t, t, 2]: from each alias that rows have outward, the link that binds the next one, and the level where it begins."""
+        """int64[t, t, 2]: outward from each alias that rows have, the link that binds the next alias, and the level where it begins."""
         paths = np.zeros((self.shown, self.shown, 2), np.int64)
         for start in range(self.shown):
             order = [start]
-            for level, u in enumerate(order):  # grows meanwhile: breadth first
+            for level, u in enumerate(order):  # grows during the loop: breadth first
                 for e, near in enumerate(self.near):
                     if near == u and self.far[e] < self.shown and self.far[e] not in order:
                         paths[start, len(order)] = e, level
@@ -158,7 +158,7 @@ class JoinTables(Versioned[Arena]):
     def describe(
         self, alias: int, slots: np.ndarray, codes: Sequence[np.ndarray | None], ends: Sequence[tuple[np.ndarray, np.ndarray] | None]
     ) -> None:
-        """Rows as the ports of the alias (`of_alias`) see them: codes (int32[n], -1: of none) of ports with a domain, closed spans.
+        """Describe rows to the ports of the alias (`of_alias`): codes (int32[n], -1: none) for ports with a domain, closed spans.
         ValueError, and nothing done: there is no room for such slots or codes."""
         for least, numbers in ((0, slots), *((-1, given) for given in codes if given is not None)):
             if len(numbers) and not least <= numbers.min() <= numbers.max() < self._slots:
@@ -178,14 +178,14 @@ class JoinTables(Versioned[Arena]):
         return 1 + 3 * self.of_alias[self.ports[port].alias].index(port)
 
     def ends(self, port: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """int64[n] twice, as described; zeros of a port without span."""
+        """int64[n] twice, as described; zeros for a port without span."""
         if not self.ports[port].spanned:
             return np.zeros(len(slots), np.int64), np.zeros(len(slots), np.int64)
         at = self._ports[port, layout.ENDS] + 2 * slots.astype(np.int64)
         return self._E[at], self._E[at + 1]
 
     def able(self, alias: int, slots: np.ndarray) -> np.ndarray:
-        """bool[n]: rows with a code and a span that is not empty at each port that needs them; others never take part."""
+        """bool[n]: rows with a code and a nonempty span at each port that requires them; others never take part."""
         mask = np.ones(len(slots), np.bool_)
         for p in self.of_alias[alias]:
             if p in self.needed:
@@ -193,13 +193,13 @@ class JoinTables(Versioned[Arena]):
         return mask
 
     def seen(self, port: int, slots: np.ndarray) -> np.ndarray:
-        """bool[n]: rows with a code and a span that is not empty at this port."""
+        """bool[n]: rows with a code and a nonempty span at this port."""
         left, right = self.ends(port, slots)
         seen: np.ndarray = (self.codes(port, slots) >= 0) & (left <= right)
         return seen
 
     def comes(self, alias: int, inserted: bool, rows: np.ndarray) -> np.ndarray:
-        """bool[n]: which of the rows of the join that a change of a row of this alias tells come; the others go."""
+        """bool[n]: which of the join's rows that a change of a row of this alias reports come; the others go."""
         if alias >= self.shown:
             return np.full(rows.shape[1], inserted != (alias in self._absent))
         comes: np.ndarray = (rows[alias] >= 0) == inserted

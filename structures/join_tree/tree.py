@@ -6,14 +6,15 @@ an update causes; at any version that is still pinned. Each edge of the tree is 
       u ------ w ------ z       a row of w is *live away from u*  iff  it has a partner in z, live away from w, and one in y
                 \------ y       it is *full*  iff  it has live partners along all links: then it takes part in rows of the join
 
-A *link* is a directed edge; a *port* is one alias's rows as an edge sees them, by (code, left, right): alike for edges that see them alike.
+A *link* is a directed edge; a *port* is one alias's rows as an edge sees them, by (code, left, right); edges that see them alike share it.
 An edge answers two questions: whether a row has a live partner, and which rows of the other side change when this one becomes live or dies.
-By equality alone a count of the live rows of each code answers the first, and only a code's first and last live row change others: then
-all rows of its group. With spans a tree of the live rows answers it, a bit a row remembers that, and a tree of all rows has the partners.
+With equality only, a count of the live rows of each code answers the first question, and only a code's first and last live row change
+others: then all rows of its group. With spans, a tree of the live rows answers it, a bit a row records the answer, and a tree of all rows
+has the partners.
 
 Links may lead into *parts*, whose aliases stand behind one link each. A part that has to *exist*, or to be *absent*, is in no row of the
-join: its rows have no tree of full rows, and need nothing of what it hangs on. Along an *optional* link a row needs nothing either: rows of
-the join have its partners, or else -1 in place of the part.
+join: its rows have no tree of full rows, and do not depend on the alias that it hangs on. Along an *optional* link a row needs no partner
+either: rows of the join have its partners, or -1 in place of the part.
 
 Full rows are in persistent trees, one per port. Readers use only these: from a full row, each step to a full partner leads to
 rows. Counts, groups and bits are kept for the newest version only; rows that are not in the join are in no persistent tree.
@@ -23,11 +24,11 @@ Invariants of the newest version, by which `check()` names what broke
     J2  the support of a code along a link is the number of its live rows there; with spans: the live tree has just these rows
     J3  the tree of a port holds the full rows of its alias that it sees
     J4  the groups of a port, or with a span its tree of all rows, hold all rows of its alias that it sees
-What is live away from w does not depend on w's own rows: so the rows of a changed row are reported before it is deleted or after it is
-inserted, and what it changes lies outward, each alias reached once. Rows of the join that a part brings or ends are those of one run, of
-the alias that it hangs on: reported before its rows leave the trees of full rows, or after they have come.
+Liveness away from w does not depend on w's own rows: so the rows of a changed row are reported before it is deleted or after it is
+inserted, and its effects lie outward, each alias reached once. Rows of the join that a part adds or ends are those of one run, of the alias
+that it hangs on: reported before its rows leave the trees of full rows, or after they have entered them.
 
-Costs (n rows): space O(n); a change O(log n) a row that becomes full or no longer is (each is one of the delta's) and, by equality alone,
+Costs (n rows): space O(n); a change O(log n) a row that becomes full or ceases to be (each is one of the delta's) and, with equality only,
 O(1) a row of the codes that had no live row before, or have none left; with spans O(log n) a partner of the changed row and of the rows
 whose liveness it turned. Rows of a version: O(log n) between two.
 Source: Yannakakis' algorithm under updates (Idris, Ugarte and Vansummeren, The Dynamic Yannakakis Algorithm); docs/design/ij-heap.md
@@ -87,9 +88,9 @@ class JoinTree(JoinTables):
         self, ports: Sequence[Port], edges: Sequence[tuple[int, int]], words: int = STORE_WORDS, slots: int = SLOTS,
         kinds: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        """`edges`: pairs of ports, of the same domain, both with a span or neither; together a tree over the aliases. `kinds`: of each edge
-        (`layout.py`), as the first of its ports has it; none: all are required. `words`, `slots`: address space (not memory), of the arena
-        and of each array by slot or code."""
+        """`edges`: pairs of ports, of the same domain, both with a span or neither; together a tree over the aliases. `kinds`: for each
+        edge (`layout.py`), from the view of its first port; if empty, all are required. `words`, `slots`: address space (not memory), of
+        the arena and of each array by slot or code."""
         super().__init__(ports, edges, kinds, words, slots)
         self._rows = reserve((self.aliases + 1) * slots * 4, np.int32)
         self._runs = np.zeros((MOST + 1, RUN_WORDS), np.int64)
@@ -99,7 +100,7 @@ class JoinTree(JoinTables):
         self._S = self._newest.state
         self._out = np.empty((self.shown, _CHUNK), np.int32)
         self._version = 0
-        self._promised = 0  # words, to the changes that room was asked for last
+        self._promised = 0  # words promised to the changes that last asked for room
 
     @property
     def roots(self) -> Roots:
@@ -109,7 +110,7 @@ class JoinTree(JoinTables):
     # --- writing
 
     def require(self, rows: Sequence[int]) -> None:
-        """Raise MemoryError unless a version surely fits after which the aliases have so many rows: a change may make all full. O(1)."""
+        """Raise MemoryError unless a version with these numbers of rows of the aliases certainly fits: a change may make all full. O(1)."""
         kept = [1 + port.spanned for port in self.ports]  # trees with rows of the port
         for _, _, p, spanned, *_ in self._links.tolist():
             kept[p] += spanned
@@ -118,14 +119,15 @@ class JoinTree(JoinTables):
         self.arena.require_words(self._promised)
 
     def _compact(self, changes: int) -> None:
-        """After so many changes of the version that is being written."""
+        """Compact after `changes` changes of the version that is being written."""
         if self.arena.is_sparse:
             compiled(compact)(*self._arrays, self._tables, LOOKED_AT * changes, self._promised)
 
     def apply(self, version: int, alias: int, slots: np.ndarray, come: bool, sink: Sink | None) -> bool:
-        """Rows of an alias go, or come: rows that were described, there or not. Those of them that never take part are passed over.
+        """Delete or insert rows of an alias: described rows, there or not. Rows that never take part are skipped.
 
-        `sink(come, rows)` gets the delta in chunks, int32[t, n] of its own; it returns False to get no more. -> whether it wants more.
+        `sink(come, rows)` gets the delta in chunks, int32[t, n], each its own; it returns False to get no more. Returns whether it wants
+        more.
         """
         slots = slots[self.able(alias, slots)]
         wanted = sink is not None
@@ -176,13 +178,13 @@ class JoinTree(JoinTables):
         tree[:TREE_VERSION] = C[ROOT : ROOT + TREE_VERSION]
 
     def _tell(self, alias: int, slots: np.ndarray, come: bool, sink: Sink) -> bool:
-        """The rows of these changed ones, as the trees stand; whether more is wanted."""
+        """Pass the rows of these changed ones, as the trees are now, to the sink. Returns whether it wants more."""
         if alias >= self.shown:
             return True
         return self._walk(alias, self._rows[: full_rows(self._tables, alias, slots, self._rows)].copy(), -1, come, sink)
 
     def _tell_run(self, runs: Sequence[Sequence[int]], come: bool, sink: Sink) -> bool:
-        """The rows that a part brings to the join (`come`), or ends."""
+        """Pass the rows that a part adds to the join (`come`), or ends, to the sink."""
         wanted = True
         for place, link, first, end, _, sign, told in runs:
             if told != BY_CHANGED and (sign != 0) == come and end > first:
@@ -199,7 +201,7 @@ class JoinTree(JoinTables):
         return wanted
 
     def move(self, version: int, alias: int, before: np.ndarray, after: np.ndarray) -> None:
-        """Rows that stay what they are to all ports, from slot to slot, the new ones described."""
+        """Move rows that stay the same to all ports from slot to slot; the new slots are described."""
         some = self.able(alias, after)
         if some.any():
             self._begin(version)
@@ -208,9 +210,9 @@ class JoinTree(JoinTables):
     def apply_in_order(
         self, version: int, signs: np.ndarray, places: np.ndarray, old: np.ndarray, new: np.ndarray, limit: int | None
     ) -> Deltas:
-        """Single changes of able rows one after another (`run_singles`), as `version`; each tells its delta against what the ones before it
-        left, rows that come and rows that go (`comes`). Deltas of more than `limit` rows that fill more than a chunk are given up; None:
-        there are none."""
+        """Apply single changes of able rows one after another (`run_singles`), as `version`. Each reports its delta relative to the state
+        left by the changes before it, rows that come and rows that go (`comes`). Deltas of more than `limit` rows that fill more than a
+        chunk are abandoned; None: no deltas are reported."""
         self._begin(version)
         done = np.zeros(len(signs), np.int64)
         given = (*self._arrays, self._tables, self._newest, self._spreading)
@@ -228,12 +230,12 @@ class JoinTree(JoinTables):
         return bool(roots.trees[self.base[self.always[0]], COUNT - ROOT] == 0)
 
     def entries(self, roots: Roots) -> int:
-        """Full rows, each once a port."""
+        """Full rows, each counted once a port."""
         return int(roots.trees[:, COUNT - ROOT].sum())
 
     def rows(self, roots: Roots, place: int, start: Start, bounds: np.ndarray = _NO_WINDOW) -> JoinCursor:
-        """Rows of a version that begin with these, full ones, of alias number `place`. bounds: int64[p, 2], a closed window a port that its
-        rows' spans are to meet; empty: none."""
+        """Rows of a version that begin with these full rows of alias number `place`. bounds: int64[p, 2], for each port a closed window
+        that its rows' spans must meet; empty: none."""
         return JoinCursor(self, roots.trees, place, start, bounds)
 
     def all_of(self, roots: Roots, port: int) -> Scanned:
@@ -241,7 +243,7 @@ class JoinTree(JoinTables):
         return Scanned(self.arena, (int(roots.trees[port, 0]), int(roots.trees[port, 1])))
 
     def of_code(self, roots: Roots, port: int, code: int) -> Sought:
-        """Those with this code."""
+        """The full rows of a port's alias with this code."""
         return Sought(self.arena, (int(roots.trees[port, 0]), int(roots.trees[port, 1])), code)
 
     def holds(self, roots: Roots, alias: int, slots: np.ndarray) -> np.ndarray:
@@ -254,16 +256,16 @@ class JoinTree(JoinTables):
 
     @property
     def steps(self) -> int:
-        """Nodes, entries and rows looked at for all changes and their deltas so far."""
+        """Nodes, entries and rows visited for all changes and their deltas so far."""
         return int(self._Z[STEPS] + self._S[0, WALK_STEPS])
 
     @property
     def flips(self) -> int:
-        """Rows that came to life, or died, by changes of others so far."""
+        """Rows that became live or died by changes of others so far."""
         return int(self._Z[FLIPS])
 
     def count_anew(self) -> None:
-        """Let `steps` and `flips` begin at 0."""
+        """Reset `steps` and `flips` to 0."""
         self._Z[STEPS] = self._Z[FLIPS] = self._S[0, WALK_STEPS] = 0
 
     def bytes(self, rows: Sequence[int], codes: Sequence[int]) -> int:

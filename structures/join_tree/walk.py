@@ -1,15 +1,14 @@
-"""Reading a join tree: one level a bound alias, depth first, over the trees of full rows, so that every step ends in rows.
+"""Read a join tree: one level for each bound alias, depth first, over the trees of full rows, so that every step leads to rows.
 
 Level 0 takes given rows of the first alias; level l the partners of the row bound at an earlier level, by a search in the tree of one port.
-A list that is complete, and is asked for again with the same key and ends, is not looked up again: equal keys that follow one another, and
-aliases beside one another below the same row (their rows are a product). Where an optional link finds nothing the level has one entry, -1,
-and so have those behind it.
+A complete list is not searched again for the same key and ends: this helps with equal keys in sequence, and with aliases beside one another
+below the same row (their rows are a product). Where an optional link finds nothing, the level has one entry, -1, and so have the levels
+behind it.
 
 The state, int64[t, LEVEL_WORDS], and the lists, int32[t, LIST], are plain data, which is also the cursor. Row 0 counts, row l > 0 is a
 level's:
     DEPTH AT STEPS LAST GAP DEAD PLACE BOUND | NULLED     AT END MORE KEY LOW HIGH WHOLE BOUND | search
-Costs: O(log n) steps a look-up, and each has rows (with a window: or drops what does not meet it). Source: Yannakakis' algorithm, its last
-pass.
+Costs: O(log n) steps a look-up, and each has rows (with a window, some may not meet it). Source: Yannakakis' algorithm, its last pass.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ from structures.ordered.tree import find_child
 
 DEPTH, START, STEPS, LAST, GAP, DEAD, PLACE, BOUND = range(8)
 AT, END, MORE, KEY, LOW, HIGH, WHOLE = range(7)  # BOUND as in row 0
-SEARCH = NULLED = 8  # NULLED: of row 0; an optional link + 1 along which nothing is to be found
+SEARCH = NULLED = 8  # NULLED: in row 0; an optional link + 1 along which nothing is searched
 LEVEL_WORDS = SEARCH + SEARCH_WORDS
 LIST = 4 * B
-PATIENCE = 1 << 16  # steps of a call, about
+PATIENCE = 1 << 16  # approximate steps of a call
 
 
 @arrays("int64[:,::1]", "int64[:,:,::1]", "int64[:,::1]", "int64[:,::1]", "int32[:,::1]")
 class Walking(NamedTuple):
-    """What is read, and how far. ROOTS: of each port's tree of full rows the root and the height first; PATHS: see `tables._outward`;
-    bounds: int64[p, 2], the window of each port, or empty."""
+    """The version that is read, and the position. ROOTS: for each port's tree of full rows the root and the height first; PATHS: see
+    `tables._outward`; bounds: int64[p, 2], the window of each port, or empty."""
 
     ROOTS: np.ndarray
     PATHS: np.ndarray
@@ -54,7 +53,7 @@ class Walking(NamedTuple):
 
 @kernel("void(int64[:,::1], int64)")
 def begin_walk(state: Any, place: int) -> None:
-    """Bring the state before the first of other starts, rows of alias `place`, or of the same ones in other trees; the counters go on.
+    """Set the state before the first of other starts, rows of alias `place`, or of the same ones in other trees; the counters continue.
     O(1)."""
     state[0, DEPTH], state[0, START], state[0, PLACE], state[0, NULLED] = 0, 0, place, 0
     for i in range(1, len(state)):
@@ -76,7 +75,7 @@ def within(tables: Tables, bounds: Any, u: int, slot: int) -> bool:
 
 @kernel
 def more_of_level(nodes: Nodes, tables: Tables, walking: Walking, level: int, u: int) -> int:
-    """Fill the list of a level, of alias u, from its search; how many were found, those outside of the window too."""
+    """Fill the list of a level, of alias u, from its search. Returns the number of rows found, including those outside of the window."""
     E, state, lists = tables.E, walking.state, walking.lists
     search = state[level, SEARCH:]
     before = search[SEARCH_STEPS]
@@ -89,7 +88,7 @@ def more_of_level(nodes: Nodes, tables: Tables, walking: Walking, level: int, u:
 
 @kernel(forceinline=True)
 def sift_level(tables: Tables, walking: Walking, level: int, u: int, n: int) -> None:
-    """The list of a level has n rows: keep those in the window."""
+    """Keep those of the n rows in the list of a level that meet the window."""
     bounds, state, lists = walking.bounds, walking.state, walking.lists
     if len(bounds) > 0:
         found, n = n, 0
@@ -103,8 +102,8 @@ def sift_level(tables: Tables, walking: Walking, level: int, u: int, n: int) -> 
 
 @kernel(forceinline=True)
 def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, lists: Any, level: int) -> int:
-    """The entries of a key into lists[level], the way most are found: all in one leaf that has others behind them; -1 if they are not. The
-    tree has one set, without spans: so keys alone tell the way."""
+    """Write the entries of a key into lists[level] in the usual case that all are in one leaf that has others after them; otherwise return
+    -1. The tree has one set, without spans, so keys alone determine the path."""
     o = root
     for _ in range(height):
         n = wide(0)
@@ -124,7 +123,7 @@ def in_one_leaf(M: Any, W: Any, root: int, height: int, key: int, lists: Any, le
 
 @kernel
 def miss_level(walking: Walking, level: int) -> None:
-    """What the level binds is missing."""
+    """Mark what the level binds as missing."""
     state, lists = walking.state, walking.lists
     lists[level, 0] = -1
     state[level, AT], state[level, END], state[level, MORE], state[level, WHOLE] = 0, 1, 0, 0
@@ -132,7 +131,7 @@ def miss_level(walking: Walking, level: int) -> None:
 
 @kernel(forceinline=True)
 def open_level(nodes: Nodes, tables: Tables, walking: Walking, level: int) -> None:
-    """The partners that the next level binds."""
+    """Find the partners that the next level binds."""
     M, W, LINKS, PORTS = nodes.M, nodes.W, tables.LINKS, tables.PORTS
     ROOTS, PATHS, state, lists = walking.ROOTS, walking.PATHS, walking.state, walking.lists
     e, near = PATHS[state[0, PLACE], level, 0], PATHS[state[0, PLACE], level, 1]
@@ -166,9 +165,9 @@ def open_level(nodes: Nodes, tables: Tables, walking: Walking, level: int) -> No
 
 @kernel("int64(Nodes, Tables, Walking, int32[::1], int32[:,::1], int64)")
 def walk(nodes: Nodes, tables: Tables, walking: Walking, starts: Any, out: Any, n: int) -> int:
-    """Go on with the rows that begin with `starts`, slots by alias into out[:, n:]; the new n. Ends when out is full, all is done
-    (state[0, DEPTH] is 0 and state[0, START] behind the last start), or after about PATIENCE steps. bounds: int64[p, 2], the window, or
-    empty. O(log n) steps between two rows."""
+    """Continue with the rows that begin with `starts`, and write slots by alias into out[:, n:]. Returns the new n. Ends when out is full,
+    all is done (state[0, DEPTH] is 0 and state[0, START] after the last start), or after about PATIENCE steps. bounds: int64[p, 2], the
+    window, or empty. O(log n) steps between two rows."""
     LINKS, PATHS, bounds, state, lists = tables.LINKS, walking.PATHS, walking.bounds, walking.state, walking.lists
     last, begun = len(state) - 1, state[0, STEPS]
     first = state[0, PLACE]
@@ -208,7 +207,7 @@ def walk(nodes: Nodes, tables: Tables, walking: Walking, starts: Any, out: Any, 
 
 @kernel(forceinline=True)
 def tell(LINKS: Any, walking: Walking, out: Any, n: int) -> int:
-    """The rows of what is bound with all that the last level has, as far as there is room."""
+    """Write the rows of the bound entries with all entries of the last level, as far as there is room. Returns the new n."""
     PATHS, state, lists = walking.PATHS, walking.state, walking.lists
     first, last = state[0, PLACE], len(state) - 1
     at = state[last, AT]
@@ -229,7 +228,7 @@ def tell(LINKS: Any, walking: Walking, out: Any, n: int) -> int:
 
 @kernel("void(Nodes, Tables, int64, int64, int64, int32[::1], uint8[::1])")
 def hold(nodes: Nodes, tables: Tables, root: int, height: int, p: int, slots: Any, held: Any) -> None:
-    """held[i] = 1 iff row slots[i], as port p has it, is in this tree. Cost: O(log n) a row."""
+    """held[i] = 1 iff row slots[i], as port p sees it, is in this tree. Cost: O(log n) a row."""
     W = nodes.W
     for i in range(len(slots)):
         key, slot = code_of(tables, p, slots[i]), slots[i]

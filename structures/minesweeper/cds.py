@@ -1,4 +1,4 @@
-r"""The constraint tree: which parts of the space of all tuples are known to have no row of the join.
+r"""The constraint tree: the parts of the space of all tuples that are known to have no row of the join.
 
 A tuple has a value for each *level*, the variables in the order of the search. A *constraint* is a pattern, a value or `*` for each level
 before some level d, and an interval of values of level d: no tuple that agrees with the pattern and has a value of the interval is a row.
@@ -9,12 +9,12 @@ Patterns are the nodes of a tree; a node of depth d has the intervals of level d
     |  +- *               intervals of level 2 where level 0 is 2
     +- *                  intervals of level 1, whatever level 0 is
 
-Intervals are closed, and none is empty. Those of one node neither overlap nor touch: what is put merges with what it meets. Each has a
+Intervals are closed, and none is empty. Those of one node neither overlap nor touch: an insert merges with what it meets. Each has a
 *mask*, the atoms that it follows from, a bit each: none of its tuples is in all of them. The mask of a merged interval is the union.
 
 Nodes lie in a table, NODE_WORDS words each; children by value are found by `hashed`, open addressing with the number of the node. The
 intervals of all nodes are entries (node, low, high) with the mask as their slot in one tree of `index/changes.py`, in a private store whose
-version stands still, so it is written in place. A tree is a cache: what it has lost is found again.
+version does not change, so it is written in place. A tree is a cache: lost intervals are found again.
 
 Invariants, by which `check()` names what broke
     M3  the intervals of a node are not empty, do not overlap or touch, and are as many as it counts
@@ -44,29 +44,30 @@ from structures.index.search import BEFORE, BEHIND, Place, seek, seek_last
 MOST_LEVELS = 8
 LEAST, GREATEST = -(2**63), 2**63 - 1
 
-# Words of the table: of the tree, in place of node 0; then of each node. PLACE: in `hashed`, or -1.
-# Nodes, with node 0; intervals; the most; rows of the log to be seen; the number of nodes when the lists were made; the key of the hash.
+# Words of the table: of the tree, in place of node 0; then of each node. PLACE: in `hashed`, or -1. Of the tree: nodes, with node 0;
+# intervals; the most; rows of the log to apply; the number of nodes when the lists were made; the key of the hash.
 MADE, INTERVALS, MOST, LOGGED, LISTED, HASH_KEY = range(6)
 PARENT, LABEL, STAR, BITS, DEPTH, SEEN, COUNT, PLACE = range(8)
 NODE_WORDS = 8
 ROOT = 1
 
-# Words of the scratch: a key; of each level how many nodes generalise the tuple so far; these; then what `shadow.py` keeps of one level.
+# Words of the scratch: a key; for each level, the number of nodes that generalise the tuple so far, and these nodes; then the arrays of
+# `shadow.py` for one level.
 KEY, SIZES, LISTS = 0, 4, 16
-LIST = 1 << (MOST_LEVELS - 1)  # of one level, at most
+LIST = 1 << (MOST_LEVELS - 1)  # most nodes of one level
 SCRATCH = LISTS + LIST * MOST_LEVELS
 SCRATCH_WORDS = SCRATCH + 6 * LIST + 8
 
-# Words of a row of the log: the bit of the atom, the levels that it has, a bit each, and the tuple's value of each.
+# Words of a row of the log: the bit of the atom, its levels, a bit each, and the tuple's value for each.
 ATOM_BIT, HAS, VALUE = range(3)
 LOG_WORDS = VALUE + MOST_LEVELS
 MOST_LOGGED = 1024
 
-SPARE = 80  # nodes, and intervals, that what must be put may need before the next look at the room
+SPARE = 80  # most nodes, and intervals, that inserts may need before room is checked again
 _H = layout.TREES  # the holder
 _ARITY = 3
 _FIRST = 256  # nodes at first
-_WORDS_EACH = 32  # of an interval at worst: leaves that are full to a quarter, and inner nodes
+_WORDS_EACH = 32  # words of an interval at worst: leaves a quarter full, and inner nodes
 
 
 @arrays(Nodes, Writing, "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
@@ -83,7 +84,7 @@ class Constraints(NamedTuple):
 
 @kernel
 def place_of(tree: Constraints, v: int, label: int) -> int:
-    """Where node v's child by this value is in `hashed`, or would be."""
+    """The place of node v's child with this value in `hashed`, or the one where it would be inserted."""
     table, hashed = tree.table, tree.hashed
     mask = len(hashed) - 1
     state = take_word(begin_hash(table[HASH_KEY], table[HASH_KEY + 1]), v)
@@ -98,13 +99,13 @@ def place_of(tree: Constraints, v: int, label: int) -> int:
 
 @kernel
 def child(tree: Constraints, v: int, label: int) -> int:
-    """Node v's child by this value; 0: there is none."""
+    """Node v's child with this value; 0 if there is none."""
     return tree.hashed[place_of(tree, v, label)]
 
 
 @kernel
 def new_node(tree: Constraints, v: int, label: int, bits: int, place: int) -> int:
-    """A node below v without intervals."""
+    """Make a node below v without intervals."""
     table = tree.table
     new = table[MADE]
     table[MADE] = new + 1
@@ -116,7 +117,7 @@ def new_node(tree: Constraints, v: int, label: int, bits: int, place: int) -> in
 
 @kernel
 def node_of(tree: Constraints, bits: int, depth: int, values: Any, at: int) -> int:
-    """The node of this depth whose pattern has the values values[at:] at the levels of `bits`. There is room for it."""
+    """The node of this depth whose pattern has the values values[at:] at the levels of `bits`, made if necessary: there is room for it."""
     table, hashed = tree.table, tree.hashed
     v = wide(ROOT)
     for d in range(depth):
@@ -134,7 +135,7 @@ def node_of(tree: Constraints, bits: int, depth: int, values: Any, at: int) -> i
 
 @kernel
 def is_short(tree: Constraints) -> bool:
-    """Whether the tree has no room for what must be put: it is to grow, or to be cleared."""
+    """Whether the tree lacks room for necessary inserts: it must grow, or be cleared."""
     table = tree.table
     return table[MADE] + SPARE > len(table) // NODE_WORDS or table[INTERVALS] + SPARE > table[MOST]
 
@@ -146,7 +147,7 @@ def root_of(tree: Constraints) -> int:
 
 @kernel
 def place(tree: Constraints, v: int, x: int, slot: int) -> Place:
-    """Before (BEFORE) or behind (BEHIND) the interval of node v that begins at x."""
+    """The place before (BEFORE) or after (BEHIND) the interval of node v that begins at x."""
     scratch = tree.scratch
     scratch[KEY], scratch[KEY + 1] = v, x
     return Place(scratch, KEY, 1, 2, slot)
@@ -154,7 +155,8 @@ def place(tree: Constraints, v: int, x: int, slot: int) -> Place:
 
 @kernel
 def next_free(tree: Constraints, v: int, x: int) -> tuple[bool, int, int]:
-    """The least value >= x in no interval of node v: whether there is one, and it; and the mask of the interval that x is in, or 0."""
+    """The least value >= x in no interval of node v: whether there is one, and the value; and the mask of the interval that contains x, or
+    0."""
     M, W = tree.nodes.M, tree.nodes.W
     room = LEAF_ROOM[_ARITY]
     leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, place(tree, v, x, BEHIND))
@@ -171,7 +173,7 @@ def next_free(tree: Constraints, v: int, x: int) -> tuple[bool, int, int]:
 
 @kernel
 def take_out(tree: Constraints, v: int, low: int, high: int, mask: int) -> None:
-    """Take an interval out of node v, which has it."""
+    """Delete an interval of node v."""
     table, scratch = tree.table, tree.scratch
     scratch[KEY], scratch[KEY + 1], scratch[KEY + 2] = v, low, high
     cut(tree.nodes, tree.writing, _H, scratch, KEY, mask)
@@ -181,7 +183,7 @@ def take_out(tree: Constraints, v: int, low: int, high: int, mask: int) -> None:
 
 @kernel
 def put_in(tree: Constraints, v: int, low: int, high: int, mask: int) -> None:
-    """Put an interval that meets none of node v's."""
+    """Insert an interval that meets none of node v's."""
     table, scratch = tree.table, tree.scratch
     scratch[KEY], scratch[KEY + 1], scratch[KEY + 2] = v, low, high
     put(tree.nodes, tree.writing, _H, scratch, KEY, mask)
@@ -191,7 +193,7 @@ def put_in(tree: Constraints, v: int, low: int, high: int, mask: int) -> None:
 
 @kernel
 def put_interval(tree: Constraints, v: int, low: int, high: int, mask: int) -> bool:
-    """Put an interval, not empty, merged with all that it meets; False: one of node v's covers it."""
+    """Insert a nonempty interval, merged with all that it meets; False if one of node v's covers it."""
     M, W = tree.nodes.M, tree.nodes.W
     room = LEAF_ROOM[_ARITY]
     leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, place(tree, v, low, BEHIND))
@@ -219,7 +221,7 @@ def put_interval(tree: Constraints, v: int, low: int, high: int, mask: int) -> b
 
 @kernel
 def cut_value(tree: Constraints, v: int, x: int, bit: int) -> None:
-    """Node v's interval with this value, if the atom of the bit is in its mask, is without it from now on."""
+    """Remove this value from node v's interval, if the interval's mask has the atom of the bit."""
     M, W = tree.nodes.M, tree.nodes.W
     room = LEAF_ROOM[_ARITY]
     leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, place(tree, v, x, BEHIND))
@@ -237,7 +239,7 @@ def cut_value(tree: Constraints, v: int, x: int, bit: int) -> None:
 
 @kernel
 def drop_intervals(tree: Constraints, v: int, bit: int) -> int:
-    """Take all intervals with the atom of the bit in their masks out of node v; how many were looked at."""
+    """Delete all intervals of node v whose masks have the atom of the bit. Returns the number of intervals visited."""
     M, W = tree.nodes.M, tree.nodes.W
     room = LEAF_ROOM[_ARITY]
     leaf, i = seek(tree.nodes, root_of(tree), _ARITY, place(tree, v, LEAST, BEFORE))
@@ -267,8 +269,8 @@ def agrees(tree: Constraints, v: int, g: int) -> bool:
 
 @kernel
 def bring_up(tree: Constraints, v: int) -> int:
-    """Let node v see what was logged: tuples that came into an atom, after its constraints were found. All those that follow from the atom,
-    and may have a row of the tuple, are to go. -> steps."""
+    """Apply the log to node v: tuples that were inserted into an atom after its constraints were found. All constraints that follow from
+    the atom and may contain a row of the tuple are removed. Returns the number of steps."""
     table, log = tree.table, tree.log
     u, dropped, n = NODE_WORDS * v, wide(0), wide(0)
     d = table[u + DEPTH]
@@ -288,14 +290,14 @@ def bring_up(tree: Constraints, v: int) -> int:
 
 @kernel("void(Constraints)")
 def bring_all_up(tree: Constraints) -> None:
-    """Let all nodes see what was logged. O(nodes + what was logged of each)."""
+    """Apply the log to all nodes. O(nodes + logged tuples for each)."""
     for v in range(ROOT, tree.table[MADE]):
         bring_up(tree, v)
 
 
 @kernel("void(Constraints)")
 def clear(tree: Constraints) -> None:
-    """Make it empty. Cost: O(nodes + blocks)."""
+    """Empty the tree. Cost: O(nodes + blocks)."""
     table, hashed = tree.table, tree.hashed
     if root_of(tree) != 0:
         drop_all(tree.nodes, tree.writing, _H)
@@ -310,7 +312,7 @@ def clear(tree: Constraints) -> None:
 
 @kernel("void(Constraints)")
 def find_places(tree: Constraints) -> None:
-    """Put all nodes into `hashed`, which is empty and has room for them. Cost: O(nodes)."""
+    """Insert all nodes into `hashed`, which is empty and has room for them. Cost: O(nodes)."""
     table, hashed = tree.table, tree.hashed
     for v in range(ROOT + 1, table[MADE]):
         u = NODE_WORDS * v
@@ -320,7 +322,7 @@ def find_places(tree: Constraints) -> None:
 
 
 class Size(NamedTuple):
-    """The most nodes and intervals of a tree. An interval takes some 45 to 60 bytes, a node 96 to 128."""
+    """The most nodes and intervals of a tree. An interval takes about 45 to 60 bytes, a node 96 to 128."""
 
     nodes: int
     intervals: int
@@ -331,13 +333,13 @@ PRIVATE_SIZE = Size(1 << 16, 1 << 17)  # about 16 MiB
 
 
 class ConstraintTree:
-    """Whoever holds `lock` may read and write it."""
+    """Only the holder of `lock` may read and write it."""
 
     def __init__(self, size: Size = PRIVATE_SIZE, log: np.ndarray | None = None) -> None:
         """`log`: rows of LOG_WORDS words each, as the writer fills them."""
         self.lock = Lock()
         self._size = size
-        splits = 0 if log is None else MOST_LOGGED * 2 * LIST  # at most, before the next look at the room
+        splits = 0 if log is None else MOST_LOGGED * 2 * LIST  # most intervals before room is checked again
         words = _WORDS_EACH * (size.intervals + SPARE + splits)
         self._store = Blocks((layout.BLOCK,), layout.TREES + layout.TREE_WORDS - KEPT, words)
         self._store.C[VERSION], self._store.C[_H + layout.ARITY] = 1, _ARITY
@@ -353,11 +355,11 @@ class ConstraintTree:
         return np.zeros(1 << (2 * len(table) // NODE_WORDS - 1).bit_length(), np.int64)
 
     def clear(self) -> None:
-        """Make it empty."""
+        """Empty the tree."""
         compiled(clear)(self.arrays)
 
     def make_room(self) -> int:
-        """Grow, or else be cleared: how many intervals were lost, or -1."""
+        """Grow, or be cleared if that is impossible. Returns the number of intervals lost, or -1."""
         if not is_short(self.arrays):
             return -1
         table = self.arrays.table
@@ -374,7 +376,7 @@ class ConstraintTree:
 
     @property
     def bytes(self) -> int:
-        """Without the log."""
+        """Bytes without the log."""
         return self._store.live_bytes + 8 * (len(self.arrays.table) + len(self.arrays.hashed) + len(self.arrays.scratch))
 
     def intervals(self) -> list[tuple[int, ...]]:
@@ -385,7 +387,7 @@ class ConstraintTree:
         return entries_of(self._store, _ARITY, root, True, seen) if root else []  # type: ignore[arg-type]  # its blocks are alike
 
     def pattern(self, v: int) -> tuple[int | None, ...]:
-        """Of a node: of each level before its depth the value, None for `*`."""
+        """The pattern of a node: for each level before its depth the value, None for `*`."""
         table, found = self.arrays.table, []
         while v != ROOT:
             u, above = NODE_WORDS * v, NODE_WORDS * int(table[NODE_WORDS * v + PARENT])
@@ -394,7 +396,7 @@ class ConstraintTree:
         return tuple(reversed(found))
 
     def _check_intervals(self) -> dict[int, list[tuple[int, int]]]:
-        """Of each node that has any; AssertionError names M3."""
+        """The intervals of each node that has any; AssertionError names M3."""
         table, found = self.arrays.table, dict[int, list[tuple[int, int]]]()
         for v, low, high, _ in self.intervals():
             mine = found.setdefault(v, [])

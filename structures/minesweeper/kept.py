@@ -1,12 +1,12 @@
 """The constraint tree that is kept from version to version, for the readings of all rows.
 
-What a reading has found holds for later versions as long as entries only go. A tuple that comes into an atom harms the constraints that
-follow from this atom and have room for a row of it, no others; so the writer logs it, and each node drops or cuts what it must when it is
-visited next (`cds.bring_up`). The mask of a merged interval names more atoms than each of its parts needs: then too much is cut, never too
-little.
+Constraints that a reading has found hold for later versions as long as entries are only deleted. A tuple that is inserted into an atom only
+invalidates constraints that follow from this atom and have room for a row of it; so the writer logs it, and each node drops or cuts these
+constraints when it is visited next (`cds.bring_up`). The mask of a merged interval names more atoms than each of its parts needs: then too
+much is cut, never too little.
 
-Versions are counted by the changes that were followed. The tree is as new as the newest reading that had it: a reading of an older version
-goes without, as does one while another has the lock. A log that is full is dropped, and the tree with it.
+Versions are numbered by the changes that were followed. The tree is as new as the newest reading that used it: a reading of an older
+version does not use it, nor does one while another holds the lock. A full log is dropped together with the tree.
 
 Source: docs/design/natural-joins.md (*minesweeper*).
 """
@@ -35,23 +35,23 @@ from structures.minesweeper.cds import (
 
 
 class Lease(NamedTuple):
-    """A version: the changes that had been followed, and those of them that brought new tuples."""
+    """A version: the number of changes followed, and of those that brought new tuples."""
 
     changes: int
     insertions: int
 
 
 class _Kept:
-    """A tree, its log, and of each logged tuple the version that it came with."""
+    """A tree, its log, and for each logged tuple the version in which it was inserted."""
 
     def __init__(self, size: Size) -> None:
         self.log = np.zeros((MOST_LOGGED, LOG_WORDS), np.int64)
         self.tree = ConstraintTree(size, self.log.reshape(-1))
         self.since: list[int] = []
-        self.changes: int | None = None  # of the newest reading that had it
+        self.changes: int | None = None  # of the newest reading that used it
 
     def add(self, changes: int, atom: int, levels: Sequence[int], tuples: np.ndarray) -> bool:
-        """Log tuples that came with a version; False: there is no room."""
+        """Log tuples that were inserted by a version; False if there is no room."""
         first = len(self.since)
         if first + len(tuples) > MOST_LOGGED:
             return False
@@ -59,18 +59,18 @@ class _Kept:
         rows[:, ATOM_BIT], rows[:, HAS] = 1 << atom, sum(1 << level for level in levels)
         for j, level in enumerate(levels):
             rows[:, VALUE + level] = tuples[:, j]
-        self.since += [changes] * len(tuples)  # rows are whole before they are counted
+        self.since += [changes] * len(tuples)  # rows are complete before they are counted
         return True
 
     def see(self, changes: int) -> None:
-        """Whoever has the lock reads this version."""
+        """Set the log to this version, which the lock's holder reads."""
         self.changes = changes
         self.tree.arrays.table[LOGGED] = bisect_right(self.since, changes)
 
 
 class Keeper:
-    """The kept tree of one view. It is made before a reading needs it, which takes as long as many a first row. One thread writes, any
-    number read."""
+    """The kept tree of one view. It is made before a reading needs it, as making it takes as long as many a first row. One thread writes,
+    any number read."""
 
     def __init__(self, size: Size, used: bool = True) -> None:
         """`used`: whether readings take a kept tree."""
@@ -80,7 +80,7 @@ class Keeper:
         self.newest = Lease(0, 0)
 
     def follow(self, atom: int, levels: Sequence[int], new: np.ndarray) -> None:
-        """A change of the atom, which brought these tuples: int64[n, k], of each coordinate the level."""
+        """Follow a change of the atom that inserted these tuples: int64[n, k], the level of each coordinate."""
         with self._lock:
             self.newest = Lease(self.newest.changes + 1, self.newest.insertions + (len(new) > 0))
             kept = self._kept
@@ -88,11 +88,11 @@ class Keeper:
                 self._kept = self._made()
 
     def take(self, lease: Lease) -> ConstraintTree | None:
-        """The tree as it is for this version, with its lock; None: it cannot be had."""
+        """The tree in the state of this version, with its lock held; None if it is not available."""
         with self._lock:
             kept = self._kept = self._kept or self._made()
             if kept is not None and kept.changes is None and lease == self.newest:
-                kept.changes = lease.changes  # from now on it has a log
+                kept.changes = lease.changes  # from now on it needs a log
         if kept is None or kept.changes is None or not kept.tree.lock.acquire(blocking=False):
             return None
         if kept.changes > lease.changes:
@@ -102,20 +102,20 @@ class Keeper:
         return kept.tree
 
     def _made(self) -> _Kept | None:
-        """An empty one; None: there is no room."""
+        """A new empty tree; None if there is no room."""
         try:
             return _Kept(self._size)
         except (OSError, MemoryError):
             return None
 
     def note_empty(self, lease: Lease) -> None:
-        """A reading of this version has found that there is no row."""
+        """Note that a reading of this version has found no row."""
         with self._lock:
             if self._empty is None or self._empty.changes < lease.changes:
                 self._empty = lease
 
     def is_empty(self, lease: Lease) -> bool:
-        """Whether this version surely has no row."""
+        """Whether this version certainly has no row."""
         empty = self._empty
         return empty is not None and empty.changes <= lease.changes and empty.insertions == lease.insertions
 

@@ -1,8 +1,8 @@
 r"""Minesweeper: natural joins by the gaps between the values of ordered indexes, with nothing kept beside these but a cache of gaps.
 
-Problem: tell the rows of a natural join (a row is a slot an atom); all of them, those of given entries or of a given key of an atom, and
-the change that a batch or each of many single changes makes; at any version that is still pinned. Where few comparisons prove what the rows
-are (a *certificate* C), few look-ups find them, however many entries there are.
+Problem: report the rows of a natural join (a row is one slot per atom); all of them, those of given entries or of a given key of an atom,
+and the change that a batch or each of many single changes makes; at any version that is still pinned. Where few comparisons prove the
+result (a *certificate* C), few look-ups find it, however many entries there are.
 
     R(A)  1 2 3 4 5 6 7 8 9          one probe, (-, -), finds S's gap before 7 and T's gap behind 3: C = 1 comparison, T's last value with
     S(A, B)  7,1  7,2  8,1           S's first, proves that there is no row; no index is read through
@@ -19,12 +19,12 @@ Invariants, by which `check()` names what broke
     M3 to M7  of the constraint trees (`cds.py`, `triangle.py`)
 
 Costs (n entries, Z rows, C the least certificate for the order)
-    follow      O(1) a changed entry, besides its rows, which are a search with its variables bound
-    rows        O((C + Z) log n) in a nested elimination order, else O((C^(w + 1) + Z) log n) by its width w; no bound between two rows,
-                and none once the tree was full; of a triangle `triangle.py`
+    follow      O(1) a changed entry, besides its rows, found by a search with its variables bound
+    rows        O((C + Z) log n) in a nested elimination order, otherwise O((C^(w + 1) + Z) log n) by its width w; no bound between two
+                rows, and none once the tree was full; for a triangle see `triangle.py`
     memory      the kept tree, up to 64 MiB once all rows were read; up to 16 MiB while another reading lasts
-Differences from the paper: only gaps along the tuple that was probed are put, one an atom, not 2^arity of them; rows are no constraints, as
-the search goes on behind them.
+Differences from the paper: only gaps along the probed tuple are inserted, one an atom, not 2^arity of them; rows are not constraints, as
+the search continues after them.
 Source: *Beyond Worst-case Analysis for Joins with Minesweeper*; *Towards Instance Optimal Join Algorithms for Data in Indexes*, Section
 3.3; docs/design/natural-joins.md (*minesweeper*).
 """
@@ -57,8 +57,8 @@ __all__ = ["Atom", "Cursor", "Deltas", "Member", "Minesweeper", "Root", "index_o
 
 
 class Root(NamedTuple):
-    """One version: the roots of the atoms' indexes, the entries of each atom, and where the kept tree has to be for it. Plain data, good as
-    long as the version is pinned."""
+    """One version: the roots of the atoms' indexes, the number of entries of each atom, and the lease of the kept tree. Plain data, valid
+    as long as the version is pinned."""
 
     roots: tuple[int, ...]
     counts: tuple[int, ...]
@@ -66,7 +66,7 @@ class Root(NamedTuple):
 
 
 class _Own:
-    """The tree of a cursor and its clones, made when the first of them needs it."""
+    """The tree that a cursor and its clones share, made when the first of them needs it."""
 
     def __init__(self) -> None:
         self.tree: ConstraintTree | None = None
@@ -80,7 +80,7 @@ class _Own:
 
 
 class Cursor(cursor.Cursor):
-    """A reading. Its steps are look-ups, steps in the constraint tree, and rows; its dead ends probes that were no rows."""
+    """A reading. Its steps are look-ups, steps in the constraint tree, and rows; its dead ends are probes that were not rows."""
 
     _STEPS, _GAP = STEPS, GAP
     _BUDGET = 1 << 16  # a step in the constraint tree takes several times as long as one in an index
@@ -88,13 +88,13 @@ class Cursor(cursor.Cursor):
     def __init__(
         self, arena: IndexArena, walking: Walking, items: Entries, make: Callable[[], ConstraintTree], kept: tuple[Keeper, Lease] | None
     ) -> None:
-        """`make`: an empty tree; `kept`: where a kept one may be had."""
+        """`make`: makes an empty tree; `kept`: returns the kept tree, if available."""
         super().__init__(int(walking.plan[ATOMS]) + int(walking.plan[GIVEN] >= 0), walking.state)
         self._arena, self._walking, self._items = arena, walking, items_of(items)
         self._ended = len(items.slot) == 0
         self._make, self._kept = make, kept
         self._takes_kept = kept is not None and not walking.plan[TRIANGLE]
-        self._own = _Own()  # clones have the same
+        self._own = _Own()  # shared by clones
 
     def _more(self, want: int) -> np.ndarray:
         out = np.empty((len(self._nothing), want), np.int32)
@@ -109,7 +109,7 @@ class Cursor(cursor.Cursor):
         return out[:, :n]
 
     def _take(self) -> ConstraintTree:
-        """A tree, and its lock: the kept one, that of this cursor and its clones, or an empty one if others have these."""
+        """A tree, with its lock held: the kept one, that of this cursor and its clones, or an empty one if these are in use."""
         tree = self._kept[0].take(self._kept[1]) if self._kept is not None and self._takes_kept else None
         if tree is None:
             tree = self._own.take(self._make)
@@ -119,7 +119,7 @@ class Cursor(cursor.Cursor):
         return tree
 
     def use(self, tree: ConstraintTree) -> None:
-        """An empty one, instead of one of its own."""
+        """Use this empty tree instead of an own one."""
         self._own.tree = tree
 
     def _walk(self, told: Told, tree: ConstraintTree) -> int:
@@ -133,7 +133,7 @@ class Cursor(cursor.Cursor):
         """An independent cursor at the same place, which shares the constraints of a single item."""
         other = super().clone()
         other._walking = self._walking._replace(state=other._Z)
-        if len(self._items.slots) > 1:  # the constraints are those below one item, and the two are soon at different ones
+        if len(self._items.slots) > 1:  # constraints are those below one item, and the two cursors soon differ in theirs
             other._own = _Own()
         return other
 
@@ -143,8 +143,8 @@ class Cursor(cursor.Cursor):
 
     @property
     def counters(self) -> dict[str, int]:
-        """Tuples probed, those of them that are in all atoms; of a triangle the pairs of values of its first two variables that were looked
-        at; look-ups as the paper counts them, one a coordinate; intervals put; how often a full tree was cleared, and intervals lost so."""
+        """Tuples probed, those that are in all atoms; for a triangle the pairs of values of its first two variables visited; look-ups as
+        the paper counts them, one a coordinate; intervals inserted; how often a full tree was cleared, and intervals lost by that."""
         is_triangle = bool(self._walking.plan[TRIANGLE])
         return {name: int(self._Z[word]) for name, word in _COUNTERS.items() if is_triangle or word != PAIRS}
 
@@ -162,12 +162,12 @@ class Minesweeper(IndexReader):
         self, indexes: OrderedIndexes, atoms: Sequence[Atom], order: Sequence[int], size: Size = PRIVATE_SIZE, kept: Size = KEPT_SIZE,
     ) -> None:  # fmt: skip
         """Over atoms with the members that `index_orders` names, all loaded; their variables are searched in this order. `size`, `kept`:
-        the most of a reading's own constraint tree, and of the kept one. ValueError: not 2 to 8 atoms, not 1 to 8 variables, or other
-        indexes."""
+        the maximum sizes of a reading's own constraint tree, and of the kept one. ValueError: not 2 to 8 atoms, not 1 to 8 variables, or
+        other indexes."""
         self.shape = Shape(atoms, [[indexes.arity(one.index) for one in atom] for atom in atoms], order)
         self._size, self._keeper = size, Keeper(kept, not self.shape.plan(None, False)[TRIANGLE])
         self._scratch: ConstraintTree | None = None  # for deltas
-        self._trees: WeakKeyDictionary[ConstraintTree, None] = WeakKeyDictionary()  # of readings, and that for deltas
+        self._trees: WeakKeyDictionary[ConstraintTree, None] = WeakKeyDictionary()  # of readings, and the one for deltas
         super().__init__(indexes, atoms)
 
     @property
@@ -184,7 +184,7 @@ class Minesweeper(IndexReader):
     # --- reading
 
     def is_empty(self, root: Root) -> bool | None:
-        """Whether the version has no row, where an atom has no entry or a reading has found none; None: only its rows tell. O(1)."""
+        """True if an atom has no entry, or a reading has found no row; None otherwise: only reading the rows can decide. O(1)."""
         return True if min(root.counts) == 0 or self._keeper.is_empty(root.lease) else None
 
     def rows(self, root: Root) -> Cursor:
@@ -196,7 +196,7 @@ class Minesweeper(IndexReader):
         return self._cursor(root, place, True, entries)
 
     def _rows_of_changed(self, atom: int, entries: Entries) -> Cursor:
-        """By one tree for all deltas, cleared: a new one takes longer than most deltas."""
+        """With one tree for all deltas, cleared: a new one takes longer than most deltas."""
         cursor = self.partners(self.root, atom, entries)
         if self._scratch is None:
             self._scratch = self._make()
@@ -220,17 +220,17 @@ class Minesweeper(IndexReader):
         return tree
 
     def _private(self) -> list[ConstraintTree]:
-        """The trees of all readings that are still there, and that for deltas."""
+        """The trees of all readings in use, and the one for deltas."""
         return [tree for reference in self._trees.keyrefs() if (tree := reference()) is not None]
 
     @property
     def own_bytes(self) -> int:
-        """Of the kept tree, that for deltas, and those of all readings that are still there. Any thread."""
+        """Bytes of the kept tree, the one for deltas, and those of all readings in use. Any thread."""
         return self._keeper.bytes + sum(tree.bytes for tree in self._private())
 
     def kept(self) -> list[tuple[tuple[int | None, ...], int, int, int]]:
-        """Of each kept constraint the pattern, a value or None (whatever it is) for each level before that of the interval, its least and
-        greatest value, and its mask, as they are for the newest version. Slow, for tests."""
+        """For each kept constraint the pattern, with a value or None (any) for each level before that of the interval, its least and
+        greatest value, and its mask, as of the newest version. Slow, for tests."""
         return self._keeper.constraints()
 
     def check(self) -> None:

@@ -1,16 +1,17 @@
 r"""The next tuple that no constraint rules out: GETPROBEPOINT, for orders that give chains and for all others.
 
 Values are found level by level. The constraints on level i, given the values before it, are those of the nodes whose patterns these
-values match, u1 .. uk, those with the most values first. If each pattern generalises the one before it they are a *chain*, which is so in a
-nested elimination order; else the shadow of uj is the pattern with all values that uj .. uk have, again a chain. On a chain a shadow is uj.
+values match, u1 .. uk, those with the most values first. If each pattern generalises the one before it they are a *chain*, as they are in a
+nested elimination order; otherwise the shadow of uj is the pattern with all values that uj .. uk have, again a chain. On a chain the shadow
+is uj.
 
-    next_value(j, x): the least value >= x free in uj .. uk. What follows from the more general nodes is put into the shadow of uj as one
+    next_value(j, x): the least value >= x free in uj .. uk. What follows from the more general nodes is added to the shadow of uj as one
     interval [x, y - 1], so that no interval between is met again by any tuple that matches it.
 
-Where no value is free, the values that u1's shadow has are to blame: the last of them is ruled out where the others are as they are
-(`rule_out`), and the search goes back to its level. That holds only if nothing is free at all: where the search began in the middle
-(the *frontier*, before which all is told or ruled out), it asks again from the least value, and if something is free there, rows that were
-told perhaps, it goes on to the next prefix and infers nothing.
+If no value is free, the values of u1's shadow are the cause: the last of them is ruled out in combination with the others
+(`rule_out`), and the search returns to its level. This is valid only if nothing is free at all: if the search began in the middle
+(the *frontier*, before which everything is reported or ruled out), it repeats from the least value, and if a value is free there, perhaps
+of reported rows, it continues with the next prefix and infers nothing.
 
 Costs: O(log n) a step; with a certificate of C comparisons O(C) steps, amortised, in nested orders, O(C^(w + 1)) for treewidth w, as long
 as the tree is never full. Source: *Beyond Worst-case Analysis
@@ -41,15 +42,15 @@ from structures.minesweeper.cds import (
     put_interval,
 )
 
-# Words of the state of a reading (`walk.py`): what is counted, how many of the tuple's first values are the frontier's; of triangles
-# pairs that were looked at, and whether the frontier is at the end; the frontier, the tuple.
+# Words of the state of a reading (`walk.py`): counters, how many of the tuple's first values equal the frontier's; for triangles the pairs
+# visited, and whether the frontier is at the end; the frontier, the tuple.
 AT, PHASE, STEPS, LAST, GAP, PROBES, OUTPUTS, LOOKUPS, CONSTRAINTS, RESETS, FORGOTTEN, COVERED, TIGHT, PAIRS, OVER = range(15)
 FRONTIER = OVER + 1
 TUPLE = FRONTIER + cds.MOST_LEVELS
 PLACES = TUPLE + cds.MOST_LEVELS
 
-# Scratch, of one level: the nodes; of each the node of its shadow (0: there is none) and its bits; and of the search where it began, how
-# far it has come, and the mask of what it met. Then how many nodes; the value found, and the mask.
+# Scratch for one level: the nodes; for each the node of its shadow (0: none) and its bits, and of the search the first value, the current
+# one, and the mask of what it met. Then the number of nodes; the value found, and the mask.
 U, SHADOW, SHADOW_BITS, FROM, TO, MASK = (cds.SCRATCH + LIST * part for part in range(6))
 NODES_, VALUE, MET = (cds.SCRATCH + 6 * LIST + word for word in range(3))
 
@@ -58,7 +59,7 @@ NONE, FREE, STOPPED, ENDED = range(4)
 
 @kernel
 def list_level(tree: Constraints, state: Any, i: int) -> None:
-    """List the nodes of depth i that the tuple matches, from those above them; all have seen the log."""
+    """List the nodes of depth i that the tuple matches, from those above them; the log is applied to all."""
     table, scratch = tree.table, tree.scratch
     to, n = LISTS + LIST * i, wide(0)
     if i == 0:
@@ -78,7 +79,7 @@ def list_level(tree: Constraints, state: Any, i: int) -> None:
 
 @kernel
 def gather(tree: Constraints, state: Any, i: int) -> None:
-    """Take up the nodes of level i that have intervals, those with the most values first, and their shadows."""
+    """Collect the nodes of level i that have intervals, those with the most values first, and their shadows."""
     table, scratch = tree.table, tree.scratch
     if table[cds.LISTED] != table[cds.MADE]:  # new nodes may belong to any level
         for d in range(i):
@@ -107,7 +108,7 @@ def gather(tree: Constraints, state: Any, i: int) -> None:
 
 @kernel
 def own_free(tree: Constraints, state: Any, j: int, x: int) -> tuple[bool, int, int]:
-    """The least value >= x free in node j and in its shadow: whether there is one, and it; and the mask of what was met."""
+    """The least value >= x free in node j and in its shadow: whether there is one, and the value; and the mask of the intervals met."""
     scratch = tree.scratch
     u, shadow = scratch[U + j], scratch[SHADOW + j]
     state[STEPS] += 1
@@ -130,7 +131,7 @@ def own_free(tree: Constraints, state: Any, j: int, x: int) -> tuple[bool, int, 
 
 @kernel
 def remember(tree: Constraints, state: Any, i: int, j: int, last: int, mask: int) -> None:
-    """The shadow of node j of level i has nothing free from where its search began to `last`: put that, if there is room."""
+    """Insert into the shadow of node j of level i, if there is room, that nothing is free from the first value of its search to `last`."""
     scratch = tree.scratch
     if scratch[SHADOW + j] == 0:
         if is_short(tree):
@@ -142,7 +143,7 @@ def remember(tree: Constraints, state: Any, i: int, j: int, last: int, mask: int
 
 @kernel
 def stop_here(tree: Constraints, state: Any, i: int, j: int, y: int) -> int:
-    """The search is given up while it asks about y at node j: what it knows is put, so that the next one has it."""
+    """Suspend the search at value y and node j: insert what it has found, so that the next one has it."""
     scratch, mask = tree.scratch, wide(0)
     for a in range(j, -1, -1):
         mask |= scratch[MASK + a]
@@ -153,11 +154,12 @@ def stop_here(tree: Constraints, state: Any, i: int, j: int, y: int) -> int:
 
 @kernel
 def next_value(tree: Constraints, state: Any, i: int, x: int, stop: int) -> int:
-    """The least value >= x of level i free in all nodes: scratch[VALUE], or NONE. scratch[MET]: the mask of all that was met."""
+    """Find the least value >= x of level i free in all nodes: scratch[VALUE], or return NONE. scratch[MET]: the mask of all intervals
+    met."""
     scratch = tree.scratch
     k, j, y, found = scratch[NODES_], wide(0), x, True
     scratch[FROM], scratch[MASK] = x, 0
-    while j < k:  # node j is asked from scratch[FROM + j] on
+    while j < k:  # the search in node j begins at scratch[FROM + j]
         found, y, scratch[MASK + j] = own_free(tree, state, j, scratch[FROM + j])
         if found and j < k - 1:
             if state[STEPS] >= stop:
@@ -186,8 +188,8 @@ def next_value(tree: Constraints, state: Any, i: int, x: int, stop: int) -> int:
 
 @kernel
 def rule_out(tree: Constraints, state: Any) -> int:
-    """Nothing is free where the values of the first node's shadow are: put that; the level of the last of them, -1: there is none, so no
-    tuple is left."""
+    """Nothing is free below the values of the first node's shadow: insert that. Returns the level of the last of them; -1 if there is none,
+    so that no tuple is left."""
     scratch = tree.scratch
     bits = scratch[SHADOW_BITS]
     if bits == 0:
@@ -202,7 +204,7 @@ def rule_out(tree: Constraints, state: Any) -> int:
 
 @kernel
 def pass_on(state: Any, i: int, n: int) -> int:
-    """Take the frontier behind all tuples that begin with its first i values: the level that has grown, -1: none are left."""
+    """Move the frontier past all tuples that begin with its first i values. Returns the level that was incremented, -1 if none are left."""
     i -= 1
     while i >= 0 and state[FRONTIER + i] == GREATEST:
         i -= 1
@@ -215,7 +217,7 @@ def pass_on(state: Any, i: int, n: int) -> int:
 
 @kernel
 def keep_prefix(state: Any, i: int, n: int) -> None:
-    """The search is given up at level i: it begins again with what it has."""
+    """Suspend the search at level i, so that it resumes with the values that it has."""
     if state[TIGHT] < i:
         for d in range(n):
             state[FRONTIER + d] = state[TUPLE + d] if d < i else LEAST
@@ -223,8 +225,8 @@ def keep_prefix(state: Any, i: int, n: int) -> None:
 
 @kernel
 def next_probe(tree: Constraints, state: Any, n: int, stop: int) -> int:
-    """Take the tuple, and the frontier, to the least tuple of n values from the frontier on that no constraint rules out (FREE); ENDED:
-    there is none. STOPPED: so many steps were taken, or the tree has no room."""
+    """Move the tuple, and the frontier, to the least tuple of n values from the frontier on that no constraint rules out (FREE); ENDED if
+    there is none; STOPPED if the steps reach `stop`, or the tree has no room."""
     scratch, i = tree.scratch, wide(0)
     state[TIGHT], tree.table[cds.LISTED] = 0, 0
     while i < n:

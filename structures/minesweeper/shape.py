@@ -1,8 +1,8 @@
 """The shape of a natural join for Minesweeper: the order of its variables, the indexes that follow from it, and the plans of readings.
 
-All rows are searched in the *order*, a level for each variable; each atom is read by an index with its variables in this order. Where an
-entry or a key of an atom is given, its variables are bound: they are no levels, and each other atom is read by an index that begins with
-what it has of them, in any order, followed by the rest in the order. A *plan* is the levels and the atoms of one of these.
+All rows are searched in the *order*, a level for each variable; each atom is read by an index with its variables in this order. If an entry
+or a key of an atom is given, its variables are bound: they are not levels, and each other atom is read by an index that begins with its
+share of them, in any order, followed by the rest in the order. A *plan* is the levels and the atoms of such a search.
 
 Source: docs/design/natural-joins.md (*minesweeper*).
 """
@@ -20,16 +20,17 @@ from structures.minesweeper.cds import MOST_LEVELS
 
 MOST_ATOMS = 8
 
-# Words of a plan; then of an atom. GIVEN: the atom whose entries are given, or -1; TRIANGLE: whether all rows of one are searched.
+# Words of a plan; then of an atom. GIVEN: the atom whose entries are given, or -1; TRIANGLE: whether all rows of a triangle are searched.
 LEVELS, ATOMS, GIVEN, TRIANGLE, ATOM = range(5)
-# BOUND: of its first coordinates; NUMBER: of the alias; SOURCE: of each bound coordinate the number in what is given, of others the level
+# BOUND: number of bound first coordinates; NUMBER: of the alias; SOURCE: for each bound coordinate its number in the item, for others the
+# level
 MEMBER, ARITY_, BOUND, NUMBER, SOURCE = range(5)
 ATOM_WORDS = SOURCE + MOST_ARITY
 
 
 def index_orders(atoms: Sequence[Sequence[int]], order: Sequence[int]) -> list[list[tuple[int, ...]]]:
-    """Of each atom the variables of its members: in the order; then, where no earlier one serves, for each set of variables that another
-    atom binds, these first."""
+    """For each atom the variables of its members: in the order; then, for each set of variables that another atom binds and no earlier
+    member serves, these first."""
     ranks = {v: rank for rank, v in enumerate(order)}
     found = []
     for own in atoms:
@@ -50,7 +51,7 @@ def is_triangle(atoms: Sequence[Collection[int]]) -> bool:
 
 
 def _serves(variables: Sequence[int], first: frozenset[int], rest: Sequence[int]) -> bool:
-    """Whether an index by these begins with those, followed by the rest."""
+    """Whether an index on `variables` begins with those in `first`, followed by `rest`."""
     k = len(first)
     return first == frozenset(variables[:k]) and list(variables[k:]) == list(rest)
 
@@ -59,8 +60,8 @@ class Shape:
     """The atoms' members, and plans over them."""
 
     def __init__(self, atoms: Sequence[Atom], arities: Sequence[Sequence[int]], order: Sequence[int]) -> None:
-        """`arities`: of the members' indexes. ValueError: not 2 to 8 atoms, not 1 to 8 variables, an order of others, or indexes that are
-        not what it needs."""
+        """`arities`: of the members' indexes. ValueError: not 2 to 8 atoms, not 1 to 8 variables, an order of other variables, or not the
+        indexes that it requires."""
         self._variables = [atom[0].variables for atom in atoms]
         used = sorted({v for own in self._variables for v in own})
         if not 2 <= len(atoms) <= MOST_ATOMS or not 1 <= len(order) <= MOST_LEVELS or sorted(order) != used:

@@ -1,9 +1,9 @@
-r"""The next tuple of a triangle that may be a row: R(A, B), S(B, C), T(A, C), searched in the order A, B, C, without a look at each pair
-(a, b).
+r"""The next tuple of a triangle that may be a row: R(A, B), S(B, C), T(A, C), searched in the order A, B, C, without visiting each pair (a,
+b).
 
-The constraint tree of `cds.py` rules out n * n pairs one by one where the gaps of S and T, C being ruled out by both together, leave no
-value for any of them. Here, what is known of S is kept so that one comparison rules out a whole range of b. A reading is in lexicographic
-order, so of R and T it needs only what lies ahead: a gap takes the *frontier* forward, and the gaps of T under the present a are a list.
+Where the gaps of S and T together rule out all of C, the constraint tree of `cds.py` rules out n * n pairs one by one. Here, the gaps of S
+are stored so that one comparison rules out a whole range of b. A reading is in lexicographic order, so of R and T it needs only what lies
+ahead: a gap moves the *frontier* forward, and the gaps of T under the current a are a list.
 
     {0..7}                   a crit-bit tree over the b that have gaps of C. A node stands for the dyadic range of values that agree in all
     +- {0..3}                bits above its own. It is *whole* if all values of this range are known: they have gaps of C, or S has no such
@@ -11,23 +11,23 @@ order, so of R and T it needs only what lies ahead: a gap takes the *frontier* f
     |  +- 3: gaps of S(3, C)
     +- 6: gaps of S(6, C)
 
-Where the list of a node, with that of a, leaves no value, no b of its range has a row with a. `next_triple` goes from leaf to leaf and
-leaves out whole nodes that are ruled out. Where a value c is free in a list, some b below it has no gap there: so the walk ends at
-one, or at a value that is not known.
+If the list of a node and that of a leave no value, no b of the node's range has a row with a. `next_triple` goes from leaf to leaf and
+skips whole nodes that are ruled out. If a value c is free in a list, some b below it has no gap there: so the walk ends at such a b, or at
+a value that is not known.
 
-It uses the store of a `ConstraintTree`; the words of nodes have other meanings. Lists grow as gaps are found: what is new in a child goes
-to its parent as far as the sibling has it, by frames on a stack (`grow`), which any later call may finish.
+It uses the store of a `ConstraintTree`; the words of nodes have other meanings. Lists grow as gaps are found: a new gap of a child is
+passed to its parent as far as the sibling has it, by frames on a stack (`grow`), which any later call may finish.
 
 Invariants, by which `check()` names what broke
     M3  as in `cds.py`
     M5  keys ascend from left to right, and a node's range encloses those of its children
-    M6  the known values are the leaves and what S has no b for; a node is whole just if all of its range is known
+    M6  the known values are the leaves and the values that S does not have; a node is whole iff all of its range is known
     M7  a whole node's list is the intersection of those of its children; others have none
 
-Costs: with h gaps of T under a and h' in a node's list, a comparison takes O(min(h, h')) searches of O(log n). A probe leads to O(log U)
-of them, U the range of b, no node twice for an a; so C gaps, and p pairs (a, b) that have rows, take O((C + p) C^(1/2) log U) searches, as
-long as the tree is never full. The bound is a sketch: the paper only states O((C^(3/2) + Z) log^(7/2) N). Source: *Beyond Worst-case
-Analysis for Joins with Minesweeper*, Section 5.3; docs/design/natural-joins.md (*minesweeper*).
+Costs: with h gaps of T under a and h' in a node's list, a comparison takes O(min(h, h')) searches of O(log n). A probe leads to O(log U) of
+them, where U is the range of b, no node twice for an a; so C gaps, and p pairs (a, b) that have rows, take O((C + p) C^(1/2) log U)
+searches, as long as the tree is never full. The bound is a sketch: the paper only states O((C^(3/2) + Z) log^(7/2) N). Source: *Beyond
+Worst-case Analysis for Joins with Minesweeper*, Section 5.3; docs/design/natural-joins.md (*minesweeper*).
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ from structures.minesweeper.cds import (
 )
 from structures.minesweeper.shadow import CONSTRAINTS, ENDED, FREE, FRONTIER, NONE, OVER, PAIRS, STEPS, STOPPED, TUPLE
 
-# Words of a node of the table. BIT: the highest in which its keys differ, -1 of a leaf; KEY: one of them; WHOLE: of a leaf 1.
+# Words of a node of the table. BIT: the highest bit in which its keys differ, -1 for a leaf; KEY: one of them; WHOLE: 1 for a leaf.
 ABOVE, KEY, LEFT, RIGHT, BIT, WHOLE = cds.PARENT, cds.LABEL, cds.STAR, cds.BITS, cds.DEPTH, cds.SEEN
-# The first nodes: the b that S does not have; all that are known; the gaps of T under KEY, if WHOLE. TOP: of the crit-bit tree.
+# The first nodes: the values b that S does not have; all known values; the gaps of T under KEY, if WHOLE. TOP: of the crit-bit tree.
 GAPS, KNOWN, OWN, FIRST = ROOT, ROOT + 1, ROOT + 2, ROOT + 3
 TOP = NODE_WORDS * GAPS + LEFT
 
-# Words of the scratch: frames; nodes above which some may have become whole; where the walk of (a, b) has come to: a node, and a value of
+# Words of the scratch: frames; nodes above which others may have become whole; the position of the walk of (a, b): a node, and a value of
 # its list.
 FRAMES, RISING, WALK, WALK_C, WALK_A, WALK_B = cds.SIZES, cds.SIZES + 1, cds.SIZES + 3, cds.SIZES + 4, cds.SIZES + 5, cds.SIZES + 6
-FRAME, FRAME_WORDS = cds.LISTS, 3  # a node, and the values that it is to get what both children have of; one a level at most
+FRAME, FRAME_WORDS = cds.LISTS, 3  # of a frame: a node, and the values of both children that it must get; at most one a level
 _ARITY = 3
 
 
@@ -107,7 +107,7 @@ def high_of(tree: Constraints, v: int) -> int:
 
 @kernel
 def descend(tree: Constraints, b: int, bit: int) -> tuple[int, int]:
-    """The first node on the way to b that does not part keys above this bit, and the one above it; 0: there is none."""
+    """The first node on the path to b that does not separate keys above this bit, and the node above it; 0 if there is none."""
     table = tree.table
     above, v = wide(0), table[TOP]
     while v != 0 and table[NODE_WORDS * v + BIT] > bit:
@@ -118,7 +118,7 @@ def descend(tree: Constraints, b: int, bit: int) -> tuple[int, int]:
 
 @kernel
 def leaf_of(tree: Constraints, b: int) -> int:
-    """The leaf of this value; 0: there is none."""
+    """The leaf of this value; 0 if there is none."""
     v, _ = descend(tree, b, -1)
     return v if v != 0 and tree.table[NODE_WORDS * v + KEY] == b else 0
 
@@ -136,7 +136,7 @@ def new_node(tree: Constraints, key: int, bit: int, above: int) -> int:
 
 @kernel
 def new_leaf(tree: Constraints, b: int) -> int:
-    """A leaf for a value that has none. Nothing above it is whole, as the value was not known."""
+    """Make a leaf for a value that has none. Nothing above it is whole, as the value was not known."""
     table = tree.table
     new = new_node(tree, b, -1, 0)
     other, _ = descend(tree, b, -1)
@@ -159,7 +159,7 @@ def new_leaf(tree: Constraints, b: int) -> int:
 
 @kernel
 def push(tree: Constraints, v: int, low: int, high: int) -> None:
-    """Node v is to get what both its children have from `low` to `high`."""
+    """Push a frame: node v must get what both its children have from `low` to `high`."""
     scratch = tree.scratch
     f = FRAME + FRAME_WORDS * scratch[FRAMES]
     scratch[f], scratch[f + 1], scratch[f + 2] = v, low, high
@@ -168,7 +168,7 @@ def push(tree: Constraints, v: int, low: int, high: int) -> None:
 
 @kernel
 def push_above(tree: Constraints, v: int, low: int, high: int) -> None:
-    """Node v has got these values."""
+    """Push a frame for the node above v, which has got these values."""
     above = tree.table[NODE_WORDS * v + ABOVE]
     if above != 0 and tree.table[NODE_WORDS * above + WHOLE] != 0:
         push(tree, above, low, high)
@@ -176,7 +176,7 @@ def push_above(tree: Constraints, v: int, low: int, high: int) -> None:
 
 @kernel
 def put_value_gap(tree: Constraints, b: int, low: int, high: int) -> bool:
-    """S has no value of C from `low` to `high` with b; False: that was known. `grow` is to follow."""
+    """Insert that S has no value of C from `low` to `high` with b; False if that was known. The caller must call `grow`."""
     v = leaf_of(tree, b)
     if v != 0:
         if not put_interval(tree, v, low, high, 1):
@@ -192,7 +192,7 @@ def put_value_gap(tree: Constraints, b: int, low: int, high: int) -> bool:
 
 @kernel
 def put_key_gap(tree: Constraints, low: int, high: int) -> bool:
-    """S has no b from `low` to `high`, but those beside them; False: that was known. `grow` is to follow."""
+    """Insert that S has no b from `low` to `high`, but has the neighbours; False if that was known. The caller must call `grow`."""
     if not put_interval(tree, GAPS, low, high, 1):
         return False
     put_interval(tree, KNOWN, low, high, 1)
@@ -203,14 +203,14 @@ def put_key_gap(tree: Constraints, low: int, high: int) -> bool:
 
 @kernel
 def is_known(tree: Constraints, v: int) -> bool:
-    """Whether all of a node's range is."""
+    """Whether all of a node's range is known."""
     found, x, _ = next_free(tree, KNOWN, low_of(tree, v))
     return not found or x > high_of(tree, v)
 
 
 @kernel
 def rise(tree: Constraints) -> bool:
-    """Find the next node that has become whole, which is above what is rising, and have its list made; False: there is none."""
+    """Find the next node that has become whole, above those that have, and begin to build its list; False if there is none."""
     table, scratch = tree.table, tree.scratch
     for r in range(RISING, RISING + 2):
         v = scratch[r]
@@ -231,7 +231,7 @@ def rise(tree: Constraints) -> bool:
 
 @kernel
 def next_interval(tree: Constraints, v: int, x: int) -> tuple[bool, int, int]:
-    """The first values from x on that are in intervals of node v: whether there are any, and the first and the last of them."""
+    """The first values from x on that are in an interval of node v: whether there are any, and the first and the last of them."""
     M, room = tree.nodes.M, LEAF_ROOM[_ARITY]
     leaf, i = seek_last(tree.nodes, root_of(tree), _ARITY, place(tree, v, x, BEHIND))
     if leaf != 0 and M[leaf + HEAD + i] == v and M[leaf + HEAD + 2 * room + i] >= x:
@@ -244,9 +244,9 @@ def next_interval(tree: Constraints, v: int, x: int) -> tuple[bool, int, int]:
 
 @kernel
 def grow(tree: Constraints, state: Any, stop: int) -> bool:
-    """Bring the lists up to date; False: so many steps were taken, or the tree has no room."""
+    """Complete the lists; False if the steps reach `stop`, or the tree has no room."""
     table, scratch = tree.table, tree.scratch
-    begin(tree)  # another cursor may have let it be cleared: its frames are of nodes that are no more
+    begin(tree)  # another cursor may have had it cleared: its frames refer to nodes that are gone
     while scratch[FRAMES] > 0 or rise(tree):
         if state[STEPS] >= stop or is_short(tree):
             return False
@@ -273,10 +273,10 @@ def grow(tree: Constraints, state: Any, stop: int) -> bool:
 
 @kernel
 def advance(state: Any, d: int, high: int) -> None:
-    """Nothing is left to tell of the tuples that begin with the tuple's first d values, and have up to `high` at level d."""
+    """Move the frontier: no rows are left among the tuples that begin with the tuple's first d values and have up to `high` at level d."""
     while d >= 0 and high == GREATEST:
         d -= 1
-        high = state[TUPLE + d]  # of no use where none is left
+        high = state[TUPLE + d]  # unused if none is left
     if d < 0:
         state[OVER] = 1
         return
@@ -291,7 +291,8 @@ def advance(state: Any, d: int, high: int) -> None:
 
 @kernel
 def put_triangle_gap(tree: Constraints, state: Any, bits: int, d: int, low: int, high: int) -> None:
-    """Where the tuple has its values at the levels of `bits`, level d is not from `low` to `high`: of S, and of T under a, that is kept."""
+    """Apply a gap: given the tuple's values at the levels of `bits`, level d has no value from `low` to `high`. Gaps of S, and of T under
+    a, are kept."""
     table = tree.table
     begin(tree)
     if d == 1 and bits == 0:
@@ -305,7 +306,7 @@ def put_triangle_gap(tree: Constraints, state: Any, bits: int, d: int, low: int,
 
 @kernel
 def turn_to(tree: Constraints, state: Any, a: int, stop: int) -> bool:
-    """Let the gaps of T be those under a; False: so many steps were taken while others were dropped."""
+    """Make the gaps of T those under a; False if the steps reached `stop` while others were dropped."""
     table, u = tree.table, NODE_WORDS * OWN
     if table[u + WHOLE] != 0 and table[u + KEY] == a:
         return True
@@ -322,7 +323,7 @@ def turn_to(tree: Constraints, state: Any, a: int, stop: int) -> bool:
 
 @kernel
 def free_value(tree: Constraints, state: Any, v: int, c: int, stop: int) -> tuple[int, int]:
-    """The least value >= c free in node v (0: in all) and in the gaps of T: FREE, and it; NONE; or STOPPED, and where to go on."""
+    """The least value >= c free in node v (0: in all) and in the gaps of T: FREE and the value; NONE; or STOPPED and where to continue."""
     while True:
         state[STEPS] += 1
         found, y, _ = next_free(tree, OWN, c)
@@ -337,7 +338,7 @@ def free_value(tree: Constraints, state: Any, v: int, c: int, stop: int) -> tupl
 
 @kernel
 def next_sibling(tree: Constraints, v: int) -> int:
-    """The first node to the right of all that is below node v; 0: there is none."""
+    """The first node to the right of everything below node v; 0 if there is none."""
     table = tree.table
     above = table[NODE_WORDS * v + ABOVE]
     while above != 0 and table[NODE_WORDS * above + RIGHT] == v:
@@ -348,8 +349,8 @@ def next_sibling(tree: Constraints, v: int) -> int:
 
 @kernel
 def walk(tree: Constraints, state: Any, unknown: tuple[bool, int], stop: int) -> int:
-    """Take the tuple to the first leaf from the frontier's b on, which is one, that has a value of C with a (FREE), or the frontier to the
-    first value that is not known (STOPPED, too, if the steps are done), or say that there is neither (NONE)."""
+    """Move the tuple to the first leaf from the frontier's b on that has a value of C with a (FREE), or the frontier to the first unknown
+    value (STOPPED, also if the steps reach `stop`); NONE if there is neither."""
     table, scratch = tree.table, tree.scratch
     a, b = state[FRONTIER], state[FRONTIER + 1]
     there, z = unknown
@@ -381,8 +382,8 @@ def walk(tree: Constraints, state: Any, unknown: tuple[bool, int], stop: int) ->
 
 @kernel
 def next_of_a(tree: Constraints, state: Any, stop: int) -> int:
-    """As `next_triple`, of the frontier's a, whose gaps of T the tree has; NONE: of a there is none. STOPPED, too, if the frontier has come
-    to a value that is not known."""
+    """As `next_triple`, for the frontier's a, whose gaps of T the tree has; NONE if there is no tuple with a. STOPPED also if the frontier
+    has come to an unknown value."""
     b, c = state[FRONTIER + 1], state[FRONTIER + 2]
     if c > LEAST:
         how, state[TUPLE + 2] = free_value(tree, state, leaf_of(tree, b), c, stop)
@@ -409,8 +410,8 @@ def next_of_a(tree: Constraints, state: Any, stop: int) -> int:
 
 @kernel
 def next_triple(tree: Constraints, state: Any, stop: int) -> int:
-    """Take the tuple, and the frontier, to the least tuple from the frontier on that no constraint rules out (FREE); ENDED: there is none.
-    STOPPED: so many steps were taken, or the tree has no room."""
+    """Move the tuple, and the frontier, to the least tuple from the frontier on that no constraint rules out (FREE); ENDED if there is
+    none; STOPPED if the steps reach `stop`, or the tree has no room."""
     if not grow(tree, state, stop):
         return STOPPED
     while state[OVER] == 0:
@@ -431,7 +432,7 @@ def next_triple(tree: Constraints, state: Any, stop: int) -> int:
 
 
 class TriangleTree(ConstraintTree):
-    """What a reading of a triangle, and its clones, know. Not kept between versions."""
+    """What a reading of a triangle, and its clones, have found. Not kept between versions."""
 
     def check(self) -> None:
         """Prove M3 and M5 to M7; AssertionError names the invariant."""
@@ -466,7 +467,7 @@ class TriangleTree(ConstraintTree):
 
 
 def merged(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """In order, those that overlap or touch as one."""
+    """The intervals in order, with those that overlap or touch merged."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(intervals):
         if found and low <= found[-1][1] + 1:

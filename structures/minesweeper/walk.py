@@ -1,15 +1,15 @@
-"""Minesweeper as a walk that stops and goes on anywhere: ask the constraint tree for the least tuple that may be a row, look it up in all
-atoms, tell its rows or put the gaps around it, and ask again.
+"""Minesweeper as a walk that can be suspended and resumed anywhere: ask the constraint tree for the least tuple that may be a row, look it
+up in all atoms, write its rows or insert the gaps around it, and repeat.
 
-A look-up of a tuple finds the longest beginning that the atom has of it, and between which values its next one lies: a gap. So of the gaps
-that Algorithm 2 explores only those along the tuple are put, one an atom. Of a tuple that is a row the gaps behind it are put, so that the
-next probe need not find them. Rows themselves are no constraints: the search goes on behind them, in lexicographic order, and so a cursor
-is the tuple and the place among its rows, which are the product of its slots in the atoms.
+A look-up of a tuple finds the longest prefix that the atom shares with it, and the values between which its next one lies: a gap. So of the
+gaps that Algorithm 2 explores only those along the tuple are inserted, one an atom. For a tuple that is a row, the gaps after it are
+inserted, so that the next probe need not find them. Rows themselves are not constraints: the search continues after them, in lexicographic
+order, and so a cursor is the tuple and the place among its rows, which are the product of its slots in the atoms.
 
-The state is plain data, which is also the cursor: counters, the frontier and the tuple (`shadow.py`), then of each atom its entry, the end
-of its group in that leaf, both at the group's beginning, and its key. What is bound is in the key's first coordinates.
+The state is plain data, which is also the cursor: counters, the frontier and the tuple (`shadow.py`), then for each atom its entry, the end
+of its group in that leaf, both at the group's beginning, and its key. Bound values are in the key's first coordinates.
 
-Costs: a look-up O(log n); at most arity many of them, as the paper counts, an atom and probe. Source: *Beyond Worst-case Analysis for
+Costs: a look-up O(log n); at most arity of them, as the paper counts, for each atom and probe. Source: *Beyond Worst-case Analysis for
 Joins with Minesweeper*, Algorithm 2; docs/design/natural-joins.md (*minesweeper*).
 """
 
@@ -49,7 +49,7 @@ from structures.minesweeper.shape import ARITY_, ATOM, ATOM_WORDS, ATOMS, BOUND,
 from structures.minesweeper.triangle import advance, grow, next_triple, put_triangle_gap
 
 OPEN, PROBE, EXPLORE, EMIT = range(4)  # phases
-LEAF_, ENTRY, END, FIRST, KEY_ = 0, 1, 2, 3, 6  # of an atom; FIRST: the same three at the beginning
+LEAF_, ENTRY, END, FIRST, KEY_ = 0, 1, 2, 3, 6  # words of an atom; FIRST: the same three at the beginning of the group
 PLACE_WORDS = KEY_ + MOST_ARITY
 STATE_WORDS = PLACES + PLACE_WORDS * MOST_ATOMS
 
@@ -75,7 +75,7 @@ def place_at(q: int) -> int:
 
 @kernel
 def take_group(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int) -> None:
-    """Atom q is at the first entry of the tuple's group."""
+    """Move atom q to this entry, the first of the tuple's group."""
     plan, _, state = walking
     k, z = plan[atom_at(q) + ARITY_], place_at(q)
     end = group_end(nodes, leaf, k, i, state, z + KEY_, 1, k)
@@ -85,7 +85,7 @@ def take_group(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int) -> Non
 
 @kernel
 def in_common(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int) -> int:
-    """How many first coordinates of its key atom q has in entry i of the leaf; 0 is no leaf."""
+    """The number of first coordinates of its key that atom q has in entry i of the leaf; 0 if there is no leaf."""
     M, (plan, _, state) = nodes.M, walking
     k, z, j = plan[atom_at(q) + ARITY_], place_at(q), wide(0)
     room = LEAF_ROOM[k]
@@ -96,7 +96,7 @@ def in_common(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int) -> int:
 
 @kernel
 def put_gap(tree: Constraints, walking: Walking, q: int, c: int, low: int, high: int) -> None:
-    """Where the tuple has the values of atom q's key before coordinate c, that one is not from `low` to `high`."""
+    """Insert that, where the tuple has the values of atom q's key before coordinate c, coordinate c has no value from `low` to `high`."""
     plan, _, state = walking
     a, bits = atom_at(q), wide(0)
     for j in range(plan[a + BOUND], c):
@@ -110,7 +110,7 @@ def put_gap(tree: Constraints, walking: Walking, q: int, c: int, low: int, high:
 
 @kernel
 def look_up(nodes: Nodes, tree: Constraints, walking: Walking, q: int) -> bool:
-    """Take atom q to the group of its key; False: it has none, and the gap around it is put."""
+    """Move atom q to the group of its key; False if it has none, after inserting the gap around it."""
     M, (plan, roots, state) = nodes.M, walking
     a, z = atom_at(q), place_at(q)
     k, p = plan[a + ARITY_], plan[a + BOUND]
@@ -140,7 +140,7 @@ def look_up(nodes: Nodes, tree: Constraints, walking: Walking, q: int) -> bool:
 
 @kernel
 def put_gap_behind(nodes: Nodes, tree: Constraints, walking: Walking, q: int) -> None:
-    """Atom q has the tuple, and no next value of the last level before that of its next entry."""
+    """Insert the gap after the tuple in atom q: at its last level, no value before that of its next entry."""
     M, (plan, roots, state) = nodes.M, walking
     a, z = atom_at(q), place_at(q)
     k = plan[a + ARITY_]
@@ -158,7 +158,7 @@ def put_gap_behind(nodes: Nodes, tree: Constraints, walking: Walking, q: int) ->
 
 @kernel
 def open_item(nodes: Nodes, tree: Constraints, walking: Walking, items: Items) -> bool:
-    """Begin the search for the next item; False: an atom whose variables are all bound does not have it."""
+    """Begin the search for the next item; False if an atom whose variables are all bound does not have it."""
     plan, _, state = walking
     x = state[AT] * items.width
     for d in range(plan[LEVELS]):
@@ -176,7 +176,7 @@ def open_item(nodes: Nodes, tree: Constraints, walking: Walking, items: Items) -
 
 @kernel
 def explore(nodes: Nodes, tree: Constraints, walking: Walking) -> bool:
-    """Look the tuple up in all atoms; False: it is no row, and gaps around it are put."""
+    """Look the tuple up in all atoms; False if it is not a row, after inserting gaps around it."""
     plan, _, state = walking
     found = True
     state[PROBES] += 1
@@ -198,7 +198,8 @@ def explore(nodes: Nodes, tree: Constraints, walking: Walking) -> bool:
 
 @kernel
 def emit(nodes: Nodes, walking: Walking, slots: Any, told: Told, n: int) -> int:
-    """Write rows from where all atoms stand through the last one's group in its leaf, as long as there is room; the rows then."""
+    """Write the rows from the current positions through the last atom's group in its leaf, as long as there is room. Returns the number of
+    rows then written."""
     W, (plan, _, state) = nodes.W, walking
     out, stride = told
     last = plan[ATOMS] - 1
@@ -223,7 +224,7 @@ def emit(nodes: Nodes, walking: Walking, slots: Any, told: Told, n: int) -> int:
 
 @kernel
 def forward(nodes: Nodes, walking: Walking, q: int) -> bool:
-    """Take atom q to the next entry of its group, or back to the first: False."""
+    """Move atom q to the next entry of its group; False if there is none, after moving back to the first."""
     plan, roots, state = walking
     a, z = atom_at(q), place_at(q)
     k, leaf = plan[a + ARITY_], state[z + LEAF_]
@@ -249,7 +250,7 @@ def next_item(state: Any) -> None:
 
 @kernel
 def step(nodes: Nodes, tree: Constraints, walking: Walking, items: Items, told: Told, rows: tuple[int, int]) -> int:
-    """Do what comes next; the rows then. `rows`: those before, and the steps at which to stop."""
+    """Do the next step. Returns the number of rows then written. `rows`: those before, and the steps at which to stop."""
     plan, _, state = walking
     n, stop = rows
     if state[PHASE] == EMIT:
@@ -264,7 +265,7 @@ def step(nodes: Nodes, tree: Constraints, walking: Walking, items: Items, told: 
                 if plan[TRIANGLE] == 0 and pass_on(state, plan[LEVELS], plan[LEVELS]) < 0:
                     next_item(state)
     elif state[PHASE] == EXPLORE:
-        if plan[TRIANGLE] == 0 or grow(tree, state, stop):  # others may have left it undone
+        if plan[TRIANGLE] == 0 or grow(tree, state, stop):  # another cursor may have left it unfinished
             state[PHASE] = EMIT if explore(nodes, tree, walking) else PROBE
     elif state[PHASE] == OPEN:
         if len(items.slots) > 1:
@@ -285,10 +286,12 @@ def step(nodes: Nodes, tree: Constraints, walking: Walking, items: Items, told: 
 
 @kernel("int64(Nodes, Constraints, Walking, Items, Told, int64)")
 def mine(nodes: Nodes, tree: Constraints, walking: Walking, items: Items, told: Told, budget: int) -> int:
-    """Further rows of the items, from where `state` is; how many, at most `stride`. All are told once state[AT] is the number of items.
+    """Write further rows of the items, from the position in `state` on. Returns their number, at most `stride`. All are written once
+    state[AT] is the number of items.
 
-    `items`: given entries or keys, or one of no coordinates for all rows; between two of several the tree is cleared. Stops after `budget`
-    steps too (look-ups, steps in the tree, rows; state[STEPS] counts them), and when the tree is short of room. Cost: as the class says.
+    `items`: given entries or keys, or one with no coordinates for all rows; between two of several the tree is cleared. Stops after
+    `budget` steps too (look-ups, steps in the tree, rows; state[STEPS] counts them), and when the tree is short of room. Cost: as the class
+    says.
     """
     state = walking.state
     n, stop = wide(0), state[STEPS] + budget

@@ -1,11 +1,11 @@
-"""Questions about one set alone: they need one path down, for the tree is ordered by left endpoints.
+"""Queries of one set: they need one path down, as the tree is ordered by left endpoints.
 
     first(b)  the entry with the smallest left among those with (key, right) >= (K, b): go to the first child that has one
     reach(a)  the entry with the largest right among those with (key, left) <= (K, a): a child whose right neighbour has one, too, lies
               wholly within `a`, and its stored greatest is the best of it
 
-Answers are left in `scratch` at FOUND_: key, left, right, slot. A node's summary has singletons as subset i at place i. Costs: O(log n +
-L).
+Answers are written into `scratch` at FOUND_: key, left, right, slot. A node's summary has singletons as subset i at place i. Costs: O(log n
++ L).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def found_entry(nodes: MultiwayNodes, scratch: Any, o: int, p: int) -> None:
 
 @kernel
 def first(nodes: MultiwayNodes, scratch: Any, o: int, i: int, key: int, bound: int) -> bool:
-    """Whether set i has an entry below node o with (key, right) >= the given one; the first of them."""
+    """Find the first entry of set i below node o with (key, right) >= the given one; False if there is none."""
     M, W, table = nodes.M, nodes.W, nodes.table
     if not at_least(nodes, o, i, key, bound):
         return False
@@ -74,7 +74,8 @@ def first(nodes: MultiwayNodes, scratch: Any, o: int, i: int, key: int, bound: i
 
 @kernel
 def reach(nodes: MultiwayNodes, scratch: Any, o: int, i: int, key: int, bound: int) -> bool:
-    """Whether set i has an entry below node o with (key, left) <= the given one; the one with the largest (key, right) of them."""
+    """Find the entry of set i below node o with the largest (key, right) among those with (key, left) <= the given one; False if there is
+    none."""
     M, W, table = nodes.M, nodes.W, nodes.table
     if not at_most(nodes, o, i, key, bound):
         return False

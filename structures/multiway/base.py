@@ -1,5 +1,5 @@
-"""The base of `IJHeap` and `CliqueTree`: loading, changing and reclaiming the tree of `tree.py`; they differ in what a node records
-about the entries below it, and so in what a change reports."""
+"""The base of `IJHeap` and `CliqueTree`: load, change and reclaim the tree of `tree.py`. They differ in what a node records about the
+entries below it, and so in what a change reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MultiwayTree(EntryTree[MultiwayArena]):
         make_empty(*self._arrays)
 
     def _order(self, entries: Entries) -> np.ndarray:
-        """The tree's: (key, left, code = 8 * slot + set)."""
+        """The tree's order: (key, left, code = 8 * slot + set)."""
         return tree_order(entries.set, entries.key, entries.left, 4 * entries.slot.astype(np.int64))
 
     def _load(self, entries: Entries) -> None:

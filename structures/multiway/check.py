@@ -1,4 +1,4 @@
-"""Checks of the invariants that both trees share, for tests: slow, plain Python."""
+"""Checks of the invariants that both trees have in common, for tests: slow, plain Python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_nodes(
     A: MultiwayArena, t: int, root: Root, others: tuple[Root, ...], check_node: Callable[[int, list[Entry]], None]
 ) -> list[Entry]:
     """Prove I1 and I3 of the version of a tree with t sets, and I3 of the arena when all roots in use are given; `check_node` proves I2 of
-    a node and the entries below it. The version's entries."""
+    a node, given the entries below it. Returns the version's entries."""
     M, W, seen = A.M, A.W, dict[int, int]()
 
     def below(o: int, top: bool) -> list[Entry]:

@@ -1,15 +1,15 @@
-"""A node's summary of the cliques below it: where its intervals end, and where so many of them first share a point.
+"""A node's summary of the cliques below it: where its intervals end, and where k of them first share a point.
 
 For j, k = 1..t (t members make a row)
     top[j]  the j-th largest right endpoint among the entries of the node's last key: only these can reach what lies to the right
-    mn[k]   the least (key, left) of an entry that k - 1 others below, of its key and before it in the order, cover: there k share a point
+    mn[k]   the least (key, left) of an entry that is covered by k - 1 others below, of its key and before it: there k share a point
 
         lower ---------------------- top[2]
               ------------- top[1]..                mn[3] of both: the least of mn_L[3], mn_G[3], and those of
         upper            --- mn[1]                  mn_G[2] <= top_L[1], mn_G[1] <= top_L[2]
                             -- mn[2]
 
-A block holds at SUMMARY: top[t] | mn[t] | last key, entries of it (at most t), keys of mn[t] (int32); KEY_MAX: there is none.
+A block has at SUMMARY: top[t] | mn[t] | last key, entries of it (at most t), keys of mn[t] (int32); KEY_MAX: none.
 
 Costs: a leaf O(t L), an inner node O(t**2). Source: docs/design/ij-heap.md (*Self-joins*).
 """
@@ -24,20 +24,20 @@ from structures.multiway.layout import CHILD, SUMMARY, L, MultiwayNodes, height_
 from structures.multiway.leaves import LEAF_SCRATCH, count_of, entry_at
 from structures.multiway.topology import CLIQUE
 
-MOST = 8  # members
-# A summary in the making, in `scratch`.
+MOST = 8  # most members
+# A summary under construction, in `scratch`.
 TOPS, LEASTS, LEAST_KEYS = LEAF_SCRATCH, LEAF_SCRATCH + MOST, LEAF_SCRATCH + 2 * MOST
 SCRATCH_WORDS = LEAF_SCRATCH + 3 * MOST
 
 
 def summary_words(t: int) -> int:
-    """The words of a block's summary."""
+    """The number of words of a block's summary."""
     return 2 * t + (t + 3) // 2
 
 
 @kernel
 def top_at(o: int) -> int:
-    """The place of top[1] of block o in M; mn[1] lies t behind."""
+    """The place of top[1] of block o in M; mn[1] is t words further."""
     return o + SUMMARY
 
 
@@ -49,7 +49,8 @@ def keys_at(table: Any, o: int) -> int:
 
 @kernel
 def enter(scratch: Any, at: int, count: int, most: int, right: int) -> int:
-    """Put a right endpoint among the `count` largest, descending from scratch[at], of which `most` are kept; how many there are now."""
+    """Insert a right endpoint into the `count` largest, descending from scratch[at], of which at most `most` are kept. Returns their new
+    number."""
     j = count
     if count == most:
         if most == 0 or scratch[at + most - 1] >= right:
@@ -64,7 +65,7 @@ def enter(scratch: Any, at: int, count: int, most: int, right: int) -> int:
 
 @kernel
 def of_leaf(nodes: MultiwayNodes, scratch: Any, o: int) -> tuple[int, int]:
-    """Make the summary of leaf o in `scratch`; its last key, and the entries of it."""
+    """Build the summary of leaf o in `scratch`. Returns its last key, and the number of entries of that key."""
     M, W, table = nodes.M, nodes.W, nodes.table
     e, w = entry_at(table, o)
     t, met, last, count = table[CLIQUE], 0, -1, 0
@@ -83,7 +84,8 @@ def of_leaf(nodes: MultiwayNodes, scratch: Any, o: int) -> tuple[int, int]:
 
 @kernel
 def of_children(nodes: MultiwayNodes, scratch: Any, o: int) -> tuple[int, int]:
-    """Make the summary of inner node o in `scratch`, of what its children have; its last key, and the entries of it."""
+    """Build the summary of inner node o in `scratch`, from those of its children. Returns its last key, and the number of entries of that
+    key."""
     M, W, table = nodes.M, nodes.W, nodes.table
     t, lower, upper = table[CLIQUE], M[o + CHILD], M[o + CHILD + 1]
     a, b, ka, kb = top_at(lower), top_at(upper), keys_at(table, lower), keys_at(table, upper)
@@ -98,7 +100,7 @@ def of_children(nodes: MultiwayNodes, scratch: Any, o: int) -> tuple[int, int]:
             scratch[LEASTS + k], scratch[LEAST_KEYS + k] = M[a + t + k], W[ka + 2 + k]
             continue
         scratch[LEASTS + k], scratch[LEAST_KEYS + k] = M[b + t + k], W[kb + 2 + k]
-        for j in range(min(k, reach), 0, -1):  # the more the lower one gives, the earlier its others begin
+        for j in range(min(k, reach), 0, -1):  # the more the lower child contributes, the earlier its other entries begin
             if W[kb + 2 + k - j] == W[ka] and M[b + t + k - j] <= M[a + j - 1]:
                 scratch[LEASTS + k], scratch[LEAST_KEYS + k] = M[b + t + k - j], W[ka]
                 break
@@ -107,7 +109,7 @@ def of_children(nodes: MultiwayNodes, scratch: Any, o: int) -> tuple[int, int]:
 
 @kernel
 def summarise_clique(nodes: MultiwayNodes, scratch: Any, o: int) -> bool:
-    """Write the summary of node o, whose entries or children are in place; whether it changed."""
+    """Write the summary of node o, whose entries or children are in place. Returns whether it changed."""
     M, W, table = nodes.M, nodes.W, nodes.table
     if height_of(W, o) == 0:
         last, count = of_leaf(nodes, scratch, o)

@@ -1,4 +1,4 @@
-"""Compaction, as in `ordered/compaction.py`: here leaf by leaf; and the leaves of a subtree of a few levels are written into fewer, where
+"""Compaction, as in `ordered/compaction.py`: here leaf by leaf; and the leaves of a subtree of a few levels are rewritten as fewer, if
 these suffice.
 
 Costs: a step O(log n) besides the copies, at most of a path and of the leaves of such a subtree.
@@ -24,7 +24,8 @@ from structures.multiway.tree import LEAF_FILL, build_above, climb, descend
 
 @kernel
 def move_path(nodes: MultiwayNodes, writing: Writing, leaf: int) -> None:
-    """Copy what is to be moved of the path in C[PATH:], which ends with the leaf; what is above a copy belongs to this version."""
+    """Copy the nodes of the path in C[PATH:], which ends with the leaf, that lie in chunks to be emptied; nodes above a copy belong to this
+    version afterwards."""
     M, C = nodes.M, writing.C
     d, above, o = layout.PATH, 0, C[layout.PATH]
     while True:
@@ -48,7 +49,7 @@ def move_path(nodes: MultiwayNodes, writing: Writing, leaf: int) -> None:
 
 @kernel
 def begun_subtree(W: Any, C: Any) -> int:
-    """The place in C[PATH:] of the node of FILLED levels on the path, if the leaf is the first one below it; else 0."""
+    """The place in C[PATH:] of the node of FILLED levels on the path, if the leaf is the first one below it; otherwise 0."""
     d, first = layout.PATH, wide(0)
     while C[d] != 0:
         if height_of(W, C[d]) == FILLED:
@@ -61,7 +62,7 @@ def begun_subtree(W: Any, C: Any) -> int:
 
 @kernel
 def find_leaves(nodes: MultiwayNodes, writing: Writing, top: int, drops: bool) -> int:
-    """Put the leaves below a node of FILLED levels to C[OLD:]; how many. `drops`: the nodes above them are dropped."""
+    """Write the leaves below a node of FILLED levels into C[OLD:]. Returns their number. `drops`: whether to drop the nodes above them."""
     M, W, C = nodes.M, nodes.W, writing.C
     C[layout.WAY] = top
     n, leaves = 1, 0
@@ -81,7 +82,7 @@ def find_leaves(nodes: MultiwayNodes, writing: Writing, top: int, drops: bool) -
 
 @kernel
 def find_ends(nodes: MultiwayNodes, C: Any, scratch: Any, c: int, some: int) -> None:
-    """Where in the runs of old leaf number c the next `some` entries of what is left of it end."""
+    """Find where, in the runs of old leaf number c, the next `some` of its remaining entries end."""
     W, t, o, at = nodes.W, nodes.table[SETS], C[layout.OLD + c], MOST * c
     left = wide(0)
     for s in range(t):
@@ -95,7 +96,7 @@ def find_ends(nodes: MultiwayNodes, C: Any, scratch: Any, c: int, some: int) -> 
 
 @kernel
 def written_leaf(nodes: MultiwayNodes, C: Any, scratch: Any, leaves: int, low: int, high: int) -> int:
-    """A new leaf of the entries number low to high - 1 of the leaves at C[OLD:]; those before are written."""
+    """Write a leaf with entries number low to high - 1 of the leaves at C[OLD:]; the entries before are written."""
     W, start = nodes.W, wide(0)
     for c in range(leaves):
         count = count_of(nodes, C[layout.OLD + c])
@@ -115,7 +116,8 @@ def written_leaf(nodes: MultiwayNodes, C: Any, scratch: Any, leaves: int, low: i
 
 @kernel
 def fill_leaves(nodes: MultiwayNodes, writing: Writing, scratch: Any, d: int, fewer: int) -> None:
-    """Write the leaves below the node at C[d] of the path into so many, at most one level lower: more would be too much to balance."""
+    """Rewrite the leaves below the node at C[d] of the path as `fewer` leaves, at most one level lower: a larger difference could not be
+    balanced."""
     M, W, C = nodes.M, nodes.W, writing.C
     leaves, total = find_leaves(nodes, writing, C[d], True), wide(0)
     for c in range(leaves):
@@ -137,11 +139,11 @@ def fill_leaves(nodes: MultiwayNodes, writing: Writing, scratch: Any, d: int, fe
 
 @kernel
 def go_on_after(nodes: MultiwayNodes, C: Any, end: int) -> bool:
-    """The next step begins behind what is below the path's nodes before place `end`; whether that was the last."""
+    """Let the next step begin after the subtrees of the path's nodes before place `end`. Returns whether that was the last."""
     M, W, last = nodes.M, nodes.W, True
     C[layout.AFTER], C[layout.AFTER + 1], C[layout.AFTER + 2] = FIRST_PLACE
     for d in range(layout.PATH, end, 2):
-        if C[d + 1] == 0:  # the lowest separator above the leaf is the next one's
+        if C[d + 1] == 0:  # the lowest separator above the leaf is that of the next one
             o, last = C[d], False
             C[layout.AFTER], C[layout.AFTER + 1] = W[2 * o + layout.SEPARATOR_KEY], M[o + layout.SEPARATOR_LEFT]
             C[layout.AFTER + 2] = M[o + layout.SEPARATOR_CODE]
@@ -150,7 +152,7 @@ def go_on_after(nodes: MultiwayNodes, C: Any, end: int) -> bool:
 
 @kernel
 def compact_next(nodes: MultiwayNodes, writing: Writing, scratch: Any) -> bool:
-    """The next leaf, or leaves, and the path to it; whether it was the last."""
+    """Process the next leaf, or leaves, and the path to it. Returns whether it was the last."""
     W, C = nodes.W, writing.C
     if C[layout.AFTER] == FIRST_PLACE[0]:
         for cls in range(2):
@@ -180,8 +182,8 @@ def compact_next(nodes: MultiwayNodes, writing: Writing, scratch: Any) -> bool:
 
 @kernel("void(MultiwayNodes, Writing, int64[::1], int64, int64)")
 def compact(nodes: MultiwayNodes, writing: Writing, scratch: Any, leaves: int, spare: int) -> None:
-    """Look at so many more leaves, writing as the current version; `scratch`: of a summary; `spare`: words that other changes were
-    promised. O(L) a leaf, and O(log n) for the way to its neighbours."""
+    """Visit `leaves` more leaves, writing as the current version; `scratch`: of a summary; `spare`: words promised to other changes. O(L) a
+    leaf, and O(log n) for the path to its neighbours."""
     table, C = nodes.table, writing.C
     if not earn(C, leaves):
         return
@@ -189,5 +191,5 @@ def compact(nodes: MultiwayNodes, writing: Writing, scratch: Any, leaves: int, s
     while may_compact(C, words + spare):
         if compact_next(nodes, writing, scratch):
             end_compaction(C)
-            for cls in range(2):  # what was freed meanwhile, as pins have gone, is still to be brought together
+            for cls in range(2):  # chunks freed meanwhile, as pins have gone, are still to be processed
                 C[class_at(cls) + SWEPT] = min(C[class_at(cls) + SWEPT], C[layout.LISTED_BEFORE + cls])

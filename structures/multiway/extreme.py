@@ -4,18 +4,18 @@ Problem: `which` 0: of the V-tuples below node u whose (key, right_i) >= (K, b_i
 of those with (key, left_i) <= (K, a_i), the one with the largest rights. By Closure (the paper's Lemma 15) "smallest" holds in every
 coordinate at once, and the answer is a real V-tuple.
 
-Both are one algorithm: `which` 1 is its mirror image, children swapped and the order of values and keys turned round. So a value is
+Both are one algorithm: `which` 1 is its mirror image, with children swapped and the order of values and keys reversed. So a value is
 compared as value ^ x, x = 0 or -1, and "near child" is the lower for 0, the upper for 1.
 
     ask(u)      1  the opposite extreme breaks a bound: there is none (exact, by Closure)
-                2  the stored extreme keeps the bounds: it is the answer
-                3  it could not better what is known: nothing to do
-                4  a leaf is searched; else the node is opened:
+                2  the stored extreme meets the bounds: it is the answer
+                3  it cannot improve the answer so far: nothing to do
+                4  a leaf is searched; another node is opened:
     open(u)     the near child is asked; then every split of V that is live (the far components are asked first, their nears bound
-                the near ones); then the far child (`which` 0: only if there was nothing yet, for it is dominated)
+                the near ones); then the far child (`which` 0: only if nothing was found, as it is dominated)
 
-No recursion: frames in `scratch`, one a level; a frame writes into an answer of its own (far components of a split) or of its caller.
-An answer is as in `leaves`: key, mask of the members filled in, near, far, slot by alias.
+No recursion: frames in `scratch`, one a level; a frame writes into its own answer (far components of a split) or that of its caller.
+An answer has the form of `leaves`: key, mask of the members filled in, near, far, slot by alias.
 
     scratch   of leaves | found alias | ASK: key, bound by alias | answer | frames
 
@@ -44,7 +44,7 @@ ASKED = ANSWER + ANSWER_WORDS  # nodes asked so far
 FRAMES = ASKED + 1
 # A frame: node, subset, next split (-1: the near child first), part of it, answer's place, whether something was found, the split's key,
 NODE, SUBSET, SPLIT, PART, INTO, FOUND, AT_KEY = range(7)
-BOUND = 7  # the bounds; SHARP: those of the split; OWN: the answer of its far components
+BOUND = 7  # the bounds; SHARP: those of the split; OWN: the answer for its far components
 SHARP = BOUND + BOUND_WORDS
 OWN = SHARP + BOUND_WORDS
 FRAME_WORDS = OWN + ANSWER_WORDS
@@ -69,7 +69,7 @@ def no_bounds(scratch: Any, bound: int, which: int) -> None:
 
 @kernel
 def take(scratch: Any, answer: int, which: int, key: int) -> bool:
-    """Make room for a tuple of the key in the answer; False if the answer's key is better."""
+    """Make room for a tuple of this key in the answer; False if the answer's key is better."""
     x = -which
     if (key ^ x) > (scratch[answer + KEY_] ^ x):
         return False
@@ -80,7 +80,7 @@ def take(scratch: Any, answer: int, which: int, key: int) -> bool:
 
 @kernel
 def offer(scratch: Any, answer: int, which: int, i: int, near: int, far: int, slot: int) -> None:
-    """Put alias i's interval into the answer if it is better than the one there."""
+    """Write alias i's interval into the answer if it is better than the present one."""
     filled, x = scratch[answer + FILLED], -which
     if (filled >> i) & 1 == 0 or (near ^ x) < (scratch[answer + NEAR_ + i] ^ x):
         scratch[answer + FILLED] = filled | (1 << i)
@@ -131,7 +131,7 @@ def offer_alias(nodes: MultiwayNodes, scratch: Any, which: int, o: int, i: int, 
 
 @kernel
 def reaches(nodes: MultiwayNodes, scratch: Any, which: int, o: int, v: int, bound: int) -> bool:
-    """Whether a v-tuple below node o keeps the bounds: by Closure iff the opposite extreme does."""
+    """Whether a v-tuple below node o meets the bounds: by Closure iff the opposite extreme does."""
     M, table = nodes.M, nodes.table
     x = -which
     k = key_of(nodes, o, 1 - which, v)
@@ -146,7 +146,7 @@ def reaches(nodes: MultiwayNodes, scratch: Any, which: int, o: int, v: int, boun
 
 @kernel
 def betters(nodes: MultiwayNodes, scratch: Any, which: int, o: int, v: int, key: int, answer: int) -> bool:
-    """Whether a v-tuple below node o, of the key at best, could better the answer, whose key is no better."""
+    """Whether a v-tuple below node o, at best of this key, could improve the answer, whose key is no better."""
     M, table = nodes.M, nodes.table
     if key != scratch[answer + KEY_] or key_of(nodes, o, which, v) != key:
         return True
@@ -161,7 +161,7 @@ def betters(nodes: MultiwayNodes, scratch: Any, which: int, o: int, v: int, key:
 
 @kernel
 def ask(nodes: MultiwayNodes, scratch: Any, which: int, o: int, v: int, bound: int, answer: int) -> int:
-    """Answer from what node o stores, or from the leaf: NOTHING there, ANSWERED, or OPEN: it must be opened."""
+    """Answer from what node o stores, or from the leaf: NOTHING if there is no tuple, ANSWERED, or OPEN if it must be opened."""
     M, W, table = nodes.M, nodes.W, nodes.table
     scratch[ASKED] += 1
     if not reaches(nodes, scratch, which, o, v, bound):
@@ -199,7 +199,7 @@ def push(scratch: Any, f: int, o: int, v: int, bound: int, answer: int) -> None:
 
 @kernel
 def promising(nodes: MultiwayNodes, scratch: Any, which: int, f: int, r: int) -> bool:
-    """Whether split r of frame f may be live, by the stored extremes, and could better the answer; its key into AT_KEY."""
+    """Whether split r of frame f may be live, by the stored extremes, and could improve the answer; writes its key into AT_KEY."""
     M, W, table = nodes.M, nodes.W, nodes.table
     x = -which
     o = scratch[f + NODE]
@@ -231,7 +231,7 @@ def promising(nodes: MultiwayNodes, scratch: Any, which: int, f: int, r: int) ->
 
 @kernel
 def sharpen(scratch: Any, which: int, f: int) -> None:
-    """The bounds that hold at the split's key into SHARP."""
+    """Write the bounds that apply at the split's key into SHARP."""
     scratch[f + SHARP] = scratch[f + AT_KEY]
     same = scratch[f + AT_KEY] == scratch[f + BOUND]
     for i in range(6):
@@ -243,8 +243,8 @@ def sharpen(scratch: Any, which: int, f: int) -> None:
 
 @kernel
 def cross(nodes: MultiwayNodes, scratch: Any, which: int, f: int, r: int) -> bool:
-    """The far components of split r are answered in OWN: whether it is live. Then they are offered to the frame's answer, and SHARP
-    becomes what the near ones must reach."""
+    """Once the far components of split r are answered in OWN, decide whether it is live. If so, offer them to the frame's answer, and set
+    SHARP to what the near ones must reach."""
     M, table = nodes.M, nodes.table
     x = -which
     near = M[scratch[f + NODE] + CHILD + which]
@@ -271,7 +271,7 @@ def cross(nodes: MultiwayNodes, scratch: Any, which: int, f: int, r: int) -> boo
 
 @kernel
 def split_step(nodes: MultiwayNodes, scratch: Any, which: int, f: int, r: int) -> bool:
-    """Go on with split r of frame f; True if a child was opened (pushed behind f), False when the split is done."""
+    """Continue with split r of frame f; True if a child was opened (pushed behind f), False when the split is done."""
     M, table = nodes.M, nodes.table
     o = scratch[f + NODE]
     near, far = M[o + CHILD + which], M[o + CHILD + 1 - which]
@@ -308,8 +308,8 @@ def split_step(nodes: MultiwayNodes, scratch: Any, which: int, f: int, r: int) -
 
 @kernel
 def extreme(nodes: MultiwayNodes, scratch: Any, which: int, o: int, v: int, opened: bool) -> bool:
-    """The extreme v-tuple below node o within the bounds at scratch[ASK], at scratch[ANSWER]; whether there is one. `opened`: do not ask
-    inner node o itself, whose summary is not written yet."""
+    """Write the extreme v-tuple below node o within the bounds at scratch[ASK] to scratch[ANSWER]; False if there is none. `opened`: do not
+    ask inner node o itself, whose summary is not written yet."""
     M, table = nodes.M, nodes.table
     forget(scratch, ANSWER, which)
     if not opened:

@@ -7,11 +7,11 @@
     summary near, far of the least tuple [SPAN each] | near, far of the greatest | slots of both [SPAN each], keys of both [SUBSETS
             each] (int32)
 
-What a summary says: for each connected V the least V-tuple below (`which` 0: near = left endpoint, far = right) and the greatest
-(`which` 1: near = right, far = left), with its slots and its key; (KEY_MAX, -1 as keys) when there is none. `summary.py`. Of cliques it
-says something else: `clique_summary.py`.
+A summary has, for each connected V, the least V-tuple below (`which` 0: near = left endpoint, far = right) and the greatest
+(`which` 1: near = right, far = left), with its slots and its key (KEY_MAX and -1 as keys if there is none): `summary.py`. For cliques its
+content is different: `clique_summary.py`.
 
-Invariants, and how blocks are retired and used again: `core/blocks.py`. Costs: O(1); a copy as many words as the block has.
+Invariants, and how blocks are retired and reused: `core/blocks.py`. Costs: O(1); a copy the words of the block.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ CHILD = 2  # in M, from o: + side
 SEPARATOR_LEFT, SEPARATOR_CODE = 4, 5
 SUMMARY = 6
 
-# Of a tree: balanced by height it has 1.45 log2(n) levels over n leaves, 48 over those of 6 * 2**30 entries, which are the most.
+# A tree balanced by height has 1.45 log2(n) levels over n leaves, 48 over those of 6 * 2**30 entries, which are the most.
 MOST_LEVELS = 64
 
 # Words of C: ROOT and HEIGHT as in `core/arena.py`, then
 COUNTS = HEIGHT + 1  # + set
 PATH = COUNTS + 8  # 2 words a level: node, side
 AFTER = PATH + 2 * MOST_LEVELS  # key, left, code: how far compaction has come
-# Of a subtree of FILLED levels whose leaves compaction writes anew: nodes still to be looked at; the leaves before and after; of each run
-# of each leaf before, + MOST * leaf + set, where what is still to be written begins, and where what goes to the next leaf ends.
+# For a subtree of FILLED levels whose leaves compaction rewrites: nodes still to be visited; the leaves before and after; for each run of
+# each leaf before, + MOST * leaf + set, where the entries still to be written begin, and where those for the next leaf end.
 FILLED = 3
-TOGETHER = 1 << FILLED  # leaves at most
+TOGETHER = 1 << FILLED  # most leaves
 WAY = AFTER + 3
 OLD, NEW = WAY + FILLED + 1, WAY + FILLED + 1 + TOGETHER
 BEGINS, ENDS = NEW + TOGETHER, NEW + TOGETHER * (1 + MOST)
@@ -70,7 +70,7 @@ class MultiwayNodes(NamedTuple):
 
 @kernel
 def near_at(table: Any, o: int, which: int) -> int:
-    """The first word of `near` in the summary of block o; `far` lies SPAN behind."""
+    """The first word of `near` in the summary of block o; `far` is SPAN words further."""
     return o + SUMMARY + 2 * which * table[SPAN]
 
 
@@ -107,7 +107,7 @@ def start_of(W: Any, o: int, s: int) -> int:
 
 @kernel
 def allocate_block(nodes: MultiwayNodes, C: Any, cls: int) -> int:
-    """A block of the class, born now; its contents are whatever was there, its height is 0."""
+    """Allocate a block of the class, born now; its previous content remains, its height is 0."""
     W = nodes.W
     o = allocate(nodes.M, C, cls)
     W[2 * o + HEIGHT_] = 0
@@ -116,7 +116,7 @@ def allocate_block(nodes: MultiwayNodes, C: Any, cls: int) -> int:
 
 @kernel
 def own(nodes: MultiwayNodes, writing: Writing, o: int) -> int:
-    """The block itself if this version wrote it, else a copy in its place."""
+    """The block itself if this version wrote it, otherwise a copy that replaces it."""
     return o if nodes.M[o] == writing.C[VERSION] else moved(nodes, writing, o)
 
 
@@ -127,7 +127,7 @@ def class_of(W: Any, o: int) -> int:
 
 @kernel
 def moved(nodes: MultiwayNodes, writing: Writing, o: int) -> int:
-    """A copy in place of the block."""
+    """A copy that replaces the block."""
     cls = class_of(nodes.W, o)
     return blocks.moved(nodes.M, writing, o, cls, nodes.table[LEAF_WORDS_ + cls])
 

@@ -1,9 +1,10 @@
-"""Leaves of the IJ-heap: t runs of entries, moved in, out and between; the least and greatest tuple inside one leaf.
+"""Leaves of the IJ-heap: insert, delete and move entries in t runs; the least and greatest tuple within one leaf.
 
 Layout: `layout.py`. Order of entries: (key, left, code), code = 8 * slot + set. Writers own the leaves they change.
 
-The search inside a leaf: take each set's first entry that keeps its bound; while an edge fails, advance the one of the two that ends
-before the other begins; when none fails these are, by Closure, the least tuple in every coordinate (docs/design/ij-heap.md, *Leaf blocks*).
+The search within a leaf: take each set's first entry that meets its bound; while an edge fails, advance the one of the two that ends
+before the other begins; when none fails, these are, by Closure, the least tuple in every coordinate (docs/design/ij-heap.md, *Leaf
+blocks*).
 
 Costs: O(log L) to find, O(L) to move; a least or greatest tuple O(edges * L).
 """
@@ -64,7 +65,7 @@ def holds(nodes: MultiwayNodes, o: int, s: int, p: int, key: int, left: int, slo
 
 @kernel
 def put_in_leaf(nodes: MultiwayNodes, o: int, entry: Entry) -> None:
-    """Put the entry into own leaf o, which has room."""
+    """Insert the entry into own leaf o, which has room."""
     M, W, table = nodes.M, nodes.W, nodes.table
     s, key, left, right, slot = entry
     p, n = position(nodes, o, s, key, left, slot), count_of(nodes, o)
@@ -82,7 +83,7 @@ def put_in_leaf(nodes: MultiwayNodes, o: int, entry: Entry) -> None:
 
 @kernel
 def cut_from_leaf(nodes: MultiwayNodes, o: int, s: int, p: int) -> None:
-    """Take the entry at place p of run s out of own leaf o."""
+    """Delete the entry at place p of run s from own leaf o."""
     M, W, table = nodes.M, nodes.W, nodes.table
     n = count_of(nodes, o)
     e, w = entry_at(table, o)
@@ -97,7 +98,7 @@ def cut_from_leaf(nodes: MultiwayNodes, o: int, s: int, p: int) -> None:
 
 @kernel
 def append_run(nodes: MultiwayNodes, source: int, lo: int, hi: int, target: int, at: int) -> int:
-    """Copy places [lo, hi) of a leaf to `at` of another; the place behind."""
+    """Copy places [lo, hi) of a leaf to `at` of another. Returns the place after them."""
     M, W, table = nodes.M, nodes.W, nodes.table
     a, wa = entry_at(table, source)
     b, wb = entry_at(table, target)
@@ -111,7 +112,7 @@ def append_run(nodes: MultiwayNodes, source: int, lo: int, hi: int, target: int,
 
 @kernel
 def first_run(nodes: MultiwayNodes, scratch: Any, o: int) -> int:
-    """The set whose entry at place scratch[AT + set] comes first in the order; -1 when all runs are used up."""
+    """The set whose entry at place scratch[AT + set] comes first in the order; -1 when all runs are exhausted."""
     M, W, table = nodes.M, nodes.W, nodes.table
     e, w = entry_at(table, o)
     s, key, left, slot = -1, 0, 0, 0
@@ -197,7 +198,8 @@ def even_leaves(nodes: MultiwayNodes, writing: Writing, scratch: Any, a: int, b:
 
 @kernel
 def leaf_least(nodes: MultiwayNodes, scratch: Any, o: int, v: int, key: int, at: int) -> bool:
-    """Find the least v-tuple of leaf o with (key, right) >= (`key`, scratch[at + alias]): its places into scratch[AT + alias]."""
+    """Find the least v-tuple of leaf o with (key, right) >= (`key`, scratch[at + alias]), and write its places into scratch[AT + alias];
+    False if there is none."""
     M, W, table = nodes.M, nodes.W, nodes.table
     e, w = entry_at(table, o)
     for m in range(table[POS + v], table[POS + v] + table[SIZE + v]):
@@ -244,8 +246,8 @@ def _ends_after(nodes: MultiwayNodes, e: int, w: int, p: int, end: int, key: int
 
 @kernel
 def leaf_greatest(nodes: MultiwayNodes, scratch: Any, o: int, v: int, key: int, at: int) -> bool:
-    """Find the v-tuple of leaf o with the greatest rights and (key, left) <= (`key`, scratch[at + alias]): its places into scratch[AT +
-    alias]."""
+    """Find the v-tuple of leaf o with the greatest rights and (key, left) <= (`key`, scratch[at + alias]), and write its places into
+    scratch[AT + alias]; False if there is none."""
     M, W, table = nodes.M, nodes.W, nodes.table
     e, w = entry_at(table, o)
     for m in range(table[POS + v], table[POS + v] + table[SIZE + v]):

@@ -1,16 +1,16 @@
 """A node's summary of the intervals below it: computed from its entries or its children, and maintained under single changes.
 
-A summary holds, for every connected V, the least and the greatest V-tuple (`layout.py`). Of several tuples with the same near
-endpoints any may be stored; each stored one is a real V-tuple of entries below.
+A summary has, for every connected V, the least and the greatest V-tuple (`layout.py`). If several tuples have the same near endpoints, any
+of them may be stored; each stored one is a real V-tuple of entries below.
 
-Touch rule (by Closure): putting r into set i changes the least V-tuple only if there is none or r.left is below its left of i; cutting
-r only if r *is* its member of i; the greatest mirrored. What is above: a put no longer matters once it did not touch; a cut once the
-stored member lies strictly before r. PENDING (a mask of subsets, for each `which`) says what may still change further up.
+Touch rule (by Closure): inserting r into set i changes the least V-tuple only if there is none or r.left is below its left of i; deleting r
+only if r *is* its member of i; the greatest mirrored. Further up, an insert no longer matters once it did not touch; a delete once the
+stored member lies strictly before r. PENDING (a mask of subsets, for each `which`) has those that may still change further up.
 
-The tree serves cliques of one set as well, whose nodes say something else (`clique_summary.py`); table[CLIQUE] tells.
+The tree serves cliques of one set as well, whose nodes have another summary (`clique_summary.py`), if table[CLIQUE] is set.
 
-Costs: a leaf O(edges * L) a subset, an inner node one query (`extreme`) a subset, with O(1) visits when nothing reaches across.
-Source: docs/design/ij-heap.md (*The one composition step*, *Touch rule*).
+Costs: a leaf O(edges * L) a subset, an inner node one query (`extreme`) a subset, with O(1) visits when nothing reaches across. Source:
+docs/design/ij-heap.md (*The one composition step*, *Touch rule*).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def summarise(nodes: MultiwayNodes, scratch: Any, o: int) -> None:
 
 @kernel
 def concerned(table: Any, s: int) -> int:
-    """The subsets that set s belongs to, as a mask; of a clique one bit, for all that a node says."""
+    """The subsets to which set s belongs, as a mask; for a clique one bit, for the whole summary."""
     if table[CLIQUE] != 0:
         return 1
     mask = 0
@@ -80,7 +80,7 @@ def concerned(table: Any, s: int) -> int:
 
 @kernel
 def touches(nodes: MultiwayNodes, which: int, o: int, v: int, entry: Entry, sign: int) -> tuple[bool, bool]:
-    """Whether putting (sign 1) or cutting the entry r, below node o, may change its extreme of v; and whether it may change one further
+    """Whether inserting (sign 1) or deleting the entry r, below node o, may change its extreme of v; and whether it may change one further
     up."""
     M, W, table = nodes.M, nodes.W, nodes.table
     x, s, key, slot = -which, entry.set, entry.key, entry.slot
@@ -99,7 +99,8 @@ def touches(nodes: MultiwayNodes, which: int, o: int, v: int, entry: Entry, sign
 
 @kernel
 def refresh(nodes: MultiwayNodes, scratch: Any, which: int, o: int, pending: int, entry: Entry, sign: int) -> int:
-    """r was put or cut below own node o, whose summary is as before: bring it up to date for the pending subsets; what is pending above."""
+    """Update the pending subsets of own node o, whose summary is the one before r was inserted or deleted below it. Returns what is pending
+    above."""
     table = nodes.table
     if table[CLIQUE] != 0:
         return 1 if which == 0 and summarise_clique(nodes, scratch, o) else 0

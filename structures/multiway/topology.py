@@ -2,13 +2,13 @@
 
 Problem: a topology is a connected graph G on t = 2..6 sets (aliases). Everything that the IJ-heap stores or asks is about a
 *connected* non-empty subset V of them; the composition step splits V = V_L + V_G in every way, takes the components of both sides
-and looks at the edges across. All this depends on G alone, so it is written down once, as one table.
+and looks at the edges across. All this depends only on G, so it is computed once, as one table.
 
     table   [0..15] sizes | the sections named below | edge lists | split records
 
-Subsets are numbered by size, then by mask: the singletons {i} are 0..t-1, the last is the set of all. Behind it come "all without i"
-where that is not connected: they have members and a binding order, no place in summaries. A subset's members (ascending)
-have places POS[V] .. POS[V] + SIZE[V] - 1; SPAN is the number of places of all.
+Subsets are numbered by size, then by mask: the singletons {i} are 0..t-1, the last is the set of all. It is followed by "all without i"
+where that is not connected: these have members and a binding order, but no place in summaries. A subset's members (ascending) have places
+POS[V] .. POS[V] + SIZE[V] - 1; SPAN is the number of places of all.
 
     edge list of V      pairs (i, j), i < j
     split record        L mask, number of components of L, of G, of crossing edges | components of L [6], of G [6] |
@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-MOST = 6  # sets
+MOST = 6  # most sets
 SETS, SUBSETS, SPAN, ALL = 0, 1, 2, 3  # t, number of connected subsets, places, the subset of all
 LEAF_WORDS_, INNER_WORDS_, ENTRIES = 4, 5, 6  # sizes of the blocks in words; the first column of a leaf's entries (`layout`)
 CLIQUE = 7  # the members of a clique of one set (`clique_summary`), which has no topology; 0: an IJ-heap
@@ -36,7 +36,7 @@ NSPLITS, SPLITS = EDGES + _SUBSETS, EDGES + 2 * _SUBSETS
 DIAMETER = SPLITS + _SUBSETS
 MEMBER = DIAMETER + _SUBSETS  # the alias at a place
 ORDER = MEMBER + _PLACES  # the aliases of a subset, in the order in which they are bound, at its places
-PLACE = ORDER + _PLACES  # the place of alias i in subset V at 8 * V + i; -1 if it is none of its members
+PLACE = ORDER + _PLACES  # the place of alias i in subset V at 8 * V + i; -1 if it is not a member
 NEAR = PLACE + 8 * _SUBSETS  # the mask of an alias's neighbours
 REST = NEAR + 8  # at 8 * i: all without i, the number of its components, and these
 TABLE = REST + 8 * MOST
@@ -84,7 +84,7 @@ class Topology:
         self.table = self._table()
 
     def _table(self) -> np.ndarray:
-        """The table; block sizes are left to `layout`."""
+        """The table; `layout` sets the block sizes."""
         t, head = self.t, [0] * TABLE
         tail: list[int] = []
         head[SETS], head[SUBSETS], head[ALL] = t, len(self.subsets), len(self.subsets) - 1
@@ -134,7 +134,7 @@ class Topology:
         return [low, len(parts[0]), len(parts[1]), len(crossing) // 4, *padded[0], *padded[1], *crossing]
 
     def _diameter(self, mask: int) -> int:
-        """The most edges on the shortest way between two aliases of a connected subset."""
+        """The most edges on the shortest path between two aliases of a connected subset."""
         most = 0
         for i in bits(mask):
             reached, steps = 1 << i, 0
@@ -146,7 +146,7 @@ class Topology:
         return most
 
     def _binding_order(self, mask: int) -> list[int]:
-        """Most neighbours first, then always one with the most neighbours that are bound already: a star binds its centre first."""
+        """The alias with the most neighbours first, then always one with the most bound neighbours: a star binds its centre first."""
         order: list[int] = []
         bound = 0
         while len(order) < mask.bit_count():

@@ -57,7 +57,7 @@ def side_of(nodes: MultiwayNodes, o: int, key: int, left: int, code: int) -> int
 
 @kernel
 def descend(nodes: MultiwayNodes, C: Any, key: int, left: int, code: int) -> int:
-    """The leaf where the entry belongs; the path is left in C[PATH:]."""
+    """The leaf to which the entry belongs; leaves the path in C[PATH:]."""
     M, W = nodes.M, nodes.W
     o, d = C[ROOT], layout.PATH
     while height_of(W, o) > 0:
@@ -88,8 +88,8 @@ def swap_separators(nodes: MultiwayNodes, a: int, b: int) -> None:
 
 @kernel
 def balance(nodes: MultiwayNodes, writing: Writing, scratch: Any, o: int) -> None:
-    """Restore I3 at own inner node o, whose children's heights differ by two at most. The entries below o stay the same, and so may
-    its summary; the nodes that change places are summarised anew."""
+    """Restore I3 at own inner node o, whose children's heights differ by at most two. The entries below o stay the same, and so may its
+    summary; the nodes that change places are summarised again."""
     M, W = nodes.M, nodes.W
     lower, upper = height_of(W, M[o + layout.CHILD]), height_of(W, M[o + layout.CHILD + 1])
     if abs(lower - upper) > 1:
@@ -114,8 +114,8 @@ def balance(nodes: MultiwayNodes, writing: Writing, scratch: Any, o: int) -> Non
 
 @kernel
 def fill_up(nodes: MultiwayNodes, writing: Writing, scratch: Any, o: int, side: int) -> int:
-    """Child `side` of own node o is a leaf with too few entries: join it with the leaf beside it, or even the two out. Gives what stands
-    in o's place: o, or the one leaf that is left."""
+    """Merge child `side` of own node o, a leaf with too few entries, with the leaf beside it, or even the two out. Returns what replaces o:
+    o itself, or the one leaf that is left."""
     M, W, C = nodes.M, nodes.W, writing.C
     x, beside = M[o + layout.CHILD + side], M[o + layout.CHILD + 1 - side]
     inner = height_of(W, beside) > 0
@@ -154,7 +154,7 @@ def fill_up(nodes: MultiwayNodes, writing: Writing, scratch: Any, o: int, side: 
 
 @kernel
 def climb(nodes: MultiwayNodes, writing: Writing, scratch: Any, child: int, least: int, greatest: int, entry: Entry, sign: int) -> None:
-    """Bring the path in C[PATH:] up to date: its leaf is now `child`, the entry was put or cut there; the masks say which extremes may
+    """Update the path in C[PATH:]: its leaf is now `child`, in which the entry was inserted or deleted; the masks say which extremes may
     still change above."""
     M, W, C = nodes.M, nodes.W, writing.C
     d = layout.PATH
@@ -189,7 +189,7 @@ def climb(nodes: MultiwayNodes, writing: Writing, scratch: Any, child: int, leas
 
 @kernel
 def split(nodes: MultiwayNodes, writing: Writing, scratch: Any, full: int, entry: Entry) -> int:
-    """Put an entry into a full leaf: a new inner node over two new leaves stands in its place."""
+    """Insert an entry into a full leaf, which is replaced by a new inner node over two new leaves."""
     M, W, C = nodes.M, nodes.W, writing.C
     o = allocate_block(nodes, C, INNER)
     a, b = cut_leaf(nodes, C, scratch, full, layout.L - layout.L // 2)
@@ -207,7 +207,7 @@ def split(nodes: MultiwayNodes, writing: Writing, scratch: Any, full: int, entry
 
 @kernel
 def put(nodes: MultiwayNodes, writing: Writing, scratch: Any, entry: Entry) -> None:
-    """Put an entry that is not there."""
+    """Insert an entry that is not there."""
     table, C = nodes.table, writing.C
     o = descend(nodes, C, entry.key, entry.left, 8 * entry.slot + entry.set)
     least = concerned(table, entry.set)
@@ -225,7 +225,7 @@ def put(nodes: MultiwayNodes, writing: Writing, scratch: Any, entry: Entry) -> N
 
 @kernel
 def cut(nodes: MultiwayNodes, writing: Writing, scratch: Any, s: int, key: int, left: int, slot: int) -> bool:
-    """Take an entry out; False, and nothing done, if it is not there."""
+    """Delete an entry; False, and nothing done, if it is not there."""
     M, table, C = nodes.M, nodes.table, writing.C
     o = descend(nodes, C, key, left, 8 * slot + s)
     p = position(nodes, o, s, key, left, slot)
@@ -246,7 +246,7 @@ def cut(nodes: MultiwayNodes, writing: Writing, scratch: Any, s: int, key: int, 
 
 @kernel("void(MultiwayNodes, Writing, int64[::1])")
 def make_empty(nodes: MultiwayNodes, writing: Writing, scratch: Any) -> None:
-    """A tree of one leaf without entries; `scratch`: of a summary. O(1)."""
+    """Make a tree of one leaf without entries; `scratch`: of a summary. O(1)."""
     W, table, C = nodes.W, nodes.table, writing.C
     o = allocate_block(nodes, C, LEAF)
     for i in range(table[SETS] + 1):
@@ -296,8 +296,8 @@ def build_inner(nodes: MultiwayNodes, C: Any, scratch: Any, a: int, b: int) -> i
 
 @kernel
 def build_above(nodes: MultiwayNodes, C: Any, scratch: Any, level: Any, leaves: int) -> int:
-    """The root of a new tree over the leaves level[:leaves], which is used up. 2**h places take one or two leaves each, so that all heights
-    differ by one at most."""
+    """The root of a new tree over the leaves level[:leaves], which is overwritten. Each of 2**h places takes one or two leaves, so that
+    heights differ by at most one."""
     width = 1
     while 2 * width <= leaves:
         width *= 2

@@ -1,4 +1,4 @@
-"""A tree as a whole: all of its entries are read, all of its blocks are dropped. Costs: O(n), and O(blocks)."""
+"""Operations on a whole tree: read all of its entries, drop all of its blocks. Costs: O(n), and O(blocks)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from structures.multiway.tree import make_empty
 
 @kernel("void(MultiwayNodes, Writing, int64[::1])", allocates=True)
 def clear(nodes: MultiwayNodes, writing: Writing, scratch: Any) -> None:
-    """Take all entries out of the tree in C. O(blocks)."""
+    """Delete all entries of the tree in C. O(blocks)."""
     M, W, table, C = nodes.M, nodes.W, nodes.table, writing.C
     stack = np.empty(2 * layout.MOST_LEVELS, np.int64)
     stack[0] = C[ROOT]
@@ -38,7 +38,7 @@ def clear(nodes: MultiwayNodes, writing: Writing, scratch: Any) -> None:
 
 @kernel("void(MultiwayNodes, int64[::1], Entries)", allocates=True)
 def read_all(nodes: MultiwayNodes, C: Any, into: Entries) -> None:
-    """Put the entries of the tree in C to `into`, leaf by leaf in order, which has room for just these. O(n)."""
+    """Copy the entries of the tree in C to `into`, which has room for exactly these, leaf by leaf in order. O(n)."""
     M, W, table = nodes.M, nodes.W, nodes.table
     stack = np.empty(2 * layout.MOST_LEVELS, np.int64)
     stack[0] = C[ROOT]

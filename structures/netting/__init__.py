@@ -1,1 +1,1 @@
-"""What the changes of a version leave of the rows that they tell."""
+"""The net changes of a version: what remains of the rows that its changes report."""

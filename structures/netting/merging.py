@@ -19,8 +19,8 @@ from structures.core.kernel import arrays, compiled, kernel
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
 class Merged(NamedTuple):
-    """versions: those that change something, ascending; starts: where the rows of each begin, and behind them how many rows there are;
-    deletes: how many of each go, which come first. order: of each row its number among those that go, and behind them those that come."""
+    """versions: those that change something, ascending; starts: where the rows of each begin, followed by the number of rows; deletes: the
+    number of rows of each that go, which come first. order: for each row its number among those that go, followed by those that come."""
 
     versions: np.ndarray
     starts: np.ndarray
@@ -29,7 +29,7 @@ class Merged(NamedTuple):
 
 
 def merged(goes: np.ndarray, comes: np.ndarray) -> Merged:
-    """Of rows that go and rows that come the numbers of their versions, int64 and ascending."""
+    """Merge rows that go and rows that come, given the numbers of their versions, int64 and ascending."""
     n = len(goes) + len(comes)
     found = Merged(np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
     versions = compiled(merge)(goes, comes, found)
@@ -38,7 +38,7 @@ def merged(goes: np.ndarray, comes: np.ndarray) -> Merged:
 
 @kernel("int64(int64[::1], int64[::1], Merged)")
 def merge(goes: np.ndarray, comes: np.ndarray, found: Merged) -> int:
-    """-> how many versions. O(n)."""
+    """Returns the number of versions. O(n)."""
     n, i, j = 0, 0, 0
     while i < len(goes) or j < len(comes):
         version = goes[i] if j == len(comes) or (i < len(goes) and goes[i] <= comes[j]) else comes[j]

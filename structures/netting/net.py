@@ -1,14 +1,13 @@
-"""What the changes of each version leave of the rows that they tell: one that comes by one of them and goes by another is none of the
-version's.
+"""The net changes of each version: a row that comes by one change of the version and goes by another is not reported.
 
-Problem: of many versions, rows that go and come, as tuples of columns; of each version tell those that have gone in the end, and those that
-have come, and which of these stand in the places of others: their columns are those of a row that goes, moved as the version moves them.
+Problem: given the rows that go and come in many versions, as tuples of columns, report for each version those that have gone in the end,
+and those that have come, and which of these replace others: their columns are those of a row that goes, moved as the version moves them.
 
-Those of a version are looked up in a table, by a hash of all columns; it is empty again when the next version begins. Most rows need no
-look-up: of one that goes, as it is and as it is moved, and of one that comes, there is a column with a value that no row of the other kind
-has. Up to FEW rows are compared with each other. A version in which rows only go, or only come, does without.
+The rows of a version are looked up in a table, by a hash of all columns, which is emptied before the next version. Most rows need no
+look-up: a row that goes, as it is and as it is moved, or a row that comes, has a column with a value that no row of the other kind has. Up
+to FEW rows are compared with each other. A version in which rows only go, or only come, requires neither.
 
-Costs: O(columns) a row told.
+Costs: O(columns) a reported row.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ FEW = 8
 
 @arrays("int64[::1]", "boolean[::1]", "int64[:,::1]")
 class Told(NamedTuple):
-    """Of each row the number of its version (ascending), and whether it comes, else it goes; columns[c]: of all rows."""
+    """For each row the number of its version (ascending), and whether it comes or goes; columns[c]: of all rows."""
 
     versions: np.ndarray
     comes: np.ndarray
@@ -35,7 +34,7 @@ class Told(NamedTuple):
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
 class Moves(NamedTuple):
-    """Of each move the number of its version, what a column has before, and after; those of column c end before ends[c]."""
+    """For each move the number of its version, the value of a column before, and after; the moves of column c end before ends[c]."""
 
     versions: np.ndarray
     old: np.ndarray
@@ -45,10 +44,10 @@ class Moves(NamedTuple):
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int32[:,::1]", "boolean[:,:,::1]")
 class Table(NamedTuple):
-    """table: places, with 1 + the number of the first row told that looks so, or 0. key: of the hash. wanted: what is looked up. Of each
-    row places: where it is, or -1; sums: if it was the first, how often it comes less how often it goes, else 0. moving[c]: places, with
-    1 + the number of a move of column c, or 0. had[side, c]: by the last bits whether a row of that side has one in column c, of a
-    version of more than FEW."""
+    """table: places, with 1 + the number of the first of equal rows, or 0. key: of the hash. wanted: the row to look up. places: for each
+    row its place, or -1; sums: for the first of equal rows how often it comes less how often it goes, otherwise 0. moving[c]: places, with
+    1 + the number of a move of column c, or 0. had[side, c]: by the last bits of a value, whether a row of that side has one in column c;
+    for a version of more than FEW rows."""
 
     table: np.ndarray
     key: np.ndarray
@@ -61,8 +60,8 @@ class Table(NamedTuple):
 
 @arrays("int64[:,::1]", "int64[:,::1]", "int64[::1]")
 class Left(NamedTuple):
-    """rows: the numbers of those that go, and of those that come. pairs: of one that goes, and one that comes in its place, the places
-    among these. counts: how many of each."""
+    """rows: the numbers of the rows that go, and of those that come. pairs: for a row that goes, and one that replaces it, their places
+    among these. counts: the number of each."""
 
     rows: np.ndarray
     pairs: np.ndarray
@@ -70,8 +69,8 @@ class Left(NamedTuple):
 
 
 def netted(told: Told, moves: Moves) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """int64[g], int64[c], int64[2, p]: the numbers of the rows that go, and of those that come, in the order in which they were told; the
-    pairs as in `Left`. Of a version a row comes once more often than it goes, or once less, or as often. Cost: see the module's head."""
+    """int64[g], int64[c], int64[2, p]: the numbers of the rows that go, and of those that come, in the order in which they were reported;
+    the pairs as in `Left`. In a version, the times that a row comes and goes must differ by at most one. Cost: see the module's head."""
     n, columns = len(told.versions), len(told.columns)
     moving = np.zeros((columns, 2 << len(moves.old).bit_length()), np.int32)
     size = 2 << n.bit_length()
@@ -85,7 +84,7 @@ def netted(told: Told, moves: Moves) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 @kernel("void(Told, Moves, Table, Left)")
 def net(told: Told, moves: Moves, table: Table, left: Left) -> None:
-    """Cancel rows that go and come in one version; `told`: ascending by version. What is left goes into `left`. O(1) a row, expected."""
+    """Cancel rows that go and come in one version; `told`: ascending by version. Writes what remains into `left`. O(1) a row, expected."""
     place_moves(moves, table)
     low = 0
     while low < len(told.versions):
@@ -103,7 +102,7 @@ def net(told: Told, moves: Moves, table: Table, left: Left) -> None:
             add_up(told, table, low, high)
             take_what_comes(table, left, low, high)
             take_what_goes(told, moves, table, left, low, high)
-            if many and high - low < len(told.versions):  # others may follow
+            if many and high - low < len(told.versions):  # other rows may follow
                 note_values(told, moves, table, low, high, False)
                 for r in range(low, high):
                     if table.places[r] >= 0:
@@ -113,7 +112,8 @@ def net(told: Told, moves: Moves, table: Table, left: Left) -> None:
 
 @kernel
 def note_values(told: Told, moves: Moves, table: Table, low: int, high: int, there: bool) -> None:
-    """Of the rows of a version, those that go as they are and as they are moved; `there`: else forget them."""
+    """Note the values of the rows of a version, those of rows that go both as they are and as they are moved; or, unless `there`, forget
+    them."""
     had, mask = table.had, table.had.shape[2] - 1
     for r in range(low, high):
         side = COMES if told.comes[r] else GOES
@@ -126,7 +126,7 @@ def note_values(told: Told, moves: Moves, table: Table, low: int, high: int, the
 
 @kernel
 def may_be(table: Table, side: int) -> bool:
-    """Whether a row of this side may look as `wanted`."""
+    """Whether a row of this side may equal `wanted`."""
     mask = table.had.shape[2] - 1
     for c in range(len(table.wanted)):
         if not table.had[side, c, table.wanted[c] & mask]:
@@ -166,7 +166,7 @@ def add_up(told: Told, table: Table, low: int, high: int) -> None:
 
 @kernel
 def alike(told: Told, table: Table, low: int, high: int) -> int:
-    """The first of the rows [low, high) that looks as `wanted`; `high`: there is none."""
+    """The first of the rows [low, high) that equals `wanted`; `high` if there is none."""
     for r in range(low, high):
         if looks_so(told, table.wanted, r):
             return r
@@ -175,7 +175,7 @@ def alike(told: Told, table: Table, low: int, high: int) -> int:
 
 @kernel
 def place_of(told: Told, table: Table) -> int:
-    """Where the row that looks as `wanted` is in the table, or would be."""
+    """The place in the table of the row that equals `wanted`, or the one where it would be inserted."""
     state = begin_hash(table.key[0], table.key[1])
     for c in range(len(table.wanted)):
         state = take_long(state, table.wanted[c])
@@ -202,7 +202,7 @@ def put(left: Left, side: int, r: int) -> None:
 
 @kernel
 def take_what_comes(table: Table, left: Left, low: int, high: int) -> None:
-    """Its sum is from now on how many have come up to it, by which a pair knows it."""
+    """Append the rows that come; the sum of each becomes the number of rows appended up to it, by which a pair refers to it."""
     for r in range(low, high):
         if table.sums[r] > 0:
             put(left, COMES, r)
@@ -228,7 +228,7 @@ def take_what_goes(told: Told, moves: Moves, table: Table, left: Left, low: int,
 
 @kernel
 def move(told: Told, moves: Moves, table: Table, r: int) -> bool:
-    """How a row looks once its version has moved it is in `wanted`; whether it looks different."""
+    """Write the row as moved by its version into `wanted`. Returns whether it differs."""
     wanted, moved = table.wanted, False
     for c in range(len(wanted)):
         wanted[c] = told.columns[c, r]
@@ -246,7 +246,7 @@ def mixed(value: int) -> int:
 
 @kernel
 def find_move(moves: Moves, table: Table, c: int, version: int, old: int) -> int:
-    """The move of a column's value in this version; -1: there is none."""
+    """The move of a column's value in this version; -1 if there is none."""
     mask = table.moving.shape[1] - 1
     at = mixed(old) & mask
     while table.moving[c, at] != 0:

@@ -1,4 +1,4 @@
-"""Checks of the trees' invariants, for tests: slow, plain Python, independent of the climbing code."""
+"""Checks of the trees' invariants, for tests: slow, plain Python, independent of the code that maintains summaries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def summary_of(entries: list[Entry], kind: int) -> Row:
 
 
 def gap_ends(entries: list[Entry]) -> list[tuple[int, int]]:
-    """(key, left) of those that lie more than a place behind all before them, and of the first of each key."""
+    """(key, left) of the entries that lie more than one place beyond all before them, and of the first of each key."""
     reach: dict[int, int] = {}
     found = []
     for key, left, _, right, _ in entries:
@@ -74,7 +74,7 @@ def stored_summary(arena: Blocks, o: int, c: int) -> Row:
 
 
 def check_below(arena: Blocks, o: int, height: int, top: bool, seen: dict[int, int]) -> list[Entry]:
-    """Prove I1 to I4 of the (sub)tree at block o; its entries in order. Its blocks, with their classes, go to `seen`."""
+    """Prove I1 to I4 of the (sub)tree at block o. Returns its entries in order. Adds its blocks, with their classes, to `seen`."""
     kind = int(arena.C[KIND])
     if height == 0:
         seen[o] = LEAF

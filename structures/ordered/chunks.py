@@ -1,4 +1,4 @@
-"""How many rows a cursor asks a kernel for that tells them leaf by leaf."""
+"""The number of rows that a cursor requests from a kernel that writes them leaf by leaf."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ _MANY = 2 * B * B  # rows
 
 
 def within(want: int, beyond: int) -> int:
-    """How many rows to ask a kernel for that may give so many more: of many, no more than wanted, since what is left over would be a small
-    chunk by itself; of few, all of them at once."""
+    """The number of rows to request from a kernel that may return up to `beyond` more: if many, no more than wanted, since the rest would
+    be a small chunk by itself; if few, all of them at once."""
     return want - beyond if want >= _MANY else want

@@ -1,6 +1,6 @@
-"""Compaction: blocks of the tree are copied out of chunks that should become empty (`core/blocks.py`), and thin leaves refilled, inner
+"""Compaction: blocks of the tree are copied out of chunks that should become empty (`core/blocks.py`), and thin leaves are refilled, inner
 node by inner node in the tree's order, a few with each change. Between two steps only the place in that order is kept: so the tree may
-change as it likes.
+change in any way.
 
 Costs: a step O(F + log n) besides the copies, at most F leaves and a path.
 """
@@ -40,7 +40,7 @@ STEP_WORDS = 2 * F * LEAF_WORDS + MOST_LEVELS * INNER_WORDS
 
 @kernel
 def go_on_after(nodes: Nodes, C: Any, o: int, c: int) -> None:
-    """The next step begins at child c of inner node o."""
+    """Let the next step begin at child c of inner node o."""
     M, W = nodes.M, nodes.W
     s = 0
     if W[2 * o + KL + F + c] < W[2 * o + KL + c] or (W[2 * o + KL + F + c] == W[2 * o + KL + c] and M[o + ML + F + c] < M[o + ML + c]):
@@ -50,7 +50,7 @@ def go_on_after(nodes: Nodes, C: Any, o: int, c: int) -> None:
 
 @kernel
 def is_leaf_behind(nodes: Nodes, C: Any, o: int) -> bool:
-    """Whether a leaf below inner node o is to be moved."""
+    """Whether a leaf below inner node o lies in a chunk to be emptied."""
     W = nodes.W
     for c in range(W[2 * o + CHILDREN]):
         if is_behind(C, child_of(W, o, c), LEAF):
@@ -60,7 +60,8 @@ def is_leaf_behind(nodes: Nodes, C: Any, o: int) -> bool:
 
 @kernel
 def move_path(nodes: Nodes, writing: Writing) -> int:
-    """Copy what is to be moved of the path in C[PATH:]; what is above a copy belongs to this version. The path's last inner node."""
+    """Copy the nodes of the path in C[PATH:] that lie in chunks to be emptied; nodes above a copy belong to this version afterwards.
+    Returns the path's last inner node."""
     M, W, C = nodes.M, nodes.W, writing.C
     above = 0
     for d in range(C[HEIGHT]):
@@ -78,7 +79,7 @@ def move_path(nodes: Nodes, writing: Writing) -> int:
 
 @kernel
 def move_leaves(nodes: Nodes, writing: Writing, o: int) -> None:
-    """Copy what is to be moved of the leaves below own inner node o."""
+    """Copy the leaves below own inner node o that lie in chunks to be emptied."""
     W, C = nodes.W, writing.C
     for c in range(W[2 * o + CHILDREN]):
         leaf = child_of(W, o, c)
@@ -88,7 +89,7 @@ def move_leaves(nodes: Nodes, writing: Writing, o: int) -> None:
 
 @kernel
 def entries_below(W: Any, o: int) -> int:
-    """Of inner node o, whose children are leaves."""
+    """The number of entries below inner node o, whose children are leaves."""
     total = wide(0)
     for c in range(W[2 * o + CHILDREN]):
         leaf = child_of(W, o, c)
@@ -98,10 +99,10 @@ def entries_below(W: Any, o: int) -> int:
 
 @kernel
 def written_leaf(nodes: Nodes, C: Any, n: int, low: int, high: int) -> int:
-    """A new leaf of the entries number low to high - 1 of the n leaves at C[OLD:]."""
+    """Write a leaf with entries number low to high - 1 of the n leaves at C[OLD:]."""
     W = nodes.W
     new = new_leaf(nodes, C, 0, 0)
-    for copies in range(2):  # how many are of set 0 says where those of set 1 begin
+    for copies in range(2):  # the number of entries of set 0 determines where those of set 1 begin
         at0, at1, start = wide(0), wide(B - W[2 * new + COUNTS + 1]), wide(0)
         for c in range(n):
             o = C[OLD + c]
@@ -121,7 +122,7 @@ def written_leaf(nodes: Nodes, C: Any, n: int, low: int, high: int) -> int:
 
 @kernel
 def fill_leaves(nodes: Nodes, writing: Writing, o: int, leaves: int) -> None:
-    """Write the entries below own inner node o, which has more leaves, into so many new ones. Its summary stays."""
+    """Write the entries below own inner node o, which has more leaves, into `leaves` new ones. Its summary stays."""
     W, C = nodes.W, writing.C
     n, total = wide(W[2 * o + CHILDREN]), entries_below(W, o)
     for c in range(n):
@@ -140,7 +141,7 @@ def fill_leaves(nodes: Nodes, writing: Writing, o: int, leaves: int) -> None:
 
 @kernel
 def compact_next(nodes: Nodes, writing: Writing) -> tuple[int, bool]:
-    """The next inner node above leaves, and the path to it; how many leaves, and whether it was the last."""
+    """Process the next inner node above leaves, and the path to it. Returns the number of its leaves, and whether it was the last."""
     W, C = nodes.W, writing.C
     o, levels = descend(nodes, C, C[REACHED_KEY], C[REACHED_LEFT], C[REACHED_CODE]), C[HEIGHT]
     C[REACHED_KEY], C[REACHED_LEFT], C[REACHED_CODE] = FIRST_PLACE
@@ -170,8 +171,8 @@ def compact_next(nodes: Nodes, writing: Writing) -> tuple[int, bool]:
 
 @kernel("void(Nodes, Writing, int64, int64)")
 def compact(nodes: Nodes, writing: Writing, leaves: int, spare: int) -> None:
-    """Look at about so many more leaves, writing as the current version; `spare`: words that other changes were promised. O(B) a leaf, and
-    O(log n) for the way to its neighbours."""
+    """Visit about `leaves` more leaves, writing as the current version; `spare`: words promised to other changes. O(B) a leaf, and O(log n)
+    for the path to its neighbours."""
     C = writing.C
     if not earn(C, leaves):
         return

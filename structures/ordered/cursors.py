@@ -1,7 +1,8 @@
 """Cursors of a tree of one set whose rows are its entries, int32[1, n] slots: all, those of a key, those that meet a window.
 
-A cursor is plain data beside the tree: its state belongs to the kernels of `scan` and `search`. Whoever holds one holds its version's pin.
-Costs: O(1) a row; of a window O(log n) a key, rows or not.
+A cursor is plain data beside the tree: its state belongs to the kernels of `scan` and `search`. The owner of a cursor holds a pin on its
+version.
+Costs: O(1) a row; for a window O(log n) a key, with or without rows.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def list_cursor(arena: Arena, root: Root, key: int | None, window: tuple[int, in
 
 
 class ScanCursor(Cursor):
-    """All of them, in the order of the tree."""
+    """All entries, in the order of the tree."""
 
     _STEPS, _GAP = SCAN_WORDS, SCAN_WORDS + 1
 
@@ -48,7 +49,7 @@ class ScanCursor(Cursor):
 
 
 class SearchCursor(Cursor):
-    """Those of one key that meet a window."""
+    """The entries of one key that meet a window."""
 
     _STEPS, _GAP = search.STEPS, search.GAP
 
@@ -66,7 +67,7 @@ class SearchCursor(Cursor):
 
 
 class KeysCursor(PartedCursor):
-    """Those that meet a window, key by key, or of one."""
+    """The entries that meet a window, key by key, or of one key."""
 
     def __init__(self, arena: Arena, root: Root, key: int | None, window: tuple[int, int]) -> None:
         super().__init__(1)

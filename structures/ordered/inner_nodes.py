@@ -1,4 +1,4 @@
-"""Inner nodes: their children moved in, out and between nodes, with the summaries that belong to them (layout: `layout.py`).
+"""Inner nodes: insert, remove and move children, with their summaries (layout: `layout.py`).
 
 Writers own the nodes they change: they were made by the version being written. Costs: O(F).
 """
@@ -49,13 +49,13 @@ def append_children(nodes: Nodes, source: int, lo: int, hi: int, target: int) ->
 
 @kernel
 def own_inner(nodes: Nodes, writing: Writing, o: int) -> int:
-    """The inner node itself if this version wrote it, else a copy in its place."""
+    """The inner node itself if this version wrote it, otherwise a copy that replaces it."""
     return o if nodes.M[o] == writing.C[VERSION] else moved_inner(nodes, writing, o)
 
 
 @kernel
 def moved_inner(nodes: Nodes, writing: Writing, o: int) -> int:
-    """A copy in place of the inner node."""
+    """A copy that replaces the inner node."""
     return moved(nodes.M, writing, o, INNER, INNER_WORDS)
 
 
@@ -82,7 +82,7 @@ def remove_child(nodes: Nodes, o: int, at: int) -> None:
 
 @kernel
 def split_inner(nodes: Nodes, writing: Writing, o: int, at: int, child: int) -> tuple[int, int]:
-    """Insert a child (summary at C[SUM2]) into full node o, which becomes two new ones."""
+    """Insert a child (summary at C[SUM2]) into full node o, which is replaced by two new ones."""
     C = writing.C
     half = (F + 1) // 2
     cut = half - 1 if at < half else half

@@ -1,6 +1,6 @@
 """Blocks of the ordered tree: how entries and children lie in those of `core/arena.py`.
 
-A leaf has its entries in columns, two sets growing towards each other; an inner node a column a summary field and child.
+A leaf has its entries in columns, with two sets that grow towards each other; an inner node has columns of summary fields and children.
 
     leaf   M[o] born | W n0, n1 | left[B] | right[B] | slot[B] key[B] (int32)
            set 0 lies in [0, n0), set 1 in [B - n1, B), each ascending by (key, left, slot)
@@ -8,7 +8,7 @@ A leaf has its entries in columns, two sets growing towards each other; an inner
            kr0 kr1 kl0 kl1 first child [F each, int32]
 
 Per child c and set s: (kr, mr) is the largest (key, right), (kl, ml) the smallest (key, left) below c,
-`first` the slot code of the first entry. What is absent, and every unused child, holds (-1, NEG_INF)
+`first` the slot code of the first entry. Absent values, and every unused child, are (-1, NEG_INF)
 and (KEY_MAX, POS_INF), so that loops over the children have constant length.
 """
 
@@ -20,16 +20,16 @@ from structures.core.arena import AFTER, INNER_WORDS, LEAF_WORDS, PATH, B, F
 from structures.core.blocks import block_at, name_block
 from structures.core.kernel import kernel, wide
 
-MOST_LEVELS = 64  # of a tree: an inner node has two children at least, and there are fewer than 2**32 entries, of two sets
+MOST_LEVELS = 64  # most levels of a tree: an inner node has at least two children, and there are fewer than 2**32 entries, of two sets
 
-# Words of W, from 2 * o: of a leaf how many entries each set has, of an inner node its children, and which of them are live.
+# Words of W, from 2 * o: for a leaf the number of entries of each set, for an inner node that of its children, and which of them are live.
 COUNTS = 2  # + set
 CHILDREN, LIVE_CHILDREN = 2, 3
 
-# A summary in C, from its base, is the fields of a child in the order of its columns, + set, and whether a row lies wholly below.
+# A summary in C, from its base: the fields of a child in the order of its columns, + set, and whether a row lies wholly below.
 MR_, ML_, KR_, KL_, FIRST_, LIVE_ = 0, 2, 4, 6, 8, 9
 
-# The path in C: of each level, + 2 * level, the inner node, and the child taken. How far compaction has come: the entry behind.
+# The path in C: for each level, + 2 * level, the inner node, and the child taken. How far compaction has come: the following entry.
 PATH_NODE, PATH_CHILD = PATH, PATH + 1
 REACHED_KEY, REACHED_LEFT, REACHED_CODE = AFTER, AFTER + 1, AFTER + 2
 
@@ -46,7 +46,7 @@ KR, KL = FIELDS32, FIELDS32 + 2 * F  # + set * F
 FIRST = FIELDS32 + 4 * F
 CHILD = FIELDS32 + 5 * F
 
-assert (LEFT, FIELDS, LEAF_WORDS, INNER_WORDS) == (2, 2, (KEY + B) // 2 + B % 2, (CHILD + F) // 2 + F % 2)  # as the arena has them
+assert (LEFT, FIELDS, LEAF_WORDS, INNER_WORDS) == (2, 2, (KEY + B) // 2 + B % 2, (CHILD + F) // 2 + F % 2)  # as in the arena
 
 
 @kernel
@@ -59,7 +59,7 @@ def run_of(W: Any, o: int, s: int) -> tuple[int, int]:
 
 @kernel
 def entries_of(W: Any, o: int) -> int:
-    """How many a leaf has, of both sets."""
+    """The number of entries of a leaf, of both sets."""
     return wide(W[2 * o + COUNTS]) + wide(W[2 * o + COUNTS + 1])
 
 
@@ -71,5 +71,5 @@ def child_of(W: Any, o: int, c: int) -> int:
 
 @kernel
 def set_child(W: Any, o: int, c: int, child: int) -> None:
-    """Only its block: the summary stays."""
+    """Set only the child's block: the summary stays."""
     name_block(W, 2 * o + CHILD + c, child)

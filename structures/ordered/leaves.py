@@ -1,4 +1,4 @@
-"""Leaves: where an entry lies, and moving entries in, out and between leaves (layout: `layout.py`).
+"""Leaves: find an entry; insert, delete and move entries (layout: `layout.py`).
 
 Writers own the leaves they change: they were made by the version being written. Costs: O(log B) to find, O(B) to move.
 """
@@ -64,19 +64,19 @@ def new_leaf(nodes: Nodes, C: Any, n0: int, n1: int) -> int:
 
 @kernel
 def own_leaf(nodes: Nodes, writing: Writing, o: int) -> int:
-    """The leaf itself if this version wrote it, else a copy in its place."""
+    """The leaf itself if this version wrote it, otherwise a copy that replaces it."""
     return o if nodes.M[o] == writing.C[VERSION] else moved_leaf(nodes, writing, o)
 
 
 @kernel
 def moved_leaf(nodes: Nodes, writing: Writing, o: int) -> int:
-    """A copy in place of the leaf."""
+    """A copy that replaces the leaf."""
     return moved(nodes.M, writing, o, LEAF, LEAF_WORDS)
 
 
 @kernel
 def merged_prefix(nodes: Nodes, o: int, m: int) -> int:
-    """How many of the first m entries of leaf o, both sets in order, are of set 0."""
+    """The number of entries of set 0 among the first m entries of leaf o, both sets in order."""
     M, W = nodes.M, nodes.W
     n0, n1 = W[2 * o + COUNTS], W[2 * o + COUNTS + 1]
     i, j = 0, B - n1
@@ -165,7 +165,7 @@ def close_places(nodes: Nodes, o: int, at: int, end: int) -> None:
 
 @kernel
 def put_in_leaf(nodes: Nodes, o: int, s: int, key: int, left: int, right: int, slot: int) -> None:
-    """Put the entry into leaf o, which has room and belongs to this version."""
+    """Insert the entry into leaf o, which has room and belongs to this version."""
     M, W = nodes.M, nodes.W
     n0, n1 = W[2 * o + COUNTS], W[2 * o + COUNTS + 1]
     w = 2 * o
@@ -183,7 +183,7 @@ def put_in_leaf(nodes: Nodes, o: int, s: int, key: int, left: int, right: int, s
 
 @kernel
 def cut_from_leaf(nodes: Nodes, o: int, s: int, p: int) -> None:
-    """Take the entry at place p of set s out of leaf o, which belongs to this version."""
+    """Delete the entry at place p of set s from leaf o, which belongs to this version."""
     W, w = nodes.W, 2 * o
     if s == 0:
         n0 = W[w + COUNTS] - 1

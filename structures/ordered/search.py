@@ -1,10 +1,10 @@
 """Partners of an interval: a resumable search in one set of the tree.
 
 Problem: report the entries of set s that have the key, left <= `most`, right >= `least`, and come after a
-given place of the order. For r = [l, r] with most = r, least = l these are the intervals that meet it.
+given place in the order. For r = [l, r] with most = r, least = l these are the intervals that meet it.
 
 A child is entered only if its (key, right) extreme reaches `least` and its (key, left) extreme is within
-`most`; a child whose lefts are all within `most` surely holds a hit, so dead ends lie on one path only.
+`most`; a child whose lefts are all within `most` certainly has a hit, so dead ends lie on one path only.
 
 The state is plain data, which is also the cursor:
     DEPTH frames | SET KEY_ AFTER AFTER_CODE MOST LEAST | TOP HIGH (root, height) | STEPS LAST GAP | frames
@@ -30,7 +30,7 @@ from structures.ordered.leaves import position
 
 DEPTH, SET, KEY_, AFTER, AFTER_CODE, MOST, LEAST, TOP, HIGH, STEPS, LAST, GAP = range(12)
 FRAMES = 12
-NODE, TO_ENTER, FRAME_WORDS = range(3)  # of a frame
+NODE, TO_ENTER, FRAME_WORDS = range(3)  # words of a frame
 SEARCH_WORDS = FRAMES + FRAME_WORDS * MOST_LEVELS
 
 NOTHING_BEFORE = -1  # AFTER_CODE with AFTER = NEG_INF: no lower bound
@@ -39,7 +39,7 @@ EVERY_CODE = 2**31 - 1  # AFTER_CODE: after every entry with left == AFTER
 
 @arrays("int64", "int64", "int64", "int64")
 class Bounds(NamedTuple):
-    """Of entries of one key: behind the place (after, code) of the order, left <= most, right >= least."""
+    """Bounds of entries of one key: after the place (after, code) in the order, left <= most, right >= least."""
 
     after: int
     code: int
@@ -49,7 +49,7 @@ class Bounds(NamedTuple):
 
 @kernel("void(int64[::1], int64, int64, int64, int64, Bounds)")
 def search_start(state: Any, root: int, height: int, s: int, key: int, bounds: Bounds) -> None:
-    """Begin a search; the counters STEPS, LAST, GAP go on. O(1)."""
+    """Begin a search; the counters STEPS, LAST, GAP continue. O(1)."""
     state[DEPTH], state[SET], state[KEY_] = 1, s, key
     state[AFTER], state[AFTER_CODE], state[MOST], state[LEAST] = bounds
     state[TOP], state[HIGH] = root, height
@@ -58,7 +58,7 @@ def search_start(state: Any, root: int, height: int, s: int, key: int, bounds: B
 
 @kernel
 def hopeful(nodes: Nodes, state: Any, o: int) -> int:
-    """The children of o to enter, as a mask."""
+    """A mask of the children of o to enter."""
     M, W = nodes.M, nodes.W
     s, key, most, least = state[SET], state[KEY_], state[MOST], state[LEAST]
     mask = 0
@@ -77,7 +77,7 @@ def hopeful(nodes: Nodes, state: Any, o: int) -> int:
 
 @kernel
 def wholly_before(nodes: Nodes, o: int, c: int, key: int, left: int, code: int) -> bool:
-    """Whether every entry below child c comes at or before (key, left, code): the next separator does."""
+    """Whether every entry below child c comes at or before (key, left, code), as the next separator does."""
     M, W = nodes.M, nodes.W
     c += 1
     k, v = W[2 * o + KL + c], M[o + ML + c]
@@ -89,7 +89,7 @@ def wholly_before(nodes: Nodes, o: int, c: int, key: int, left: int, code: int) 
 
 @kernel
 def search_leaf(nodes: Nodes, state: Any, o: int, out: Any, n: int, ends: Any) -> int:
-    """Report the hits in leaf o from out[n] on; with `ends`, (left, right) of each too."""
+    """Write the hits in leaf o from out[n] on, and, with `ends`, (left, right) of each."""
     M, W = nodes.M, nodes.W
     s, key, most, least = state[SET], state[KEY_], state[MOST], state[LEAST]
     i, end = run_of(W, o, s)
@@ -114,7 +114,7 @@ def search_leaf(nodes: Nodes, state: Any, o: int, out: Any, n: int, ends: Any) -
 
 @kernel
 def expect_leaves(nodes: Nodes, o: int, s: int, mask: int) -> None:
-    """Ask for the cache lines of set s in the leaves below o that the mask names (of half a leaf each: what a set takes on average)."""
+    """Prefetch the cache lines of set s in the leaves below o in the mask (half of a leaf each: the average share of a set)."""
     M, W = nodes.M, nodes.W
     while mask != 0:
         leaf = child_of(W, o, lowest(mask))
@@ -131,8 +131,8 @@ def expect_leaves(nodes: Nodes, o: int, s: int, mask: int) -> None:
 
 @kernel("int64(Nodes, int64[::1], int32[::1], int64, int64[::1])")
 def search_fill(nodes: Nodes, state: Any, out: Any, n: int, ends: Any) -> int:
-    """Go on with the search; slots from out[n] on. Ends when out has less than B + 1 places left or state[DEPTH] is 0 (all found). O(log n)
-    steps to the first hit and between two, O(1) a hit in full leaves."""
+    """Continue the search; writes slots from out[n] on. Ends when out has less than B + 1 places left or state[DEPTH] is 0 (all found).
+    O(log n) steps to the first hit and between two, O(1) a hit in full leaves."""
     W = nodes.W
     while state[DEPTH] > 0 and len(out) - n > B:
         f = FRAMES + FRAME_WORDS * (state[DEPTH] - 1)
@@ -143,7 +143,7 @@ def search_fill(nodes: Nodes, state: Any, out: Any, n: int, ends: Any) -> int:
         c = lowest(mask)
         state[f + TO_ENTER] = mask & (mask - 1)
         state[STEPS] += 1
-        # Frame 0 is the virtual parent of the root, so the children of frame d lie at height HIGH - d.
+        # Frame 0 is the virtual parent of the root, so the children of frame d are at height HIGH - d.
         child = state[TOP] if o == 0 else child_of(W, o, c)
         if state[DEPTH] == state[HIGH] + 1:
             n = search_leaf(nodes, state, child, out, n, ends)
@@ -157,7 +157,7 @@ def search_fill(nodes: Nodes, state: Any, out: Any, n: int, ends: Any) -> int:
     return n
 
 
-# Words of an item: the slot that is told, and what is searched.
+# Words of an item: the slot to report, and the bounds of the search.
 ITEM_SLOT, ITEM_KEY, ITEM_AFTER, ITEM_AFTER_CODE, ITEM_MOST, ITEM_LEAST, ITEM = range(7)
 ITEM_AT, ITEM_ACTIVE = SEARCH_WORDS, SEARCH_WORDS + 1
 PARTNERS_WORDS = SEARCH_WORDS + 2
@@ -165,9 +165,9 @@ PARTNERS_WORDS = SEARCH_WORDS + 2
 
 @kernel("int64(Nodes, int64[::1], int64[::1], int32[::1], int32[::1], int64)")
 def partners_fill(nodes: Nodes, state: Any, items: Any, own: Any, other: Any, budget: int) -> int:
-    """For each item (see ITEM) search set state[SET] of the version at state[TOP]; report (item's slot, hit). An item of that set reports
+    """For each item (see ITEM), search set state[SET] of the version at state[TOP], and write (item's slot, hit). An item of that set finds
     itself, too, if it lies within its bounds. Ends when out is full, state[ITEM_AT] has passed the last, or, between two items, after
-    `budget` steps; gives the number of rows written. Cost: of each item that of a search."""
+    `budget` steps. Returns the number of rows written. Cost: for each item that of a search."""
     n, ends, stop = 0, items[:0], state[STEPS] + budget
     while ITEM * state[ITEM_AT] < len(items) and state[STEPS] < stop:
         i = ITEM * state[ITEM_AT]

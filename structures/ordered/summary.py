@@ -1,14 +1,14 @@
 """A node's summary of the intervals below it, for Theorem 1: the four extremes and the live bit.
 
 A summary is ten fields in C from `base`, `MR_` to `LIVE_` of `layout.py`: mr0 mr1 ml0 ml1 (values), kr0 kr1 kl0 kl1 (their keys), first,
-live; the order of the fields of a child in an inner node. `live`: a row lies wholly below.
+live; this is the order of the fields of a child in an inner node. `live`: a row lies wholly below.
 
-KIND says what a row is: PAIR, a set 0 interval meeting a set 1 interval; SELF, two intervals of set 0
-that meet; LIST, one interval; COVER the same, and (kr1, mr1) is where the last gap below ends: the greatest
-(key, left) that lies more than a place behind all that is before it below the node, the first entry of a key among them.
+KIND determines the rows: PAIR, a set 0 interval meeting a set 1 interval; SELF, two intervals of set 0
+that meet; LIST, one interval; COVER the same, and (kr1, mr1) is the end of the last gap below: the greatest
+(key, left) that lies more than one place beyond all entries before it below the node, or is the first of its key.
 
 With the entries in (key, left) order, x before y meet iff (key, left) of y <= (key, right) of x: the
-later-starting one is stabbed by the earlier (docs/design/ij-heap.md, Theorem 1). So a row lies across two children
+earlier one stabs the one that starts later (docs/design/ij-heap.md, Theorem 1). So a row lies across two children
 iff the largest (key, right) of one side reaches the smallest (key, left) of the other.
 
 Costs: a leaf O(B), an inner node O(F). Source: Tao and Yi, section 4.1 (pilot values, productive nodes).
@@ -52,7 +52,7 @@ PAIR, SELF, LIST, COVER = 0, 1, 2, 3
 
 @kernel
 def leaf_live(nodes: Nodes, o: int, kind: int) -> bool:
-    """Whether two entries of the leaf make a row: one sweep in (key, left) order, out at the first hit."""
+    """Whether two entries of the leaf make a row: one sweep in (key, left) order that ends at the first hit."""
     M, W = nodes.M, nodes.W
     n0, n1 = W[2 * o + COUNTS], W[2 * o + COUNTS + 1]
     if kind == LIST or kind == COVER:
@@ -162,7 +162,7 @@ def leaf_summary(nodes: Nodes, C: Any, o: int, base: int) -> None:
 
 @kernel
 def leaf_summary_with(nodes: Nodes, C: Any, o: int, s: int, key: int, right: int) -> None:
-    """C[SUM] held the leaf's summary before (key, right) was put into set s: bring it up to date."""
+    """Update C[SUM], the leaf's summary before (key, right) was inserted into set s."""
     W = nodes.W
     first_of(nodes, C, o, SUM, s)
     if key > C[SUM + KR_ + s] or (key == C[SUM + KR_ + s] and right > C[SUM + MR_ + s]):
@@ -176,7 +176,7 @@ def leaf_summary_with(nodes: Nodes, C: Any, o: int, s: int, key: int, right: int
 
 @kernel
 def leaf_summary_without(nodes: Nodes, C: Any, o: int, s: int, key: int, right: int) -> None:
-    """C[SUM] held the leaf's summary before (key, right) was cut from set s: bring it up to date."""
+    """Update C[SUM], the leaf's summary before (key, right) was deleted from set s."""
     W = nodes.W
     first_of(nodes, C, o, SUM, s)
     if key == C[SUM + KR_ + s] and right == C[SUM + MR_ + s]:
@@ -190,7 +190,7 @@ def leaf_summary_without(nodes: Nodes, C: Any, o: int, s: int, key: int, right: 
 
 @kernel
 def read_child(nodes: Nodes, C: Any, o: int, c: int, base: int) -> None:
-    """Write the summary that inner node o holds of child c at C[base]."""
+    """Write the summary of child c that inner node o stores at C[base]."""
     M, W = nodes.M, nodes.W
     for f in range(KR_):
         C[base + f] = M[o + FIELDS + f * F + c]
@@ -201,7 +201,7 @@ def read_child(nodes: Nodes, C: Any, o: int, c: int, base: int) -> None:
 
 @kernel
 def inner_summary(nodes: Nodes, C: Any, o: int, base: int) -> None:
-    """Write the inner node's summary at C[base] from what it holds of its children."""
+    """Write the inner node's summary at C[base] from those of its children that it stores."""
     M, W = nodes.M, nodes.W
     n = W[2 * o + CHILDREN]
     kind = C[KIND]
@@ -256,7 +256,7 @@ def _across(nodes: Nodes, o: int, n: int, s: int, t: int) -> bool:
 
 @kernel
 def write_child(nodes: Nodes, C: Any, o: int, c: int, child: int, base: int) -> bool:
-    """Write child c of inner node o with the summary at C[base]; whether the summary changed."""
+    """Write child c of inner node o with the summary at C[base]. Returns whether the summary changed."""
     M, W = nodes.M, nodes.W
     set_child(W, o, c, child)
     changed = False
@@ -280,7 +280,7 @@ def write_child(nodes: Nodes, C: Any, o: int, c: int, child: int, base: int) -> 
 
 @kernel
 def clear_child(nodes: Nodes, o: int, c: int) -> None:
-    """Make position c of inner node o unused."""
+    """Mark position c of inner node o as unused."""
     M, W = nodes.M, nodes.W
     for s in range(2):
         M[o + MR + s * F + c] = NEG_INF

@@ -15,7 +15,7 @@ Invariants, named by `check()` when violated
     I4  unused positions of an inner node are cleared (`summary.clear_child`)
 
 Costs: put, cut O(B + F log n) and O(log n) copied blocks; build O(n) after the sort.
-Copy-on-write as in docs/design/versions.md: a climb copies the path once a version, and ends where a block already
+Copy-on-write as in docs/design/versions.md: an update copies the path once a version, and ends where a block already
 belongs to this version and its summary did not change.
 """
 
@@ -61,7 +61,7 @@ INNER_FILL = F - 1 if F > 3 else F
 
 @kernel
 def find_child(nodes: Nodes, o: int, key: int, left: int, code: int) -> int:
-    """The last child of o whose separator is <= (key, left, code), else 0: they are counted, eight at once."""
+    """The last child of o whose separator is <= (key, left, code), otherwise 0: counted, eight at once."""
     M, W = nodes.M, nodes.W
     n = 0
     for c in range(0, F, LANES):
@@ -80,7 +80,7 @@ def find_child(nodes: Nodes, o: int, key: int, left: int, code: int) -> int:
 
 @kernel
 def descend(nodes: Nodes, C: Any, key: int, left: int, code: int) -> int:
-    """The leaf where the entry belongs; the path is left in C[PATH:]."""
+    """The leaf to which the entry belongs; leaves the path in C[PATH:]."""
     W = nodes.W
     o = C[ROOT]
     for d in range(C[HEIGHT]):
@@ -103,7 +103,7 @@ def summarise(nodes: Nodes, C: Any, o: int, base: int, leaf: bool) -> None:
 
 @kernel
 def rebalance(nodes: Nodes, writing: Writing, o: int, c: int, leaf: bool) -> None:
-    """Child c of own node o is too small: join it with a neighbour, or even the two out."""
+    """Merge child c of own node o, which is too small, with a neighbour, or even the two out."""
     W, C = nodes.W, writing.C
     a = c - 1 if c > 0 else 0
     x, y = child_of(W, o, a), child_of(W, o, a + 1)
@@ -133,7 +133,8 @@ def rebalance(nodes: Nodes, writing: Writing, o: int, c: int, leaf: bool) -> Non
 
 @kernel
 def swap_up(nodes: Nodes, writing: Writing, d: int, old: int, new: int) -> None:
-    """Node `old`, below level d of the path, is now `new` with the same summary: only pointers change, until a node was owned already."""
+    """Replace node `old`, below level d of the path, by `new` with the same summary: only pointers change, up to the first node that was
+    owned already."""
     W, C = nodes.W, writing.C
     while old != new and d >= 0:
         above, c = C[PATH_NODE + 2 * d], C[PATH_CHILD + 2 * d]
@@ -147,8 +148,8 @@ def swap_up(nodes: Nodes, writing: Writing, d: int, old: int, new: int) -> None:
 
 @kernel
 def climb(nodes: Nodes, writing: Writing, child: int, extra: int) -> None:
-    """Bring the path in C[PATH:] up to date: its last child is now `child` (summary at C[SUM]), followed by
-    the new node `extra` (C[SUM2]) unless 0."""
+    """Update the path in C[PATH:]: its last child is now `child` (summary at C[SUM]), followed by the new node `extra` (C[SUM2]) unless
+    0."""
     W, C = nodes.W, writing.C
     leaf = True
     for d in range(C[HEIGHT] - 1, -1, -1):
@@ -193,7 +194,7 @@ def climb(nodes: Nodes, writing: Writing, child: int, extra: int) -> None:
 
 @kernel
 def summary_above(nodes: Nodes, C: Any, o: int) -> None:
-    """The summary of leaf o, at the end of the path, into C[SUM]: as stored above it."""
+    """Write the summary of leaf o, at the end of the path, into C[SUM], as stored above it."""
     d = C[HEIGHT] - 1
     if d < 0:
         leaf_summary(nodes, C, o, SUM)
@@ -203,7 +204,7 @@ def summary_above(nodes: Nodes, C: Any, o: int) -> None:
 
 @kernel
 def put(nodes: Nodes, writing: Writing, s: int, key: int, left: int, right: int, slot: int) -> None:
-    """Put an entry that is not there."""
+    """Insert an entry that is not there."""
     W, C = nodes.W, writing.C
     code = 2 * slot + s
     o = descend(nodes, C, key, left, code)
@@ -233,7 +234,7 @@ def put(nodes: Nodes, writing: Writing, s: int, key: int, left: int, right: int,
 
 @kernel
 def cut(nodes: Nodes, writing: Writing, s: int, key: int, left: int, slot: int) -> bool:
-    """Take an entry out; False, and nothing done, if it is not there."""
+    """Delete an entry; False, and nothing done, if it is not there."""
     M, C = nodes.M, writing.C
     o = descend(nodes, C, key, left, 2 * slot + s)
     p, end = place(nodes, o, s, key, left, slot)
@@ -257,8 +258,8 @@ def expect_block(M: Any, o: int, words: int) -> None:
 
 @kernel
 def expect(nodes: Nodes, C: Any, key: int, left: int, code: int, height: int) -> None:
-    """Ask for the cache lines that a change of this entry will touch, down to the height: those of its path; with height 0 its leaf,
-    and the blocks that copies will take."""
+    """Prefetch the cache lines that a change of this entry will touch, down to the height: those of its path; with height 0 its leaf, and
+    the blocks that copies will take."""
     M, W = nodes.M, nodes.W
     o = C[ROOT]
     for _ in range(C[HEIGHT] - height):
@@ -277,7 +278,7 @@ def expect(nodes: Nodes, C: Any, key: int, left: int, code: int, height: int) ->
 
 @kernel("void(Nodes, Writing)")
 def make_empty(nodes: Nodes, writing: Writing) -> None:
-    """A tree of one leaf without entries. O(1)."""
+    """Make a tree of one leaf without entries. O(1)."""
     C = writing.C
     C[ROOT] = new_leaf(nodes, C, 0, 0)
     C[HEIGHT], C[COUNT], C[COUNT + 1], C[LIVE] = 0, 0, 0, 0

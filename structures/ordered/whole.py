@@ -1,4 +1,4 @@
-"""A tree as a whole: all of its entries are read, all of its blocks are dropped. Costs: O(n), and O(blocks)."""
+"""Operations on a whole tree: read all of its entries, drop all of its blocks. Costs: O(n), and O(blocks)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from structures.core.kernel import kernel
 from structures.ordered.layout import CHILDREN, KEY, LEFT, MOST_LEVELS, RIGHT, SLOT, child_of, run_of
 from structures.ordered.tree import make_empty
 
-_DEEPEST = MOST_LEVELS * F  # blocks that wait on a way through a tree: a node's children, on each level
+_DEEPEST = MOST_LEVELS * F  # most blocks that wait in a walk through a tree: a node's children, on each level
 
 
 @kernel(allocates=True)
@@ -37,7 +37,7 @@ def drop_flat(nodes: Nodes, writing: Writing, root: int, height: int) -> None:
 
 @kernel("void(Nodes, Writing)", allocates=True)
 def clear(nodes: Nodes, writing: Writing) -> None:
-    """Take all entries out of the tree in C. O(blocks)."""
+    """Delete all entries of the tree in C. O(blocks)."""
     C = writing.C
     drop_flat(nodes, writing, C[ROOT], C[HEIGHT])
     make_empty(nodes, writing)
@@ -45,7 +45,7 @@ def clear(nodes: Nodes, writing: Writing) -> None:
 
 @kernel
 def read_leaf(nodes: Nodes, o: int, into: Entries, at: int) -> int:
-    """Put the entries of leaf o to `into`, from place `at` on; the place behind them."""
+    """Copy the entries of leaf o to `into`, from place `at` on. Returns the place after them."""
     M, W = nodes.M, nodes.W
     for s in range(2):
         lo, hi = run_of(W, o, s)
@@ -58,7 +58,7 @@ def read_leaf(nodes: Nodes, o: int, into: Entries, at: int) -> int:
 
 @kernel("void(Nodes, int64[::1], Entries)", allocates=True)
 def read_all(nodes: Nodes, C: Any, into: Entries) -> None:
-    """Put the entries of the tree in C to `into`, leaf by leaf in order, which has room for just these. O(n)."""
+    """Copy the entries of the tree in C to `into`, which has room for exactly these, leaf by leaf in order. O(n)."""
     W = nodes.W
     stack = np.empty((_DEEPEST, 2), np.int64)
     stack[0, 0], stack[0, 1] = C[ROOT], C[HEIGHT]

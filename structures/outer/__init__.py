@@ -1,1 +1,1 @@
-"""Rows of outer joins whose partners are counted by the pairs that the inner join tells: start with `counts.PairCounts`."""
+"""Rows of outer joins, whose partners are counted from the pairs that the inner join reports: start with `counts.PairCounts`."""

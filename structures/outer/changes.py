@@ -1,10 +1,11 @@
-"""Pairs that come and go, and rows of one side that do, in the order of their versions: which rows have no partner any more, or one again.
+"""Apply pairs that come and go, and changes of the rows of one side, in the order of their versions: find the rows that lose their last
+partner or gain a first one.
 
-A row that goes or comes in the version at hand has OPEN added to its count, so that its own pairs do not flip it: one that goes is judged
-by what it had before, one that comes by what it has once all pairs of the version are counted. A guessed row flips by nothing that is
-counted: when few are left, it is named.
+A row that is deleted or inserted in the current version has OPEN added to its count, so that its own pairs do not flip it: a deleted row is
+judged by its count before the version, an inserted one by its count once all pairs of the version are counted. No pair flips a guessed row:
+when few of its counted partners are left, the row is reported.
 
-Costs: O(1) a pair and a row; O(log n) a row that is listed or taken from the list.
+Costs: O(1) a pair and a row; O(log n) a row that is inserted into the list or removed from it.
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ from structures.core.entries import Entries
 from structures.core.kernel import arrays, kernel, prefetch, wide
 from structures.ordered.tree import cut, expect, put
 
-# Of the state: own changes begun, of each kind; rows that came and are counted; how often a row had few left; as `PairCounts` has them.
+# Words of the state: own changes begun, of each kind; inserted rows that are settled; how often a row had few left; the last two as in
+# `PairCounts`.
 GONE, MOVED, COME, SETTLED, NOTED, FLIPS, LEAST, STATE_WORDS = range(8)
 OPEN = 1 << 30
-GUESSED = 1 << 29  # is added to the count of a row that has more partners than are counted
-SILENT = -1  # in place of a version: a row without a partner moves, and nobody is told
-FEW = -2  # the same: of a guessed row, fewer than LEAST are counted
-PAIRS_AHEAD = 16  # pairs between asking for a count and using it
-AHEAD = 2  # changes between asking for a leaf and using it, and between asking for the path to it and using that
+GUESSED = 1 << 29  # added to the count of a row that has more partners than are counted
+SILENT = -1  # in place of a version: a row without a partner moves, which is not reported
+FEW = -2  # likewise: fewer than LEAST partners of a guessed row are counted
+PAIRS_AHEAD = 16  # pairs between prefetching a count and using it
+AHEAD = 2  # changes between prefetching a leaf and using it, and between prefetching the path to it and using that
 
 
 @arrays("int64[::1]", "int32[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "uint8[::1]", "int64[::1]", "int32[::1]")
 class Own(NamedTuple):
-    """The rows of one side that a run changes; each version's number, ascending, and slots. A row that moves to another slot stays what it
-    is; `told`: it goes and comes in the view all the same, if it has no partner."""
+    """The rows of one side that a run changes: for each the number of its version, ascending, and its slot. A row that moves to another
+    slot keeps its state; `told`: it is nevertheless reported as deleted and inserted, if it has no partner."""
 
     gone_at: np.ndarray
     gone: np.ndarray
@@ -45,7 +47,7 @@ class Own(NamedTuple):
 
 @arrays("int64[::1]", "uint8[::1]", "int32[::1]")
 class Pairs(NamedTuple):
-    """Of each the number of its version, ascending, whether it comes, and the slot of its row."""
+    """For each pair the number of its version, ascending, whether it comes, and the slot of its row."""
 
     at: np.ndarray
     comes: np.ndarray
@@ -54,8 +56,8 @@ class Pairs(NamedTuple):
 
 @arrays("int64[::1]", "int32[::1]")
 class Flips(NamedTuple):
-    """Of each the number of its version, or SILENT, and the slot of a row that has no partner now, ~slot of one that has, or has gone; or
-    FEW and a row's slot."""
+    """For each flip the number of its version, or SILENT, and the slot of a row that now has no partner, or ~slot of one that has a partner
+    or is deleted; or FEW and a row's slot."""
 
     at: np.ndarray
     slots: np.ndarray
@@ -63,7 +65,8 @@ class Flips(NamedTuple):
 
 @kernel("int64(Own, int64[::1], int32[::1], int64[::1], Pairs, Flips, int64)")
 def count_pairs(own: Own, state: Any, counts: Any, words: Any, pairs: Pairs, flips: Flips, until: int) -> int:
-    """Count these pairs, then begin the own changes of the versions up to `until`; the flips. words: the counts, two each. O(1) a pair."""
+    """Count these pairs, then begin the own changes of the versions up to `until`. Returns the number of flips. words: the counts, two
+    each. O(1) a pair."""
     n, version, last, least = 0, -1, len(pairs.slots) - 1, GUESSED + state[LEAST]
     for i in range(last + 1):
         prefetch(words, pairs.slots[min(i + PAIRS_AHEAD, last)] >> 1)
@@ -96,7 +99,8 @@ def note(flips: Flips, n: int, at: int, slot: int) -> int:
 
 @kernel
 def begin_versions(own: Own, state: Any, counts: Any, flips: Flips, n: int, until: int) -> int:
-    """Begin the changes of the side's own rows up to a version, and end those of the versions before it; the flips there are by now."""
+    """Begin the changes of the side's own rows up to a version, and end those of the versions before it. Returns the number of flips so
+    far."""
     while state[GONE] < len(own.gone) and own.gone_at[state[GONE]] <= until:
         s = own.gone[state[GONE]]
         if counts[s] == 0:
@@ -130,7 +134,7 @@ def begin_versions(own: Own, state: Any, counts: Any, flips: Flips, n: int, unti
 
 @kernel("int64(Nodes, Writing, Entries, uint8[::1])")
 def relist(nodes: Nodes, writing: Writing, entries: Entries, come: Any) -> int:
-    """Put these rows into the list, or take them out, one after another; how many of these were not there. O(log n) a row."""
+    """Insert these rows into the list, or remove them, one after another. Returns how many of these were not there. O(log n) a row."""
     C, keys, lefts, slots = writing.C, entries.key, entries.left, entries.slot
     last, missing = len(come) - 1, 0
     for i in range(len(come)):

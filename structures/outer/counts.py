@@ -1,17 +1,17 @@
-"""Rows of one side of a join and how many partners each has, counted by the pairs that the join tells; those without any are listed.
+"""Rows of one side of a join and the number of partners of each, counted from the pairs that the join reports; rows without any are listed.
 
-Problem: pairs of a join come and go, told in the order of versions, and rows of one side come, go, and move to other slots; tell which rows
-gain their first partner or lose their last one, in which version; the rows without a partner, at any version that is pinned.
+Problem: pairs of a join come and go, reported in the order of versions, and rows of one side come, go, and move to other slots. Report
+which rows gain their first partner or lose their last one, and in which version; and the rows without a partner, at any pinned version.
 
-    counts  by slot, how many partners a row has; the writer alone reads them. Of a guessed row, some of its partners, and GUESSED
-    list    a persistent list (`event_tree/lists.py`) of the rows that have none
+    counts  by slot, the number of a row's partners; only the writer reads them. For a guessed row, some of its partners, and GUESSED
+    list    a persistent list (`event_tree/lists.py`) of the rows without a partner
 
 Invariants, by which `check()` names what broke: those of the list (I1 to I4 of `ordered/tree.py`), and
-    O1  a row's count is the number of its partners, of a guessed row at most that, and at least as many as are few
-    O2  the list has just the rows whose count is 0
+    O1  a row's count is the number of its partners; for a guessed row at most that, and at least `least`
+    O2  the list has exactly the rows whose count is 0
 
-Costs (n rows): O(1) a pair, O(log n) a row that flips, comes or goes; memory 4 bytes a row, and 27 to 40 a row that is listed. Where the
-pairs are not told, a `Matching` (`event_tree/matching.py`) does not visit them. Source: docs/design/queries.md (*Parts*).
+Costs (n rows): O(1) a pair, O(log n) a row that flips, comes or goes; memory 4 bytes a row, and 27 to 40 a listed row. Where the pairs are
+not reported, a `Matching` (`event_tree/matching.py`) does the same without visiting them. Source: docs/design/queries.md (*Parts*).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from structures.event_tree.lists import RowList
 from structures.event_tree.runs import LONELY
 from structures.outer.changes import FEW, FLIPS, GUESSED, LEAST, NOTED, OPEN, SILENT, STATE_WORDS, Flips, Own, Pairs, count_pairs, relist
 
-_END = 2**62  # behind all versions of a run
+_END = 2**62  # after all versions of a run
 _NUMBERS, _SLOTS, _MARKS = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.uint8)
 _NO_PAIRS = Pairs(_NUMBERS, _MARKS, _SLOTS)
 _NO_OWN = Own(_NUMBERS, _SLOTS, _NUMBERS, _SLOTS, _SLOTS, _MARKS, _NUMBERS, _SLOTS)
@@ -41,14 +41,14 @@ class PairCounts:
     """
 
     def __init__(self, least: int, words: int = STORE_WORDS) -> None:
-        """`least`: of a guessed row, fewer partners than that are few; more than a run of several versions can take. `words`: address space
-        of the list in 8-byte words (not memory)."""
+        """`least`: a guessed row with fewer counted partners has few; must exceed what a run of several versions can remove. `words`:
+        address space of the list in 8-byte words (not memory)."""
         self.list = RowList(words)
         self._counts = reserve(4 * SLOTS, np.int32)
         self._words = self._counts.view(np.int64)
         self._state = np.zeros(STATE_WORDS, np.int64)
         self._state[LEAST] = least
-        self._own, self.few = _NO_OWN, _SLOTS  # rows of which few partners are counted, when a run has ended
+        self._own, self.few = _NO_OWN, _SLOTS  # rows with few counted partners, at the end of a run
         self._reach = 0  # slots that have had a row
         self._parts: list[Flips] = []
 
@@ -60,24 +60,25 @@ class PairCounts:
     # --- writing
 
     def load(self, version: int, rows: Entries, partners: Entries) -> None:
-        """Fill it; it is empty. O(n log n). MemoryError: it cannot fit."""
+        """Fill the structure, which is empty. O(n log n). MemoryError: the rows do not fit."""
         counts = counts_of(rows, partners)
         self._counts[rows.slot] = counts
         self._reach = int(rows.slot.max(initial=-1)) + 1
         self.list.load(version, rows.take(counts == 0))
 
     def require(self, rows: int) -> None:
-        """Raise MemoryError unless a version surely fits after which there are so many: all may flip. O(1)."""
+        """Raise MemoryError unless a version with this number of rows certainly fits: all may flip. O(1)."""
         self.list.require(rows)
 
     def begin(self, own: Own) -> None:
-        """A run of versions begins, which changes these rows. Then all its pairs are to be told, to `take`, and `end` is to be called."""
+        """Begin a run of versions, which changes these rows. The caller must then pass all its pairs to `take`, and call `end`."""
         self._own, self._parts = own, []
         self._state[:FLIPS] = 0
         self._reach = max(self._reach, int(own.come.max(initial=-1)) + 1, int(own.moved.max(initial=-1)) + 1)
 
     def take(self, at: np.ndarray, comes: np.ndarray, slots: np.ndarray) -> None:
-        """Pairs of these rows: int64[n], the number of each one's version, not below those before; bool[n], whether it comes; int32[n]."""
+        """Count pairs of these rows: int64[n], the number of each pair's version, not below earlier ones; bool[n], whether it comes;
+        int32[n], slots."""
         self._count(Pairs(at, comes.view(np.uint8), np.ascontiguousarray(slots)), int(at[-1]) if len(at) else -1)
 
     def _count(self, pairs: Pairs, until: int) -> None:
@@ -89,8 +90,9 @@ class PairCounts:
             self._parts.append(Flips(flips.at[:n], flips.slots[:n]))
 
     def end(self) -> Flips:
-        """All pairs of the run are told: what they flip, and the rows without a partner that come and go, each one's in order. A row that
-        flips twice in a version is there twice. Guessed rows of which `few` partners are counted are to be counted again, by `recount`."""
+        """End the run, all of whose pairs have been counted. Returns the flips, including the rows without a partner that come and go, in
+        order for each row. A row that flips twice in a version is there twice. Guessed rows with few counted partners, in `few`, must be
+        counted again by `recount`."""
         self._count(_NO_PAIRS, _END)
         parts, self._parts, self._own, self.few = self._parts, [], _NO_OWN, _SLOTS
         if not parts:
@@ -99,12 +101,12 @@ class PairCounts:
         if self._state[NOTED]:
             noted = flips.at == FEW
             few = np.unique(flips.slots[noted])
-            self.few = few[self._counts[few] < GUESSED + self._state[LEAST]]  # not those that have gone, moved, or got others
+            self.few = few[self._counts[few] < GUESSED + self._state[LEAST]]  # without those deleted, moved, or with new partners
             flips = Flips(flips.at[~noted], flips.slots[~noted])
         return flips
 
     def relist(self, version: int, rows: Entries, come: np.ndarray) -> None:
-        """Make the list that of a version, by what has flipped (bool[n]: whether it has no partner now). KeyError: what was to go is not
+        """Update the list to the version by the flips (bool[n]: whether a row now has no partner). KeyError: a row to be removed is not
         there, and the structure is damaged."""
         self.list.begin(version)
         arena = self.list.arena
@@ -113,20 +115,20 @@ class PairCounts:
         self.list.compact(len(come))
 
     def replace(self, rows: Entries, partners: Entries) -> np.ndarray:
-        """Count anew; `rows`: all. bool[n]: which have no partner. O(n log n)."""
+        """Count all rows again. Returns bool[n]: which have no partner. O(n log n)."""
         counts = counts_of(rows, partners)
         self._counts[rows.slot] = counts
         return counts == 0
 
     def overrule(self, slot: int, count: int, is_all: bool) -> None:
-        """Between `begin` and `end`, where its pairs were not told: how many partners a row of version number 0 that comes has; if that is
-        not all, it is guessed."""
+        """Between `begin` and `end`, set the number of partners of a row that is inserted in version number 0 and whose pairs are not
+        reported; unless `is_all`, the row is guessed."""
         self._count(_NO_PAIRS, 0)
         self._counts[slot] = OPEN + count + (0 if is_all else GUESSED)
 
     def recount(self, slot: int, count: int, is_all: bool) -> bool:
-        """After a run, of one of `few`: how many partners it has now, or that it has so many, not less than `least`, and more. Whether it
-        has none, and flips."""
+        """After a run, set the number of partners of a row in `few`; unless `is_all`, it has more than `count`, which is not below `least`.
+        Returns whether it has none, and so flips."""
         self._counts[slot] = count + (0 if is_all else GUESSED)
         self._state[FLIPS] += not count
         return not count
@@ -142,11 +144,11 @@ class PairCounts:
         return self.list.rows(root, key, window)
 
     def holds(self, root: Root, rows: Entries) -> np.ndarray:
-        """bool[n]: which of these rows are among those. O(log n) each."""
+        """bool[n]: which of these rows have no partner. O(log n) each."""
         return self.list.holds(root, rows)
 
     def count(self, root: Root) -> int:
-        """How many there are. O(1)."""
+        """The number of rows without a partner. O(1)."""
         return root.counts[0]
 
     def entries(self, root: Root) -> int:
@@ -154,12 +156,12 @@ class PairCounts:
 
     @property
     def flips(self) -> int:
-        """Rows that gained their first partner, or lost their last one, in all changes so far."""
+        """Rows that gained their first partner or lost their last one, in all changes so far."""
         return int(self._state[FLIPS])
 
     @property
     def steps(self) -> int:
-        """None: the join has looked at all that is counted."""
+        """0: all counted pairs have been visited by the join."""
         return 0
 
     @property
@@ -171,12 +173,12 @@ class PairCounts:
         return self.list.retired_bytes
 
     def guessed(self, rows: Entries) -> np.ndarray:
-        """bool[n]: which of these rows have more partners than are counted, as far as is known."""
+        """bool[n]: which of these rows have, as far as is known, more partners than are counted."""
         return self._counts[rows.slot] >= GUESSED
 
     def check(self, rows: Entries, partners: Entries, others: tuple[Root, ...] = ()) -> None:
-        """Prove the invariants of the newest version, of which these are all rows and partners, and that no block is lost, given the other
-        roots in use."""
+        """Prove the invariants of the newest version, given all its rows and partners, and that no block is lost, given the other roots in
+        use."""
         self.list.check(self.list.root, others)
         wanted, counted = counts_of(rows, partners), self._counts[rows.slot]
         some = self.guessed(rows)
@@ -190,7 +192,8 @@ class PairCounts:
 
 
 def counts_of(rows: Entries, partners: Entries) -> np.ndarray:
-    """int64[n]: how many partners each row has: those that begin up to its end, less those that end before it begins. O(n log n)."""
+    """int64[n]: the number of partners of each row: intervals that begin up to its end, less those that end before it begins. O(n log
+    n)."""
     begun = _before(partners.key, partners.left, rows.key, rows.right, True)
     counts = begun - _before(partners.key, partners.right, rows.key, rows.left, False)
     counts[rows.key == LONELY] = 0
@@ -198,8 +201,8 @@ def counts_of(rows: Entries, partners: Entries) -> np.ndarray:
 
 
 def _before(keys: np.ndarray, places: np.ndarray, of_keys: np.ndarray, of_places: np.ndarray, or_there: bool) -> np.ndarray:
-    """int64[n]: how many of the first (key, place) are before each of the others, or there too. By sorting all, which needs no address
-    space reserved."""
+    """int64[n]: how many of the first (key, place) are before each of the others, or at it too (`or_there`). By sorting all, which needs no
+    reserved address space."""
     both = [(keys, places), (of_keys, of_places)]
     all_keys, all_places = (np.concatenate(columns) for columns in zip(*(both if or_there else both[::-1]), strict=True))
     order = np.lexsort((all_places, all_keys))

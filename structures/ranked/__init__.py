@@ -1,1 +1,1 @@
-"""Rows of each key in an order, under change: the first few of each key, and which row is the latest from where to where."""
+"""The rows of each key in an order, under updates: the first few of each key, and from where to where each row is the latest."""

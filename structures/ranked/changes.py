@@ -1,6 +1,6 @@
-"""Changes of an ordered index, key by key: what stands first of the key, or at its places, before them and after.
+"""Changes of an ordered index, key by key: the rows that come first for the key, or at its places, before and after them.
 
-The index is written in place, as its blocks all belong to one version: nobody but the writer reads it.
+The index is written in place, as all its blocks belong to one version: only the writer reads it.
 
 Costs: O(log n) a change, O(log n + rows listed) a group.
 """
@@ -23,17 +23,17 @@ from structures.ordered.tree import put as take_in
 from structures.ranked.tries import ARITY as WORDED_ARITY
 from structures.ranked.tries import Words, cut_row, first_row, put_row
 
-# Words of the state: the group that is next, whether it is changed; rows that are listed of each, whether entries may tie; entries that
-# could not be changed; places that were found, the group's first one and the next one to be listed, whether something stands before all
-# of a key, whether words tell rows apart.
+# Words of the state: the next group, whether it has been changed; rows to list for each key or place, whether entries may tie; entries that
+# could not be changed; number of places found, the group's first one and the next one to be listed, whether there is something before all
+# places of a key, whether words order the rows of a place.
 GROUP, CHANGED, MOST, TIED, MISSING, PLACES, FIRST, LISTING, FILLED, WORDED, STATE_WORDS = range(11)
 FULL = -1  # in place of rows: they do not fit
 
 
 @arrays("int32[::1]", "int64[::1]", "int8[::1]", "int8[::1]")
 class Listed(NamedTuple):
-    """Rows that stand first: of number `of`, before or after its changes, in the order of the index. Not `sure` are those of which some tie
-    with what stands behind the last one."""
+    """Rows that come first: in list number `of`, before or after its changes, in the order of the index. Rows of which some tie with an
+    entry after the last one are not `sure`."""
 
     slot: np.ndarray
     of: np.ndarray
@@ -43,7 +43,7 @@ class Listed(NamedTuple):
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
 class Places(NamedTuple):
-    """Places of a key: of which group, where, and the last number before the next place, before the group's changes and after."""
+    """Places of a key: the group, the place, and the last number before the next place, before the group's changes and after."""
 
     group: np.ndarray
     at: np.ndarray
@@ -53,7 +53,7 @@ class Places(NamedTuple):
 
 @arrays(Place, "int64", "int64")
 class At(NamedTuple):
-    """A place, and an entry there or the first one behind it; leaf 0: there is none."""
+    """A place, and an entry there or the first one after it; leaf 0: there is none."""
 
     place: Place
     leaf: int
@@ -62,7 +62,7 @@ class At(NamedTuple):
 
 @arrays("int64[::1]", "int64[::1]", Places, Words)
 class Visit(NamedTuple):
-    """The state, room for a place, and the places that are found: two of each change at most; the words of rows, if they have some."""
+    """The state, room for a place, and the places found: at most two for each change; the words of rows, if they have any."""
 
     state: np.ndarray
     coordinates: np.ndarray
@@ -72,13 +72,14 @@ class Visit(NamedTuple):
 
 @kernel
 def is_full(count: int, most: int, tied: int) -> bool:
-    """Whether no more rows need be listed, but for those that tie with the last one."""
+    """Whether no more rows need be listed, except those that tie with the last one."""
     return count >= most and tied == 0
 
 
 @kernel
 def list_first(nodes: Nodes, root: int, arity: int, begin: At, state: Any, listed: Listed, n: int, of: int) -> tuple[int, int, int]:
-    """List the rows that stand first of those that begin as this place does, from number n on; how many, or FULL, and where it ended."""
+    """List, from number n on, the first rows of those whose entries begin like this place. Returns the number of rows, or FULL, and where
+    the scan ended."""
     M, W = nodes.M, nodes.W
     place, leaf, i = begin
     room, most, tied = LEAF_ROOM[arity], state[MOST], state[TIED]
@@ -102,7 +103,7 @@ def list_first(nodes: Nodes, root: int, arity: int, begin: At, state: Any, liste
 
 @kernel
 def change_some(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, first: int, end: int) -> int:
-    """Put (sign > 0) or cut the entries from number `first` on; how many could not be."""
+    """Insert (sign > 0) or delete the entries from number `first` on. Returns how many could not be changed."""
     missing = 0
     for e in range(first, end):
         coordinates, start, slot = items.coordinates, e * items.width, wide(items.slots[e])
@@ -113,7 +114,7 @@ def change_some(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any
 
 @kernel
 def change_rows(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, first: int, end: int, words: Words) -> int:
-    """As `change_some`, of rows that words tell apart."""
+    """As `change_some`, for rows ordered by words."""
     missing = 0
     for e in range(first, end):
         key, at, slot = items.coordinates[e * items.width], items.coordinates[e * items.width + 1], wide(items.slots[e])
@@ -126,7 +127,7 @@ def change_rows(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any
 
 @kernel
 def list_row(nodes: Nodes, root: int, at: At, words: Words, after: int, listed: Listed, n: int, of: int) -> int:
-    """List the row that stands first at a place at number n; how many, or FULL."""
+    """List the first row at a place as number n. Returns the number of rows, or FULL."""
     place, leaf, i = at
     if leaf == 0 or not same(nodes.M, leaf, LEAF_ROOM[WORDED_ARITY], i, place.coordinates, place.start, 1, place.length):
         return 0
@@ -138,8 +139,8 @@ def list_row(nodes: Nodes, root: int, at: At, words: Words, after: int, listed: 
 
 @kernel("int64(Nodes, Writing, int64, Items, int8[::1], int64[::1], int64[::1], Listed)")
 def change_groups(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, ends: Any, state: Any, listed: Listed) -> int:
-    """Change the index at holder h group by group, from number state[GROUP] on, until all are done or no more rows fit; the rows listed.
-    The changes of group g, all of one key, end before ends[g]. O(log n) a change and a row listed."""
+    """Change the index at holder h group by group, from number state[GROUP] on, until all are done or no more rows fit. Returns the number
+    of rows listed. The changes of group g, all of one key, end before ends[g]. O(log n) a change and a row listed."""
     C = writing.C
     arity, n = C[h + ARITY], 0
     while state[GROUP] < len(ends):
@@ -163,7 +164,7 @@ def change_groups(nodes: Nodes, writing: Writing, h: int, items: Items, signs: A
 
 @kernel
 def seek_on(nodes: Nodes, root: int, arity: int, behind: At, place: Place) -> tuple[int, int]:
-    """As `seek`; `behind`: the first entry behind a place before this one."""
+    """As `seek`; `behind`: the first entry after an earlier place."""
     if behind.leaf == 0 or not is_before(nodes, behind.leaf, arity, LEAF_ROOM[arity], behind.i, place):
         return behind.leaf, behind.i
     return seek_near(nodes, root, arity, behind.leaf, behind.i, place)
@@ -171,7 +172,7 @@ def seek_on(nodes: Nodes, root: int, arity: int, behind: At, place: Place) -> tu
 
 @kernel
 def go_behind(nodes: Nodes, root: int, arity: int, at: At) -> tuple[int, int]:
-    """The first entry behind the place, from one that is there or is that entry."""
+    """The first entry after the place, starting from an entry there or from that entry."""
     coordinates, leaf, i = at.place.coordinates, at.leaf, at.i
     if leaf == 0 or not same(nodes.M, leaf, LEAF_ROOM[arity], i, coordinates, 0, 1, 2):
         return leaf, i
@@ -180,7 +181,7 @@ def go_behind(nodes: Nodes, root: int, arity: int, at: At) -> tuple[int, int]:
 
 @kernel
 def last_before(nodes: Nodes, arity: int, leaf: int, i: int, key: int) -> int:
-    """The last number of the key before this entry, the first one behind a place of it."""
+    """The last number of the key before this entry, which is the first one after a place of the key."""
     if leaf == 0 or nodes.M[leaf + HEAD + i] != key:
         return wide(POS_INF)
     return nodes.M[leaf + HEAD + LEAF_ROOM[arity] + i] - 1
@@ -188,7 +189,7 @@ def last_before(nodes: Nodes, arity: int, leaf: int, i: int, key: int) -> int:
 
 @kernel
 def find_places(nodes: Nodes, root: int, arity: int, items: Items, first: int, end: int, state: Any, places: Places) -> None:
-    """The places of a group that its changes concern: theirs, which ascend, and those before them, in order."""
+    """Find the places that the changes of a group concern: their own, which ascend, and those before them, in order."""
     M, coordinates, begin = nodes.M, items.coordinates, state[PLACES]
     for e in range(first, end):
         start, n = e * items.width, state[PLACES]
@@ -207,15 +208,15 @@ def find_places(nodes: Nodes, root: int, arity: int, items: Items, first: int, e
 
 @kernel("int64(Nodes, Writing, int64, Items, int8[::1], int64[::1], Visit, Listed)")
 def change_places(nodes: Nodes, writing: Writing, h: int, items: Items, signs: Any, ends: Any, visit: Visit, listed: Listed) -> int:
-    """As `change_groups`; the changes of a group ascend by their places, and listed is who is first at each place that they concern, and
-    until where. O(log n) a change and a row listed."""
+    """As `change_groups`; the changes of a group ascend by their places, and it lists the first row at each place that they concern, and
+    how far the place extends. O(log n) a change and a row listed."""
     C, state, coordinates, places, words = writing.C, visit.state, visit.coordinates, visit.places, visit.words
     arity, n = C[h + ARITY], 0
     while state[GROUP] < len(ends):
         g = state[GROUP]
         first = ends[g - 1] if g > 0 else wide(0)
         coordinates[0] = items.coordinates[first * items.width]
-        if state[CHANGED] == 0 and state[LISTING] == state[PLACES]:  # else it goes on
+        if state[CHANGED] == 0 and state[LISTING] == state[PLACES]:  # otherwise it continues
             state[FIRST] = state[PLACES]
             find_places(nodes, C[h + ROOT], arity, items, first, ends[g], state, places)
         while True:
@@ -254,7 +255,7 @@ def change_places(nodes: Nodes, writing: Writing, h: int, items: Items, signs: A
 
 @kernel("int64(Nodes, Writing, int8[::1], Entries)")
 def change_list(nodes: Nodes, writing: Writing, signs: Any, entries: Entries) -> int:
-    """Change a list of rows; how many could not be, as they were not there. O(log n) a row."""
+    """Change a list of rows. Returns how many could not be changed, as they were not there. O(log n) a row."""
     missing = 0
     for e in range(len(signs)):
         key, left, slot = wide(entries.key[e]), entries.left[e], wide(entries.slot[e])

@@ -1,4 +1,4 @@
-"""What both structures of the room have: rows in an ordered index, written in place; those of them that stand first, of which some tie."""
+"""The base of both structures of the room: rows in an ordered index, written in place, and the first of them, some of which may tie."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Rank = Callable[[np.ndarray], np.ndarray]
 
 
 class Changes(NamedTuple):
-    """n changes: entries whose first coordinate is the key, an int32 >= 0; signs int8[n], DELETE or INSERT; those of group g, all of one
-    key, deletes first, end before ends[g] (int64)."""
+    """n changes: entries whose first coordinate is the key, an int32 >= 0; signs int8[n], DELETE or INSERT; the changes of group g, all of
+    one key, deletes first, end before ends[g] (int64)."""
 
     entries: Entries
     signs: np.ndarray
     ends: np.ndarray
 
     def groups(self, first: int, end: int) -> Changes:
-        """Those of some groups."""
+        """The changes of some groups."""
         begin = int(self.ends[first - 1]) if first else 0
         part = slice(begin, int(self.ends[end - 1]))
         entries = Entries(np.ascontiguousarray(self.entries.coordinates[part]), np.ascontiguousarray(self.entries.slot[part]))
@@ -34,25 +34,25 @@ class Changes(NamedTuple):
 
 
 class Ranked:
-    """Rows by key and order. The writer's alone."""
+    """Rows by key and order. Only the writer uses them."""
 
     def __init__(self, arity: int, most: int, rank: Rank | None, words: int) -> None:
-        """`arity`: coordinates of an entry, the key included; `most`: rows that are listed of each key or place; `rank`: None if no two
+        """`arity`: coordinates of an entry, including the key; `most`: rows that are listed for each key or place; `rank`: None if no two
         rows tie; `words`: address space of the index."""
         self._arity, self._most, self._rank = arity, most, rank
         self._indexes = OrderedIndexes(words)
         self._index = self._indexes.add(arity)
         self._listed = room(CHUNK)
-        self.steps = 0  # rows looked at so far for what is told
+        self.steps = 0  # rows visited so far for what is reported
 
     @property
     def rows(self) -> int:
-        """All of them, listed or not."""
+        """The number of all rows, listed or not."""
         return int(self._indexes.count(self._index, self._indexes.root(self._index)))
 
     @property
     def arena(self) -> IndexArena:
-        """Of the index."""
+        """The arena of the index."""
         return self._indexes.arena
 
     @property
@@ -60,20 +60,20 @@ class Ranked:
         return int(self._indexes.live_bytes)
 
     def load_index(self, entries: Entries) -> Entries:
-        """Fill it, as it is empty; the entries in its order. O(n log n). MemoryError: it cannot fit."""
+        """Fill the index, which is empty. Returns the entries in its order. O(n log n). MemoryError: they do not fit."""
         entries = entries.take(index_order(entries, self._arity))
         self._indexes.load(self._index, entries)
         return entries
 
     def all_entries(self) -> Entries:
-        """In the order of the index. O(n)."""
+        """All entries in the order of the index. O(n)."""
         n, root = self.rows, self._indexes.root(self._index)
         if n == 0:
             return Entries(np.empty((0, self._arity), np.int64), np.empty(0, np.int32))
         return self._indexes.entries(self._index, root).fill(n)
 
     def require_index(self, changes: int) -> None:
-        """MemoryError unless so many changes surely fit. O(1)."""
+        """MemoryError unless this number of changes certainly fits. O(1)."""
         self._indexes.require(changes, 1)
 
     def state(self) -> np.ndarray:
@@ -82,14 +82,15 @@ class Ranked:
         return state
 
     def change(self, changes: Changes, state: np.ndarray, kernel: Any, more: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Have `kernel` make the changes, which goes on from the state; more: its other arguments. -> of the rows that stood or stand first
-        the slot, what they are listed of, and whether after the changes. KeyError: what was to go was not there, or what came was."""
+        """Have `kernel` make the changes, from the state on; more: its other arguments. Returns, for the rows that came or come first, the
+        slot, the list, and whether the row is in the list after the changes. KeyError: an entry to be deleted was not there, or one to be
+        inserted was."""
         parts, items = list[tuple[np.ndarray, ...]](), items_of(changes.entries)
         nodes, writing, holder = self._indexes.arena.nodes, self._indexes.arena.writing, self._indexes.holder(self._index)
         while state.item(GROUP) < len(changes.ends):
             n = kernel(nodes, writing, holder, items, changes.signs, changes.ends, *more, self._listed)
             parts.append(tuple(column[:n].copy() for column in self._listed))
-            if n == 0 and state.item(GROUP) < len(changes.ends):  # rows without number tie
+            if n == 0 and state.item(GROUP) < len(changes.ends):  # more rows tie than there is room for
                 self._listed = room(2 * len(self._listed.slot))
         if missing := state.item(MISSING):
             raise KeyError(f"{missing} rows that were to go were not there, or rows that came were")
@@ -101,7 +102,7 @@ class Ranked:
         return slots[kept], of[kept], after[kept]
 
     def _chosen(self, slots: np.ndarray, lists: np.ndarray, sure: np.ndarray) -> np.ndarray:
-        """bool[n]: of rows that are listed, those that stand first. lists: int64[n], those of one together."""
+        """bool[n]: which of the listed rows come first. lists: int64[n], equal for rows of one list."""
         kept, doubtful = sure.copy(), np.flatnonzero(~sure)
         if len(doubtful):
             assert self._rank is not None
@@ -115,7 +116,7 @@ class Ranked:
         return kept
 
     def firsts(self, entries: Entries, common: int) -> np.ndarray:
-        """bool[n]: of all entries, in the order of the index, those that stand first of those with the same first coordinates."""
+        """bool[n]: which of all entries, in the order of the index, come first among those with the same first coordinates."""
         n, coordinates = len(entries.slot), entries.coordinates[:, : self._arity]
         differs = np.ones(n, np.bool_)
         differs[1:] = (coordinates[1:, :common] != coordinates[:-1, :common]).any(axis=1)

@@ -1,4 +1,4 @@
-"""Entries of an interval tree by all that is known of them but their right end, at a version. O(log n) each."""
+"""Find entries of an interval tree of a version by everything except their right end. O(log n) each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from structures.ordered.tree import find_child
 
 @kernel("void(Nodes, int64, int64, Entries, uint8[::1])")
 def find_ends(nodes: Nodes, root: int, height: int, entries: Entries, held: Any) -> None:
-    """Which of these a version has; their right ends are filled in. O(log n) each."""
+    """Find which of these entries a version has, and fill in their right ends. O(log n) each."""
     W = nodes.W
     for i in range(len(held)):
         s, key, left, slot = wide(entries.set[i]), wide(entries.key[i]), entries.left[i], wide(entries.slot[i])

@@ -1,21 +1,21 @@
-"""The first rows of each key in an order, under change, each version readable.
+"""The first rows of each key in an order, under updates, each version readable.
 
 Problem: rows (key, order, slot) come and go; keep the first `most` of each key, in a list that can be read at every version that is still
-pinned, and tell which rows come into it and go.
+pinned, and report which rows enter and leave it.
 
-    all rows        an ordered index of (key, order …), written in place: the writer alone reads it (`entries.py`)
+    all rows        an ordered index of (key, order …), written in place: only the writer reads it (`entries.py`)
     the first ones  a persistent list (`event_tree/lists.py`), by key
 
-Changes are taken in groups, one for each key and version, so that what is told of one is exact: no row of it goes and comes.
+Changes are applied in groups, one for each key and version, so that the report of a group is exact: no row both enters and leaves.
 
-Rows whose coordinates are equal tie. If that may be, a rank is asked for: those of lower rank stand first. All rows that tie with the last
-one listed are looked at then.
+Rows whose coordinates are equal tie. If that is possible, a rank is requested: rows of lower rank come first. All rows that tie with the
+last one listed are then visited.
 
 Invariants, by which `check()` names what broke: those of the index, and of the list, and
-    R1  the list has just the first rows of each key
+    R1  the list has exactly the first rows of each key
 
-Costs (n rows): a change O(log n + most), and as much as rows tie; memory 8 bytes a coordinate and 4 a row, full to a quarter at least, and
-27 to 40 a row that is listed. Source: docs/design/queries.md (*Latest rows*).
+Costs (n rows): a change O(log n + most), and the number of rows that tie; memory 8 bytes a coordinate and 4 a row, at least a quarter full,
+and 27 to 40 a listed row. Source: docs/design/queries.md (*Latest rows*).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from structures.ranked.changes import change_groups, change_list
 from structures.ranked.entries import Changes, Rank, Ranked
 
 _CHUNK = 1 << 16  # rows that are read at once
-_TOGETHER = 1 << 18  # rows of groups that are followed together, about
+_TOGETHER = 1 << 18  # approximate rows of the groups that are applied together
 
 
 class Told(NamedTuple):
-    """Rows that come into the list, and (~slot) rows that go; group by group, those that go first."""
+    """Rows that enter the list, and (~slot) rows that leave it; group by group, leaving rows first."""
 
     groups: np.ndarray
     slots: np.ndarray
@@ -61,18 +61,19 @@ class Tops(Ranked):
     # --- writing
 
     def load(self, version: int, entries: Entries) -> None:
-        """Fill it; it is empty. O(n log n). MemoryError: it cannot fit."""
+        """Fill the structure, which is empty. O(n log n). MemoryError: the rows do not fit."""
         entries = self.load_index(entries)
         kept = self.firsts(entries, 1)
         self.list.load(version, _entries(entries.coordinates[kept, 0], entries.slot[kept]))
 
     def require(self, changes: int) -> None:
-        """Raise MemoryError unless so many changes surely fit. O(1)."""
+        """Raise MemoryError unless this number of changes certainly fits. O(1)."""
         self.require_index(changes)
         self.list.require(self.list.root.counts[0] + changes)
 
     def apply(self, version: int, changes: Changes) -> Told:
-        """Make these changes, as `version`. KeyError: what was to go was not there, or what came was; the structure is damaged."""
+        """Apply these changes, as `version`. KeyError: a row to be deleted was not there, or one to be inserted was; the structure is
+        damaged."""
         self.list.begin(version)
         parts, step = [Told(np.empty(0, np.int64), np.empty(0, np.int32))], max(1, _TOGETHER // (2 * self._most))
         for first in range(0, len(changes.ends), step):
@@ -94,7 +95,7 @@ class Tops(Ranked):
         return Told(groups[differs], np.where(after == 0, ~slots, slots)[differs])
 
     def _change_list(self, changes: Changes, told: Told) -> None:
-        """Bring the list to what all of this leaves: a row may come and go in several versions."""
+        """Apply the net effect of all groups to the list: a row may come and go in several versions."""
         gone = told.slots < 0
         keys = changes.entries.coordinates[changes.ends[told.groups] - 1, 0]
         slots, first, inverse = np.unique(np.where(gone, ~told.slots, told.slots), return_index=True, return_inverse=True)
@@ -117,7 +118,7 @@ class Tops(Ranked):
         return self.list.rows(root, key)
 
     def holds(self, root: Root, keys: np.ndarray, slots: np.ndarray) -> np.ndarray:
-        """bool[n]: which of the rows with these keys, at these slots, a version lists. O(log n) each."""
+        """bool[n]: which of the rows with these keys, at these slots, are in the list of a version. O(log n) each."""
         return self.list.holds(root, _entries(keys, slots))
 
     @property
@@ -141,6 +142,6 @@ class Tops(Ranked):
 
 
 def _entries(keys: np.ndarray, slots: np.ndarray) -> ListEntries:
-    """Entries of the list."""
+    """Build entries of the list."""
     n, zeros = len(slots), np.zeros(len(slots), np.int64)
     return ListEntries(np.zeros(n, np.uint8), np.ascontiguousarray(keys, np.int32), zeros, zeros, np.ascontiguousarray(slots, np.int32))

@@ -1,21 +1,21 @@
-"""Which of the rows at a place comes first by words, under change: where what tells them apart is no number, but a text.
+"""The first row at a place in the order of words, under updates: for rows that are distinguished by a text, not a number.
 
-Problem: rows (key, place) are told apart by sequences of int64, none of which begins another. Find the row at a place whose words come
-first.
+Problem: rows (key, place) are distinguished by sequences of int64, none of which is a prefix of another. Find the row at a place whose
+words come first.
 
-    (key, place, word, 0)         the only row there whose words begin so, with its slot
-    (key, place, word, n)         several: node n tells them apart, by the word that follows
+    (key, place, word, 0)         the only row there whose words begin with this one, with its slot
+    (key, place, word, n)         several: node n distinguishes them, by the word that follows
     (OF_NODE, m, word, 0 or n)    likewise below node m
 
-All of these are entries of one ordered index, written in place (`entries.py`). A row is only as deep as others ask for: a node is made when
-a second row comes whose words begin alike, and goes with the last row below it.
+All of these are entries of one ordered index, written in place (`entries.py`). A row is only as deep as others require: a node is made when
+a second row comes whose words begin alike, and dropped with the last row below it.
 
 Invariants, by which `check_nodes` names what broke:
     W1  each node is named by one entry
     W2  each node has an entry
 
-Costs (w words, n rows): O(w log n) a row that comes or goes; O(log n) a node down to the first row of a place. Memory 36 bytes a row, and
-as much for each node. Source: tries.
+Costs (w words, n rows): O(w log n) a row that comes or goes; O(log n) a node on the path to the first row of a place. Memory 36 bytes a
+row, and as much for each node. Source: tries.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ ARITY = 4
 BELOW = 3  # the coordinate that names a node
 OF_NODE = -1  # in place of a key
 NOBODY = -1  # in place of a slot
-LAST, LOOKED, WORDS_STATE = range(3)  # the node that was made last, nodes looked at so far
+LAST, LOOKED, WORDS_STATE = range(3)  # the last node made, nodes visited so far
 _ENTRY, _LEVEL = 4, 3  # words of an entry, of a level of the path
 
 
 @arrays("int32[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]")
 class Words(NamedTuple):
-    """The row at slots[i], which ascend, has words[starts[i]:starts[i + 1]]. The state, WORDS_STATE; room for an entry and for a path."""
+    """The row at slots[i] has words[starts[i]:starts[i + 1]]; slots ascend. The state, WORDS_STATE; room for an entry and for a path."""
 
     slots: np.ndarray
     starts: np.ndarray
@@ -52,7 +52,7 @@ class Words(NamedTuple):
 
 
 def words_with(slots: np.ndarray, starts: np.ndarray, words: np.ndarray, state: np.ndarray) -> Words:
-    """With room of its own."""
+    """Words with new state and room."""
     longest = int(np.diff(starts).max(initial=0))
     return Words(slots, starts, words, state, np.empty(_ENTRY, np.int64), np.empty(_LEVEL * longest, np.int64))
 
@@ -63,7 +63,7 @@ def no_words(state: np.ndarray) -> Words:
 
 @kernel
 def words_of(words: Words, slot: int) -> tuple[int, int]:
-    """From where to where the words of a row are; none: it is not known."""
+    """The first and the end of the words of a row; an empty range if they are unknown."""
     slots, low, high = words.slots, 0, len(words.slots)
     while low < high:
         middle = (low + high) >> 1
@@ -78,7 +78,7 @@ def words_of(words: Words, slot: int) -> tuple[int, int]:
 
 @kernel
 def find_word(nodes: Nodes, root: int, entry: Any) -> tuple[int, int]:
-    """The entry that begins with entry[:3]; leaf 0: there is none."""
+    """The entry that begins with entry[:3]; leaf 0 if there is none."""
     leaf, i = seek(nodes, root, ARITY, Place(entry, 0, 1, 3, BEFORE))
     if leaf != 0 and same(nodes.M, leaf, LEAF_ROOM[ARITY], i, entry, 0, 1, 3):
         return leaf, i
@@ -87,7 +87,7 @@ def find_word(nodes: Nodes, root: int, entry: Any) -> tuple[int, int]:
 
 @kernel
 def below(nodes: Nodes, leaf: int, i: int) -> int:
-    """The node that an entry names; 0: it is a row's."""
+    """The node that an entry names; 0 if the entry is that of a row."""
     return nodes.M[leaf + HEAD + BELOW * LEAF_ROOM[ARITY] + i]
 
 
@@ -99,7 +99,7 @@ def row_at(nodes: Nodes, leaf: int, i: int) -> int:
 
 @kernel
 def first_row(nodes: Nodes, root: int, leaf: int, i: int, words: Words) -> int:
-    """The slot of the row that comes first of an entry and those below it."""
+    """The slot of the first row of an entry and those below it."""
     entry, state = words.entry, words.state
     node = below(nodes, leaf, i)
     while node != 0:
@@ -112,7 +112,7 @@ def first_row(nodes: Nodes, root: int, leaf: int, i: int, words: Words) -> int:
 
 @kernel
 def put_row(nodes: Nodes, writing: Writing, h: int, key: int, at: int, slot: int, words: Words) -> bool:
-    """A row comes. False, and nothing else: one with the same words is there, or words that are needed are not known."""
+    """Insert a row. False, and nothing done: there is a row with the same words, or required words are unknown."""
     C, entry, state = writing.C, words.entry, words.state
     begin, end = words_of(words, slot)
     entry[0], entry[1] = key, at
@@ -145,7 +145,7 @@ def put_row(nodes: Nodes, writing: Writing, h: int, key: int, at: int, slot: int
 
 @kernel
 def cut_row(nodes: Nodes, writing: Writing, h: int, key: int, at: int, slot: int, words: Words) -> bool:
-    """A row goes, with the nodes that have no other. False, and nothing else: it is not there."""
+    """Delete a row, with the nodes that have no other row. False, and nothing done: the row is not there."""
     C, entry, state, path = writing.C, words.entry, words.state, words.path
     begin, end = words_of(words, slot)
     entry[0], entry[1] = key, at
@@ -178,7 +178,7 @@ def cut_row(nodes: Nodes, writing: Writing, h: int, key: int, at: int, slot: int
 
 @kernel("void(Nodes, int64, Items, Words, int32[::1])")
 def find_neighbours(nodes: Nodes, root: int, items: Items, words: Words, found: Any) -> None:
-    """Of each of these rows (key, place) the row down to which its own words lead; NOBODY: there is none. O(log n) each, and a word."""
+    """For each of these rows (key, place), find the row to which its own words lead; NOBODY if there is none. O(log n) each, and a word."""
     entry = words.entry
     for e in range(len(found)):
         found[e] = NOBODY
@@ -198,15 +198,15 @@ def find_neighbours(nodes: Nodes, root: int, items: Items, words: Words, found: 
 
 @kernel("void(Nodes, int64, Items, Words, int32[::1])")
 def find_firsts(nodes: Nodes, root: int, items: Items, words: Words, found: Any) -> None:
-    """Of each of these places, which have rows, that which comes first. O(log n) each, and a word."""
+    """For each of these places, which have rows, find the first row. O(log n) each, and a word."""
     for e in range(len(found)):
         leaf, i = seek(nodes, root, ARITY, Place(items.coordinates, e * items.width, 1, 2, BEFORE))
         found[e] = first_row(nodes, root, leaf, i, words)
 
 
 def expanded(entries: Entries, starts: np.ndarray, words: np.ndarray) -> tuple[Entries, int]:
-    """The entries of all rows at once, in no order, and how many nodes these name; `entries`: key and place of each row, whose words are
-    words[starts[i]:starts[i + 1]]. Cost: a sort for each word that rows have in common."""
+    """The entries of all rows at once, in no order, and the number of nodes that they name; `entries`: key and place of each row, whose
+    words are words[starts[i]:starts[i + 1]]. Cost: a sort for each word that rows have in common."""
     rows, names = np.arange(len(entries.slot)), entries.coordinates[:, :2]
     parts, slots, depth, made = [np.empty((0, ARITY), np.int64)], [np.empty(0, np.int32)], 0, 0
     while len(rows):
@@ -225,7 +225,7 @@ def expanded(entries: Entries, starts: np.ndarray, words: np.ndarray) -> tuple[E
 
 
 def check_nodes(entries: Entries) -> None:
-    """Prove the invariants, of all entries."""
+    """Prove the invariants, given all entries."""
     named = np.sort(entries.coordinates[entries.coordinates[:, BELOW] != 0, BELOW])
     assert (np.diff(named) > 0).all(), "W1: two entries name one node"
     there = np.unique(entries.coordinates[entries.coordinates[:, 0] == OF_NODE, 1])

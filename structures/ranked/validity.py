@@ -1,17 +1,16 @@
-"""From where to where each row is the latest of its key, under change.
+"""The period in which each row is the latest of its key, under updates.
 
-Problem: rows (key, place, slot) come and go; a row is valid from its place on until just before the next place of its key, and of several
-at one place the first. Tell, for each group of changes, at which places that differs, from what to what.
+Problem: rows (key, place, slot) come and go; a row is valid from its place to just before the next place of its key; of several rows at one
+place, the first is valid. For each group of changes, report the places at which this changes, from what to what.
 
     places    [p1 ........)[p2 ...)[p3 .................
               before p1 nothing, or what fills the gap
 
-All rows are in an ordered index of (key, place …), written in place (`entries.py`). Nothing else is kept: whoever asks has the intervals in
-a tree of its own. What tells the rows of a place apart are further coordinates, or words (`tries.py`).
+All rows are in an ordered index of (key, place …), written in place (`entries.py`). Nothing else is kept: the caller keeps the intervals in
+a tree of its own. Further coordinates, or words (`tries.py`), order the rows of a place.
 
-Invariants: those of the index, and of the words.
-Costs (n rows): a change O(log n), of a row of w words O(w log n); memory 8 bytes a coordinate and 4 a row, full to a quarter at least.
-Source: docs/design/queries.md (*As-of joins*).
+Invariants: those of the index, and of the words. Costs (n rows): a change O(log n), for a row of w words O(w log n); memory 8 bytes a
+coordinate and 4 a row, at least a quarter full. Source: docs/design/queries.md (*As-of joins*).
 """
 
 from __future__ import annotations
@@ -45,7 +44,8 @@ class Spans(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """Places of keys, in their order within a group: who is valid there, before the group's changes and after (NOBODY), and until where."""
+    """Places of keys, in their order within a group: the row valid there, before the group's changes and after (NOBODY: none), and until
+    where."""
 
     group: np.ndarray
     at: np.ndarray
@@ -56,11 +56,11 @@ class Turns(NamedTuple):
 
 
 class Validity(Ranked):
-    """See the module's head. The writer's alone."""
+    """See the module's head. Only the writer uses it."""
 
     def __init__(self, told_by: int | WordsOf, filled: bool, words: int = STORE_WORDS) -> None:
-        """`told_by`: how many further coordinates tell the rows of a place apart, or their words. `filled`: what lies before the first
-        place of a key counts as a place too, at NEG_INF, where nobody is valid. `words`: as `Ranked`."""
+        """`told_by`: the number of further coordinates that order the rows of a place, or words. `filled`: whether what lies before the
+        first place of a key counts as a place too, at NEG_INF, where no row is valid. `words`: as `Ranked`."""
         super().__init__(2 + told_by if isinstance(told_by, int) else tries.ARITY, 1, None, words)
         self._words_of = None if isinstance(told_by, int) else told_by
         self._filled = filled
@@ -68,13 +68,13 @@ class Validity(Ranked):
         self._no_words = tries.no_words(self._nodes)
 
     def load(self, entries: Entries) -> None:
-        """Fill it; it is empty. O(n log n). MemoryError: it cannot fit."""
+        """Fill the structure, which is empty. O(n log n). MemoryError: the rows do not fit."""
         if self._words_of is not None:
             entries, self._nodes[tries.LAST] = tries.expanded(entries, *self._words_of(entries.slot))
         self.load_index(entries)
 
     def spans(self) -> Spans:
-        """Of all rows that are valid, in order. O(n), with words O(log n) a place where several are."""
+        """The spans of all valid rows, in order. O(n), with words O(log n) a place that has several rows."""
         entries = self.all_entries()
         if self._words_of is not None:
             entries = entries.take(entries.coordinates[:, 0] >= 0)
@@ -89,7 +89,7 @@ class Validity(Ranked):
         return Spans(keys, left, right, entries.slot)
 
     def apply(self, changes: Changes) -> Turns:
-        """Make these changes; those of a group ascend by their places. KeyError: as `Tops.apply`."""
+        """Apply these changes; those of a group ascend by their places. KeyError: as `Tops.apply`."""
         state = self.state()
         state[FILLED], state[WORDED] = self._filled, self._words_of is not None
         most = 2 * len(changes.signs)
@@ -103,7 +103,7 @@ class Validity(Ranked):
         return Turns(group, at, found[0], until_before, found[1], until_after)
 
     def _words(self, entries: Entries) -> Words:
-        """Of the rows that change, and of those that may have to be told from them."""
+        """The words of the rows that change, and of those with which they may have to be compared."""
         if self._words_of is None:
             return self._no_words
         slots = np.unique(entries.slot)
@@ -121,7 +121,7 @@ class Validity(Ranked):
 
     @property
     def looked_at(self) -> int:
-        """Rows, and nodes of words, looked at so far for what is told."""
+        """Rows, and nodes of words, visited so far for what is reported."""
         return self.steps + self._nodes.item(tries.LOOKED)
 
     def check(self) -> None:

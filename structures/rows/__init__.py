@@ -1,1 +1,1 @@
-"""The rows of a relation by slot, with their keys and lives, readable by many while one writes. Start with `rows.Rows`."""
+"""The rows of a relation by slot, with their keys and lives, for many readers and one writer. Start with `rows.Rows`."""

@@ -1,4 +1,4 @@
-"""How often each code of a key is in use. Costs: O(1) a code."""
+"""The number of uses of each code of a key. Costs: O(1) a code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from structures.rows.retired import LIVING
 
 @kernel
 def take(counts: Any, died: Any, code: int) -> None:
-    """A key is used once more, and lives."""
+    """Count one more use of a key, which is living then."""
     counts[code] += 1
     if died[code] != LIVING:
         died[code] = LIVING
@@ -21,7 +21,7 @@ def take(counts: Any, died: Any, code: int) -> None:
 
 @kernel
 def give_up(counts: Any, code: int) -> int:
-    """-> how often a key is used yet; -1: it was not in use."""
+    """Count one use less. Returns the number of uses left; -1 if the key was not in use."""
     if counts[code] < 1:
         return wide(-1)
     counts[code] -= 1
@@ -30,14 +30,15 @@ def give_up(counts: Any, code: int) -> int:
 
 @kernel("void(int64[::1], int64[::1], int32[::1])")
 def _count_up(counts: Any, died: Any, codes: Any) -> None:
-    """One use more for each code, which may come more than once; codes that had ended live again. O(1) a code."""
+    """Count one more use for each code, which may occur more than once; codes that had died live again. O(1) a code."""
     for code in codes:
         take(counts, died, code)
 
 
 @kernel("int64(int64[::1], int32[::1], int32[::1])")
 def _count_down(counts: Any, codes: Any, dropped: Any) -> int:
-    """-> how many codes came to 0, put into `dropped`; -1 when one was not in use. O(1) a code."""
+    """Count one use less for each code. Returns the number of codes that came to 0, written into `dropped`; -1 if one was not in use. O(1)
+    a code."""
     n = 0
     for code in codes:
         if code < 0:
@@ -53,7 +54,7 @@ def _count_down(counts: Any, codes: Any, dropped: Any) -> int:
 
 @arrays("int64[::1]", "boolean[::1]", "int32[::1]")
 class Uses(NamedTuple):
-    """Counts by code; of keys whether each comes, else it goes; and room for the codes that come to 0."""
+    """Counts by code; for each key whether it comes or goes; and room for the codes that come to 0."""
 
     counts: np.ndarray
     come: np.ndarray
@@ -62,7 +63,7 @@ class Uses(NamedTuple):
 
 @kernel
 def count_both(died: Any, codes: Any, uses: Uses) -> int:
-    """First those that come. -> as of `_count_down`."""
+    """Count the keys that come first, then those that go. Returns the same as `_count_down`."""
     for i in range(len(codes)):
         if uses.come[i]:
             take(uses.counts, died, codes[i])
@@ -79,24 +80,24 @@ def count_both(died: Any, codes: Any, uses: Uses) -> int:
 
 
 class KeyCounts:
-    """Counts by code, for up to `capacity` codes; they never move."""
+    """Counts by code, for up to `capacity` codes; the arrays never move."""
 
     def __init__(self, capacity: int) -> None:
         self.counts = reserve(capacity * 8, np.int64)
 
     def up(self, codes: np.ndarray, died: np.ndarray) -> None:
-        """Count each code (int32[n]) once more; in `died`, the end of a code's life, it is living from here on."""
+        """Count each code (int32[n]) once more; `died`, the end of each code's life, is set to living."""
         _count_up(self.counts, died, codes)
 
     def down(self, codes: np.ndarray) -> np.ndarray:
-        """Count each code once less, passing over -1. -> int32[m]: codes that are not in use any more."""
+        """Count each code once less, except -1. Returns int32[m]: codes that are no longer in use."""
         dropped = np.empty(len(codes), np.int32)
         n = _count_down(self.counts, codes, dropped)
         assert n >= 0, "a code was released more often than it was acquired"
         return dropped[:n]
 
     def down_all(self, codes: int) -> np.ndarray:
-        """Count the codes below `codes` not at all. -> int32[m]: those that were in use. O(codes)."""
+        """Set the counts of the codes below `codes` to 0. Returns int32[m]: those that were in use. O(codes)."""
         counts = self.counts[:codes]
         dropped = np.flatnonzero(counts).astype(np.int32)
         counts[:] = 0

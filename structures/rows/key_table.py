@@ -1,39 +1,39 @@
-"""From a key to the slot of its row: one open-addressing table, linear probing.
+"""The slot of a row by its key: one open-addressing table, linear probing.
 
-Rows, stored or handed in, have one layout (a *row set*), so that every schema runs through the same kernels:
+Rows, stored or passed in, have one layout (a *row set*), so that all schemas use the same kernels:
 
     kinds    int8[c]         what a cell holds: PLAIN (64 bits), FLOAT (its bits), TEXT (its length in bytes)
-    key      int64[k]        which columns are the key
+    key      int64[k]        the columns of the key
     cells    int64[n, w]     a row is w cells side by side: c columns, then null bits (32 a cell)
-    places   int64[n]        where the row's texts begin in `heap`, in column order without gaps
+    places   int64[n]        the beginning of the row's texts in `heap`, in column order without gaps
     heap     uint8[...]
 
 An entry is one int64: the upper half 31 bits of a keyed hash (the tag), the lower half slot + 1; 0 is empty. The tag alone
-says where an entry belongs, so the table grows without looking at the rows, and a removed entry's followers are
-moved back (no tombstones). Tags that are equal decide nothing: the key columns are compared.
+determines where an entry belongs, so the table grows without reading the rows, and a removed entry's followers are
+moved back (no tombstones). If tags are equal, the key columns are compared.
 
 Invariants
     I1  an entry is reached from its tag's place without an empty entry between
     I2  `count` entries are not empty; at most 3/4 of the table
     I3  the entry's tag is the hash of its row's key; no two entries have equal keys
 
-A large table grows by the way: while the last sixteenth of its room fills, its entries are copied into a larger one, some places for each
-entry that comes, from the last place to the first; then that one takes over. Look-ups know the old one only.
+A large table grows gradually: while the last sixteenth of its room fills, its entries are copied into a larger one, some places for each
+inserted entry, from the last place to the first; then that one replaces it. Look-ups use only the old one.
 
     places   0 ..... rest ............ last     of the old table, which is whole
-              to copy    copied                 into the larger one; what comes and goes meanwhile does so in both
+              to copy    copied                 into the larger one; inserts and removals meanwhile apply to both
 
-A removal moves entries to lower places, so from what is copied to what is to be copied, and copying twice does nothing. Only those that
-stand at the front because the end was full could move the other way: they are copied first, or as they come. So the larger table is
-written at two places at a time, which the copying has reached; its pages come one after the other, and no batch waits for all of them.
+A removal moves entries to lower places, so from the copied part to the part to copy, and copying twice has no effect. Only entries at the
+front, because the end was full, could move the other way: they are copied first, or as they are inserted. So the larger table is written at
+two places at a time, which the copying has reached; its pages are allocated one after the other, and no batch waits for all of them.
 
-    I4  while it grows, the larger table has just those entries of the old one that lie from `rest` on, those at the front whose place
+    I4  while it grows, the larger table has exactly the entries of the old one that lie from `rest` on, those at the front whose place
         would be there, and some of those below
 
 Costs: find, enter, remove O(1) expected a row, growing included: a batch pays for at most 32 places a row. 11 to 22 bytes a key once
 large, and up to twice as many more while it grows.
-The arithmetic stays below 2**63 at every step: it must give the same without the JIT. What each row needs is inlined by Numba, which
-makes look-ups a fifth faster than leaving it to LLVM, forced or not.
+The arithmetic stays below 2**63 at every step: it must have the same results without the JIT. Numba inlines the functions called for each
+row, which makes look-ups a fifth faster than leaving it to LLVM, forced or not.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ ALL_BITS = 0x7FFFFFFF  # of a hash
 
 _NEGATIVE_ZERO = -(2**63)
 _NAN = 0x7FF8000000000000
-_SMALLEST = 64  # entries
-_GROWS_AT_ONCE = 1 << 14  # places: copied in a tenth of a millisecond
-_GROWS_FROM = 11  # sixteenths of the places: of the twelve that may be used
-_PLACES = 32  # copied for an entry that comes: all of them before half of the room that is left is used
-_STEP = 1 << 11  # places that are worth a call
+_SMALLEST = 64  # fewest entries
+_GROWS_AT_ONCE = 1 << 14  # places that are copied in a tenth of a millisecond
+_GROWS_FROM = 11  # sixteenths of the places, of the twelve that may be used
+_PLACES = 32  # places copied for each inserted entry: all of them before half of the remaining room is used
+_STEP = 1 << 11  # fewest places that are worth a call
 _LOOKED_AT = 1 << 10  # places at the front, where an empty one is expected soon
-_RESERVED = 1 << 17  # places
-_FEW = 64  # entries that are removed one by one even if they are all
+_RESERVED = 1 << 17  # fewest places for which address space is reserved
+_FEW = 64  # entries that are removed one by one even if they are all entries
 
 
 @arrays("int8[::1]", "int64[::1]", "int64[:,::1]", "int64[::1]", "Array(uint8, 1, 'C', True)")
 class RowSet(NamedTuple):
-    """Rows that are given. `heap` is read-only, also when it is empty."""
+    """Rows that are passed in. `heap` is read-only, also when it is empty."""
 
     kinds: np.ndarray
     key: np.ndarray
@@ -86,7 +86,7 @@ class Stored(NamedTuple):
 
 @kernel
 def _plain(cell: int, kind: int) -> int:
-    """The cell as it is compared: -0.0 is 0.0, and every NaN is one."""
+    """The cell in the form used for comparison: -0.0 is 0.0, and all NaNs are equal."""
     if kind == FLOAT:
         if cell == _NEGATIVE_ZERO:
             return wide(0)
@@ -97,7 +97,7 @@ def _plain(cell: int, kind: int) -> int:
 
 @kernel(inline="always")
 def text_start(kinds: Any, cells: Any, places: Any, row: int, column: int) -> int:
-    """Where the text of this column lies in the heap."""
+    """The beginning of the text of this column in the heap."""
     start = places[row]
     for before in range(column):
         if kinds[before] == TEXT:
@@ -121,7 +121,7 @@ def _take_text(state: State, heap: Any, start: int, length: int) -> State:
 
 @kernel(inline="always")
 def tag_of(rows: RowSet | Stored, row: int, hashing: Any) -> int:
-    """The hash of the row's key. `hashing`: which of its bits are used, and the key of the hash."""
+    """The hash of the row's key. `hashing`: a mask of the bits used, and the key of the hash."""
     kinds, key, cells, places, heap = rows
     state = begin_hash(hashing[1], hashing[2])
     for column in key:
@@ -168,7 +168,7 @@ def entry_of(tag: int, slot: int) -> int:
 @kernel("void(int64[::1], int64[::1], Stored, RowSet, int32[::1])")
 def find_rows(entries: Any, hashing: Any, stored: Stored, given: RowSet, out: Any) -> None:
     """out[i]: the slot of the stored row with the key of given row i, or -1. O(1) a row, expected."""
-    for row in range(len(out)):  # hashes first: the look-ups then wait for memory side by side
+    for row in range(len(out)):  # hashes first, so that the look-ups wait for memory side by side
         out[row] = tag_of(given, row, hashing)
     last = len(entries) - 1
     for row in range(len(out)):
@@ -186,7 +186,7 @@ def find_rows(entries: Any, hashing: Any, stored: Stored, given: RowSet, out: An
 
 @kernel("int64(int64[::1], int64[::1], Stored, int32[::1])")
 def remove_rows(entries: Any, hashing: Any, stored: Stored, slots: Any) -> int:
-    """Take out the entries of stored rows; -> how many were there. O(1) a row, expected."""
+    """Remove the entries of stored rows. Returns how many were there. O(1) a row, expected."""
     last = len(entries) - 1
     removed = 0
     for slot in slots:
@@ -211,7 +211,7 @@ def remove_rows(entries: Any, hashing: Any, stored: Stored, slots: Any) -> int:
 
 @kernel
 def _put(entries: Any, entry: int) -> None:
-    """Let the entry be in the table."""
+    """Insert the entry unless it is in the table."""
     last = len(entries) - 1
     at = (entry >> 32) & last
     while entries[at] != 0 and entries[at] != entry:
@@ -221,7 +221,7 @@ def _put(entries: Any, entry: int) -> None:
 
 @kernel("void(int64[::1], int64, int64, int64[::1])")
 def _copy_entries(entries: Any, first: int, end: int, larger: Any) -> None:
-    """Let the entries at the places [first, end) be in the larger table. O(1) a place."""
+    """Insert the entries at the places [first, end) into the larger table. O(1) a place."""
     for place in range(end - 1, first - 1, -1):
         if entries[place] != 0:
             _put(larger, entries[place])
@@ -229,7 +229,7 @@ def _copy_entries(entries: Any, first: int, end: int, larger: Any) -> None:
 
 @kernel("void(int64[::1], int64, int64[::1], int64[::1], Stored, int32[::1])")
 def _copy_rows(entries: Any, rest: int, larger: Any, hashing: Any, stored: Stored, slots: Any) -> None:
-    """Let those entries of stored rows be in the larger table that no copying will find: all but those that lie below `rest`, from the
+    """Insert into the larger table the entries of stored rows that the copying will not find: all except those below `rest`, from the
     places of their tags on. O(1) a row, expected."""
     last = len(entries) - 1
     for slot in slots:
@@ -243,7 +243,8 @@ def _copy_rows(entries: Any, rest: int, larger: Any, hashing: Any, stored: Store
 
 
 def _places(count: int) -> np.ndarray:
-    """So many empty ones. Raises MemoryError. What is free in the allocator would have to be zeroed at once: large ones are reserved."""
+    """An array of empty places. Raises MemoryError. Free memory of the allocator would have to be zeroed at once, so large arrays are
+    reserved."""
     if count < _RESERVED:
         return np.zeros(count, np.int64)
     try:
@@ -253,7 +254,7 @@ def _places(count: int) -> np.ndarray:
 
 
 class KeyTable:
-    """The entries and their count. `hash_mask` keeps fewer bits of the hash: for tests of collisions."""
+    """The entries and their number. `hash_mask` keeps fewer bits of the hash: for tests of collisions."""
 
     def __init__(self, hash_mask: int = ALL_BITS) -> None:
         self.hashing = np.array([hash_mask, *SECRET])
@@ -261,7 +262,7 @@ class KeyTable:
         self.count = 0
         self._larger: np.ndarray | None = None  # while it grows
         self._rest = 0  # places that are still to be copied
-        self._owed = 0  # of these, for the entries that have come
+        self._owed = 0  # places to copy for the entries inserted so far
 
     def make_room(self, more: int) -> None:
         """Grow so that `more` entries fit. O(more), amortised. Raises MemoryError, with nothing changed."""
@@ -282,7 +283,7 @@ class KeyTable:
         _copy_entries(self.entries, 0, front, self._larger)
 
     def _copy(self, places: int) -> None:
-        """Copy so many places, and let the larger table take over when all are."""
+        """Copy `places` places, and replace the table by the larger one when all are copied."""
         assert self._larger is not None
         first = max(0, self._rest - places)
         _copy_entries(self.entries, first, self._rest, self._larger)
@@ -291,7 +292,7 @@ class KeyTable:
             self.entries, self._larger = self._larger, None
 
     def entered(self, stored: Stored, slots: np.ndarray, count: int) -> None:
-        """The rows at these slots (int32[n]) have their entries, `count` of them since now."""
+        """Note that the rows at these slots (int32[n]) have entries, `count` of them new."""
         self.count += count
         if self._larger is not None and count:
             compiled(_copy_rows)(self.entries, self._rest, self._larger, self.hashing, stored, slots)
@@ -300,7 +301,7 @@ class KeyTable:
                 self._copy(self._owed)
 
     def remove(self, stored: Stored, slots: np.ndarray) -> None:
-        """Take out the entries of these stored rows (int32[n], each once), which are there. O(1) if they are all."""
+        """Remove the entries of these stored rows (int32[n], each once), which are there. O(1) if they are all entries."""
         if len(slots) == self.count > _FEW:
             self.entries, self._larger = _places(len(self.entries)), None
             self.count = 0
@@ -313,7 +314,7 @@ class KeyTable:
 
     @property
     def bytes(self) -> int:
-        """Of memory; of the larger table what it will need soon."""
+        """Bytes of memory, including what the larger table will need soon."""
         return self.entries.nbytes + (self._larger.nbytes if self._larger is not None else 0)
 
     def check(self) -> None:

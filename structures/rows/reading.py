@@ -1,4 +1,4 @@
-"""Rows by slot: the kernels that read them, for whoever has a version pinned."""
+"""Kernels that read rows by slot, for readers that have pinned a version."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from structures.core.kernel import arrays, fence, kernel, wide
 from structures.rows.key_table import NULLS_A_CELL, TEXT, Stored, same_bytes, text_start
 from structures.rows.retired import LIVING
 
-STRETCH_BITS = 12  # of the slots of a stretch
+STRETCH_BITS = 12  # of the number of slots in a stretch
 
 
 @arrays("int64[::1]", "int32[::1]", "int32[::1]")
 class Run(NamedTuple):
-    """Changes, each of which replaces the row at the slot `old` by the one at `new`; -1: there is none. offsets: what is told of each."""
+    """Changes, each of which replaces the row at the slot `old` by the one at `new`; -1: there is none. offsets: reported for each
+    change."""
 
     offsets: np.ndarray
     old: np.ndarray
@@ -24,7 +25,7 @@ class Run(NamedTuple):
 
 @arrays("int64[::1]", "boolean[::1]", "int32[::1]")
 class Moved(NamedTuple):
-    """Of each row that goes or comes the offset of its change, whether it comes, and its slot."""
+    """For each row that goes or comes the offset of its change, whether it comes, and its slot."""
 
     offsets: np.ndarray
     comes: np.ndarray
@@ -33,12 +34,13 @@ class Moved(NamedTuple):
 
 @kernel("UniTuple(int64, 2)(int64[::1], int64[::1], int32[::1], int64, int64, int64, int32[::1])")
 def scan(born: Any, died: Any, kept: Any, version: int, start: int, used: int, out: Any) -> tuple[int, int]:
-    """Fill `out` with visible slots from `start` on; -> their number, the slot to go on from. Stretches of which no slot is `kept` are
-    passed over: rows that are visible keep theirs.
+    """Fill `out` with visible slots from `start` on. Returns their number, and the slot from which to continue. Stretches of which no slot
+    is `kept` are skipped: visible rows keep theirs.
 
-    A slot may be freed and written anew between the two looks at it, so `died` is read first: a `died` of the new row
-    comes after the new `born`, which is above any version that was pinned by then, and an old `died` hides the row. O(slots looked at), and
-    O(1) a stretch that is passed over."""
+    A slot may be freed and reused between the two reads of it, so `died` is read first: a `died` of the new row comes after the new `born`,
+    which is above any version that was pinned by then, and an old `died` hides the row. O(slots visited), and O(1) a stretch that is
+    skipped.
+    """
     count = 0
     slot = start
     while slot < used and count < len(out):
@@ -66,8 +68,8 @@ def scan(born: Any, died: Any, kept: Any, version: int, start: int, used: int, o
 def gather(cells: Any, columns: Any, slots: Any, out: Any) -> None:
     """out[j, i]: column columns[j] of the row slots[i]. O(1) a cell.
 
-    Column by column, by places without a sign, which need no look whether they count from the end: so the processor gathers several at a
-    time, and three to four times as many a second as row by row.
+    Column by column, by unsigned places, which need no check whether they count from the end: so the processor gathers several at a time,
+    and three to four times as many a second as row by row.
     """
     for j in range(len(columns)):
         column = np.uint64(columns[j])
@@ -77,7 +79,7 @@ def gather(cells: Any, columns: Any, slots: Any, out: Any) -> None:
 
 @kernel("int64(int64[:,::1], int64, int64, int32[::1], uint8[::1])")
 def gather_valid(cells: Any, cell: int, bit: int, slots: Any, bitmap: Any) -> int:
-    """Arrow's validity bits of one column into a bitmap of zeros; -> number of nulls. O(n)."""
+    """Write Arrow's validity bits of one column into a bitmap of zeros. Returns the number of nulls. O(n)."""
     nulls = 0
     for i in range(len(slots)):
         null = (cells[slots[i], cell] >> bit) & 1
@@ -88,8 +90,8 @@ def gather_valid(cells: Any, cell: int, bit: int, slots: Any, bitmap: Any) -> in
 
 @kernel("void(int8[::1], int64[:,::1], int64[::1], uint8[::1], int64, int32[::1], int32[::1], uint8[::1])", allocates=True)
 def gather_text(kinds: Any, cells: Any, places: Any, heap: Any, column: int, slots: Any, offsets: Any, data: Any) -> None:
-    """The texts of a column one behind the other, as Arrow keeps them: row i from byte offsets[i] to offsets[i + 1] of `data`; the offsets
-    are given. O(1) a byte."""
+    """Write the texts of a column one after the other, as Arrow stores them: row i from byte offsets[i] to offsets[i + 1] of `data`; the
+    offsets are given. O(1) a byte."""
     starts = np.empty(len(slots), np.int64)  # first, so that the copies wait for memory side by side
     for i in range(len(slots)):
         starts[i] = text_start(kinds, cells, places, slots[i], column)
@@ -101,7 +103,7 @@ def gather_text(kinds: Any, cells: Any, places: Any, heap: Any, column: int, slo
 
 @kernel
 def look_alike(stored: Stored, columns: Any, row: int, row2: int) -> bool:
-    """Whether two rows are alike in these columns, bit by bit."""
+    """Whether two rows are identical in these columns, bit by bit."""
     kinds, _, cells, places, heap = stored
     nullable = cells.shape[1] > len(kinds)
     for column in columns:
@@ -121,14 +123,14 @@ def look_alike(stored: Stored, columns: Any, row: int, row2: int) -> bool:
 
 @kernel("void(Stored, int64[::1], int32[::1], int32[::1], boolean[::1])")
 def same(stored: Stored, columns: Any, slots: Any, others: Any, out: Any) -> None:
-    """out[i]: whether the rows slots[i] and others[i] are alike in these columns. O(1) a cell, and a byte of text."""
+    """out[i]: whether the rows slots[i] and others[i] are identical in these columns. O(1) a cell, and a byte of text."""
     for i in range(len(slots)):
         out[i] = look_alike(stored, columns, wide(slots[i]), wide(others[i]))
 
 
 @kernel("int64(Stored, int64[::1], Run, Moved)")
 def differing(stored: Stored, columns: Any, run: Run, moved: Moved) -> int:
-    """The rows that go and come by changes after which one of these columns is another. -> how many. O(columns) a change."""
+    """Find the rows that go and come by changes that change one of these columns. Returns their number. O(columns) a change."""
     n = wide(0)
     for i in range(len(run.old)):
         old, new = wide(run.old[i]), wide(run.new[i])

@@ -1,17 +1,17 @@
-"""Slots of rows that are gone: which of them may be used again.
+"""Slots of deleted rows: which of them may be reused.
 
-A slot has a life [born, died). It is reusable iff died <= the published version and no pinned version p has
-born <= p < died. ("No pin older than died" would let one old pin hold everything that lived after it.)
+A slot has a life [born, died). It is reusable iff died <= the published version and no pinned version p has born <= p < died. ("No pin
+older than died" would let one old pin hold everything that lived after it.)
 
     added ──> waiting ──> reusable
                  └──────> held, under the oldest pin in its life ──(that pin gone)──> due, to be examined again
 
-A pin that stays is never the reason to look at its slots twice: a batch costs what it deletes, not what is held. What one pin holds lies
-in few arrays, each longer than the one behind it, however many small changes it comes from.
-A slot that came to life again after it was added (a counted key) has another `died` by then: it is passed over.
+While a pin stays, the slots that it holds are not visited again: a batch costs what it deletes, not what is held. The slots that one pin
+holds are in few arrays, each longer than the next, however many small changes they come from. A slot that came to life again after it was
+added (a counted key) has another `died` by then: it is skipped.
 
-Costs: add O(1); reclaim O(log n) a slot that is held, O(1) any other that became due or that a pin held which went away, in pieces of as
-many slots as the caller says.
+Costs: add O(1); reclaim O(log n) a slot that is held, O(1) any other that became due or whose pin was released, in pieces of as many slots
+as the caller asks for.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ import numpy as np
 from structures.core.kernel import kernel
 from structures.core.pins import holder
 
-LIVING = 0  # `died` of the living, and of all slots in pages that were never written
-NEVER = 2**63 - 1  # `born` of the free
+LIVING = 0  # `died` of living slots, and of all slots in pages that were never written
+NEVER = 2**63 - 1  # `born` of free slots
 
 
 @kernel("int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1])")
 def _sift(slots: Any, deaths: Any, pins: Any, born: Any, died: Any, reusable: Any, holders: Any) -> int:
-    """holders[i]: the oldest pin in the life of slots[i], or -1. -> number of slots put into `reusable`,
-    whose `born` is NEVER from here on: nobody sees them, whatever comes first when they are written again. O(log pins) a slot."""
+    """holders[i]: the oldest pin in the life of slots[i], or -1. Returns the number of slots written into `reusable`, whose `born` is NEVER
+    from now on: they are invisible, whatever is written first when they are reused. O(log pins) a slot."""
     freed = 0
     for i in range(len(slots)):
         slot = slots[i]
@@ -64,14 +64,14 @@ class Retired:
         self._died = died
         self._waiting: deque[tuple[int, np.ndarray]] = deque()
         self._held: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
-        self._due: list[tuple[np.ndarray, np.ndarray]] = []  # whose pins have gone
+        self._due: list[tuple[np.ndarray, np.ndarray]] = []  # slots whose pins have gone
 
     def add(self, version: int, slots: np.ndarray) -> None:
-        """`died` of these slots (int32[n], kept) is `version`, not below that of an earlier call."""
+        """Add these slots (int32[n], kept), whose `died` is `version`, not below that of an earlier call."""
         self._waiting.append((version, slots))
 
     def reclaim(self, oldest_needed: int, pins: np.ndarray, most: int) -> np.ndarray:
-        """int32[n]: slots that nobody can see any more, found among `most` that are looked at. `pins`: int64, sorted."""
+        """int32[n]: slots that are no longer visible to any reader, found among at most `most` that are visited. `pins`: int64, sorted."""
         if self._held:
             present = set(pins.tolist())
             for pin in [pin for pin in self._held if pin not in present]:
@@ -104,11 +104,11 @@ class Retired:
         return reusable[:freed]
 
     def is_due(self, oldest_needed: int) -> bool:
-        """Whether another `reclaim` would find slots to look at."""
+        """Whether another `reclaim` would have slots to visit."""
         return bool(self._due) or bool(self._waiting and self._waiting[0][0] <= oldest_needed)
 
     def slots(self) -> np.ndarray:
-        """int32[n], sorted: all that wait, are held, or are due."""
+        """int32[n], sorted: all that are waiting, held, or due."""
         parts = [*self._due, *((slots, np.full(len(slots), version, np.int64)) for version, slots in self._waiting)]
         for held in self._held.values():
             parts += held

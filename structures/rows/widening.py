@@ -1,10 +1,10 @@
-"""Rows that get more columns, or nulls, at the same slots: copied beside the rows in use, a piece at a time.
+"""Add columns, or nulls, to rows at the same slots: rows are copied beside those in use, a piece at a time.
 
     0 ..... at ............ used
-    copied     to copy                what is entered at a slot below `at` is copied at once
+    copied     to copy                rows entered at a slot below `at` are copied at once
 
-Then the wider rows take over: they have the lives, the texts and the key table of the former ones, which are not written to any more.
-Whoever still reads those finds the rows of the versions before.
+Then the wider rows replace the others: they have the lives, the texts and the key table of the former ones, which are no longer written.
+Readers that still use those find the rows of earlier versions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AT_ONCE = 2 << 20  # bytes
 
 
 class Widening:
-    """`kinds`: of all columns, first those that there are. The writer's. Raises MemoryError or OSError if there is no room.
+    """`kinds`: of all columns, the existing ones first. For the writer only. Raises MemoryError or OSError if there is no room.
 
     Costs: `step` two megabytes of copying, `entered` O(rows), `finish` O(1).
     """
@@ -35,20 +35,20 @@ class Widening:
         if rows.used > self._most:
             raise MemoryError(f"this relation would hold at most {self._most} rows, retired ones included, by the memory of this machine")
         self._cells = reserve(self._most * self._width * 8, np.int64).reshape(self._most, self._width)
-        self._nulls = np.zeros(self._width - columns, np.int64)  # of a row without values in the new columns
+        self._nulls = np.zeros(self._width - columns, np.int64)  # null bits of a row without values in the new columns
         for column in range(len(rows.kinds), columns):
             self._nulls[column // NULLS_A_CELL] |= 1 << (column % NULLS_A_CELL)
         self._at = 0
 
     def step(self) -> bool:
-        """Copy the next rows; whether there are more."""
+        """Copy the next rows. Returns whether there are more."""
         end = min(self._rows.used, self._at + max(1, _AT_ONCE // (8 * self._width)))
         self._copy(slice(self._at, end))
         self._at = end
         return self._at < self._rows.used
 
     def entered(self, slots: np.ndarray) -> None:
-        """Rows have been entered at these slots."""
+        """Copy rows that have been entered at these slots, if necessary."""
         behind = slots[slots < self._at]
         if len(behind):
             self._copy(behind)
@@ -61,7 +61,7 @@ class Widening:
             new[where, columns + cell] |= old[where, before + cell]
 
     def finish(self) -> Rows:
-        """The wider rows, which take the place of the others, once there is nothing left to copy."""
+        """The wider rows, which replace the others, once all rows are copied."""
         assert self._at >= self._rows.used, "not all rows are copied"
         rows, made = self._rows, copy(self._rows)
         made.kinds, made.cells, made.width, made.most = self._kinds, self._cells, self._width, self._most

@@ -1,11 +1,12 @@
-"""No-goods: entries of which a walk has found that no row has them, and the entry at which each group goes on behind them.
+"""No-goods: entries that a walk has found to be in no row, each with the entry at which its group continues.
 
-A table is open addressing: COUNT entries, whether it can still grow (GROWS), then pairs of a key and an address. An *address* is a leaf
+A table uses open addressing: COUNT entries, whether it can still grow (GROWS), then pairs of a key and an address. An *address* is a leaf
 and the number of an entry in it, or 0, the end of the index. A key is an address and its atom, or 0: the pair is free. The table is a
-cache: what is not in it is found again. Addresses hold while the version is pinned, so a table serves readings of one version only.
+cache: what it does not have is found again. Addresses are valid while the version is pinned, so a table serves readings of one version
+only.
 
-The address of a no-good is that of the next entry that was none when it was noted, so a look-up passes over a run of them by few steps,
-which the next one is spared (path halving).
+The address stored for a no-good is the next entry that was not a no-good at that time, so a look-up skips a run of them in few steps, which
+the next look-up saves (path halving).
 
 Source: *TreeTracker Join*, Section 5; union and find as in Tarjan and van Leeuwen, Worst-case analysis of set union algorithms.
 """
@@ -21,7 +22,7 @@ from structures.core.kernel import compiled, kernel
 from structures.index.layout import BLOCK, BLOCK_BITS
 
 COUNT, GROWS, PAIRS = range(3)
-MOST = 1 << 20  # entries, 16 bytes each in a table that is half full at most
+MOST = 1 << 20  # most entries, 16 bytes each in a table that is at most half full
 _FIRST = 1 << 8
 ATOM_BITS = 3
 
@@ -43,7 +44,7 @@ def entry_of(address: int) -> int:
 
 @kernel
 def place_of(table: Any, address: int, atom: int) -> int:
-    """Where the entry's key is, or would be."""
+    """The place of the entry's key, or the one where it would be inserted."""
     key = (address << ATOM_BITS) | atom
     mask = ((len(table) - PAIRS) >> 1) - 1
     h = ((((key ^ (key >> 31)) & 0x7FFFFFFF) * 0x9E3779B1) >> 24) & mask  # below 2**63
@@ -64,7 +65,7 @@ def must_grow(table: Any) -> bool:
 
 @kernel
 def note(table: Any, address: int, atom: int, following: int) -> bool:
-    """Note a no-good; False: it was noted before."""
+    """Store a no-good; False if it was stored before."""
     p = place_of(table, address, atom)
     if table[p] != 0:
         return False
@@ -75,7 +76,7 @@ def note(table: Any, address: int, atom: int, following: int) -> bool:
 
 @kernel
 def passed_over(table: Any, address: int, atom: int) -> tuple[int, int]:
-    """The first entry from this one on that is no no-good, 0 at the end; and the steps to it."""
+    """The first entry from this one on that is not a no-good, 0 at the end; and the number of steps to it."""
     steps = 0
     while address != 0:
         p = place_of(table, address, atom)
@@ -93,7 +94,7 @@ def passed_over(table: Any, address: int, atom: int) -> tuple[int, int]:
 
 @kernel
 def is_first(table: Any) -> bool:
-    """Whether it never grew."""
+    """Whether the table has never grown."""
     return len(table) == PAIRS + 4 * _FIRST
 
 
@@ -114,7 +115,7 @@ def copy_all(table: Any, other: Any) -> None:
 
 
 class NoGoods:
-    """A table that cursors of one version, and of one plan, share: whoever holds `lock` may read and write it."""
+    """A table that cursors of one version, and of one plan, share: only the holder of `lock` may read and write it."""
 
     def __init__(self, most: int = MOST) -> None:
         self.lock = Lock()
@@ -131,7 +132,7 @@ class NoGoods:
         return int(self.table.nbytes)
 
     def grow(self) -> None:
-        """Make room, if there is to be more."""
+        """Enlarge the table, if it may grow further."""
         if must_grow(self.table):
             larger = self._new((len(self.table) - PAIRS) // 2)
             compiled(copy_all)(self.table, larger)

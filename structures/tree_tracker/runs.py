@@ -1,8 +1,8 @@
 """Runs of single changes, each with its delta.
 
-A change of a row is one of each index that has the row: a *group*, whose entries become visible together, atom by atom. The rows of an
-atom's entry are a walk from it by the atom's plan, in which the atoms before it have their new roots and those behind it the old ones.
-What the walk notes holds for these roots alone, so the table is empty again before a root changes.
+A change of a row is a change of each index that has the row: a *group*, whose entries become visible together, atom by atom. The rows of an
+atom's entry are a walk from it by the atom's plan, in which the atoms before it have their new roots and those after it the old ones.
+No-goods that the walk stores are valid for these roots only, so the table is emptied before a root changes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from structures.tree_tracker.no_goods import COUNT, forget_all, is_first
 from structures.tree_tracker.shape import MOST_ATOMS
 from structures.tree_tracker.walk import AT, LEAF_, OPEN, PLACE_WORDS, PLACES, Walking, go, walk
 
-ATOM, RUN_STATE = range(RUN_WORDS, RUN_WORDS + 2)  # behind the state of a run, whose changes are groups: the atom that is looked at
-_EVER = 2**62  # steps: a delta is interrupted by its rows, and by a table that has to grow
+ATOM, RUN_STATE = range(RUN_WORDS, RUN_WORDS + 2)  # after the state of a run, whose changes are groups: the current atom
+_EVER = 2**62  # steps: only its rows interrupt a delta, and a table that has to grow
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "int64[::1]", "boolean[::1]")
 class Groups(NamedTuple):
-    """Group g is the changes starts[g] to starts[g + 1] (excluded). Change i is one of `members[i]`, as bits, which have the root after[i]
-    since; wanted[g]: whether its rows are. `first`: of each atom its first member, and the number of members; `plans`: one after another.
-    """
+    """Group g is the changes starts[g] to starts[g + 1] (excluded). Change i was made to `members[i]`, as bits, which have the root
+    after[i] since; wanted[g]: whether its rows are wanted. `first`: for each atom its first member, then the number of members; `plans`:
+    one after another."""
 
     plans: np.ndarray
     first: np.ndarray
@@ -41,7 +41,7 @@ class Groups(NamedTuple):
 
 @kernel
 def begin(groups: Groups, walking: Walking, a: int, e: int) -> None:
-    """Start the walk from change e of atom a. The counters go on."""
+    """Start the walk from change e of atom a. The counters continue."""
     plan, _, state, _ = walking
     for w in range(len(plan)):
         plan[w] = groups.plans[a * len(plan) + w]
@@ -53,7 +53,7 @@ def begin(groups: Groups, walking: Walking, a: int, e: int) -> None:
 
 @kernel
 def change_of(groups: Groups, g: int, a: int) -> int:
-    """The change of the group that is the atom's, by its first member; -1: none."""
+    """The change of the group that concerns the atom, by its first member; -1 if there is none."""
     for e in range(groups.starts[g], groups.starts[g + 1]):
         if (groups.members[e] >> groups.first[a]) & 1 != 0:
             return e
@@ -70,12 +70,11 @@ def move_roots(groups: Groups, roots: Any, g: int, a: int) -> None:
 
 @kernel("int64(Nodes, Walking, Groups, Items, Told, int64[::1], int64[::1])")
 def follow_run(nodes: Nodes, walking: Walking, groups: Groups, items: Items, told: Told, done: Any, run: Any) -> int:
-    """Follow groups from number run[GROUP] on until all are done, there is no room for more rows, or the table has to be another one; the
-    rows written, at most `stride`.
+    """Follow groups from number run[GROUP] on until all are done, there is no room for more rows, or the table must be replaced. Returns
+    the number of rows written, at most `stride`.
 
-    `items`: entry i is that of change i. done: int64[groups], the rows written when group g was done. The roots are brought up to date.
-    run[BEGUN] says whether to go on with the same table, grown if it must be, or with a new one. Cost: O(log n) a look-up, for the rows and
-    dead ends.
+    `items`: entry i is that of change i. done: int64[groups], the rows written when group g was done. Updates the roots. run[BEGUN] says
+    whether to continue with the same table, enlarged if necessary, or with a new one. Cost: O(log n) a look-up, for the rows and dead ends.
     """
     _, roots, state, table = walking
     n = wide(0)

@@ -1,6 +1,6 @@
 """The shape of an acyclic join: the atoms as a tree, the indexes by which an atom is looked up from each neighbour, and the plans of walks.
 
-Of each atom there is an index for each set of variables that it shares with a neighbour; these variables come first in it. Each is a
+Each atom has an index for each set of variables that it shares with a neighbour; these variables come first in it. Each is a
 *member*; `roots` holds the members' roots, atom by atom. A *plan* is a list of positions: the atoms in preorder, from the one where the
 walk starts. All but the first are looked up by a key, the variables that they share with the position above.
 
@@ -18,18 +18,18 @@ from structures.index.following import Atom
 from structures.index.layout import MOST_ARITY
 
 MOST_ATOMS = 8
-_PLANS = 64  # kept: of each start, by the order of the atoms' sizes
+_PLANS = 64  # plans that are kept: for each start, by the order of the atoms' sizes
 
 # Words of a plan; then of a position.
-POSITIONS, GIVEN, POSITION = range(3)  # how many; whether entries of the first are given; the first
-# BOUND: length of the key; ABOVE: position or -1; CHILDREN: how many; SOURCE: of each coordinate of the key its number above
+POSITIONS, GIVEN, POSITION = range(3)  # the number of positions; whether entries of the first are given; the first position
+# BOUND: length of the key; ABOVE: position or -1; CHILDREN: their number; SOURCE: for each coordinate of the key its number above
 MEMBER, ARITY_, BOUND, ABOVE, ATOM, CHILDREN, SOURCE = range(7)
 POSITION_WORDS = SOURCE + MOST_ARITY
 
 
 def index_orders(atoms: Sequence[Sequence[int]], edges: Sequence[tuple[int, int]]) -> list[list[tuple[int, ...]]]:
-    """Of each atom the variables of its members: what it shares with a neighbour, then what it shares with others, then the rest, each in
-    the order in which the atom gives them."""
+    """For each atom the variables of its members: those that it shares with a neighbour, then those that it shares with others, then the
+    rest, each in the atom's own order."""
     found = []
     for a, own in enumerate(atoms):
         around = [atoms[y if x == a else x] for x, y in edges if a in (x, y)]
@@ -40,7 +40,8 @@ def index_orders(atoms: Sequence[Sequence[int]], edges: Sequence[tuple[int, int]
 
 
 def is_join_tree(atoms: Sequence[Sequence[int]], edges: Sequence[tuple[int, int]]) -> bool:
-    """Whether the edges make the atoms one tree, in which those of each variable hang together, and each edge shares a variable."""
+    """Whether the edges connect the atoms to one tree, in which the atoms of each variable are connected, and each edge shares a
+    variable."""
     reached = {0}
     for _ in atoms:
         reached |= {a for edge in edges if not reached.isdisjoint(edge) for a in edge}
@@ -53,10 +54,10 @@ def is_join_tree(atoms: Sequence[Sequence[int]], edges: Sequence[tuple[int, int]
 
 
 class Shape:
-    """`members`: of all atoms, one after another; `first`: of each atom the number of its first."""
+    """`members`: of all atoms, one after another; `first`: for each atom the number of its first member."""
 
     def __init__(self, atoms: Sequence[Atom], arities: Sequence[Sequence[int]], edges: Sequence[tuple[int, int]]) -> None:
-        """`arities`: of the members' indexes. ValueError: not 2 to 8 atoms, no join tree, or indexes that are not what it needs."""
+        """`arities`: of the members' indexes. ValueError: not 2 to 8 atoms, not a join tree, or not the indexes that it requires."""
         self._variables = [atom[0].variables for atom in atoms]
         if not 2 <= len(atoms) <= MOST_ATOMS or not is_join_tree(self._variables, edges):
             raise ValueError(f"{list(edges)} is no join tree of 2 to {MOST_ATOMS} atoms over {self._variables}")
@@ -73,7 +74,7 @@ class Shape:
         self.plan = lru_cache(maxsize=_PLANS)(self._plan)
 
     def _member(self, atom: int, others: set[int]) -> int:
-        """The number of the atom's member that begins with what it has of these variables."""
+        """The number of the atom's member that begins with the atom's share of these variables."""
         key = others & set(self._variables[atom])
         for m, one in enumerate(self.members):
             if self.atom_of[m] == atom and key == set(one.variables[: len(key)]):
@@ -81,8 +82,8 @@ class Shape:
         raise ValueError(f"atom {atom} has no index that begins with the variables {sorted(key)}")
 
     def _plan(self, start: int, prefix: int, order: tuple[int, ...]) -> np.ndarray:
-        """The plan of a walk from atom `start`, of which entries are given (`prefix` -1), or all are meant that begin with so many
-        coordinates. Of several children the one comes first that does so in `order`."""
+        """The plan of a walk from atom `start`, either from given entries (`prefix` -1), or from all entries that begin with `prefix` given
+        coordinates. Children follow in the order of `order`."""
         walk: list[tuple[int, int]] = []  # atom, position above
 
         def visit(atom: int, above: int) -> None:

@@ -1,13 +1,13 @@
 r"""TreeTracker: acyclic natural joins by look-ups in ordered indexes, with nothing kept beside these.
 
-Problem: tell the rows of a natural join (a row is a slot an atom) whose atoms form a join tree; all of them, those of given entries or of a
-given key of an atom, and the change that a batch or each of many single changes makes; at any version that is still pinned. In all it takes
-no more look-ups than the rows, and the entries that are in none, ask for, though no join is reduced by semi-joins first.
+Problem: report the rows of a natural join (a row is one slot per atom) whose atoms form a join tree; all of them, those of given entries or
+of a given key of an atom, and the change that a batch or each of many single changes makes; at any version that is still pinned. The number
+of look-ups is bounded by the rows and by the entries that are in none, without a reduction by semi-joins first.
 
-Atoms are ordered indexes, which somebody else writes and other views may read too (`index/indexes.py`): of each atom one for each key by
-which a neighbour looks it up (`shape.py`). A walk starts at the atom with the fewest entries, or at the changed one, and goes down the tree
-(`walk.py`). What it learns, the no-goods, is a cache of this reading and its clones (`no_goods.py`): it is not kept for later versions, as
-an entry that comes may revive others far up the tree.
+Atoms are ordered indexes, which are written elsewhere and may be shared by other views (`index/indexes.py`): each atom has one for each key
+by which a neighbour looks it up (`shape.py`). A walk starts at the atom with the fewest entries, or at the changed one, and goes down the
+tree (`walk.py`). The no-goods that it finds are a cache of this reading and its clones (`no_goods.py`): they are not kept for later
+versions, as a new entry may revive others far up the tree.
 
     G(g, p), P(p), C(p, c), D(c)       G - P - C - D       (g, p) is looked up in P, p in C, c in D; a c that D lacks is a no-good
                                                            of C, and a p is one of P once all its c are
@@ -21,8 +21,8 @@ Costs (t atoms, n entries, r rows)
     rows        (t - 1) (r + removed) look-ups of O(log n) at most; removed <= n while the no-goods are all kept, else each may be removed
                 again; no bound between two rows
     TT-gamma    as `rows`, and a look-up for each entry and child first: none fails afterwards, with as much room
-    memory      none; 32 bytes a no-good while a reading lasts, up to 32 MiB each (`own_bytes`), beyond which no more are kept
-Differences from the paper: entries are removed, not values; an iteration that has ended is not taken for one that failed (`walk.py`);
+    memory      none; 32 bytes a no-good while a reading lasts, up to 32 MiB a reading (`own_bytes`), beyond which no more are kept
+Differences from the paper: entries are removed, not values; an iteration that has ended is not treated as failed (`walk.py`);
 look-ups cost O(log n) in an index that others maintain, instead of O(1) in a hash table that is built for each reading.
 Source: *TreeTracker Join: A Composable Join Algorithm that Yields Optimal Acyclic Multi-Way Joins*; docs/design/natural-joins.md
 (*tree-tracker*).
@@ -67,14 +67,15 @@ __all__ = ["Atom", "Cursor", "Deltas", "Member", "Root", "TreeTracker", "index_o
 
 
 class Root(NamedTuple):
-    """One version: the roots of the atoms' indexes, and the entries of each atom. Plain data, good as long as the version is pinned."""
+    """One version: the roots of the atoms' indexes, and the number of entries of each atom. Plain data, valid as long as the version is
+    pinned."""
 
     roots: tuple[int, ...]
     counts: tuple[int, ...]
 
 
 class Cursor(cursor.Cursor):
-    """A reading. Its steps are look-ups, steps of loops and past no-goods, and rows; its dead ends entries found to be in no row."""
+    """A reading. Its steps are look-ups, steps of loops and past no-goods, and rows; its dead ends are entries found to be in no row."""
 
     _STEPS, _GAP, _DEAD = STEPS, GAP, REMOVED
 
@@ -85,7 +86,7 @@ class Cursor(cursor.Cursor):
         self._ended = len(items.slot) == 0
 
     def reduce(self) -> None:
-        """Of a cursor that has not begun: TT-gamma, a pass over all entries that notes those without partners, comes first."""
+        """For a cursor that has not begun: begin with TT-gamma, a pass over all entries that marks those without partners as no-goods."""
         self._Z[LEVEL], self._Z[PHASE] = len(self._nothing) - 1, REDUCE
 
     def _more(self, want: int) -> np.ndarray:
@@ -96,7 +97,7 @@ class Cursor(cursor.Cursor):
                 n = self._walk(told, self._no_goods)
             finally:
                 self._no_goods.lock.release()
-        else:  # a clone has them: what it knows is found again
+        else:  # a clone holds them: what it knows is found again
             n = self._walk(told, NoGoods())
         self._ended = self._Z.item(AT) == len(self._items.slots)
         return out[:, :n]
@@ -107,14 +108,14 @@ class Cursor(cursor.Cursor):
         return int(compiled(tracker_fill)(self._arena.nodes, walking, self._items, told, self._BUDGET))
 
     def clone(self) -> Self:
-        """An independent cursor at the same place, which shares what is known of no-goods."""
+        """An independent cursor at the same place, which shares the known no-goods."""
         other = super().clone()
         other._walking = self._walking._replace(state=other._Z)
         return other
 
     @property
     def counters(self) -> dict[str, int]:
-        """Look-ups; entries removed; those of them that were noted as no-goods, and those that found no room."""
+        """Look-ups; entries removed; those that were stored as no-goods, and those for which there was no room."""
         return {name: int(self._Z[word]) for name, word in _COUNTERS.items()}
 
 
@@ -126,7 +127,7 @@ class TreeTracker(IndexReader):
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom], edges: Sequence[tuple[int, int]]) -> None:
         """Over atoms with the members that `index_orders` names, all loaded, joined by these edges of a join tree. ValueError: not 2 to 8
-        atoms, no join tree, or other indexes."""
+        atoms, not a join tree, or other indexes."""
         self.shape = Shape(atoms, [[indexes.arity(one.index) for one in atom] for atom in atoms], edges)
         super().__init__(indexes, atoms)
         self._walk = np.zeros(STATE_WORDS, np.int64)
@@ -141,11 +142,12 @@ class TreeTracker(IndexReader):
     # --- following
 
     def follow_in_order(self, run: Run, offsets: np.ndarray, limit: int | None, quiet: np.ndarray | None = None) -> Deltas:
-        """Follow single changes, and tell what they did, as those before left the view; of those of other indexes nothing.
+        """Follow single changes, and report the delta of each, relative to the view left by the changes before it; changes of other indexes
+        report nothing.
 
-        offsets: int64[n], ascending: changes of one number and sign are those of one row, in an index each, and its rows stand at the first
-        of them. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows that fill more than a chunk are given
-        up; None: there are none. Cost: as `follow`, and a copy of the deltas.
+        offsets: int64[n], ascending: changes of one number and sign are those of one row, in an index each, and its rows are reported with
+        the first of them. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows that fill more than a chunk
+        are abandoned; None: no deltas are reported. Cost: as `follow`, and a copy of the deltas.
         """
         begins = np.ones(len(offsets), np.bool_)
         begins[1:] = (np.diff(offsets) != 0) | (np.diff(run.signs) != 0)
@@ -176,11 +178,11 @@ class TreeTracker(IndexReader):
     # --- reading
 
     def is_empty(self, root: Root) -> bool | None:
-        """Whether the version has no row, where an atom has no entry; None: only its rows tell. O(1)."""
+        """True if an atom has no entry, so that the version has no row; None otherwise: only reading the rows can decide. O(1)."""
         return True if min(root.counts) == 0 else None
 
     def rows(self, root: Root, start: int | None = None, reduced: bool = False) -> Cursor:
-        """All rows, in the order of the index of atom `start`, which is the smallest if nobody says. `reduced`: by TT-gamma."""
+        """All rows, in the order of the index of atom `start`, by default the smallest. `reduced`: by TT-gamma."""
         if start is None:
             start = root.counts.index(min(root.counts))
         cursor = self._cursor(root, start, 0, ONE)
@@ -211,7 +213,7 @@ class TreeTracker(IndexReader):
 
     @property
     def own_bytes(self) -> int:
-        """Of the tables of all readings that are still there. Any thread."""
+        """Bytes of the tables of all readings in use. Any thread."""
         return sum(table.bytes for table in (reference() for reference in self._tables.keyrefs()) if table is not None)
 
     def check(self) -> None:

@@ -1,19 +1,19 @@
-"""TreeTracker as a walk that stops and goes on anywhere: nested loops over the positions of a plan, each looked up by its key from the
-position above, that jump back to the culprit and remember it.
+"""TreeTracker as a walk that can be suspended and resumed anywhere: nested loops over the positions of a plan, each looked up by its key
+from the position above, that jump back to the culprit and store it.
 
-A position whose group has no entry that can be in a row makes the entry above it a no-good (the paper's RemoveDanglingT): the walk goes on
-there, and the loops between are given up. A group of which an entry has been in a row has merely ended, even if all entries behind that
-one are no-goods: the walk goes on with the loop outside. (Algorithms 5.2 to 5.4 take such an end for a failure, and lose rows.) `LIVED`
-of a position tells the two apart, so the rows do not depend on which no-goods are remembered.
+A position whose group has no entry that can be in a row makes the entry above it a no-good (the paper's RemoveDanglingT): the walk
+continues there, and the loops between are abandoned. If an entry of a group has been in a row, the group has merely ended, even if all
+later entries are no-goods: the walk continues with the loop outside. (Algorithms 5.2 to 5.4 treat such an end as a failure, and lose rows.)
+`LIVED` of a position distinguishes the two cases, so the rows do not depend on which no-goods are stored.
 
-TT-gamma is the same walk behind a pass from the leaves of the tree to its root, which notes all entries without partners (REDUCE): nothing
+TT-gamma is the same walk after a pass from the leaves of the tree to its root, which marks all entries without partners (REDUCE): nothing
 fails after it.
 
-The state is plain data, which is also the cursor: counters, then of each position its entry, the end of its group in that leaf, whether it
-LIVED, and its key. `LEVEL` and `PHASE` say what comes next.
+The state is plain data, which is also the cursor: counters, then for each position its entry, the end of its group in that leaf, whether it
+LIVED, and its key. `LEVEL` and `PHASE` determine the next step.
 
-Costs: a look-up O(log n); of t atoms (t - 1) (r + removed) look-ups for r rows, and no more than n entries are removed while there is room
-to note them. Source: *TreeTracker Join*, Sections 4 and 5; docs/design/natural-joins.md (*tree-tracker*).
+Costs: a look-up O(log n); for t atoms (t - 1) (r + removed) look-ups for r rows, and at most n entries are removed while there is room to
+store them. Source: *TreeTracker Join*, Sections 4 and 5; docs/design/natural-joins.md (*tree-tracker*).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from structures.tree_tracker.shape import (
 
 OPEN, FORWARD, REMOVE, EMIT, REDUCE = range(5)  # phases
 AT, LEVEL, PHASE, STEPS, LAST, GAP, LOOKUPS, REMOVED, NO_GOODS, FORGOTTEN, PLACES = range(11)
-LEAF_, ENTRY, END, LIVED, KEY = range(5)  # of a position
+LEAF_, ENTRY, END, LIVED, KEY = range(5)  # words of a position
 PLACE_WORDS = KEY + MOST_ARITY
 STATE_WORDS = PLACES + PLACE_WORDS * MOST_ATOMS
 
@@ -67,8 +67,8 @@ def go(state: Any, level: int, phase: int) -> None:
 
 @kernel
 def settle(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int, end: int) -> bool:
-    """Take position q to the first entry of its group, from (leaf, i) on, that is no no-good; False: there is none. `end`: of the group in
-    that leaf, 0: it is not known."""
+    """Move position q to the first entry of its group, from (leaf, i) on, that is not a no-good; False if there is none. `end`: of the
+    group in that leaf, 0 if unknown."""
     plan, _, state, table = walking
     a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
     k, p = plan[a + ARITY_], plan[a + BOUND]
@@ -91,7 +91,7 @@ def settle(nodes: Nodes, walking: Walking, q: int, leaf: int, i: int, end: int) 
 
 @kernel
 def look_up(nodes: Nodes, walking: Walking, items: Items, q: int) -> bool:
-    """Take position q to the first entry of the group that the one above wants; False: it has none that can be in a row."""
+    """Move position q to the first entry of the group that the position above requires; False if it has none that can be in a row."""
     plan, roots, state, _ = walking
     a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
     k, p, above = plan[a + ARITY_], plan[a + BOUND], plan[a + ABOVE]
@@ -112,7 +112,7 @@ def look_up(nodes: Nodes, walking: Walking, items: Items, q: int) -> bool:
 
 @kernel
 def forward(nodes: Nodes, walking: Walking, q: int) -> bool:
-    """Take position q to the next entry of its group that is no no-good; False: there is none."""
+    """Move position q to the next entry of its group that is not a no-good; False if there is none."""
     plan, roots, state, _ = walking
     if q == 0 and plan[GIVEN] != 0:
         return False
@@ -130,7 +130,7 @@ def forward(nodes: Nodes, walking: Walking, q: int) -> bool:
 
 @kernel
 def remove_dangling(nodes: Nodes, walking: Walking, q: int, noted: bool) -> None:
-    """The entry of position q is in no row. `noted`: it may be met again."""
+    """Remove the entry of position q, which is in no row. `noted`: store it, as it may be met again."""
     plan, roots, state, table = walking
     a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
     state[REMOVED] += 1
@@ -146,7 +146,7 @@ def remove_dangling(nodes: Nodes, walking: Walking, q: int, noted: bool) -> None
 
 @kernel
 def arrive(plan: Any, state: Any, q: int) -> None:
-    """Position q has an entry: on to the next position, or to the row."""
+    """Position q has an entry: continue with the next position, or the row."""
     if q + 1 < plan[POSITIONS]:
         go(state, q + 1, OPEN)
     else:
@@ -155,7 +155,7 @@ def arrive(plan: Any, state: Any, q: int) -> None:
 
 @kernel
 def leave(plan: Any, state: Any, q: int) -> None:
-    """The group of position q is at its end: it has failed unless it has lived."""
+    """End the group of position q: it has failed unless it has lived."""
     if q == 0:
         state[AT] += 1
         go(state, 0, OPEN)
@@ -167,7 +167,7 @@ def leave(plan: Any, state: Any, q: int) -> None:
 
 @kernel
 def reduce(nodes: Nodes, walking: Walking, items: Items, q: int) -> None:
-    """Look at the next entry of position q, from the last position to the first: whether each child has a partner for it."""
+    """Visit the next entry of position q, from the last position to the first, and check whether each child has a partner for it."""
     plan, roots, state, _ = walking
     a, z = POSITION + POSITION_WORDS * q, PLACES + PLACE_WORDS * q
     if plan[a + CHILDREN] != 0:
@@ -189,7 +189,8 @@ def reduce(nodes: Nodes, walking: Walking, items: Items, q: int) -> None:
 
 @kernel
 def emit(nodes: Nodes, walking: Walking, slots: Any, told: Told, n: int) -> int:
-    """Write rows from where all stand through the last position's group in its leaf, as long as there is room; the rows then."""
+    """Write the rows from the current positions through the last position's group in its leaf, as long as there is room. Returns the number
+    of rows then written."""
     W, plan, state = nodes.W, walking.plan, walking.state
     out, stride = told
     last = plan[POSITIONS] - 1
@@ -215,7 +216,7 @@ def emit(nodes: Nodes, walking: Walking, slots: Any, told: Told, n: int) -> int:
 
 @kernel
 def step(nodes: Nodes, walking: Walking, items: Items, told: Told, n: int) -> int:
-    """Do what comes next; the rows then."""
+    """Do the next step. Returns the number of rows then written."""
     plan, _, state, _ = walking
     q, phase = state[LEVEL], state[PHASE]
     z = PLACES + PLACE_WORDS * q
@@ -248,8 +249,8 @@ def step(nodes: Nodes, walking: Walking, items: Items, told: Told, n: int) -> in
 
 @kernel
 def walk(nodes: Nodes, walking: Walking, items: Items, end: int, told: Told, n: int, budget: int) -> int:
-    """Go on: rows from number n on, until all items before number `end` are done, there are `stride` rows, so many steps were taken, or the
-    table has to grow; the rows then."""
+    """Continue: write rows from number n on, until all items before number `end` are done, there are `stride` rows, `budget` steps were
+    taken, or the table has to grow. Returns the number of rows then written."""
     state, table = walking.state, walking.table
     stop = state[STEPS] + budget
     while n < told.stride and state[AT] < end and state[STEPS] < stop and not must_grow(table):
@@ -259,9 +260,10 @@ def walk(nodes: Nodes, walking: Walking, items: Items, end: int, told: Told, n: 
 
 @kernel("int64(Nodes, Walking, Items, Told, int64)")
 def tracker_fill(nodes: Nodes, walking: Walking, items: Items, told: Told, budget: int) -> int:
-    """Further rows of the items, from where `state` is; how many, at most `stride`. All are told once state[AT] is the number of items.
+    """Write further rows of the items, from the position in `state` on. Returns their number, at most `stride`. All are written once
+    state[AT] is the number of items.
 
-    `items`: given entries or keys, or one of no coordinates for all rows. Stops after `budget` steps too (look-ups, entries passed over,
+    `items`: given entries or keys, or one with no coordinates for all rows. Stops after `budget` steps too (look-ups, entries skipped,
     rows; state[STEPS] counts them), and when the table has to grow: call it again with a larger one. Cost: O(1) a step, O(log n) a look-up.
     """
     return walk(nodes, walking, items, len(items.slots), told, wide(0), budget)

@@ -1,11 +1,11 @@
-"""The writer of view trees: which live prefixes a changed entry flips, and changes in order, each with its delta.
+"""Writer of view trees: find the live prefixes that a changed entry flips, and apply changes in order, each with its delta.
 
 An entry whose group in its atom was empty before, or is now, may flip the live prefix of the node above: if all other children of that node
-have something below the prefix. A prefix that flipped goes on to the node above, if no other live prefix of its node has the parent's
-prefix in common. Whether another one is in common, the tree tells that was changed (`index.changes.put`): no look-up.
+have something below the prefix. A flipped prefix is passed on to the node above, if no other live prefix of its node shares the parent's
+prefix. The change of the tree itself reports whether another one shares it (`index.changes.put`): no look-up.
 
-Costs: a change at most one look-up a child of the path's nodes, O(log n) each, besides its delta. Source: docs/design/natural-joins.md
-(*view-tree*).
+Costs: a change at most one look-up for each child of the path's nodes, O(log n) each, besides its delta. Source:
+docs/design/natural-joins.md (*view-tree*).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from structures.view_tree.walk import AT, Walking, forget, walk
 ATOM, LOOKED, FLIPPED, STATE = range(RUN_WORDS, RUN_WORDS + 4)
 """Of the state of a view, behind that of a run: the atom that is looked at for a change; look-ups, and live prefixes that came or went, in
 all changes so far."""
-_EVER = 2**62  # steps: a delta is interrupted by its rows alone
+_EVER = 2**62  # steps: only the number of its rows interrupts a delta
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]")
@@ -43,8 +43,8 @@ class View(NamedTuple):
 
 @arrays("int64[::1]", "int8[::1]", "int8[::1]", "int64[::1]", "boolean[::1]")
 class Changes(NamedTuple):
-    """What came to indexes: change i to that of `atoms[i]`, as bits, which has the root after[i] since; common[i]: as `put` and `cut` tell
-    it; wanted[i]: whether its rows are."""
+    """Changes of indexes: change i was made to the index of `atoms[i]`, as bits, which has the root after[i] since; common[i]: as `put` and
+    `cut` return it; wanted[i]: whether its rows are wanted."""
 
     atoms: np.ndarray
     signs: np.ndarray
@@ -55,7 +55,7 @@ class Changes(NamedTuple):
 
 @kernel
 def set_live(nodes: Nodes, writing: Writing, view: View, coordinates: Any, start: int, v: int, sign: int) -> int:
-    """Let the prefix of an entry be live in node v (sign 1), or not (-1); as `put` and `cut` tell it."""
+    """Make the prefix of an entry live in node v (sign 1), or not (-1). Returns what `put` and `cut` return."""
     C = writing.C
     members, roots, run = view
     h = members[v * MEMBER_WORDS + HOLDER]
@@ -70,7 +70,8 @@ def set_live(nodes: Nodes, writing: Writing, view: View, coordinates: Any, start
 
 @kernel
 def flip(nodes: Nodes, writing: Writing, view: View, coordinates: Any, start: int, sign: int, atom: int, common: int) -> None:
-    """An entry of the atom was put or cut (its index is so already), and `common` coordinates of it are in another entry of its index."""
+    """Update the nodes above after an entry of the atom was inserted or deleted (its index is up to date). `common` of its coordinates are
+    shared by another entry of its index."""
     members, roots, run = view
     child = atom
     v = members[child * MEMBER_WORDS + PARENT]
@@ -92,8 +93,8 @@ def flip(nodes: Nodes, writing: Writing, view: View, coordinates: Any, start: in
 
 @kernel("void(Nodes, Writing, View, Items, int8[::1], int64, int64)")
 def flip_all(nodes: Nodes, writing: Writing, view: View, items: Items, common: Any, sign: int, atom: int) -> None:
-    """As `flip`, for n entries that were put (sign 1) or cut (-1) one after another. common: int8[n], as `put` and `cut` tell it.
-    There must be room for a flip of each entry in each node above the atom. Cost: O(t log n) an entry."""
+    """As `flip`, for n entries that were inserted (sign 1) or deleted (-1) one after another. common: int8[n], as `put` and `cut` return
+    it. There must be room for a flip of each entry in each node above the atom. Cost: O(t log n) an entry."""
     for e in range(len(common)):
         if common[e] >= 0:
             flip(nodes, writing, view, items.coordinates, e * items.width, sign, atom, wide(common[e]))
@@ -101,8 +102,8 @@ def flip_all(nodes: Nodes, writing: Writing, view: View, items: Items, common: A
 
 @kernel("void(Nodes, Writing, View, Items, int64)")
 def recheck_all(nodes: Nodes, writing: Writing, view: View, items: Items, atom: int) -> None:
-    """Let the nodes above the atom have those prefixes of n entries that all their children have, as these are now. There must be room for
-    a flip of each entry in each of them. Cost: O(t log n) an entry."""
+    """Make those prefixes of n entries live in the nodes above the atom that all their children have, as the children are now. There must
+    be room for a flip of each entry in each of them. Cost: O(t log n) an entry."""
     members, roots, _ = view
     for e in range(len(items.slots)):
         start, v = e * items.width, members[atom * MEMBER_WORDS + PARENT]
@@ -120,11 +121,11 @@ def recheck_all(nodes: Nodes, writing: Writing, view: View, items: Items, atom: 
 def follow_run(
     nodes: Nodes, writing: Writing, view: View, walking: Walking, changes: Changes, items: Items, told: Told, done: Any
 ) -> int:  # fmt: skip
-    """Follow changes of indexes from number run[CHANGE] on until all are done or there is no room for more rows; the rows written, at most
-    `stride`.
+    """Follow changes of indexes from number run[CHANGE] on until all are done or there is no room for more rows. Returns the number of rows
+    written, at most `stride`.
 
     done: int64[n], the rows written when change i was done. `items`: entry i is that of change i. `walking` reads the view's own roots: for
-    the rows of atom a those before it have the new root, those behind it the old one. Cost: as `flip_all`, and the rows.
+    the rows of atom a, those before it have the new root, those after it the old one. Cost: as `flip_all`, and the rows.
     """
     roots, run, state = view.roots, view.run, walking.state
     atoms, signs, common, after, wanted = changes
@@ -152,8 +153,8 @@ def follow_run(
 
 @kernel("int64(Nodes, int64[::1], int64[::1], int64, int64[::1], int64[::1])")
 def live_prefixes(nodes: Nodes, members: Any, roots: Any, v: int, near: Any, out: Any) -> int:
-    """Write the prefixes that all children of node v have, in order, one after another; how many. near: two zeros a child. out: room for as
-    many as the smallest child has entries. Cost: a look-up a child for each of these."""
+    """Write the prefixes that all children of node v have, in order, one after another. Returns their number. near: two zeros a child. out:
+    room for as many as the smallest child has entries. Cost: a look-up a child for each of these."""
     M, W = nodes.M, nodes.W
     node = v * MEMBER_WORDS
     p, n, least = members[node + PREFIX], wide(0), members[node + CHILD]

@@ -1,6 +1,6 @@
 """The shape of a view tree: variables in path order, the nodes above the atoms, and the plans by which rows are found.
 
-Atoms have numbers from 0 on, nodes those that follow, the root first, parents before children. Both are *members*: of each there is a tree
+Atoms have numbers from 0 on, nodes those that follow, the root first, parents before children. Both are *members*: each has a tree
 in the arena, and `roots` holds its root. A *plan* is a list of positions, the loops of an enumeration from the outermost to the innermost:
 nodes, parents before children, then atoms. Each goes through what its member has below a prefix, which is that of its parent's current
 entry, or what is given.
@@ -19,18 +19,19 @@ MOST_ATOMS = 8
 MOST_MEMBERS = 2 * MOST_ATOMS - 1
 
 # Words of a member.
-PARENT, ARITY, PREFIX, HOLDER, CHILDREN, CHILD = range(6)  # node above or -1; of its tree; its coordinates; in C; how many, and they
+PARENT, ARITY, PREFIX, HOLDER, CHILDREN, CHILD = range(6)  # node above or -1; of its tree; coordinates; in C; number of children, they
 MEMBER_WORDS = CHILD + MOST_MEMBERS
 
 # Words of a plan; then of a position.
-POSITIONS, GIVEN, POSITION = range(3)  # how many; the atom whose slots are given or -1; the first
-# BOUND: length of the prefix; KNOWN: of that, what the given item has; ABOVE: position, -1: given; ALIAS: atom or -1
+POSITIONS, GIVEN, POSITION = range(3)  # the number of positions; the atom whose slots are given or -1; the first position
+# BOUND: length of the prefix; KNOWN: the part of it that the given item has; ABOVE: position, -1: given; ALIAS: atom or -1
 MEMBER, ARITY_, BOUND, KNOWN, ABOVE, ALIAS, POSITION_WORDS = range(7)
 PLAN_WORDS = POSITION + POSITION_WORDS * MOST_MEMBERS
 
 
 class Node(NamedTuple):
-    """A prefix of variables, so long, of all atoms below; `parent`: a member, -1 for the root; `children`: members."""
+    """A prefix of variables that all atoms below have in common, by its length; `parent`: a member, -1 for the root; `children`:
+    members."""
 
     prefix: int
     parent: int
@@ -38,15 +39,15 @@ class Node(NamedTuple):
 
 
 def path_orders(variables: Sequence[frozenset[int]]) -> list[tuple[int, ...]] | None:
-    """Of each atom its variables in an order in which any two atoms share exactly a common beginning: those that more atoms have come
-    first. None: there is no such order, as the query is not hierarchical, or not connected."""
+    """For each atom, its variables in an order in which any two atoms share exactly a common beginning: variables of more atoms come first.
+    None if there is no such order, as the query is not hierarchical, or not connected."""
     atoms_of = {v: tuple(v in own for own in variables) for own in variables for v in own}
     orders = [tuple(sorted(own, key=lambda v: (-sum(atoms_of[v]), atoms_of[v], v))) for own in variables]
     return orders if is_tree(orders) else None
 
 
 def is_tree(orders: Sequence[tuple[int, ...]]) -> bool:
-    """Whether any two share exactly a common beginning, and all share one."""
+    """Whether any two orders share exactly a common beginning, and all share one."""
     for one in orders:
         for other in orders:
             common = _common([one, other])
@@ -56,7 +57,7 @@ def is_tree(orders: Sequence[tuple[int, ...]]) -> bool:
 
 
 def _common(orders: Sequence[tuple[int, ...]]) -> int:
-    """The length of their common beginning."""
+    """The length of the common beginning of the orders."""
     n = 0
     while all(len(one) > n for one in orders) and len({one[n] for one in orders}) == 1:
         n += 1
@@ -64,7 +65,7 @@ def _common(orders: Sequence[tuple[int, ...]]) -> int:
 
 
 def nodes_of(orders: Sequence[tuple[int, ...]]) -> list[Node]:
-    """The nodes, the root first; what would have one child is left out."""
+    """The nodes, the root first; nodes that would have one child are left out."""
     nodes: list[Node] = []
 
     def add(atoms: list[int], parent: int) -> int:
@@ -117,7 +118,8 @@ class Shape:
         return path
 
     def _plan(self, of: int, given: int) -> list[int]:
-        """For what has the coordinates of one entry of atom `of` (-1: for all), an entry of atom `given` being given as well, or -1."""
+        """A plan for items that have the coordinates of one entry of atom `of` (-1: for all rows); `given`: the atom whose entry is given
+        as well, or -1."""
         path = self.above(of) if of >= 0 else []
         members = [v for v in (*range(self.t, len(self._parents)), *range(self.t)) if v not in path and v != given]
         words = [len(members), given]

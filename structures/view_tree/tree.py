@@ -4,9 +4,9 @@ Problem: report the rows of a natural join (a row is one slot per atom) in which
 of them, those of given entries or of a given key of an atom, and the exact change that a batch or each of many single changes causes; at
 any version that is still pinned.
 
-The variables then form a tree, and each atom's are a path from its root. An atom is an ordered index, of the variables in path order,
+The variables then form a tree, and those of each atom a path from its root. An atom is an ordered index of the variables in path order,
 which is written elsewhere and may be shared by other views (`index/indexes.py`). A node, wherever paths part or an atom ends, keeps an
-index of its own: its *live prefixes*, those that all its children have, atoms or nodes. That is the productive list: from its first entry
+index of its own: its *live prefixes*, those that all its children have, atoms or nodes. This is the productive list: from its first entry
 on, every step leads to a row.
 
     R(x), S(x, y), T(x, y)          (x)        live: the x of R that have a live (x, y)
@@ -25,7 +25,7 @@ Costs (t atoms, n entries, r rows)
     rows            first row and between rows O(t) look-ups; O(1) amortised a row in order
     is_empty        O(1)
     memory          8 k + 4 bytes a live prefix of k coordinates, besides the indexes
-Differences from the paper: no support count is kept for a prefix, because the trees show whether there is another entry below it.
+Differences from the paper: no support count is kept for a prefix, as the trees show whether there is another entry below it.
 Source: Berkholz, Keppeler and Schweikardt, *Answering Conjunctive Queries under Updates*; docs/design/natural-joins.md (*view-tree*).
 """
 
@@ -53,13 +53,13 @@ __all__ = ["Atom", "Cursor", "Deltas", "Member", "Root", "ViewTree", "path_order
 
 
 class Root(NamedTuple):
-    """One version: the roots of atoms and nodes. Plain data, good as long as the version is pinned."""
+    """One version: the roots of atoms and nodes. Plain data, valid as long as the version is pinned."""
 
     roots: tuple[int, ...]
 
 
 class Cursor(cursor.Cursor):
-    """A reading. Its steps are look-ups, steps of loops, and rows; its dead ends given entries that had no rows."""
+    """A reading. Its steps are look-ups, steps of loops, and rows; its dead ends are given entries that had no rows."""
 
     _STEPS, _GAP, _DEAD = STEPS, GAP, DEAD
 
@@ -86,8 +86,8 @@ class ViewTree(Planted):
     """See the module's head. One thread writes; any number read roots of pinned versions meanwhile."""
 
     def __init__(self, indexes: OrderedIndexes, atoms: Sequence[Atom]) -> None:
-        """Over atoms of one index each, whose first coordinates are the variables in path order (`path_orders`). ValueError: not 2 to 8 of
-        them, or they form no tree."""
+        """Over atoms with one index each, whose first coordinates are the variables in path order (`path_orders`). ValueError: not 2 to 8
+        atoms, or they form no tree."""
         members = [member for atom in atoms for member in atom]
         self.shape = Shape([one.variables for one in members], [indexes.arity(one.index) for one in members])
         super().__init__(indexes, atoms)
@@ -97,7 +97,7 @@ class ViewTree(Planted):
         arena = indexes.arena
         self._arrays = arena.nodes, arena.writing
         self._roots = np.append(self._roots, np.zeros(len(self._live), np.int64))  # of the atoms, then of the nodes
-        self._next = len(self._roots) - 1  # the node whose tree is to be made next
+        self._next = len(self._roots) - 1  # the node whose tree is to be built next
         self._walk, self._state = np.zeros(STATE_WORDS, np.int64), np.zeros(STATE, np.int64)
         self._view = View(table.reshape(-1), self._roots, self._state)
         self._out = np.empty((self.shape.t, CHUNK), np.int32)
@@ -110,7 +110,7 @@ class ViewTree(Planted):
     # --- writing
 
     def _next_tree(self) -> Entries | None:
-        """The live prefixes of the next node: those below it are there. O(n)."""
+        """The live prefixes of the next node, whose children have been built. O(n)."""
         t, v, (members, roots, _) = self.shape.t, self._next, self._view
         if v < t:
             return None
@@ -141,18 +141,19 @@ class ViewTree(Planted):
         return self._live
 
     def flips(self, counts: Mapping[int, int]) -> int:
-        """The most live prefixes that so many changes of these indexes can flip."""
+        """The most live prefixes that these numbers of changes of the indexes can flip."""
         return sum(counts.get(one.index, 0) * len(self.shape.above(a)) for a, one in enumerate(self.members))
 
     def _change(self, atom: int, sign: int, entries: Entries, common: np.ndarray) -> None:
-        """Cost: O(t log n) an entry. Entries are not counted: the root node tells whether there are rows."""
+        """Cost: O(t log n) an entry. Entries are not counted: the root node shows whether there are rows."""
         compiled(flip_all)(*self._arrays, self._view, items_of(entries), common, sign, atom)
 
     def follow_in_order(self, run: Run, offsets: np.ndarray, limit: int | None, quiet: np.ndarray | None = None) -> Deltas:
-        """Follow single changes, and tell of each what it did, as those before it left the view; of those of other indexes nothing.
+        """Follow single changes, and report the delta of each, relative to the state left by the changes before it; changes of other
+        indexes report nothing.
 
         offsets: not needed, as an atom has one index. quiet: bool[n], changes whose rows are not wanted. Deltas of more than `limit` rows
-        that fill more than a chunk are given up; None: there are none. Cost: as `follow`, and a copy of the deltas.
+        that fill more than a chunk are abandoned; None: no deltas are reported. Cost: as `follow`, and a copy of the deltas.
         """
         n, state = len(run.signs), self._walk
         wanted = np.ones(n, np.bool_) if quiet is None else ~quiet
@@ -194,7 +195,7 @@ class ViewTree(Planted):
 
     @property
     def flipped(self) -> int:
-        """Live prefixes that came or went in all changes so far."""
+        """Live prefixes that were added or removed in all changes so far."""
         return int(self._state[FLIPPED])
 
     @property
@@ -212,7 +213,7 @@ class ViewTree(Planted):
             assert here == wanted, f"V1: node {v} lacks {wanted - here} and has {here - wanted} too much"
 
     def _prefixes(self, member: int, length: int) -> set[tuple[int, ...]]:
-        """Of the entries of an atom's or a node's index."""
+        """The prefixes of the entries of an atom's or a node's index."""
         index, root = self._tree(member)
         found: set[tuple[int, ...]] = set()
         cursor = self.indexes.entries(index, root)

@@ -1,12 +1,12 @@
 """Rows of a view tree: its plan as nested loops that can be suspended and resumed anywhere.
 
-Items are given, each with coordinates (and a slot); of each, the rows are the product of what the plan's positions have. A position's
-prefix is surely there if its parent is a node, as nodes hold live prefixes only; so an item is found empty by its first entries, and after
-that every step gives rows. A position that goes on looks at or just after where it stood (`seek_near`): in the leaf at hand, most often.
+Items are given, each with coordinates (and a slot); the rows of each are the product of the entries at the plan's positions. A position's
+prefix certainly exists if its parent is a node, as nodes hold live prefixes only; so an empty item is recognised by its first entries, and
+after that every step finds rows. A position that advances searches at or just after its last entry (`seek_near`): mostly in the same leaf.
 While the rows of an item are reported, the leaves of the next one are prefetched.
 
-The state is plain data, which is also the cursor: counters, then of each position the entry that it is at and the end of its group in that
-leaf, and both at the group's beginning; then their leaves for the next item. All stand at the next row, if ACTIVE.
+The state is plain data, which is also the cursor: counters; then for each position its current entry and the end of its group in that leaf,
+and both at the group's beginning; then the leaves for the next item. All positions are at the next row, if ACTIVE.
 
 Costs: O(t log n) to an item's first row; between rows O(t) look-ups of O(log n), and O(1) amortised in order. Source:
 docs/design/natural-joins.md.
@@ -25,10 +25,10 @@ from structures.index.layout import HEAD, LEAF_ROOM, count_of, slot_at
 from structures.index.search import BEFORE, Items, Place, expect_leaf, group_end, next_entry, same, seek_near
 from structures.view_tree import shape
 
-AT, ACTIVE, STEPS, LAST, GAP, DEAD = range(6)  # the item; whether it has begun; steps in all, at the last row, most between rows; no rows
+AT, ACTIVE, STEPS, LAST, GAP, DEAD = range(6)  # the item; whether it has begun; steps: all, at the last row, most between rows; empty items
 PLACES, PLACE_WORDS = 6, 6
-LEAF_, ENTRY, END, FIRST = range(4)  # FIRST: the same three at the beginning
-NEXT = PLACES + PLACE_WORDS * shape.MOST_MEMBERS  # of each position the leaf where it looks first for the next item; 0: it is not known
+LEAF_, ENTRY, END, FIRST = range(4)  # FIRST: the same three at the beginning of the group
+NEXT = PLACES + PLACE_WORDS * shape.MOST_MEMBERS  # for each position the leaf where it searches first for the next item; 0 if unknown
 STATE_WORDS = NEXT + shape.MOST_MEMBERS
 
 
@@ -43,7 +43,7 @@ class Walking(NamedTuple):
 
 @kernel
 def forget(state: Any) -> None:
-    """Start anew: nothing is known of where the positions were. The counters go on."""
+    """Discard what is known of the positions. The counters continue."""
     state[ACTIVE] = 0
     for q in range(shape.MOST_MEMBERS):
         state[PLACES + PLACE_WORDS * q + LEAF_], state[NEXT + q] = 0, 0
@@ -51,7 +51,7 @@ def forget(state: Any) -> None:
 
 @kernel
 def open_position(nodes: Nodes, plans: Any, a: int, roots: Any, coordinates: Any, start: int, state: Any, q: int) -> bool:
-    """Take position q, described at plans[a], to the first entry with its prefix; False if there is none."""
+    """Move position q, described at plans[a], to the first entry with its prefix; False if there is none."""
     M = nodes.M
     k, p, above = plans[a + shape.ARITY_], plans[a + shape.BOUND], plans[a + shape.ABOVE]
     z = PLACES + PLACE_WORDS * q
@@ -73,7 +73,7 @@ def open_position(nodes: Nodes, plans: Any, a: int, roots: Any, coordinates: Any
 
 @kernel
 def forward(nodes: Nodes, plans: Any, a: int, roots: Any, state: Any, q: int) -> bool:
-    """Take position q to the next entry with its prefix; False if there is none."""
+    """Move position q to the next entry with its prefix; False if there is none."""
     M, W = nodes.M, nodes.W
     z = PLACES + PLACE_WORDS * q
     state[STEPS] += 1
@@ -94,7 +94,7 @@ def forward(nodes: Nodes, plans: Any, a: int, roots: Any, state: Any, q: int) ->
 
 @kernel
 def settle(nodes: Nodes, plans: Any, first: int, roots: Any, coordinates: Any, start: int, state: Any, q: int) -> bool:
-    """Position q stands elsewhere than before (-1: the item is new): take all behind it to their first entries. False: there is none."""
+    """After position q has moved (-1: the item is new), move all later ones to their first entries. False if there is none."""
     moved = wide(0) if q < 0 else wide(1) << q
     for r in range(q + 1, plans[first + shape.POSITIONS]):
         a = first + shape.POSITION + shape.POSITION_WORDS * r
@@ -112,15 +112,16 @@ def settle(nodes: Nodes, plans: Any, first: int, roots: Any, coordinates: Any, s
 
 @kernel
 def fill(out: Any, first: int, m: int, slot: int) -> None:
-    """So many times the slot."""
-    to = np.uint64(first)  # unsigned places need no check of their sign, so that this is vectorised
+    """Write the slot m times."""
+    to = np.uint64(first)  # unsigned places need no check of their sign, so the loop is vectorised
     for j in range(np.uint64(m)):
         out[to + j] = slot
 
 
 @kernel
 def emit(nodes: Nodes, walking: Walking, first: int, slots: Any, told: Told, n: int) -> int:
-    """Write rows from where all stand through the last position's group in its leaf, as long as there is room; the rows then."""
+    """Write the rows from the current positions through the last position's group in its leaf, as long as there is room. Returns the number
+    of rows then written."""
     W, plans, state = nodes.W, walking.plans, walking.state
     out, stride = told
     last = plans[first + shape.POSITIONS] - 1
@@ -149,7 +150,7 @@ def emit(nodes: Nodes, walking: Walking, first: int, slots: Any, told: Told, n: 
 
 @kernel
 def arrive(plans: Any, first: int, state: Any) -> None:
-    """An item is new: take the positions to the leaves that were found for it."""
+    """Begin a new item: move the positions to the leaves that were found for it."""
     for q in range(plans[first + shape.POSITIONS]):
         z, leaf = PLACES + PLACE_WORDS * q, state[NEXT + q]
         if leaf != 0 and leaf != state[z + LEAF_]:
@@ -158,8 +159,8 @@ def arrive(plans: Any, first: int, state: Any) -> None:
 
 @kernel
 def look_ahead(nodes: Nodes, plans: Any, first: int, roots: Any, coordinates: Any, start: int, state: Any) -> None:
-    """Find the leaves where the item at coordinates[x], the next, has its prefixes, as far as they are known: they are in the cache at its
-    turn."""
+    """Find the leaves that have the prefixes of the next item, the one at coordinates[x], as far as these are known, so that they are in
+    the cache when its turn comes."""
     for q in range(plans[first + shape.POSITIONS]):
         a = first + shape.POSITION + shape.POSITION_WORDS * q
         root, arity = roots[plans[a + shape.MEMBER]], plans[a + shape.ARITY_]
@@ -169,8 +170,8 @@ def look_ahead(nodes: Nodes, plans: Any, first: int, roots: Any, coordinates: An
 
 @kernel
 def walk(nodes: Nodes, walking: Walking, first: int, items: Items, end: int, told: Told, n: int, budget: int) -> int:
-    """Go on with the plan at plans[first]: rows from number n on, until all items before number `end` are done, there are `stride` rows, or
-    so many steps were taken; the rows then."""
+    """Continue with the plan at plans[first]: write rows from number n on, until all items before number `end` are done, there are `stride`
+    rows, or `budget` steps were taken. Returns the number of rows then written."""
     plans, roots, state = walking
     coordinates, width, slots = items
     last = plans[first + shape.POSITIONS] - 1
@@ -202,9 +203,10 @@ def walk(nodes: Nodes, walking: Walking, first: int, items: Items, end: int, tol
 
 @kernel("int64(Nodes, Walking, int64, Items, Told, int64)")
 def view_fill(nodes: Nodes, walking: Walking, first: int, items: Items, told: Told, budget: int) -> int:
-    """Further rows of the items, from where `state` is; how many, at most `stride`. All are told once state[AT] is the number of items.
+    """Write further rows of the items, from the position in `state` on. Returns their number, at most `stride`. All are written once
+    state[AT] is the number of items.
 
-    `first`: where the plan begins. `items`: given entries or keys, with as many coordinates as the plan knows, or one of none for all
+    `first`: where the plan begins. `items`: given entries or keys, with as many coordinates as the plan knows, or one with none for all
     rows. `budget`: look-ups and rows after which it stops, give or take those of one row; state[STEPS] counts them. Cost: O(1) a step, but
     O(log n) a look-up.
     """
