@@ -26,7 +26,7 @@ Costs (n points of S, h_X and h_Y holes that have points, Z tuples, U the distan
                 O(n) for levels that become necessary when a point comes far from all others, while there are few (`MOST_AT_ONCE`);
                 from then on such a point makes the tree outgrown
     rows        2 (h_X + 1) (h_Y + 1) + Z points, each O(log16 U) look-ups of O(log n); no bound between two rows. While the tree is
-                outgrown a look-up may go on through the blocks of the highest level that there is
+                outgrown a look-up may continue through the blocks of the highest level that there is
     memory      about 40 bytes a point and inner level, at most 15; 32 bytes a waiting range while a reading lasts, up to 2 MiB
 Differences from the paper: blocks are determined by the values, so the tree is maintained under changes; ranges wait on a bounded stack;
 the set W of the holes of R is not kept, as the next value of R is one look-up away.
@@ -162,7 +162,7 @@ class BowTie(Elimination, Planted):
         return self._levels[-1]
 
     def _grown(self) -> None:
-        """Add a level, which is complete from the beginning."""
+        """Nothing to do: the level is listed from the beginning."""
 
     def _recheck(self, atom: int, entries: Entries) -> None:
         if atom != self._s:

@@ -158,7 +158,7 @@ class Groups:
 
     def add_amounts(self, amounts: Amounts, ends: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Apply changes, each of which adds or removes many rows, in order. Returns the same as `add_in_order`; without `ends` the codes
-        (int32[n]) of the groups that are touched for the first time since `begin`, with empty rows."""
+        (int32[n]) of the groups that are touched for the first time since `begin`, and no rows."""
         n = len(amounts.codes)
         told = Tellings(np.empty(n, np.int32), np.empty(n, np.int64), np.empty((0 if ends is None else n, self.width), np.int64))
         if ends is None:

@@ -56,7 +56,7 @@ class RowList(Versioned[Arena]):
             build(self.arena.nodes, self.arena.writing, entries, tree_order(entries.set, entries.key, entries.left, entries.slot))
 
     def require(self, rows: int) -> None:
-        """Raise MemoryError unless a version that has so many rows surely fits. O(1)."""
+        """Raise MemoryError unless a version with this number of rows certainly fits. O(1)."""
         self._promised = words_anew(rows, 1)
         self.arena.require_words(self._promised)
 

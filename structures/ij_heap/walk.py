@@ -6,7 +6,7 @@ some sets may be bound to a given interval already.
     goal    "a v-tuple below node u", with keys, bounds, and the goal that follows it. A row is found when no goals remain.
     frame   a goal being worked on, at a node on the way down: lower child; each live split of v; upper child.
             A split replaces the goal by one goal a component: those of the lower side first, bounded from below by the least tuples
-            of the upper side (so the upper ones surely follow); then those of the upper side, bounded by the neighbours chosen.
+            of the upper side (so the upper ones certainly follow); then those of the upper side, bounded by the neighbours chosen.
             In a leaf the aliases are bound one by one (`bind.py`). Few entries across a node, or few partners of an interval, are
             gathered into a strip, which is worked on like a leaf (`strip.py`), instead of being divided.
 

@@ -5,8 +5,8 @@
     note        record entries of the indexes that have changed since the first `hold`
     advance     in the writer's turn: write a piece of what was gathered; once all trees are there, follow a piece of what was noted
 
-Trees that were gathered at different versions agree in the end, because a noted entry is not applied as a change: the prefixes that it may
-concern are looked up in the indexes as they are by then, and inserted or deleted accordingly. So the order of notes is irrelevant, and
+Trees that were gathered at different versions agree in the end, because a noted entry is not applied as a change: whatever it may
+concern is looked up in the indexes as they are by then, and inserted or deleted accordingly. So the order of notes is irrelevant, and
 superfluous notes do no harm.
 
 Costs: `advance` writes `PLANTED` entries without a search, or follows `PIECE` entries, or twice as many as were noted since, if these are

@@ -43,7 +43,7 @@ class _Proof:
             self._settle(e)
 
     def ports_of(self, e: int) -> tuple[int, int]:
-        """Of a link: where it begins, and where it ends."""
+        """The ports where a link begins and ends."""
         links = self.tree._links
         return int(links[e ^ 1, 2]), int(links[e, 2])
 
@@ -68,7 +68,7 @@ class _Proof:
                 self.partnered[e].add(slot)
 
     def _fits(self, e: int, slot: int) -> bool:
-        """Whether a row has along link e what it has to have."""
+        """Whether a row meets the requirement of link e."""
         kind = self.tree.kinds[e]
         return kind in (OPTIONAL, FREE) or (slot in self.partnered[e]) != (kind == ABSENT)
 

@@ -1,4 +1,4 @@
-"""The arrays of a join tree: its links, ports and sides, and what it keeps by slot and by code (`tree.py` defines them).
+"""The arrays of a join tree: its links, ports and sides, and the data by slot and by code (`tree.py` defines them).
 
     LINKS  int64[l, 9]   a directed edge: its aliases, its kind, the port that it ends in, where its supports lie; its opposite is e ^ 1
     PORTS  int64[p, 8]   one alias's rows as an edge sees them: where their codes, groups and ends lie

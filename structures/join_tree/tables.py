@@ -73,7 +73,7 @@ class JoinTables(Versioned[Arena]):
         self._paths = self._outward()
 
     def _require_tree(self, edges: Sequence[tuple[int, int]]) -> None:
-        """ValueError unless the edges join ports of the same kind, and form a tree of at most MOST aliases."""
+        """ValueError unless the edges join ports of the same kind, and form a tree of 2 to MOST aliases."""
         ends = [(self.ports[a], self.ports[b]) for a, b in edges]
         aliases, reached = set(range(self.aliases)), {0}
         for _ in edges:

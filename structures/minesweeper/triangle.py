@@ -1,9 +1,8 @@
-r"""The next tuple of a triangle that may be a row: R(A, B), S(B, C), T(A, C), searched in the order A, B, C, without visiting each pair (a,
-b).
+r"""The next tuple of a triangle that may be a row: R(A, B), S(B, C), T(A, C), searched in the order A, B, C, without visiting each (a, b).
 
-Where the gaps of S and T together rule out all of C, the constraint tree of `cds.py` rules out n * n pairs one by one. Here, the gaps of S
-are stored so that one comparison rules out a whole range of b. A reading is in lexicographic order, so of R and T it needs only what lies
-ahead: a gap moves the *frontier* forward, and the gaps of T under the current a are a list.
+If the gaps of S and T together leave no value of C for any pair (a, b), the constraint tree of `cds.py` rules out n * n pairs one by one.
+Here, the gaps of S are stored so that one comparison rules out a whole range of b. A reading is in lexicographic order, so of R and T it
+needs only what lies ahead: a gap moves the *frontier* forward, and the gaps of T under the current a are a list.
 
     {0..7}                   a crit-bit tree over the b that have gaps of C. A node stands for the dyadic range of values that agree in all
     +- {0..3}                bits above its own. It is *whole* if all values of this range are known: they have gaps of C, or S has no such

@@ -191,5 +191,5 @@ def compact(nodes: MultiwayNodes, writing: Writing, scratch: Any, leaves: int, s
     while may_compact(C, words + spare):
         if compact_next(nodes, writing, scratch):
             end_compaction(C)
-            for cls in range(2):  # chunks freed meanwhile, as pins have gone, are still to be processed
+            for cls in range(2):  # blocks freed meanwhile, as pins have gone, are still to be processed
                 C[class_at(cls) + SWEPT] = min(C[class_at(cls) + SWEPT], C[layout.LISTED_BEFORE + cls])

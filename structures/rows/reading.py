@@ -10,7 +10,7 @@ from structures.core.kernel import arrays, fence, kernel, wide
 from structures.rows.key_table import NULLS_A_CELL, TEXT, Stored, same_bytes, text_start
 from structures.rows.retired import LIVING
 
-STRETCH_BITS = 12  # of the number of slots in a stretch
+STRETCH_BITS = 12  # binary logarithm of the slots of a stretch
 
 
 @arrays("int64[::1]", "int32[::1]", "int32[::1]")

@@ -18,7 +18,7 @@ Invariants, by which `check()` names what broke
 
 Costs (t atoms, n entries, r rows)
     follow      O(1) a changed entry, besides its rows, which are a walk from it
-    rows        (t - 1) (r + removed) look-ups of O(log n) at most; removed <= n while the no-goods are all kept, else each may be removed
+    rows        (t - 1) (r + removed) look-ups of O(log n) at most; removed <= n while all no-goods are kept, otherwise each may be removed
                 again; no bound between two rows
     TT-gamma    as `rows`, and a look-up for each entry and child first: none fails afterwards, with as much room
     memory      none; 32 bytes a no-good while a reading lasts, up to 32 MiB a reading (`own_bytes`), beyond which no more are kept
