@@ -1,7 +1,7 @@
 """`livejoin`: finds and runs the commands, one module each in `service.commands`, and reports their failures.
 
-Exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted. Any error is one line on standard error that
-says what to do, never a traceback.
+Exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted. Any error is reported in one line on standard error that says what to do,
+never as a traceback.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COMMANDS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command and returns its exit status."""
+    """Run one command and return its exit status."""
     _open_what_is_closed()
     try:
         status = _run(sys.argv[1:] if argv is None else argv)
@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _open_what_is_closed() -> None:
-    """Whoever starts a command may have closed its standard streams: the next file that it opens would stand in the place of one."""
+    """Open standard streams that the caller has closed: otherwise the next file that the command opens would take the place of one."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))

@@ -1,7 +1,7 @@
 """Problems: every error that the service returns, in the form of RFC 9457.
 
-One table lists each type of problem with its status, title and page; one exception carries a problem from where it is
-detected to where it is rendered.
+One table lists each type of problem with its status, title and page; one exception carries a problem from where it is detected to where it
+is rendered.
 """
 
 from __future__ import annotations
@@ -364,8 +364,8 @@ CATALOGUE: dict[str, Kind] = {kind.type: kind for kind in _KINDS}
 class Problem(Exception):
     """One problem, of a type in the catalogue.
 
-    `extensions` are further members of the JSON form (`errors`, `views`, `theorem`, `progress` …). `headers` are sent with
-    the response; add those that only the place of detection knows (`Allow`).
+    `extensions` are further members of the JSON form (`errors`, `views`, `theorem`, `progress` …). `headers` are sent with the response;
+    use them for what only the place of detection knows (`Allow`).
     """
 
     def __init__(self, type: str, detail: str, **extensions: Any) -> None:
@@ -384,11 +384,11 @@ class Problem(Exception):
         return f"{self.type}: {self.detail}"
 
     def to_json(self) -> dict[str, Any]:
-        """The `application/problem+json` form."""
+        """Return the `application/problem+json` form."""
         head = {"type": f"/problems/{self.type}", "title": self.title, "status": self.status, "detail": self.detail}
         return head | self.extensions
 
 
 def ending() -> Problem:
-    """What whoever comes while the service stops is told."""
+    """Return the problem for requests that arrive while the service stops."""
     return Problem("recovering", "the service is shutting down")

@@ -8,7 +8,7 @@ from collections import deque
 
 import numpy as np
 
-_STEPS = 4  # buckets for each doubling
+_STEPS = 4  # buckets per factor of two
 _LOW = -24  # 2**-24 s: 60 ns
 _BUCKETS = 64 * _STEPS
 _NOTED = 256
@@ -17,9 +17,10 @@ _INNER_BOUNDS = np.array(_BOUNDS[:-1])
 
 
 class Histogram:
-    """Positive values between 2**-24 and 2**40; what is outside falls into the first or the last bucket. Cost: O(1) a value.
+    """Counts positive values between 2**-24 and 2**40; others fall into the first or the last bucket. Cost: O(1) per value.
 
-    Any thread may observe; `bounds[i]` is the upper bound of `counts[i]`. Values are sorted in by the hundreds, or when somebody asks.
+    Any thread may observe; `bounds[i]` is the upper bound of `counts[i]`. Values are sorted into buckets by the hundreds, or when the
+    counts are read.
     """
 
     bounds = _BOUNDS
@@ -59,7 +60,7 @@ class Histogram:
         return self._sum
 
     def quantile(self, part: float) -> float | None:
-        """The value that `part` of all do not exceed; None before the first."""
+        """Return the value that `part` of all values do not exceed; None without values."""
         if not self.count:
             return None
         left = math.ceil(part * self.count)

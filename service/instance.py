@@ -1,8 +1,8 @@
-"""One data folder in use: the engine, and with it those who read and follow what it keeps.
+"""One data folder in use: the engine, with the readers and followers of its relations and views.
 
     instance = Instance(folder, settings); instance.recover(progress); open_rows(instance.readers, "clashes"); instance.close()
 
-Here the parts are put together: the engine knows neither readers nor followers.
+This module assembles the parts: the engine knows neither readers nor followers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from service.views.live_view import LiveView
 
 
 class Instance(Engine):
-    """As `Engine`, with `readers`, `held`, `spools`, `backups`, and a feed for each view that may be followed."""
+    """An `Engine` with `readers`, `held`, `spools`, `backups`, and a feed for each view that may be followed."""
 
     def __init__(self, data: Path, settings: Settings | None = None) -> None:
         super().__init__(data, settings)

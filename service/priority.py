@@ -1,4 +1,4 @@
-"""Threads that work beside the writer and requests, and give way to them; how many there is room for, and what they do next."""
+"""Threads that work in the background of the writer and requests: their priority, their number, and the order of their work."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _GROUPS, _QUOTAS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def processors() -> int:
-    """How many processors this process may use: those that it may run on, and no more than the quotas of its control groups come to (of
-    version 2 on Linux, as containers and systemd set them)."""
+    """Return how many processors this process may use: those that it may run on, limited by the quotas of its control groups (version 2 on
+    Linux, as set by containers and systemd)."""
     may_run_on = getattr(os, "sched_getaffinity", None)
     count = len(may_run_on(0)) if may_run_on is not None else os.cpu_count() or 1
     return max(1, min(count, int(_quota())))
 
 
 def _quota() -> float:
-    """Processors, by the smallest quota of the group and of those around it; very many without one."""
+    """Return the smallest quota of the group and of those that contain it, in processors; a very large number without one."""
     least = 1e9
     with suppress(OSError, ValueError):
         group = next(line.partition("::")[2] for line in (*_GROUPS.read_text().splitlines(), "0::/") if line.startswith("0::"))
@@ -33,12 +33,12 @@ def _quota() -> float:
                 break
             with suppress(OSError, ValueError):
                 share, period = (folder / "cpu.max").read_text().split()
-                least = min(least, int(share) / int(period))  # ValueError: "max", none
+                least = min(least, int(share) / int(period))  # ValueError: "max", no quota
     return least
 
 
 def give_way(nice: int) -> None:
-    """Let other threads go before this one. Only Linux has priorities of threads."""
+    """Lower the priority of this thread. Only Linux has priorities per thread."""
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + nice)
@@ -51,19 +51,19 @@ class _Waiting(NamedTuple, Generic[T]):
 
 
 class Line(Generic[T]):
-    """What waits to be worked at by three threads. One takes what has waited longest; one the smallest, that of a client counted on top of
-    what was taken for this client since it last had nothing here; and one the same of those of at most `few`, so that they never wait for
-    a large one. So nothing waits behind many larger ones, nor a client's behind another's many, nor a large one for ever. Any thread;
-    O(what waits)."""
+    """Work that waits for three threads. One thread takes the oldest item. One takes the smallest, where the size of an item includes what
+    was taken for its client since that client last had nothing here. One does the same among items of at most `few`, so that these never
+    wait for a large one. So no item waits behind many larger ones, no client's item behind many of another client, and no large item
+    forever. Any thread; O(waiting items)."""
 
     THREADS = 3
 
     def __init__(self, few: int) -> None:
         self._few = few
         self._lock = threading.Lock()
-        self._waiting: list[_Waiting[T]] = []  # in the order in which they came
+        self._waiting: list[_Waiting[T]] = []  # in order of arrival
         self._at_work: list[_Waiting[T] | None] = [None] * self.THREADS
-        self._taken: dict[str, int] = {}  # sizes of what was taken of each client that has something here
+        self._taken: dict[str, int] = {}  # for each client with items here, the total size of what was taken
 
     def add(self, item: T, client: str, size: int) -> None:
         with self._lock:
@@ -71,7 +71,7 @@ class Line(Generic[T]):
             self._taken.setdefault(client, 0)
 
     def remove(self, item: T) -> bool:
-        """Whether it still waited."""
+        """Remove an item; return whether it was still waiting."""
         with self._lock:
             found = [one for one in self._waiting if one.item == item]
             for one in found:
@@ -80,7 +80,7 @@ class Line(Generic[T]):
             return bool(found)
 
     def take(self) -> T | None:
-        """What the calling thread does next, until it says `leave`; None if there is nothing for it."""
+        """Return the next item for the calling thread, which must call `leave` after it; None if there is none for it."""
         with self._lock:
             for place, choose in enumerate((self._oldest, self._smallest, self._small)):
                 if self._at_work[place] is None and (chosen := choose()) is not None:

@@ -1,9 +1,9 @@
-"""Connections: uvicorn's HTTP protocol over httptools, with the bounds that keep a connection from holding memory or its place for ever.
+"""Connections: uvicorn's HTTP protocol over httptools, with limits that keep a connection from holding memory or its place forever.
 
-    accepted -> head: `max_head` bytes, `head_time` -> body: `body_idle` between two bytes -> answer: `pin_idle` between two bytes taken
+    accepted -> head: `max_head` bytes, `head_time` -> body: `body_idle` between two bytes -> answer: `pin_idle` between two reads
 
-No connection has a timer of its own: twice a second `Door.sweep` looks at all of them. A state is timed from the first look that finds
-it, so a time-out may come half a second late, but never early.
+No connection has a timer of its own: twice a second, `Door.sweep` checks all of them. The time in a state is counted from the first check
+that finds it, so a time-out may come half a second late, but never early.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from service.settings import Settings
 from service.wire.rows import Pieces
 
 SWEEP = 0.5  # seconds
-LINGER = 5.0  # seconds for which what a client still sends is discarded after it was refused
-SPARE = 64  # connections beyond the limit that may ask whether the service is alive; others learn on them that there are too many
+LINGER = 5.0  # seconds during which further data of a rejected client is discarded
+SPARE = 64  # connections beyond the limit that may ask whether the service is alive; others are told that there are too many
 MAX_FIELDS = 256  # header fields: each takes more memory than its bytes
 MAX_PIPELINED = 32  # requests that wait for the answers to earlier ones of their connection
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
-_IDLE, _HEAD, _BODY = range(3)  # what a connection has received of its newest request: all of it, or a part
-_LARGE = 1 << 20  # bytes of a body that are not copied, but sent as pieces
-_FILES = 1024  # open files beside the connections
+_IDLE, _HEAD, _BODY = range(3)  # the state of the newest request of a connection: received completely, or partly
+_LARGE = 1 << 20  # bytes of a body; larger ones are not copied, but sent as pieces
+_FILES = 1024  # open files besides the connections
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) \S+ HTTP/1\.[01]\r?\n")
 _UNFINISHED_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}( [!-~]{0,8192}( H?T?T?P?/?1?\.?[01]?\r?)?)?")
 
@@ -53,8 +53,8 @@ log = logging.getLogger("livejoin.server")
 
 
 class Lingering(Joined):
-    """The transport of a `Protocol`. If a request has not arrived whole when it is closed, what still comes is discarded for a while:
-    closed at once, the system would reset the connection, and a client that is still sending might not see the answer."""
+    """The transport of a `Protocol`. If it is closed before a request has arrived completely, further data is discarded for a while: if it
+    were closed at once, the system would reset the connection, and a client that is still sending might not see the answer."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, protocol: Protocol) -> None:
         super().__init__(transport, loop)
@@ -77,11 +77,11 @@ class Lingering(Joined):
 
 
 class _Body:
-    """Whom the parser of a body calls whose head another one has read: its own head goes to nobody, all that follows to the protocol."""
+    """The callbacks of a parser for a body whose head another one has read: ignores its own head, passes the rest to the protocol."""
 
     def __init__(self, protocol: Protocol) -> None:
         self._protocol = protocol
-        self._is_behind = False  # the body
+        self._is_behind = False  # past the body
 
     def on_message_begin(self) -> None:
         if self._is_behind:
@@ -108,14 +108,14 @@ class _Body:
 
 
 def _discard(data: Any) -> None:
-    """Whoever still answers on a connection that is closed need not know."""
+    """A response on a closed connection is discarded."""
 
 
 class Cycle(RequestResponseCycle):
-    """A request and its answer, which may come whole in one message (`answers.WHOLE`), or its body in `answers.PIECES`."""
+    """A request and its answer, which may come as a single message (`answers.WHOLE`), or with its body as `answers.PIECES`."""
 
-    defaults: ClassVar[tuple[list[tuple[bytes, bytes]], bytes]] = [], b""  # fields of every answer, the same list for a second, as bytes
-    on_taken: Callable[[], None] | None = None  # as `answers.TAKEN`
+    defaults: ClassVar[tuple[list[tuple[bytes, bytes]], bytes]] = [], b""  # fields of every answer, the same list for a second; as bytes
+    on_taken: Callable[[], None] | None = None  # see `answers.TAKEN`
 
     async def send(self, message: Any) -> None:
         if message["type"] == PIECES:
@@ -146,9 +146,9 @@ class Cycle(RequestResponseCycle):
         self.on_response()
 
     async def _send_pieces(self, pieces: Pieces) -> None:
-        """As one chunk, if there are chunks; other connections have their turns between its parts."""
+        """Send the pieces as one chunk, if the answer is chunked; other connections get their turns in between."""
         size = sum(map(len, pieces))
-        if not size or self.scope["method"] == "HEAD":  # an empty chunk ends a body
+        if not size or self.scope["method"] == "HEAD":  # an empty chunk would end the body
             return
         if self.chunked_encoding:
             pieces = [b"%x\r\n" % size, *pieces, b"\r\n"]
@@ -167,26 +167,26 @@ class Cycle(RequestResponseCycle):
 
 
 class Door:
-    """What the connections of a server share: their bounds, and the answer to those that are too many."""
+    """The common state of a server's connections: their limits, and the answer on excess ones."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.handshakes: WeakSet[ssl.SSLObject] = WeakSet()  # of TLS, under way: an object goes with its connection
+        self.handshakes: WeakSet[ssl.SSLObject] = WeakSet()  # TLS handshakes in progress: an object disappears with its connection
         self._swept = 0.0
 
     def sweep(self, now: float, connections: Iterable[Any]) -> None:
-        """End what takes too long. Call it often; it looks at the connections every `SWEEP` seconds. A microsecond each."""
+        """End connections that take too long. Call it often; it checks all connections every `SWEEP` seconds. Takes a microsecond each."""
         if now - self._swept >= SWEEP:
             self._swept = now
             for connection in list(connections):
                 connection.look(now)
 
     def excess(self, connections: int) -> int:
-        """By how many the limit is exceeded, if so many are open beside the handshakes."""
+        """Return by how many the limit is exceeded, with this number of connections besides the handshakes."""
         return connections + len(self.handshakes) - self.settings.max_connections
 
     def admit(self, handshake: ssl.SSLObject, connections: int) -> None:
-        """One that begins counts as a connection until it ends. ConnectionRefusedError: there are too many."""
+        """Count a new handshake as a connection until it ends. ConnectionRefusedError: there are too many."""
         if self.excess(connections) >= SPARE:
             raise ConnectionRefusedError(f"there are already {self.settings.max_connections} connections")
         self.handshakes.add(handshake)
@@ -197,7 +197,7 @@ class Door:
         return problem
 
     async def refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The application of the connections that are too many."""
+        """The application of excess connections."""
         problem = self.too_many()
         count_request(scope["method"], problem.status)
         if self.settings.access_log == "on":
@@ -213,23 +213,23 @@ class Protocol(HttpToolsProtocol):
         self._door = door
         self._most = door.settings.max_head
         self._phase = _IDLE
-        self._since = 0.0  # when the sweep found the connection waiting as it does now; 0: not yet
+        self._since = 0.0  # when the sweep found the connection waiting as it is now; 0: not yet
         self._bytes = 0  # since the last piece of a body: of a head, of trailers, of extensions of chunks
-        self._discarded = 0  # bytes of a body that came after its answer
-        self._unsent, self._taken = (0, 0), 0.0  # bytes that the client has not taken: ours, the system's; since when they are as many
+        self._discarded = 0  # bytes of a body received after its answer
+        self._unsent, self._taken = (0, 0), 0.0  # bytes that the client has not received: ours, the system's; the time of their last change
         self._refusal: Problem | None = None  # why a callback of the parser has failed
-        self._line = b""  # a request line that is not whole, of a method that the parser does not know
+        self._line = b""  # an incomplete request line, with a method that the parser does not know
         self._method: str | None = None  # one that the parser does not know
-        self._exceeds = False  # the limit of connections
-        self._running: RequestResponseCycle | None = None  # the request that is answered now, or was last
-        self._ends = False  # what else comes is not read: a request was refused behind others that wait for their answers
+        self._exceeds = False  # whether the limit on connections is exceeded
+        self._running: RequestResponseCycle | None = None  # the request being answered, or the last one
+        self._ends = False  # further data is not read: a request was rejected, and others before it wait for their answers
         self.lingers = False
 
     @property
     def is_receiving(self) -> bool:
         return self._phase != _IDLE
 
-    # what comes
+    # receiving
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast(asyncio.Transport, Lingering(transport, self.loop, self)))
@@ -264,10 +264,10 @@ class Protocol(HttpToolsProtocol):
                 self._refuse(self._too_large())
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """A client that sends no more may still wait for the answer to what changes something. A stream ends: its client may have gone."""
+        """A client that sends no more data may still wait for the answer to a change. A stream ends: its client may have disconnected."""
         waiting = self._unanswered()
         streams = any(cycle.scope["method"] in ("GET", "HEAD") or cycle.scope["path"] == "/v1/query" for cycle in waiting)
-        if not waiting or streams or self._phase != _IDLE or self.scheme == "https":  # TLS closes both ways
+        if not waiting or streams or self._phase != _IDLE or self.scheme == "https":  # TLS closes both directions
             return False
         waiting[-1].keep_alive = False
         return True
@@ -280,13 +280,13 @@ class Protocol(HttpToolsProtocol):
         self.pipeline.clear()
 
     def _unanswered(self) -> list[RequestResponseCycle]:
-        """The requests that wait for their answers, in the order in which they came."""
+        """Return the requests that wait for their answers, in order of arrival."""
         waiting = [cycle for cycle, _ in reversed(self.pipeline)]
         return waiting if self._running is None or self._running.response_complete else [self._running, *waiting]
 
     def _pass_over_upgrade(self, rest: bytes) -> None:
-        """There is nothing to upgrade to: the request is answered as it is. The parser has taken its head for all of it, so another one
-        reads the body, from the fields that tell its length on."""
+        """There is nothing to upgrade to: the request is answered as it is. The parser considers the request complete after its head, so
+        another parser reads the body, starting with the fields that determine its length."""
         fields = [field for field in self.scope["headers"] if field[0] in (b"content-length", b"transfer-encoding")]
         if fields:
             self._phase, self.cycle.more_body = _BODY, True
@@ -301,7 +301,7 @@ class Protocol(HttpToolsProtocol):
         self._phase, self._since = _HEAD, 0.0
 
     def on_headers_complete(self) -> None:
-        if self.parser.get_http_version() not in ("1.0", "1.1"):  # the parser knows others
+        if self.parser.get_http_version() not in ("1.0", "1.1"):  # the parser accepts others
             self._refusal = _malformed()
             raise self._refusal
         if self._bytes > self._most or len(self.headers) > MAX_FIELDS:
@@ -311,13 +311,13 @@ class Protocol(HttpToolsProtocol):
             raise self._refusal
         self._phase, self._since, self._bytes, self._discarded = _BODY, 0.0, 0, 0
         super().on_headers_complete()
-        self.headers = []  # what comes now are trailers, which nobody reads
+        self.headers = []  # fields that follow are trailers, which are ignored
         if self._method is not None:
             self.scope["method"], self._method = self._method, None
 
     def on_body(self, body: bytes) -> None:
         self._bytes = 0
-        if self.cycle.response_complete:  # nobody reads the rest, and its length is the client's word
+        if self.cycle.response_complete:  # nobody reads the rest, whose length the client determines
             self._discarded += len(body)
             if self._discarded > self._door.settings.max_body:
                 self.transport.close()
@@ -329,7 +329,7 @@ class Protocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _check_size(self) -> None:
-        """The parser has fed a whole head: is it too large by itself, without what came with it?"""
+        """Check whether a complete head is too large by itself, without the data that follows it."""
         size = len(self.url) + sum([len(name) + len(value) + 4 for name, value in self.headers])
         if size > self._most or len(self.headers) > MAX_FIELDS:
             self._refusal = self._too_large()
@@ -340,8 +340,8 @@ class Protocol(HttpToolsProtocol):
         return Problem("headers-too-large", limit, limit=self._most)
 
     def _take_unknown_method(self, data: bytes) -> None:
-        """The parser reads the request again as a GET, and the application answers it as what it is. `data` has it from its first byte on;
-        b"": it came behind another one."""
+        """Let the parser read the request again as a GET, and the application answer its actual method. `data` contains it from its first
+        byte on; b"": it arrived after another one."""
         self.parser = httptools.HttpRequestParser(self)
         found = _LINE.match(data)
         if found is not None:
@@ -354,7 +354,7 @@ class Protocol(HttpToolsProtocol):
         else:
             self._refuse(_malformed())
 
-    # what is answered
+    # answering
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         if self._exceeds and cycle.scope["path"] not in OPEN_PATHS:
@@ -366,7 +366,7 @@ class Protocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer a request that no handler sees, behind those that wait for their answers, and close the connection."""
+        """Answer a request that no handler sees, after those that wait for their answers, and close the connection."""
         if self.transport.is_closing() or self._ends:
             return
         if self._phase == _BODY and self.pipeline:  # it waits itself, the newest of all
@@ -397,7 +397,7 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()
 
     def _let_go_of_request(self) -> None:
-        """Whoever is reading the request learns that nothing more will come."""
+        """Notify the reader of the request that nothing more will arrive."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -409,10 +409,10 @@ class Protocol(HttpToolsProtocol):
             with contextlib.suppress(OSError):
                 transport.write_eof()
 
-    # what takes too long
+    # time-outs
 
     def look(self, now: float) -> None:
-        """End the connection if its client has kept it waiting for too long; `now` on any one clock."""
+        """End the connection if its client has kept it waiting for too long; `now` on any monotonic clock."""
         ours, on_taken = self.transport.get_write_buffer_size(), getattr(self._running, "on_taken", None)
         unsent = ours, unacknowledged(self.transport) if ours or on_taken is not None else 0
         if ours and unsent == self._unsent:
@@ -433,7 +433,7 @@ class Protocol(HttpToolsProtocol):
             self._time_out(patience)
 
     def _patience(self) -> float | None:
-        """Seconds that the connection may stay as it is; None: it does not wait for its client, or uvicorn closes it (keep-alive)."""
+        """Return for how many seconds the connection may stay as it is; None if it does not wait for its client, or uvicorn closes it."""
         if self.lingers:
             return LINGER
         if self.transport.is_closing() or self.flow.read_paused:
@@ -462,8 +462,8 @@ def _malformed() -> Problem:
 
 
 async def _without_chunks(app: Any, cycle: RequestResponseCycle, scope: Scope, receive: Receive, send: Send) -> None:
-    """HTTP/1.0 knows no chunks: an answer of unknown length ends with its connection. One that is broken off ends with a reset, because
-    otherwise its client would take it for whole."""
+    """Run the application for HTTP/1.0, which has no chunks: an answer of unknown length ends with its connection. If it is aborted, the
+    connection is reset, so that the client does not mistake it for complete."""
 
     unknown = False
 
@@ -485,8 +485,8 @@ async def _without_chunks(app: Any, cycle: RequestResponseCycle, scope: Scope, r
 
 
 def allow_files(connections: int) -> None:
-    """Raise the process's limit of open files to what so many connections need, as far as the system lets it."""
-    if sys.platform == "win32":  # has no such limit
+    """Raise the process's limit on open files to what this number of connections needs, as far as the system permits."""
+    if sys.platform == "win32":  # there is no such limit
         return
     import resource
 

@@ -1,12 +1,12 @@
-"""`serve`: listens at once, opens the engine and has the kernels compiled meanwhile, ends cleanly.
+"""`serve`: listens at once, opens the engine and compiles the kernels meanwhile, and stops cleanly.
 
-    start   socket bound, /livez 200 -> a thread: kernels of the tables compiled or in the cache, folder recovered, and with each of its
-            views those of that view -> /readyz 200; all other kernels behind that
-    reload  SIGHUP, with TLS -> certificate and key read again, for connections that begin from then on
-    end     SIGTERM or Ctrl-C -> no new connections, streams broken off -> batches under way answered -> engine closed -> status 0;
-            status 1 if anything has failed, or if the end took too long and was cut short
+    start   socket bound, /livez 200 -> a thread: kernels of the tables compiled or in the cache, folder recovered, and for each of its
+            views its kernels -> /readyz 200; then all other kernels
+    reload  SIGHUP, with TLS -> certificate and key read again, for new connections
+    end     SIGTERM or Ctrl-C -> no new connections, streams aborted -> current batches answered -> engine closed -> status 0; status 1
+            if anything has failed, or if the end took too long and was cut short
 
-What a batch's answer has told is on disk, so an end that takes too long is cut short without a loss.
+A batch is on disk before it is acknowledged, so an end that takes too long is cut short without loss.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from service.warming import EVERY_BATCH, Kernels, Loading, Unusable
 from service.wire.log_lines import start_log
 
 BACKLOG = 2048
-PATIENCE = 4  # seconds for answers under way, once the end has begun
+PATIENCE = 4  # seconds for current answers, once the end has begun
 DEADLINE = 9.0  # seconds from the signal to the end of the process, whatever happens
-KEEP_ALIVE = 75  # seconds an idle connection is kept
-# What requests leave behind has no cycles, but for refused and ended ones: looking for some at Python's default pace takes a tenth of a
-# change's time.
+KEEP_ALIVE = 75  # seconds for which an idle connection is kept
+# Objects of finished requests have no reference cycles, except those of rejected and aborted requests: searching for cycles as often as
+# Python does by default takes a tenth of a change's time.
 COLLECTOR_THRESHOLDS = (20_000, 20, 20)
 TICK = 0.1  # seconds between two calls of `on_tick`, uvicorn's
 
@@ -55,7 +55,7 @@ log = logging.getLogger("livejoin.server")
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, ended by a signal, with open streams broken off first. `cut_short` is called if it does not end in time."""
+    """uvicorn's server, stopped by a signal, which first aborts open streams. `cut_short` is called if it does not end in time."""
 
     def __init__(
         self, config: uvicorn.Config, context: Context, door: Door, certificate: Certificate | None, listening: Callable[[], None],
@@ -78,7 +78,7 @@ class Server(uvicorn.Server):
         self._context.attach(loop, self.server_state.tasks)
         if self._certificate is None or sockets is None:
             await super().startup(sockets)
-        else:  # as uvicorn does it, but a handshake, which no connection of ours sees before its end, has the time of a head
+        else:  # like uvicorn, but with the time limit of a head for a handshake, which none of our connections sees before its end
             made = cast(Callable[..., asyncio.Protocol], self.config.http_protocol_class)
             protocol = partial(made, config=self.config, server_state=self.server_state, app_state={})
             patience = self._door.settings.head_time
@@ -92,7 +92,7 @@ class Server(uvicorn.Server):
         self._listening()
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second."""
+        """Called ten times a second."""
         context = self._context
         now = time.monotonic()
         self._door.sweep(now, self.server_state.connections)
@@ -112,14 +112,14 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _abort_stalled(self) -> None:
-        """A connection that was closed while its client takes nothing would wait for ever to send the rest."""
+        """Abort connections that were closed, but would wait forever to send the rest to a client that does not read."""
         for connection in list(self.server_state.connections):
             if connection.transport.is_closing():
                 connection.transport.abort()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn's, without raising the signal again afterwards: an end on demand is a success."""
+        """Like uvicorn's, without raising the signal again afterwards: an end on demand is a success."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -144,7 +144,7 @@ class Server(uvicorn.Server):
 
 
 class Starter(threading.Thread):
-    """Opens the engine and has the kernels compiled, while the server listens already."""
+    """Opens the engine and has the kernels compiled, while the server is already listening."""
 
     def __init__(self, context: Context, fail: Callable[[], None]) -> None:
         super().__init__(name="starter", daemon=True)
@@ -172,18 +172,18 @@ class Starter(threading.Thread):
                 self.failure = error
                 self._fail()
         else:
-            if self.engine.state != "ready":  # it ended meanwhile
+            if self.engine.state != "ready":  # it has ended meanwhile
                 return
-            give_back()  # what the builds have freed
+            give_back()  # memory freed by the builds
             self.kernels.stand_back()
             context.become_ready()
             log.info("livejoin is ready after %.1f s", context.ready_after)
             self.loading.start()
 
     def stop(self) -> None:
-        """End a start that takes no batches yet; the folder is closed, or `failure` is set."""
+        """End a start that does not accept batches yet; the folder is closed, or `failure` is set."""
         self._is_ending = True
-        self.kernels.end()  # it may wait for some
+        self.kernels.end()  # the start may be waiting for kernels
         if self.engine is not None:
             self.engine.close()
         self.join()
@@ -192,24 +192,24 @@ class Starter(threading.Thread):
             self.engine.close()
 
     def _give_up(self, error: BaseException) -> None:
-        """The engine has failed, because of its disk for example: the service ends."""
+        """End the service: the engine has failed, for example because of its disk."""
         log.critical("the service stops, because it cannot know what is on disk; start it again on this folder", exc_info=error)
         self._fail()
 
     def _open(self) -> None:
-        """Relations can be read and written, while views are being built."""
+        """Admit requests: relations can be read and written while views are being built."""
         assert self.engine is not None
         gc.set_threshold(*COLLECTOR_THRESHOLDS)
         gc.collect()
-        give_back()  # what recovery has freed
-        gc.freeze()  # what the start has made stays: nobody is to wait while Python looks for circles in it
+        give_back()  # memory freed by recovery
+        gc.freeze()  # the objects of the start are permanent: no request must wait while Python searches them for cycles
         self._context.open(self.engine)
         if self._context.settings.ready == "relations":
             self._context.become_ready()
 
 
 def serve(settings: Settings) -> int:
-    """Run the service until a signal. Status: 0 after a clean end, 1 after a failure, 2 for settings that do not go together."""
+    """Run the service until a signal. Return the status: 0 after a clean end, 1 after a failure, 2 for inconsistent settings."""
     start_log(settings.log_format, settings.log_level)
     try:
         upgrade(settings.data)
@@ -236,7 +236,7 @@ def serve(settings: Settings) -> int:
     except OSError as error:
         complain(f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): use another --port, or 0 for any free one")
         return 1
-    # uvicorn's word about answers that we break off on purpose is left out.
+    # suppress uvicorn's message about answers that we abort on purpose
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing response" not in record.getMessage())
     use_one_allocator()
     try:
@@ -274,7 +274,7 @@ def serve(settings: Settings) -> int:
 
 
 def _end(context: Context, starter: Starter) -> int:
-    """Finish the waiting batches and close the folder; the process is left to end. Returns its status."""
+    """Finish the waiting batches and close the folder; the process then ends. Return its status."""
     if starter.failure is None and not (starter.engine is not None and starter.engine.is_open):
         starter.stop()
     if starter.failure is not None:
@@ -290,7 +290,7 @@ def _end(context: Context, starter: Starter) -> int:
 
 
 def _cut_short(starter: Starter) -> None:
-    """What was acknowledged is on disk all the same."""
+    """End the process. Acknowledged batches are on disk all the same."""
     waiting = starter.engine.waiting if starter.engine is not None else 0
     left = f"{waiting} batches that were waiting were not applied, and have not been acknowledged" if waiting else "no batch was waiting"
     log.error("the stop took longer than %.0f s and was cut short; %s; the next start reads the log", DEADLINE, left)

@@ -1,5 +1,5 @@
 """The settings of the service. Each is declared once, as a field of `Settings`, with its type, unit, range, default and purpose; its flag
-of `livejoin serve`, its `LIVEJOIN_…` variable, the help text and the table in docs/operations.md are made from that declaration."""
+of `livejoin serve`, its `LIVEJOIN_…` variable, the help text and the table in docs/operations.md are generated from that declaration."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SIZE = re.compile(r"\s*(\d+)\s*([A-Za-z]*)\s*")
 
 
 class BadSetting(ValueError):
-    """A setting has a value that it cannot have; the text names the setting and the value, and says what is accepted."""
+    """A setting has an invalid value; the text names the setting and the value, and says what is accepted."""
 
 
 def _size(value: Any) -> Any:
-    """`256 MiB`, `1GB` or a plain number of bytes."""
+    """Parse `256 MiB`, `1GB` or a plain number of bytes."""
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value)
@@ -36,7 +36,7 @@ def _size(value: Any) -> Any:
 
 
 def _size_text(size: int) -> str:
-    """A size as it would be written: `1GiB`."""
+    """Format a size as users write it: `1GiB`."""
     unit = next(unit for unit in ("GiB", "MiB", "KiB", "B") if size % _BYTES[unit.upper()] == 0)
     return f"{size // _BYTES[unit.upper()]}{unit}"
 
@@ -49,7 +49,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def networks(text: str) -> tuple[Network, ...]:
-    """`127.0.0.1, 10.0.0.0/8`, or "none". Raises ValueError."""
+    """Parse `127.0.0.1, 10.0.0.0/8`, or "none". Raises ValueError."""
     if text == NONE:
         return ()
     try:
@@ -64,7 +64,7 @@ def _networks(text: str) -> str:
 
 
 def _shown(unit: str, metavar: str) -> dict[str, Any]:
-    """What a value is, in words, and what stands for it in the usage line."""
+    """Return a description of the value, and its placeholder in the usage line."""
     return {"unit": unit, "metavar": metavar}
 
 
@@ -76,7 +76,7 @@ Networks = Annotated[
 Address = Annotated[str, Field(json_schema_extra=_shown("an address", "ADDRESS"))]
 Port = Annotated[int, Field(ge=0, le=65535, json_schema_extra=_shown("an integer", "N"))]
 Count = Annotated[int, Field(gt=0, json_schema_extra=_shown("an integer", "N"))]
-# What joins can do at all: `MAX_ALIASES` in query/model.py.
+# The maximum that joins support: `MAX_ALIASES` in query/model.py.
 Aliases = Annotated[int, Field(ge=1, le=8, json_schema_extra=_shown("an integer", "N"))]
 Seconds = Annotated[float, Field(gt=0, json_schema_extra=_shown("a number of seconds", "SECONDS"))]
 Size = Annotated[
@@ -171,7 +171,7 @@ class Setting(NamedTuple):
 
 @cache
 def settings() -> tuple[Setting, ...]:
-    """All settings in the order of their declaration."""
+    """Return all settings in the order of their declaration."""
     found = []
     for name, schema in Settings.model_json_schema()["properties"].items():
         metavar = schema.get("metavar") or f"{{{','.join(schema['enum'])}}}"
@@ -181,15 +181,15 @@ def settings() -> tuple[Setting, ...]:
 
 
 def reference() -> str:
-    """The table of all settings, in Markdown."""
+    """Return the table of all settings, in Markdown."""
     rows = [f"| `{one.flag}` | `{one.variable}` | `{one.default}` | {one.accepts} | {one.purpose} |" for one in settings()]
     return "\n".join(["| option | variable | default | accepts | |", "|---|---|---|---|---|", *rows])
 
 
 def read_settings(flags: Mapping[str, Any]) -> Settings:
-    """`flags` by name, else `LIVEJOIN_…` variables that are not empty, else the defaults.
+    """Read settings from `flags` by name, otherwise from non-empty `LIVEJOIN_…` variables, otherwise use the defaults.
 
-    Raises BadSetting for the first setting with a value that it cannot have.
+    Raises BadSetting for the first setting with an invalid value.
     """
     try:
         return _from_environment()(**flags)
@@ -201,7 +201,7 @@ def read_settings(flags: Mapping[str, Any]) -> Settings:
 
 @cache
 def _from_environment() -> type[Settings]:
-    """Settings that variables can set. pydantic-settings is imported here, because only `serve` needs it: 35 ms."""
+    """Return the class of settings that variables can set. pydantic-settings is imported here, because only `serve` needs it: 35 ms."""
     from pydantic_settings import BaseSettings, SettingsConfigDict
 
     class Given(Settings, BaseSettings):
@@ -225,7 +225,7 @@ def _written(default: Any, metavar: str) -> str:
 
 
 def _accepts(schema: Mapping[str, Any]) -> str:
-    """The values that a setting can have, in words."""
+    """Return a description of the values that a setting accepts."""
     if "enum" in schema:
         return " or ".join(f"`{choice}`" for choice in schema["enum"])
     if "maximum" in schema:
@@ -234,7 +234,7 @@ def _accepts(schema: Mapping[str, Any]) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Does this host name only this machine?"""
+    """Return whether this host name denotes only this machine."""
     if host == "localhost":
         return True
     try:

@@ -13,12 +13,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NoReturn, TextIO
 
-WIDEST = 48  # characters of one cell; longer text is cut with an ellipsis
+WIDEST = 48  # characters of one cell; longer text is truncated with an ellipsis
 GREEN, RED, BOLD, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
 
 
 def imported(name: str) -> ModuleType:
-    """A module. What its import makes stays: Python looks for no cycles in it, then or later, which took a third of the time."""
+    """Import a module. Its objects are permanent: Python does not search them for cycles, then or later, which took a third of the time."""
     if name in sys.modules:
         return sys.modules[name]
     gc.disable()
@@ -30,7 +30,7 @@ def imported(name: str) -> ModuleType:
 
 
 class Failure(Exception):
-    """Ends the command: one line for standard error, and the exit status (1 a failure, 2 wrong use)."""
+    """Ends the command: one line for standard error, and the exit status (1 failure, 2 wrong usage)."""
 
     def __init__(self, message: str, status: int = 1) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class Failure(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that says what is wrong in one line."""
+    """An argument parser that reports errors in one line."""
 
     def __init__(self, command: str, description: str, **options: Any) -> None:
         super().__init__(prog=f"livejoin {command}", description=description, allow_abbrev=False, **options)
@@ -51,18 +51,18 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_url(parser: argparse._ActionsContainer) -> None:
-    """`--url` and `--ca`; without them, the client takes LIVEJOIN_URL and LIVEJOIN_CA, else the service on this machine."""
+    """Add `--url` and `--ca`; without them, the client uses LIVEJOIN_URL and LIVEJOIN_CA, otherwise the service on this machine."""
     parser.add_argument("--url", help="address of the service (LIVEJOIN_URL; http://127.0.0.1:8080)")
     parser.add_argument("--ca", metavar="FILE", help="the CA that signs the certificate of an https service, in PEM (LIVEJOIN_CA)")
 
 
 def say(text: str) -> None:
-    """Prints a message to the user, on standard error."""
+    """Print a message to the user, on standard error."""
     print(f"livejoin: {text}", file=sys.stderr, flush=True)
 
 
 def text_of(content: bytes, name: str) -> str:
-    """In UTF-8, with a byte order mark or without. Raises Failure if it is something else."""
+    """Decode UTF-8, with or without a byte order mark. Raises Failure for anything else."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -74,7 +74,7 @@ def colours(stream: TextIO) -> bool:
 
 
 class Columns:
-    """Rows in aligned columns, printed as they arrive: widths grow with the values and never wait for the end."""
+    """Rows in aligned columns, printed as they arrive: widths grow with the values, without waiting for the end."""
 
     def __init__(self, names: Sequence[str], *, margin: str = "", widest: int = WIDEST) -> None:
         self.names = list(names)
@@ -83,12 +83,12 @@ class Columns:
         self._margin = margin
 
     def head(self) -> list[str]:
-        """The header and the line under it."""
+        """Return the header and the line under it."""
         names = [cell(name, self._widest) for name in self.names]
         return [self._line(names, self._margin), self._margin + "  ".join("─" * width for width in self._widths)]
 
     def fit(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Makes the columns wide enough for these rows."""
+        """Make the columns wide enough for these rows."""
         for row in rows:
             for i, name in enumerate(self.names):
                 self._widths[i] = max(self._widths[i], len(cell(row.get(name), self._widest)))
@@ -102,7 +102,7 @@ class Columns:
 
 
 def cell(value: Any, widest: int = WIDEST) -> str:
-    """A value as one short line of text; null is a dot."""
+    """Return a value as one short line of text; null is a dot."""
     if value is None:
         return "·"
     if value is True or value is False:

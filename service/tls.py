@@ -1,7 +1,7 @@
-"""TLS: the certificate that the service shows, and how it is replaced while connections go on.
+"""TLS: the certificate of the service, and its replacement while connections continue.
 
-A context cannot be given another pair safely: a key that does not fit would leave it without any. So each pair gets a context of its own,
-and a handshake that begins picks the newest. Connections that are open keep theirs.
+A context cannot be given another pair safely: a key that does not match would leave it without any. So each pair gets its own context, and
+a new handshake uses the newest. Open connections keep theirs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class BadPair(Exception):
 
 
 class _Listening(ssl.SSLContext):
-    """The context of the listener. It is asked for an object whenever a handshake begins; an OSError there closes the connection."""
+    """The context of the listener. It is asked for an object at each new handshake; an OSError there closes the connection."""
 
     admit: Callable[[ssl.SSLObject], None] | None = None
 
@@ -37,11 +37,11 @@ class Certificate:
         self.context.sni_callback = self._choose
 
     def reload(self) -> None:
-        """Read both files again, for connections that begin from now on. BadPair: the earlier pair is kept."""
+        """Read both files again, for new connections. BadPair: the earlier pair remains in use."""
         self._newest = self._load()
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
-        """Called in every handshake, with or without a name."""
+        """Called in every handshake, with or without a server name."""
         connection.context = self._newest
 
     def _load(self) -> _Listening:
@@ -59,7 +59,7 @@ class Certificate:
                 raise BadPair(f"{told}: give the key that this certificate was issued for") from None
             told = f"the certificate {self._certificate} and the key {self._key} cannot be used ({error.reason or error})"
             raise BadPair(f"{told}: give a certificate and its key, whole and in PEM") from None
-        except OSError as error:  # gone since they were looked at
+        except OSError as error:  # removed since they were checked
             raise BadPair(f"the certificate and the key cannot be read ({error.strerror}): give files that can be read") from None
         return context
 

@@ -1,12 +1,13 @@
-"""Kernels are compiled when they are needed, by a process of its own, into the cache.
+"""Compiles kernels into the cache when they are needed, in a separate process.
 
-    make setup   `python -m service.warming`: all of them
-    a start      waits for those of `EVERY_BATCH`; a view, for those of its rooms (`Kernels.when_there`). What somebody waits for comes
-                 first, the others behind it, at low priority once the service is ready
-    later        `Loading` loads from the cache what no call has loaded
+    make setup   `python -m service.warming`: all kernels
+    a start      waits for those of `EVERY_BATCH`; a view, for those of its rooms (`Kernels.when_there`). Kernels that are waited for come
+                 first, then the others, at low priority once the service is ready
+    later        `Loading` loads kernels from the cache that no call has loaded
 
-Numba's front end holds the interpreter: compiled here, a kernel would stop the event loop for seconds. It takes half of the time, most of
-it for helpers that kernels share. So one process does it for all kernels, and has children optimize and store them (`load_divided`).
+Numba's front end holds the GIL: compiled in this process, a kernel would stop the event loop for seconds. The front end takes half of the
+time, most of it for helpers that kernels share. So a single process runs it for all kernels, and its children optimize and store them
+(`load_divided`).
 """
 
 from __future__ import annotations
@@ -28,35 +29,35 @@ import structures
 from service.trimming import give_back
 from structures.core import kernel
 
-EVERY_BATCH = ("rows", "core")  # rooms: of the tables
-_CHILDREN = 2  # of the process that compiles, at once
-_IN_HAND = _CHILDREN + 1  # kernels: with one more than its children have, it always finds an order, and so looks for those that failed
-_LOWEST = 19  # priority, as of `nice`
+EVERY_BATCH = ("rows", "core")  # rooms: those of the tables
+_CHILDREN = 2  # of the compiling process, at once
+_IN_HAND = _CHILDREN + 1  # kernels: with one more than its children have, it always has an order to read, and so checks for failed children
+_LOWEST = 19  # priority, as for `nice`
 _COMPILE = "compile"
 _COMMAND = (sys.executable, "-m", "service.warming", _COMPILE)
-LOADING_DELAY, _PAUSE = 5.0, 0.1  # seconds before the first kernel that nobody asked for, and between two
+LOADING_DELAY, _PAUSE = 5.0, 0.1  # seconds before the first kernel that no call needs, and between two of them
 
 Progress = Callable[[int, int], None]
 
 
 class Unusable(Exception):
-    """The cache, or what it is compiled for, cannot be used on this machine; the text says what to do."""
+    """The cache, or its target processor, cannot be used on this machine; the text says what to do."""
 
 
 class Kernels:
-    """What is compiled, and what is not yet. `require` may be called by any thread."""
+    """The state of the compilation. `require` may be called by any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._missing: set[str] = set()
-        self._waiting: list[str] = []  # of those, what no process has in hand, in the order of the list
-        self._wanted: set[str] = set()  # somebody waits for them
-        self._asked: list[tuple[set[str], Callable[[], None]]] = []  # who is to be called, and for which of them
+        self._waiting: list[str] = []  # the missing kernels that no process is compiling, in the order of the list
+        self._wanted: set[str] = set()  # kernels that are waited for
+        self._asked: list[tuple[set[str], Callable[[], None]]] = []  # functions to call, each with the kernels that it needs
         self._process: subprocess.Popen[str] | None = None
         self._failure = ""
 
     def start(self) -> None:
-        """Begin to compile, unless all are in the cache. Raises Unusable."""
+        """Start to compile, unless all kernels are in the cache. Raises Unusable."""
         _require_processor()
         _import_all()
         if kernel.is_cached():
@@ -67,8 +68,8 @@ class Kernels:
         threading.Thread(target=self._employ, args=(self._process,), name="compiling", daemon=True).start()
 
     def require(self, rooms: Collection[str] | None = None, progress: Progress | None = None) -> None:
-        """Wait until the kernels of these rooms of `structures`, and of those that they import, are in the cache; None: of all rooms.
-        They are compiled before others. `progress(done, total)` after each. Raises Unusable."""
+        """Wait until the kernels of these rooms of `structures`, and of those that they import, are in the cache; None: of all rooms. They
+        are compiled before others. `progress(done, total)` is called after each. Raises Unusable."""
         if not self._missing:
             return
         with self._changed:
@@ -83,8 +84,8 @@ class Kernels:
                     progress(done, total)
 
     def when_there(self, rooms: Collection[str], call: Callable[[], None]) -> None:
-        """Have `call` called once `require` would not wait for these, in whichever thread finds that: now, if they are there. They are
-        compiled before others."""
+        """Call `call` once `require` would not wait for these rooms, in the thread that finds that out: immediately, if they are there.
+        Their kernels are compiled before others."""
         with self._changed:
             mine = self._missing & _kernels_of(rooms) if self._missing else set()
             self._wanted |= mine
@@ -92,11 +93,11 @@ class Kernels:
         self._tell()
 
     def has(self, rooms: Collection[str]) -> bool:
-        """Whether `require` would return at once."""
+        """Return whether `require` would return at once."""
         return not self._missing or not self._missing & _kernels_of(rooms)
 
     def stand_back(self) -> None:
-        """From now on others come first: compilation takes what they leave of the processor."""
+        """From now on, compile at low priority."""
         if sys.platform != "win32" and self._process is not None and self._process.poll() is None:
             os.setpriority(os.PRIO_PGRP, self._process.pid, _LOWEST)
 
@@ -105,7 +106,7 @@ class Kernels:
         return not self._missing
 
     def end(self) -> None:
-        """Compile no more; whoever waits is told."""
+        """Stop compiling, and notify those who wait."""
         self._fail("the service ends")
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL) if sys.platform != "win32" else self._process.kill()
@@ -117,7 +118,7 @@ class Kernels:
         self._tell()
 
     def _tell(self) -> None:
-        """Some kernels are there, or none will be any more."""
+        """Notify those who wait: some kernels are there, or no more will come."""
         with self._changed:
             self._changed.notify_all()
             met = [call for mine, call in self._asked if self._failure or not mine & self._missing]
@@ -138,7 +139,7 @@ class Kernels:
                     if not in_hand:
                         return
                     if len(in_hand) < _IN_HAND:
-                        orders.close()  # it waits for its children now, and ends if one failed
+                        orders.close()  # it now waits for its children, and ends if one failed
                     answer = answers.readline().rstrip("\n")
                     in_hand.remove(answer)
                     with self._changed:
@@ -149,7 +150,7 @@ class Kernels:
                 self._fail(answer or reason)
 
     def _take(self) -> str | None:
-        """The next kernel to compile."""
+        """Return the next kernel to compile."""
         with self._changed:
             if self._failure or not self._waiting:
                 return None
@@ -159,7 +160,8 @@ class Kernels:
 
 
 def warm(progress: Progress) -> None:
-    """Compile every kernel, unless all are in the cache; `progress(done, total)` after each. Minutes of processor time, or nothing.
+    """Compile every kernel, unless all are in the cache; `progress(done, total)` is called after each. Takes minutes of processor time, or
+    none.
 
     Raises Unusable.
     """
@@ -172,8 +174,8 @@ def warm(progress: Progress) -> None:
 
 
 class Loading(threading.Thread):
-    """Loads the kernels that no call has loaded, after the first requests and once all are `compiled`, and with pauses: whoever is served
-    meanwhile waits for one at most, about ten milliseconds."""
+    """Loads the kernels that no call has loaded, after the first requests and once all are `compiled`, with pauses: a request waits for at
+    most one of them, about ten milliseconds."""
 
     def __init__(self, compiled: Callable[[], bool]) -> None:
         super().__init__(name="kernels", daemon=True)
@@ -190,18 +192,19 @@ class Loading(threading.Thread):
             kernel.load(dispatcher, signature)
             if self._ended.wait(_PAUSE):
                 return
-        gc.freeze()  # as after a start: nobody is to wait while Python looks for circles in what stays
+        gc.freeze()  # as after a start: no request must wait while Python searches permanent objects for cycles
         give_back()
 
     def end(self) -> None:
-        """Stop after the kernel in hand, and wait for that for a second at most: the process should not end inside a compiler."""
+        """Stop after the current kernel, and wait for that for a second at most: the process should not end inside a compiler."""
         self._ended.set()
         if self.is_alive():
             self.join(1.0)
 
 
 def _require_processor() -> None:
-    """An image fixes what its kernels are compiled for; a processor that lacks an instruction would end the process without a word."""
+    """Check the processor. An image determines the target of its kernels; on a processor that lacks an instruction, the process would end
+    without a message."""
     host = get_host_cpu_features()
     wanted = os.environ.get("NUMBA_CPU_FEATURES", "").split(",")
     lacking = [name[1:] for name in wanted if name.startswith("+") and not host.get(name[1:])]
@@ -213,7 +216,7 @@ def _require_processor() -> None:
 
 
 def _import_all() -> None:
-    """Kernels list themselves when their module is imported."""
+    """Import all modules: kernels are listed when their module is imported."""
     for module in pkgutil.walk_packages(structures.__path__, "structures."):
         importlib.import_module(module.name)
 
@@ -223,15 +226,15 @@ def _name(dispatcher: Any) -> str:
 
 
 def _kernels_of(rooms: Collection[str]) -> set[str]:
-    """The names of the listed kernels of these rooms, and of those that they import."""
+    """Return the names of the listed kernels of these rooms, and of those that they import."""
     needed = set().union(*map(kernel._sources.needed_by, rooms))
     return {name for name in map(_name, (dispatcher for dispatcher, _ in kernel._listed)) if name.split(".")[1] in needed}
 
 
 def _compile_on_demand() -> None:
-    """The process of `Kernels`: for each name that it reads, it or a child answers the same name once the kernel is in the cache, or what
-    is wrong. It ends when nobody asks any more, or when a child failed."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # they reach whole groups of processes: the one who asks decides
+    """Run the process of `Kernels`: for each name that is read, this process or a child prints the name once the kernel is in the cache, or
+    an error. It ends when the input ends, or when a child failed."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are sent to whole process groups: the parent decides
         signal.signal(number, signal.SIG_IGN)
     _import_all()
     listed = {_name(dispatcher): (dispatcher, signature) for dispatcher, signature in kernel._listed}
@@ -255,7 +258,7 @@ def _compile_on_demand() -> None:
 
 
 def _reap(children: int, wait: bool) -> int:
-    """How many children have ended; at least one if it should `wait`. This process ends if one failed."""
+    """Return how many children have ended; at least one if `wait`. This process ends if one failed."""
     ended = 0
     while ended < children:
         pid, status = os.waitpid(-1, 0 if wait and not ended else os.WNOHANG)

@@ -1,6 +1,6 @@
 """One query on the service's side: its child asks for rows of relations and views at one version, and returns rows of the result.
 
-Session(…) -> turn() until it returns the End; `waits` tells whether the child's message is next -> close()
+    Session(…) -> turn() until it returns the End; `waits` tells whether the child's message is next -> close()
 
 The child has the plan, the service has the rows: DuckDB decides which columns it reads, in which order and how often, and each of its scans
 is a reader of the pinned version. A chunk is prepared while the child processes the previous one, and sent when the child asks for it, so

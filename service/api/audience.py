@@ -1,7 +1,7 @@
 """The up-to-date followers of one view in one format: new changes are fetched and encoded once, and all followers are sent the same bytes.
 
-writer -- rings --> audience: fetches new changes in a thread -> `_said`, the newest versions' records -> wakes the seats
-follower at position p, base <= p: is sent the records after p, already encoded; before base, it reads for itself until it is up to date
+    writer -- rings --> audience: fetches new changes in a thread -> `_said`, the newest versions' records -> wakes the seats
+    follower at position p, base <= p: is sent the records after p, already encoded; before base, it reads for itself until it is up to date
 
 Everything here runs in the event loop, except `ring` and the work that `_take` does in a thread.
 """

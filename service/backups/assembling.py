@@ -1,4 +1,4 @@
-"""A data folder from a chain of backups: for `livejoin restore`, and for `livejoin check` of a backup."""
+"""Assembles a data folder from a chain of backups: for `livejoin restore`, and for `livejoin check` of a backup."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from service.durability.folder import DATABASE, FOLDER_MODE, SNAPSHOTS, Damaged,
 
 
 def assemble(chain: list[Backup], folder: Path, *, forks: bool, links: bool = False) -> database.Timelines:
-    """Write the data folder that the last of these backups is of into `folder`, which is new or empty. `forks`: a new timeline begins;
+    """Write the data folder that the last of these backups contains to `folder`, which is new or empty. `forks`: a new timeline begins;
     `links`: snapshots are links to the backups' files.
 
-    The database, without which no service starts on the folder, comes last. Gives the timelines. Raises Damaged, also for a backup of
+    The database, without which no service starts on the folder, comes last. Return the timelines. Raises Damaged, also for a backup of
     another format, before anything is written; OSError.
     """
     base = max((number for number, backup in enumerate(chain) if backup.snapshot is not None), default=-1)
@@ -53,7 +53,7 @@ def assemble(chain: list[Backup], folder: Path, *, forks: bool, links: bool = Fa
 
 
 def _require_format(backup: Backup) -> None:
-    """Tables are copied as they are, `meta` with the number of the format included."""
+    """Tables are copied unchanged, including `meta` with the number of the format."""
     path = backup.folder / DATABASE
     with database.open_read_only(path) as db:
         number = database.read_format(db, path)
@@ -63,7 +63,7 @@ def _require_format(backup: Backup) -> None:
 
 
 def _fill(db: sqlite3.Connection, databases: list[sqlite3.Connection], chain: list[Backup], timelines: database.Timelines) -> None:
-    """The newest catalogue, and the logs of all one behind the other."""
+    """Insert the newest catalogue, and the logs of all backups one after another."""
     put_rows(db, read_catalogue(databases[-1], chain[-1].version).rows)
     database.put_meta(db, "forgotten", chain[0].log_after)
     database.put_meta(db, "timelines", json.dumps(timelines))

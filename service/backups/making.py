@@ -1,6 +1,6 @@
-"""A backup of a data folder in use, made in a thread of its own at low priority, one at a time.
+"""Makes a backup of a data folder in use, in a separate thread at low priority, one at a time.
 
-    the log is not cut meanwhile -> files of the newest snapshot: linked, or copied from files held open -> catalogue and sources at the
+    the log is not truncated meanwhile -> files of the newest snapshot: linked, or copied from open files -> catalogue and sources at the
     newest version -> the log up to it, in pieces -> everything read again and verified -> the manifest
 
 The writer waits for a piece of the log, about a millisecond, and there are pauses between the pieces.
@@ -36,9 +36,9 @@ from service.priority import give_way
 log = logging.getLogger("livejoin.backup")
 
 _NICE = 10
-_SPARE = 16 << 20  # bytes of room beside what is copied
+_SPARE = 16 << 20  # bytes of free space besides what is copied
 _SYNC_BYTES = 16 << 20  # of the copied log, written before they are synced
-_PATIENCE = 3.0  # seconds for one that is broken off
+_PATIENCE = 3.0  # seconds for a backup to stop
 _LOOK = 0.05  # seconds between two attempts to interrupt it
 _STOPPED = "the service was stopped before the backup was complete"
 
@@ -62,9 +62,9 @@ class Backups:
         self._database: sqlite3.Connection | None = None  # that is being written
 
     def start(self, target: Path, since: Path | None) -> dict[str, Any]:
-        """Begin a backup in a new folder, or an empty one; its state. `since`: only what came after that backup.
+        """Start a backup in a new folder, or an empty one; return its state. `since`: only what came after that backup.
 
-        Problems `bad-parameter`, `too-many` (one is being made), `disk-full`; then nothing is left of it.
+        Problems `bad-parameter`, `too-many` (a backup is running), `disk-full`; then nothing is left of it.
         """
         with self._lock:
             if self._thread is not None and self._thread.is_alive():
@@ -73,7 +73,7 @@ class Backups:
                 self._check_target(target)
             chain = [] if since is None else self._chain(since)
             with _refused("target"):
-                is_new = _begin(target)  # the disk is asked for room in the folder: where none can be made, there is none either
+                is_new = _begin(target)  # the free space is checked in the folder: if none can be created, the problem shows here
                 try:
                     estimate = self._estimate(target)
                 except BaseException:
@@ -90,15 +90,15 @@ class Backups:
             return self.state()
 
     def state(self) -> dict[str, Any]:
-        """`state` is none, running, done or failed; of a backup `id`, `target`, `since`, `started`, `ended`, `progress`, `version`,
-        `bytes`, `problem`, as far as they are known. `previous`: the same of the one before it."""
+        """Return `state`: none, running, done or failed; and for a backup `id`, `target`, `since`, `started`, `ended`, `progress`,
+        `version`, `bytes`, `problem`, as far as they are known. `previous`: the same for the previous one."""
         state = dict(self._state)
         if state["state"] == "running":
             state["progress"] = round(min(0.999, self._done / self._total), 3)
         return state if self._previous is None else {**state, "previous": self._previous}
 
     def end(self) -> bool:
-        """Break off one that is being made; whether it has ended before long. None can be started afterwards."""
+        """Stop a running backup; return whether it has ended in time. None can be started afterwards."""
         with self._lock:
             self._ending.set()
         thread, limit = self._thread, time.monotonic() + _PATIENCE
@@ -128,7 +128,7 @@ class Backups:
             raise Problem("bad-parameter", f"target: the folder {reason}", parameter="target")
 
     def _chain(self, since: Path) -> list[Backup]:
-        """The backups that an incremental one stands on. Problem `bad-parameter` if it cannot."""
+        """Return the backups that an incremental one builds on. Problem `bad-parameter` if it cannot."""
         reason = None
         try:
             if not since.is_absolute():
@@ -148,7 +148,7 @@ class Backups:
         return chain
 
     def _estimate(self, target: Path) -> int:
-        """Bytes to write. Problem `disk-full` if the disk has no room for them."""
+        """Return the bytes to write. Problem `disk-full` if the disk has no room for them."""
         self._shares_disk = target.stat().st_dev == self._folder.stat().st_dev
         size = self._log.bytes
         if not self._shares_disk:
@@ -207,14 +207,14 @@ class Backups:
         return backup
 
     def _copy_snapshot(self, target: Path, id_: str, forgotten: int, chain: list[Backup]) -> tuple[int, list[StoredFile]]:
-        """Bring the newest whole snapshot into the target; its version (0: there is none, the log has everything) and files."""
+        """Copy the newest undamaged snapshot to the target; return its version (0: there is none, the log has everything) and files."""
         tried: set[Path] = set()
         while left := [path for path in snapshot_paths(self._folder)[0] if path not in tried and int(path.name) >= forgotten]:
             path = left[-1]
             tried.add(path)
             try:
                 return int(path.name), self._copy_files(read_snapshot(path), target, id_, chain)
-            except (Damaged, FileNotFoundError) as error:  # one is left, or the log; or a newer one has just taken its place
+            except (Damaged, FileNotFoundError) as error:  # another one is left, or the log; or a newer one has just replaced it
                 log.warning("a snapshot is left out of the backup: %s", error)
                 shutil.rmtree(target / SNAPSHOTS / path.name, ignore_errors=True)
         if forgotten:
@@ -254,7 +254,7 @@ class Backups:
         return files
 
     def _copy_database(self, target: Path, catalogue: Catalogue, after: int) -> None:
-        """The catalogue, and the log behind `after`; then read again and verified."""
+        """Copy the catalogue, and the log after `after`; then read them again and verify them."""
         wal = target / f"{DATABASE}-wal"
         pending = 0
 
@@ -271,7 +271,7 @@ class Backups:
             put_rows(db, catalogue.rows)
             database.put_meta(db, "forgotten", after)
             copy_log(self._log.reading, db, after, catalogue.version, copied, patient=True)
-            self._require_room(wal.stat().st_size if wal.exists() else 0)  # it is copied once more on the commit
+            self._require_room(wal.stat().st_size if wal.exists() else 0)  # the commit copies it once more
 
         try:
             database.create(target, entries)
@@ -287,14 +287,14 @@ class Backups:
 
     def _copy_tokens(self, target: Path) -> None:
         try:
-            tokens = open(self._folder / TOKENS, "rb")  # it is replaced as a whole
+            tokens = open(self._folder / TOKENS, "rb")  # it is only replaced as a whole
         except FileNotFoundError:
             return
         with tokens:
             copy_file(tokens, target / TOKENS, self._progress)
 
     def _progress(self, count: int) -> None:
-        """So many bytes more were written."""
+        """Count bytes that were written."""
         self._done += count
         self._go_on()
         self._require_room(0)
@@ -310,7 +310,7 @@ class Backups:
 
 @contextmanager
 def _refused(parameter: str) -> Iterator[None]:
-    """What the disk says of a folder, as a problem."""
+    """Convert the system's errors about a folder to problems."""
     try:
         yield
     except OSError as error:
@@ -321,7 +321,7 @@ def _refused(parameter: str) -> Iterator[None]:
 
 
 def _begin(target: Path) -> bool:
-    """Make the folder, if it is new, and mark it as an unfinished backup; whether it was. Nothing is left if that fails."""
+    """Create the folder, if it is new, and mark it as an unfinished backup; return whether it is new. Nothing is left if that fails."""
     is_new = not target.exists()
     try:
         target.mkdir(FOLDER_MODE, exist_ok=True)
@@ -333,7 +333,7 @@ def _begin(target: Path) -> bool:
 
 
 def _remove(target: Path, is_new: bool) -> bool:
-    """What was written of a backup, and nothing else; whether nothing is left of it."""
+    """Remove what was written of a backup, and nothing else; return whether nothing is left of it."""
     shutil.rmtree(target / SNAPSHOTS, ignore_errors=True)
     with suppress(OSError):
         for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-journal", MARK, TOKENS, f"{BACKUP}.unfinished", BACKUP):
@@ -349,7 +349,7 @@ def _is_within(path: Path, folder: Path) -> bool:
 
 
 def _size_of(folder: Path) -> int:
-    """0 if a newer snapshot has just taken its place."""
+    """Return the bytes of a snapshot; 0 if a newer one has just replaced it."""
     try:
         return sum(path.stat().st_size for path in folder.iterdir())
     except FileNotFoundError:
@@ -357,7 +357,7 @@ def _size_of(folder: Path) -> int:
 
 
 def _of(error: Exception) -> str:
-    """The error without the paths in it."""
+    """Return the message of the error without paths."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 

@@ -3,11 +3,11 @@
     TARGET/
       backup.json        written last: what is in the backup, with sizes and SHA-256; before that it says that the backup is unfinished
       livejoin.db        catalogue, sources, and the log after `log_after` up to `version`
-      livejoin.tokens    the access tokens (as digests), of a folder in token mode
-      snapshots/1042/    a snapshot, as in a data folder; of an incremental backup only the files that no earlier backup holds
+      livejoin.tokens    the access tokens (as digests), if the folder is in token mode
+      snapshots/1042/    a snapshot, as in a data folder; for an incremental backup, only the files that no earlier backup contains
 
-An incremental backup (`since`) names the one before it by its id. Together they are a chain; a backup without `since` begins one.
-The earlier ones are looked for where they were made, and beside the backup, under any name.
+An incremental backup (`since`) names the previous one by its id. Together they are a chain; a backup without `since` begins one. The
+earlier ones are looked for where they were made, and next to the backup, under any name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ANOTHER = "use another backup"
 
 @dataclass(frozen=True)
 class StoredFile:
-    """`path`: in a data folder. The backup with the id `held_by` has the content, an earlier one perhaps under another name."""
+    """`path`: in a data folder. The backup with the id `held_by` has the content; an earlier one perhaps under another name."""
 
     path: str
     bytes: int
@@ -36,7 +36,7 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Since:
-    """The backup before this one, of the same data folder, and where it was."""
+    """The previous backup of the same data folder, and where it was."""
 
     id: str
     version: int
@@ -45,7 +45,8 @@ class Since:
 
 @dataclass(frozen=True)
 class Backup:
-    """A whole backup of the data folder `folder_id` at `version`. `snapshot`: the version of the one in it; None: that of the chain."""
+    """A complete backup of the data folder `folder_id` at `version`. `snapshot`: the version of its snapshot; None: it uses that of the
+    chain."""
 
     id: str
     made: str
@@ -60,7 +61,7 @@ class Backup:
 
     @property
     def bytes(self) -> int:
-        """Of the files in its own folder."""
+        """The bytes of the files in its own folder."""
         return sum(file.bytes for file in self.files if file.held_by == self.id)
 
 
@@ -70,7 +71,7 @@ def begin(folder: Path) -> None:
 
 
 def finish(backup: Backup) -> None:
-    """Write the manifest; the files are on disk. On disk on return."""
+    """Write the manifest, once the files are on disk. On disk on return."""
     values = asdict(backup)
     del values["folder"]
     _write(backup.folder, values)
@@ -84,7 +85,7 @@ def _write(folder: Path, values: dict[str, Any]) -> None:
 
 
 def read_backup(folder: Path) -> Backup:
-    """The backup in this folder; its files are not looked at. Raises Damaged; FileNotFoundError: there is none."""
+    """Return the backup in this folder, without reading its files. Raises Damaged; FileNotFoundError: there is none."""
     path = folder / BACKUP
     try:
         manifest = read_manifest(path, FORMAT, _ANOTHER)
@@ -98,7 +99,7 @@ def read_backup(folder: Path) -> Backup:
 
 
 def chain_of(backup: Backup) -> list[Backup]:
-    """This backup behind those that it stands on, the first one first. Raises Damaged if one of them is not there."""
+    """Return the chain of backups that ends with this one, in order. Raises Damaged if one of them is missing."""
     found = [backup]
     while (since := found[0].since) is not None:
         places = [Path(since.folder), *sorted(found[0].folder.absolute().parent.glob("*/"))]
@@ -133,7 +134,7 @@ def verify(chain: list[Backup]) -> None:
 
 
 def place_of(file: StoredFile, chain: list[Backup]) -> Path:
-    """Where a file of a backup lies. Raises Damaged."""
+    """Return the path of a file of a backup. Raises Damaged."""
     for backup in chain:
         if backup.id == file.held_by:
             return next(backup.folder / own.path for own in backup.files if own.held_by == backup.id and own.sha256 == file.sha256)

@@ -1,6 +1,6 @@
-"""The repair of a damaged data folder: a new database of all that is sound, up to the last good batch, in the place of the old one.
+"""Repairs a damaged data folder: a new database of all undamaged data, up to the last good batch, replaces the old one.
 
-What is replaced or left out is moved into a folder `damaged-…` beside it; nothing is deleted. The repaired folder begins a new timeline.
+What is replaced or left out is moved to `damaged-…` in the data folder; nothing is deleted. The repaired folder begins a new timeline.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _RESTORE = "restore the folder from a backup"
 
 @dataclass
 class Plan:
-    """What a repair of `folder` would do. `dropped`: one sentence for each thing; none: there is nothing to repair."""
+    """What a repair of `folder` would do. `dropped`: one sentence for each loss; empty: there is nothing to repair."""
 
     folder: Path
     version: int = 0  # the last good batch
-    forgotten: int = 0  # that before the first one which is kept
+    forgotten: int = 0  # the batch before the first one that is kept
     dropped: list[str] = field(default_factory=list)
     moved: list[Path] = field(default_factory=list)  # files and folders that are left out
-    feeds: dict[Path, list[str]] = field(default_factory=dict)  # by snapshot, the views whose recent changes are
+    feeds: dict[Path, list[str]] = field(default_factory=dict)  # by snapshot, the views whose recent changes are left out
     tables: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)  # rows of the new database, without the log
     timelines: database.Timelines = field(default_factory=list)
-    tokens: bool = False  # they are left out
-    rows: bool = False  # batches are dropped, or relations, so that something is to be sent again
+    tokens: bool = False  # whether they are left out
+    rows: bool = False  # whether batches or relations are dropped, so that something must be sent again
 
 
 def plan(folder: Path) -> Plan:
-    """Read everything; the caller has the folder's lock. Raises Damaged if nothing can be kept. Changes nothing."""
+    """Read everything, and return the plan; the caller has the folder's lock. Raises Damaged if nothing can be kept. Changes nothing."""
     found = Plan(folder)
     path = folder / DATABASE
     if not path.exists():
@@ -76,7 +76,7 @@ def plan(folder: Path) -> Plan:
 
 
 def _snapshots(found: Plan, forgotten: int) -> list[int]:
-    """The versions of the whole snapshots from which the log goes on."""
+    """Return the versions of the undamaged snapshots from which the log continues."""
     bases = []
     for path in snapshot_paths(found.folder, forgotten)[0]:
         try:
@@ -102,7 +102,7 @@ def _feeds(found: Plan, snapshot: Snapshot) -> None:
 
 
 def _meta(found: Plan, db: sqlite3.Connection, path: Path) -> dict[str, Any]:
-    """The entries of `meta`; those that nothing else depends on are made anew."""
+    """Return the entries of `meta`; those that nothing else depends on are created anew if they are damaged."""
     fresh = {"secret": secrets.token_bytes(32), "folder_id": str(uuid.uuid4())}
     try:
         rows = db.execute("SELECT name, value, crc FROM meta").fetchall()
@@ -122,7 +122,7 @@ def _meta(found: Plan, db: sqlite3.Connection, path: Path) -> dict[str, Any]:
 
 
 def _entries(found: Plan, db: sqlite3.Connection, table: str, columns: str) -> None:
-    """The sound rows of a table of the catalogue."""
+    """Collect the undamaged rows of a table of the catalogue."""
     names = columns.split(", ")
     found.tables[table] = []
     kind = {"relations": "relation", "views": "view", "sources": "source"}[table]
@@ -143,7 +143,7 @@ def _entries(found: Plan, db: sqlite3.Connection, table: str, columns: str) -> N
 
 
 def _log(found: Plan, db: sqlite3.Connection, path: Path, forgotten: int, bases: list[int]) -> None:
-    """The last good batch, the first one of those without a gap before it, and the sources as of then."""
+    """Determine the last good batch, the first one of those before it without a gap, and the sources at that time."""
     if not bases and forgotten:
         raise Damaged(f"versions 1 to {forgotten} are neither in the log nor in a whole snapshot", path, _RESTORE)
     base = max(bases, default=0)
@@ -164,8 +164,8 @@ def _log(found: Plan, db: sqlite3.Connection, path: Path, forgotten: int, bases:
 
 
 def _before(found: Plan, db: sqlite3.Connection, path: Path, forgotten: int, base: int) -> list[LogRow]:
-    """The sound batches up to the newest whole snapshot, without payloads. They are what an older snapshot stands on, and say which epochs
-    were sent."""
+    """Return the undamaged batches up to the newest undamaged snapshot, without payloads. An older snapshot needs them, and they show which
+    epochs were sent."""
     rows: list[LogRow] = []
     damage: dict[int, str] = {}
     found.forgotten = version = forgotten
@@ -182,9 +182,9 @@ def _before(found: Plan, db: sqlite3.Connection, path: Path, forgotten: int, bas
 
 
 def _behind(db: sqlite3.Connection, path: Path, base: int, last: int, rows: list[LogRow]) -> tuple[bool, str]:
-    """Add the batches behind the snapshot that can be replayed; whether there are any, and why there are no more."""
+    """Add the batches after the snapshot that can be replayed; return whether there are any, and why there are no more."""
     begin = len(rows)
-    empty = 0  # at the end: of single changes that are on disk together, only the last row has the payload
+    empty = 0  # at the end: of single changes committed together, only the last row has the payload
     reason = ""
     try:
         for row in database.replay(db, path, base, base, last):
@@ -198,7 +198,7 @@ def _behind(db: sqlite3.Connection, path: Path, base: int, last: int, rows: list
 
 
 def _marked(found: Plan) -> int:
-    """The version that was committed last, as far as the mark tells."""
+    """Return the version that was committed last, according to the mark."""
     try:
         reach = Mark.read(found.folder)[0]
     except Damaged:
@@ -207,7 +207,7 @@ def _marked(found: Plan) -> int:
 
 
 def _set_back(found: Plan, rows: list[LogRow]) -> None:
-    """The sources as of the last good batch: an epoch that was dropped must not make a repetition of its batch a duplicate."""
+    """Set the sources back to the last good batch: the batch of a dropped epoch must not count as a duplicate when it is sent again."""
     last = {row.source: row for row in rows if row.source is not None}
     kept = []
     for *record, _ in found.tables["sources"]:
@@ -226,7 +226,8 @@ def _set_back(found: Plan, rows: list[LogRow]) -> None:
 
 
 def repair(found: Plan) -> tuple[Path, database.Timelines]:
-    """Do it; the folder with what was left out, and the timelines. OSError on a full disk, before anything was replaced."""
+    """Repair the folder; return the folder with what was left out, and the timelines. OSError on a full disk, before anything was
+    replaced."""
     folder = found.folder
     draft = folder / _DRAFT
     shutil.rmtree(draft, ignore_errors=True)
@@ -266,15 +267,15 @@ def repair(found: Plan) -> tuple[Path, database.Timelines]:
 
 
 def _new_folder(folder: Path) -> Path:
-    """A name for what is left out."""
+    """Return a name for the folder of what is left out."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     names = (f"damaged-{stamp}{f'-{number}' if number else ''}" for number in itertools.count())
     return next(path for path in map(folder.joinpath, names) if not path.exists())
 
 
 def finish(folder: Path) -> bool:
-    """Put what a repair has made in the place of what was there; whether there was something. It may be interrupted, and begun again:
-    until it is over, no service starts on the folder (`database.verify`)."""
+    """Replace the old files by those that a repair has made; return whether there were any. This may be interrupted, and repeated: until it
+    is complete, no service starts on the folder (`database.verify`)."""
     made = folder / REPAIRED
     is_due = (made / DATABASE).exists()
     if is_due:

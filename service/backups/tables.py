@@ -1,4 +1,4 @@
-"""The tables of a database, copied row by row as they are: each row carries its checksum."""
+"""Copies the tables of a database row by row, unchanged: each row has its checksum."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Reading = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
 
 class Catalogue(NamedTuple):
-    """The rows of all tables but the log, of one moment, and the version of that moment."""
+    """The rows of all tables except the log, at one moment, and the version of that moment."""
 
     rows: dict[str, list[tuple[Any, ...]]]
     version: int
 
 
 def put_rows(db: sqlite3.Connection, tables: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
-    """Put these rows in the place of those of the tables."""
+    """Replace the rows of the tables by these."""
     for table, rows in tables.items():
         db.execute(f"DELETE FROM {table}")
         for row in rows:
@@ -37,7 +37,8 @@ def read_catalogue(db: sqlite3.Connection, version: int) -> Catalogue:
 
 
 def copy_log(reading: Reading, target: sqlite3.Connection, after: int, last: int, done: Callable[[int], None], patient: bool) -> None:
-    """Copy the log's rows (after, last]. `reading` gives the source's connection for a moment; `patient`: with pauses, for its writer.
+    """Copy the log's rows (after, last]. `reading` provides the source's connection for a moment; `patient`: pause between pieces, for its
+    writer.
 
     `done` is called with the bytes of each piece.
     """

@@ -1,4 +1,4 @@
-"""What has arrived: counts and recent changes of each view, reported by its followers only."""
+"""What has arrived: counts and recent changes of each view, as reported by its followers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Board:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def apply(self, view: str, changes: Iterable[livejoin.Change]) -> None:
-        """The changes of one version."""
+        """Apply the changes of one version."""
         with self.lock:
             tally = self.tallies[view]
             for change in changes:
@@ -47,7 +47,7 @@ class Board:
 
 
 def follow(board: Board, url: str, view: str, stop: threading.Event) -> threading.Thread:
-    """Follows one view from its first row on, in a thread, until `stop` or the end of the service."""
+    """Follow one view from its first row on, in a thread, until `stop` or the end of the service."""
     thread = threading.Thread(target=_follow, args=(board, url, view, stop), name=f"follow-{view}", daemon=True)
     thread.start()
     return thread

@@ -1,7 +1,7 @@
-"""The terms of office, in the order of history, and the views over them.
+"""The terms of office, in chronological order, and the views over them.
 
-Source: `service/data/congress` (unitedstates/congress-legislators, CC0). A term opens without an end and is closed by
-an update when it ends. The views' final rows are known: `EXPECTED` comes with the data.
+Source: `service/data/congress` (unitedstates/congress-legislators, CC0). A term starts without an end and is closed by an update when it
+ends. The views' final rows are known: `EXPECTED` comes with the data.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RELATIONS: dict[str, dict[str, Any]] = {
 
 
 class DemoView(NamedTuple):
-    """`words` describes the view; `identity` are the columns of the known checksum, in its order."""
+    """`words` describes the view; `identity` lists the columns of the known checksum, in its order."""
 
     words: str
     sql: str
@@ -77,7 +77,7 @@ VIEWS = {
 
 
 class Change(NamedTuple):
-    """One row written at a date of history: `before` None opens a term, `after` None would remove one."""
+    """One row written at a historical date: `before` None starts a term, `after` None would remove one."""
 
     day: date
     relation: str
@@ -85,14 +85,14 @@ class Change(NamedTuple):
     after: dict[str, Any] | None
 
     def to_rest(self) -> dict[str, Any]:
-        """As an element of `changes` in POST /v1/changes."""
+        """Return the change as an element of `changes` in POST /v1/changes."""
         if self.after is None:
             assert self.before is not None
             return {"relation": self.relation, "op": "delete", "key": {"id": self.before["id"]}}
         return {"relation": self.relation, "op": "upsert", "row": self.after}
 
     def to_debezium(self, position: int) -> tuple[bytes, bytes]:
-        """Key and value of the record that Debezium's PostgreSQL connector sends, schemas off. `position` stands for the LSN."""
+        """Return key and value of the record that Debezium's PostgreSQL connector sends, without schemas. `position` stands for the LSN."""
         row = self.after or self.before
         assert row is not None
         moment = (self.day - EPOCH).days * 86_400_000
@@ -110,7 +110,7 @@ class Change(NamedTuple):
 
 
 def history(folder: Path = FOLDER) -> list[Change]:
-    """All changes in order. A delete and an insert of one key on one day are an update, as they were in the database."""
+    """Return all changes in order. A delete and an insert of one key on one day are an update, as they were in the database."""
     changes: list[Change] = []
     with gzip.open(folder / "timeline.jsonl.gz", "rt", encoding="utf-8") as lines:
         for line in lines:
@@ -127,14 +127,14 @@ def history(folder: Path = FOLDER) -> list[Change]:
 
 
 def expected(folder: Path = FOLDER) -> dict[str, tuple[int, str]]:
-    """Rows and checksum of each view after the whole history."""
+    """Return rows and checksum of each view after the whole history."""
     end = json.loads((folder / "timeline.expected.json").read_text())["checkpoints"][-1]["views"]
     known = {view["name"]: view for view in json.loads((folder / "queries.json").read_text())["views"]}
     return {name: (answer["rows"], answer["checksum"]) for name in VIEWS for answer in [end.get(name) or known[name]]}
 
 
 def checksum(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> tuple[int, str]:
-    """Number of rows and order-independent checksum: the sum of 64 bits of SHA-256 of each row's values, joined by tabs."""
+    """Return number of rows and order-independent checksum: the sum of 64 bits of SHA-256 of each row's values, joined by tabs."""
     count = total = 0
     for row in rows:
         text = "\t".join(str(row[column]) for column in columns)
@@ -151,7 +151,7 @@ def _row(relation: str, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _in_days(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Dates as days since 1970: `io.debezium.time.Date`."""
+    """Convert dates to days since 1970: `io.debezium.time.Date`."""
     if row is None:
         return None
     return {name: (date.fromisoformat(value) - EPOCH).days if name in DATES and value else value for name, value in row.items()}

@@ -29,7 +29,7 @@ class Scene(NamedTuple):
 
 
 class Terminal:
-    """Redrawn in place."""
+    """A panel that is redrawn in place."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -100,6 +100,6 @@ def sign(arrived: Arrived) -> str:
 
 
 def describe(row: Mapping[str, Any]) -> str:
-    """A row's names, and the time together."""
+    """Return a row's names, and the common period."""
     names = [str(value) for column, value in row.items() if isinstance(value, str) and not column.startswith("together")]
     return f"{', '.join(names)}  {row['together_start']} to {row['together_end'] or 'now'}"

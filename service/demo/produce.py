@@ -13,9 +13,9 @@ from service.terminal import Failure, say
 
 
 def produce(url: str, brokers: str, pace: float) -> int:
-    """Registers the relations and views at the service, creates the topics, and produces the history, `pace` years a second from 1989 on.
+    """Register the relations and views, create the topics, and produce the history, from 1989 on at `pace` years per second.
 
-    Topics that exist already are left alone: their records have been produced. Raises Failure.
+    Existing topics are left alone: their records have been produced already. Raises Failure.
     """
     if missing := not_installed("confluent_kafka"):
         raise Failure(missing)

@@ -1,4 +1,4 @@
-"""The ways of changes to the service: by REST, or as Debezium records through Kafka and Spark."""
+"""The ways to send changes to the service: by REST, or as Debezium records through Kafka and Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GRACE = 15.0  # seconds for a child to end by itself
 
 
 class Children:
-    """The processes of the demo, each with its log in the folder. Stopped in reverse order."""
+    """The child processes of the demo, each with its log in the folder. Stopped in reverse order."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -33,7 +33,7 @@ class Children:
         self._start: Any = import_module("streaming.children").start
 
     def start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Call this from the main thread: on Linux a child ends with the thread that started it."""
+        """Start a child. Call this in the main thread: on Linux, a child ends with the thread that started it."""
         log = self.log(name).open("wb")
         process: subprocess.Popen[bytes] = self._start(command, HOME, log)
         self._running.append((process, log))
@@ -43,12 +43,12 @@ class Children:
         return self._folder / f"{name}.log"
 
     def last_words(self, name: str) -> str:
-        """The last line that a child has written, but for what `make` says."""
+        """Return the last line that a child has written, except those of `make`."""
         lines = [line for line in self.log(name).read_text(errors="replace").splitlines() if line.strip() and not line.startswith("make")]
         return message_of(lines[-1].strip()).removeprefix("livejoin: ") if lines else "no output"
 
     def close(self) -> None:
-        """Sends SIGTERM, then SIGKILL if that does not help."""
+        """Send SIGTERM, then SIGKILL if necessary."""
         for process, log in reversed(self._running):
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -62,7 +62,7 @@ class Children:
 
 
 class Rest:
-    """POST /v1/changes, all due changes in one batch."""
+    """Sends all due changes in one batch, by POST /v1/changes."""
 
     name = "REST"
 
@@ -77,7 +77,7 @@ class Rest:
 
 
 class Records:
-    """Changes as Debezium records, in one topic for each relation."""
+    """Sends changes as Debezium records, with one topic per relation."""
 
     def __init__(self, brokers: str) -> None:
         self._kafka, self._admin = import_module("confluent_kafka"), import_module("confluent_kafka.admin")
@@ -86,7 +86,7 @@ class Records:
         self._producer: Any = None
 
     def topics(self) -> set[str] | None:
-        """The names of all topics; None while no broker answers."""
+        """Return the names of all topics; None while no broker answers."""
         try:
             found = self._admin.AdminClient(self._settings).list_topics(timeout=0.2)
         except self._kafka.KafkaException:
@@ -94,7 +94,7 @@ class Records:
         return set(found.topics) if found.brokers else None
 
     def open(self) -> None:
-        """Creates the topics; the broker must answer."""
+        """Create the topics; the broker must be available."""
         client = self._admin.AdminClient(self._settings)  # it must outlive the futures
         topics = [self._admin.NewTopic(PREFIX + relation, num_partitions=1, replication_factor=1) for relation in RELATIONS]
         for made in client.create_topics(topics).values():
@@ -102,7 +102,7 @@ class Records:
         self._producer = self._kafka.Producer(self._settings | {"enable.idempotence": True, "linger.ms": 5})
 
     def send(self, changes: Sequence[Change]) -> None:
-        """Returns when the broker has all of them. Raises RoadClosed when it does not accept them."""
+        """Return when the broker has accepted all of them. Raises RoadClosed if it does not."""
         for change in changes:
             self._position += 1
             key, value = change.to_debezium(self._position)
@@ -114,7 +114,8 @@ class Records:
 class Kafka:
     """A broker and `livejoin stream` as children; `step` brings them up without waiting, `send` needs `open`.
 
-    prepare: a command that installs them first. It has the lowest priority: the service, which compiles kernels, is waited for meanwhile.
+    prepare: a command that installs them first. It runs at the lowest priority: meanwhile, the user waits for the service to compile
+    kernels.
     """
 
     name = "Kafka and Spark"
@@ -130,7 +131,7 @@ class Kafka:
         self._stream: subprocess.Popen[bytes] | None = None
 
     def send(self, changes: Sequence[Change]) -> None:
-        """As `Records.send`."""
+        """Like `Records.send`."""
         assert self._records is not None
         self._records.send(changes)
 
@@ -142,7 +143,7 @@ class Kafka:
 
     @staticmethod
     def missing(is_prepared: bool = False) -> str | None:
-        """Why Kafka cannot be used on this machine; None if it can. `is_prepared`: its packages will be installed."""
+        """Return why Kafka cannot be used on this machine; None if it can. `is_prepared`: its packages will be installed."""
         if not is_prepared and (lacking := not_installed("confluent_kafka", "pyspark")):
             return lacking
         try:
@@ -152,7 +153,7 @@ class Kafka:
         return None
 
     def step(self) -> None:
-        """One step of the startup. Raises RoadClosed when a child has ended."""
+        """Take one step of the startup. Raises RoadClosed if a child has ended."""
         if self._preparing is not None:
             if (status := self._preparing.poll()) is None:
                 return
@@ -183,7 +184,7 @@ class RoadClosed(Exception):
 
 
 def stream_toml(url: str, brokers: str, checkpoint: Path) -> str:
-    """The file for `livejoin stream`."""
+    """Return the configuration file for `livejoin stream`."""
     head = f"""\
 [service]
 url = "{url}"
@@ -200,7 +201,7 @@ checkpoint = "{checkpoint}"
 
 
 def not_installed(*modules: str) -> str | None:
-    """The first of these modules that is missing, and what installs it."""
+    """Return the first of these modules that is missing, and what installs it."""
     missing = next((module for module in modules if find_spec(module) is None), None)
     return missing and f"{missing} is not installed (pip install ./client '.[stream]')"
 

@@ -1,7 +1,7 @@
 """The demo: starts a service with views, replays two centuries of history into them, and keeps serving until Ctrl-C.
 
-The first two centuries, in which little changes, are sent by REST while Kafka and Spark start; from 1989 on the changes go
-through Kafka and Spark, if they are available.
+The first two centuries, with few changes, are sent by REST while Kafka and Spark start; from 1989 on, changes go through Kafka and Spark,
+if they are available.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from service.demo.roads import HOME, HOST, Children, Kafka, Rest, RoadClosed
 from service.terminal import Failure
 
 SWITCH = date(1989, 1, 1)  # from here on there are many changes
-EARLY = 20.0  # how much faster the time before is replayed
+EARLY = 20.0  # speed of the replay before that, relative to the speed after it
 TICK = 0.2  # seconds between two steps
 PATIENCE = 300.0  # seconds for the service to start (compiling), and for the last changes to arrive
-PATIENCE_OF_REQUESTS = 3.0  # seconds; Ctrl-C is heard between requests
+PATIENCE_OF_REQUESTS = 3.0  # seconds; Ctrl-C is noticed between requests
 YEAR = 365.2425
 
 
@@ -41,7 +41,7 @@ class Ended(Exception):
 
 
 class Ending:
-    """Records signals and reports them only at a pause, so that the start of a child is never interrupted."""
+    """Records signals and reports them only in a pause, so that the start of a child is never interrupted."""
 
     def __init__(self) -> None:
         self._came = False
@@ -52,18 +52,18 @@ class Ending:
         self._came = True
 
     def pause(self, seconds: float) -> None:
-        """Raises Ended."""
+        """Wait; raises Ended after a signal."""
         time.sleep(seconds)
         if self._came:
             raise Ended
 
 
 def play(port: int, pace: float, kafka: bool, prepare: Sequence[str] = ()) -> int:
-    """The whole demo; returns 0 after Ctrl-C or SIGTERM, with all children ended and the folder removed.
+    """Run the whole demo; return 0 after Ctrl-C or SIGTERM, with all children ended and the folder removed.
 
     prepare: a command that installs what Kafka and Spark need.
     """
-    os.umask(0o077)  # what the children write, their logs and Kafka's records, is for nobody else
+    os.umask(0o077)  # the children's files, logs and Kafka's records, are for nobody else
     ending = Ending()
     stop = threading.Event()
     with _folder() as folder:
@@ -151,7 +151,7 @@ class _Play:
             self._pause(0.1)
 
     def _replay(self, shown: Terminal | Lines) -> None:
-        """Sends all changes, each at its time."""
+        """Send all changes, each at its time."""
         day, clock, running = float(self._changes[0].day.toordinal()), time.monotonic(), False
         while self._sent < len(self._changes):
             now = time.monotonic()
@@ -174,13 +174,13 @@ class _Play:
             self._pause(TICK)
 
     def _leave_kafka(self, shown: Terminal | Lines, closed: RoadClosed) -> None:
-        """Sends everything that may be lost in Kafka again by REST: upserts, so nothing is duplicated."""
+        """Send everything that may be lost in Kafka again by REST: the changes are upserts, so nothing is duplicated."""
         shown.note(f"{closed}. The changes since {SWITCH.year} are sent by REST.")
         self._kafka = None
         self._sent = self._kafka_from or self._sent
 
     def _first_batch(self, kafka: Kafka) -> bool:
-        """Sends the first changes through Kafka, and returns whether they have arrived through Spark."""
+        """Send the first changes through Kafka, and return whether they have arrived through Spark."""
         if not self._kafka_from:
             self._kafka_from = self._sent
             self._before = self._version()
@@ -215,7 +215,7 @@ class _Play:
         return Scene(day, _seconds(first, day) / _seconds(first, last), road)
 
     def _arrive(self, shown: Terminal | Lines, service: subprocess.Popen[bytes]) -> None:
-        """Waits until the last changes are in the views."""
+        """Wait until the last changes are in the views."""
         counts = {name: rows for name, (rows, _) in expected().items()}
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until and service.poll() is None:
@@ -233,7 +233,7 @@ class _Play:
             self._pause(TICK)
 
     def _verdict(self) -> str:
-        """Compares all rows of all views with the known results. Raises Failure if they differ."""
+        """Compare all rows of all views with the known results. Raises Failure if they differ."""
         told = []
         for name, answer in expected().items():
             found = checksum(self._client.view(name).rows(), VIEWS[name].identity)
@@ -244,7 +244,7 @@ class _Play:
 
 
 def register(client: livejoin.Client, wait: bool = True) -> None:
-    """The relations and views of the demo; those that exist stay. `wait`: until the views are live."""
+    """Register the relations and views of the demo, except existing ones. `wait`: until the views are live."""
     for name, definition in RELATIONS.items():
         client.relation(name).create(**definition)
     for name, view in VIEWS.items():
@@ -252,13 +252,13 @@ def register(client: livejoin.Client, wait: bool = True) -> None:
 
 
 def _seconds(first: date, day: date) -> float:
-    """The duration of the replay from one day to another, at a pace of one day per second from SWITCH on."""
+    """Return the duration of the replay from one day to another, at a pace of one day per second from SWITCH on."""
     early, late = (min(day, SWITCH) - first).days, max(0, (day - SWITCH).days)
     return early / EARLY + late
 
 
 def what_to_try(url: str) -> str:
-    """Commands to paste into another terminal."""
+    """Return commands to paste into another terminal."""
     script = Path(sys.executable).parent / "livejoin"
     if script.exists():
         setup = f'export PATH={shlex.quote(str(script.parent))}:"$PATH" LIVEJOIN_URL={url}'

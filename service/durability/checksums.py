@@ -3,7 +3,7 @@
     None    "n"
     int     "i", 8 bytes, little-endian, signed
     str     "s", its length in bytes (8 bytes, little-endian), UTF-8
-bytes   "b", their length, the bytes
+    bytes   "b", their length, the bytes
 
 A JSON document is a sequence of such values (`json_checksum`).
 

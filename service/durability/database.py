@@ -1,10 +1,10 @@
 """The database of a data folder, format 2: its tables, and how they are created, opened, verified and read.
 
-meta        format, folder_id, secret, timelines, forgotten, next_relation_id, catalog_changes
-relations   each with its definition and its shapes: its number of columns, from which version on
-views       each with its definition as given, and as it was interpreted (`query`)
-sources     for each source its last batch, and the answer to it
-log         one row per batch; the rest of a large payload is in log_rest
+    meta        format, folder_id, secret, timelines, forgotten, next_relation_id, catalog_changes
+    relations   each with its definition and its shapes: its number of columns, from which version on
+    views       each with its definition as given, and as it was interpreted (`query`)
+    sources     for each source its last batch, and the answer to it
+    log         one row per batch; the rest of a large payload is in log_rest
 
 Every row has a checksum (`checksums.py`). The row of `format` in `meta` has this form in all formats, and is read first.
 """

@@ -2,9 +2,9 @@
 
     payload := relation*
     relation := header (relation id, flags, length of deletes, length of inserts), deletes, inserts, ages
-deletes, inserts := an Arrow IPC record-batch message, or (flag 2) physical values as JSON, a list per row, bytes as a text with a
-                    character for each; padded to 8 bytes; empty if there are no rows
-ages := (flag 4) their number, uint64, and a uint16 for each deleted and then each inserted row, padded to 8 bytes
+    deletes, inserts := an Arrow IPC record-batch message, or (flag 2) physical values as JSON, a list per row, bytes as a text with a
+                        character for each; padded to 8 bytes; empty if there are no rows
+    ages := (flag 4) their number, uint64, and a uint16 for each deleted and then each inserted row, padded to 8 bytes
 
 Single changes that were applied together are separate versions, but share one payload, that of the last one: the age of a row is the number
 of versions by which its change precedes that one.

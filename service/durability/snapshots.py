@@ -1,11 +1,11 @@
 """Snapshots: the rows of every relation at one version, as Arrow files.
 
-snapshots/1042/              a complete snapshot of version 1042
-    manifest.json            version, and rows, bytes and CRC-32 of each file, with its own CRC-32
+    snapshots/1042/              a complete snapshot of version 1042
+        manifest.json            version, and rows, bytes and CRC-32 of each file, with its own CRC-32
         7.arrow                  relation 7: an Arrow IPC stream, uncompressed
         view-5f0c.arrow          recent changes of the view with this id, for its followers
-snapshots/1100.tmp/          an unfinished one, which is not used
-snapshots/1042.damaged/      one that a start found to be damaged, kept until the next one is written
+    snapshots/1100.tmp/          an unfinished one, which is not used
+    snapshots/1042.damaged/      one that a start found to be damaged, kept until the next one is written
 
 A snapshot gets its name by one rename, after all its files and its folder are on disk and its files were read back. Only the newest of the
 previous ones is kept: so there are two generations, and the log reaches back to the older one. Files are synced in pieces, so that an fsync

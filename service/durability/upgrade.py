@@ -1,10 +1,10 @@
 """The upgrade of a data folder of format 1: a copy is made, then it replaces the folder, which is kept next to it.
 
-beside    DIR.upgrade            the copy, marked as ours by livejoin.copy; if the other files are missing it is unfinished, and is
-                                 made again
-          DIR -> DIR.format1     then DIR.upgrade -> DIR; if only the first was done, the next start does the second
+    beside    DIR.upgrade            the copy, marked as ours by livejoin.copy; if the other files are missing it is unfinished, and is
+                                     made again
+              DIR -> DIR.format1     then DIR.upgrade -> DIR; if only the first was done, the next start does the second
 
-inside    DIR/livejoin.upgrade.tmp -> DIR/livejoin.upgrade   the complete copy: the next start continues from here
+    inside    DIR/livejoin.upgrade.tmp -> DIR/livejoin.upgrade   the complete copy: the next start continues from here
               each old file -> DIR/livejoin.format1.tmp/, which then becomes DIR/livejoin.format1
               each file of livejoin.upgrade -> DIR
 

@@ -426,7 +426,7 @@ def check_form(data: dict[str, Any]) -> SqlView | JsonForm:
 
 
 def checked(form: type[T], data: Any) -> T:
-    """The data in its form. Problem `bad-definition`, as of `check_form`."""
+    """Return the data in its form. Problem `bad-definition`, as in `check_form`."""
     try:
         return form.model_validate(data)
     except ValidationError as error:

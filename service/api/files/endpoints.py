@@ -1,9 +1,8 @@
 """`GET …/rows.parquet`, `.arrow`, `.csv`, `.jsonl`: the rows of a view or a relation at one version, as a file at a fixed address.
 
-    GET                  streamed as it is made, the newest version; nothing is kept
-GET                  the newest version, streamed as it is produced; nothing is kept
-HEAD, Range          one version is written to disk first (a spool), which determines its length, and from which parts are sent
-Who has asked for a file's length reads on in that file, whatever has changed since: by `If-Match` or `If-Range` if it sends one, else
+    GET                  the newest version, streamed as it is produced; nothing is kept
+    HEAD, Range          one version is written to disk first (a spool), which determines its length, and from which parts are sent
+
 A client that has asked for a file's length continues in that file, whatever has changed since: identified by `If-Match` or `If-Range` if it
 sends one, otherwise by its connection, otherwise by its address or token. `HEAD` always describes the newest version.
 """

@@ -1,7 +1,7 @@
 """Limits on bodies: the size of each, and the memory of all together, checked by their declared lengths before a byte is read, and as they
 grow.
 
-declared length -> read -> memory for decoding -> applied, released
+    declared length -> read -> memory for decoding -> applied, released
 
 Bodies of up to `FREE` bytes are not counted: each connection has one at most, so the limit on connections bounds them.
 """
