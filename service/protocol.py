@@ -108,7 +108,7 @@ class _Body:
 
 
 def _discard(data: Any) -> None:
-    """A response on a closed connection is discarded."""
+    """Discard what is written to a closed connection."""
 
 
 class Cycle(RequestResponseCycle):
@@ -264,7 +264,8 @@ class Protocol(HttpToolsProtocol):
                 self._refuse(self._too_large())
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """A client that sends no more data may still wait for the answer to a change. A stream ends: its client may have disconnected."""
+        """Keep the connection if a client that sends no more data may wait for the answer to a change; for a stream, it may have
+        disconnected."""
         waiting = self._unanswered()
         streams = any(cycle.scope["method"] in ("GET", "HEAD") or cycle.scope["path"] == "/v1/query" for cycle in waiting)
         if not waiting or streams or self._phase != _IDLE or self.scheme == "https":  # TLS closes both directions

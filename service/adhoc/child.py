@@ -120,7 +120,7 @@ class Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
         return self._schema
 
     def scanner(self, columns: list[str] | None = None, filter: pyarrow.dataset.Expression | None = None, **_: Any) -> _Scanner:
-        """DuckDB passes to a dataset the conditions that Arrow evaluates in the same way; their columns need not be in `columns`."""
+        """Return a scanner. DuckDB passes the conditions that Arrow evaluates in the same way; their columns need not be in `columns`."""
         shown = self._schema.names if columns is None else columns
         read = [field for field in self._schema if field.name in shown or (filter is not None and self._reads(filter, field.name))]
         rows = self._service.scan(self._number, pa.schema(read))

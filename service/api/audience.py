@@ -167,7 +167,7 @@ class Audience:
         return len(self._seats) == 1
 
     def _told_no_more(self, telling: asyncio.Task[None]) -> None:
-        """Called when no follower is left, or when encoding has failed: then each follower reads by itself."""
+        """Handle the end of `_tell`: no follower is left, or encoding has failed, and each follower reads by itself."""
         if not telling.cancelled():
             log.error("shared encoding for followers has failed; each follower now reads for itself", exc_info=telling.exception())
             self._untold = 1 << 62

@@ -52,7 +52,7 @@ class _Made:
     """Encodes changes as Arrow. A key column that the row has too appears once."""
 
     def __init__(self, view: LiveView) -> None:
-        """Problem `not-acceptable`: a column of the view has a reserved name."""
+        """Raises Problem `not-acceptable` if a column of the view has a reserved name."""
         keys, rows = (batch.schema for batch in view.shown.with_keys((NO_SLOTS,) * view.width))
         for field in _OWN:
             if field.name in rows.names:

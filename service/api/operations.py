@@ -19,13 +19,14 @@ from service.wire.grammar import timestamp_text
 
 
 async def livez(request: Request) -> Response:
-    """A response shows that the event loop runs. Problem `internal` once the writer cannot apply anything any more."""
+    """Respond if the event loop runs. Problem `internal` once the writer cannot apply anything any more."""
     _require_writer(request.app.state.context)
     return json_answer({"status": "alive"})
 
 
 async def readyz(request: Request) -> Response:
-    """Problem `recovering` (with progress) until kernels are compiled and views are built, and once the service is shutting down."""
+    """Respond if the service is ready. Problem `recovering` (with progress) until kernels are compiled and views are built, and once the
+    service is shutting down."""
     context: Context = request.app.state.context
     _require_writer(context)
     if context.closing:
@@ -39,7 +40,7 @@ async def readyz(request: Request) -> Response:
 
 
 def _require_writer(context: Context) -> None:
-    """Never waits, however busy the writer is."""
+    """Raise Problem `internal` if the writer is stuck. Never waits, however busy it is."""
     if context.ready and context.engine.is_stuck:
         raise Problem("internal", "the writer makes no progress; restart the service")
 

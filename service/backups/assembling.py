@@ -53,7 +53,7 @@ def assemble(chain: list[Backup], folder: Path, *, forks: bool, links: bool = Fa
 
 
 def _require_format(backup: Backup) -> None:
-    """Tables are copied unchanged, including `meta` with the number of the format."""
+    """Require the current format: tables are copied unchanged, including `meta` with the number of the format."""
     path = backup.folder / DATABASE
     with database.open_read_only(path) as db:
         number = database.read_format(db, path)

@@ -140,7 +140,7 @@ def _all_known(ends: tuple[Ints, Ints]) -> Spans:
 
 
 def _compared(left: pa.Array, right: pa.Array, op: str) -> tuple[Spans, Spans]:
-    """`left op right`, op `<` or `<=`: the right value is a point, and the left one everything above it."""
+    """Return the spans of `left op right`, op `<` or `<=`: the right value is a point, and the left one everything above it."""
     values = pa.concat_arrays([left, right])
     known = np.asarray(values.is_valid())
     if values.type in (pa.utf8(), pa.binary()):
@@ -155,7 +155,7 @@ def _compared(left: pa.Array, right: pa.Array, op: str) -> tuple[Spans, Spans]:
 
 
 def _near(left: pa.Array, right: pa.Array, distance: int | float) -> tuple[Spans, Spans]:
-    """`right` in [left - distance, left + distance]: the right value is a point."""
+    """Return the spans of `right` in [left - distance, left + distance]: the right value is a point."""
     x, y = numbers_of(left), numbers_of(right)
     known = [np.asarray(column.is_valid()) & ~np.isnan(values) for column, values in ((left, x), (right, y))]
     if x.dtype == np.float64:

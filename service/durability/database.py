@@ -283,7 +283,8 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _check_header(path: Path) -> None:
-    """SQLite reads a database whose header requires a newer version for writing, and would refuse to write it only later."""
+    """Check the version in the header: SQLite reads a database that requires a newer one for writing, and would refuse to write it only
+    later."""
     with open(path, "rb") as file:
         writing = file.read(_WRITING_AT + 1)[_WRITING_AT:]
     _require(writing in (b"\1", b"\2"), "damaged database (its header)", path)
@@ -452,7 +453,7 @@ def _require_reach(known: Reach, mark: Reach | None, folder: Path) -> None:
 
 
 def _text(data: bytes) -> str:
-    """Damaged text must not stop the reading: its checksum reveals it."""
+    """Decode text without errors: damaged text must not stop the reading, and its checksum reveals it."""
     return data.decode(errors="replace")
 
 

@@ -118,7 +118,8 @@ class Log:
         return self.timelines[-1][0]
 
     def _begin_timeline(self) -> None:
-        """A power failure under synchronous=normal may lose versions that were seen, and their numbers are then reused."""
+        """Begin a new timeline: a power failure under synchronous=normal may lose versions that were seen, whose numbers are then
+        reused."""
         self.timelines = database.next_timeline(self.timelines, self.last_version)
         with self._transaction() as db:
             put_meta(db, "timelines", json.dumps(self.timelines))
@@ -250,7 +251,7 @@ class Log:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A separate transaction, after the batches that are being appended: those fail or succeed in their own thread."""
+        """Run a separate transaction, after the batches that are being appended: those fail or succeed in their own thread."""
         with self._guard:
             if self._appender == threading.get_ident():
                 raise RuntimeError("commit the appended batches first")
@@ -273,7 +274,7 @@ class Log:
 
     @contextlib.contextmanager
     def _catalog_transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction without effect if the disk is full: Problem `disk-full`."""
+        """Run a transaction that has no effect if the disk is full: Problem `disk-full`."""
         try:
             with self._transaction() as db:
                 yield db

@@ -197,7 +197,7 @@ def snapshot_paths(folder: Path, from_version: int = 0) -> tuple[list[Path], lis
 
 
 def aside_paths(folder: Path) -> list[Path]:
-    """The snapshots that `set_aside` has set aside."""
+    """Return the snapshots that `set_aside` has invalidated."""
     return sorted((folder / SNAPSHOTS).glob(f"*{_ASIDE}"))
 
 
@@ -275,8 +275,8 @@ def _write_manifest(path: Path, version: int, files: dict[int, TableFile], feeds
 
 
 def _sync_log(folder: Path) -> None:
-    """Under synchronous=normal the log may lag behind on disk; with a snapshot newer than the sources' epochs, batches could be applied
-    twice."""
+    """Sync the log: under synchronous=normal it may lag behind on disk, and with a snapshot newer than the sources' epochs, batches could
+    be applied twice."""
     wal = folder / f"{DATABASE}-wal"
     if wal.exists():
         sync_path(wal)

@@ -58,7 +58,7 @@ class _Parser(Bounded, PostgresParser):
     FUNC_TOKENS = {*PostgresParser.FUNC_TOKENS, TokenType.OVERLAPS}
 
     def _parse_csv(self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA) -> list[T]:
-        """sqlglot ignores commas with nothing before or after them, as DuckDB does; in PostgreSQL they are errors."""
+        """Reject commas with nothing before or after them, which sqlglot ignores, as DuckDB does; in PostgreSQL they are errors."""
         return super()._parse_csv(lambda: self._beside_commas(parse_method()), sep)
 
     def _parse_join(self, *args: Any, **options: Any) -> exp.Join | None:

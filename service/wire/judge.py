@@ -235,7 +235,8 @@ def _check_edges(
     checked: Checked,
     findings: Findings,
 ) -> None:
-    """As a closed endpoint, the value must lie strictly between the int64 extremes, which stand for the infinities."""
+    """Reject endpoints at the limits: as a closed endpoint, a value must lie strictly between the int64 extremes, which stand for the
+    infinities."""
     opens = (interval.start_open, interval.end_open)
     lowest = (INT64_MIN if opens[0] else INT64_MIN + 1, INT64_MIN + 2 if opens[1] else INT64_MIN + 1)
     highest = (INT64_MAX - 2 if opens[0] else INT64_MAX - 1, INT64_MAX if opens[1] else INT64_MAX - 1)

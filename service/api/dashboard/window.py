@@ -103,7 +103,7 @@ def _window(engine: Instance, view: LiveView, values: dict[str, Any]) -> Steps[b
 
 
 def _lane(reader: RowReader, key: Any, number: int, most: int) -> Steps[bytes]:
-    """`{"key", "more", "rows"}`"""
+    """Read one lane: `{"key", "more", "rows"}`."""
     rows: list[bytes] = []
     more = False
     try:

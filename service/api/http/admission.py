@@ -41,7 +41,8 @@ class Bodies:
         return Place(self, min(DEFINITION, self.settings.max_body))
 
     def resize(self, before: int, after: int) -> None:
-        """A body takes `after` bytes instead of `before`. Problem `too-busy`, without effect, if other bodies leave no room for it."""
+        """Change the memory of a body from `before` to `after` bytes. Problem `too-busy`, without effect, if other bodies leave no room for
+        it."""
         most = self.settings.max_body_memory
         with self._lock:
             others = self.held - before
@@ -68,7 +69,7 @@ class Place(Room):
         return place
 
     def expect(self, size: int) -> None:
-        """The body has, or declares, `size` bytes. Problems `body-too-large`, `too-busy`; the rest of the body is not read."""
+        """Note that the body has, or declares, `size` bytes. Problems `body-too-large`, `too-busy`; the rest of the body is not read."""
         try:
             if size > self.limit:
                 raise Problem("body-too-large", f"the body is larger than {self.limit} bytes", limit=self.limit)

@@ -149,8 +149,8 @@ def _page(body: bytes, at: int) -> _Page:
 
 
 def _check_lengths(page: _Page, body: bytes, codec: int, nullable: bool, most: int) -> None:
-    """Arrow allocates memory for the lengths of a page's texts, and computes all of them, before it checks how many values the page has: so
-    they are counted here. MalformedBody if there are more than `most`, or if they cannot be counted."""
+    """Check the number of lengths of a page's texts: Arrow allocates memory for all of them, and computes them, before it checks how many
+    values the page has. MalformedBody if there are more than `most`, or if they cannot be counted."""
     try:
         data = body[page.start : page.end]
         at = page.levels or 0
