@@ -32,7 +32,7 @@ from structures.index.search import BEFORE, BEHIND, Items, Place, has_prefix, se
 
 DIGIT = 4  # bits of x for each level
 MOST_LEVELS = 15  # most levels with an index
-# Words of the roots in the reading of a bow-tie: R(x), S(x, y), S(y, x), T(y); the level TOP, behind it the root of each level from 1 on
+# Words of the roots in the reading of a bow-tie: R(x), S(x, y), S(y, x), T(y); the level TOP, followed by the root of each level from 1 on
 OF_R, BY_X, BY_Y, OF_T, TOP = range(5)
 ROOTS = TOP + 1 + MOST_LEVELS
 KEY = STATE_WORDS  # words of the state: the key of a look-up

@@ -1,4 +1,4 @@
-r"""Elimination: bow-ties R(x), S(x, y), T(y) by one index of S for all rows, with nothing kept beside the indexes.
+r"""Elimination: bow-ties R(x), S(x, y), T(y) by one index of S for all rows, without any state besides the indexes.
 
 Problem: report the rows of the join (a row is one slot per atom): all of them, those of given entries or of a given key of an atom, and the
 exact change that a batch or each of many single changes causes; at any version that is still pinned.

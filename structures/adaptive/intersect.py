@@ -1,4 +1,4 @@
-r"""Intersect: natural joins of a chain of variable sets, by an adaptive walk through ordered indexes, with nothing kept beside these.
+r"""Intersect: natural joins of a chain of variable sets, by an adaptive walk through ordered indexes, without any further state.
 
 Problem: report the rows of a natural join (a row is one slot per atom) in which, for any two atoms, one has all variables of the other:
 intersections of sets, or nested intersections A(x), B(x, y), C(x, y, z). All of them, those of given entries or of a given key of an atom,

@@ -50,7 +50,8 @@ class Amounts(NamedTuple):
 
 @arrays("int32[::1]", "int64[::1]", "int64[:, ::1]")
 class Tellings(NamedTuple):
-    """For each telling the group's code, the version's number, and the row: int64[n, width], or int64[0, width] if rows are not wanted."""
+    """For each report of a group its code, the version's number, and the row: int64[n, width], or int64[0, width] if rows are not
+    wanted."""
 
     codes: np.ndarray
     versions: np.ndarray
@@ -98,8 +99,8 @@ def add_amount(plan: Plan, store: Store, amounts: Amounts, i: int) -> None:
 @kernel("int64(Plan, Store, Amounts, int64[::1], int64, Tellings)")
 def add_amounts(plan: Plan, store: Store, amounts: Amounts, ends: Any, stamp: int, told: Tellings) -> int:
     """Apply the changes version after version: those of number v end before ends[v], and have the stamp `stamp + v`. After each version,
-    report the groups that have gained or lost rows and were not touched with this stamp before. Returns the number of tellings. O(1) a
-    change and accumulator, and a telling."""
+    report the groups that have gained or lost rows and were not touched with this stamp before. Returns the number of reports. O(1) a
+    change and accumulator, and a report."""
     n, i = wide(0), wide(0)
     for v in range(len(ends)):
         first = n

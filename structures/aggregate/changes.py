@@ -94,14 +94,14 @@ def add_all(plan: Plan, store: Store, rows: Rows, order: Any, stamp: int, touche
 
 @kernel("int64(Plan, Store, Rows, int64[::1], int64, int32[::1], int64[::1], int64[:, ::1])")
 def add_in_order(plan: Plan, store: Store, rows: Rows, numbers: Any, stamp: int, codes: Any, versions: Any, out: Any) -> int:
-    """`add_versions` as an entry point. Cost: that of `groups`, a row and a telling."""
+    """`add_versions` as an entry point. Cost: that of `groups`, a row and a report."""
     return add_versions(plan, store, rows, numbers, stamp, codes, versions, out)
 
 
 @kernel
 def add_versions(plan: Plan, store: Store, rows: Rows, numbers: Any, stamp: int, codes: Any, versions: Any, out: Any) -> int:
     """Apply the rows version after version: `numbers` ascend, and version v has the stamp `stamp + v`. After each, report the groups that
-    it has touched. Returns the number of tellings; codes, versions, out: for each the group, the version's number, and the row."""
+    it has touched. Returns the number of reports; codes, versions, out: for each the group, the version's number, and the row."""
     n, first = wide(0), wide(0)
     for i in range(len(numbers)):
         code, version = wide(rows.codes[i]), numbers[i]

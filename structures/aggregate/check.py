@@ -14,11 +14,11 @@ from structures.aggregate.layout import COUNT, FLOAT_SUM, GROUPS, HEAD, INT_SUM,
 def check_groups(plan: Plan, store: Store, codes: int) -> None:
     """AssertionError names the invariant. O(n log n).
 
-    A1 no group has a negative number of rows, `GROUPS` have rows, and nothing was removed that was not there
-    A2 a group without rows has nothing: no counts, a sum of zero, no extent, no values
-    A3 extents do not overlap, and with the free ones make up the store of limbs
-    A4 the tree is in order, its blocks are full enough and all found, and its entries are counted
-    A5 a group's number of different values is the number that the tree has for it
+    A1  no group has a negative number of rows, `GROUPS` have rows, and nothing was removed that was not there
+    A2  a group without rows has nothing: no counts, a sum of zero, no extent, no values
+    A3  extents do not overlap, and with the free ones make up the store of limbs
+    A4  the tree is in order, its blocks are full enough and all found, and its entries are counted
+    A5  a group's number of different values is the number that the tree has for it
     """
     cells = store.cells[:codes]
     assert store.control[WRONG] == 0, "A1: rows went that were not there"

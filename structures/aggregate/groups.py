@@ -130,8 +130,8 @@ class Groups:
         return touched[:n]
 
     def add_in_order(self, rows: Rows, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Apply rows version after version; `numbers`: int64[n], for each row that of its version, from 0 on. Returns for each telling the
-        group's code (int32[n]), the version's number (int64[n]), and the row (int64[n, width]): for each version the groups that it has
+        """Apply rows version after version; `numbers`: int64[n], for each row that of its version, from 0 on. Returns for each report of a
+        group its code (int32[n]), the version's number (int64[n]), and the row (int64[n, width]): for each version the groups that it has
         touched, as they are then."""
         n = len(rows.codes)
         codes, versions, out = np.empty(n, np.int32), np.empty(n, np.int64), np.empty((n, self.width), np.int64)

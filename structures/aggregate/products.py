@@ -9,8 +9,8 @@ rows of the join it adds or removes, one for each choice of a row of every other
 For a row of relation j the number is the product of n over the other relations; a sum of its own weight changes by that many times the
 weight, a sum of a weight of relation m by S times the product of n over those but j and m.
 
-Invariants: no number of rows is negative, and where it is zero, so are the sums. Costs: O(k) a change, and O(k) a sum. Memory 8 bytes a
-word of a key. Source: docs/design/queries.md (*Groups*).
+Invariants: no number of rows is negative, and where it is zero, so are the sums.
+Costs: O(k) a change, and O(k) a sum. Memory 8 bytes a word of a key. Source: docs/design/queries.md (*Groups*).
 """
 
 from __future__ import annotations

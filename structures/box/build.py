@@ -4,7 +4,8 @@ A subtree is built level of nodes by level of nodes: its endpoints are sorted on
 node stay in the order of dimension k + 1, so that the trees at a node are built from sorted members. Trees of level k + 1 that are not 1-D
 wait in a list; live bits are written at the end, from the last node made to the first.
 
-Costs: O(n log n) for n boxes with the last dimension next, times O(log n) for each dimension more. Source: Tao and Yi, section 4.2.
+Costs: O(n log n) for n boxes with the last dimension next, times O(log n) for each dimension more.
+Source: Tao and Yi, section 4.2.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ to the first, by repairing live bits and balance. Tasks wait on a stack, which i
 An inserted box is added before its partners are searched, a deleted box is removed afterwards: so a box that searches is always a member,
 and the trees of the nodes that it spans are active.
 
-Costs: O(log n) 1-D changes to the power of d - 1, amortised over rebuilding; O(CAP) in leaves. Source: Tao and Yi, section 4.2;
-docs/design/ij-heap.md (*Theorem 2*).
+Costs: O(log n) 1-D changes to the power of d - 1, amortised over rebuilding; O(CAP) in leaves.
+Source: Tao and Yi, section 4.2; docs/design/ij-heap.md (*Theorem 2*).
 """
 
 from __future__ import annotations

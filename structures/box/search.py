@@ -7,8 +7,9 @@ search continues with the next dimension. If the given box spans a node whose po
 leaf by leaf: this never happens for a box that is a member.
 
 Item: slot (excluded from its own partners in a "self" structure: `is_partner`), key, set searched, mode, tie of the left end in dimension
-0, lo[d], hi[d]. A member asks with its own ties, so that it finds the nodes in whose trees it lies. The state is plain data, which is also
-the cursor: that of `ordered.search` (in use if FLAT_IS_ON; its counters continue), then QUEUED tasks of (what, level, node, height, set).
+0, lo[d], hi[d]. A member asks with its own ties, so that it finds the nodes in whose trees it lies.
+The state is plain data, which is also the cursor: that of `ordered.search` (in use if FLAT_IS_ON; its counters continue), then QUEUED tasks
+of (what, level, node, height, set).
 
 Costs: O(log n) 1-D searches to the power of d - 1 and O(CAP) a leaf, then as `ordered.search` says. Source: Tao and Yi, section 4.2.
 """

@@ -167,7 +167,7 @@ def pick_on(walking: Walking, before: int, picks: int) -> bool:
 
 @kernel
 def write(walking: Walking, told: Told, n: int, run: int) -> None:
-    """Write rows from n on, each of the given interval, the centre, the newest cover, and those picked; `run` rows differ in the last
+    """Write `run` rows from n on, each of the given interval, the centre, the newest cover, and those picked; the rows differ in the last
     pick."""
     Z, J, out, stride = walking.Z, walking.J, told.out, told.stride
     at = 0

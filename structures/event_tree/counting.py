@@ -8,8 +8,9 @@ except those beyond int64.
                     once, or in both orders
     overlong        the pairs whose lengths are left out (`overlong.py`), where lengths are added up or counted
 
-Invariants: those of the trees. Costs: a change O(log n) for each weight, however many intervals it meets; memory twice that of an event an
-interval. Source: docs/design/queries.md (*Groups*).
+Invariants: those of the trees.
+Costs: a change O(log n) for each weight, however many intervals it meets; memory twice that of an event an interval.
+Source: docs/design/queries.md (*Groups*).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Problem: a length is the number of points that two intervals have in common, and
 the pairs that it adds or removes have a length of 2**63 or more, and the sum of these lengths.
 
 Two intervals have such a length iff each right end is at least T = 2**63 - 1 - more beyond each left end, its own included: that is, iff
-both are that long, and meet when each is cut short by T at its right end. Their common part is then the length less 2**63 - 1. So these
-pairs are counted and added up like all others (`sums.py`), over the intervals that are that long alone: in most data, none.
+both are that long, and meet when each is cut short by T at its right end. Their common part is then the length less 2**63 - 1.
+So these pairs are counted and added up like all others (`sums.py`), over the intervals that are that long alone: in most data, none.
 
 Costs: O(1) for a change of any other interval, O(log n) for one of these.
 """

@@ -1,8 +1,8 @@
 """Reading kernels of the newest version: count partners, and find rows without any.
 
-The partners of [l, r] are the STARTs at or before r less the ENDs at or before l: both are prefixes of the order. A child with depth d
-before it and the next START or END after it at e has a row at the least depth (`base`) without another partner iff d + FIT = base, or d +
-its depth = base and its trail ends before e. No depth at a row is below the base, so this is exact.
+The partners of [l, r] are the STARTs at or before r less the ENDs at or before l: both are prefixes of the order.
+A child with depth d before it and the next START or END after it at e has a row at the least depth (`base`) without another partner iff d +
+FIT = base, or d + its depth = base and its trail ends before e. No depth at a row is below the base, so this is exact.
 
 Costs: O(B + F log n).
 """

@@ -8,7 +8,8 @@
                          upper 32 bits
 
 Depth is starts less ends. Where a field has no value, FIT is NO_FIT, the others (KEY_MAX, POS_INF), which is after everything. A PLAIN tree
-has no rows: FIRST_KEY to TRAIL_END are not maintained. Two sums of 32-bit numbers need no carry: a tree has fewer than 2**31 events.
+has no rows: FIRST_KEY to TRAIL_END are not maintained.
+Two sums of 32-bit numbers need no carry: a tree has fewer than 2**31 events.
 
 Costs: a leaf O(B), an inner node O(F).
 """

@@ -4,8 +4,8 @@ The weights of partners add up as the partners do (`search.py`): those of the ST
 The points that [l, r] has in common with its partners are C(r + 1) - C(l), where C(t) is the sum of t - start over the STARTs before t,
 less the sum of t - end over the ENDs before t: for intervals with both ends, whose first weights are the places of these two events.
 
-Costs: a measurement O(B + F log n) for each weight, however many partners there are. Source: docs/design/queries.md (*Structure: the event
-tree*).
+Costs: a measurement O(B + F log n) for each weight, however many partners there are.
+Source: docs/design/queries.md (*Structure: the event tree*).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ sums of their weights; for each change of a partner, report the rows that it mee
     partners    an event tree (`tree.py`)
     overlong    the intervals of both sides whose common lengths are left out (`overlong.py`), where lengths are added up or counted
 
-Costs: O(log n) a change, and O(log n) for the first row that a partner meets, O(1) for each further one. Source: docs/design/queries.md
-(*Groups*).
+Costs: O(log n) a change, and O(log n) for the first row that a partner meets, O(1) for each further one.
+Source: docs/design/queries.md (*Groups*).
 """
 
 from __future__ import annotations

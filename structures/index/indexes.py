@@ -107,7 +107,7 @@ class Growth:
         self.index, self.entries = index, entries
         self.fill = LEAF_FILL.item(arity)
         self.leaves = np.empty(-(-len(entries.slot) // self.fill), np.int64)
-        self.made = 0  # number of leaves
+        self.made = 0  # leaves written so far
 
 
 class Cursor(Resumable):

@@ -111,7 +111,7 @@ class WindowCursor(PartedCursor):
 
     If two intervals meet the window and each other, either both contain lo, or the one that starts later begins in (lo, hi]. So there are
     three phases: the intervals of set 0 that contain lo, with all their partners; those of set 1 that contain lo, with their partners that
-    begin in (lo, hi]; the walk over the entries that begin in (lo, hi]. A search is only entered when it is certain to find a pair, so
+    begin in (lo, hi]; the walk over the entries that begin in (lo, hi]. An interval is only visited when it certainly has a partner, so
     there is at most one dead end a phase.
     """
 

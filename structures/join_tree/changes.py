@@ -35,7 +35,7 @@ from structures.join_tree.walk import DEPTH, NULLED, START, Walking, begin_walk,
 RUNS = FLIPS + 1  # in Z: the number of runs of the current change
 RUN = RUNS + 1  # the state of a run
 CHANGES_WORDS = RUN + RUN_WORDS
-MOVE = 0  # beside DELETE and INSERT
+MOVE = 0  # besides DELETE and INSERT
 BEFORE, ENDED, BROUGHT, AFTER, DONE = range(1, 6)  # run[BEGUN]: the rows of a change that are being reported (`phase`)
 
 

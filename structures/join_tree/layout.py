@@ -2,7 +2,7 @@
 
     LINKS  int64[l, 9]   a directed edge: its aliases, its kind, the port that it ends in, where its supports lie; its opposite is e ^ 1
     PORTS  int64[p, 8]   one alias's rows as an edge sees them: where their codes, groups and ends lie
-    SIDES  int64[t, 21]  an alias: where its records lie, its links outward, its ports, whether no row of the join has it
+    SIDES  int64[t, 21]  an alias: where its records lie, its links outward, its ports, whether rows of the join omit it
     T      int64[k, 6]   the trees, all in one arena: for each port the full rows; for ports with a span all rows; for links between such
                          ports the live ones. Stores what `ordered.tree` keeps of a tree in C, while it works on another one.
     X      int32         a record a slot of an alias: bits | code, next, previous of each port. next, previous: slot + 1 in the group, or 0

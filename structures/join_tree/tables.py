@@ -39,9 +39,9 @@ class JoinTables(Versioned[Arena]):
     """The trees' blocks, the tables of links, ports and aliases, and the rows as `describe` presents them to the ports of their alias.
 
     A description is valid until the row is described again, which must not happen while a pinned version sees it.
-    shown the number of aliases that rows of the join have: the first ones
-    always those of them that each row has
-    base for each alias a port that sees all rows that can take part
+    shown     the number of aliases that rows of the join have: the first ones
+    always    those of them that each row has
+    base      for each alias a port that sees all rows that can take part
     """
 
     def __init__(self, ports: Sequence[Port], edges: Sequence[tuple[int, int]], kinds: Sequence[int], words: int, slots: int) -> None:

@@ -63,7 +63,7 @@ class _Kept:
         return True
 
     def see(self, changes: int) -> None:
-        """Set the log to this version, which the lock's holder reads."""
+        """Apply the log up to this version, which the holder of the lock reads."""
         self.changes = changes
         self.tree.arrays.table[LOGGED] = bisect_right(self.since, changes)
 

@@ -1,4 +1,4 @@
-r"""Minesweeper: natural joins by the gaps between the values of ordered indexes, with nothing kept beside these but a cache of gaps.
+r"""Minesweeper: natural joins by the gaps between the values of ordered indexes, without any further state except a cache of gaps.
 
 Problem: report the rows of a natural join (a row is one slot per atom); all of them, those of given entries or of a given key of an atom,
 and the change that a batch or each of many single changes makes; at any version that is still pinned. Where few comparisons prove the

@@ -14,8 +14,8 @@ If no value is free, the values of u1's shadow are the cause: the last of them i
 of reported rows, it continues with the next prefix and infers nothing.
 
 Costs: O(log n) a step; with a certificate of C comparisons O(C) steps, amortised, in nested orders, O(C^(w + 1)) for treewidth w, as long
-as the tree is never full. Source: *Beyond Worst-case Analysis
-for Joins with Minesweeper*, Algorithms 3 and 4, and Section 5.1; docs/design/natural-joins.md (*minesweeper*).
+as the tree is never full. Source: *Beyond Worst-case Analysis for Joins with Minesweeper*, Algorithms 3 and 4, and Section 5.1;
+docs/design/natural-joins.md (*minesweeper*).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ LEAF_SCRATCH = BEST + L
 
 @kernel
 def entry_at(table: Any, o: int) -> tuple[int, int]:
-    """The places of the columns of leaf o: `left` in M (`right` lies L behind), `slot` in W (`key` L behind)."""
+    """The places of the columns of leaf o: `left` in M (`right` is L further), `slot` in W (`key` is L further)."""
     e = o + table[ENTRIES]
     return e, 2 * (e + 2 * L)
 

@@ -9,8 +9,8 @@ stored member lies strictly before r. PENDING (a mask of subsets, for each `whic
 
 The tree serves cliques of one set as well, whose nodes have another summary (`clique_summary.py`), if table[CLIQUE] is set.
 
-Costs: a leaf O(edges * L) a subset, an inner node one query (`extreme`) a subset, with O(1) visits when nothing reaches across. Source:
-docs/design/ij-heap.md (*The one composition step*, *Touch rule*).
+Costs: a leaf O(edges * L) a subset, an inner node one query (`extreme`) a subset, with O(1) visits when nothing reaches across.
+Source: docs/design/ij-heap.md (*The one composition step*, *Touch rule*).
 """
 
 from __future__ import annotations

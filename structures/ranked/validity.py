@@ -9,8 +9,9 @@ place, the first is valid. For each group of changes, report the places at which
 All rows are in an ordered index of (key, place …), written in place (`entries.py`). Nothing else is kept: the caller keeps the intervals in
 a tree of its own. Further coordinates, or words (`tries.py`), order the rows of a place.
 
-Invariants: those of the index, and of the words. Costs (n rows): a change O(log n), for a row of w words O(w log n); memory 8 bytes a
-coordinate and 4 a row, at least a quarter full. Source: docs/design/queries.md (*As-of joins*).
+Invariants: those of the index, and of the words.
+Costs (n rows): a change O(log n), for a row of w words O(w log n); memory 8 bytes a coordinate and 4 a row, at least a quarter full.
+Source: docs/design/queries.md (*As-of joins*).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""TreeTracker: acyclic natural joins by look-ups in ordered indexes, with nothing kept beside these.
+r"""TreeTracker: acyclic natural joins by look-ups in ordered indexes, without any further state.
 
 Problem: report the rows of a natural join (a row is one slot per atom) whose atoms form a join tree; all of them, those of given entries or
 of a given key of an atom, and the change that a batch or each of many single changes makes; at any version that is still pinned. The number
