@@ -124,7 +124,7 @@ def cut_range(state: Any, stack: Any, a: int, b: int, x: int, y: int) -> None:
 
 @kernel
 def stand_at(state: Any, q: int, leaf: int, i: int) -> None:
-    """Set position q to this entry of the tuple's group."""
+    """Set position q to this entry, the first of the tuple's group."""
     z = PLACES + PLACE_WORDS * q
     state[z + FIRST], state[z + FIRST + 1] = leaf, i
 

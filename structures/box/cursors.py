@@ -86,7 +86,7 @@ class _Parted(PartedCursor):
     the next part."""
 
     def _across(self, part: Cursor) -> int:
-        """The larger of the largest gap of a part that has rows and the gap before it."""
+        """The largest gap of a part that has rows, plus the gap before the part: an upper bound on the gap across both."""
         return self._past + self._beside() - self._last + part.largest_gap
 
     def _end_part(self, part: Cursor) -> None:

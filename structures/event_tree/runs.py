@@ -202,8 +202,8 @@ def move(tree: Tree, lists: Lists, tells_matched: bool, is_outer: bool, row: Row
 
 @kernel
 def join_hits(tree: Tree, lists: Lists, scratch: Scratch, partner: Row) -> int:
-    """Match some unmatched rows that meet a partner. Returns their number; their slots are in `hits`. The search is at its end when none is
-    left."""
+    """Match some unmatched rows that meet a partner. Returns their number; their slots are in `hits`. None is left when the search has
+    ended."""
     Z, hits, ends, C = scratch.Z[SEARCH:], scratch.hits, scratch.ends, lists.writing.C
     bounds = Bounds(NEG_INF, NOTHING_BEFORE, partner.right, partner.left)
     search_start(Z, C[ROOT], C[HEIGHT], 0, partner.key, bounds)

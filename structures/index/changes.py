@@ -332,8 +332,8 @@ def build_inner(nodes: Nodes, writing: Writing, h: int, leaves: Any) -> None:
 
 @kernel
 def drop_on(nodes: Nodes, writing: Writing, h: int, way: Any, at: int, most: int) -> int:
-    """Continue to drop the blocks of a tree that belonged to holder h, at most `most`. Returns how many are left to be dropped. way[at]:
-    levels of the path, followed by WAY_BLOCK and WAY_NEXT of each."""
+    """Continue to drop the blocks of a tree that belonged to holder h, at most `most`. Returns what is left of `most`. way[at]: levels of
+    the path, 0 when all are dropped; it is followed by WAY_BLOCK and WAY_NEXT of each."""
     W, C = nodes.W, writing.C
     arity, d = C[h + layout.ARITY], way[at] - 1
     while d >= 0 and most > 0:

@@ -274,7 +274,7 @@ class OrderedIndexes(Versioned[IndexArena]):
         return True
 
     def end_growth(self, growth: Growth) -> int:
-        """End the growth early: the index has the entries written so far. Returns their number."""
+        """End the growth: the index has the entries written so far, and gets no more. Returns their number."""
         if growth.made:
             build_inner(*self._arrays, self.holder(growth.index), growth.leaves[: growth.made])
         return len(growth.entries.slot) * growth.made // max(1, len(growth.leaves))
