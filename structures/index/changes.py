@@ -41,6 +41,7 @@ from structures.index.layout import (
 from structures.index.search import Items, Place, child_for, position, same
 
 LEAF_FILL = np.maximum(1, layout.LEAF_ROOM * 7 // 8)  # most entries of a leaf, by arity, in a bulk build
+INNER_FILL = np.maximum(3, layout.INNER_ROOM - 1)  # most children of an inner node, likewise
 WAY_BLOCK, WAY_NEXT, WAY_WORDS = range(3)  # for each block on the path through a tree that is dropped: the block, and its next child
 
 
@@ -310,24 +311,16 @@ def build_leaves(nodes: Nodes, writing: Writing, h: int, items: Items, leaves: A
         leaves[b] = o
 
 
-@kernel("void(Nodes, Writing, int64, int64[::1])", allocates=True)
-def build_inner(nodes: Nodes, writing: Writing, h: int, leaves: Any) -> None:
-    """Build the empty tree at holder h over these leaves, at least one. O(k) a leaf."""
-    W, C = nodes.W, writing.C
-    arity = C[h + layout.ARITY]
-    level = leaves
-    fill = layout.INNER_ROOM[arity] - 1 if layout.INNER_ROOM[arity] > 3 else 3
-    while len(level) > 1:
-        blocks = -(-len(level) // fill)
-        above = np.empty(blocks, np.int64)
-        for b in range(blocks):
-            low, high = len(level) * b // blocks, len(level) * (b + 1) // blocks
-            o = new_block(nodes, C, h, level_of(W, level[0]) + 1)
-            for c in range(low, high):
-                insert_child(nodes, arity, o, c - low, level[c])
-            above[b] = o
-        level = above
-    C[h + layout.ROOT] = level[0]
+@kernel("void(Nodes, Writing, int64, int64[::1], int64[::1], int64, int64)")
+def build_inner(nodes: Nodes, writing: Writing, h: int, below: Any, level: Any, first: int, last: int) -> None:
+    """Write the inner nodes level[first:last] of a level, over the nodes of the complete level below. O(k) a node below."""
+    W, C, blocks = nodes.W, writing.C, len(level)
+    for b in range(first, last):
+        low, high = len(below) * b // blocks, len(below) * (b + 1) // blocks
+        o = new_block(nodes, C, h, level_of(W, below[0]) + 1)
+        for c in range(low, high):
+            insert_child(nodes, C[h + layout.ARITY], o, c - low, below[c])
+        level[b] = o
 
 
 @kernel

@@ -33,7 +33,7 @@ from structures.core.kernel import compiled, contiguous
 from structures.core.ticks import Ticks
 from structures.core.versioned import Versioned
 from structures.index import layout
-from structures.index.changes import LEAF_FILL, build_inner, build_leaves, drop_all, drop_some
+from structures.index.changes import INNER_FILL, LEAF_FILL, build_inner, build_leaves, drop_all, drop_some
 from structures.index.check import check_indexes
 from structures.index.compaction import STEP_BLOCKS
 from structures.index.layout import IndexArena, size_of
@@ -101,13 +101,22 @@ class Run(NamedTuple):
 
 
 class Growth:
-    """An empty index that is being filled in pieces with entries in its order. Its blocks are in no tree before the last piece."""
+    """An empty index that is being filled in pieces with entries in its order, level by level from the leaves up. Its blocks are in no tree
+    before the last piece."""
 
     def __init__(self, index: int, arity: int, entries: Entries) -> None:
         self.index, self.entries = index, entries
-        self.fill = LEAF_FILL.item(arity)
-        self.leaves = np.empty(-(-len(entries.slot) // self.fill), np.int64)
-        self.made = 0  # leaves written so far
+        self.fill, self.children = LEAF_FILL.item(arity), INNER_FILL.item(arity)
+        self.below: np.ndarray | None = None  # the complete level below; None while the leaves are written
+        self.level = np.empty(-(-len(entries.slot) // self.fill), np.int64)  # the blocks of the level that is being written
+        self.made = 0  # blocks of it written so far
+
+    def go_up(self) -> bool:
+        """Begin the next level, above the one just completed. Returns whether that one is the root, and there is none."""
+        if len(self.level) > 1:
+            self.below, self.level, self.made = self.level, np.empty(-(-len(self.level) // self.children), np.int64), 0
+            return False
+        return True
 
 
 class Cursor(Resumable):
@@ -257,27 +266,39 @@ class OrderedIndexes(Versioned[IndexArena]):
 
     def build(self, index: int, entries: Entries) -> None:
         """Fill an empty index with entries in its order."""
-        self.grow(self.growth(index, entries), len(entries.slot))
+        self.grow(self.growth(index, entries), ALL_BLOCKS)
 
     def growth(self, index: int, entries: Entries) -> Growth:
         """Prepare to fill an empty index with entries in its order; nothing is written yet."""
         return Growth(index, self.arity(index), entries)
 
     def grow(self, growth: Growth, most: int) -> bool:
-        """Write the blocks of about `most` entries more, in the current version. Returns whether the index, empty until then, has all."""
-        first, growth.made = growth.made, min(len(growth.leaves), growth.made + -(-most // growth.fill))
+        """Write the blocks of about `most` entries or children more, in the current version. Returns whether the index, empty until then,
+        has all entries."""
         h = self.holder(growth.index)
-        build_leaves(*self._arrays, h, items_of(growth.entries), growth.leaves, first, growth.made)
-        if growth.made < len(growth.leaves):
-            return False
-        self.end_growth(growth)
-        return True
+        while most > 0:
+            below, fill = growth.below, growth.fill if growth.below is None else growth.children
+            first, growth.made = growth.made, min(len(growth.level), growth.made + -(-most // fill))
+            if below is None:
+                build_leaves(*self._arrays, h, items_of(growth.entries), growth.level, first, growth.made)
+            else:
+                build_inner(*self._arrays, h, below, growth.level, first, growth.made)
+            most -= fill * (growth.made - first)
+            if growth.made < len(growth.level):
+                return False
+            if growth.go_up():
+                self.arena.C[h + layout.ROOT] = growth.level[0] if len(growth.level) else 0
+                return True
+        return False
 
     def end_growth(self, growth: Growth) -> int:
-        """End the growth: the index has the entries written so far, and gets no more. Returns their number."""
-        if growth.made:
-            build_inner(*self._arrays, self.holder(growth.index), growth.leaves[: growth.made])
-        return len(growth.entries.slot) * growth.made // max(1, len(growth.leaves))
+        """End the growth: the index has the entries written so far, and gets no more. Returns their number. O(leaves)."""
+        entries = len(growth.entries.slot)
+        if growth.below is None:
+            entries = entries * growth.made // max(1, len(growth.level))
+            growth.level = growth.level[: growth.made]
+        self.grow(growth, ALL_BLOCKS)
+        return entries
 
     def require(self, changes: int, ticks: int) -> None:
         """Raise MemoryError unless this number of inserts and deletes, in this number of ticks, certainly fits. O(1).

@@ -9,8 +9,8 @@ Trees that were gathered at different versions agree in the end, because a noted
 concern is looked up in the indexes as they are by then, and inserted or deleted accordingly. So the order of notes is irrelevant, and
 superfluous notes do no harm.
 
-Costs: `advance` writes `PLANTED` entries without a search, or follows `PIECE` entries, or twice as many as were noted since, if these are
-more: so it terminates whatever is written meanwhile.
+Costs: `advance` writes `PLANTED` entries without a search, or links as many blocks of a level, or follows `PIECE` entries, or twice as many
+as were noted since, if these are more: so it terminates whatever is written meanwhile.
 """
 
 from __future__ import annotations

@@ -78,11 +78,11 @@ class PlantingMachine(ReadingMachine):
         one.tree.gather()
 
     @precondition(lambda self: self.growing)
-    @rule(piece=st.integers(1, 4), rounds=st.sampled_from([1, 2, 20]))
-    def advance(self, piece: int, rounds: int) -> None:
+    @rule(piece=st.integers(1, 4), planted=st.sampled_from([1, 8, planting.PLANTED]), rounds=st.sampled_from([1, 2, 20]))
+    def advance(self, piece: int, planted: int, rounds: int) -> None:
         one = self.growing.pop(0)
         self.indexes.begin(self.version)
-        with patch.object(planting, "PIECE", piece):
+        with patch.object(planting, "PIECE", piece), patch.object(planting, "PLANTED", planted):
             while not (done := one.tree.advance()):
                 one.held = self.version
                 one.tree.hold()

@@ -9,8 +9,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from structures.core.control import NEXT_CHUNK, SHIFT
 from structures.core.kernel import JIT
+from structures.index.changes import INNER_FILL, LEAF_FILL
 from structures.index.indexes import NO_ENTRIES, Changes, Entries, OrderedIndexes, index_order
-from structures.index.layout import LEAF_ROOM
+from structures.index.layout import BLOCK, LEAF_ROOM, MOST_LEVELS
 from tests.structures.index.machine import IndexMachine, packed, read_entries
 
 NO_PINS = np.empty(0, np.int64)
@@ -170,6 +171,29 @@ def test_order(wide: bool) -> None:
     entries = Entries(values, rng.permutation(500).astype(np.int32))
     rows = [tuple(row) for row in np.column_stack((values, entries.slot)).tolist()]
     assert [rows[i] for i in index_order(entries, 3)] == sorted(rows)
+
+
+@pytest.mark.parametrize("ended", [None, 3, 40])
+def test_a_growth_makes_as_few_blocks_at_a_time_above_the_leaves_as_below(ended: int | None) -> None:
+    """The last piece once made all inner nodes: of five million entries 17,000, in 70 ms of a writer's turn. `ended`: after so many pieces
+    the index gets no more."""
+    indexes, index = begun(2, 1 << 22)
+    n, most = 20_000 if JIT else 600, 64
+    given = [(i // 3, i, i) for i in range(n)]
+    growth, version, made = indexes.growth(index, packed(given, 2)), 2, 0
+    while made != ended:
+        indexes.begin(version)
+        before = indexes.bytes(index)
+        done = indexes.grow(growth, most)
+        assert indexes.bytes(index) - before <= 8 * BLOCK * (most // min(LEAF_FILL[2], INNER_FILL[2]) + MOST_LEVELS // 8)
+        made, version = made + 1, version + 1
+        if done:
+            break
+        assert indexes.root(index) == 0, "what is made is in no tree"
+    else:
+        given = given[: indexes.end_growth(growth)]
+    assert made >= 3 and read_entries(indexes.entries(index, indexes.root(index)), 1000) == given
+    indexes.check()
 
 
 @pytest.mark.skipif(not JIT, reason="blocks are tiny there")
