@@ -17,6 +17,7 @@ from structures.ij_heap import goals
 from structures.ij_heap.goals import Walking
 from structures.ij_heap.strip import STRIP_SCRATCH
 from structures.ij_heap.walk import start_all, walk_fill
+from structures.multiway.extreme import ASKED
 from structures.multiway.layout import MultiwayArena
 from structures.multiway.topology import SETS
 
@@ -34,9 +35,11 @@ class Cursor(cursor.Cursor):
     _BUDGET = 1 << 15
 
     def __init__(self, blocks: MultiwayArena, root: Root, key: int | None, window: tuple[int, int], given: Entries | None) -> None:
-        super().__init__(int(blocks.table[SETS]), goals.new_walk(blocks.table, root.height))
+        super().__init__(blocks.table.item(SETS), goals.new_walk(blocks.table, root.height))
         self._entries, self._window = given or NO_ENTRIES, window
-        self._walking = Walking(self._Z, self._Z.view(np.int32), np.zeros(STRIP_SCRATCH, np.int64))
+        scratch = np.empty(STRIP_SCRATCH, np.int64)  # not cleared: of its 22 kB little is used
+        scratch[ASKED] = 0
+        self._walking = Walking(self._Z, self._Z.view(np.int32), scratch)
         if given is None:
             compiled(start_all)(blocks.table, self._walking, root.offset, goals.ANY_KEY if key is None else key, *window)
         self._nodes, self._offset = blocks.nodes, root.offset
@@ -46,7 +49,8 @@ class Cursor(cursor.Cursor):
         out = np.empty((len(self._nothing), want), np.int32)
         told = Told(out.reshape(-1), want)
         n = compiled(walk_fill)(self._nodes, self._walking, self._offset, self._entries, *self._window, told, self._BUDGET)
-        self._ended = bool(state[goals.DEPTH] == 0 and state[goals.EACH_KEY] == 0 and state[goals.ITEM] == len(self._entries.key))
+        depth, keys, items = state.item(goals.DEPTH), state.item(goals.EACH_KEY), state.item(goals.ITEM)
+        self._ended = depth == 0 and keys == 0 and items == len(self._entries.key)
         return out if n == want else out[:, :n].copy()
 
     def clone(self) -> Self:

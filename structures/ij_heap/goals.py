@@ -49,8 +49,8 @@ ANY_KEY = -1
 
 def new_walk(table: np.ndarray, height: int) -> np.ndarray:
     """A state for trees of at most this height. Each alias is in one goal in progress: a frame a level, and one in the strip."""
-    strip = FRAME0 + FRAME_WORDS * int(table[SETS]) * (height + 2)
-    state = np.zeros(strip + int(table[LEAF_WORDS_]) + LANES, np.int64)  # `within8` reads past the end of a run
+    strip = FRAME0 + FRAME_WORDS * table.item(SETS) * (height + 2)
+    state = np.zeros(strip + table.item(LEAF_WORDS_) + LANES, np.int64)  # `within8` reads past the end of a run
     state[STRIP] = strip
     return state
 

@@ -3,9 +3,11 @@ entries below it, and so in what a change reports."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from structures.core.compaction import LOOKED_AT
+from structures.core.compaction import AT_ONCE, LOOKED_AT
 from structures.core.entries import Entries, room_for, tree_order
 from structures.core.entry_tree import EntryTree
 from structures.core.kernel import compiled
@@ -24,6 +26,8 @@ class MultiwayTree(EntryTree[MultiwayArena]):
         """`scratch`: int64, for the summaries; `members`: the slots of a row."""
         super().__init__(arena, int(arena.table[SETS]), members, np.zeros(RUN_WORDS, np.int64))
         self._arrays = arena.nodes, arena.writing, scratch
+        self._write_anew = partial(compiled(compact), *self._arrays)  # loaded with the others, not beside a change
+        self._not_compacted = 0  # changes since it was called
         make_empty(*self._arrays)
 
     def _order(self, entries: Entries) -> np.ndarray:
@@ -42,4 +46,8 @@ class MultiwayTree(EntryTree[MultiwayArena]):
         clear(*self._arrays)
 
     def _compact(self, changes: int) -> None:
-        compiled(compact)(*self._arrays, LOOKED_AT * changes, self._promised)
+        self._not_compacted += changes
+        leaves = LOOKED_AT * self._not_compacted
+        if leaves >= AT_ONCE:
+            self._not_compacted = 0
+            self._write_anew(leaves, self._promised)

@@ -11,9 +11,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from structures.core.compaction import AT_ONCE, LOOKED_AT
+from structures.core.control import SPARSE
 from structures.core.kernel import JIT
 from structures.ij_heap import goals
 from structures.ij_heap.heap import Entries, IJHeap, Topology
+from structures.multiway.extreme import ASKED
 from structures.multiway.topology import components
 from tests.naive.interval_join import Interval, entries
 from tests.structures.ij_heap.machine import IJMachine
@@ -87,6 +90,52 @@ def test_a_walk_has_room_for_the_most_goals_and_frames(edges: str) -> None:
 def test_a_tree_that_a_walk_may_have_no_frames_for() -> None:
     with pytest.raises(ValueError, match="may have more than 48 levels"):
         IJHeap(PATH, 1 << 42)
+
+
+def scattered(t: int, n: int) -> Entries:
+    """n intervals of t sets and two keys, each meeting some."""
+    rng = np.random.default_rng(13)
+    left = rng.integers(0, 10 * n, n)
+    numbers = np.arange(n, dtype=np.int32)
+    return Entries((numbers % t).astype(np.uint8), numbers // t % 2, left, left + rng.integers(0, 100, n), numbers)
+
+
+@pytest.mark.parametrize("edges", ["path", "clique"])
+def test_a_reading_needs_no_clear_scratch(edges: str) -> None:
+    """It writes what it reads there, but for the nodes asked so far, which it counts."""
+    t, n = 4, 600 if JIT else 120
+    heap = IJHeap(Topology(t, [(i, j) for i, j in TOPOLOGIES[edges] if max(i, j) < t]), 1 << 20)
+    every = scattered(t, n)
+    root = heap.bulk_load(1, every)
+    given = every.take(every.set == 1)
+    found = 0
+    for junk in (-1, 2**62, 77):
+        for window in (None, (0, 5 * n)):
+            for make in (lambda w=window: heap.rows(root, window=w), lambda w=window: heap.partners(root, given, w)):
+                clear, full = make(), make()
+                for cursor, value in ((clear, 0), (full, junk)):
+                    asked = cursor._walking.scratch.item(ASKED)
+                    cursor._walking.scratch.fill(value)
+                    cursor._walking.scratch[ASKED] = asked
+                rows = read_all(clear, 10)
+                assert read_all(full, 10) == rows
+                assert (full.steps, full.largest_gap, full.dead_ends) == (clear.steps, clear.largest_gap, clear.dead_ends)
+                found += len(rows)
+    assert found > n
+
+
+def test_single_changes_of_a_sparse_store_are_compacted_together() -> None:
+    """Compaction looks at a stretch of leaves at once, so most single changes do not call it."""
+    heap = IJHeap(PATH, 1 << 20)
+    every = scattered(3, 140)
+    heap.bulk_load(1, every.take(slice(0, 40)))
+    calls: list[int] = []
+    heap._write_anew = lambda leaves, spare: calls.append(leaves)
+    for i in range(40, 140):
+        heap.arena.C[SPARSE] = i >= 60
+        heap.apply(i, NONE, every.take(slice(i, i + 1)), None)
+    assert calls == [AT_ONCE] * (80 * LOOKED_AT // AT_ONCE)
+    heap.check(heap.root)
 
 
 @pytest.mark.skipif(not JIT, reason="counts at sizes that need compiled kernels")
