@@ -51,6 +51,17 @@ def compact_place(number: int, leaf: bool) -> int:
     return ~(2 * number + (1 if leaf else 0))
 
 
+@kernel(forceinline=True)
+def first_inner(compact: Any, w: int) -> int:
+    """The number of the first inner child that word w of the nodes and those behind it tell of."""
+    return (compact[w] & _LOW) + 1
+
+
+@kernel(forceinline=True)
+def first_leaf(compact: Any, w: int) -> int:
+    return compact[w] >> 32
+
+
 @kernel
 def compact_child(compact: Any, base: int, place: int, arity: int, c: int) -> int:
     """The place of child c of a compact inner node; 0: none."""
@@ -59,9 +70,9 @@ def compact_child(compact: Any, base: int, place: int, arity: int, c: int) -> in
     bit &= 63
     before = ~(wide(-1) << bit)
     if (compact[w + 1] >> bit) & 1 != 0:
-        return compact_place((compact[w] & _LOW) + count_bits(compact[w + 1] & before) + 1, False)
+        return compact_place(first_inner(compact, w) + count_bits(compact[w + 1] & before), False)
     if (compact[w + 2] >> bit) & 1 != 0:
-        return compact_place((compact[w] >> 32) + count_bits(compact[w + 2] & before), True)
+        return compact_place(first_leaf(compact, w) + count_bits(compact[w + 2] & before), True)
     return 0
 
 
@@ -132,17 +143,26 @@ def write_number(packed: Any, at: int, width: int, value: int) -> int:
 
 
 @kernel(forceinline=True)
-def copy_compact(nodes: QuadNodes, base: int, place: int, shape: Shape, level: int, known: int, out: Any, s: int) -> int:
-    """As `copy_leaf` of `search.py`, of a compact leaf."""
-    compact, packed, k, f = nodes.compact, nodes.packed, shape.arity, shape.first
+def find_leaf(compact: Any, base: int, place: int, shape: Shape, level: int) -> tuple[int, int, int]:
+    """Of a compact leaf of the level: at which byte it is, its entries, bytes of one."""
+    k, f = shape
     q, code = ~place >> 1, compact[base + CODE]
     word, j = compact[compact[base + LEAVES] + q // SIZES], q % SIZES
     before = word & ((1 << 4 * j) - 1)
     n = ((word >> 4 * j) & 15) + 1
     before = (before & 0x0F0F0F0F) + ((before >> 4) & 0x0F0F0F0F)
     first = (word >> 32) + j + (((before * 0x01010101) >> 24) & 255)
-    table, prefix, total = base + TABLE + LEVEL_WORDS * (level - LOWEST), bytes_of(code), low_total(level, k, f, code)
-    at = compact[table + 2] + (q - compact[table]) * prefix * k + (first - compact[table + 1]) * entry_bytes(level, k, f, code)
+    table, each = base + TABLE + LEVEL_WORDS * (level - LOWEST), entry_bytes(level, k, f, code)
+    return compact[table + 2] + (q - compact[table]) * bytes_of(code) * k + (first - compact[table + 1]) * each, n, each
+
+
+@kernel(forceinline=True)
+def copy_compact(nodes: QuadNodes, base: int, place: int, shape: Shape, level: int, known: int, out: Any, s: int) -> int:
+    """As `copy_leaf` of `search.py`, of a compact leaf."""
+    compact, packed, k, f = nodes.compact, nodes.packed, shape.arity, shape.first
+    at, n, _ = find_leaf(compact, base, place, shape, level)
+    code = compact[base + CODE]
+    prefix, total = bytes_of(code), low_total(level, k, f, code)
     p, shift = at + prefix * k, wide(0)
     for j in range(known, k):  # the entries have no bits of those before
         low = low_bits(level, j, f, code)
@@ -213,8 +233,8 @@ def write_leaf(packed: Any, at: int, entries: Any, first: int, end: int, shape: 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "uint8[::1]", "int64[:, :, ::1]", "int64[::1]")
 class Making(NamedTuple):
-    """A compact form that is being made: its header, nodes, leaves and their bytes; the entries, first and end, of a level's inner nodes
-    and of the next one's; and the state, how far it is: the words below."""
+    """A compact form that is being made: its header, nodes, leaves and their bytes; of a level's inner nodes, and of the next one's, what
+    they are made of (`compress`: entries, first and end; `remaking.py`: a place); and the state, how far it is: the words below."""
 
     H: np.ndarray
     N: np.ndarray
@@ -225,8 +245,72 @@ class Making(NamedTuple):
 
 
 # Of the state: nodes, inner children, leaves, their entries and bytes so far; the level, its ranges (0 at the end), which of them is
-# next, which side they are on, and how many the next level has.
-NODE, INNER, LEAF_NODES, ENTRY, AT, LEVEL, LEFT, RANGE, SIDE, FOUND = range(10)
+# next, which side they are on, how many the next level has, and which child of the node is next.
+NODE, INNER, LEAF_NODES, ENTRY, AT, LEVEL, LEFT, RANGE, SIDE, FOUND, CHILD, STATE_WORDS = range(12)
+
+
+@kernel(forceinline=True)
+def begin_node(making: Making, lower: int, arity: int) -> None:
+    """The next one, whose children are of the level `lower`."""
+    H, N, state = making.H, making.N, making.state
+    if state[RANGE] == 0:
+        table = TABLE + LEVEL_WORDS * (lower - LOWEST)
+        H[table], H[table + 1], H[table + 2] = state[LEAF_NODES], state[ENTRY], state[AT]
+    bit = state[NODE] << arity
+    if bit & 63 == 0:
+        w = NODE_WORDS * (bit >> 6)
+        N[w], N[w + 1], N[w + 2] = state[LEAF_NODES] << 32 | state[INNER], 0, 0
+
+
+@kernel(forceinline=True)
+def add_inner(making: Making, arity: int, c: int, first: int, end: int) -> None:
+    """Child c of the node is an inner one, made of this."""
+    N, state = making.N, making.state
+    bit = (state[NODE] << arity) + c
+    N[NODE_WORDS * (bit >> 6) + 1] |= wide(1) << (bit & 63)
+    add_range(making, first, end)
+
+
+@kernel(forceinline=True)
+def add_range(making: Making, first: int, end: int) -> None:
+    """The next inner node of the next level is made of this."""
+    ranges, state = making.ranges, making.state
+    ranges[1 - state[SIDE], state[FOUND], 0], ranges[1 - state[SIDE], state[FOUND], 1] = first, end
+    state[FOUND] += 1
+    state[INNER] += 1
+
+
+@kernel(forceinline=True)
+def add_leaf(making: Making, arity: int, c: int, n: int, end: int) -> None:
+    """Child c of the node is a leaf of n entries, whose bytes end there."""
+    N, state = making.N, making.state
+    bit = (state[NODE] << arity) + c
+    N[NODE_WORDS * (bit >> 6) + 2] |= wide(1) << (bit & 63)
+    add_size(making, n)
+    state[AT] = end
+
+
+@kernel(forceinline=True)
+def add_size(making: Making, n: int) -> None:
+    """The next leaf has n entries."""
+    L, state = making.L, making.state
+    leaf = state[LEAF_NODES]
+    if leaf % SIZES == 0:
+        L[leaf // SIZES] = state[ENTRY] << 32
+    L[leaf // SIZES] |= (n - 1) << 4 * (leaf % SIZES)
+    state[LEAF_NODES] = leaf + 1
+    state[ENTRY] += n
+
+
+@kernel(forceinline=True)
+def end_node(making: Making, lower: int, arity: int) -> None:
+    """It has all its children, which are of the level `lower`."""
+    H, state = making.H, making.state
+    state[NODE] += 1
+    state[RANGE] += 1
+    if state[RANGE] == state[LEFT]:
+        state[LEFT], state[FOUND], state[RANGE], state[SIDE], state[LEVEL] = state[FOUND], 0, 0, 1 - state[SIDE], lower
+    H[NODES], H[LEAVES] = NODE_WORDS * (((state[NODE] << arity) + 63) >> 6), (state[LEAF_NODES] + SIZES - 1) // SIZES
 
 
 @kernel
@@ -258,45 +342,27 @@ def compress(entries: Any, spare: Any, making: Making, arity: int, leading: int,
     end H[NODES] and H[LEAVES] say how many words of N and L there are, state[AT] how many bytes of `packed`; the table's bytes begin at 0.
     O(n levels) in all.
     """
-    H, N, L, packed, ranges, state = making.H, making.N, making.L, making.packed, making.ranges, making.state
-    ends, code = np.empty((1 << arity) + 2, np.int64), H[CODE]
+    packed, ranges, state, code = making.packed, making.ranges, making.state, making.H[CODE]
+    ends = np.empty((1 << arity) + 2, np.int64)
     while state[LEFT] > 0 and budget > 0:
-        b, side, node, at = state[LEVEL], state[SIDE], state[NODE], state[AT]
+        b, node = state[LEVEL], state[RANGE]
         lower = level_below(b, code)
-        if state[RANGE] == 0:
-            table = TABLE + LEVEL_WORDS * (lower - LOWEST)
-            H[table], H[table + 1], H[table + 2] = state[LEAF_NODES], state[ENTRY], at
-        first, end = ranges[side, state[RANGE], 0], ranges[side, state[RANGE], 1]
+        first, end = ranges[state[SIDE], node, 0], ranges[state[SIDE], node, 1]
         if len(spare) > 0:
             deal(entries, spare, first, end, arity, leading, b, ends)
         else:
             budget -= find_ends(entries, first, end, arity, leading, b, ends)
-        w, bit = NODE_WORDS * ((node << arity) >> 6), (node << arity) & 63
-        if bit == 0:
-            N[w], N[w + 1], N[w + 2] = state[LEAF_NODES] << 32 | state[INNER], 0, 0
+        begin_node(making, lower, arity)
         budget -= 1 << arity
         for c in range(1 << arity):
             first, end = ends[c], ends[c + 1]
             if end - first > LEAF:
-                N[w + 1] |= wide(1) << (bit + c)
-                ranges[1 - side, state[FOUND], 0], ranges[1 - side, state[FOUND], 1] = first, end
-                state[FOUND] += 1
-                state[INNER] += 1
+                add_inner(making, arity, c, first, end)
             elif end > first:
-                N[w + 2] |= wide(1) << (bit + c)
-                leaf = state[LEAF_NODES]
-                if leaf % SIZES == 0:
-                    L[leaf // SIZES] = state[ENTRY] << 32
-                L[leaf // SIZES] |= (end - first - 1) << 4 * (leaf % SIZES)
-                at = write_leaf(packed, at, entries, first, end, Shape(arity, leading), lower, code)
-                state[LEAF_NODES] = leaf + 1
-                state[ENTRY] += end - first
+                at = write_leaf(packed, state[AT], entries, first, end, Shape(arity, leading), lower, code)
+                add_leaf(making, arity, c, end - first, at)
                 budget -= end - first
-        state[NODE], state[AT] = node + 1, at
-        state[RANGE] += 1
-        if state[RANGE] == state[LEFT]:
-            state[LEFT], state[FOUND], state[RANGE], state[SIDE], state[LEVEL] = state[FOUND], 0, 0, 1 - side, lower
-    H[NODES], H[LEAVES] = NODE_WORDS * (((state[NODE] << arity) + 63) >> 6), (state[LEAF_NODES] + SIZES - 1) // SIZES
+        end_node(making, lower, arity)
     return budget
 
 
@@ -304,9 +370,9 @@ def begun(n: int, shape: Shape, code: int) -> Making:
     """For the compact form of n > LEAF entries, coordinates below 2**code. Pages of it that are not written take no memory."""
     k, inner = shape.arity, LEVELS * (n // (LEAF + 1))
     lengths = NODE_WORDS * ((inner << k) // 64 + 1), n // SIZES + 1, n * (2 * k + 1) * SLOT_BYTES // 8 + 1
-    header, (nodes, leaves, rest) = np.zeros(HEADER, np.int64), (np.empty(length, np.int64) for length in lengths)  # zeros would be written
+    header, (nodes, leaves, rest) = np.zeros(HEADER, np.int64), (reserve(8 * length, np.int64) for length in lengths)  # not from a heap, which would keep their pages
     header[CODE] = code
-    ranges, state = np.empty((2, n // (LEAF + 1), 2), np.int64), np.zeros(FOUND + 1, np.int64)
+    ranges, state = np.empty((2, n // (LEAF + 1), 2), np.int64), np.zeros(STATE_WORDS, np.int64)
     ranges[0, 0], state[LEFT], state[LEVEL] = (0, n), 1, code - 1 + (CODE_BITS if shape.first > 0 else 0)
     return Making(header, nodes, leaves, rest.view(np.uint8), ranges, state)
 

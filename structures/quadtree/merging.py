@@ -2,18 +2,22 @@
 
     in use   root of tick t ... changes ... changes ... | root at the switch: its live blocks are dropped, some at a time
                \\                 log ->  log ->          \\
-    beside      entries -> compact form -> its place -> replay of the log -> root of the tree from here on
+    beside      compact form -> its place -> replay of the log -> root of the tree from here on
 
-    gather   the entries of the version of tick t, in Morton order; until then its blocks are kept, as if a reader had pinned it
-    make     the compact form, by the order of the entries (`compact.compress`); not yet where readers look
+    remake   the compact form, level by level from the version of tick t (`remaking.py`), whose blocks are kept until then, as if a reader had
+             pinned it; not yet where readers look
     copy     to its place
     replay   what has changed since, in a tree of its own (`layout.SPARE_TREE`), whose blocks nobody else sees
+
+A tree in two parts that is to reach further has other levels: its entries are gathered, in Morton order, and the form is made by their order
+(`compact.compress`).
 
 The switch is O(1), and is part of a version: what is published of a version never changes. One tree at a time: at most two copies of one
 tree are held, and the log. A merge can be given up at any moment, and nothing is lost.
 
 Steps are entries and nodes that are looked at, in the bisections too; a change that is replayed, or a block that is dropped, counts some.
-Costs: O(n) steps for n entries, and twice the cost of the changes that come meanwhile. Source: Overmars, *The Design of Dynamic Data
+Costs: O(n) steps for n entries, less than one each where few have changed, some seven where a tree is to reach further; and twice the cost
+of the changes that come meanwhile. Source: Overmars, *The Design of Dynamic Data
 Structures* (1983), global rebuilding.
 """
 
@@ -29,8 +33,9 @@ from structures.core.control import SIZE, VERSION
 from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.quadtree import layout
 from structures.quadtree.changes import delete_entry, insert_entry
-from structures.quadtree.compact import CODE, LEFT, CompactForms, Making, begun, compact_place, compress, form_words
+from structures.quadtree.compact import CODE, LEFT, CompactForms, begun, compact_place, compress, form_words
 from structures.quadtree.layout import QuadArena, QuadNodes, Shape, drop_block, is_leaf, level_below, live_child
+from structures.quadtree.remaking import begun_anew, remake, room_for_few
 from structures.quadtree.search import child_of, copy_leaf, ends_at
 
 ALL = 1 << 50  # steps: more than there are
@@ -153,13 +158,15 @@ class Merge:
         h = layout.TREE + layout.TREE_WORDS * tree
         self.root: list[int] = arena.C[h : h + 4].tolist()
         place, old_bits, base, count = self.root
-        self._way = descent(place, old_bits, base, shape)
-        self._entries = np.empty(count * (shape.arity + 1), np.int32)
-        self._making: Making | None = None
         self._parts: list[tuple[int, np.ndarray]] = []  # to be copied
         self._log: deque[Changes] = deque()
         self.changed = 0  # entries, since
-        self._phases = [self._gather, self._make, self._copy]
+        if shape.first and bits > old_bits:
+            self._way, self._entries = descent(place, old_bits, base, shape), np.empty(count * (shape.arity + 1), np.int32)
+            self._phases = [self._gather, self._make, self._copy]
+        else:
+            self._making, self._few = begun_anew(place, old_bits, count, shape), room_for_few(shape.arity)
+            self._phases = [self._remake, self._copy]
 
     @property
     def is_ready(self) -> bool:
@@ -189,27 +196,37 @@ class Merge:
             steps = self._phases[0](steps) if self._phases else self._replay(steps)
         return steps
 
+    def _remake(self, steps: int) -> int:
+        steps = int(compiled(remake)(self._arrays[0], self.root[2], self._making, self._few, *self._shape, steps))
+        if self._making.state[LEFT] == 0:
+            self.since = None
+            self._put()
+        return steps
+
     def _gather(self, steps: int) -> int:
         steps = int(compiled(gather_entries)(self._arrays[0], self._way, self._entries, steps))
         if self._way.is_over:
             self.since = None
-            bits = self._bits if self._shape.first else max(1, int(self._way.state[CODES]).bit_length())
-            self._making = begun(self.root[3], self._shape, bits)
+            self._making = begun(self.root[3], self._shape, self._bits)
             self._phases.pop(0)
         return steps
 
     def _make(self, steps: int) -> int:
-        making, C = self._making, self._arena.C
-        assert making is not None
-        steps = int(compiled(compress)(self._entries, self._entries[:0], making, *self._shape, steps))
-        if making.state[LEFT] == 0:
-            bits, count = making.H.item(CODE), self.root[3]
-            self._forms.require(form_words(making))
-            base, self._parts = self._forms.place(C.item(VERSION), making, count)
-            C[_SPARE : _SPARE + layout.TREE_WORDS] = compact_place(0, False), bits, base, count, *self._shape
-            self._making, self._entries = None, self._entries[:0].copy()
-            self._phases.pop(0)
+        steps = int(compiled(compress)(self._entries, self._entries[:0], self._making, *self._shape, steps))
+        if self._making.state[LEFT] == 0:
+            self._entries = self._entries[:0].copy()
+            self._put()
         return steps
+
+    def _put(self) -> None:
+        """What was made is whole: give it its place."""
+        making, C = self._making, self._arena.C
+        bits, count = making.H.item(CODE), self.root[3]
+        self._forms.require(form_words(making))
+        base, self._parts = self._forms.place(C.item(VERSION), making, count)
+        C[_SPARE : _SPARE + layout.TREE_WORDS] = compact_place(0, False), bits, base, count, *self._shape
+        del self._making  # what is copied goes with the parts
+        self._phases.pop(0)
 
     def _copy(self, steps: int) -> int:
         at, part = self._parts[0]

@@ -13,9 +13,10 @@ Decisions, with their reasons
       one tree to a reader, live where it was changed. Two small live trees beside it (added, removed) would take less after a few changes,
       but three nodes to look at in place of one at each step of a join: this way joins and changes take about as long as in a tree that is
       live throughout, and never more memory than that and the compact form together.
-    - A merge makes a tree compact again when half as many entries as it has have changed since: beside it, some steps with each change and
-      the rest while nothing else is to be done (`merging.py`), one tree after another. While nothing else is to be done, a sixteenth is
-      enough: the live blocks of a tree take several times what its compact form does, and only a merge empties their chunks.
+    - A merge makes a tree compact again when an eighth as many entries as it has have changed since: beside it, some steps with each change
+      and the rest while nothing else is to be done (`merging.py`), one tree after another. While nothing else is to be done, one in 128 is
+      enough: a changed entry makes a whole leaf live, which takes thirty times what the entry does in the compact form, and only a merge
+      empties the chunks of live blocks. A merge that copies what has not changed costs so little that it pays (`remaking.py`).
     - A plain tree's root grows by a level a bit as codes grow. A tree in two parts would have to grow in every cell: it is made anew, by a
       merge too, when a quarter of its codes are left; at once only where codes come faster than that.
     - Trees in two parts beside the plain one: a row of a quadtree's grid meets sqrt(n) of its nodes (1,400 steps for a changed edge of a
@@ -53,9 +54,10 @@ _LEAST = 32 * layout.LEAF  # entries of a tree that gets a compact form
 _FORM_WORDS = 2**30  # of all compact forms
 _RUN = 2048  # changes of a tree that may be versions of their own at most
 _MANY = 64  # entries that go, so that they may be all of a tree: then it is emptied at once
-_CHANGED = 2  # it gets a new one when 1 in so many of its entries has changed
-_CHANGED_SPARE = 16  # the same between versions, while nothing else is to be done
-_SHARE = 32  # steps of merges that a changed entry pays for, besides its own replay; a merge takes some 7 an entry of its tree
+_CHANGED = 8  # it gets a new one when 1 in so many of its entries has changed
+_CHANGED_SPARE, _CHANGED_FEW = 128, 16  # the same between versions, while nothing else is to be done; while few have changed
+_FEW = 512  # changed entries, whose blocks take a tenth of a megabyte
+_SHARE = 32  # steps of merges that a changed entry pays for, besides its own replay; a merge takes one an entry of its tree
 _GROWING = 20  # steps an entry of all trees, for as many new codes as are left: some 3 times what a merge takes
 _DROPPABLE = 1 << 13  # blocks that may be dropped between two reclaims, besides one for each changed entry: so few wait as records
 
@@ -319,7 +321,7 @@ class QuadTrees(Versioned[QuadArena]):
     def maintain(self, steps: int) -> bool:
         """Go on with that, between versions, which go on having the trees that they have; whether there is more to do so. Cost: so many
         steps, and a few for the last thing begun."""
-        left = self._go_on(steps, _CHANGED_SPARE)
+        left = self._go_on(steps, True)
         self._done += steps - left
         return left <= 0
 
@@ -336,8 +338,8 @@ class QuadTrees(Versioned[QuadArena]):
                 break
             self._switch(self._merge)
 
-    def _go_on(self, steps: int, changed: int = _CHANGED) -> int:
-        """How many steps are left, 0 or less if there may be more to do. `changed`: a merge begins when 1 in so many entries has."""
+    def _go_on(self, steps: int, spare: bool = False) -> int:
+        """How many steps are left, 0 or less if there may be more to do. `spare`: nothing else is to be done."""
         given = steps
         while steps > 0 and self._dropping and self._droppable > 0:
             most = min(steps // DROPPED + 1, self._droppable)
@@ -347,7 +349,7 @@ class QuadTrees(Versioned[QuadArena]):
             if self._dropping[0].is_over:
                 self._dropping.pop(0)
         if self._merge is None and not self._dropping:
-            self._begin(changed)
+            self._begin(spare)
         if self._merge is not None:
             try:
                 steps = self._merge.go_on(steps)
@@ -357,17 +359,20 @@ class QuadTrees(Versioned[QuadArena]):
         self.steps += given - steps
         return steps
 
-    def _begin(self, changed: int) -> None:
+    def _begin(self, spare: bool) -> None:
         """Begin with a tree for which it is time, one that has to grow before others."""
         roots = self.roots
-        due = [tree for tree, root in enumerate(roots) if root.count >= self._least and self._is_due(tree, root, changed)]
+        due = [tree for tree, root in enumerate(roots) if root.count >= self._least and self._is_due(tree, root, spare)]
         if due:
             tree = max(due, key=lambda tree: self._has_to_grow(tree, roots[tree]))
             self._done = 0
             self._merge = Merge(self.arena, self.forms, tree, self.shapes[tree], max(roots[tree].bits, self._wanted[tree]))
 
-    def _is_due(self, tree: int, root: Root, changed: int = _CHANGED) -> bool:
-        much = 0 < self._changed[tree] and root.count <= changed * self._changed[tree] and (root.base != 0 or root.count >= self._least)
+    def _is_due(self, tree: int, root: Root, spare: bool = False) -> bool:
+        changed, share = self._changed[tree], _CHANGED
+        if spare:
+            share = _CHANGED_SPARE if changed >= _FEW else _CHANGED_FEW
+        much = 0 < changed and root.count <= share * changed and (root.base != 0 or root.count >= self._least)
         return much or self._has_to_grow(tree, root)
 
     def _is_pressing(self) -> bool:

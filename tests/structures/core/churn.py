@@ -43,8 +43,9 @@ def churn(name: str, n: int, checked: bool = False, seed: int = 13) -> Churned:
     some = min(n, 10_000)
     first = SUBJECTS[name](some)  # what the kernels need to be loaded
     first.load(np.arange(some), values)
-    first.change(2, np.arange(10), values, values[::-1])
-    first.reclaim(2, NO_PINS)
+    for version, old, new in ((2, values, values[::-1]), (3, values[::-1], values), (4, values, values[::-1])):
+        first.change(version, np.arange(some // 2), old, new)
+        first.reclaim(version, NO_PINS)
     subject = SUBJECTS[name](n)
     before = _resident()
     subject.load(np.arange(n), values)

@@ -1,0 +1,197 @@
+"""Making a tree compact again, level by level from the tree as it is: what has not changed since is copied, bits and bytes, and not read.
+
+    tree     inner nodes of level b, in order: places, live or compact   --child by child-->   those of the next level
+    making   nodes: bits of this level behind those of the one above     leaves: sizes and bytes, in the same order
+
+A compact leaf has the same bytes in the form that is made if codes have as many bits there; those of neighbours lie together in both. All
+that is live is written anew: leaves, and inner nodes that have come to have no more than LEAF entries, which become leaves. So the form
+that is made is the one that `compress` makes of the entries, whatever has changed.
+
+Costs, in steps: O(nodes + bytes / 32) for what is compact, O(entries) for what is live; a child at a time, at worst O(levels). Source:
+docs/design/natural-joins.md (*qdag*); as for `compact.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from structures.core.bits import count_bits
+from structures.core.kernel import arrays, kernel, wide
+from structures.quadtree.compact import (
+    AT,
+    CHILD,
+    CODE,
+    ENTRY,
+    LEFT,
+    LEVEL,
+    NODE,
+    NODE_WORDS,
+    NODES,
+    RANGE,
+    SIDE,
+    Making,
+    add_inner,
+    add_leaf,
+    add_range,
+    add_size,
+    begin_node,
+    begun,
+    bytes_of,
+    compact_place,
+    compact_size,
+    end_node,
+    find_leaf,
+    first_inner,
+    first_leaf,
+    write_leaf,
+)
+from structures.quadtree.layout import LEAF, LEVELS, QuadNodes, Shape, level_below, live_child
+from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at, size_of
+
+_BYTES = 32  # of a leaf that are copied in a step
+
+
+@arrays("int64[:, ::1]", "int32[::1]", "int32[::1]")
+class Few(NamedTuple):
+    """Room for a subtree of few entries: places to be visited and their levels, the columns of a leaf, the entries."""
+
+    todo: np.ndarray
+    columns: np.ndarray
+    rows: np.ndarray
+
+
+def room_for_few(arity: int) -> Few:
+    return Few(
+        np.empty(((LEVELS + 1) << arity, 2), np.int64),
+        np.empty((arity + 1) * LEAF + 16, np.int32),  # a column is written sixteen at once
+        np.empty((arity + 1) * LEAF, np.int32),
+    )
+
+
+def begun_anew(place: int, bits: int, count: int, shape: Shape) -> Making:
+    """For the compact form of a tree of more than LEAF entries, by its root."""
+    making = begun(count, shape, bits)
+    making.ranges[0, 0] = place, 0
+    return making
+
+
+@kernel
+def gather_few(nodes: QuadNodes, base: int, bits: int, shape: Shape, top: tuple[int, int], few: Few) -> tuple[int, int]:
+    """Put the entries of a subtree, by its place and level, to `few.rows`, unless it has more than LEAF. How many it has, LEAF + 1 for more;
+    how much was looked at."""
+    W, todo, k = nodes.W, few.todo, shape.arity
+    n, steps, waiting = wide(0), wide(0), wide(1)
+    todo[0, 0], todo[0, 1] = top
+    while waiting > 0:
+        waiting -= 1
+        o, level = todo[waiting, 0], todo[waiting, 1]
+        steps += 1
+        if ends_at(W, o):
+            size = size_of(nodes, base, o)
+            if n + size > LEAF:
+                return wide(LEAF + 1), steps
+            copy_leaf(nodes, base, o, shape, level, 0, few.columns, 0)
+            for i in range(size):
+                for j in range(k + 1):
+                    few.rows[(n + i) * (k + 1) + j] = few.columns[j * LEAF + i]
+            n += size
+            steps += size
+        elif o < 0:  # an inner node of a compact form has more
+            return wide(LEAF + 1), steps
+        else:
+            for c in range(1 << k):
+                child = live_child(W, o, c)
+                if child != 0:
+                    todo[waiting, 0], todo[waiting, 1] = child, level_below(level, bits)
+                    waiting += 1
+    return n, steps
+
+
+@kernel
+def copy_bytes(packed: Any, at: int, size: int, out: Any, end: int) -> None:
+    """Put so many bytes to out[end]; vectorised, as in `moved` of `core/blocks.py`."""
+    source, target = np.uint64(at), np.uint64(end)
+    for i in range(np.uint64(0), np.uint64(size)):
+        out[target + i] = packed[source + i]
+
+
+@kernel
+def copy_node(nodes: QuadNodes, base: int, making: Making, shape: Shape, number: int, lower: int) -> int:
+    """Let the node that is made be this compact inner one, its children of the level `lower`; how much was copied. O(its bytes)."""
+    compact, N, state = nodes.compact, making.N, making.state
+    k, f = shape
+    bit, made = number << k, state[NODE] << k
+    w, v = compact[base + NODES] + NODE_WORDS * (bit >> 6), NODE_WORDS * (made >> 6)
+    every, before = (1 << (1 << k)) - 1, ~(wide(-1) << (bit & 63))
+    inner, leaves = (compact[w + 1] >> (bit & 63)) & every, (compact[w + 2] >> (bit & 63)) & every
+    N[v + 1] |= inner << (made & 63)
+    N[v + 2] |= leaves << (made & 63)
+    child = first_inner(compact, w) + count_bits(compact[w + 1] & before)
+    for i in range(count_bits(inner)):
+        add_range(making, compact_place(child + i, False), 0)
+    if leaves == 0:
+        return 1
+    q, n = first_leaf(compact, w) + count_bits(compact[w + 2] & before), state[ENTRY]
+    at, _, each = find_leaf(compact, base, compact_place(q, True), shape, lower)
+    count = count_bits(leaves)
+    for i in range(count):
+        add_size(making, compact_size(compact, base, compact_place(q + i, True)))
+    size = count * bytes_of(making.H[CODE]) * k + (state[ENTRY] - n) * each
+    copy_bytes(nodes.packed, at, size, making.packed, state[AT])
+    state[AT] += size
+    return 1 + size // _BYTES
+
+
+@kernel
+def add_child(nodes: QuadNodes, base: int, making: Making, shape: Shape, child: int, few: Few) -> int:
+    """Add the child at a place to the node that is made; how much was looked at. O(its bytes); what is live O(levels + its entries)."""
+    W, compact, packed, state = nodes.W, nodes.compact, nodes.packed, making.state
+    k, f = shape
+    c, code = state[CHILD], making.H[CODE]
+    level = level_below(state[LEVEL], code)
+    if child < 0 and not ends_at(W, child):
+        add_inner(making, k, c, child, 0)
+        return 0
+    if child < 0 and compact[base + CODE] == code:
+        at, n, each = find_leaf(compact, base, child, shape, level)
+        size = bytes_of(code) * k + n * each
+        copy_bytes(packed, at, size, making.packed, state[AT])
+        add_leaf(making, k, c, n, state[AT] + size)
+        return size // _BYTES
+    n, steps = gather_few(nodes, base, code, shape, (child, level), few)
+    if n > LEAF:
+        add_inner(making, k, c, child, 0)
+    else:
+        add_leaf(making, k, c, n, write_leaf(making.packed, state[AT], few.rows, 0, n, shape, level, code))
+    return steps
+
+
+@kernel("int64(QuadNodes, int64, Making, Few, int64, int64, int64)")
+def remake(nodes: QuadNodes, base: int, making: Making, few: Few, arity: int, leading: int, budget: int) -> int:
+    """Go on making the compact form of a tree (`begun_anew`) until it is whole, as `compress` says, or so many steps are done; how many
+    are left, below 0 if the last node or child took more. A plain tree gets as many levels as its codes need. O(budget)."""
+    compact, H, ranges, state = nodes.compact, making.H, making.ranges, making.state
+    while leading == 0 and state[NODE] + state[CHILD] == 0 and H[CODE] > 1 and children_of(nodes, base, ranges[0, 0, 0], arity) == 1:
+        ranges[0, 0, 0] = child_of(nodes, base, ranges[0, 0, 0], arity, 0)
+        H[CODE] -= 1
+        state[LEVEL] -= 1
+        budget -= 1
+    while state[LEFT] > 0 and budget > 0:
+        o, c, lower = ranges[state[SIDE], state[RANGE], 0], state[CHILD], level_below(state[LEVEL], H[CODE])
+        if c == 0:
+            begin_node(making, lower, arity)
+        if o < 0 and compact[base + CODE] == H[CODE]:
+            budget -= copy_node(nodes, base, making, Shape(arity, leading), ~o >> 1, lower)
+            end_node(making, lower, arity)
+            continue
+        child = wide(child_of(nodes, base, o, arity, c))
+        budget -= 1
+        if child != 0:
+            budget -= add_child(nodes, base, making, Shape(arity, leading), child, few)
+        state[CHILD] = c + 1
+        if c + 1 == 1 << arity:
+            state[CHILD] = 0
+            end_node(making, lower, arity)
+    return budget

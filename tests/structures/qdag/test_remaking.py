@@ -1,0 +1,73 @@
+"""The compact form that a merge makes of a tree is the one that a load makes of its entries, and costs little where little has changed."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from structures.quadtree.compact import LEAVES, NODES, compact_place
+from structures.quadtree.layout import CODE_BITS, LEAF
+from structures.quadtree.trees import QuadTrees, Root
+from tests.naive.natural_join import Entry, entries
+
+NO_PINS = np.empty(0, np.int64)
+_SHAPES = [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2), (4, 0), (4, 2)]
+
+
+def _form(trees: QuadTrees, root: Root) -> tuple[list[int], int]:
+    """Of a tree without live blocks the nodes of its compact form, and how many words it has."""
+    assert root.place == compact_place(0, False), "the tree has live blocks"
+    compact, form = trees.forms.compact, next(form for form in trees.forms.forms if form.base == root.base)
+    return compact[compact[root.base + NODES] : compact[root.base + LEAVES]].tolist(), form.end - form.base
+
+
+def _merged(trees: QuadTrees, version: int) -> None:
+    trees._changed = [root.count for root in trees.roots]
+    trees.merge(version)
+    trees.reclaim(version, NO_PINS)
+    trees.check(trees.roots)
+
+
+@pytest.mark.parametrize("top", [2, 50, 3_000, 2**30 - 1])
+@pytest.mark.parametrize("shape", _SHAPES)
+def test_a_merge_makes_what_a_load_makes(shape: tuple[int, int], top: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever has changed: nodes that came to have few entries, tuples of many rows, codes beyond those that there were, and fewer. Trees
+    in two parts reach as far as they can from the beginning, as they may grow early."""
+    monkeypatch.setattr(QuadTrees, "_bits_for", lambda self, tree, most: CODE_BITS if self.shapes[tree].first else most.bit_length())
+    rng, arity = random.Random(f"{shape} {top}"), shape[0]
+    trees, slot, now = QuadTrees([shape], 1 << 22, LEAF + 1), 0, set[Entry]()
+    for version in range(1, 9):
+        codes = top if version % 3 else top // 5
+        gone = set(rng.sample(sorted(now), len(now) // rng.choice([2, 3, 20])))
+        come = {(*(rng.randint(0, codes) for _ in range(arity)), slot + i) for i in range(rng.choice([LEAF, 4 * LEAF]) + LEAF // 2 + 1)}
+        slot += len(come)
+        now = now - gone | come
+        if version == 1:
+            trees.bulk_load(1, 0, entries(sorted(come), arity))
+            continue
+        trees.delete(version, 0, entries(sorted(gone), arity))
+        trees.insert(version, 0, entries(sorted(come), arity))
+        if version % 2:
+            continue
+        _merged(trees, version)
+        fresh = QuadTrees([shape], 1 << 22, LEAF + 1)
+        fresh.bulk_load(1, 0, entries(sorted(now), arity))
+        assert fresh.roots[0].bits == trees.roots[0].bits
+        assert _form(trees, trees.roots[0]) == _form(fresh, fresh.roots[0])
+
+
+def test_steps_go_by_what_has_changed() -> None:
+    """A few of many entries: less than a step for each of the others, where one is written anew by one."""
+    n = 256 * LEAF
+    steps = []
+    for changed in (8, n // 2):
+        trees = QuadTrees([(2, 1)], 1 << 22)
+        given = entries([(i * 7 % n, i * 11 % n, i) for i in range(n)], 2)
+        trees.bulk_load(1, 0, given)
+        trees.delete(2, 0, given[:changed])
+        trees.insert(2, 0, given[:changed])
+        _merged(trees, 2)
+        steps.append(trees.steps)
+    assert steps[0] < n * (1 + 8 // LEAF) and steps[1] > 2 * steps[0]
