@@ -370,7 +370,8 @@ def begun(n: int, shape: Shape, code: int) -> Making:
     """For the compact form of n > LEAF entries, coordinates below 2**code. Pages of it that are not written take no memory."""
     k, inner = shape.arity, LEVELS * (n // (LEAF + 1))
     lengths = NODE_WORDS * ((inner << k) // 64 + 1), n // SIZES + 1, n * (2 * k + 1) * SLOT_BYTES // 8 + 1
-    header, (nodes, leaves, rest) = np.zeros(HEADER, np.int64), (reserve(8 * length, np.int64) for length in lengths)  # not from a heap, which would keep their pages
+    header = np.zeros(HEADER, np.int64)
+    nodes, leaves, rest = (reserve(8 * length, np.int64) for length in lengths)  # not from a heap, which would keep their pages
     header[CODE] = code
     ranges, state = np.empty((2, n // (LEAF + 1), 2), np.int64), np.zeros(STATE_WORDS, np.int64)
     ranges[0, 0], state[LEFT], state[LEVEL] = (0, n), 1, code - 1 + (CODE_BITS if shape.first > 0 else 0)

@@ -4,20 +4,20 @@
                \\                 log ->  log ->          \\
     beside      compact form -> its place -> replay of the log -> root of the tree from here on
 
-    remake   the compact form, level by level from the version of tick t (`remaking.py`), whose blocks are kept until then, as if a reader had
-             pinned it; not yet where readers look
+    remake   the compact form, level by level from the version of tick t (`remaking.py`), whose blocks are kept until then, as if a
+             reader had pinned it; not yet where readers look
     copy     to its place
     replay   what has changed since, in a tree of its own (`layout.SPARE_TREE`), whose blocks nobody else sees
 
-A tree in two parts that is to reach further has other levels: its entries are gathered, in Morton order, and the form is made by their order
-(`compact.compress`).
+Of a tree of which much has changed, or which is to have further levels because it cannot grow, the entries are gathered instead, in Morton
+order, and the form is made by their order (`compact.compress`).
 
 The switch is O(1), and is part of a version: what is published of a version never changes. One tree at a time: at most two copies of one
 tree are held, and the log. A merge can be given up at any moment, and nothing is lost.
 
 Steps are entries and nodes that are looked at, in the bisections too; a change that is replayed, or a block that is dropped, counts some.
-Costs: O(n) steps for n entries, less than one each where few have changed, some seven where a tree is to reach further; and twice the cost
-of the changes that come meanwhile. Source: Overmars, *The Design of Dynamic Data
+Costs: O(n) steps for n entries, about one each where few have changed, else up to seven; and twice the cost of the
+changes that come meanwhile. Source: Overmars, *The Design of Dynamic Data
 Structures* (1983), global rebuilding.
 """
 
@@ -148,9 +148,9 @@ class Changes(NamedTuple):
 class Merge:
     """Of one tree. `since`: the tick whose blocks are to be kept for it, None once they need not be."""
 
-    def __init__(self, arena: QuadArena, forms: CompactForms, tree: int, shape: Shape, bits: int) -> None:
+    def __init__(self, arena: QuadArena, forms: CompactForms, tree: int, shape: Shape, bits: int, copied: bool) -> None:
         """Of the newest version, to which nothing is added any more; the new tree is to reach codes below 2**bits, if it is in two parts,
-        else as far as its own. O(1)."""
+        else as far as its own. `copied`: what has not changed is most of it. O(1)."""
         self.tree, self._shape, self._bits = tree, shape, bits
         self.since: int | None = arena.C.item(VERSION)
         self._arena, self._forms = arena, forms
@@ -161,12 +161,12 @@ class Merge:
         self._parts: list[tuple[int, np.ndarray]] = []  # to be copied
         self._log: deque[Changes] = deque()
         self.changed = 0  # entries, since
-        if shape.first and bits > old_bits:
-            self._way, self._entries = descent(place, old_bits, base, shape), np.empty(count * (shape.arity + 1), np.int32)
-            self._phases = [self._gather, self._make, self._copy]
-        else:
+        if copied and (not shape.first or bits == old_bits):
             self._making, self._few = begun_anew(place, old_bits, count, shape), room_for_few(shape.arity)
             self._phases = [self._remake, self._copy]
+        else:
+            self._way, self._entries = descent(place, old_bits, base, shape), np.empty(count * (shape.arity + 1), np.int32)
+            self._phases = [self._gather, self._make, self._copy]
 
     @property
     def is_ready(self) -> bool:

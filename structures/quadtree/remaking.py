@@ -79,8 +79,8 @@ def begun_anew(place: int, bits: int, count: int, shape: Shape) -> Making:
 
 @kernel
 def gather_few(nodes: QuadNodes, base: int, bits: int, shape: Shape, top: tuple[int, int], few: Few) -> tuple[int, int]:
-    """Put the entries of a subtree, by its place and level, to `few.rows`, unless it has more than LEAF. How many it has, LEAF + 1 for more;
-    how much was looked at."""
+    """Put the entries of a subtree, by its place and level, to `few.rows`, unless it has more than LEAF. How many it has, LEAF + 1 for
+    more; how much was looked at."""
     W, todo, k = nodes.W, few.todo, shape.arity
     n, steps, waiting = wide(0), wide(0), wide(1)
     todo[0, 0], todo[0, 1] = top

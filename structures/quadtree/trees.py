@@ -13,10 +13,11 @@ Decisions, with their reasons
       one tree to a reader, live where it was changed. Two small live trees beside it (added, removed) would take less after a few changes,
       but three nodes to look at in place of one at each step of a join: this way joins and changes take about as long as in a tree that is
       live throughout, and never more memory than that and the compact form together.
-    - A merge makes a tree compact again when an eighth as many entries as it has have changed since: beside it, some steps with each change
-      and the rest while nothing else is to be done (`merging.py`), one tree after another. While nothing else is to be done, one in 128 is
+    - A merge makes a tree compact again when half as many entries as it has have changed since: beside it, some steps with each change and
+      the rest while nothing else is to be done (`merging.py`), one tree after another. While nothing else is to be done, one in 256 is
       enough: a changed entry makes a whole leaf live, which takes thirty times what the entry does in the compact form, and only a merge
-      empties the chunks of live blocks. A merge that copies what has not changed costs so little that it pays (`remaking.py`).
+      empties the chunks of live blocks. Such a merge copies what has not changed (`remaking.py`), for a third of the time. With batch
+      after batch, merges at an eighth would take more time than the changes themselves.
     - A plain tree's root grows by a level a bit as codes grow. A tree in two parts would have to grow in every cell: it is made anew, by a
       merge too, when a quarter of its codes are left; at once only where codes come faster than that.
     - Trees in two parts beside the plain one: a row of a quadtree's grid meets sqrt(n) of its nodes (1,400 steps for a changed edge of a
@@ -54,10 +55,11 @@ _LEAST = 32 * layout.LEAF  # entries of a tree that gets a compact form
 _FORM_WORDS = 2**30  # of all compact forms
 _RUN = 2048  # changes of a tree that may be versions of their own at most
 _MANY = 64  # entries that go, so that they may be all of a tree: then it is emptied at once
-_CHANGED = 8  # it gets a new one when 1 in so many of its entries has changed
-_CHANGED_SPARE, _CHANGED_FEW = 128, 16  # the same between versions, while nothing else is to be done; while few have changed
+_CHANGED = 2  # it gets a new one when 1 in so many of its entries has changed
+_CHANGED_SPARE, _CHANGED_FEW = 256, 16  # the same between versions, while nothing else is to be done; while few have changed
 _FEW = 512  # changed entries, whose blocks take a tenth of a megabyte
-_SHARE = 32  # steps of merges that a changed entry pays for, besides its own replay; a merge takes one an entry of its tree
+_COPYING = 4  # a merge copies what has not changed where that is all but 1 in so many, or more
+_SHARE = 32  # steps of merges that a changed entry pays for, besides its own replay; a merge takes some 7 an entry of its tree
 _GROWING = 20  # steps an entry of all trees, for as many new codes as are left: some 3 times what a merge takes
 _DROPPABLE = 1 << 13  # blocks that may be dropped between two reclaims, besides one for each changed entry: so few wait as records
 
@@ -366,7 +368,8 @@ class QuadTrees(Versioned[QuadArena]):
         if due:
             tree = max(due, key=lambda tree: self._has_to_grow(tree, roots[tree]))
             self._done = 0
-            self._merge = Merge(self.arena, self.forms, tree, self.shapes[tree], max(roots[tree].bits, self._wanted[tree]))
+            copied = _COPYING * self._changed[tree] <= roots[tree].count
+            self._merge = Merge(self.arena, self.forms, tree, self.shapes[tree], max(roots[tree].bits, self._wanted[tree]), copied)
 
     def _is_due(self, tree: int, root: Root, spare: bool = False) -> bool:
         changed, share = self._changed[tree], _CHANGED

@@ -14,7 +14,6 @@ from tests.structures.core.churned import SUBJECTS
 TITLE = "The structures after a day of churn: 1,000,000 changes at 1,000,000 entries under pins that come and go"
 STORE_MOST, RESIDENT_MOST = 1.3, 1.5
 NOTES = {
-    "quadtree": "a load is compact; where entries have changed since, up to one in sixteen of a tree, they take several times as much",
     "groups": "written in place: pins hold nothing",
 }
 

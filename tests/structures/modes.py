@@ -38,6 +38,7 @@ STRUCTURES = {
             Canary("structures.qdag.walk", "fill_others", "lambda walking, t, out, start, n: None"),
             Canary("structures.qdag.scan", "children_of", "lambda nodes, base, o, arity: 1", 2),
             Canary("structures.qdag.walk", "loaded", "lambda nodes, walking, t, ref, level: 1 if ref & 2**19 else ref"),
+            Canary("structures.quadtree.remaking", "find_leaf", "lambda *given: was(*given[:-1], given[-1] + 1)"),
             # Of merges: a change meanwhile is lost; what the switch leaves behind is forgotten.
             Canary("structures.quadtree.merging", "replay", "lambda nodes, writing, t, entries, come: len(come)", 4),
             Canary(

@@ -148,9 +148,7 @@ def test_a_small_store_takes_little_memory() -> None:
 
 
 _SIZE = 200_000
-# Where it is not 1.3: of quadtrees a load is compact, and up to a sixteenth of the entries is not; the nodes of event trees, which are
-# written in place, are fuller after a load.
-_MOST = {"quadtree": 3.0, "event_tree": 1.4}
+_MOST = {"event_tree": 1.4}  # where it is not 1.3: nodes that are written in place are fuller after a load
 
 
 @pytest.mark.skipif(not JIT, reason="so many entries need compiled kernels; the run with the JIT on has them")

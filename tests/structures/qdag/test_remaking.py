@@ -24,9 +24,13 @@ def _form(trees: QuadTrees, root: Root) -> tuple[list[int], int]:
 
 
 def _merged(trees: QuadTrees, version: int) -> None:
-    trees._changed = [root.count for root in trees.roots]
-    trees.merge(version)
-    trees.reclaim(version, NO_PINS)
+    """As with one in eight changed, while nothing else is to be done."""
+    trees._changed = [max(1, root.count // 8) for root in trees.roots]
+    while trees.maintain(7):
+        pass
+    trees.keep_up(version)
+    while trees.maintain(7):
+        trees.reclaim(version, NO_PINS)
     trees.check(trees.roots)
 
 
