@@ -36,6 +36,7 @@ from service.engine.snapshotting import Snapshotting
 from service.engine.stages import Stage, Stages
 from service.engine.state import Receipt, State, refuse_bad
 from service.engine.truncates import Truncates
+from service.engine.under_way import UnderWay
 from service.engine.versions import Pins, Version
 from service.engine.writer import Later, Unpublished, Writer
 from service.errors import Problem, ending
@@ -91,7 +92,8 @@ class Engine(ABC):
         )  # fmt: skip
         self._builds = Builds(self._state, self._writer, self.versions, self.feed_of, lambda: self.kernels)
         self.stages = Stages(data, self.settings.max_relation_rows)
-        self._truncates = Truncates(self._state, self._writer, self.versions)
+        self._under_way = UnderWay()
+        self._truncates = Truncates(self._state, self._writer, self.versions, self._under_way)
         self._rewrites = Rewrites(self._state, self._writer, self.versions)
         self.retention = Retention(self._state, self._writer, self.versions, self.stages.sweep)
         self._alterations = Alterations(self._state, self._writer, self._log, self.versions, self._rewrites, self.settings.max_columns)
@@ -163,7 +165,7 @@ class Engine(ABC):
     @property
     def waiting(self) -> int:
         """Number of batches and jobs that wait for the writer."""
-        return self._writer.waiting + self._truncates.waiting
+        return self._writer.waiting + self._under_way.count
 
     @property
     def is_open(self) -> bool:
@@ -224,7 +226,7 @@ class Engine(ABC):
         It is on disk on return, and published when `later` has called its argument: before anyone who may know the answer can ask. Returns
         `Unpublished` if the batch changes many rows of a view: call its `leave`. Raises the Problem.
         """
-        if self.settings.synchronous == "full" or not is_single(batch) or self._truncates.holds(batch.source):  # an fsync blocks a thread
+        if self.settings.synchronous == "full" or not is_single(batch) or self._under_way.holds(batch.source):  # an fsync blocks a thread
             return None
         check_source(batch)
         answer = self._writer.apply_at_once(batch, later)
@@ -251,7 +253,8 @@ class Engine(ABC):
 
     def replace(self, name: str, batch: Batch) -> Receipt:
         """Replace a relation's rows by those of a batch of upserts; waits. As `Rewrites.replace`; a repeated batch is not applied again."""
-        return self.repeated(batch) or self._rewrites.replace(name, batch)
+        with self._under_way.turn(batch):
+            return self.repeated(batch) or self._rewrites.replace(name, batch)
 
     def stage(self, name: str, stage: str, part: int | None, batch: Batch) -> tuple[int, Stage]:
         """Store a part of a replacement, as `Stages.put`. Problems: those of `Stages.put`, `bad-rows`, `not-found`."""
@@ -261,19 +264,17 @@ class Engine(ABC):
 
     def commit_stage(self, name: str, stage: str, batch: Batch) -> Receipt:
         """As `replace`, with the staged rows, and remove the stage; `batch` names its source. Problems `not-found`, `bad-rows`."""
-        if (repeated := self.repeated(batch)) is not None:  # it need not wait for another rewriting
-            self.stages.drop(self.relation(name), stage)
-            return repeated
-        with self._rewrites.held(name) as held:
+        with self._under_way.turn(batch):
             if (repeated := self.repeated(batch)) is not None:
-                self.stages.drop(held.relation, stage)
+                self.stages.drop(self.relation(name), stage)
                 return repeated
-            with self.stages.taken(held.relation, stage, batch):
+            with self._rewrites.held(name) as held, self.stages.taken(held.relation, stage, batch):
                 return self._rewrites.replace_held(held, batch)
 
     def delete(self, name: str, batch: Batch, filters: Callable[[Relation], Sequence[Condition]]) -> Receipt:
         """Delete the rows of a relation that meet the filters; waits. As `Rewrites.delete`; a repeated batch is not applied again."""
-        return self.repeated(batch) or self._rewrites.delete(name, batch, filters)
+        with self._under_way.turn(batch):
+            return self.repeated(batch) or self._rewrites.delete(name, batch, filters)
 
     def sources(self) -> dict[str, SourceRecord]:
         """Return the last batch of each source. Waits for a commit."""

@@ -7,7 +7,6 @@ prepared one after another.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +17,7 @@ import numpy as np
 
 from service.engine.queued import Done, is_single, tell
 from service.engine.state import Receipt, State
+from service.engine.under_way import UnderWay
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem, ending
@@ -36,39 +36,26 @@ _ROUNDS, _FEW = 10, 1000  # at most; changes left to the turn
 class Truncates:
     """`submit` as `Writer.submit`, from any thread."""
 
-    def __init__(self, state: State, writer: Writer, versions: Pins) -> None:
-        self._state, self._writer, self._versions = state, writer, versions
-        self._under_way: list[Batch] = []  # replaced, never changed
-        self._lock = threading.Lock()
-        self._is_ending = False
+    def __init__(self, state: State, writer: Writer, versions: Pins, under_way: UnderWay) -> None:
+        self._state, self._writer, self._versions, self._under_way = state, writer, versions, under_way
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, _NICE))
 
-    @property
-    def waiting(self) -> int:
-        """Batches that are not with the writer yet, and the one that is prepared."""
-        return len(self._under_way)
-
-    def holds(self, source: str | None) -> bool:
-        """Whether a batch of this source is under way: a later one is to be submitted, too."""
-        return source is not None and any(batch.source == source for batch in self._under_way)
-
     def submit(self, batch: Batch, done: Done) -> None:
-        if not self._views(batch) and not self.holds(batch.source):
+        if not self._views(batch) and not self._under_way.holds(batch.source):
             self._writer.submit(batch, done)
             return
-        self._writer.admit(self.waiting)
-        with self._lock:
-            self._under_way = [*self._under_way, batch]
+        self._writer.admit(self._under_way.count)
+        self._under_way.begin(batch)
         try:
             future = self._thread.submit(self._run, batch, done)
         except RuntimeError:
-            self._ended(batch)
+            self._under_way.end(batch)
             raise ending() from None
         future.add_done_callback(lambda future: self._tell(batch, done, ending()) if future.cancelled() else None)
 
     def end(self) -> None:
         """Refuse the batches that wait, and soon the one being prepared, unless the writer has it."""
-        self._is_ending = True
+        self._under_way.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _views(self, batch: Batch) -> dict[LiveView, set[str]]:
@@ -81,14 +68,10 @@ class Truncates:
         if not large:
             return {}
         views = {view: names & view.relations.keys() for view in self._state.views.values() if large & view.relations.keys()}
-        return {view: mine for view, mine in views.items() if view.may_be_emptied}
-
-    def _ended(self, batch: Batch) -> None:
-        with self._lock:
-            self._under_way = [other for other in self._under_way if other is not batch]
+        return {view: mine for view, mine in views.items() if view.lost_without(mine) is not None}
 
     def _tell(self, batch: Batch, done: Done, answer: Receipt | Problem) -> None:
-        self._ended(batch)
+        self._under_way.end(batch)
         tell(done, answer)
 
     def _run(self, batch: Batch, done: Done) -> None:
@@ -96,6 +79,7 @@ class Truncates:
         answer: Future[Receipt | Problem] = Future()
         started = time.monotonic()
         try:
+            self._under_way.wait(batch)
             for view, names in self._views(batch).items():
                 self._prepare(view, names, emptied)
             for _ in range(_ROUNDS):
@@ -124,7 +108,7 @@ class Truncates:
 
     def _report(self, _: float) -> None:
         """Of a build, from time to time. Problem `recovering` once the service ends."""
-        if self._is_ending:
+        if self._under_way.is_ending:
             raise ending()
 
     def _go_on(self, emptied: list[Emptied]) -> None:

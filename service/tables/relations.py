@@ -12,8 +12,17 @@ from service.wire.batch import RowBlock
 from service.wire.schema import RelationDefinition
 
 
+class Hidden:
+    """Whether structures find no rows in a relation. `now`: they do not; set to False once they are loaded."""
+
+    now = True
+
+
 class Relation:
-    """A relation under a name. `id` is permanent: a relation that is dropped and created again gets another one."""
+    """A relation under a name. `id` is permanent: a relation that is dropped and created again gets another one. `hidden`: of one whose
+    rows new structures do not load."""
+
+    hidden: Hidden | None = None
 
     def __init__(self, id_: int, name: str, definition: RelationDefinition, former: Relation | None = None) -> None:
         """`former`: the relation with its former definition, whose table is taken over."""
@@ -34,6 +43,12 @@ class Relation:
         """Return it under another name, for a join that gets only some of its rows."""
         other = copy.copy(self)
         other.name = name
+        return other
+
+    def hiding(self, hidden: Hidden) -> Relation:
+        """Return it for structures that are loaded without its rows."""
+        other = copy.copy(self)
+        other.hidden = hidden
         return other
 
     @staticmethod

@@ -22,6 +22,7 @@ from structures.core.entries import NO_ENTRIES, Entries
 
 Codes = Callable[[Table, Sequence[str], Slots], Slots]  # `acquire_of` or `look_up_of` of a domain
 Mask = npt.NDArray[np.bool_]
+_NO_INDICES = np.empty(0, np.int64)
 _FEW_KEYS = np.zeros(2, np.int32)  # never written to
 _CHUNK = 1 << 16  # rows per piece
 NEWEST = 1 << 62  # a version at which a table has its present rows: a view may not have followed the last ones yet
@@ -66,8 +67,15 @@ class Side:
         self._filtered = list(dict.fromkeys(ref.column for f in self.filters for ref in f.columns))
         self.varying = [name for name in _used(query, self.alias, relation) if name not in relation.key]
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether structures that are loaded now find no rows in it."""
+        return self.relation.hidden is not None and self.relation.hidden.now
+
     def selected(self, slots: Slots) -> npt.NDArray[np.int64] | None:
         """Return the indices of the rows at these slots that meet the filters; None: all of them."""
+        if self.is_hidden:
+            return _NO_INDICES
         if self.living is not None:
             chosen = self.living(slots)
             if self.filters:

@@ -27,7 +27,7 @@ from structures.rows.key_table import ALL_BITS, RowSet
 from structures.rows.reading import Moved, Run
 from structures.rows.retired import LIVING
 from structures.rows.rows import Rows
-from structures.rows.succession import Succeeded, Told
+from structures.rows.succession import Succeeded, Succession, Told
 from structures.rows.widening import Widening
 
 Array = np.ndarray[Any, Any]
@@ -186,9 +186,9 @@ class Table:
             self._widening.entered(slots)
         return slots
 
-    def succeed(self, version: int, told: Told, places: Array) -> Succeeded:
+    def succeed(self, version: int, told: Told, succession: Succession) -> Succeeded:
         """As `Rows.succeed`, in a table without texts and keys. MemoryError."""
-        found, lost, new = self._rows.succeed(version, told, places)
+        found, lost, new = self._rows.succeed(version, told, succession)
         self.succeeded(lost, new)
         return found
 

@@ -175,20 +175,28 @@ class StretchCollector:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._told, self._too_large = joined((), STRETCH), set[int]()
+        self._parts, self._too_large = list[Changed](), set[int]()
+
+    def __call__(self, offset: int, inserted: bool, rows: Combination) -> None:
+        """Take rows of one version, before those of `take`."""
+        n = len(rows[0])
+        self._parts.append(Changed(np.full(n, offset), np.full(n, inserted), rows))
+
+    def exceeded(self, offset: int) -> None:
+        self._too_large.add(offset)
 
     def take(self, offsets: Indices, deltas: Deltas) -> None:
         """Take all rows that a run reports: slot (~slot: deleted), start and last. `offsets`: int64[n], the number of each change's
         version, ascending."""
-        self._too_large = {*offsets[deltas.too_large].tolist()}
+        self._too_large.update(offsets[deltas.too_large].tolist())
         changes, (slots, starts, lasts) = told_by(deltas)
         come = slots >= 0
-        told = Changed(offsets[changes], come, (np.where(come, slots, ~slots).astype(np.int32), starts, lasts))
-        self._told = _without(told, self._too_large)
+        self._parts.append(Changed(offsets[changes], come, (np.where(come, slots, ~slots).astype(np.int32), starts, lasts)))
 
     def delta(self, first: int, view: Retained) -> Delta | None:
         """As `delta_left`."""
-        return delta_left(first, self._told, view, self._too_large)
+        told = joined([_without(part, self._too_large) for part in self._parts], STRETCH)
+        return delta_left(first, told, view, self._too_large)
 
 
 class RowCollector:

@@ -1,12 +1,16 @@
 """New structures for a view after a batch that truncates some of its relations: built beside the writer, put in place in the batch's turn.
 
 A row of an inner join has a row of each relation. So a truncate deletes all rows of the view, and its structures are left with the rows of
-the other relations, which exist beforehand.
+the other relations, which exist beforehand. The same is true of EXISTS, of the left side of LEFT JOIN, of the latest rows, and the like.
+With its right side, LEFT JOIN loses the rows that have one, and the left rows of these then stand alone.
 
     in the writer's turn   hold the published version; record changes to the view's relations from then on
-    beside the writer      load new structures with the rows of the other relations; list the view's rows, as far as its feed may keep them
+    beside the writer      load new structures with the rows of the other relations; list the rows that the view loses, as far as its feed
+                           may keep them
     rounds                 follow the changes since: in the structures those of the other relations, in the list those of all
     in the batch's turn    follow the rest; the listed rows are deleted, and the new structures replace the view's own
+
+The list of an inner join follows changed rows; any other is read again if something has changed.
 """
 
 from __future__ import annotations
@@ -40,7 +44,10 @@ class Emptied:
     def __init__(self, view: LiveView, names: Collection[str], holding: Callable[[], AbstractContextManager[int]]) -> None:
         self.view, self._names, self._holding = view, frozenset(names), holding
         self.backlog = Backlog(view.relations.values())
-        self._join, self._sides = view.without(self._names)
+        self._join, self._hidden = view.without(self._names)
+        lost = view.lost_without(self._names)
+        assert lost is not None, "other rows take the places of those that are lost"
+        self._lost = lost
         self._former = view.core  # so that its memory is freed by the last owner of this object, not in the writer's turn
         self._held = self._before = ExitStack()
         self._rows: Combination | None = None  # of the held version; None: more than the feed may keep
@@ -56,8 +63,7 @@ class Emptied:
     def build(self, report: Callable[[float], None]) -> None:
         """Load the rows of the other relations, and list the rows of the view. An exception from `report` ends it."""
         self._join.build(self._version, report)
-        for side in self._sides:
-            side.living = None
+        self._hidden.now = False
         if self._most > 0:
             self._list()
 
@@ -95,7 +101,17 @@ class Emptied:
 
     def apply(self, version: int, runs: Runs) -> Delta | None:
         """Follow the batch, once in place; return the delta if the view may be followed."""
-        return self.view.apply_emptied(version, runs, self._names, self._rows)
+        told = None if self._rows is None else (self._rows, self._left_alone(self._rows))
+        return self.view.apply_emptied(version, runs, self._names, told)
+
+    def _left_alone(self, rows: Combination) -> Combination:
+        """Return the rows that stand alone once these are lost, each once."""
+        place = self._lost.place
+        if place is None:
+            return tuple(part[:0] for part in rows)
+        left = np.unique(rows[1 - place])
+        alone = np.full(len(left), -1, np.int32)
+        return (left, alone) if place else (alone, left)
 
     @staticmethod
     def _inserting(one: Resolved) -> Resolved:
@@ -109,11 +125,12 @@ class Emptied:
         self._before.close()
         gone = {net.relation.name: net.gone for net in nets if len(net.gone)}
         come = {net.relation.name: net.come for net in nets if len(net.come)}
-        if self._rows is None:
-            if gone and self._most > 0:
-                self._list()
-        elif gone or come:
+        if self._most <= 0 or not (gone or come):
+            return
+        if self._rows is not None and self._lost.is_inner:
             self._keep([self._without(self._rows, gone), *self._coming(come)])
+        elif self._rows is not None or gone:
+            self._list()
 
     @property
     def _most(self) -> int:
@@ -128,16 +145,22 @@ class Emptied:
             self._rows = None
 
     def _list(self) -> None:
-        """List the rows of the version."""
-        cursor, parts, count = self._all_rows(), [(NO_SLOTS,) * len(self.view.sides)], 0
+        """List the rows of the version that are lost."""
+        cursor, parts, count = self._all_rows(), [(NO_SLOTS,) * self.view.width], 0
         while not cursor.done and count <= self._most:
-            parts.append(cursor.fill(_CHUNK))
+            parts.append(self._those_lost(cursor.fill(_CHUNK)))
             count += len(parts[-1][0])
         self._keep(parts)
 
+    def _those_lost(self, rows: Combination) -> Combination:
+        if self._lost.place is None:
+            return rows
+        lost = rows[self._lost.place] >= 0
+        return tuple(part[lost] for part in rows)
+
     def _all_rows(self) -> Enumeration:
         join, root, _ = self._root
-        if self.view.view.plan.shape not in _SOONER_BY_PARTNERS:
+        if self.view.view.plan.shape not in _SOONER_BY_PARTNERS and (self._lost.place is None or not self._lost.is_inner):
             return join.rows(root, None)
         side = next(side for side in self.view.sides if side.relation.name in self._names)
         return join.partners(root, side.place, np.concatenate(side.rows_of(self._version)), None)
@@ -158,7 +181,7 @@ class Emptied:
         for number, side in enumerate(sides):
             cursor = self._root.join.partners(self._root.root, side.place, come[side.relation.name], None)
             while not cursor.done and count <= self._most:
-                rows = cursor.fill(_CHUNK)
+                rows = self._those_lost(cursor.fill(_CHUNK))
                 for other in sides[:number]:  # listed in the turn of that side
                     new = ~np.isin(rows[other.place], come[other.relation.name])
                     rows = tuple(part[new] for part in rows)

@@ -20,7 +20,7 @@ from service.histogram import Histogram
 from service.tables.changes import NOTHING, Part, Runs, inserting, parted
 from service.tables.history import Step
 from service.tables.indexes import SharedIndexes
-from service.tables.relations import Relation
+from service.tables.relations import Hidden, Relation
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
 from service.views.collecting import Collector, Retained, RowCollector, StretchCollector
@@ -55,6 +55,14 @@ class ViewRoot(NamedTuple):
     join: Join
     root: Any
     made: int
+
+
+class Lost(NamedTuple):
+    """The rows that a view loses with those of some relations: all, or those with a row of the alias `place`, whose other rows then stand
+    alone. is_inner: each lost row has a row of each alias, and is lost exactly with one of these."""
+
+    place: int | None
+    is_inner: bool
 
 
 class LiveView:
@@ -109,22 +117,36 @@ class LiveView:
         """Return an empty join of the kind of `core`. OSError, MemoryError: as `make_room`."""
         return core_by(self.view.query, self.view.plan, self.reads, self._indexes)
 
-    @property
-    def may_be_emptied(self) -> bool:
-        """Whether it is an inner join, or groups of one, whose structures load only the sides they are given."""
+    def lost_without(self, names: Collection[str]) -> Lost | None:
+        """Return which rows the view loses if these relations lose theirs; None: other rows would take their places."""
         query, plan = self.view.query, self.view.plan
-        others = query.parts or query.absent or query.branches or query.latest or query.as_of or query.stretches
-        is_plain = query.groups is None or type(self._join) is GroupsStage  # stages that count without a join keep more
-        return self.state == "live" and is_plain and not others and (plan.core or plan).shape != "product"
+        if self.state != "live" or query.branches or (plan.core or plan).shape == "union":
+            return None
+        if query.groups is not None and type(self._join) is not GroupsStage:  # other stages keep more than a join
+            return None
+        gone = {alias for alias, name in query.whole.aliases if name in names}
+        needed = {alias for alias, _ in query.aliases} - query.optional
+        for part in query.parts:
+            if part.kind in ("exists", "coverage") and part.on in needed:
+                needed |= {alias for alias, _ in part.own}
+        if gone & needed:
+            is_inner = not (query.parts or query.absent or query.latest or query.as_of or query.stretches)
+            return Lost(None, is_inner)
+        if query.groups is not None or plan.shape not in ("match", "as_of") or len(query.parts) > 1 or gone != query.optional:
+            return None
+        if len(gone) > 1:  # FULL JOIN
+            return None
+        (side,) = (side for side in self.sides if side.alias in gone)
+        # In an as-of join, a row has no place in the view while the latest one that it meets is filtered out.
+        return None if plan.shape == "as_of" and side.filters else Lost(side.place, plan.shape == "match")
 
-    def without(self, names: Collection[str]) -> tuple[Join, list[Side]]:
-        """Return an empty join of the kind of `core`, which shares nothing with other views, and its sides: as long as these have a test,
-        it loads no rows of the relations `names`. OSError, MemoryError: as `make_room`."""
-        sides = [Side(self.view.query.whole, side.place, side.relation) for side in self.reads]
-        for side in sides:
-            if side.relation.name in names:
-                side.living = _nobody
-        return core_by(self.view.query, self.view.plan, sides, None), sides
+    def without(self, names: Collection[str]) -> tuple[Join, Hidden]:
+        """Return an empty join of the kind of `core`, which shares nothing with other views, and what hides the rows of the relations
+        `names` from it. OSError, MemoryError: as `make_room`."""
+        hidden = Hidden()
+        relations = {name: relation.hiding(hidden) if name in names else relation for name, relation in self.relations.items()}
+        sides = [Side(self.view.query.whole, side.place, relations[side.relation.name]) for side in self.reads]
+        return core_by(self.view.query, self.view.plan, sides, None), hidden
 
     def replace(self, core: Join) -> Join:
         """Use this core, which has the same rows, from now on; return the former one, in which older versions are read."""
@@ -217,31 +239,36 @@ class LiveView:
         self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
         return delta
 
-    def apply_emptied(self, version: int, runs: Runs, names: Collection[str], rows: Combination | None) -> Delta | None:
+    def apply_emptied(self, version: int, runs: Runs, names: Collection[str], told: Sequence[Combination] | None) -> Delta | None:
         """Follow a batch that truncates the relations `names`, in a core that has replaced the view's own and lacks only the rows of
-        `names`. rows: the view's rows before the batch, unless they are groups; None: more than its feed may keep."""
+        `names`. told: the rows that the view loses and gains by that, unless they are groups; None: more than its feed may keep."""
         started = time.perf_counter()
         mine = {name: run for name, run in runs.items() if name in self.relations}
         self.changed_rows += sum(run.rows for run in mine.values())
         left = {name: inserting(run) if name in names else run for name, run in mine.items()}
-        delta = self._follow_emptied(version, left, mine, rows)
+        delta = self._follow_emptied(version, left, mine, told)
         self.update_seconds.observe(time.perf_counter() - started)
         return delta
 
-    def _follow_emptied(self, version: int, left: Runs, mine: Runs, rows: Combination | None) -> Delta | None:
+    def _follow_emptied(self, version: int, left: Runs, mine: Runs, told: Sequence[Combination] | None) -> Delta | None:
         """`left`: the changes without deletes that are done already."""
         retain, join = self.view.query.retain, self.join
         if isinstance(join, GroupsStage):
             groups = None if retain is None else RowCollector(retain[0])
             join.apply_emptied(version, left, groups)
             return None if groups is None else groups.delta(version)
-        collector = None if retain is None else Collector(most_candidates(retain[0]), 1)
-        if collector is not None and rows is None:
+        if retain is None:
+            join.apply(version, left, None)
+            return None
+        most = most_candidates(retain[0])
+        collector = Collector(most, 1) if self.view.query.stretches is None else StretchCollector(most)
+        if told is None:
             collector.exceeded(0)
-        elif collector is not None and rows is not None:
-            collector(0, False, rows)
-        join.apply(version, left, collector)
-        return None if collector is None else collector.delta(version, self._retained(mine))
+        else:
+            for inserted, rows in enumerate(told):
+                collector(0, bool(inserted), rows)
+        join.apply(version, left, cast(Sink, collector))
+        return collector.delta(version, self._retained(mine))
 
     def replay(self, step: Step) -> Delta | None:
         """Follow changes that were applied earlier, as `apply`, before the view is live. Raises as `require`."""
@@ -363,10 +390,6 @@ class LiveView:
             "flips_per_update": flips / self.changed_rows if flips is not None and self.changed_rows else None,
             **self.read_counts.to_json(),
         }
-
-
-def _nobody(slots: Slots) -> npt.NDArray[np.bool_]:
-    return np.zeros(len(slots), np.bool_)
 
 
 def _replaced(runs: Runs, side: Side) -> Part:

@@ -32,7 +32,7 @@ from structures.rows.key_table import NULLS_A_CELL, RowSet, Stored
 from structures.rows.reading import Run, look_alike
 from structures.rows.rows import Rows as StoredRows
 from structures.rows.rows import store_rows
-from structures.rows.succession import Slots, Succeeded, Told, take_places
+from structures.rows.succession import Newest, Slots, Succeeded, Succession, Told, take_places
 
 MOST = 128  # changes: what they need is allocated anew each time
 NULL, WORD, FLOAT, ORDERED = range(4)
@@ -78,15 +78,6 @@ class Keys(NamedTuple):
 class Accumulators(NamedTuple):
     plan: Plan
     store: Store
-
-
-@arrays("int64[:, ::1]", Slots, "int32[::1]")
-class Newest(NamedTuple):
-    """The rows of groups, their slots, and the places by code (`rows/succession.py`)."""
-
-    cells: np.ndarray
-    slots: Slots
-    places: np.ndarray
 
 
 @arrays("int64", "int64", "int64", "int64", "int64")
@@ -212,7 +203,7 @@ def follow(
     if given.succeeds:
         these = Told(told_codes[:told], told_versions, room.rows, there)
         found = Succeeded(numbers[VERSIONS], numbers[STARTS], numbers[DELETES], slots[SLOTS])
-        changed, lost, new = take_places(newest.cells, newest.slots, these, newest.places, given.version, found, slots[GONE])
+        changed, lost, new = take_places(newest, these, given.version, found, slots[GONE])
     return n, stored, dropped, told, changed, lost, new
 
 
@@ -220,9 +211,11 @@ class GroupedRows:
     """The groups of one relation's rows, which all have a key: codes of the keys, accumulators, and the newest row of each group. The
     writer's."""
 
-    def __init__(self, keys: StoredRows, counts: np.ndarray, groups: Groups, newest: StoredRows, places: np.ndarray, reads: Reads) -> None:
-        """keys, counts: of the codes; newest: the rows that are told of groups, by `places`."""
-        self._keys, self._counts, self._groups, self._newest, self._places = keys, counts, groups, newest, places
+    def __init__(
+        self, keys: StoredRows, counts: np.ndarray, groups: Groups, newest: StoredRows, succession: Succession, reads: Reads
+    ) -> None:  # fmt: skip
+        """keys, counts: of the codes; newest: the rows that are told of groups, and how they succeed one another."""
+        self._keys, self._counts, self._groups, self._newest, self._succession = keys, counts, groups, newest, succession
         self._reads, self._accumulators = reads, Accumulators(*groups.parts)
         self._lines = VALUES + 2 * len(reads.values)
 
@@ -245,7 +238,7 @@ class GroupedRows:
             np.empty((n, groups.width), np.int64),
         )  # fmt: skip
         known = Keys(keys.table.entries, keys.table.hashing, keys.stored, keys.slots(), self._counts)
-        there = Newest(newest.cells, newest.slots(), self._places)
+        there = Newest(newest.cells, newest.slots(), self._succession)
         given = Numbers(*numbers, groups.next_stamp, len(newest.kinds), int(succeeds))
         rows, stored, dropped, told, changed, lost, new = compiled(follow)(
             relation, changes, reads, known, self._accumulators, there, given, room

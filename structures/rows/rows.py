@@ -36,7 +36,7 @@ from structures.rows.key_counts import Uses, count_both
 from structures.rows.key_table import ALL_BITS, NULLS_A_CELL, TEXT, KeyTable, RowSet, Stored, entry_of, find_rows, same_key, tag_of
 from structures.rows.reading import STRETCH_BITS, Moved, Run, differing, gather, gather_text, gather_valid, same, scan
 from structures.rows.retired import LIVING, NEVER, Retired
-from structures.rows.succession import Slots, Succeeded, Told, begin_life, slot_of, succeed
+from structures.rows.succession import Newest, Slots, Succeeded, Succession, Told, begin_life, slot_of, succeed
 
 HEAP_BYTES = min(1 << 37, max(1 << 30, MEMORY))  # more would be in vain, and other relations need address space, too
 LIFE_BYTES = 8 + 8 + 4  # of a slot: when it was born and died, and its place among the free ones
@@ -246,7 +246,7 @@ class Rows:
     def slots(self) -> Slots:
         return Slots(self.born, self.died, self._kept, self._free, self._free_count, self.used)
 
-    def succeed(self, version: int, told: Told, places: np.ndarray) -> tuple[Succeeded, int, int]:
+    def succeed(self, version: int, told: Told, succession: Succession) -> tuple[Succeeded, int, int]:
         """Let what was told take the places of the rows before (`succession.py`), which have neither texts nor keys. -> what the versions
         change; how many rows go, and how many come.
 
@@ -256,7 +256,7 @@ class Rows:
         self.require_slots(n)
         found = Succeeded(np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.int64), np.empty(2 * n, np.int32))
         gone = np.empty(n, np.int32)
-        changed, lost, new = compiled(succeed)(self.cells, self.slots(), told, places, version, found, gone)
+        changed, lost, new = compiled(succeed)(Newest(self.cells, self.slots(), succession), told, version, found, gone)
         self.took(new)
         if lost:
             self.retired.add(version, gone[:lost].copy())

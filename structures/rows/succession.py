@@ -2,6 +2,8 @@
 with that, and takes its place where it differs.
 
     places[code]   1 + the slot of the newest row of a thing, 0: it has none; the first cell of that row is the code
+    shown[column]  the bits of a cell that are compared: readers see these. Rows that differ in others alone do not succeed; these are
+                   written in place
 
 A row that is succeeded within the run is written all the same, and dies in the version in which it is born: deltas tell it.
 """
@@ -30,6 +32,23 @@ class Slots(NamedTuple):
     used: int
 
 
+@arrays("int32[::1]", "int64[::1]")
+class Succession(NamedTuple):
+    """See the module docstring."""
+
+    places: np.ndarray
+    shown: np.ndarray
+
+
+@arrays("int64[:, ::1]", Slots, Succession)
+class Newest(NamedTuple):
+    """The rows of all things."""
+
+    cells: np.ndarray
+    slots: Slots
+    succession: Succession
+
+
 @arrays("int32[::1]", "int64[::1]", "int64[:, ::1]", "boolean[::1]")
 class Told(NamedTuple):
     """Of each telling, version after version, the code, the number of the version (a code comes once in each), the row, and whether there
@@ -53,12 +72,20 @@ class Succeeded(NamedTuple):
 
 
 @kernel
-def differ(told: Any, i: int, cells: Any, slot: int) -> bool:
-    """Whether two rows differ behind the first cell."""
+def differ(told: Any, i: int, cells: Any, slot: int, shown: Any) -> bool:
+    """Whether two rows differ in what is shown behind the first cell."""
     for column in range(1, told.shape[1]):
-        if told[i, column] != cells[slot, column]:
+        if (told[i, column] ^ cells[slot, column]) & shown[column]:
             return True
     return False
+
+
+@kernel
+def copy_hidden(told: Any, i: int, cells: Any, slot: int) -> None:
+    """Write the cells that differ from those of a row that looks the same. Readers may read the shown bits of the same words meanwhile."""
+    for column in range(1, told.shape[1]):
+        if told[i, column] != cells[slot, column]:
+            cells[slot, column] = told[i, column]
 
 
 @kernel
@@ -79,15 +106,16 @@ def begin_life(slots: Slots, slot: int, version: int) -> None:
     slots.kept[slot >> STRETCH_BITS] += 1
 
 
-@kernel("UniTuple(int64, 3)(int64[:, ::1], Slots, Told, int32[::1], int64, Succeeded, int32[::1])")
-def succeed(cells: Any, slots: Slots, told: Told, places: Any, version: int, found: Succeeded, gone: Any) -> tuple[int, int, int]:
+@kernel("UniTuple(int64, 3)(Newest, Told, int64, Succeeded, int32[::1])")
+def succeed(newest: Newest, told: Told, version: int, found: Succeeded, gone: Any) -> tuple[int, int, int]:
     """`take_places` as an entry point. O(width) a group told."""
-    return take_places(cells, slots, told, places, version, found, gone)
+    return take_places(newest, told, version, found, gone)
 
 
 @kernel
-def take_places(cells: Any, slots: Slots, told: Told, places: Any, version: int, found: Succeeded, gone: Any) -> tuple[int, int, int]:
+def take_places(newest: Newest, told: Told, version: int, found: Succeeded, gone: Any) -> tuple[int, int, int]:
     """-> how many versions change something, how many rows go, and how many come. The slots of the former are put into `gone`. O(cells)."""
+    cells, slots, places, shown = newest.cells, newest.slots, newest.succession.places, newest.succession.shown
     changed, lost, new = wide(0), wide(0), wide(0)
     low = wide(0)
     while low < len(told.codes):
@@ -95,8 +123,9 @@ def take_places(cells: Any, slots: Slots, told: Told, places: Any, version: int,
         while high < len(told.codes) and told.versions[high] == told.versions[low]:
             code = wide(told.codes[high])
             place = wide(places[code]) - 1
-            if place >= 0 and told.there[high] and not differ(told.rows, high, cells, place):
+            if place >= 0 and told.there[high] and not differ(told.rows, high, cells, place, shown):
                 told.there[high] = False
+                copy_hidden(told.rows, high, cells, place)
             elif place >= 0:
                 places[code] = 0
                 slots.died[place] = version

@@ -77,7 +77,7 @@ STRUCTURES = {
             Canary("structures.aggregate.results", "fits_int64", "lambda s1, s2: True"),
             Canary("structures.aggregate.results", "bits_of", "lambda order: order"),
             Canary("structures.aggregate.values", "is_thin", "lambda tree, block: False"),
-            Canary("structures.rows.succession", "differ", "lambda told, i, cells, slot: True"),
+            Canary("structures.rows.succession", "differ", "lambda told, i, cells, slot, shown: True"),
         ),
     ),
     "products": Structure(

@@ -209,7 +209,7 @@ class AsOfJoin(Defaults):
             while start >= 0:
                 slots, start = side.relation.table.scan(version, start, _CHUNK)
                 if side is self._other:
-                    rows.append(self._rows(slots, self._acquire)[0])
+                    rows.append(self._rows(NO_SLOTS if side.is_hidden else slots, self._acquire)[0])
                 else:
                     points.append(self._points(slots, self._acquire)[0])
                 done += len(slots)

@@ -28,7 +28,7 @@ class Following:
         having = table.plain_conditions()
         self._succeeds = having is not None
         reads = columns.reads(side.relation.table, side.varying, having or [])
-        self._rows = GroupedRows(*domain.counted, groups, table.table.store, table.places, reads)
+        self._rows = GroupedRows(*domain.counted, groups, table.table.store, table.succession, reads)
 
     def follow(self, version: int, run: Run) -> Followed | None:
         """The result has the groups' values only if the caller must evaluate HAVING. None: there are too many changes, or too many codes

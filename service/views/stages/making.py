@@ -32,13 +32,8 @@ def shown_of(query: Query, sides: Sequence[Side], definitions: Definitions) -> S
 def kept_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes | None, rows: Shown) -> Join:
     """Return an empty join or stage, with all its address space reserved; arguments as in `join_of`. `rows`: the result of `shown_of`,
     where groups store their rows. OSError, MemoryError: there is no room."""
-    if plan.shape == "gaps":
-        assert plan.outer is not None
-        return GapsStage(query, plan.outer, sides)
     if isinstance(rows, KeyStretches):
         return CoverageStage(query, sides, rows)
-    if plan.shape == "latest":
-        return LatestStage(query, plan, sides[0])
     if plan.core is not None and plan.algorithm == "event-tree":
         assert isinstance(rows, GroupTable)
         return CountedStage(query, plan, sides, rows)
@@ -47,7 +42,12 @@ def kept_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedInde
 
 
 def core_by(query: Query, plan: Plan, sides: Sequence[Side], indexes: SharedIndexes | None) -> Join:
-    """Return only the join whose delta a stage takes; as `kept_by`."""
+    """As `kept_by`, for groups only the join whose delta a stage takes."""
+    if plan.shape == "gaps":
+        assert plan.outer is not None
+        return GapsStage(query, plan.outer, sides)
+    if plan.shape == "latest":
+        return LatestStage(query, plan, sides[0])
     if plan.core is None:
         return join_of(query, plan, sides, indexes)
     if plan.core.shape == "list":

@@ -26,7 +26,7 @@ from structures.aggregate.groups import Step
 from structures.core.reserve import reserve
 from structures.grouped.following import OPERATORS
 from structures.rows.key_table import NULLS_A_CELL
-from structures.rows.succession import Succeeded, Told
+from structures.rows.succession import Succeeded, Succession, Told
 
 _CODE = "code"
 
@@ -47,6 +47,7 @@ class GroupTable:
         self.schema = self._schema()
         nullable = any(field.nullable for field in self._fields)
         self.width = len(self._fields) + (-(-len(self._fields) // NULLS_A_CELL) if nullable else 0)
+        self._shown_bits = self._bits_shown()
         self._table: Table | None = None
         self.places = NO_SLOTS  # int32[codes]: 1 + the slot of the group's row at the newest version; 0: none
         self.changed = 0  # the newest version that may have inserted or deleted rows
@@ -101,6 +102,21 @@ class GroupTable:
         self.places = reserve(4 * codes, np.int32)
 
     @property
+    def succession(self) -> Succession:
+        return Succession(self.places, self._shown_bits)
+
+    def _bits_shown(self) -> npt.NDArray[np.int64]:
+        """int64[width]: the bits of a stored row that its readers see, without aggregates that only HAVING reads."""
+        shown = {field.name for output in self._groups.outputs if output.kind == AGGREGATE for field in self._fields_of(output.number)}
+        bits = np.zeros(self.width, np.int64)
+        for at, field in enumerate(self._fields):
+            if field.name in shown:
+                bits[at] = -1
+                if self.width > len(self._fields):
+                    bits[len(self._fields) + at // NULLS_A_CELL] |= 1 << at % NULLS_A_CELL
+        return bits
+
+    @property
     def table(self) -> Table:
         assert self._table is not None, "there is no room yet"
         return self._table
@@ -116,7 +132,7 @@ class GroupTable:
     def change(self, version: int, told: Told) -> Succeeded:
         """Replace the rows of groups by the reported ones. MemoryError."""
         self.changed = version  # set before a group loses its place
-        return self.table.succeed(version, told, self.places)
+        return self.table.succeed(version, told, self.succession)
 
     def meets(self, codes: Slots, cells: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """bool[n]: whether the groups with these reported rows meet HAVING."""

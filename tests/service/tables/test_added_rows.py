@@ -9,7 +9,7 @@ import pytest
 from service.tables.store import Domain, Table
 from service.wire.batch import RowBlock
 from structures.rows.reading import Run
-from structures.rows.succession import Told
+from structures.rows.succession import Succession, Told
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), False), pa.field("t", pa.utf8()), pa.field("n", pa.int64())])
 NUMBERS = pa.schema([pa.field("a", pa.int64(), False), pa.field("b", pa.int64(), False)])
@@ -27,7 +27,7 @@ def test_rows_without_a_key(seed: int) -> None:
         codes = np.concatenate([rng.permutation(9)[:count] for count in np.bincount(numbers, minlength=3)]).astype(np.int32)
         cells, there = np.stack([codes, rng.integers(0, 2, len(codes))], axis=1).astype(np.int64), rng.random(len(codes)) < 0.7
         told = list(zip(numbers.tolist(), codes.tolist(), cells[:, 1].tolist(), there.tolist(), strict=True))
-        found = table.succeed(version, Told(codes, numbers, cells, there), places)
+        found = table.succeed(version, Told(codes, numbers, cells, there), Succession(places, np.full(2, -1)))
         deltas = {}
         for number, start, end, deletes in zip(found.versions, found.starts[:-1], found.starts[1:], found.deletes, strict=True):
             deltas[int(number)] = found.slots[start : start + deletes].tolist(), found.slots[start + deletes : end].tolist()
@@ -56,6 +56,26 @@ def test_rows_without_a_key(seed: int) -> None:
             assert [*map(tuple, table.store.cells[seen].tolist())] == [wanted[slot] for slot in sorted(wanted)]
         assert table.rows == len(rows) and {code: place - 1 for code, place in enumerate(places.tolist()) if place} == at
         table.check()
+
+
+def test_rows_that_look_alike_do_not_succeed() -> None:
+    """Of the columns b and c, both of which may be null, readers see b. A change of c alone is written in place."""
+    fields = [pa.field("a", pa.int64(), False), pa.field("b", pa.int64()), pa.field("c", pa.int64())]
+    table, succession = Table(pa.schema(fields), []), Succession(np.zeros(2, np.int32), np.array([0, -1, 0, 1 << 1]))
+
+    def tell(version: int, cells: list[int]) -> list[int]:
+        told = Told(np.zeros(1, np.int32), np.zeros(1, np.int64), np.array([cells]), np.ones(1, np.bool_))
+        found = table.succeed(version, told, succession)
+        if len(found.slots):
+            slots[:] = found.slots[-1:]
+        assert table.store.cells[slots[0]].tolist() == cells
+        return found.slots.tolist()
+
+    slots = [-1]
+    assert len(tell(1, [0, 5, 7, 0])) == 1
+    assert [tell(version, [0, 5, *hidden]) for version, hidden in ((2, (8, 0)), (3, (0, 1 << 2)), (4, (7, 0)))] == [[], [], []]
+    assert len(tell(5, [0, 0, 7, 1 << 1])) == len(tell(6, [0, 6, 7, 0])) == 2
+    table.check()
 
 
 def test_what_differs() -> None:

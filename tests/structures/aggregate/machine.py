@@ -13,7 +13,7 @@ from structures.aggregate.groups import Groups, Step
 from structures.aggregate.layout import Rows as Given
 from structures.rows.key_table import PLAIN
 from structures.rows.rows import Rows
-from structures.rows.succession import Told
+from structures.rows.succession import Succession, Told
 from tests.naive.aggregate import Row, bits_of, told
 
 CODES = 4
@@ -164,7 +164,8 @@ class AggregateMachine(RuleBasedStateMachine):
         if not n:
             return
         self.version += 1
-        found, lost, come = self.kept.succeed(self.version, Told(codes, versions, out, out[:, 0] >= 0), self.places)
+        succession = Succession(self.places, np.full(out.shape[1], -1))
+        found, lost, come = self.kept.succeed(self.version, Told(codes, versions, out, out[:, 0] >= 0), succession)
         by_version: dict[int, tuple[list[int], list[int]]] = {}  # the groups whose rows go, and those that get one
         for code, version, mine in zip(codes.tolist(), versions.tolist(), members, strict=True):
             before, now = self.shown.pop(code, None), told(mine) if mine else None

@@ -18,7 +18,7 @@ from structures.rows.key_table import FLOAT as FLOAT_KIND
 from structures.rows.key_table import PLAIN, RowSet
 from structures.rows.reading import Run
 from structures.rows.rows import Rows as StoredRows
-from structures.rows.succession import Succeeded, Told
+from structures.rows.succession import Succeeded, Succession, Told
 
 COLUMNS = 4  # key, a number, a float, another one; all but the key may be null
 WIDTH = 5  # of a row of a group: its code, COUNT(*), SUM of the number, MAX of the float, null bits
@@ -37,17 +37,24 @@ class Kept(NamedTuple):
     counts: KeyCounts
     groups: Groups
     rows: StoredRows
-    places: np.ndarray
+    succession: Succession
+
+    @property
+    def places(self) -> np.ndarray:
+        return self.succession.places
 
 
-def kept() -> Kept:
+def kept(shown: int = 15) -> Kept:
+    """`shown`: bits of the columns that readers see."""
     steps = Step()
     total, values = steps.of(layout.INT_SUM, 0), steps.of(layout.VALUES, 1)
     count = steps.of(layout.COUNT, 0)
     results = [(layout.OF_ROWS, 0, 0, 0, 1), (layout.OF_INT_SUM, total, count, 0, 1), (layout.OF_GREATEST_FLOAT, values, values, 0, 1)]
     keys = StoredRows([PLAIN, PLAIN, PLAIN, FLOAT_KIND], range(4), False)
     groups = Groups(steps, results, WIDTH, 1 << 12)
-    return Kept(keys, KeyCounts(1 << 12), groups, StoredRows([PLAIN] * 4, [], True), reserve(4 << 12, np.int32))
+    bits = np.array([*(-(shown >> column & 1) for column in range(WIDTH - 1)), shown])
+    succession = Succession(reserve(4 << 12, np.int32), bits)
+    return Kept(keys, KeyCounts(1 << 12), groups, StoredRows([PLAIN] * 4, [], True), succession)
 
 
 class Relation:
@@ -107,17 +114,18 @@ def by_steps(of: Kept, relation: Relation, version: int, run: Run, having: list[
     for operator, cell, value in having:
         words, valid = told[:, cell], (told[:, 4] >> cell & 1) == 0
         there &= valid & (words == value, words != value, words < value, words <= value, words > value, words >= value)[operator]
-    return of.rows.succeed(version, Told(told_codes, numbers, told, there), of.places)[0]
+    return of.rows.succeed(version, Told(told_codes, numbers, told, there), of.succession)[0]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_one_call_does_what_the_steps_do(seed: int) -> None:
     rng = random.Random(seed)
-    relation, one, other = Relation(rng), kept(), kept()
+    shown = 15 if seed % 2 else 15 & ~(1 << rng.randrange(1, 4))
+    relation, one, other = Relation(rng), kept(shown), kept(shown)
     having = HAVING[seed]
     assert all(0 <= operator < len(OPERATORS) for operator, _, _ in having)
     reads = READS._replace(having=np.array(having))
-    grouped = GroupedRows(one.keys, one.counts.counts, one.groups, one.rows, one.places, reads)
+    grouped = GroupedRows(one.keys, one.counts.counts, one.groups, one.rows, one.succession, reads)
     changed = 0
     for turn in range(1, 40):
         run = relation.change(turn, rng.randrange(1, 20))
@@ -153,18 +161,18 @@ def test_one_call_does_what_the_steps_do(seed: int) -> None:
 def test_told_alone_the_rows_of_groups_stay() -> None:
     rng = random.Random(1)
     relation, one, other = Relation(rng), kept(), kept()
-    grouped = GroupedRows(one.keys, one.counts.counts, one.groups, one.rows, one.places, READS)
+    grouped = GroupedRows(one.keys, one.counts.counts, one.groups, one.rows, one.succession, READS)
     run = relation.change(1, 20)
     words = np.stack([relation.half(run.old), relation.half(run.new)]).reshape(1, 2, -1)
     followed = grouped.follow((1, 1), relation.rows.stored, Changes(run, words), False)
     told = followed.found
     assert isinstance(told, Told) and followed.lost == followed.new == one.rows.used == 0
-    one.rows.succeed(1, Told(told.codes, told.versions, told.rows, told.rows[:, 0] >= 0), one.places)
+    one.rows.succeed(1, Told(told.codes, told.versions, told.rows, told.rows[:, 0] >= 0), one.succession)
     by_steps(other, relation, 1, run, [])
     assert np.array_equal(one.places, other.places) and one.rows.used == other.rows.used > 0
 
 
 def test_too_many_codes_are_noticed_before_anything_is_touched() -> None:
     one = kept()
-    grouped = GroupedRows(one.keys, one.counts.counts, one.groups, one.rows, one.places, READS)
+    grouped = GroupedRows(one.keys, one.counts.counts, one.groups, one.rows, one.succession, READS)
     assert grouped.has_room(1 << 11) and not grouped.has_room((1 << 11) + 1)

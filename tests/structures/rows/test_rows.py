@@ -10,7 +10,7 @@ from structures.core.reserve import MEMORY
 from structures.rows import key_table, reading, rows
 from structures.rows.key_table import FLOAT, PLAIN, TEXT, RowSet
 from structures.rows.rows import Rows
-from structures.rows.succession import Told
+from structures.rows.succession import Succession, Told
 
 NO_PINS = np.empty(0, np.int64)
 ALL = 2**31  # slots
@@ -243,7 +243,8 @@ def test_a_scan_passes_over_stretches_of_free_slots():
 
     def come(version: int, count: int) -> np.ndarray:
         codes, rows = np.arange(count, dtype=np.int32), np.zeros((count, 1), np.int64)
-        found, lost, new = store.succeed(version, Told(codes, np.zeros(count, np.int64), rows, np.ones(count, np.bool_)), places)
+        told = Told(codes, np.zeros(count, np.int64), rows, np.ones(count, np.bool_))
+        found, lost, new = store.succeed(version, told, Succession(places, np.full(1, -1)))
         assert (lost, new, found.deletes.tolist()) == (0, count, [0])
         return found.slots
 

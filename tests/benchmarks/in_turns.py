@@ -1,0 +1,93 @@
+"""`python -m tests.benchmarks.in_turns CHECKOUT SUBJECT …`: subjects at an older commit beside those of this checkout, in turns.
+
+The speed of a host changes within minutes, so single runs at different times cannot be compared. A subject runs in CHECKOUT, then here, and
+so on; a figure's ratio is that of two runs that followed each other, above 1 if the later commit is better. `results/in_turns_COMMIT.json`
+has every figure of both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.machine import machine
+
+HERE = Path(__file__).resolve().parent
+BEFORE, AFTER = "before", "after"
+
+
+def run(folder: Path, checkout: Path, side: str, subject: str, number: int, cache: Path | None) -> None:
+    """Run a subject once, with its result in a folder of its own."""
+    results = folder / f"{side}-{subject}-{number}"
+    results.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, **({} if cache is None else {"LIVEJOIN_CACHE": str(cache)})}
+    command = [sys.executable, "-m", "tests.benchmarks", subject, "--results", str(results)]
+    subprocess.run(command, cwd=checkout, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+def read(folder: Path, side: str, subject: str, rounds: Iterable[int]) -> list[dict[str, Any]]:
+    """Return the result of each round."""
+    return [json.loads((folder / f"{side}-{subject}-{number}" / f"{subject}.json").read_text()) for number in rounds]
+
+
+def compared(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the figures that both have: all values, and the ratio of each round."""
+    sides = [[{figure["name"]: figure for figure in result["figures"]} for result in results] for results in (before, after)]
+    found = []
+    for name, one in sides[1][0].items():
+        if not all(name in figures for side in sides for figures in side):
+            continue
+        old, new = ([figures[name]["value"] for figures in side] for side in sides)
+        if min(*old, *new) <= 0:
+            continue
+        ratios = [a / b if one["less"] else b / a for a, b in zip(old, new, strict=True)]
+        found.append({"name": name, "unit": one["unit"], "less": one["less"], BEFORE: old, AFTER: new, "ratios": ratios})
+    return found
+
+
+def mean(figures: Sequence[dict[str, Any]]) -> float:
+    """The geometric mean of the figures' median ratios."""
+    return math.exp(statistics.fmean(math.log(statistics.median(one["ratios"])) for one in figures))
+
+
+def worse(figures: Sequence[dict[str, Any]], by: float = 0.1) -> list[str]:
+    """The names of figures that are worse by this part in most rounds."""
+    return [one["name"] for one in figures if sum(ratio < 1 - by for ratio in one["ratios"]) > len(one["ratios"]) / 2]
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.in_turns", description="Compares subjects at two commits.")
+    parser.add_argument("checkout", type=Path, help="a checkout of the older commit")
+    parser.add_argument("subjects", nargs="+", metavar="subject", help="that both commits have")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cache", type=Path, help="where the older commit keeps its compiled kernels")
+    parser.add_argument("--runs", type=Path, required=True, help="the folder of the results; those there are not measured again")
+    given = parser.parse_args(arguments)
+    rounds = range(1, given.rounds + 1)
+    for number in rounds:
+        for subject in given.subjects:
+            for side, checkout, cache in ((BEFORE, given.checkout, given.cache), (AFTER, HERE.parents[1], None)):
+                if not (given.runs / f"{side}-{subject}-{number}" / f"{subject}.json").exists():
+                    run(given.runs, checkout, side, subject, number, cache)
+    results = {side: {one: read(given.runs, side, one, rounds) for one in given.subjects} for side in (BEFORE, AFTER)}
+    figures = {subject: compared(results[BEFORE][subject], results[AFTER][subject]) for subject in given.subjects}
+    revisions = {side: next(iter(results[side].values()))[0]["revision"] for side in (BEFORE, AFTER)}
+    kept = {"date": datetime.now(UTC).date().isoformat(), **revisions, "machine": machine(), "subjects": figures}
+    (HERE / "results" / f"in_turns_{revisions[BEFORE]}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    for subject, found in figures.items():
+        said = "".join(f"\n    worse by 10 %: {name}" for name in worse(found))
+        print(f"{subject}: {mean(found):.3f} times as good, {len(found)} figures{said}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
