@@ -27,7 +27,7 @@ from service.engine.alterations import Alterations
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
 from service.engine.kept_views import kept_view
-from service.engine.queued import Done, fail, is_single
+from service.engine.queued import Done, UnderWay, fail, is_single
 from service.engine.recovery import Ended, Loading, Progress, recover_relations
 from service.engine.refusals import check_source, or_no_room, refuse_more
 from service.engine.retention import Retention
@@ -36,7 +36,6 @@ from service.engine.snapshotting import Snapshotting
 from service.engine.stages import Stage, Stages
 from service.engine.state import Receipt, State, refuse_bad
 from service.engine.truncates import Truncates
-from service.engine.under_way import UnderWay
 from service.engine.versions import Pins, Version
 from service.engine.writer import Later, Unpublished, Writer
 from service.errors import Problem, ending

@@ -15,9 +15,8 @@ from functools import partial
 
 import numpy as np
 
-from service.engine.queued import Done, is_single, tell
+from service.engine.queued import Done, UnderWay, is_single, tell
 from service.engine.state import Receipt, State
-from service.engine.under_way import UnderWay
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem, ending

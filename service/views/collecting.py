@@ -8,6 +8,7 @@ of a run, and one gather finds which rows look alike.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,10 +86,13 @@ def _left(told: Changed, view: Retained) -> tuple[Indices, Indices]:
 
 def _moves(moved: Sequence[Part], columns: int) -> Moves:
     """`columns`: per row; those after the aliases do not move."""
-    if not any(len(part.old) for part in moved):
-        return Moves(_NO_INDICES, _NO_INDICES, _NO_INDICES, np.zeros(columns, np.int64))
-    offsets, old, new = (np.concatenate(some).astype(np.int64) for some in zip(*moved, strict=True))
-    return Moves(offsets, old, new, np.cumsum([len(part.old) for part in moved] + [0] * (columns - len(moved))))
+    lengths = [len(part.old) for part in moved] + [0] * (columns - len(moved))
+    ends = np.array([*accumulate(lengths)])
+    some = [part for part in moved if len(part.old)]
+    if not some:
+        return Moves(_NO_INDICES, _NO_INDICES, _NO_INDICES, ends)
+    offsets, old, new = some[0] if len(some) == 1 else map(np.concatenate, zip(*some, strict=True))
+    return Moves(offsets, old.astype(np.int64), new.astype(np.int64), ends)
 
 
 class Collector:
@@ -139,8 +143,9 @@ class Collector:
             return too_large(first)
         gone, come = (_concatenated(parts, (NO_SLOTS,) * len(view.moved)) for parts in self._of_one)
         lost, new = len(gone[0]), len(come[0])
-        both = tuple(np.concatenate(slots) for slots in zip(gone, come, strict=True))
+        both = gone if lost else come
         if lost and new:
+            both = tuple(map(np.concatenate, zip(gone, come, strict=True)))
             goes, comes = _left(Changed(np.zeros(lost + new, np.int64), np.arange(lost + new) >= lost, both), view)
             if len(goes) < lost or len(comes) < new:
                 left = np.concatenate((goes, comes))

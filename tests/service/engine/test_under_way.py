@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from service.engine.queued import UnderWay
 from service.engine.rewrites import Rewrites
 from service.engine.state import Receipt
-from service.engine.under_way import UnderWay
 from service.errors import Problem
 from service.instance import Instance
 from service.wire.batch import Batch
