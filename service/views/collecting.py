@@ -153,6 +153,11 @@ class Collector:
         return _of_one(first, lost, both, view.most)
 
 
+def of_one(version: int, gone: Combination, come: Combination, most: int) -> Delta | None:
+    """Return the delta of a version that deletes and inserts exactly these rows."""
+    return _of_one(version, len(gone[0]), tuple(map(np.concatenate, zip(gone, come, strict=True))), most)
+
+
 def _of_one(version: int, deletes: int, slots: Combination, most: int) -> Delta | None:
     """`slots`: the deleted rows, followed by the inserted ones."""
     rows = len(slots[0])

