@@ -31,6 +31,7 @@ import numpy as np
 from structures.core.blocks import Writing
 from structures.core.control import SIZE, VERSION
 from structures.core.kernel import arrays, compiled, kernel, wide
+from structures.core.reserve import reserve
 from structures.quadtree import layout
 from structures.quadtree.changes import delete_entry, insert_entry
 from structures.quadtree.compact import CODE, LEFT, CompactForms, begun, compact_place, compress, form_words
@@ -165,7 +166,7 @@ class Merge:
             self._making, self._few = begun_anew(place, old_bits, count, shape), room_for_few(shape.arity)
             self._phases = [self._remake, self._copy]
         else:
-            self._way, self._entries = descent(place, old_bits, base, shape), np.empty(count * (shape.arity + 1), np.int32)
+            self._way, self._entries = descent(place, old_bits, base, shape), reserve(4 * max(1, count) * (shape.arity + 1), np.int32)
             self._phases = [self._gather, self._make, self._copy]
 
     @property
@@ -214,7 +215,7 @@ class Merge:
     def _make(self, steps: int) -> int:
         steps = int(compiled(compress)(self._entries, self._entries[:0], self._making, *self._shape, steps))
         if self._making.state[LEFT] == 0:
-            self._entries = self._entries[:0].copy()
+            self._entries = np.empty(0, np.int32)
             self._put()
         return steps
 
