@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -81,8 +83,7 @@ async def replace(request: Request) -> Response:
         batch = decode() if small else await context.work(decode)
         settle(batch, given)
         if stage is None:
-            receipt = await context.rewrite(engine.replace, name, batch)
-            return _receipt(receipt, batch)
+            return await _rewritten(context, batch, partial(engine.replace, name, batch))
         number, held = await context.rewrite(engine.stage, name, stage, part, batch)
     finally:
         place.free()
@@ -96,7 +97,7 @@ async def _commit(context: Context, request: Request, place: Place, name: str, s
         raise Problem("malformed-body", "a commit has no body: send the rows as a part before it")
     batch = Batch([], 0, 0, [], 0)
     settle(batch, given)
-    return _receipt(await context.rewrite(context.engine.commit_stage, name, stage, batch), batch)
+    return await _rewritten(context, batch, partial(context.engine.commit_stage, name, stage, batch))
 
 
 def _check_stage(stage: str | None, part: int | None, commit: bool, given: dict[str, Any]) -> None:
@@ -113,7 +114,14 @@ def _check_stage(stage: str | None, part: int | None, commit: bool, given: dict[
                 raise bad(name, "requires commit=true: parts do not make a version")
 
 
-def _receipt(receipt: Receipt, batch: Batch) -> Response:
+async def _rewritten(context: Context, batch: Batch, work: Callable[[], Receipt]) -> Response:
+    """Call `work`, which applies the batch, and return the response. From now on later batches of its source wait, even while there is no
+    thread for it."""
+    under_way = context.engine.under_way
+    job = context.rewriters.submit(work)
+    under_way.begin(batch)
+    job.add_done_callback(lambda _: under_way.end(batch))  # also if its client has gone before it began
+    receipt = await asyncio.wrap_future(job)
     headers = {"Livejoin-Timeline": str(receipt.timeline)}
     if batch.turn is not None:
         headers["Server-Timing"] = f"turn;dur={1e3 * batch.turn:.3f}"
@@ -140,7 +148,7 @@ async def delete(request: Request) -> Response:
     def filters(relation: Relation) -> Any:
         return read_where(relation.name, relation.definition, form.where)
 
-    return _receipt(await context.rewrite(engine.delete, name, batch, filters), batch)
+    return await _rewritten(context, batch, partial(engine.delete, name, batch, filters))
 
 
 def _fields(form: Deletion) -> dict[str, Any]:

@@ -91,8 +91,8 @@ class Engine(ABC):
         )  # fmt: skip
         self._builds = Builds(self._state, self._writer, self.versions, self.feed_of, lambda: self.kernels)
         self.stages = Stages(data, self.settings.max_relation_rows)
-        self._under_way = UnderWay()
-        self._truncates = Truncates(self._state, self._writer, self.versions, self._under_way)
+        self.under_way = UnderWay()
+        self._truncates = Truncates(self._state, self._writer, self.versions, self.under_way)
         self._rewrites = Rewrites(self._state, self._writer, self.versions)
         self.retention = Retention(self._state, self._writer, self.versions, self.stages.sweep)
         self._alterations = Alterations(self._state, self._writer, self._log, self.versions, self._rewrites, self.settings.max_columns)
@@ -164,7 +164,7 @@ class Engine(ABC):
     @property
     def waiting(self) -> int:
         """Number of batches and jobs that wait for the writer."""
-        return self._writer.waiting + self._under_way.count
+        return self._writer.waiting + self.under_way.count
 
     @property
     def is_open(self) -> bool:
@@ -225,7 +225,7 @@ class Engine(ABC):
         It is on disk on return, and published when `later` has called its argument: before anyone who may know the answer can ask. Returns
         `Unpublished` if the batch changes many rows of a view: call its `leave`. Raises the Problem.
         """
-        if self.settings.synchronous == "full" or not is_single(batch) or self._under_way.holds(batch.source):  # an fsync blocks a thread
+        if self.settings.synchronous == "full" or not is_single(batch) or self.under_way.holds(batch.source):  # an fsync blocks a thread
             return None
         check_source(batch)
         answer = self._writer.apply_at_once(batch, later)
@@ -252,7 +252,7 @@ class Engine(ABC):
 
     def replace(self, name: str, batch: Batch) -> Receipt:
         """Replace a relation's rows by those of a batch of upserts; waits. As `Rewrites.replace`; a repeated batch is not applied again."""
-        with self._under_way.turn(batch):
+        with self.under_way.turn(batch):
             return self.repeated(batch) or self._rewrites.replace(name, batch)
 
     def stage(self, name: str, stage: str, part: int | None, batch: Batch) -> tuple[int, Stage]:
@@ -263,7 +263,7 @@ class Engine(ABC):
 
     def commit_stage(self, name: str, stage: str, batch: Batch) -> Receipt:
         """As `replace`, with the staged rows, and remove the stage; `batch` names its source. Problems `not-found`, `bad-rows`."""
-        with self._under_way.turn(batch):
+        with self.under_way.turn(batch):
             if (repeated := self.repeated(batch)) is not None:
                 self.stages.drop(self.relation(name), stage)
                 return repeated
@@ -272,7 +272,7 @@ class Engine(ABC):
 
     def delete(self, name: str, batch: Batch, filters: Callable[[Relation], Sequence[Condition]]) -> Receipt:
         """Delete the rows of a relation that meet the filters; waits. As `Rewrites.delete`; a repeated batch is not applied again."""
-        with self._under_way.turn(batch):
+        with self.under_way.turn(batch):
             return self.repeated(batch) or self._rewrites.delete(name, batch, filters)
 
     def sources(self) -> dict[str, SourceRecord]:

@@ -154,8 +154,10 @@ class UnderWay:
         return source is not None and any(batch.source == source for batch in self._batches)
 
     def begin(self, batch: Batch) -> None:
+        """A second call does nothing."""
         with self._changed:
-            self._batches = [*self._batches, batch]
+            if not any(other is batch for other in self._batches):
+                self._batches = [*self._batches, batch]
 
     def end(self, batch: Batch) -> None:
         with self._changed:
@@ -175,7 +177,7 @@ class UnderWay:
 
     @contextmanager
     def turn(self, batch: Batch) -> Iterator[None]:
-        """Context in which it is under way, and no earlier batch of its source is. Problem `recovering`."""
+        """Context in which it is under way, perhaps since before, and no earlier batch of its source is. Problem `recovering`."""
         self.begin(batch)
         try:
             self.wait(batch)
