@@ -80,13 +80,8 @@ async def replace(request: Request) -> Response:
         body = await read_body(request.scope, request.receive, place)
         decode = partial(decode_rows, kind, body, name, partial(definition_of, engine, request.scope["token"]), place)
         small = len(body) <= SMALL and kind not in BINARY
-        expected = Batch([], 0, 0, [], 0)
-        settle(expected, given)
-        with engine.under_way.expecting(expected) as become:
-            batch = decode() if small else await context.work(decode)
-            settle(batch, given)
-            if stage is None:
-                become(batch)
+        batch = decode() if small else await context.work(decode)
+        settle(batch, given)
         if stage is None:
             return await _rewritten(context, batch, partial(engine.replace, name, batch))
         number, held = await context.rewrite(engine.stage, name, stage, part, batch)

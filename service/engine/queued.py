@@ -164,20 +164,6 @@ class UnderWay:
             self._batches = [other for other in self._batches if other is not batch]
             self._changed.notify_all()
 
-    @contextmanager
-    def expecting(self, expected: Batch) -> Iterator[Callable[[Batch], None]]:
-        """Context in which a batch is decoded. `expected` names its source, and stands for it until the function is called with it."""
-        self.begin(expected)
-
-        def become(batch: Batch) -> None:
-            with self._changed:
-                self._batches = [batch if other is expected else other for other in self._batches]
-
-        try:
-            yield become
-        finally:
-            self.end(expected)
-
     def wait(self, batch: Batch) -> None:
         """Wait until no earlier batch of its source is under way. Problem `recovering` once the service ends."""
         with self._changed:
