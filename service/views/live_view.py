@@ -268,10 +268,23 @@ class LiveView:
         if told is None:
             collector.exceeded(0)
         else:
-            for inserted, rows in enumerate(told):
-                collector(0, bool(inserted), rows)
+            lost, alone = told
+            collector(0, False, lost)
+            collector(0, True, self._moved(alone, left))
         join.apply(version, left, cast(Sink, collector))
         return collector.delta(version, self._retained(mine))
+
+    def _moved(self, rows: Combination, runs: Runs) -> Combination:
+        """Return these rows with the slots that unchanged parts move to, by which the structures report them from then on."""
+        slots = [*rows]
+        for side in self.sides:
+            run = runs.get(side.relation.name)
+            moved = NOTHING if run is None else parted(side, run, True).moved
+            if len(moved.old):
+                to = np.arange(side.relation.table.used, dtype=np.int32)
+                to[moved.old] = moved.new
+                slots[side.place] = np.where(rows[side.place] < 0, np.int32(-1), to[rows[side.place]])
+        return tuple(slots)
 
     def replay(self, step: Step) -> Delta | None:
         """Follow changes that were applied earlier, as `apply`, before the view is live. Raises as `require`."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from service.engine import truncates
@@ -176,6 +177,32 @@ def test_what_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         if added is not None:
             add_up(engine, added)
     assert meanwhile.rounds > 0 and meanwhile.placed > 1
+    left_nothing(engine)
+    engine.close()
+
+
+@pytest.mark.parametrize("name, kept, truncated, unused", [
+    ("left", "a", "b", "t"), ("right", "b", "a", "u"), ("left by key", "a", "b", "t"), ("as of or null", "a", "b", "t")
+])  # fmt: skip
+@pytest.mark.parametrize("most", [0, 60])
+def test_rows_that_only_move(tmp_path: Path, name: str, kept: str, truncated: str, unused: str, most: int) -> None:
+    """The batch also replaces rows of the other relation by rows that look the same in the view."""
+    rng = random.Random(name)
+    engine = filled(tmp_path, rng)
+    rows = rows_like(rng, [*range(80)])
+    upserts = np.full(80, ORDER["upsert"], np.uint8)
+    engine.apply(Batch([Changes(kept, BOXES, upserts, RowBlock(rows), np.arange(80))], 80, 0, [], 0))
+    engine.put_view("v", MORE[name], wait=60)
+    added = Added(engine, "v")
+    add_up(engine, added)
+    at = rows.schema.get_field_index(unused)
+    others = rows.set_column(at, rows.schema.field(at), pc.add(rows.column(at), 1000))
+    batch = truncating(rng, truncated, most=most)
+    batch.changes.append(Changes(kept, BOXES, upserts, RowBlock(others), np.arange(batch.sent, batch.sent + 80)))
+    batch.sent += 80
+    engine.apply(batch)
+    agrees(engine, "v")
+    add_up(engine, added)
     left_nothing(engine)
     engine.close()
 
