@@ -29,7 +29,7 @@ import structures
 from service.trimming import give_back
 from structures.core import kernel
 
-EVERY_BATCH = ("rows", "core")  # rooms: those of the tables
+EVERY_BATCH = ("rows", "core", "pages")  # rooms: those of the tables
 _CHILDREN = 2  # of the compiling process, at once
 _IN_HAND = _CHILDREN + 1  # kernels: with one more than its children have, it always has an order to read, and so checks for failed children
 _LOWEST = 19  # priority, as for `nice`

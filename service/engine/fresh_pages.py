@@ -1,4 +1,4 @@
-"""Touch the memory that stores will need next, beside the writer.
+"""Touch the memory that stores will need next, beside the writer (`structures.pages`).
 
 The system allocates a page when it is first touched, and clears it. That takes half a millisecond for a large page, or tens of them where
 the host of a virtual machine only then looks for memory. While a pin holds old versions, each batch writes megabytes of new memory, and
@@ -15,9 +15,6 @@ many small arrays would take up a large page. A check covers only the tables and
 
 from __future__ import annotations
 
-import ctypes
-import logging
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,16 +28,14 @@ from service.tables.store import Table
 from service.views.joins.protocol import Store
 from structures.core.blocks import Blocks
 from structures.core.control import NEXT_CHUNK, RECORDS, SHIFT
+from structures.pages.touch import touch
 
 Front = tuple[npt.NDArray[np.generic], int]
 """A reserved array that is filled from the front, and how many of its items (of several columns: rows) are in use."""
 
-log = logging.getLogger("livejoin.pages")
-
 _PAGE = 2 << 20  # bytes of a large page
 _SMALL = 2 << 20  # bytes at the beginning of an array that have small pages, as in `reserve`
 _PART, _MOST = 8, 4 << 20  # ahead at most one byte per so many in use; bytes
-_POPULATE_WRITE = 23  # of madvise, since Linux 5.14: allocates pages without changing their content
 _TOGETHER = 64  # tables and owners of structures to check before other threads go on: half a millisecond
 
 
@@ -85,7 +80,7 @@ class FreshPages:
         self._grown: WeakSet[Growing] = WeakSet()  # may have grown since the last check
         self._lock = threading.Lock()  # guards _grown
         self._seen: WeakKeyDictionary[Growing, dict[int, _Seen]] = WeakKeyDictionary()  # keys: the addresses of the arrays
-        self._due, self._ended = threading.Event(), sys.platform != "linux"
+        self._due, self._ended = threading.Event(), False
         self._thread = threading.Thread(target=self._run, name="pages", daemon=True)
 
     def start(self) -> None:
@@ -127,17 +122,6 @@ class FreshPages:
             yield begin, _Seen(end, max(first, last))
 
     def _run(self) -> None:
-        madvise = ctypes.CDLL(None, use_errno=True).madvise  # releases the interpreter lock during the call
-        madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-
-        def populate(address: int, size: int) -> None:
-            if madvise(address, size, _POPULATE_WRITE) != 0:
-                raise OSError(ctypes.get_errno(), "memory was not populated")
-
-        try:
-            while self._due.wait() and not self._ended:
-                self._due.clear()
-                self.look(populate)
-        except Exception as error:  # an older kernel, or no memory: pages are allocated as they are touched
-            log.debug("pages are no longer allocated in advance: %s", error)
-            self._ended = True
+        while self._due.wait() and not self._ended:
+            self._due.clear()
+            self.look(touch)

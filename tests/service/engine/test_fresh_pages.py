@@ -18,6 +18,7 @@ from service.engine.fresh_pages import FreshPages, Front, Structures
 from service.instance import Instance
 from service.tables.store import Table
 from structures.core import reserve as reserve_module
+from structures.core.kernel import JIT
 from structures.core.reserve import reserve
 from tests.service.running import batch, keep_house, look, rows_of, running
 
@@ -107,16 +108,7 @@ def _is_resident(address: int) -> bool:
     return bool(found.raw[0] & 1)
 
 
-def _can_populate() -> bool:
-    if sys.platform != "linux":
-        return False
-    array = reserve(2 * _PAGE, np.uint8)
-    address = -(-address_of(array) // _PAGE) * _PAGE
-    madvise = ctypes.CDLL(None).madvise
-    return bool(madvise(ctypes.c_void_p(address), ctypes.c_size_t(_PAGE), fresh_pages._POPULATE_WRITE) == 0)
-
-
-@pytest.mark.skipif(not _can_populate(), reason="this system cannot populate memory ahead")
+@pytest.mark.skipif(sys.platform != "linux" or not JIT, reason="asks Linux which pages are resident; only compiled kernels touch them")
 def test_the_thread_has_the_system_give_them() -> None:
     array, size, looks = reserve(_SIZE, np.uint8), 32 << 20, 0
 

@@ -1,0 +1,1 @@
+"""Memory pages: have the system allocate them before they are needed."""
