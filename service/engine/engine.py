@@ -26,9 +26,8 @@ from service.durability.snapshots import Snapshot
 from service.engine.alterations import Alterations
 from service.engine.builds import Builds
 from service.engine.housekeeping import Housekeeping
-from service.engine.kept_views import kept_view
-from service.engine.queued import Done, UnderWay, fail, is_single
-from service.engine.recovery import Ended, Loading, Progress, recover_relations
+from service.engine.queued import Done, fail, is_single
+from service.engine.recovery import Ended, Loading, Progress, kept_view, recover_relations
 from service.engine.refusals import check_source, or_no_room, refuse_more
 from service.engine.retention import Retention
 from service.engine.rewrites import Rewrites
@@ -36,6 +35,7 @@ from service.engine.snapshotting import Snapshotting
 from service.engine.stages import Stage, Stages
 from service.engine.state import Receipt, State, refuse_bad
 from service.engine.truncates import Truncates
+from service.engine.under_way import UnderWay
 from service.engine.versions import Pins, Version
 from service.engine.writer import Later, Unpublished, Writer
 from service.errors import Problem, ending
@@ -164,7 +164,7 @@ class Engine(ABC):
     @property
     def waiting(self) -> int:
         """Number of batches and jobs that wait for the writer."""
-        return self._writer.waiting + self.under_way.count
+        return self._writer.waiting + self.under_way.waiting
 
     @property
     def is_open(self) -> bool:

@@ -1,18 +1,15 @@
-"""The writer's queue: its items, which of them are applied together, how their callers are answered, and which batches are yet to come."""
+"""The writer's queue: its items, which of them are applied together, and how their callers are answered."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
-from itertools import takewhile
 from typing import Any, NamedTuple, NoReturn
 
 from service.durability.folder import is_full
 from service.engine.state import Receipt
-from service.errors import Problem, ending
+from service.errors import Problem
 from service.wire.batch import TRUNCATE, Batch
 
 log = logging.getLogger("livejoin.writer")
@@ -134,59 +131,3 @@ def _key_of(batch: Batch) -> tuple[Any, ...]:
     if rows.values is not None:
         return changes.relation, *[rows.values[0][ordinal] for ordinal in key]
     return changes.relation, *[rows.arrow.column(ordinal)[0].as_py() for ordinal in key]
-
-
-class UnderWay:
-    """Batches that are prepared outside the queue: truncates (`truncates.py`), rewrites (`rewrites.py`), and those that wait behind one of
-    their source. Later ones of a source wait: else they would make the earlier ones duplicates. Any thread."""
-
-    def __init__(self) -> None:
-        self._batches: list[Batch] = []  # in order; replaced, never changed
-        self._changed = threading.Condition()
-        self.is_ending = False  # no batch waits any longer
-
-    @property
-    def count(self) -> int:
-        return len(self._batches)
-
-    def holds(self, source: str | None) -> bool:
-        """Whether a batch of this source is under way."""
-        return source is not None and any(batch.source == source for batch in self._batches)
-
-    def begin(self, batch: Batch) -> None:
-        """A second call does nothing."""
-        with self._changed:
-            if not any(other is batch for other in self._batches):
-                self._batches = [*self._batches, batch]
-
-    def end(self, batch: Batch) -> None:
-        with self._changed:
-            self._batches = [other for other in self._batches if other is not batch]
-            self._changed.notify_all()
-
-    def wait(self, batch: Batch) -> None:
-        """Wait until no earlier batch of its source is under way. Problem `recovering` once the service ends."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.is_ending or not self._is_behind(batch))
-        if self.is_ending:
-            raise ending()
-
-    def _is_behind(self, batch: Batch) -> bool:
-        earlier = takewhile(lambda other: other is not batch, self._batches)
-        return batch.source is not None and any(other.source == batch.source for other in earlier)
-
-    @contextmanager
-    def turn(self, batch: Batch) -> Iterator[None]:
-        """Context in which it is under way, perhaps since before, and no earlier batch of its source is. Problem `recovering`."""
-        self.begin(batch)
-        try:
-            self.wait(batch)
-            yield
-        finally:
-            self.end(batch)
-
-    def close(self) -> None:
-        """Let no batch wait any longer."""
-        with self._changed:
-            self.is_ending = True
-            self._changed.notify_all()

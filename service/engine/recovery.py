@@ -1,4 +1,4 @@
-"""Restore the relations of a data folder: snapshot, then log. `Engine.recover` builds the views on them."""
+"""Restore the relations of a data folder: snapshot, then log; and register its views again. `Engine.recover` builds them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from service.durability.database import RelationRecord
+from service.durability.database import RelationRecord, ViewRecord
 from service.durability.effects import Shape, decode_effects
 from service.durability.failpoints import reach
 from service.durability.folder import Damaged
@@ -19,11 +20,15 @@ from service.durability.log import Log
 from service.durability.snapshots import Snapshot, read_snapshot, remove_unfinished, set_aside, snapshot_paths
 from service.engine.replaying import Replay
 from service.engine.state import State
+from service.errors import Problem
+from service.tables.estimates import estimates_of
 from service.tables.evolution import widened
 from service.tables.history import History
 from service.tables.relations import Relation
+from service.views.live_view import LiveView
+from service.views.parse import View, noted_relations, parse_view, refused_view
 from service.wire.batch import RowBlock
-from service.wire.schema import parse_relation
+from service.wire.schema import RelationDefinition, parse_relation
 
 logger = logging.getLogger("livejoin.recovery")
 
@@ -166,3 +171,25 @@ def _reclaim(state: State) -> None:
     for relation in state.relations.values():
         while relation.table.reclaim(state.newest, _NO_PINS):
             pass
+
+
+def kept_view(record: ViewRecord, state: State) -> LiveView:
+    """Return the view, to be built; it alone is failed if this release rejects its definition, which an earlier one accepted."""
+    relations = state.relations
+    try:
+        parsed = _parsed(record, relations, state.newest)
+    except Exception as error:
+        reason = str(error) if isinstance(error, Problem) else f"{type(error).__name__}, see the service's log"
+        unexpected = None if isinstance(error, Problem) else error
+        logger.error("the definition of the view %s is refused: %s", record.name, reason, exc_info=unexpected)
+        view = LiveView(record.id, refused_view(record.name, record.definition, record.query, reason), relations, state.indexes)
+        view.refuse(reason)
+        return view
+    return LiveView(record.id, parsed, relations, state.indexes)
+
+
+def _parsed(record: ViewRecord, relations: Mapping[str, Relation], newest: int) -> View:
+    """Parse with the definitions that its relations had when it was registered: `SELECT *` means the columns of that time."""
+    definitions: dict[str, RelationDefinition] = {name: relation.definition for name, relation in relations.items()}
+    counted = partial(estimates_of, relations=relations, version=newest)
+    return parse_view(record.name, record.definition, definitions | noted_relations(record.query), counted, True)

@@ -15,13 +15,14 @@ from functools import partial
 
 import numpy as np
 
-from service.engine.queued import Done, UnderWay, is_single, tell
+from service.engine.queued import Done, is_single, tell
 from service.engine.state import Receipt, State
+from service.engine.under_way import UnderWay
 from service.engine.versions import Pins
 from service.engine.writer import Writer
 from service.errors import Problem, ending
 from service.priority import give_way
-from service.views.emptied import IN_VAIN, Emptied
+from service.views.emptied import IN_VAIN, Emptied, lost_without
 from service.views.live_view import LiveView
 from service.wire.batch import TRUNCATE, Batch
 
@@ -40,17 +41,29 @@ class Truncates:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, _NICE))
 
     def submit(self, batch: Batch, done: Done) -> None:
-        if not self._views(batch) and not self._under_way.holds(batch.source):
+        """As `Writer.submit`. A batch of a source that has another one under way begins after that."""
+        if not self._under_way.holds(batch.source) and not self._views(batch):
             self._writer.submit(batch, done)
             return
-        self._writer.admit(self._under_way.count)
-        self._under_way.begin(batch)
+        self._writer.admit(self._under_way.waiting)
+        self._under_way.begin(batch, partial(self._go, batch, done))
+
+    def _go(self, batch: Batch, done: Done) -> None:
+        """Prepare the batch, or submit it if there is nothing to prepare."""
         try:
+            if self._under_way.is_ending:
+                raise ending()
+            if not self._views(batch):
+                self._writer.submit(batch, done)
+                self._under_way.end(batch)
+                return
             future = self._thread.submit(self._run, batch, done)
+        except Problem as problem:
+            self._tell(batch, done, problem)
         except RuntimeError:
-            self._under_way.end(batch)
-            raise ending() from None
-        future.add_done_callback(lambda future: self._tell(batch, done, ending()) if future.cancelled() else None)
+            self._tell(batch, done, ending())
+        else:
+            future.add_done_callback(lambda future: self._tell(batch, done, ending()) if future.cancelled() else None)
 
     def end(self) -> None:
         """Refuse the batches that wait, and soon the one being prepared, unless the writer has it."""
@@ -67,7 +80,7 @@ class Truncates:
         if not large:
             return {}
         views = {view: names & view.relations.keys() for view in self._state.views.values() if large & view.relations.keys()}
-        return {view: mine for view, mine in views.items() if view.lost_without(mine) is not None}
+        return {view: mine for view, mine in views.items() if lost_without(view, mine) is not None}
 
     def _tell(self, batch: Batch, done: Done, answer: Receipt | Problem) -> None:
         self._under_way.end(batch)
@@ -78,16 +91,16 @@ class Truncates:
         answer: Future[Receipt | Problem] = Future()
         started = time.monotonic()
         try:
-            self._under_way.wait(batch)
             for view, names in self._views(batch).items():
                 self._prepare(view, names, emptied)
             for _ in range(_ROUNDS):
-                if sum(one.backlog.changes for one in emptied) > _FEW:
+                if sum(one.backlog.changes for one in emptied) > _FEW or any(one.would_list_again for one in emptied):
                     self._go_on(emptied)
             batch.emptied = tuple(emptied)
             if emptied:
                 log.info("a truncate was prepared for %d views in %.1f s", len(emptied), time.monotonic() - started)
             self._writer.submit(batch, answer.set_result)
+            self._under_way.end(batch)
             result = answer.result()
         except Problem as problem:
             result = problem

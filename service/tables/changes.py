@@ -53,6 +53,14 @@ def inserting(run: Run) -> Run:
     return Run(1, np.zeros(len(come), np.int64), np.full(len(come), -1, np.int32), come, len(come))
 
 
+def apart(run: Run) -> Run:
+    """Return a run of one version in which no row replaces another: all removed rows first, then all added ones."""
+    gone, come = run.old[run.old >= 0], run.new[run.new >= 0]
+    old, new = np.full(len(gone) + len(come), -1, np.int32), np.full(len(gone) + len(come), -1, np.int32)
+    old[: len(gone)], new[len(gone) :] = gone, come
+    return Run(1, np.zeros(len(old), np.int64), old, new, run.rows)
+
+
 def batch_run(previous: Slots, deletes: Slots, come: Slots) -> Run:
     """Return a run of one version: it adds the rows at `come`, which replace those at `previous` (int32[come]; -1: none), and deletes those
     of `deletes` after the replaced ones."""

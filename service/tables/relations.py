@@ -13,14 +13,14 @@ from service.wire.schema import RelationDefinition
 
 
 class Hidden:
-    """Whether structures find no rows in a relation. `now`: they do not; set to False once they are loaded."""
+    """Shared by all copies of relations that new structures make: while `now`, none of their rows is loaded."""
 
     now = True
 
 
 class Relation:
-    """A relation under a name. `id` is permanent: a relation that is dropped and created again gets another one. `hidden`: of one whose
-    rows new structures do not load."""
+    """A relation under a name. `id` is permanent: a relation that is dropped and created again gets another one. `hidden`: of a
+    copy whose rows new structures do not load."""
 
     hidden: Hidden | None = None
 

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,33 @@ _SOONER_BY_PARTNERS = ("bow_tie", "minesweeper")  # bow-tie: 7.7 s to list all o
 _NO_PINS = np.empty(0, np.int64)  # nobody reads structures before they are in place
 
 
+class Lost(NamedTuple):
+    """The rows that a view loses with those of some relations: all, or those with a row of the alias number `place`, whose other rows then
+    stand alone. is_inner: each of them has a row of every alias, and comes and goes with these alone."""
+
+    place: int | None
+    is_inner: bool
+
+
+def lost_without(view: LiveView, names: Collection[str]) -> Lost | None:
+    """Return which rows the view loses if these relations lose theirs; None: other rows would take their places, or the view is not an
+    inner join's, or groups' that keep only a join."""
+    query, plan = view.view.query, view.view.plan
+    if view.state != "live" or not view.is_of_a_join or query.branches or (plan.core or plan).shape == "union":
+        return None
+    aliases, gone = {alias for alias, _ in query.aliases}, {alias for alias, name in query.whole.aliases if name in names}
+    needed = aliases - query.optional
+    for part in query.parts:
+        if part.kind in ("exists", "coverage") and part.on in needed:
+            needed |= {alias for alias, _ in part.own}
+    if gone & needed or aliases <= gone:
+        return Lost(None, not (query.parts or query.absent or query.latest or query.as_of or query.stretches))
+    if query.groups is None and plan.shape in ("match", "as_of") and gone == query.optional:
+        (side,) = (side for side in view.sides if side.alias in gone)
+        return Lost(side.place, plan.shape == "match")
+    return None
+
+
 class Emptied:
     """New structures for one view, without rows of the relations `names`. One thread beside the writer calls `build` and `go_on`;
     everything else, including the constructor, is called in the writer's turn. OSError, MemoryError: there is no room."""
@@ -45,7 +73,7 @@ class Emptied:
         self.view, self._names, self._holding = view, frozenset(names), holding
         self.backlog = Backlog(view.relations.values())
         self._join, self._hidden = view.without(self._names)
-        lost = view.lost_without(self._names)
+        lost = lost_without(view, self._names)
         assert lost is not None, "other rows take the places of those that are lost"
         self._lost = lost
         self._former = view.core  # so that its memory is freed by the last owner of this object, not in the writer's turn
@@ -90,6 +118,11 @@ class Emptied:
             log.warning(IN_VAIN, self.view.name, exc_info=True)
             return False
         return True
+
+    @property
+    def would_list_again(self) -> bool:
+        """Whether its list must be read again, as something has changed."""
+        return self._rows is not None and not self._lost.is_inner and self.backlog.changes > 0
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:
         """As `LiveView.require`, for the batch."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from service.errors import Problem
 from service.histogram import Histogram
-from service.tables.changes import NOTHING, Part, Runs, inserting, parted
+from service.tables.changes import NOTHING, Part, Runs, apart, inserting, parted
 from service.tables.history import Step
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Hidden, Relation
@@ -55,14 +55,6 @@ class ViewRoot(NamedTuple):
     join: Join
     root: Any
     made: int
-
-
-class Lost(NamedTuple):
-    """The rows that a view loses with those of some relations: all, or those with a row of the alias `place`, whose other rows then stand
-    alone. is_inner: each lost row has a row of each alias, and is lost exactly with one of these."""
-
-    place: int | None
-    is_inner: bool
 
 
 class LiveView:
@@ -117,29 +109,6 @@ class LiveView:
         """Return an empty join of the kind of `core`. OSError, MemoryError: as `make_room`."""
         return core_by(self.view.query, self.view.plan, self.reads, self._indexes)
 
-    def lost_without(self, names: Collection[str]) -> Lost | None:
-        """Return which rows the view loses if these relations lose theirs; None: other rows would take their places."""
-        query, plan = self.view.query, self.view.plan
-        if self.state != "live" or query.branches or (plan.core or plan).shape == "union":
-            return None
-        if query.groups is not None and type(self._join) is not GroupsStage:  # other stages keep more than a join
-            return None
-        gone = {alias for alias, name in query.whole.aliases if name in names}
-        needed = {alias for alias, _ in query.aliases} - query.optional
-        for part in query.parts:
-            if part.kind in ("exists", "coverage") and part.on in needed:
-                needed |= {alias for alias, _ in part.own}
-        if gone & needed:
-            is_inner = not (query.parts or query.absent or query.latest or query.as_of or query.stretches)
-            return Lost(None, is_inner)
-        if query.groups is not None or plan.shape not in ("match", "as_of") or len(query.parts) > 1 or gone != query.optional:
-            return None
-        if len(gone) > 1:  # FULL JOIN
-            return None
-        (side,) = (side for side in self.sides if side.alias in gone)
-        # In an as-of join, a row has no place in the view while the latest one that it meets is filtered out.
-        return None if plan.shape == "as_of" and side.filters else Lost(side.place, plan.shape == "match")
-
     def without(self, names: Collection[str]) -> tuple[Join, Hidden]:
         """Return an empty join of the kind of `core`, which shares nothing with other views, and what hides the rows of the relations
         `names` from it. OSError, MemoryError: as `make_room`."""
@@ -160,6 +129,11 @@ class LiveView:
             self._made += 1
             self._join = core
         return former
+
+    @property
+    def is_of_a_join(self) -> bool:
+        """Whether its rows are those of a join, or groups of them: other groups are counted without one."""
+        return self.view.query.groups is None or type(self._join) is GroupsStage
 
     @property
     def owns_rows(self) -> bool:
@@ -245,7 +219,7 @@ class LiveView:
         started = time.perf_counter()
         mine = {name: run for name, run in runs.items() if name in self.relations}
         self.changed_rows += sum(run.rows for run in mine.values())
-        left = {name: inserting(run) if name in names else run for name, run in mine.items()}
+        left = {name: inserting(run) if name in names else apart(run) for name, run in mine.items()}
         delta = self._follow_emptied(version, left, mine, told)
         self.update_seconds.observe(time.perf_counter() - started)
         return delta
@@ -268,23 +242,10 @@ class LiveView:
         if told is None:
             collector.exceeded(0)
         else:
-            lost, alone = told
-            collector(0, False, lost)
-            collector(0, True, self._moved(alone, left))
+            for inserted, rows in enumerate(told):
+                collector(0, bool(inserted), rows)
         join.apply(version, left, cast(Sink, collector))
         return collector.delta(version, self._retained(mine))
-
-    def _moved(self, rows: Combination, runs: Runs) -> Combination:
-        """Return these rows with the slots that unchanged parts move to, by which the structures report them from then on."""
-        slots = [*rows]
-        for side in self.sides:
-            run = runs.get(side.relation.name)
-            moved = NOTHING if run is None else parted(side, run, True).moved
-            if len(moved.old):
-                to = np.arange(side.relation.table.used, dtype=np.int32)
-                to[moved.old] = moved.new
-                slots[side.place] = np.where(rows[side.place] < 0, np.int32(-1), to[rows[side.place]])
-        return tuple(slots)
 
     def replay(self, step: Step) -> Delta | None:
         """Follow changes that were applied earlier, as `apply`, before the view is live. Raises as `require`."""

@@ -2,8 +2,8 @@
 with that, and takes its place where it differs.
 
     places[code]   1 + the slot of the newest row of a thing, 0: it has none; the first cell of that row is the code
-    shown[column]  the bits of a cell that are compared: readers see these. Rows that differ in others alone do not succeed; these are
-                   written in place
+    shown[column]  the bits of a cell that are compared: readers see these. If only other bits differ, the row keeps its slot, and they are
+                   overwritten in place
 
 A row that is succeeded within the run is written all the same, and dies in the version in which it is born: deltas tell it.
 """
@@ -42,7 +42,7 @@ class Succession(NamedTuple):
 
 @arrays("int64[:, ::1]", Slots, Succession)
 class Newest(NamedTuple):
-    """The rows of all things."""
+    """The stored rows, their slots, and how one row takes another's place."""
 
     cells: np.ndarray
     slots: Slots

@@ -72,6 +72,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cache", type=Path, help="where the older commit keeps its compiled kernels")
     parser.add_argument("--runs", type=Path, required=True, help="the folder of the results; those there are not measured again")
     given = parser.parse_args(arguments)
+    given.checkout, given.runs = given.checkout.resolve(), given.runs.resolve()  # the older commit runs in another folder
+    given.cache = None if given.cache is None else given.cache.resolve()
     rounds = range(1, given.rounds + 1)
     for number in rounds:
         for subject in given.subjects:
@@ -84,6 +86,9 @@ def main(arguments: list[str]) -> int:
     kept = {"date": datetime.now(UTC).date().isoformat(), **revisions, "machine": machine(), "subjects": figures}
     (HERE / "results" / f"in_turns_{revisions[BEFORE]}.json").write_text(json.dumps(kept, indent=1) + "\n")
     for subject, found in figures.items():
+        if not found:
+            print(f"{subject}: no figure is common to both commits")
+            continue
         said = "".join(f"\n    worse by 10 %: {name}" for name in worse(found))
         print(f"{subject}: {mean(found):.3f} times as good, {len(found)} figures{said}")
     return 0

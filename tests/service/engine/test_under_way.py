@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -11,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from service.engine.queued import UnderWay
+from service.engine import truncates
 from service.engine.rewrites import Rewrites
 from service.engine.state import Receipt
+from service.engine.under_way import UnderWay
 from service.errors import Problem
 from service.instance import Instance
 from service.wire.batch import Batch
-from tests.service.running import batch, of_ops, rows_of, running
+from tests.service.running import PAIR, batch, of_ops, rows_of, running
 
 
 @pytest.fixture
@@ -69,29 +71,52 @@ def test_a_later_batch_waits_for_a_rewrite_of_its_source(engine: Instance, monke
 
 def test_the_end(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits is told that the service stops, and nothing of it is applied."""
+    version = engine.published.number
     late, answer = Late(monkeypatch), Future[Receipt | Problem]()
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(engine.replace, "a", batch(("upsert", "a", rows_of(0, 5)), source="s", epoch=1))
         assert late.begun.wait(60)
         engine.submit(of_ops("b", ("upsert", 7), source="s", epoch=2), answer.set_result)
         second = threads.submit(engine.replace, "b", batch(("upsert", "b", rows_of(0, 3)), source="s", epoch=3))
-        while engine.waiting < 3:
-            pass
+        while not engine.under_way.holds("s") or len(engine.under_way._entries) < 3:
+            time.sleep(0.001)
         engine.close()
         told = answer.result(60), second.exception(60)
         late.go.set()
         assert isinstance(first.exception(60), Problem)
     assert [isinstance(one, Problem) and one.type for one in told] == ["recovering", "recovering"]
+    assert engine.published.number == version
 
 
 def test_sources_do_not_wait_for_each_other() -> None:
-    under_way = UnderWay()
-    batches = [of_ops("a", ("upsert", 1), **owner) for owner in ({"source": "s", "epoch": 1}, {"source": "t", "epoch": 1}, {}, {})]
-    for one in batches:
-        under_way.begin(one)
-    for one in batches:
-        under_way.wait(one)
+    under_way, begun = UnderWay(), list[int]()
+    owners = [("s", 1), ("t", 1), (None, None), (None, None), ("s", 2), ("s", 3)]
+    batches = [of_ops("a", ("upsert", 1), source=source, epoch=epoch) for source, epoch in owners]
+    for number, one in enumerate(batches):
+        under_way.begin(one, partial(begun.append, number))
+    assert begun == [0, 1, 2, 3] and under_way.waiting == 6
     assert under_way.holds("s") and not under_way.holds("u") and not under_way.holds(None)
-    for one in batches:
-        under_way.end(one)
-    assert under_way.count == 0
+    for ended, then in ((1, []), (5, []), (0, [4]), (4, []), (0, []), (2, []), (3, [])):
+        begun.clear()
+        under_way.end(batches[ended])
+        assert begun == then
+    assert under_way.waiting == 0 and not under_way.holds("s")
+
+
+def test_a_batch_that_waits_for_a_rewrite_holds_up_no_truncate_of_another_source(
+    engine: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(truncates, "_WORTH", 1)
+    engine.put_view("v", PAIR, wait=60)
+    engine.apply(batch(("upsert", "a", rows_of(0, 5)), ("upsert", "b", rows_of(0, 5))))
+    late, answer = Late(monkeypatch), Future[Receipt | Problem]()
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(engine.replace, "a", batch(("upsert", "a", rows_of(0, 5)), source="s", epoch=1))
+        assert late.begun.wait(60)
+        engine.submit(of_ops("b", ("truncate", 0), ("upsert", 7), source="s", epoch=2), answer.set_result)
+        assert engine.apply(of_ops("b", ("truncate", 0), ("upsert", 8), source="t", epoch=1)).version == 2
+        assert not answer.done()
+        late.go.set()
+        assert first.result(60).version == 3
+        receipt = answer.result(60)
+    assert isinstance(receipt, Receipt) and receipt.version == 4 and not receipt.duplicate
