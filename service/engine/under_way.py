@@ -25,6 +25,7 @@ class UnderWay:
     def __init__(self) -> None:
         self._entries: list[_Entry] = []  # in order; replaced, never changed
         self._lock = threading.Lock()
+        self._beginning = threading.local()  # entries: those that begin in this thread
         self.is_ending = False  # nothing new begins
 
     @property
@@ -87,8 +88,18 @@ class UnderWay:
         return None if source is None else next((entry for entry in self._entries if entry.batch.source == source), None)
 
     def _go(self, entry: _Entry) -> None:
-        with self._lock:
-            has_begun = entry.begun.is_set()
-            entry.begun.set()
-        if not has_begun and entry.go is not None:
-            entry.go()
+        """Let the batch begin. If this is called by one that begins in this thread, it does so after that: many may follow each other."""
+        entries: list[_Entry] | None = getattr(self._beginning, "entries", None)
+        if entries is not None:
+            entries.append(entry)
+            return
+        self._beginning.entries = entries = [entry]
+        try:
+            for one in entries:
+                with self._lock:
+                    has_begun = one.begun.is_set()
+                    one.begun.set()
+                if not has_begun and one.go is not None:
+                    one.go()
+        finally:
+            del self._beginning.entries

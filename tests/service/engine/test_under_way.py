@@ -120,3 +120,17 @@ def test_a_batch_that_waits_for_a_rewrite_holds_up_no_truncate_of_another_source
         assert first.result(60).version == 3
         receipt = answer.result(60)
     assert isinstance(receipt, Receipt) and receipt.version == 4 and not receipt.duplicate
+
+
+def test_many_that_wait_are_queued_one_after_another(engine: Instance) -> None:
+    """More than calls may be nested. Each is answered once, and in order."""
+    batches = [of_ops("a", ("upsert", epoch), source="s", epoch=epoch) for epoch in range(1, 1001)]
+    answers: list[Receipt | Problem] = []
+    engine.under_way.begin(batches[0])
+    for one in batches[1:]:
+        engine.submit(one, answers.append)
+    assert not answers
+    engine.under_way.end(batches[0])
+    engine.apply(of_ops("a", ("upsert", 0)))  # behind them
+    assert [isinstance(one, Receipt) and one[0] for one in answers] == [*range(1, 1000)]
+    assert engine.waiting == 0
