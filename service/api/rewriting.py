@@ -78,10 +78,14 @@ async def replace(request: Request) -> Response:
             return await _commit(context, request, place, name, stage, given)
         kind = media.content_type(request.scope["fields"], ROWS_TYPES)
         body = await read_body(request.scope, request.receive, place)
-        decode = partial(decode_rows, kind, body, name, partial(definition_of, engine, request.scope["token"]), place)
-        small = len(body) <= SMALL and kind not in BINARY
-        batch = decode() if small else await context.work(decode)
-        settle(batch, given)
+        expected = Batch([], 0, 0, [], 0)
+        settle(expected, given)
+        with engine.under_way.expecting(expected) as become:  # not while it is received: a connection that is lost is noticed late
+            decode = partial(decode_rows, kind, body, name, partial(definition_of, engine, request.scope["token"]), place)
+            batch = decode() if len(body) <= SMALL and kind not in BINARY else await context.work(decode)
+            settle(batch, given)
+            if stage is None:
+                become(batch)
         if stage is None:
             return await _rewritten(context, batch, partial(engine.replace, name, batch))
         number, held = await context.rewrite(engine.stage, name, stage, part, batch)
@@ -115,12 +119,16 @@ def _check_stage(stage: str | None, part: int | None, commit: bool, given: dict[
 
 
 async def _rewritten(context: Context, batch: Batch, work: Callable[[], Receipt]) -> Response:
-    """Call `work`, which applies the batch, and return the response. From now on later batches of its source wait, even while there is no
-    thread for it."""
+    """Call `work`, which applies the batch, and return the response. From now on later batches of its source wait; it takes a thread only
+    when it need not wait for earlier ones."""
     under_way = context.engine.under_way
-    job = context.rewriters.submit(work)
-    under_way.begin(batch)
-    job.add_done_callback(lambda _: under_way.end(batch))  # also if its client has gone before it began
+    try:
+        await asyncio.shield(asyncio.wrap_future(under_way.begun(batch)))
+        job = context.rewriters.submit(work)
+    except BaseException:  # its client may have gone
+        under_way.end(batch)
+        raise
+    job.add_done_callback(lambda _: under_way.end(batch))
     receipt = await asyncio.wrap_future(job)
     headers = {"Livejoin-Timeline": str(receipt.timeline)}
     if batch.turn is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 
 from service.errors import ending
@@ -16,7 +17,7 @@ class _Entry:
 
     def __init__(self, batch: Batch, go: Callable[[], None] | None) -> None:
         self.batch, self.go, self.waits = batch, go, True
-        self.begun = threading.Event()
+        self.begun: Future[None] = Future()
 
 
 class UnderWay:
@@ -41,6 +42,28 @@ class UnderWay:
         """Note the batch, and call `go` once no earlier batch of its source is under way: now, or in the thread that ends that one. It is
         also called once the service ends. Problem `recovering` afterwards."""
         self._begin(batch, go)
+
+    def begun(self, batch: Batch) -> Future[None]:
+        """Note the batch, unless it is known. The future is done when `begin` would call `go`; do not cancel it. Problem `recovering`."""
+        return self._begin(batch, None).begun
+
+    @contextmanager
+    def expecting(self, expected: Batch) -> Iterator[Callable[[Batch], None]]:
+        """Context in which a batch is decoded. `expected` has its source, if that is known, and stands for the batch until the function is
+        called with it."""
+        if expected.source is not None:
+            self._begin(expected, None)
+
+        def become(batch: Batch) -> None:
+            with self._lock:
+                for entry in self._entries:
+                    if entry.batch is expected:
+                        entry.batch = batch
+
+        try:
+            yield become
+        finally:
+            self.end(expected)
 
     def _begin(self, batch: Batch, go: Callable[[], None] | None) -> _Entry:
         with self._lock:
@@ -69,7 +92,7 @@ class UnderWay:
         """Context in which the batch is under way, perhaps since before, and no earlier one of its source is. Problem `recovering`."""
         entry = self._begin(batch, None)
         try:
-            entry.begun.wait()
+            entry.begun.result()
             if self.is_ending:
                 raise ending()
             entry.waits = False
@@ -97,8 +120,9 @@ class UnderWay:
         try:
             for one in entries:
                 with self._lock:
-                    has_begun = one.begun.is_set()
-                    one.begun.set()
+                    has_begun = one.begun.done()
+                    if not has_begun:
+                        one.begun.set_result(None)
                 if not has_begun and one.go is not None:
                     one.go()
         finally:

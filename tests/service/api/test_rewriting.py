@@ -6,10 +6,13 @@ import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
-from service.api.context import REWRITERS, Context
+from service.api.changes import SMALL
+from service.api.context import Context
 from service.instance import Instance
 from service.settings import Settings
 from tests.service.api.asking import client
@@ -19,11 +22,12 @@ ROW = b'{"id": 1, "s": 1, "e": 2}\n'
 
 
 def busy(tmp_path: Path) -> tuple[Instance, Context, threading.Event]:
-    """Its threads for rewrites are in use until the event is set."""
+    """Its threads for rewrites and for decoding are in use until the event is set."""
     engine, context, go = running(tmp_path, {}), Context(Settings(data=tmp_path)), threading.Event()
     context.open(engine)
-    for _ in range(REWRITERS):
-        context.rewriters.submit(go.wait, 60)
+    for pool in (context.rewriters, context.workers):
+        for _ in range(pool._max_workers):
+            pool.submit(go.wait, 60)
     return engine, context, go
 
 
@@ -35,7 +39,7 @@ async def until(met: Callable[[], bool]) -> None:
     await asyncio.wait_for(poll(), 60)
 
 
-@pytest.mark.parametrize("how", ["replace", "delete", "commit"])
+@pytest.mark.parametrize("how", ["replace", "large replace", "delete", "commit"])
 def test_a_later_batch_does_not_overtake(tmp_path: Path, how: str) -> None:
     engine, context, go = busy(tmp_path)
 
@@ -43,15 +47,16 @@ def test_a_later_batch_does_not_overtake(tmp_path: Path, how: str) -> None:
         async with client(context) as asked:
             given = {"source": "s", "epoch": 1}
             where = {"where": [{"column": "id", "op": "=", "value": 1}]}
-            lines = {"content": ROW, "headers": {"Content-Type": "application/jsonl"}}
-            if how == "replace":
+            content = ROW + b" " * SMALL if how == "large replace" else ROW
+            lines: dict[str, Any] = {"content": content, "headers": {"Content-Type": "application/jsonl"}}
+            if how.endswith("replace"):
                 first = asyncio.ensure_future(asked.post("/v1/relations/a/replace", params=given, **lines))
             elif how == "delete":
                 first = asyncio.ensure_future(asked.post("/v1/relations/a/delete", params=given, json=where))
             else:
                 first = asyncio.ensure_future(asked.post("/v1/relations/a/replace", params=given | {"stage": "n", "commit": True}))
             await until(lambda: engine.waiting == 1)
-            changes = [{"relation": "a", "op": "upsert", "row": {"id": 2, "s": 1, "e": 2}}]
+            changes: list[Any] = [{"relation": "a", "op": "upsert", "row": {"id": 2, "s": 1, "e": 2}}]
             later = asyncio.ensure_future(asked.post("/v1/changes", json={"source": "s", "epoch": 2, "changes": changes}))
             await until(lambda: engine.waiting == 2)
             assert not later.done()
@@ -82,4 +87,48 @@ def test_who_has_gone_is_not_waited_for(tmp_path: Path) -> None:
             go.set()
 
     asyncio.run(run())
+    engine.close()
+
+
+def test_a_body_that_cannot_be_decoded_is_not_waited_for(tmp_path: Path) -> None:
+    engine, context, go = busy(tmp_path)
+    go.set()
+
+    async def run() -> None:
+        async with client(context) as asked:
+            head = {"Content-Type": "application/jsonl"}
+            for content in (b"{", b"{" + b" " * SMALL):
+                bad = await asked.post("/v1/relations/a/replace", params={"source": "s", "epoch": 1}, content=content, headers=head)
+                assert bad.status_code == 400 and engine.waiting == 0
+
+    asyncio.run(run())
+    engine.close()
+
+
+def test_those_that_wait_hold_no_thread(tmp_path: Path) -> None:
+    """More rewrites than there are threads wait for one of their source, which is being decoded; those of another source do not."""
+    engine, context, go = running(tmp_path, {}), Context(Settings(data=tmp_path)), threading.Event()
+    context.open(engine)
+    for _ in range(context.workers._max_workers):
+        context.workers.submit(go.wait, 60)
+
+    async def run() -> None:
+        async with client(context) as asked:
+
+            def replace(source: str, epoch: int, content: bytes = ROW) -> asyncio.Task[httpx.Response]:
+                given, head = {"source": source, "epoch": epoch}, {"Content-Type": "application/jsonl"}
+                return asyncio.ensure_future(asked.post("/v1/relations/a/replace", params=given, content=content, headers=head))
+
+            count = context.rewriters._max_workers + 2
+            answers = [replace("s", 1, ROW + b" " * SMALL)]
+            await until(lambda: engine.waiting == 1)
+            answers += [replace("s", epoch) for epoch in range(2, count + 1)]
+            await until(lambda: engine.waiting == count)
+            assert (await replace("t", 1)).json()["version"] == 1
+            assert engine.waiting == count
+            go.set()
+            receipts = [(await one).json() for one in answers]
+            assert [(one["version"], one["duplicate"]) for one in receipts] == [(version, False) for version in range(2, count + 2)]
+
+    asyncio.run(asyncio.wait_for(run(), 100))
     engine.close()
