@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import logging
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,14 @@ _SPARK = "tests/streaming/spark"  # files with a Spark in their own process: one
 _WITH_SPARK = ("tests/streaming/cluster/test_batch.py", "tests/streaming/cluster/test_streams.py", "tests/streaming/datasource/")
 _LONGEST = (_SPARK, "tests/streaming/test_job.py", "tests/streaming/publishing/test_publisher.py")
 _LONG = ("tests/faults/", "tests/histories/", "tests/test_lint.py")  # of the others: half a minute a file or more, of few tests
+
+
+@pytest.fixture(autouse=True)
+def no_log_is_left_behind() -> Iterator[None]:
+    """Some tests start the log of the service in their own process; others look at all that is written on standard error."""
+    yield
+    root = logging.getLogger()
+    root.handlers[:] = [handler for handler in root.handlers if not type(handler).__module__.startswith("service.")]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -54,14 +54,16 @@ class Truncates:
             if self._under_way.is_ending:
                 raise ending()
             if not self._views(batch):
-                self._writer.submit(batch, done)
+                self._writer.submit(batch, done, True)
                 self._under_way.end(batch)
                 return
             future = self._thread.submit(self._run, batch, done)
         except Problem as problem:
             self._tell(batch, done, problem)
-        except RuntimeError:
+        except RuntimeError:  # the thread has ended
             self._tell(batch, done, ending())
+        except Exception:
+            self._tell(batch, done, self._failed())
         else:
             future.add_done_callback(lambda future: self._tell(batch, done, ending()) if future.cancelled() else None)
 
@@ -86,6 +88,12 @@ class Truncates:
         self._under_way.end(batch)
         tell(done, answer)
 
+    @staticmethod
+    def _failed() -> Problem:
+        """Log the exception, and return the answer."""
+        log.exception("a batch could not be prepared; nothing of it was applied")
+        return Problem("internal", "the batch could not be applied")
+
     def _run(self, batch: Batch, done: Done) -> None:
         emptied: list[Emptied] = []
         answer: Future[Receipt | Problem] = Future()
@@ -99,14 +107,13 @@ class Truncates:
             batch.emptied = tuple(emptied)
             if emptied:
                 log.info("a truncate was prepared for %d views in %.1f s", len(emptied), time.monotonic() - started)
-            self._writer.submit(batch, answer.set_result)
+            self._writer.submit(batch, answer.set_result, True)
             self._under_way.end(batch)
             result = answer.result()
         except Problem as problem:
             result = problem
         except Exception:
-            log.exception("a batch that truncates could not be prepared; nothing of it was applied")
-            result = Problem("internal", "the batch could not be applied")
+            result = self._failed()
         self._tell(batch, done, result)
         batch.emptied = ()
         with suppress(Problem):  # the service is stopping

@@ -133,9 +133,10 @@ class Writer:
         """Signal progress within a job. The writer's thread."""
         self._beat = time.monotonic()
 
-    def submit(self, batch: Batch, done: Done) -> None:
-        """Queue a batch. Problem `too-busy`, or the reason why no more batches are accepted."""
-        self.admit()
+    def submit(self, batch: Batch, done: Done, is_admitted: bool = False) -> None:
+        """Queue a batch. Problem `too-busy`, unless it was admitted before, or the reason why no more batches are accepted."""
+        if not is_admitted:
+            self.admit()
         waiting = Waiting(batch, done, batch.bytes + batch.prepared_bytes)
         self._put(waiting)
 
