@@ -33,7 +33,8 @@ _Names = Annotated[list[Annotated[str, Field(pattern=rf"^(\*|{NAME.pattern})$")]
 
 
 class TokenForm(BaseModel):
-    """A token as it is requested. Without `relations` and `views` it is for all; with one of them, for none of the other kind."""
+    """The request for a token. If both `relations` and `views` are absent, the token covers all of both. If only one is given, the token
+    covers none of the other."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     name: str = Field(pattern=f"^{TOKEN_NAME.pattern}$")

@@ -46,7 +46,7 @@ PROGRESS_INTERVAL = 15.0  # seconds between two records at most
 
 PARAMETERS = (
     Parameter("since", parameters.plain, {"type": "string"}, "the token of the last applied `progress`; by default, only new changes"),
-    Parameter("snapshot", parameters.boolean, {"type": "boolean", "default": False}, "first every row, as an insert", True),
+    Parameter("snapshot", parameters.boolean, {"type": "boolean", "default": False}, "begin with all rows, as inserts", True),
     Parameter("until", parameters.plain, {"type": "string"}, "with `since`: end at this token, from `/changes/end` or a later `progress`"),
     Parameter(
         "cursor", parameters.plain, {"type": "string"}, "with `snapshot=true`: only the rows after a cursor, such as a part's, as Arrow"

@@ -1,4 +1,4 @@
-"""The OpenAPI document, built from what the handlers declare next to them; every part has an example."""
+"""The OpenAPI document, built from the operations declared beside the handlers; every part has an example."""
 
 from __future__ import annotations
 
@@ -137,14 +137,14 @@ def failures(*types: str) -> dict[str, Any]:
 TAGS = [
     {"name": "relations", "description": "typed tables with a key and named intervals"},
     {"name": "changes", "description": "batches of inserts, upserts and deletes; each accepted one is a version"},
-    {"name": "views", "description": "joins that are kept live"},
-    {"name": "rows", "description": "what a view or relation holds at one version"},
-    {"name": "followers", "description": "what changed in a view, version by version"},
-    {"name": "operations", "description": "health, figures, problems"},
+    {"name": "views", "description": "queries whose results are maintained under changes"},
+    {"name": "rows", "description": "the rows of a view or relation at one version"},
+    {"name": "followers", "description": "the changes of a view, version by version"},
+    {"name": "operations", "description": "health, metrics, status and problem types"},
 ]
 
 
-_TOKEN = {"type": "http", "scheme": "bearer", "description": "an access token, which the service demands in token mode; its scope is named"}
+_TOKEN = {"type": "http", "scheme": "bearer", "description": "an access token of the scope listed, required in token mode"}
 
 
 def document(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def document(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
         "info": {
             "title": "livejoin",
             "version": version,
-            "summary": "Keeps overlap joins live under changes",
+            "summary": "Maintains joins, above all interval joins, under changes",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "tags": TAGS,

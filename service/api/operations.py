@@ -129,7 +129,7 @@ ENDPOINTS = [
         delete_source,
         operation(
             "deleteSource",
-            "Forget a source: whatever run and epoch it sends next are its first",
+            "Forget a source, so that its next batch may have any run and epoch",
             tag="operations",
             parameters=[path_parameter("name", "the source", "pms")],
             responses={**answer(204, "forgotten"), **failures("bad-parameter", "not-found", "disk-full")},

@@ -174,11 +174,11 @@ ENDPOINTS = [
         patch_relation,
         operation(
             "patchRelation",
-            "Extend a relation: columns, intervals, nulls that are allowed, retention",
+            "Extend a relation: add columns and intervals, allow nulls, set the retention",
             tag="relations",
             description="Live views and their followers are not disturbed: `SELECT *` means the columns at the registration of a view. "
             "New columns are null in existing rows, so they must be nullable; new intervals must be valid for existing rows. `retain` "
-            "deletes rows whose column is older than the duration, once a minute; null ends this. Parts that exist already change nothing.",
+            "deletes rows whose column is older than the duration, once a minute; null ends this. Parts that exist are not changed.",
             parameters=[_NAME],
             body=json_content("RelationPatch", PATCH, {"retain": None}),
             responses={

@@ -71,7 +71,7 @@ _STATISTICS = _object(
     {
         "intervals": _COUNT | {"description": "entries in the view's structures"},
         "bytes": _COUNT
-        | {"description": "memory of the structures at the newest version, with a share of common ones; without the rows of relations"},
+        | {"description": "memory of the structures at the newest version, with a share of common structures; without rows of relations"},
         "bytes_per_row": _MEASURE | {"description": "`bytes` divided by the rows of the view's relations"},
         "groups": _MEASURE | {"description": "groups that have rows, including those that HAVING excludes; null without groups"},
         "sums_out_of_range": _MEASURE | {"description": "sums that are null because they do not fit their type; null without groups"},
@@ -102,7 +102,7 @@ _NATURAL = _object(
         "variables": {
             "type": "object",
             "additionalProperties": _TEXTS,
-            "description": "columns that must be equal, by the first of them; several columns of an alias (`a.x a.y`) form a composite",
+            "description": "columns that must be equal, named by the first one; several columns of an alias (`a.x a.y`) form a composite",
         },
         "elimination_order": {"oneOf": [_TEXTS, {"type": "null"}], "description": "nested, of the variables; null: not beta-acyclic"},
         "join_tree": {
@@ -226,7 +226,7 @@ _BODIES: dict[str, Schema] = {
             "version": _COUNT,
             "empty": {
                 "type": ["boolean", "null"],
-                "description": "null if the view is not live, if finding out takes over a second, and in a list if rows must be read",
+                "description": "null if the view is not live, if it takes over a second to find out, and, in a list, if rows must be read",
             },
             "definition": _ref("ViewDefinition"),
             "plan": _ref("Plan"),
@@ -260,7 +260,7 @@ _BODIES: dict[str, Schema] = {
             "expires": {"type": "string", "format": "date-time"},
         }
     ),
-    "ChangesEnd": _object({"version": _COUNT, "token": {"type": "string"}, "rows": _COUNT | {"description": "of changes up to `version`"}}),
+    "ChangesEnd": _object({"version": _COUNT, "token": {"type": "string"}, "rows": _COUNT | {"description": "rows up to `version`"}}),
     "Tokens": _object({"tokens": _list(_ref("Token"))}),
     "Token": _object(_TOKEN),
     "NewToken": _object(_TOKEN | {"token": {"type": "string", "description": "the text to send as `Authorization: Bearer …`"}}),

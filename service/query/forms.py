@@ -44,7 +44,7 @@ def as_json(value: Any) -> str:
 
 
 class Form(BaseModel):
-    """An object with these fields and no others; `what` names it where it is refused."""
+    """An object with the declared fields and no others. `what` is its name in error messages."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
     what: ClassVar[str]
@@ -115,7 +115,8 @@ class Cross(Form):
 
 
 class IsAsOf(Form):
-    """`[of, op, point]`: of each row of the point's alias the next one of the other's."""
+    """`[of, op, point]`, two columns and a comparison: each row of the alias of `point` is joined with the one row of the alias of `of`
+    that meets the comparison and whose `of` is nearest to `point`."""
 
     what = 'the entry "as_of" of join'
     as_of: Annotated[list[str], Field(min_length=3, max_length=3)]
@@ -136,7 +137,7 @@ Condition = Annotated[
 
 
 class Where(Form):
-    """A filter. `is_null` and `not_null` take no value, the others do, which is judged by the column's type."""
+    """A filter. `is_null` and `not_null` take no value; all other operators require one, which must be valid for the column's type."""
 
     what = "an entry of where"
     column: str
@@ -183,7 +184,7 @@ def size_of(entry: Entry) -> int:
 
 
 class Deletion(Form):
-    """The body of a delete by condition; the other fields are those of every batch."""
+    """The body of a delete by condition: `where` selects the rows, the other fields are those of any batch."""
 
     what = "a delete by condition"
     where: list[Entry]
@@ -207,7 +208,7 @@ class Duration(Form):
 
 
 class Gaps(Form):
-    """What the second interval leaves of the first, of a relation in "left"."""
+    """The parts of the first interval that the second one does not cover. The relation of the second interval must be in "left"."""
 
     what = 'the entry "gaps" of select'
     gaps: Pair
@@ -215,7 +216,8 @@ class Gaps(Form):
 
 
 class Coverage(Form):
-    """What the second interval covers of the first; with groups, what the one interval of their rows covers."""
+    """The parts of the first interval that the second one covers. With groups, there is only one interval: the result is what the rows of a
+    group cover with it."""
 
     what = 'the entry "coverage" of select'
     coverage: Annotated[list[str], Field(min_length=1, max_length=2)]
@@ -223,7 +225,7 @@ class Coverage(Form):
 
 
 class Computed(Form):
-    """An expression over the columns of a row, in SQL."""
+    """A SQL expression over the columns of a row."""
 
     what = 'the entry "expression" of select'
     expression: str = Field(min_length=1, max_length=MAX_SQL)
@@ -270,7 +272,7 @@ class OfDuration(Form):
 
 
 class Aggregated(Form):
-    """One function, of a column, of a duration, or (count) of "*"."""
+    """One aggregate function of a column, a duration, or (`count` only) "*"."""
 
     what = "an entry of aggregate"
     count: str | OfDuration | None = None
@@ -294,7 +296,8 @@ class Aggregated(Form):
 
 
 class LatestRows(Form):
-    """Of the rows that agree in some columns the first ones in an order, nulls last."""
+    """Keeps only the first `rows` rows of each combination of values of the columns in `by`. Rows are ordered by the column `order`, nulls
+    last."""
 
     what = "latest"
     by: list[str]
@@ -307,7 +310,7 @@ _Bound = Annotated[int, Field(gt=0, lt=2**63)]
 
 
 class Retain(Form):
-    """How much of a view's changes its feed keeps."""
+    """The maximum number and size of changes that are kept for the followers of a view."""
 
     what = "changes"
     retain_rows: _Bound = RETAIN[0]
@@ -346,7 +349,7 @@ Aliases = Annotated[
 
 
 class Part(Form):
-    """Relations and conditions, which may name the aliases of the view around them."""
+    """A nested part of a view: relations and conditions. The conditions may refer to aliases of the enclosing view."""
 
     what = "an entry of exists, not_exists or left, or full,"
     aliases: Aliases
@@ -416,7 +419,7 @@ _HINTS = {
 
 
 def check_form(data: dict[str, Any]) -> SqlView | JsonForm:
-    """Return the definition in its form. Problem `bad-definition` for the first error: where it is, what is wrong, and the value there."""
+    """Return the definition, validated. Problem `bad-definition` for the first error: where it is, what is wrong, and the value there."""
     forms: dict[str, type[SqlView | JsonForm]] = {"sql": SqlView, "union": UnionView, "except": ExceptView}
     form = next((form for field, form in forms.items() if field in data), JsonView)
     if form is JsonView and "from" not in data:
@@ -426,7 +429,7 @@ def check_form(data: dict[str, Any]) -> SqlView | JsonForm:
 
 
 def checked(form: type[T], data: Any) -> T:
-    """Return the data in its form. Problem `bad-definition`, as in `check_form`."""
+    """Return the data, validated against `form`. Problem `bad-definition`, as in `check_form`."""
     try:
         return form.model_validate(data)
     except ValidationError as error:

@@ -49,9 +49,9 @@ def _with_digits(schema: dict[str, Any]) -> None:
 
 
 class Column(BaseModel):
-    """One column. Its name is any text of 1 to 63 characters without dot, double quote and control characters, but not `_op`. A decimal has
-    `precision` digits, `scale` of them after the point. In a timestamp column with a `zone` (of the IANA database), times that come
-    without an offset are local times there."""
+    """One column. Its name has 1 to 63 characters, without dots, double quotes and control characters, and is not `_op`. A decimal has
+    `precision` digits, `scale` of them after the decimal point. `zone` is a time zone of the IANA database: values of the timestamp column
+    without an offset are local times of this zone."""
 
     model_config = ConfigDict(**_STRICT, json_schema_extra=_with_digits)
     name: str = Field(
@@ -124,7 +124,7 @@ def _in_two_forms(schema: dict[str, Any]) -> None:
 
 
 class Interval(BaseModel):
-    """An interval over two columns, or a point over one (`at`: start = end, closed)."""
+    """An interval whose endpoints are two columns, or a point, whose only column is `at` (a closed interval with start = end)."""
 
     model_config = ConfigDict(**_STRICT, json_schema_extra=_in_two_forms)
     start: str | None = None
@@ -177,7 +177,7 @@ class Interval(BaseModel):
 
 
 class Retention(BaseModel):
-    """Rows are deleted when this column, a timestamp or a date, is older than the duration (ISO 8601, without months and years)."""
+    """Rows are deleted once the column's value, a timestamp or a date, is older than the duration (ISO 8601, without months and years)."""
 
     model_config = _STRICT
     column: str
@@ -198,7 +198,7 @@ class Retention(BaseModel):
 
 
 class RelationDefinition(BaseModel):
-    """Typed columns, a key of some of them, and named intervals over them; how long rows are retained (null: for good)."""
+    """The definition of a relation: typed columns, the columns of its key, named intervals, and the retention of rows (null: forever)."""
 
     # Built by `parse_relation`, which raises BadDefinition; never changed afterwards.
     model_config = _STRICT
@@ -302,7 +302,7 @@ class RelationDefinition(BaseModel):
 
 
 class RelationPatch(BaseModel):
-    """What a relation is to have in addition; `retain`: null ends the retention."""
+    """An extension of a relation: columns and intervals to add, columns that become nullable, and the retention (null ends it)."""
 
     model_config = _STRICT
     add_columns: list[Column] = []

@@ -87,7 +87,7 @@ ENDPOINTS = [
         get_backup,
         operation(
             "getBackup",
-            "Progress or end of the last backup since the service was started",
+            "Get the state of the latest backup since the service was started",
             tag="operations",
             responses={
                 **answer(200, "`state` is none, running, done or failed", json_content("Backup", BACKUP)),

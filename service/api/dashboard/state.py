@@ -258,7 +258,7 @@ ENDPOINTS = [
             "status",
             "State of the service: version, relations, views, figures, memory, disk, warnings",
             tag="operations",
-            description="As `text/event-stream`, it is sent every second. `pins` need a token without restrictions, `problems` an admin.",
+            description="As `text/event-stream`, it is sent every second. `pins` need an unrestricted token, `problems` also an admin's.",
             responses={
                 **answer(
                     200,

@@ -1,5 +1,5 @@
-"""`GET /v1/views/{name}/window`: what a picture of a view needs, at one version: its rows in a window, each with its identity and the ends
-of its joined intervals; key by key if the view has a join key.
+"""`GET /v1/views/{name}/window`: the data for drawing a view at one version: its rows in a window, each with its identity and the ends of
+its joined intervals, for each key if the view has a join key.
 
 The token must also cover the view's relations. The cost depends on the rows requested, not on the size of the view. Keys are taken from the
 first rows of a relation, and the extent from a sample: neither reads a whole relation.
@@ -43,18 +43,22 @@ _MOST = (0.01, 0.99)  # quantiles of all ends
 _CHUNK = 1024
 
 _LIMIT = Parameter(
-    "limit", parameters.integer(1, MOST_ROWS), {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": ROWS}, "rows in all", 500
+    "limit",
+    parameters.integer(1, MOST_ROWS),
+    {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": ROWS},
+    "maximum number of rows, in all lanes together",
+    500,
 )
 _KEYS = Parameter(
     "keys",
     parameters.integer(1, MOST_KEYS),
     {"type": "integer", "minimum": 1, "maximum": MOST_KEYS},
-    "a lane for each of so many values of the join key",
+    "maximum number of lanes, each of one value of the join key",
     20,
 )
 _FROM = Parameter("from", parameters.integer(0), {"type": "integer", "minimum": 0, "default": 0}, "the number of the first key", 0)
 _EXTENT = Parameter(
-    "extent", parameters.boolean, {"type": "boolean", "default": False}, "also from when to when the intervals reach, by a sample", True
+    "extent", parameters.boolean, {"type": "boolean", "default": False}, "include the range of the intervals, from a sample", True
 )
 PARAMETERS = (_LIMIT, _KEYS, _FROM, _EXTENT, OVERLAPS, BOX, WHERE)
 
@@ -186,7 +190,7 @@ ENDPOINTS = [
         window,
         operation(
             "viewWindow",
-            "Read the rows of a window with their identities and the ends of their intervals, key by key",
+            "Read the rows of a window with their identities and the ends of their intervals, by key",
             tag="rows",
             description="For drawing a view that joins on intervals. `lanes` has one lane with all rows, or with `keys` one for each "
             "value of the join key in the first 65,536 rows of a relation (`whole`: these are all its rows). The token must also cover the "

@@ -254,7 +254,7 @@ _OF = {"view": ("view-building", "view-failed"), "relation": ()}
 def _endpoints(noun: str, suffix: str, handler: Handler, parameters: Sequence[dict[str, Any]]) -> list[Endpoint]:
     path, title = f"/v1/{noun}s/{{name}}/rows.{suffix}", f"the rows of a {noun} as a file"
     head_failures = failures(*_FAILURES, *_OF[noun])
-    not_modified = answer(304, "the client has it already", None, _HEADERS)
+    not_modified = answer(304, "not modified", None, _HEADERS)
     got = operation(
         f"{noun}Rows{suffix.title()}",
         f"Read {title}: .{suffix}",
@@ -264,7 +264,7 @@ def _endpoints(noun: str, suffix: str, handler: Handler, parameters: Sequence[di
         parameters=[*parameters, *_CONDITIONS],
         responses={
             **answer(200, "the file", _CONTENT[suffix], _HEADERS),
-            **answer(206, "a part of it", _CONTENT[suffix], _PART_HEADERS),
+            **answer(206, "the requested range", _CONTENT[suffix], _PART_HEADERS),
             **not_modified,
             **failures(*_FAILURES, *_OF[noun], "unsatisfiable-range"),
         },
@@ -274,7 +274,7 @@ def _endpoints(noun: str, suffix: str, handler: Handler, parameters: Sequence[di
         f"Get the length and the ETag of {title}: .{suffix}",
         tag="rows",
         parameters=[*parameters, *_CONDITIONS[:2]],
-        responses={**answer(200, "what the file is", None, _HEADERS | {"Content-Length": "146515"}), **not_modified, **head_failures},
+        responses={**answer(200, "length and ETag", None, _HEADERS | {"Content-Length": "146515"}), **not_modified, **head_failures},
     )
     return [Endpoint("GET", path, handler, got), Endpoint("HEAD", path, None, headed)]
 
