@@ -394,10 +394,10 @@ class Protocol(HttpToolsProtocol):
         fields = {**problem.headers, "content-length": len(body), "connection": "close", "x-request-id": secrets.token_hex(8)}
         head += [f"{name.lower()}: {value}" for name, value in fields.items() if name != "Connection"]
         self.transport.write("\r\n".join([*head, "\r\n"]).encode() + body)
-        self._let_go_of_request()
+        self._notify_disconnected()
         self.transport.close()
 
-    def _let_go_of_request(self) -> None:
+    def _notify_disconnected(self) -> None:
         """Notify the reader of the request that nothing more will arrive."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
@@ -449,7 +449,7 @@ class Protocol(HttpToolsProtocol):
         if self.lingers:
             self.transport.abort()
         elif self._phase == _BODY and self.cycle.response_started:
-            self._let_go_of_request()
+            self._notify_disconnected()
             self.transport.close()
         elif self._phase == _IDLE:
             self.transport.close()

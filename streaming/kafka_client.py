@@ -60,18 +60,18 @@ _REMEDIES = {
 }
 
 
-class KafkaAway(Exception):
+class KafkaUnavailable(Exception):
     """The broker does not answer, or is not ready: a retry may help."""
 
 
-def meaning(error: KafkaError, what: str) -> KafkaAway | StreamError:
-    """The exception for a failure: if a retry does not help, a StreamError with `what` (why): what to do; else a KafkaAway."""
+def meaning(error: KafkaError, what: str) -> KafkaUnavailable | StreamError:
+    """The exception for a failure: if a retry does not help, a StreamError with `what` (why): what to do; else a KafkaUnavailable."""
     remedy = _REMEDIES.get(error.code())
-    return StreamError(f"{what} ({error.str()}): {remedy}") if remedy else KafkaAway(error.str())
+    return StreamError(f"{what} ({error.str()}): {remedy}") if remedy else KafkaUnavailable(error.str())
 
 
 @contextmanager
-def understood(what: str) -> Iterator[None]:
+def converting_errors(what: str) -> Iterator[None]:
     """Converts a KafkaException of the block (`meaning`)."""
     try:
         yield
@@ -93,7 +93,7 @@ class Admin(AdminClient):
         super().__init__(ours, logger=quiet)
 
     @contextmanager
-    def understood(self, what: str) -> Iterator[None]:
+    def converting_errors(self, what: str) -> Iterator[None]:
         """Converts a KafkaException of the block (`meaning`). A wrong password shows only in the last connection errors."""
         try:
             yield
@@ -133,13 +133,13 @@ class FoundTopic(NamedTuple):
 
 
 def find_topics(admin: Admin, topics: Collection[str], seconds: float = _ANSWER_SECONDS) -> dict[str, FoundTopic]:
-    """The topics that the broker has. Raises KafkaAway when it does not answer within `seconds`, StreamError when it refuses.
+    """The topics that the broker has. Raises KafkaUnavailable when it does not answer within `seconds`, StreamError when it refuses.
 
     One round to the broker, 3 ms.
     """
     found = {}
     for topic, answer in admin.describe_topics(TopicCollection(list(topics)), request_timeout=seconds).items():
-        with admin.understood(f"the topic {topic} cannot be described"):
+        with admin.converting_errors(f"the topic {topic} cannot be described"):
             try:
                 description = answer.result()
             except KafkaException as error:
@@ -151,9 +151,9 @@ def find_topics(admin: Admin, topics: Collection[str], seconds: float = _ANSWER_
 
 
 def offsets_of(admin: Admin, at: Collection[Partition], which: OffsetSpec, seconds: float) -> dict[Partition, int]:
-    """An offset of each of these partitions: the earliest, or the latest (behind what is committed). Raises KafkaAway, StreamError."""
+    """The offset of each of these partitions: earliest, or latest (after what is committed). Raises KafkaUnavailable, StreamError."""
     asked = {TopicPartition(*partition): which for partition in at}
-    with admin.understood("the offsets of the topics cannot be read"):
+    with admin.converting_errors("the offsets of the topics cannot be read"):
         answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds)
         return {(partition.topic, partition.partition): answer.result().offset for partition, answer in answers.items()}
 
@@ -173,7 +173,7 @@ def wait_for_topics(kafka: Kafka, topics: Collection[str], stop: threading.Event
     while True:
         try:
             found = find_topics(admin, topics)
-        except KafkaAway as away:
+        except KafkaUnavailable as away:
             patience.wait(f"Kafka at {kafka.brokers} does not answer ({away})")
             continue
         if missing := [topic for topic in topics if topic not in found]:
@@ -193,7 +193,7 @@ def reader_of(kafka: Kafka, group: str, more: Mapping[str, Any]) -> Consumer:
 def read_on(consumer: Consumer, starts: Mapping[Partition, int], stop: threading.Event) -> Generator[Message, None, None]:
     """The committed records from these offsets to the end; within a partition in order.
 
-    Raises KafkaAway, StreamError, Stopped.
+    Raises KafkaUnavailable, StreamError, Stopped.
     """
     consumer.assign([TopicPartition(*at, offset or OFFSET_BEGINNING) for at, offset in starts.items()])
     left = set(starts)
@@ -206,7 +206,8 @@ def read_on(consumer: Consumer, starts: Mapping[Partition, int], stop: threading
             if messages:
                 until = time.monotonic() + _SILENT_SECONDS
             elif time.monotonic() > until:
-                raise KafkaAway(f"no records received from {', '.join(sorted({topic for topic, _ in left}))} for {_SILENT_SECONDS:g} s")
+                topics = ", ".join(sorted({topic for topic, _ in left}))
+                raise KafkaUnavailable(f"no records received from {topics} for {_SILENT_SECONDS:g} s")
             for message in messages:
                 error = message.error()
                 if error is None:

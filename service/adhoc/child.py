@@ -77,12 +77,12 @@ class Service:
         """Yield the rows of a table, with the columns of `schema`."""
         with self._lock:
             number, self._scans = self._scans, self._scans + 1
-            self._tell(frames.OPEN, json.dumps({"scan": number, "table": table, "columns": schema.names}).encode())
+            self._send_frame(frames.OPEN, json.dumps({"scan": number, "table": table, "columns": schema.names}).encode())
         name = frames.NUMBER.pack(number)
         try:
             while True:
                 with self._lock:
-                    self._tell(frames.NEXT, name)
+                    self._send_frame(frames.NEXT, name)
                     _, content = frames.receive(self._socket)
                 if not content:
                     return
@@ -91,13 +91,13 @@ class Service:
                     yield pa.ipc.read_record_batch(pa.ipc.read_message(rows), schema)
         except GeneratorExit:
             with self._lock:
-                self._tell(frames.CLOSE, name)
+                self._send_frame(frames.CLOSE, name)
 
     def answer(self, kind: int, *content: bytes | memoryview) -> None:
         with self._lock:
-            self._tell(kind, *content)
+            self._send_frame(kind, *content)
 
-    def _tell(self, kind: int, *content: bytes | memoryview) -> None:
+    def _send_frame(self, kind: int, *content: bytes | memoryview) -> None:
         frames.send(self._socket, kind, *content)
 
 
@@ -226,20 +226,20 @@ def _located(sql: bytes, start: int) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        told = _told(error)
-        position = int(told["position"]) + start if told.get("position", "").isdecimal() else -1
+        fields = _error_fields(error)
+        position = int(fields["position"]) + start if fields.get("position", "").isdecimal() else -1
         where = len(sql[:position].decode(errors="replace")) if 0 <= position <= len(sql) else None
-        raise Refused(told.get("error_subtype") or type(error).__name__, told["exception_message"], where) from None
+        raise Refused(fields.get("error_subtype") or type(error).__name__, fields["exception_message"], where) from None
 
 
-def _told(error: BaseException) -> dict[str, str]:
+def _error_fields(error: BaseException) -> dict[str, str]:
     """Return DuckDB's error, which is JSON after the name of its type (`errors_as_json`), unless it was raised in Python."""
     text = str(error)
     try:
-        told: dict[str, str] = json.loads(text[text.index("{") :])
+        fields: dict[str, str] = json.loads(text[text.index("{") :])
     except ValueError:
-        told = {}
-    return told if "exception_message" in told else {"exception_message": text.partition(": ")[2] or text}
+        fields = {}
+    return fields if "exception_message" in fields else {"exception_message": text.partition(": ")[2] or text}
 
 
 def _require_tables(tree: Any, bare: set[str]) -> None:
@@ -298,11 +298,11 @@ def _failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, MemoryError):
         error = Refused(frames.TOO_LARGE)
     elif not isinstance(error, Refused):
-        told, name = _told(error), type(error).__name__
+        fields, name = _error_fields(error), type(error).__name__
         if isinstance(error, duckdb.Error):
-            error = Refused(name, told["exception_message"])
-        elif kind := told.get("exception_type"):  # errors while the result is read come through Arrow
-            error = Refused("".join(word.capitalize() for word in kind.split()) + "Exception", told["exception_message"])
+            error = Refused(name, fields["exception_message"])
+        elif kind := fields.get("exception_type"):  # errors while the result is read come through Arrow
+            error = Refused("".join(word.capitalize() for word in kind.split()) + "Exception", fields["exception_message"])
         else:
             error = Refused(name)
     return {"error": error.reason, "message": error.message, "position": error.position}

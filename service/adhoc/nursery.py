@@ -33,9 +33,9 @@ def main() -> None:
         for number, _ in poll.poll():
             if number in running:
                 poll.unregister(number)
-                pid, told = running.pop(number)
-                _tell(told, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-                told.close()
+                pid, receiver = running.pop(number)
+                _send_status(receiver, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                receiver.close()
                 os.close(number)
                 continue
             _, sockets, _, _ = socket.recv_fds(asked, 1, 2)
@@ -43,14 +43,14 @@ def main() -> None:
                 poll.unregister(asked)
                 is_asked = False
                 continue
-            told = socket.socket(fileno=sockets[1])
+            receiver = socket.socket(fileno=sockets[1])
             try:
                 pid, pidfd = _begin(sockets[0])
-                _tell(told, pid, pidfd)
-                running[pidfd] = pid, told
+                _send_status(receiver, pid, pidfd)
+                running[pidfd] = pid, receiver
                 poll.register(pidfd, select.POLLIN)
             except OSError:  # no process is available: the socket is closed without a message
-                told.close()
+                receiver.close()
             os.close(sockets[0])
     os._exit(0)
 
@@ -80,9 +80,9 @@ def _fork(connected: int) -> int:
         os._exit(1)
 
 
-def _tell(told: socket.socket, number: int, *files: int) -> None:
+def _send_status(receiver: socket.socket, number: int, *files: int) -> None:
     with suppress(OSError):  # nobody waits for it
-        socket.send_fds(told, [STATUS.pack(number)], files)
+        socket.send_fds(receiver, [STATUS.pack(number)], files)
 
 
 if __name__ == "__main__":

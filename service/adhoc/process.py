@@ -143,13 +143,13 @@ class Children:
     def tidy(self) -> None:
         """End the processes kept for queries if there was no query for a while."""
         if time.monotonic() - self._since >= RESERVED:
-            self._let_go()
+            self._end_children()
 
     def close(self) -> None:
         """End these processes, and start no others."""
         with self._lock:
             self._closed = True
-        self._let_go()
+        self._end_children()
 
     def _new(self) -> Child:
         nursery = self._nursery
@@ -162,7 +162,7 @@ class Children:
         self._nursery = Nursery()
         return self._nursery.child()
 
-    def _let_go(self) -> None:
+    def _end_children(self) -> None:
         with self._lock:
             child, self._reserve = self._reserve, None
             nursery, self._nursery = self._nursery, None

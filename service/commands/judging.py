@@ -69,7 +69,7 @@ class Rejections:
 
 def judge_file(relation: str, definition: RelationDefinition, file: File, schema: pa.Schema, found: Rejections, told: Progress) -> None:
     """Add the rows that the service would reject to `found`. Raises Failure for a file that it would reject as a whole."""
-    refuse_strangers(relation, definition, file)
+    refuse_unknown_columns(relation, definition, file)
     rows = 0
     for body in file.bodies(schema):
         batch = _decoded(relation, definition, file, body, rows)
@@ -105,7 +105,7 @@ def _decoded(relation: str, definition: RelationDefinition, file: File, body: Bo
         raise Failure(f"{file.path}{part}: {error.detail}") from error
 
 
-def refuse_strangers(relation: str, definition: RelationDefinition, file: File) -> None:
+def refuse_unknown_columns(relation: str, definition: RelationDefinition, file: File) -> None:
     """Raise Failure for a file whose header or schema has a column that the relation lacks. JSON lines have neither."""
     if file.kind == "jsonl":
         return

@@ -21,7 +21,7 @@ import livejoin
 from livejoin.files import Body, File, open_file
 from service.commands.connection import connect
 from service.commands.inference import infer
-from service.commands.judging import Rejections, converted, judge_file, refuse_strangers
+from service.commands.judging import Rejections, converted, judge_file, refuse_unknown_columns
 from service.terminal import Failure, Parser, add_url, say
 from service.wire.errors import BadDefinition
 from service.wire.kinds import SENT_TYPES, digits_of
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
             _judge(relation.name, read_by, files, schema, skip)
         else:
             for file in files:
-                refuse_strangers(relation.name, definition, file)
+                refuse_unknown_columns(relation.name, definition, file)
         if known is None:
             relation.create(**definition.to_json())
             say(f"registered {relation.name} ({', '.join(map(_shown, definition.columns))})")

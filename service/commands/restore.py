@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         chain = chain_of(read_backup(args.backup))
         verify(chain)
         timelines = assemble(chain, folder, forks=True)
-        print("\n".join(_told(folder, chain, timelines)))
+        print("\n".join(_summary(folder, chain, timelines)))
     except FileNotFoundError as error:
         raise Failure(str(error) if error.filename is None else f"{args.backup}: {error.strerror}: {error.filename}") from error
     except Damaged as error:
@@ -45,7 +45,7 @@ def _require_empty(folder: Path) -> None:
         raise Failure(f"{folder} exists and is not an empty folder: a restore never overwrites anything; choose a new folder", 2)
 
 
-def _told(folder: Path, chain: list[Backup], timelines: database.Timelines) -> list[str]:
+def _summary(folder: Path, chain: list[Backup], timelines: database.Timelines) -> list[str]:
     """Return what was restored, one item per line, and what to do next."""
     lock = FolderLock(folder)
     try:

@@ -211,7 +211,7 @@ def _upgrade_beside(folder: Path) -> bool:
     finally:
         lock.release()
     reach("after-upgrade")
-    _tell(folder, kept)
+    _log_upgrade(folder, kept)
     return True
 
 
@@ -247,7 +247,7 @@ def _finish_beside(folder: Path) -> None:
         raise CannotUpgrade(f"{said}. Since then another {folder} was made: move that away and start again; nothing was changed") from error
     finally:
         lock.release()
-    _tell(folder, kept)
+    _log_upgrade(folder, kept)
 
 
 # inside the folder
@@ -302,7 +302,7 @@ def _finish_inside(folder: Path) -> None:
     copy.rmdir()
     sync_path(folder)
     reach("after-upgrade")
-    _tell(folder, kept)
+    _log_upgrade(folder, kept)
 
 
 # both
@@ -350,6 +350,6 @@ def _made_again(copy: Path) -> Iterator[None]:
         raise
 
 
-def _tell(folder: Path, kept: Path) -> None:
+def _log_upgrade(folder: Path, kept: Path) -> None:
     said = "the data folder %s was upgraded to format %d; the old one is kept as %s: remove it once you are sure not to go back"
     log.warning(said, folder, database.FORMAT, kept)

@@ -362,7 +362,7 @@ class Engine(ABC):
             view = self.view(name)
             self._log.drop_view(name)
             self._builds.cancel(view)
-            view.let_go()
+            view.release_shared()
             self._state.views = {other: kept for other, kept in self._state.views.items() if other != name}
             self.versions.publish(self._state.version())
             if view.feed is not None:

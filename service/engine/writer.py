@@ -344,7 +344,7 @@ class Writer:
             raise
         for waiting, answer in zip(group, made.answers, strict=True):
             if isinstance(answer, Receipt):  # a batch that was refused may be resent
-                waiting.batch.let_go()  # before its client is answered, and the memory of its body reused
+                waiting.batch.release()  # before its client is answered, and the memory of its body reused
             tell(waiting.done, answer)
 
     def _to_disk(self, batches: list[Batch], most: int | None = None) -> _Made:

@@ -62,7 +62,7 @@ class HeldReadings:
             for pin in pins:
                 pin.reading, pin.expires = f"a reading of the view {view_name} in parts", False
         except BaseException:
-            self._let_go(pins)
+            self._release(pins)
             raise
         with self._lock:
             self._held[id_] = _Held(view_name, pins, self._clock() + seconds)
@@ -80,7 +80,7 @@ class HeldReadings:
         with self._lock:
             held = self._held.pop(id_, None)
         if held is not None:
-            self._let_go(held.pins)
+            self._release(held.pins)
 
     def sweep(self) -> None:
         """End the readings whose time is over, and forget those whose version has expired."""
@@ -89,7 +89,7 @@ class HeldReadings:
             if held.until <= now or not any(map(versions.is_held, held.pins)):
                 self.end(id_)
 
-    def _let_go(self, pins: list[Pin]) -> None:
+    def _release(self, pins: list[Pin]) -> None:
         for pin in pins:
             self._readers.published.versions.release(pin)
         self._readers.cursors.sweep()

@@ -183,7 +183,7 @@ class LiveView:
     def _fails_by(self, problem: Problem) -> None:
         self.problem = problem
         self.state = "failed"
-        self.let_go()
+        self.release_shared()
         self._join = None
         if self.feed is not None:
             self.feed.close(problem)
@@ -194,8 +194,8 @@ class LiveView:
         again = "drop it and register what is accepted, or use the version of livejoin that accepted it"
         self.problem, self.state = Problem("view-failed", f"{said}: {again}"), "failed"
 
-    def let_go(self) -> None:
-        """Stop following: what it shares with other views is now theirs alone."""
+    def release_shared(self) -> None:
+        """Release the indexes that the view shares with others, and follow no more changes."""
         self._indexes.forget(self._join)
 
     def require(self, resolved: Mapping[str, Resolved]) -> None:

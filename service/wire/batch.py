@@ -150,7 +150,7 @@ class Batch:
         for changes in self.changes:
             changes.prepared = None
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the rows once nobody reads them any more, whoever still holds the batch."""
         self.changes = []
 

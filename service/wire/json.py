@@ -16,7 +16,7 @@ from service.wire.batch import DELETE, ONE_INDEX, ONE_OP, OPS, TRUNCATE, UPSERT,
 from service.wire.columns import FEW, from_values, mask_of, one_by_one
 from service.wire.errors import BadParameter, MalformedBody, RowError, UnknownRelation, check_utf8, cut
 from service.wire.grammar import INT64_MAX, INT64_MIN, JSON_READERS, Reader, shown
-from service.wire.judge import Findings, Judged, assemble, judge, plainly_good
+from service.wire.judge import Findings, Judged, assemble, judge, surely_valid
 from service.wire.kinds import ByKind
 from service.wire.room import JSON_WEIGHTS, UNBOUNDED, Room, take_text
 from service.wire.schema import OP_COLUMN, RelationDefinition, RowRules
@@ -115,7 +115,7 @@ def judge_rows(
         # A single array of structs: the fixed cost of pa.array once, not for each column.
         tuples = list(zip(*columns, strict=True))
         whole = RowBlock.few(tuples, rules.struct)
-        if not findings.checks and plainly_good(rules, ops, tuples):
+        if not findings.checks and surely_valid(rules, ops, tuples):
             return Judged(Changes(relation, rules.definition, ops_array, whole, index_array), [], 0, unclear=findings.unclear)
         columns = whole.arrow.columns
     return judge(rules, relation, ops_array, index_array, columns, findings, lambda row, column: column not in rows[row])
@@ -227,7 +227,7 @@ def _one_good(change: Any, definitions: Definitions) -> Changes | None:
         return None
     rows = [tuple(values)]
     code = OPS[op]
-    if not plainly_good(rules, (code,), rows):
+    if not surely_valid(rules, (code,), rows):
         return None
     return Changes(relation, definition, ONE_OP[code], RowBlock.few(rows, rules.struct), ONE_INDEX)
 

@@ -24,7 +24,7 @@ from streaming.errors import StreamError
 from streaming.failures import AFRESH
 from streaming.jars import cache_folder, lacking
 from streaming.java import find_java
-from streaming.kafka_client import Admin, FoundTopic, KafkaAway, admin_of, find_topics
+from streaming.kafka_client import Admin, FoundTopic, KafkaUnavailable, admin_of, find_topics
 from streaming.pipeline.checkpoint import Checkpoint, UnreadableCheckpoint, is_writable, local_folder, read_checkpoint
 from streaming.pipeline.checkpoint_files import LocalFiles
 from streaming.pipeline.decode import Decoded, KeyPlaces, decode_topic, decoder_for, in_order
@@ -102,7 +102,7 @@ def _check_kafka(report: Report, config: Config) -> dict[str, Seen]:
     try:
         admin = admin_of(config.kafka)
         found = find_topics(admin, [*names, *tokens], _SECONDS)
-    except (KafkaAway, StreamError) as error:
+    except (KafkaUnavailable, StreamError) as error:
         text = str(error) if isinstance(error, StreamError) else f"does not answer ({error})"
         report.bad("broker", f"{brokers}: {text}: check the address and the settings in [kafka]")
         report.unseen("topic", f"{', '.join(names)}: not checked without the broker")
@@ -122,7 +122,7 @@ def _see_topic(report: Report, admin: Admin, name: str, found: FoundTopic | None
         return None
     try:
         ends = ends_of(admin, name, range(found.partitions), _SECONDS)
-    except (KafkaAway, StreamError) as error:
+    except (KafkaUnavailable, StreamError) as error:
         report.bad("topic", f"{name}: the offsets cannot be read: {error}")
         return None
     offsets = sum(end - first for first, end in ends.values())
@@ -218,11 +218,11 @@ def _ask(report: Report, noun: str, name: str, get: Callable[[], dict[str, Any]]
     except livejoin.NotFound:
         report.bad(noun, f"{name}: does not exist in the service: register it (PUT /v1/{noun}s/{name})")
     except livejoin.LivejoinError as error:
-        report.bad(noun, f"{name}: {_told(error)}")
+        report.bad(noun, f"{name}: {_message(error)}")
     return None
 
 
-def _told(error: livejoin.LivejoinError) -> str:
+def _message(error: livejoin.LivejoinError) -> str:
     if isinstance(error, livejoin.Problem):
         return describe(error)
     return f"the service did not answer ({error.reason})" if isinstance(error, livejoin.Unreachable) else str(error)
@@ -238,7 +238,7 @@ def _check_records(report: Report, config: Config, topic: Topic, seen: Seen | No
         return
     try:
         records = last_records(config.kafka, topic.name, seen.ends)
-    except (KafkaAway, StreamError) as error:
+    except (KafkaUnavailable, StreamError) as error:
         report.bad("records", f"{topic.name}: cannot be read: {error}")
         return
     decoded = decode_topic(decoder_for(topic, definition), topic.name, in_order(records), records.num_rows)
@@ -345,7 +345,7 @@ def _check_source(report: Report, stream: Stream, checkpoint: Checkpoint | None,
         else:
             report.ok("source", f"{stream.name}: new to the service")
     except livejoin.LivejoinError as error:
-        report.bad("source", f"{stream.name}: {_told(error)}")
+        report.bad("source", f"{stream.name}: {_message(error)}")
     else:
         report.ok("source", f"{stream.name}: the service knows it from this checkpoint")
 

@@ -21,7 +21,7 @@ Ends = dict[int, tuple[int, int]]  # partition → first offset that is there, o
 
 
 def ends_of(admin: Admin, topic: str, partitions: Iterable[int], seconds: float) -> Ends:
-    """The offsets of each of these partitions. Raises KafkaAway, StreamError."""
+    """The offsets of each of these partitions. Raises KafkaUnavailable, StreamError."""
     asked = [(topic, number) for number in partitions]
     firsts = offsets_of(admin, asked, OffsetSpec.earliest(), seconds)  # type: ignore[no-untyped-call]
     lasts = offsets_of(admin, asked, OffsetSpec.latest(), seconds)  # type: ignore[no-untyped-call]
@@ -31,7 +31,7 @@ def ends_of(admin: Admin, topic: str, partitions: Iterable[int], seconds: float)
 def last_records(kafka: Kafka, topic: str, ends: Ends) -> pa.Table:
     """The last hundred records of each partition (partition, offset, key, value), fewer where there are many partitions.
 
-    Committed ones only. Stops after 32 MiB or 10 s. Raises KafkaAway, StreamError.
+    Committed ones only. Stops after 32 MiB or 10 s. Raises KafkaUnavailable, StreamError.
     """
     each = min(_EACH, max(1, _MOST // len(ends)))
     start = {number: max(first, end - each) for number, (first, end) in ends.items() if first < end}

@@ -233,7 +233,7 @@ class Keeper:
 
     def _open(self, place: tuple[str, str, int]) -> tuple[Opened, LoggedCell, Mark]:
         freeze_modules()
-        _let_go(*query_and_epoch())
+        _release_unused(*query_and_epoch())
         held, state = _HELD.pop(place, None), self._mark.get()
         if state is None:
             self._require_own()
@@ -250,7 +250,7 @@ class Keeper:
         return opened, LoggedCell.replayed(opened.cell, mark.extent, self._blobs), mark._replace(rebuilds=mark.rebuilds + 1)
 
 
-def _let_go(query: str, epoch: int | None) -> None:
+def _release_unused(query: str, epoch: int | None) -> None:
     """Releases cells that have not been used for long: those of a partition that has moved away, or of a query that has ended. They are
     looked for once per micro-batch. Cells that were last used at about the same time are released together, because a collection takes a
     tenth of a second."""

@@ -52,8 +52,8 @@ _REMEDIES: dict[type[LivejoinError], str] = {
 
 
 @contextmanager
-def told(what: str, gone: str) -> Iterator[None]:
-    """StreamError in place of errors of the client. `what` they concern; `gone`: what to do if a version or a token is no longer kept."""
+def converting_errors(what: str, gone: str) -> Iterator[None]:
+    """Converts errors of the client to StreamError. `what` they concern; `gone`: what to do if a version or a token is no longer kept."""
     try:
         yield
     except LivejoinError as error:

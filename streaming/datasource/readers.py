@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from livejoin import Arrow, LivejoinError, SnapshotExpired, Unreachable, View
-from streaming.datasource.failures import FIRST_BATCH_GONE, LOAD_AGAIN, NEW_CHECKPOINT, OTHER_COLUMNS, told
+from streaming.datasource.failures import FIRST_BATCH_GONE, LOAD_AGAIN, NEW_CHECKPOINT, OTHER_COLUMNS, converting_errors
 from streaming.datasource.options import LONGEST_HOLD, MOST_PARTS, Options, Service
 from streaming.errors import StreamError
 
@@ -147,8 +147,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @contextmanager
 def _opened(service: Service, name: str, gone: str) -> Iterator[View]:
-    """The view, with errors of the client converted by `told`."""
-    with service.connect() as lj, told(f"the view {name}", gone):
+    """The view, with errors of the client converted by `converting_errors`."""
+    with service.connect() as lj, converting_errors(f"the view {name}", gone):
         yield lj.view(name)
 
 

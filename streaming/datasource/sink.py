@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from livejoin import Client
 from livejoin.arrow import ARROW, stream_of
-from streaming.datasource.failures import BEHIND, LESS_AT_ONCE, NEW_RUN, some_bad, told
+from streaming.datasource.failures import BEHIND, LESS_AT_ONCE, NEW_RUN, converting_errors, some_bad
 from streaming.datasource.options import Options
 from streaming.errors import StreamError
 
@@ -80,7 +80,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._require_small(len(content))
         what = f"{self._what}, batch {batchId}"
         body = (content, ARROW) if content else _NO_CHANGES
-        with self._service.connect() as lj, told(what, ""):
+        with self._service.connect() as lj, converting_errors(what, ""):
             lj.readiness()  # a service that has answered is waited for, and the batch sent again, if the connection breaks
             self._require_applied(lj, what, run, batchId)
             receipt = lj.post_changes(*body, self._source, batchId, run=run, reset=self._reset, on_error=self._on_error)
@@ -122,7 +122,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Skipped:
         count, some = 0, list[dict[str, Any]]()
-        with self._service.connect() as lj, told(f"the relation {self._relation}", ""):
+        with self._service.connect() as lj, converting_errors(f"the relation {self._relation}", ""):
             relation = lj.relation(self._relation)
             for batch in iterator:
                 if batch.num_rows:

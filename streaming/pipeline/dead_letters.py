@@ -27,7 +27,7 @@ class DeadLetters:
         self._producer: Producer | None = None  # after a failure there is another one
 
     def write(self, records: Sequence[BadRecord]) -> None:
-        """Returns when the broker has them all. Raises KafkaAway, StreamError when it refuses one, Stopped."""
+        """Returns when the broker has them all. Raises KafkaUnavailable, StreamError when it refuses one, Stopped."""
         headers = self._headers.headers_of((record.topic, record.partition, record.offset) for record in records)
         if self._producer is None:
             self._producer = self._new_producer()

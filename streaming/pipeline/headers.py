@@ -23,7 +23,7 @@ class HeaderReader:
         self._consumer: Consumer | None = None
 
     def headers_of(self, places: Iterable[Place]) -> dict[Place, Headers]:
-        """By place, of those that have any and are still there. Raises KafkaAway, StreamError, Stopped.
+        """By place, of those that have any and are still there. Raises KafkaUnavailable, StreamError, Stopped.
 
         Reads each partition from the first of its places to the last: about 150,000 records/s.
         """

@@ -57,7 +57,7 @@ class Claim:
         if not self._identity.posted or self._identity.every_from is None:
             every_from = epoch if self._identity.every_from is None else self._identity.every_from
             self._identity = self._identity._replace(posted=True, every_from=every_from)
-            with _told(self._files):
+            with _converting_errors(self._files):
                 self._files.write(IDENTITY, json.dumps(self._identity._asdict()))
 
 
@@ -66,7 +66,7 @@ def claim(files: CheckpointFiles, now: Identity) -> Claim:
 
     A topic added to the file is accepted: Spark reads it from its beginning.
     """
-    with _told(files):
+    with _converting_errors(files):
         state, before = files.state(), read_identity(files)
         if before is not None:
             compare(before, now, files)
@@ -88,7 +88,7 @@ def _every_from(before: Identity | None, state: Checkpoint | None) -> int | None
 
 
 @contextmanager
-def _told(files: CheckpointFiles) -> Iterator[None]:
+def _converting_errors(files: CheckpointFiles) -> Iterator[None]:
     """Converts errors of the checkpoint to one sentence."""
     try:
         yield

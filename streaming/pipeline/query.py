@@ -16,7 +16,7 @@ from streaming.config import Config, Stream
 from streaming.connection import Service
 from streaming.errors import StreamError
 from streaming.failures import explain, is_away, whole_text
-from streaming.kafka_client import FoundTopic, KafkaAway, admin_of, wait_for_topics
+from streaming.kafka_client import FoundTopic, KafkaUnavailable, admin_of, wait_for_topics
 from streaming.metrics import Metrics
 from streaming.patience import Patience, Stopped
 from streaming.pipeline.checkpoint_files import SparkFiles, files_of
@@ -97,7 +97,7 @@ def _run_query(query: StreamingQuery, pipeline: Pipeline, job: Job) -> bool:
         raise failure
     if failure is None:
         return True
-    if isinstance(failure, KafkaAway) or is_away(whole_text(failure)):
+    if isinstance(failure, KafkaUnavailable) or is_away(whole_text(failure)):
         return False
     raise StreamError(explain(whole_text(failure), job.stream.checkpoint))
 

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from streaming.errors import StreamError
 from streaming.failures import made_anew
-from streaming.kafka_client import Admin, FoundTopic, KafkaAway, find_topics, offsets_of
+from streaming.kafka_client import Admin, FoundTopic, KafkaUnavailable, find_topics, offsets_of
 from streaming.metrics import Metrics, Partition
 from streaming.patience import Patience, Stopped
 from streaming.pipeline.identity import differs
@@ -82,13 +82,13 @@ class TopicWatch:
     def last_look(self) -> None:
         """Raises a failure found now or before."""
         if self.failure is None:
-            with contextlib.suppress(KafkaAway, StreamError):
+            with contextlib.suppress(KafkaUnavailable, StreamError):
                 self.look()
         if self.failure is not None:
             raise self.failure
 
     def compare(self) -> list[Partition]:
-        """The existing partitions. Raises the failure of a recreated topic, KafkaAway when the broker does not answer."""
+        """The existing partitions. Raises the failure of a recreated topic, KafkaUnavailable when the broker does not answer."""
         partitions: list[Partition] = []
         for topic, found in find_topics(self._admin, self._ids, _ANSWER_SECONDS).items():
             if differs(self._ids[topic], found.id):
@@ -115,7 +115,7 @@ class TopicWatch:
                 try:
                     self.look()
                     patience = None
-                except KafkaAway as away:
+                except KafkaUnavailable as away:
                     patience = patience or Patience(self._over, self._metrics, "kafka")
                     patience.wait(f"Kafka does not answer ({away})")
                 except Exception as failure:

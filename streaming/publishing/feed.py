@@ -41,7 +41,7 @@ class Lost(Exception):
     """The changes after the token are no longer available: start again with every row. The text says why."""
 
 
-class BrokenOff(Exception):
+class FeedInterrupted(Exception):
     """No changes, or an incomplete version: the connection ended, or the view is not ready. Resume from the last token."""
 
 
@@ -67,7 +67,7 @@ class Feed:
     def __iter__(self) -> Iterator[list[Change | Progress]]:
         """The records in pieces, as they arrive: a piece ends with a Progress or is within one version.
 
-        Ends with a Progress when nothing new has come for long enough. Raises Lost, BrokenOff; StreamError when the view is dropped.
+        Ends with a Progress when nothing new has come for long enough. Raises Lost, FeedInterrupted; StreamError when the view is dropped.
         """
         whole = False
         try:
@@ -77,9 +77,9 @@ class Feed:
                 whole = cut == len(records) and (whole or cut > 0)
                 yield from (piece for piece in (records[:cut], records[cut:]) if piece)
         except livejoin.Unreachable as error:
-            raise BrokenOff(error.reason) from error
+            raise FeedInterrupted(error.reason) from error
         if not whole:
-            raise BrokenOff("it ended in the middle of a version")
+            raise FeedInterrupted("it ended in the middle of a version")
 
     @property
     def more(self) -> bool:
@@ -113,7 +113,7 @@ def token_of_now(service: Service, view: str) -> Progress:
             last = _record(view, b"".join(changes.lines())[:-1].rpartition(b"\n")[2])
             if isinstance(last, Progress):
                 return last
-            raise BrokenOff("it did not end with a token")
+            raise FeedInterrupted("it did not end with a token")
         except livejoin.Unreachable:  # the next attempt waits until it is back
             pass
         finally:
@@ -138,5 +138,5 @@ def _failure(view: str, problem: dict[str, Any], told: str) -> Exception:
     if kind == "not-followed":
         return StreamError(f'the view {view} does not keep changes ("changes": false): register it with changes, then start again')
     if kind in _AGAIN:
-        return BrokenOff(detail)
+        return FeedInterrupted(detail)
     return StreamError(f"the service refuses the changes of the view {view}: {told}")

@@ -19,7 +19,7 @@ from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType  # type
 
 from streaming.config import Kafka, Out
 from streaming.errors import StreamError
-from streaming.kafka_client import FoundTopic, admin_of, find_topics, meaning, missing_topics, read_on, reader_of, understood
+from streaming.kafka_client import FoundTopic, admin_of, converting_errors, find_topics, meaning, missing_topics, read_on, reader_of
 
 _ANSWER_SECONDS = 10.0
 _TAIL = 64  # offsets before the end in which the last token is looked for first; a transaction takes two of them
@@ -42,7 +42,7 @@ class Token(NamedTuple):
 
 
 class OwnTopic:
-    """The out topic and its token's topic, for use in a `with`. Any method raises KafkaAway, StreamError, Stopped."""
+    """The out topic and its token's topic, for use in a `with`. Any method raises KafkaUnavailable, StreamError, Stopped."""
 
     def __init__(self, kafka: Kafka, out: Out, stop: threading.Event) -> None:
         self._kafka, self._out, self._stop = kafka, out, stop
@@ -172,13 +172,13 @@ class OwnTopic:
 
     def _cleanup_policy(self) -> str:
         resource = ConfigResource(ResourceType.TOPIC, self._topic)
-        with self._admin.understood(f"the settings of the topic {self._topic} cannot be read"):
+        with self._admin.converting_errors(f"the settings of the topic {self._topic} cannot be read"):
             settings = self._admin.describe_configs([resource], request_timeout=_ANSWER_SECONDS)[resource].result()
         return str(settings["cleanup.policy"].value)
 
     def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """The first existing offset and the one after the last committed one."""
-        with understood(f"the topic {topic} cannot be read"):
+        with converting_errors(f"the topic {topic} cannot be read"):
             low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), _ANSWER_SECONDS, cached=False)
         return low, high
 

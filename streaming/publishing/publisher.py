@@ -19,10 +19,10 @@ from typing import IO, Literal
 from streaming.config import Kafka, Out
 from streaming.connection import Service
 from streaming.errors import StreamError
-from streaming.kafka_client import FoundTopic, KafkaAway, wait_for_topics
+from streaming.kafka_client import FoundTopic, KafkaUnavailable, wait_for_topics
 from streaming.metrics import Metrics
 from streaming.patience import Patience, Stopped
-from streaming.publishing.feed import IDLE_SECONDS, BrokenOff, Change, Feed, Lost, Progress, token_of_now
+from streaming.publishing.feed import IDLE_SECONDS, Change, Feed, FeedInterrupted, Lost, Progress, token_of_now
 from streaming.publishing.own_topic import OwnTopic, Place, Token, digest, same_row
 from streaming.publishing.transactions import Transactions
 
@@ -62,7 +62,7 @@ class Publisher:
                 try:
                     self._publish()
                     return
-                except KafkaAway as error:
+                except KafkaUnavailable as error:
                     self._wait("kafka", f"the topic {self._out.topic} cannot be published to ({error})")
         except Stopped:
             return
@@ -98,7 +98,7 @@ class Publisher:
                         more = 'a larger "changes" limit of the view may help'
                         self._wait("service", f"the changes of {self._out.view} expire before they can be followed: {more}")
                     self._followed = False
-                except BrokenOff as error:
+                except FeedInterrupted as error:
                     self._transactions.abort()
                     self._wait("service", f"the stream of the changes of {self._out.view} was interrupted ({error})")
 
@@ -161,7 +161,7 @@ class Publisher:
         self._waits.clear()
 
     def _commit(self, at: Progress) -> None:
-        """Commits the records, with the token. Raises KafkaAway when the topic has been replaced since."""
+        """Commits the records, with the token. Raises KafkaUnavailable when the topic has been replaced since."""
         self._check_topic()
         records = self._transactions.records
         token = Token(self._out.view, at.version, at.token, *self._identity)
@@ -174,7 +174,7 @@ class Publisher:
         """At most one request per second; a topic that was recreated or has other partitions starts again."""
         if time.monotonic() - self._looked > _LOOK_SECONDS:
             if self._own.identity() != self._identity:
-                raise KafkaAway("it was recreated, or its number of partitions has changed")
+                raise KafkaUnavailable("it was recreated, or its number of partitions has changed")
             self._looked = time.monotonic()
 
     def _put(self, version: int, op: bytes, key: bytes, row: bytes) -> None:
@@ -226,7 +226,7 @@ class Publisher:
                         del states[name]
                     else:
                         changed.write(record.key + b"\n" + record.row + b"\n")
-        raise BrokenOff("it ended in the middle of its rows")
+        raise FeedInterrupted("it ended in the middle of its rows")
 
     def _check_stop(self) -> None:
         if self._stop.is_set():

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streaming.config import Kafka
 from streaming.errors import StreamError
-from streaming.kafka_client import KafkaAway, meaning, quiet, refused_settings, settings_of
+from streaming.kafka_client import KafkaUnavailable, meaning, quiet, refused_settings, settings_of
 from streaming.metrics import Metrics
 from streaming.patience import Patience, Stopped
 
@@ -32,7 +32,7 @@ _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PR
 class Transactions:
     """The transactional producer of one out topic, for use in a `with`, from one thread; leaving it aborts an open transaction.
 
-    Starts in about 0.1 s and waits for an unavailable broker (Stopped). Any method raises KafkaAway when the transaction is
+    Starts in about 0.1 s and waits for an unavailable broker (Stopped). Any method raises KafkaUnavailable when the transaction is
     lost: nothing of it becomes visible, and a new producer may repeat it; StreamError when that would not help.
     """
 
@@ -115,7 +115,7 @@ class Transactions:
             # A broker that aborts a transaction because of its time-out reports the same.
             if time.monotonic() - self._began >= self._longest:
                 limits = 'transaction.max.timeout.ms of the broker and "transaction.timeout.ms" in [kafka.librdkafka]'
-                raise KafkaAway(f"a transaction took longer than {self._longest:g} s: raise {limits}")
+                raise KafkaUnavailable(f"a transaction took longer than {self._longest:g} s: raise {limits}")
             raise StreamError(f"another job has started to publish to the topic {self._topic}: run only one")
         causes = [cause for cause in (self._failure, failure) if cause is not None]
         meant = [meaning(cause, f"the topic {self._topic} cannot be published to") for cause in causes]

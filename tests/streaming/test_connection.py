@@ -15,7 +15,7 @@ from streaming.connection import Service, SourceTaken, TooLarge
 from streaming.errors import StreamError
 from streaming.metrics import Metrics
 from streaming.patience import Stopped
-from streaming.publishing.feed import BrokenOff, Feed, Progress, token_of_now
+from streaming.publishing.feed import Feed, FeedInterrupted, Progress, token_of_now
 
 Answer = tuple[int, dict[str, str], bytes]  # status, headers, body
 JSONL = {"Content-Type": "application/jsonl"}
@@ -144,7 +144,7 @@ def test_a_token_of_now(pauses: Pauses, metrics: Metrics) -> None:
     with Script(lines(PROGRESS), lines(ERROR)) as script:
         client = client_of(script, pauses, metrics)
         assert token_of_now(client, "v") == Progress(4, "t4")
-        with pytest.raises(BrokenOff, match="not yet"):
+        with pytest.raises(FeedInterrupted, match="not yet"):
             token_of_now(client, "v")
 
 

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.errors import StreamError
-from streaming.kafka_client import KafkaAway, meaning, understood
+from streaming.kafka_client import KafkaUnavailable, converting_errors, meaning
 
 REFUSED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the user in",
@@ -42,6 +42,6 @@ def test_a_refusal_ends_the_job(code: int) -> None:
 
 @pytest.mark.parametrize("code", AWAY)
 def test_an_absence_is_waited_out(code: int) -> None:
-    with pytest.raises(KafkaAway) as away, understood("the topic t cannot be read"):
+    with pytest.raises(KafkaUnavailable) as away, converting_errors("the topic t cannot be read"):
         raise KafkaException(KafkaError(code))
     assert str(away.value) == KafkaError(code).str()

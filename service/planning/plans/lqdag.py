@@ -108,11 +108,11 @@ def _class(query: Query) -> str:
 def _groups(query: Query) -> list[str]:
     if not query.absent:
         return []
-    told = ", ".join(f"NOT EXISTS ({', '.join(map(_told, group.aliases))})" for group in query.absent)
+    told = ", ".join(f"NOT EXISTS ({', '.join(map(_from_item, group.aliases))})" for group in query.absent)
     return [f"{told}: excludes rows, at the cost of up to one look-up per row and relation, without any further search"]
 
 
-def _told(aliased: tuple[str, str]) -> str:
+def _from_item(aliased: tuple[str, str]) -> str:
     alias, relation = aliased
     return relation if relation == alias else f"{relation} AS {alias}"
 

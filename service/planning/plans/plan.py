@@ -296,12 +296,12 @@ def lengths_of(query: Query, relations: Relations) -> tuple[str, ...]:
             definition = relations[by_alias[output.intervals[0].alias]]
             ends = definition.column(definition.intervals[output.intervals[0].interval].start_column).type
             if ends in ("int64", "timestamp"):
-                notes += [f"{said} not fit into 64 bits" for said in _said_of_lengths(query.groups, number, output)]
+                notes += [f"{said} not fit into 64 bits" for said in _length_notes(query.groups, number, output)]
     return tuple(notes)
 
 
-def _said_of_lengths(groups: Grouping | None, number: int, output: Output) -> list[str]:
-    """With the names of the view's columns. `number`: of the output."""
+def _length_notes(groups: Grouping | None, number: int, output: Output) -> list[str]:
+    """Return what a length that is too long does to each column of the view that depends on it. `number`: of the output."""
     null, passed = "{} is null where a length does", "{} ignores lengths that do"
     if groups is None:
         return [null.format(output.name)]

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from streaming.config import Kafka, Out, read_config
 from streaming.connection import Service
 from streaming.kafka_broker import Broker
-from streaming.kafka_client import FoundTopic, KafkaAway, quiet, quiet_admin
+from streaming.kafka_client import FoundTopic, KafkaUnavailable, quiet, quiet_admin
 from streaming.metrics import Metrics
 from streaming.publishing import own_topic, publisher
 from streaming.publishing.feed import Lost
@@ -403,7 +403,7 @@ def test_a_broker_that_is_away_is_no_mistake(monkeypatch: pytest.MonkeyPatch) ->
     kafka = Kafka.model_validate({"brokers": "127.0.0.1:1"})
     with OwnTopic(kafka, Out(view="v", topic="t"), threading.Event()) as own:
         for ask in (own.identity, own.make_token_topic, own.last_token, own.states, own.is_empty, own._cleanup_policy):
-            with pytest.raises(KafkaAway):
+            with pytest.raises(KafkaUnavailable):
                 ask()
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 
 from streaming.config import Kafka
 from streaming.errors import StreamError
-from streaming.kafka_client import KafkaAway
+from streaming.kafka_client import KafkaUnavailable
 from streaming.metrics import Metrics
 from streaming.patience import Stopped
 from streaming.publishing.transactions import Transactions
@@ -56,7 +56,7 @@ def test_another_job_or_a_transaction_that_took_too_long(monkeypatch: pytest.Mon
     with pytest.raises(StreamError, match="another job has started to publish to the topic t"):
         lost._fail(fenced)
     lost._began = time.monotonic() - 901
-    with pytest.raises(KafkaAway, match="took longer than 900 s: raise transaction.max.timeout.ms"):
+    with pytest.raises(KafkaUnavailable, match="took longer than 900 s: raise transaction.max.timeout.ms"):
         lost._fail(fenced)
 
 
