@@ -41,6 +41,7 @@ from service.instance import Instance
 from service.wire.batch import Batch
 from service.wire.decode import CHANGES_TYPES, RELATION_CHANGES_TYPES, decode_changes, decode_relation_changes
 from service.wire.errors import UnknownRelation
+from service.wire.json import fields_ahead
 from service.wire.schema import RelationDefinition
 from service.wire.wording import instead
 
@@ -119,8 +120,15 @@ async def post_changes(context: Context, relation: str | None, scope: Scope, rec
         raise
     place = Place(context.bodies, context.settings.max_body)
     try:
-        body = await read_body(scope, receive, place)
-        receipt, turn = await _apply(context, scope["token"], relation, given, kind, body, place)
+        if int(scope["fields"].get(b"content-length", SMALL + 1)) <= SMALL and kind not in BINARY:
+            body = await read_body(scope, receive, place)
+            receipt, turn = await _apply(context, scope["token"], relation, given, kind, body, place)
+        else:
+            with engine.under_way.expecting(given or {}):
+                body = await read_body(scope, receive, place)
+                fields = (fields_ahead(body) if kind == media.JSON else {}) | (given or {})
+                with engine.under_way.expecting(fields):
+                    receipt, turn = await _apply(context, scope["token"], relation, given, kind, body, place)
     finally:
         place.free()
     answer = receipt.encoded()

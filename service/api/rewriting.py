@@ -77,15 +77,13 @@ async def replace(request: Request) -> Response:
         if commit:
             return await _commit(context, request, place, name, stage, given)
         kind = media.content_type(request.scope["fields"], ROWS_TYPES)
-        body = await read_body(request.scope, request.receive, place)
-        expected = Batch([], 0, 0, [], 0)
-        settle(expected, given)
-        with engine.under_way.expecting(expected) as become:  # not while it is received: a connection that is lost is noticed late
+        with engine.under_way.expecting(given):
+            body = await read_body(request.scope, request.receive, place)
             decode = partial(decode_rows, kind, body, name, partial(definition_of, engine, request.scope["token"]), place)
             batch = decode() if len(body) <= SMALL and kind not in BINARY else await context.work(decode)
             settle(batch, given)
             if stage is None:
-                become(batch)
+                engine.under_way.begin(batch)
         if stage is None:
             return await _rewritten(context, batch, partial(engine.replace, name, batch))
         number, held = await context.rewrite(engine.stage, name, stage, part, batch)

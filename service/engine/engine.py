@@ -225,7 +225,7 @@ class Engine(ABC):
         It is on disk on return, and published when `later` has called its argument: before anyone who may know the answer can ask. Returns
         `Unpublished` if the batch changes many rows of a view: call its `leave`. Raises the Problem.
         """
-        if self.settings.synchronous == "full" or not is_single(batch) or self.under_way.holds(batch.source):  # an fsync blocks a thread
+        if self.settings.synchronous == "full" or not is_single(batch) or self.under_way.holds(batch):  # an fsync blocks a thread
             return None
         check_source(batch)
         answer = self._writer.apply_at_once(batch, later)

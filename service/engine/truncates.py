@@ -41,8 +41,8 @@ class Truncates:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, _NICE))
 
     def submit(self, batch: Batch, done: Done) -> None:
-        """As `Writer.submit`. A batch of a source that has another one under way begins after that."""
-        if not self._under_way.holds(batch.source) and not self._views(batch):
+        """As `Writer.submit`. A batch that must wait for another one of its source begins after that."""
+        if not self._under_way.holds(batch) and not self._views(batch):
             self._writer.submit(batch, done)
             return
         self._writer.admit(self._under_way.waiting)

@@ -1,12 +1,14 @@
-"""Batches that are prepared outside the writer's queue: truncates (`truncates.py`) and rewrites (`rewrites.py`). Later batches of their
-sources are held until these are queued or done: otherwise they would make the earlier ones duplicates."""
+"""Batches that are prepared outside the writer's queue: truncates (`truncates.py`) and rewrites (`rewrites.py`); and those that are still
+received or decoded. Later batches of their sources are held until these are queued or done: otherwise they would make the earlier ones
+duplicates. No batch is held behind one of its run with a greater epoch, which would make it a duplicate itself."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import Any
 
 from service.errors import ending
 from service.wire.batch import Batch
@@ -25,6 +27,7 @@ class UnderWay:
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []  # in order; replaced, never changed
+        self._expected: dict[tuple[str, str | None, int], object] = {}  # by source, run and epoch; replaced, never changed
         self._lock = threading.Lock()
         self._beginning = threading.local()  # entries: those that begin in this thread
         self.is_ending = False  # nothing new begins
@@ -34,13 +37,16 @@ class UnderWay:
         """Number of batches that will be queued."""
         return sum(entry.waits for entry in self._entries)
 
-    def holds(self, source: str | None) -> bool:
-        """Whether a batch of this source is under way."""
-        return self._first_of(source) is not None
+    def holds(self, batch: Batch) -> bool:
+        """Whether the batch must wait for another one of its source."""
+        if not (self._entries or self._expected) or batch.source is None:
+            return False
+        entries = self._entries
+        return self._is_held(batch, entries[: _place(batch, entries)])
 
     def begin(self, batch: Batch, go: Callable[[], None] | None = None) -> None:
-        """Note the batch, and call `go` once no earlier batch of its source is under way: now, or in the thread that ends that one. It is
-        also called once the service ends. Problem `recovering` afterwards."""
+        """Note the batch, and call `go` once it need not wait any longer: now, or in the thread that ends what it waits for. It is also
+        called once the service ends. Problem `recovering` afterwards."""
         self._begin(batch, go)
 
     def begun(self, batch: Batch) -> Future[None]:
@@ -48,22 +54,24 @@ class UnderWay:
         return self._begin(batch, None).begun
 
     @contextmanager
-    def expecting(self, expected: Batch) -> Iterator[Callable[[Batch], None]]:
-        """Context in which a batch is decoded. `expected` has its source, if that is known, and stands for the batch until the function is
-        called with it."""
-        if expected.source is not None:
-            self._begin(expected, None)
-
-        def become(batch: Batch) -> None:
-            with self._lock:
-                for entry in self._entries:
-                    if entry.batch is expected:
-                        entry.batch = batch
-
+    def expecting(self, fields: Mapping[str, Any]) -> Iterator[None]:
+        """Context in which a batch with these fields is received, decoded and submitted. It holds back later ones of its run only: others
+        make it no duplicate. If it is sent again meanwhile, the new copy takes its place: the connection of this one may be lost."""
+        source, run, epoch = fields.get("source"), fields.get("run"), fields.get("epoch")
+        if source is None or epoch is None:
+            yield
+            return
+        key, mine = (source, run, epoch), object()
+        with self._lock:
+            self._expected = {**self._expected, key: mine}
         try:
-            yield become
+            yield
         finally:
-            self.end(expected)
+            with self._lock:
+                self._expected = {other: one for other, one in self._expected.items() if one is not mine}
+                following = self._next_of(source)
+            if following is not None:
+                self._go(following)
 
     def _begin(self, batch: Batch, go: Callable[[], None] | None) -> _Entry:
         with self._lock:
@@ -72,24 +80,25 @@ class UnderWay:
             for known in self._entries:
                 if known.batch is batch:
                     return known
-            entry, before = _Entry(batch, go), self._first_of(batch.source)
-            self._entries = [*self._entries, entry]
-        if before is None:
+            entry, place = _Entry(batch, go), _place(batch, self._entries)
+            before = self._entries[:place]
+            self._entries = [*before, entry, *self._entries[place:]]
+            is_held = self._is_held(batch, before)
+        if not is_held:
             self._go(entry)
         return entry
 
     def end(self, batch: Batch) -> None:
         """The batch is queued or done. A second call does nothing."""
         with self._lock:
-            first = self._first_of(batch.source)
             self._entries = [entry for entry in self._entries if entry.batch is not batch]
-            following = self._first_of(batch.source)
-        if following is not None and following is not first:
+            following = self._next_of(batch.source)
+        if following is not None:
             self._go(following)
 
     @contextmanager
     def turn(self, batch: Batch) -> Iterator[None]:
-        """Context in which the batch is under way, perhaps since before, and no earlier one of its source is. Problem `recovering`."""
+        """Context in which the batch is under way, perhaps since before, and need not wait any longer. Problem `recovering`."""
         entry = self._begin(batch, None)
         try:
             entry.begun.result()
@@ -107,8 +116,17 @@ class UnderWay:
         for entry in self._entries:
             self._go(entry)
 
-    def _first_of(self, source: str | None) -> _Entry | None:
-        return None if source is None else next((entry for entry in self._entries if entry.batch.source == source), None)
+    def _is_held(self, batch: Batch, before: Sequence[_Entry]) -> bool:
+        """Whether the batch must wait for those in front of it, or for one that is expected."""
+        owner, epoch = (batch.source, batch.run), batch.epoch
+        if any(entry.batch.source == batch.source is not None for entry in before):
+            return True
+        return epoch is not None and any((source, run) == owner and expected < epoch for source, run, expected in self._expected)
+
+    def _next_of(self, source: str | None) -> _Entry | None:
+        """Return the first entry of the source, unless it has begun or must wait."""
+        first = next((entry for entry in self._entries if entry.batch.source == source is not None), None)
+        return None if first is None or first.begun.done() or self._is_held(first.batch, ()) else first
 
     def _go(self, entry: _Entry) -> None:
         """Let the batch begin. If this is called by one that begins in this thread, it does so after that: many may follow each other."""
@@ -127,3 +145,14 @@ class UnderWay:
                     one.go()
         finally:
             del self._beginning.entries
+
+
+def _place(batch: Batch, entries: Sequence[_Entry]) -> int:
+    """Return the place of the batch among the entries: the last, but in front of those of its run with greater epochs."""
+    epoch, owner = batch.epoch, (batch.source, batch.run)
+    if epoch is not None:
+        for place, entry in enumerate(entries):
+            other = entry.batch
+            if (other.source, other.run) == owner and other.epoch is not None and other.epoch > epoch:
+                return place
+    return len(entries)

@@ -25,6 +25,7 @@ from service.wire.wording import instead
 Definitions = Callable[[str], RelationDefinition]
 
 MAX_TEXT = 200  # characters of source and run
+_MOST_AHEAD = 4096  # bytes before the changes of a body, where its fields are looked for
 _MEMBERS = frozenset({"relation", "op", "row", "key"})
 NO_OPS = f"a replacement consists of plain rows, without {OP_COLUMN}: leave it out, or post the changes to /changes"
 _FIELDS = frozenset({"changes", "source", "epoch", "run", "reset", "on_error"})
@@ -202,6 +203,15 @@ def decode_json(body: bytes, definitions: Definitions, room: Room = UNBOUNDED) -
     except UnknownRelation as error:
         raise UnknownRelation(error.name, error.instead, fields) from None
     return changes.batch(len(data["changes"]), room, **fields)
+
+
+def fields_ahead(body: bytes) -> dict[str, Any]:
+    """Return the fields in front of the `changes` of a body, without decoding these; no fields if they cannot be read."""
+    ahead = body[: max(0, body.find(b'"changes"', 0, _MOST_AHEAD))].rstrip().removesuffix(b",")
+    try:
+        return _read_fields(orjson.loads(ahead + b"}")) if ahead else {}
+    except (orjson.JSONDecodeError, BadParameter):
+        return {}
 
 
 def _one_good(change: Any, definitions: Definitions) -> Changes | None:

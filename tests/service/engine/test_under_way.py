@@ -78,7 +78,7 @@ def test_the_end(engine: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
         assert late.begun.wait(60)
         engine.submit(of_ops("b", ("upsert", 7), source="s", epoch=2), answer.set_result)
         second = threads.submit(engine.replace, "b", batch(("upsert", "b", rows_of(0, 3)), source="s", epoch=3))
-        while not engine.under_way.holds("s") or len(engine.under_way._entries) < 3:
+        while len(engine.under_way._entries) < 3:
             time.sleep(0.001)
         engine.close()
         told = answer.result(60), second.exception(60)
@@ -95,12 +95,43 @@ def test_sources_do_not_wait_for_each_other() -> None:
     for number, one in enumerate(batches):
         under_way.begin(one, partial(begun.append, number))
     assert begun == [0, 1, 2, 3] and under_way.waiting == 6
-    assert under_way.holds("s") and not under_way.holds("u") and not under_way.holds(None)
+    assert [under_way.holds(Batch([], 0, 0, [], 0, source, 9)) for source in ("s", "u", None)] == [True, False, False]
     for ended, then in ((1, []), (5, []), (0, [4]), (4, []), (0, []), (2, []), (3, [])):
         begun.clear()
         under_way.end(batches[ended])
         assert begun == then
-    assert under_way.waiting == 0 and not under_way.holds("s")
+    assert under_way.waiting == 0 and not under_way.holds(batches[0])
+
+
+def test_no_batch_waits_for_a_greater_epoch_of_its_run() -> None:
+    """It would become a duplicate of that. Those of different runs begin in the order in which they came."""
+    under_way, begun = UnderWay(), list[int]()
+    numbers = [("r", 5), ("q", 1), ("r", 7), ("r", 6), ("r", 3), ("r", 6)]
+    batches = [Batch([], 0, 0, [], 0, "s", epoch, run) for run, epoch in numbers]
+    assert not under_way.holds(batches[0])
+    for number, one in enumerate(batches):
+        assert under_way.holds(one) == (number not in (0, 4))
+        under_way.begin(one, partial(begun.append, number))
+    assert begun == [0, 4]
+    for ended, then in ((4, []), (0, [1]), (1, [3]), (3, [5]), (5, [2]), (2, [])):
+        begun.clear()
+        under_way.end(batches[ended])
+        assert begun == then
+    assert not under_way.holds(batches[2])
+
+
+def test_one_that_is_expected_holds_back_later_ones_of_its_run() -> None:
+    under_way, begun = UnderWay(), list[int]()
+    with under_way.expecting({"source": "s", "epoch": 5, "run": "r"}):
+        owners = [("s", 6, "r"), ("s", 5, "r"), ("s", 4, "r"), ("t", 6, "r"), ("u", 6, None)]
+        for number, one in enumerate(batches := [Batch([], 0, 0, [], 0, *owner) for owner in owners]):
+            assert under_way.holds(one) == (number == 0)
+            under_way.begin(one, partial(begun.append, number))
+        assert begun == [1, 2, 3, 4]
+        for one in batches[1:]:
+            under_way.end(one)
+        assert begun == [1, 2, 3, 4]
+    assert begun == [1, 2, 3, 4, 0]
 
 
 def test_a_batch_that_waits_for_a_rewrite_holds_up_no_truncate_of_another_source(

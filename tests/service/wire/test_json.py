@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from service.wire.errors import BadParameter, MalformedBody, UnknownRelation, UnsupportedMediaType
-from service.wire.json import JsonDecoder
+from service.wire.json import JsonDecoder, fields_ahead
 from tests.service.wire.bookings import BOOKINGS, changes, faults, relation_changes, rows
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -182,6 +182,24 @@ def test_fields() -> None:
     batch = post(source="s", epoch=-(2**63), run="r", reset=True, on_error="skip")
     assert (batch.source, batch.epoch, batch.run, batch.reset, batch.on_error) == ("s", -(2**63), "r", True, "skip")
     assert post(source=None, reset=None).on_error == "reject"
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        (b'{"source": "\\"changes\\"", "epoch": 17, "run": null, "changes": [', {"source": '"changes"', "epoch": 17}),
+        (b'{"source": "s", "epoch": 17, "run": null, "changes": [', {"source": "s", "epoch": 17}),
+        (bytearray(b'{ "epoch":-1\n,\n"source":"s","changes":[]}'), {"source": "s", "epoch": -1}),
+        (b'{"changes": [], "source": "s", "epoch": 1}', {}),
+        (b'{"source": "s", "epoch": 1.5, "changes": []}', {}),
+        (b'{"x": {"changes": 1}, "source": "s", "epoch": 1}', {}),
+        (b'[{"changes": 1}]', {}),
+        (b'{"source": "s", "epoch": 17}', {}),
+        (b"", {}),
+    ],
+)
+def test_fields_ahead_of_the_changes(body: bytes, fields: dict[str, Any]) -> None:
+    assert fields_ahead(body) == fields
 
 
 def test_lines_of_one_relation() -> None:
