@@ -3,6 +3,8 @@
     writer -- rings --> audience: fetches new changes in a thread -> `_said`, the newest versions' records -> wakes the seats
     follower at position p, base <= p: is sent the records after p, already encoded; before base, it reads for itself until it is up to date
 
+Records are kept until all followers have taken them; for slow followers, all audiences together keep `_KEPT_BYTES`, in equal parts.
+
 Everything here runs in the event loop, except `ring` and the work that `_take` does in a thread.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextvars import Context
 from typing import NamedTuple
@@ -20,7 +23,9 @@ from service.following.feeds import Feed
 
 log = logging.getLogger("livejoin.api")
 
-_KEPT_BYTES = 8 << 20  # of recent records; each follower reads a larger version itself
+_LARGEST_BYTES = 8 << 20  # of one version: each follower reads a larger version itself
+_KEPT_BYTES = 16 << 20  # of records that slow followers have not taken, in all audiences
+_OVERHEAD_BYTES = 256  # of the objects that hold the records of one version
 _JOINED_BYTES = 1 << 20  # of records per send, except that one version is never divided: they are copied in the event loop
 _PAUSE = 0.25  # seconds at most between two rounds
 
@@ -39,6 +44,7 @@ class Seat:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.position = -1  # the version that the follower had when it last asked for records
         self._waiting: asyncio.Future[None] | None = None
         self._woken = False  # since the last wait
         self._due = self._rings = 0.0  # when to wake the follower, and when the timer fires
@@ -80,11 +86,13 @@ class Seat:
 class Audience:
     """The followers of a feed in one format."""
 
-    def __init__(self, feed: Feed, kind: str, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
+    def __init__(self, feed: Feed, kind: str, loop: asyncio.AbstractEventLoop, pool: Executor, share: Callable[[], int]) -> None:
         self.feed, self.kind = feed, kind
         self._loop, self._pool = loop, pool
+        self._share = share  # bytes to keep at most for slow followers
         self._seats: set[Seat] = set()
         self._said: list[Said] = []  # one per version
+        self._bytes = 0  # of `_said`
         self._joined: tuple[int, Said] | None = None  # all of `_said` from this index on: most followers are at the same one
         self._base = self._head = -1  # `_said` covers the versions after the first, up to the second; -1: none
         self._untold = -1  # each follower reads what follows this version itself: a problem, or a very large version
@@ -114,11 +122,12 @@ class Audience:
             self._rung = True
             self._loop.call_soon_threadsafe(self._news.set)
 
-    def after(self, position: int, versions: int | None) -> Said | None:
-        """Return the records after `position`, of at most `versions` versions; None: the follower must read by itself.
+    def after(self, position: int, versions: int | None, seat: Seat) -> Said | None:
+        """Return the records after `position`, of at most `versions` versions; None: the follower on `seat` must read by itself.
 
         The caller was up to date a moment ago; the first caller determines where the audience begins.
         """
+        seat.position = position
         if position <= self._untold or self._is_alone:
             return None
         if self._base < 0:
@@ -160,6 +169,7 @@ class Audience:
                 if self._is_alone:
                     self._forget()
                     self._wake()
+                self._drop()
 
     @property
     def _is_alone(self) -> bool:
@@ -195,7 +205,7 @@ class Audience:
                 return None
             more = list(records(chunk, self.kind))
             size += sum(map(len, more))
-            if size > _KEPT_BYTES:
+            if size > _LARGEST_BYTES:
                 return found or None
             parts += more
             if chunk.kind == "progress":
@@ -210,17 +220,33 @@ class Audience:
             self._forget()
             return
         self._said += new
+        self._bytes += _size(new)
         self._head = new[-1].version
-        held, first = 0, len(self._said)
-        while first > 0 and (held := held + len(self._said[first - 1].body)) <= _KEPT_BYTES:
-            first -= 1
-        if first:
-            self._base = self._said[first - 1].version
-            del self._said[:first]
+
+    def _drop(self) -> None:
+        """Drop the records that all followers have, and the oldest of the others beyond the share. Followers before `_base` read by
+        themselves."""
+        slowest = min([seat.position for seat in self._seats if seat.position >= self._base], default=self._head)
+        dropped = bisect_right(self._said, slowest, key=lambda said: said.version)
+        self._bytes -= _size(self._said[:dropped])
+        share = self._share()
+        while self._bytes > share:
+            self._bytes -= _size(self._said[dropped : dropped + 1])
+            dropped += 1
+        if dropped:
+            self._base = self._said[dropped - 1].version
+            del self._said[:dropped]
+            self._joined = None
 
     def _forget(self) -> None:
         self._said.clear()
+        self._bytes = 0
+        self._joined = None
         self._base = self._head = -1
+
+
+def _size(said: list[Said]) -> int:
+    return sum([len(one.body) + _OVERHEAD_BYTES for one in said])
 
 
 def _together(said: list[Said]) -> Said:
@@ -244,7 +270,7 @@ class Audiences:
     def join(self, feed: Feed, kind: str, loop: asyncio.AbstractEventLoop) -> tuple[Audience, Seat]:
         audience = self._found.get((feed, kind))
         if audience is None:
-            audience = self._found[feed, kind] = Audience(feed, kind, loop, self._pool)
+            audience = self._found[feed, kind] = Audience(feed, kind, loop, self._pool, lambda: _KEPT_BYTES // len(self._found))
         return audience, audience.join()
 
     def leave(self, audience: Audience, seat: Seat) -> None:

@@ -85,10 +85,10 @@ class Follower:
         rows = sum([chunk.rows.num_rows for chunk in chunks if chunk.rows is not None])
         return self._taken(found, self._subscription.ended)._replace(news=bool(chunks), more=rows >= CHUNK_ROWS)
 
-    def hear(self, audience: Audience) -> Taken | None:
+    def hear(self, audience: Audience, seat: Seat) -> Taken | None:
         """Return the audience's records that this follower does not have yet; None: it must read by itself."""
         position = self._subscription.position
-        said = None if position is None else audience.after(position, self._left)
+        said = None if position is None else audience.after(position, self._left, seat)
         if said is None or not said.versions:
             return said and Taken(b"", False, False)
         self._subscription.go_on_from(said.version)
@@ -165,7 +165,7 @@ class Following(Response):
         up_to_date = False  # whether it had read everything itself a moment ago
         while not gone.done():
             due = sent + PROGRESS_INTERVAL if wait is None else min(sent + PROGRESS_INTERVAL, news + wait)
-            taken = follower.hear(audience) if up_to_date else None
+            taken = follower.hear(audience, seat) if up_to_date else None
             heard = taken is not None and (taken.news or context.loop.time() < due)
             if taken is None or not heard:  # only the feed knows that there is nothing new: the audience may be behind it
                 taken = await context.loop.run_in_executor(context.followers, follower.take)

@@ -213,7 +213,7 @@ def test_who_sleeps_when_an_audience_begins_is_woken() -> None:
         asleep = asyncio.create_task(sleeper.wait(context.loop.time() + 600))
         await asyncio.sleep(0)
         other = audience.join()
-        assert audience.after(8, None) is not None
+        assert audience.after(8, None, other) is not None
         await asleep
         for seat in (sleeper, other):
             context.audiences.leave(audience, seat)
@@ -250,11 +250,11 @@ def test_what_is_joined_in_the_loop_is_bounded() -> None:
         feed = Feed()
         audience, seat = context.audiences.join(cast(Any, feed), media.JSONL, context.loop)
         other = audience.join()
-        assert audience.after(0, None) is not None
+        assert audience.after(0, None, seat) is not None
         bodies = [bytes([version]) * (300_000 if version != 6 else 3_000_000) for version in range(1, 10)]
         audience._keep([audiences.Said(body, version, 1, 1) for version, body in enumerate(bodies, 1)])
         position, parts = 0, []
-        while (said := audience.after(position, None)) is not None and said.versions:
+        while (said := audience.after(position, None, seat)) is not None and said.versions:
             assert len(said.body) <= audiences._JOINED_BYTES or said.body is bodies[said.version - 1]
             position = said.version
             parts.append(said)
@@ -266,9 +266,60 @@ def test_what_is_joined_in_the_loop_is_bounded() -> None:
     drive(work)
 
 
+def test_records_that_everybody_has_are_dropped() -> None:
+    """However many there were."""
+    feed, chance = Feed(), random.Random(0)
+
+    async def work(context: Context) -> None:
+        readers = [Reader(context, feed, chance) for _ in range(5)]
+        tasks = [asyncio.create_task(reader.read(30)) for reader in readers]
+        while any(reader.subscription.position != 0 for reader in readers) or feed.asked < 6:
+            await asyncio.sleep(0.01)
+        (audience,) = context.audiences._found.values()
+        for version in range(1, 30):
+            feed.publish()
+            while any(seat.position < version for seat in audience._seats):
+                await asyncio.sleep(0.001)
+            assert len(audience._said) <= 2, "this version, and the one before it until the round is over"
+        feed.publish()
+        await asyncio.gather(*tasks)
+        for reader in readers:
+            reader.judge(30)
+
+    drive(work)
+
+
+def test_slow_followers_of_all_audiences_share_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that takes nothing keeps the newest records of its audience, up to its share, which shrinks as audiences come."""
+    monkeypatch.setattr(audiences, "_KEPT_BYTES", 4 * (1000 + audiences._OVERHEAD_BYTES))
+
+    async def work(context: Context) -> None:
+        audience, slow = context.audiences.join(cast(Any, Feed()), media.JSONL, context.loop)
+        prompt = audience.join()
+        assert audience.after(0, None, slow) is not None
+
+        def kept(version: int) -> list[int]:
+            audience._keep([audiences.Said(bytes(1000), version, 1, 1)])
+            assert audience.after(version, None, prompt) is not None
+            audience._drop()
+            assert audience._bytes == audiences._size(audience._said)
+            return [said.version for said in audience._said]
+
+        assert [kept(version) for version in (1, 2, 3, 4)] == [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]
+        other = context.audiences.join(cast(Any, Feed()), media.JSONL, context.loop)
+        assert kept(5) == [4, 5] and audience.after(0, None, slow) is None
+        assert kept(6) == [], "the slow one reads by itself now: nobody else needs what is kept"
+        assert audience.after(6, None, slow) is not None
+        assert [kept(version) for version in (7, 8, 9)] == [[7], [7, 8], [8, 9]]
+        for one, seat in (other, (audience, slow), (audience, prompt)):
+            context.audiences.leave(one, seat)
+
+    drive(work)
+
+
 def test_a_limit_a_large_version_and_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who wants two versions has two; a very large one is read by each for itself; what is lost is told to each, with its own token."""
-    monkeypatch.setattr(audiences, "_KEPT_BYTES", 50 * CHUNK_ROWS)
+    monkeypatch.setattr(audiences, "_LARGEST_BYTES", 50 * CHUNK_ROWS)
     feed, chance = Feed(lambda version: CHUNK_ROWS + 5 if version == 3 else 1), random.Random(0)
 
     async def work(context: Context) -> None:
