@@ -18,6 +18,7 @@ from service.api.app import _encoded
 from service.api.context import Context, Mailbox
 from service.api.http.joined import Joined
 from service.engine.state import Receipt
+from service.engine.under_way import UnderWay
 from service.errors import CATALOGUE, Problem
 from service.settings import Settings
 from service.wire.batch import Batch
@@ -31,6 +32,7 @@ class NoEngine:
     relations: dict[str, Any] = {}
     views: dict[str, Any] = {}
     state = "ready"
+    under_way = UnderWay()
 
     def admit(self) -> None:
         pass
