@@ -3,8 +3,8 @@
     start   socket bound, /livez 200 -> a thread: kernels of the tables compiled or in the cache, folder recovered, and for each of its
             views its kernels -> /readyz 200; then all other kernels
     reload  SIGHUP, with TLS -> certificate and key read again, for new connections
-    end     SIGTERM or Ctrl-C -> no new connections, streams aborted -> current batches answered -> engine closed -> status 0; status 1
-            if anything has failed, or if the end took too long and was cut short
+    end     SIGTERM or Ctrl-C -> no new connections, streams aborted -> current batches answered (those that get no turn in time are
+            refused) -> engine closed -> status 0; status 1 if anything has failed, or if the end took too long and was cut short
 
 A batch is on disk before it is acknowledged, so an end that takes too long is cut short without loss.
 """
@@ -15,6 +15,7 @@ import asyncio
 import gc
 import logging
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -43,12 +44,14 @@ from service.warming import EVERY_BATCH, Kernels, Loading, Unusable
 from service.wire.log_lines import start_log
 
 BACKLOG = 2048
-PATIENCE = 4  # seconds for current answers, once the end has begun
+TURNS = 4.0  # seconds for batches that wait for their turns, once the end has begun
+PATIENCE = 6  # seconds for current answers
 DEADLINE = 9.0  # seconds from the signal to the end of the process, whatever happens
 KEEP_ALIVE = 75  # seconds for which an idle connection is kept
 # Objects of finished requests have no reference cycles, except those of rejected and aborted requests: searching for cycles as often as
 # Python does by default takes a tenth of a change's time.
 COLLECTOR_THRESHOLDS = (20_000, 20, 20)
+_ON_PURPOSE = re.compile("without completing response|^Cancel ")  # uvicorn's messages about answers that we abort
 TICK = 0.1  # seconds between two calls of `on_tick`, uvicorn's
 
 log = logging.getLogger("livejoin.server")
@@ -109,7 +112,14 @@ class Server(uvicorn.Server):
         self.deadline.start()
         self._context.break_streams()
         asyncio.get_running_loop().call_later(0.5, self._abort_stalled)
+        asyncio.get_running_loop().call_later(TURNS, self._refuse_waiting)
         await super().shutdown(sockets)
+        if left := len(self.server_state.tasks):
+            log.warning("%d requests were not finished within %d s and are aborted", left, PATIENCE)
+
+    def _refuse_waiting(self) -> None:
+        if self._context.ready:
+            self._context.engine.refuse_waiting()
 
     def _abort_stalled(self) -> None:
         """Abort connections that were closed, but would wait forever to send the rest to a client that does not read."""
@@ -236,8 +246,7 @@ def serve(settings: Settings) -> int:
     except OSError as error:
         complain(f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): use another --port, or 0 for any free one")
         return 1
-    # suppress uvicorn's message about answers that we abort on purpose
-    logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing response" not in record.getMessage())
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not _ON_PURPOSE.search(record.getMessage()))
     use_one_allocator()
     try:
         context, door = Context(settings), Door(settings)

@@ -56,7 +56,11 @@ class Mailbox:
         self._waiting.append((answer, result))
         if not self._armed:  # Append before the check: a drain that has begun either sees the item or has already disarmed.
             self._armed = True
-            self._loop.call_soon_threadsafe(self._drain)
+            try:
+                self._loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:
+                if not self._loop.is_closed():  # at a stop, its clients have been answered
+                    raise
 
     def _drain(self) -> None:
         self._armed = False

@@ -58,8 +58,9 @@ class Retention:
             try:
                 self._also()
                 self.look()
-            except Exception:
-                log.exception("old rows could not be deleted; the next attempt is in a minute")
+            except Exception as error:
+                if not (isinstance(error, Problem) and error.type == "recovering"):  # the service is stopping
+                    log.exception("old rows could not be deleted; the next attempt is in a minute")
             self._wake.wait(_EVERY)
 
     def look(self) -> int:

@@ -72,6 +72,11 @@ class Truncates:
         self._under_way.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
+    def refuse_waiting(self) -> None:
+        """Refuse the batches that the writer has not begun, and all later ones."""
+        self.end()
+        self._writer.refuse_waiting()
+
     def _views(self, batch: Batch) -> dict[LiveView, set[str]]:
         """Return the views that need new structures, each with the relations it loses. O(changes), and O(views) if there is a truncate."""
         if is_single(batch):

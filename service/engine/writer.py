@@ -95,6 +95,7 @@ class Writer:
         self._unpublished: _Made | None = None  # of a caller that holds the turn and the answer
         self._left: tuple[_Made, Done] | None = None  # of a caller that has returned the turn: for its next holder
         self._ended = False
+        self._refuses = False  # batches
         self._unfinished = 0  # items queued or in progress
         self._untidy = False  # whether there is more housekeeping
         self._owed = 0.0  # seconds of housekeeping that were put off between groups
@@ -234,9 +235,26 @@ class Writer:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
+    def refuse_waiting(self) -> None:
+        """Refuse the batches that wait, and all later ones. Those in progress and jobs are finished."""
+        items: list[Item] = []
+        with self._lock:
+            self._refuses = True
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    items.append(self._queue.get_nowait())
+            refused = [item for item in items if isinstance(item, Waiting)]
+            for item in items:
+                if not isinstance(item, Waiting):
+                    self._queue.put(item)
+            self._waiting_bytes -= sum(waiting.bytes for waiting in refused)
+            self._unfinished -= len(refused)
+        for waiting in refused:
+            tell(waiting.done, ending())
+
     def _put(self, item: Item) -> None:
         with self._lock:
-            if self._ended:
+            if self._ended or (self._refuses and isinstance(item, Waiting)):
                 raise problem_of(self.failure) if self.failure else ending()
             if isinstance(item, Waiting):
                 self._waiting_bytes += item.bytes

@@ -1,18 +1,24 @@
-"""A stop while the service still starts: a clean end, as any other."""
+"""A stop while the service still starts, or while batches wait: a clean end, as any other."""
 
 from __future__ import annotations
 
+import signal
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from service import server as serving
 from service.durability.folder import Mark, Reach
 from service.engine import recovery
+from service.engine.writer import Writer
 from tests.end_to_end import talk
-from tests.end_to_end.test_folder import DEFINITION, SQL, expect, fill
+from tests.end_to_end.test_folder import DEFINITION, SQL, expect, fill, item
 from tests.faults.patches import replace
 from tests.server_process import ServerProcess
 
@@ -57,3 +63,95 @@ def told(server: ServerProcess) -> str:
         return server.client().get("/readyz").text
     except httpx.TransportError:  # it doesn't listen yet
         return ""
+
+
+def held_up(folder: Path) -> None:
+    """The first batch is in progress when the folder has the file `begun`, and waits for the file `go`. A stop has little patience."""
+    commit = Writer._commit
+
+    def late(self: Writer, group: Any) -> None:
+        (folder / "begun").touch()
+        while not (folder / "go").exists():
+            time.sleep(0.01)
+        commit(self, group)
+
+    replace(Writer, "_commit", late)
+    replace(serving, "TURNS", 0.2)
+
+
+def impatient(folder: Path) -> None:
+    held_up(folder)
+    replace(serving, "PATIENCE", 1)
+
+
+def until(met: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+class Busy:
+    """A server with a batch of items 1 and 2 in progress, and two that wait for their turns: of item 3, and with a source of item 4."""
+
+    def __init__(self, folder: Path, server: ServerProcess, threads: ThreadPoolExecutor, **fields: Any) -> None:
+        self.folder, self.server, self.threads = folder, server, threads
+        talk.define(server.client(), "items", DEFINITION)
+        self.first = self.posted([item(1), item(2)], **fields)
+        until((folder / "begun").exists)
+        self.waiting = [self.posted([item(3)]), self.posted([item(4)], source="s", epoch=1)]
+        self.until_there_wait(2)
+
+    def posted(self, changes: list[Any], **fields: Any) -> Future[httpx.Response]:
+        return self.threads.submit(self.server.client().post, "/v1/changes", json={"changes": changes} | fields)
+
+    def until_there_wait(self, count: int) -> None:
+        client = self.server.client()
+        until(lambda: f"livejoin_waiting_batches {count}.0" in client.get("/metrics").text)
+
+    def stopped(self, errors: int = 0) -> None:
+        """A clean end, once it is signalled and the batch in progress goes on. `errors`: in the log."""
+        (self.folder / "go").touch()
+        assert self.server.wait() == 0, self.server.output()
+        assert self.server.output().count("ERROR") == errors, self.server.output()
+
+
+def test_batches_that_wait_for_their_turns_at_a_stop(tmp_path: Path) -> None:
+    """They are refused when the time is over, and nothing of them is applied. The one in progress is finished."""
+    data = tmp_path / "data"
+    with ServerProcess(data, before=partial(held_up, tmp_path)) as server, ThreadPoolExecutor(8) as threads:
+        busy = Busy(tmp_path, server, threads)
+        replaced = threads.submit(server.client().post, "/v1/relations/items/replace", content=b"", headers={"Content-Type": talk.JSONL})
+        busy.until_there_wait(3)
+        server.process.send_signal(signal.SIGTERM)
+        for one in busy.waiting:
+            talk.problem(one.result(60), 503, "recovering")
+        busy.stopped()
+        assert talk.ok(busy.first.result(60))["version"] == 1
+        talk.problem(replaced.result(60), 503, "recovering")
+    with ServerProcess(data) as server:
+        expect_items(server.client(), {1, 2})
+
+
+@pytest.mark.parametrize("source", [None, "t"])
+def test_a_batch_that_is_in_progress_for_too_long_at_a_stop(tmp_path: Path, source: str | None) -> None:
+    """Its client is told that it may be applied, or to send it again, and it is applied."""
+    data, fields = tmp_path / "data", {} if source is None else {"source": source, "epoch": 1}
+    with ServerProcess(data, before=partial(impatient, tmp_path)) as server, ThreadPoolExecutor(8) as threads:
+        busy = Busy(tmp_path, server, threads, **fields)
+        server.process.send_signal(signal.SIGTERM)
+        told = busy.first.result(60)
+        busy.stopped(errors=int(source is None))
+        talk.problem(told, 500, "internal") if source is None else talk.problem(told, 503, "recovering")
+        for one in busy.waiting:
+            talk.problem(one.result(60), 503, "recovering")
+    with ServerProcess(data) as server:
+        expect_items(server.client(), {1, 2})
+        if source is not None:
+            again = talk.ok(server.client().post("/v1/changes", json={"changes": [item(1), item(2)]} | fields))
+            assert again["duplicate"] and again["first"]["version"] == 1
+
+
+def expect_items(client: httpx.Client, numbers: set[int]) -> None:
+    rows = talk.ok(client.get("/v1/relations/items/rows", headers={"Accept": talk.JSON}))["rows"]
+    assert {row["id"] for row in rows} == numbers
