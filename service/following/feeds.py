@@ -41,7 +41,7 @@ log = logging.getLogger("livejoin.feeds")
 
 _PENDING_ROWS, _PENDING_VERSIONS = 4096, 256
 _LONG_ROWS = 1 << 16  # of one version: gathering them takes some milliseconds
-_SMALL_BYTES, _SMALL_SEGMENTS = 16 << 10, 64
+_SMALL_BYTES, _SMALL_SEGMENTS = 16 << 10, 16
 _LARGEST_TEXT = 1 << 30  # bytes of one version to take at once
 Gather = Callable[[Combination], tuple[pa.RecordBatch, pa.RecordBatch]]
 TextBytes = Callable[[Combination], npt.NDArray[np.int64]]
