@@ -36,7 +36,7 @@ CONTROL_WORDS = NEW + 16
 
 
 def words_anew(entries: int, trees: int) -> int:
-    """Words at most of trees that have so many entries together, each in its thinnest form."""
+    """Return the maximum number of words of trees with so many entries in all, each in its thinnest form."""
     return (entries // LEAF_LEAST + 64 * trees) * (LEAF_WORDS + INNER_WORDS)
 
 
@@ -44,8 +44,8 @@ class EntryBlocks(Blocks):
     """A store of trees of entries."""
 
     def require(self, changes: int, times: int = 1) -> int:
-        """Raise MemoryError, before anything is touched, unless a version with `changes` changes surely fits. `times`: calls that they are
-        spread over. -> the words that this takes at most. O(1)."""
+        """Raise MemoryError, before anything is changed, unless a version with `changes` changes surely fits. `times`: the number of calls
+        among which they are divided. Returns the maximum number of words that they take. O(1)."""
         raise NotImplementedError
 
 
@@ -57,7 +57,8 @@ class Arena(EntryBlocks):
         self.C[AFTER : AFTER + 3] = FIRST_PLACE
 
     def require(self, changes: int, times: int = 1) -> int:
-        """As `EntryBlocks.require`: at worst each change copies a path, or the whole tree is written anew in its thinnest form."""
+        """Do the same as `EntryBlocks.require`: at worst each change copies a path, or the whole tree is written anew in its thinnest
+        form."""
         entries = self.C.item(COUNT) + self.C.item(COUNT + 1) + changes
         words = times * min(changes * (2 * LEAF_WORDS + 64 * INNER_WORDS), words_anew(entries, 1))
         self.require_words(words)

@@ -1,5 +1,5 @@
-"""Words as sets of up to 64 places: the lowest and the highest bit, the number of bits; eight or sixteen entries compared or copied at
-once; ascending numbers searched so."""
+"""Words as sets of up to 64 places: the lowest and the highest bit, the number of bits; comparing or copying eight or sixteen entries at
+once; searching ascending numbers in this way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if JIT:
 
     @intrinsic
     def lowest(typing_context: Any, mask: Any) -> Any:
-        """The place of the lowest bit set in an int64; there is one."""
+        """Return the place of the lowest bit set in an int64, which is not 0."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.cttz(arguments[0], context.get_constant(types.boolean, True))
@@ -26,7 +26,7 @@ if JIT:
 
     @intrinsic
     def highest(typing_context: Any, mask: Any) -> Any:
-        """The place of the highest bit set in an int64; there is one."""
+        """Return the place of the highest bit set in an int64, which is not 0."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.sub(ir.Constant(ir.IntType(64), 63), builder.ctlz(arguments[0], context.get_constant(types.boolean, True)))
@@ -35,7 +35,7 @@ if JIT:
 
     @intrinsic
     def count_bits(typing_context: Any, mask: Any) -> Any:
-        """How many bits of an int64 are set."""
+        """Return the number of bits set in an int64."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.ctpop(arguments[0])
@@ -43,7 +43,7 @@ if JIT:
         return types.int64(types.int64), generate
 
     def _lanes(context: Any, builder: Any, kind: Any, array: Any, place: Any, lanes: int = LANES) -> Any:
-        """The items of the array from `place`, whatever is there, as a vector."""
+        """Return the items of the array from `place` on as a vector, whatever they are."""
         a = context.make_array(kind)(context, builder, array)
         at = get_item_pointer2(context, builder, a.data, [a.nitems], [a.itemsize], "C", [place])
         loaded = builder.load(builder.bitcast(at, ir.VectorType(ir.IntType(kind.dtype.bitwidth), lanes).as_pointer()))
@@ -51,7 +51,7 @@ if JIT:
         return loaded
 
     def _spread(builder: Any, value: Any, lanes: int = LANES) -> Any:
-        """A vector of so many times the value."""
+        """Return a vector with the value in all lanes."""
         one = builder.insert_element(ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined), value, ir.IntType(32)(0))
         return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
 
@@ -67,17 +67,17 @@ if JIT:
 
     @intrinsic
     def below8(typing_context: Any, array: Any, p: Any, value: Any) -> Any:
-        """The c in 0..7 with array[p + c] < value, as bits; all are read, whatever is there."""
+        """Return the c in 0..7 with array[p + c] < value, as bits; all eight are read, whatever is there."""
         return _compare8("<", array)
 
     @intrinsic
     def at_most8(typing_context: Any, array: Any, p: Any, value: Any) -> Any:
-        """The c in 0..7 with array[p + c] <= value, as bits; all are read, whatever is there."""
+        """Return the c in 0..7 with array[p + c] <= value, as bits; all eight are read, whatever is there."""
         return _compare8("<=", array)
 
     @intrinsic
     def within8(typing_context: Any, array: Any, p: Any, most: Any, q: Any, least: Any) -> Any:
-        """The c in 0..7 with array[p + c] <= most and array[q + c] >= least, as bits; all are read, whatever is there."""
+        """Return the c in 0..7 with array[p + c] <= most and array[q + c] >= least, as bits; all are read, whatever is there."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             kind = signature.args[0]
@@ -90,7 +90,7 @@ if JIT:
 
     @intrinsic
     def equal16(typing_context: Any, array: Any, p: Any, value: Any) -> Any:
-        """The c in 0..15 with array[p + c] == value, as bits; all are read, whatever is there."""
+        """Return the c in 0..15 with array[p + c] == value, as bits; all sixteen are read, whatever is there."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             lanes = _lanes(context, builder, signature.args[0], arguments[0], arguments[1], 2 * LANES)
@@ -100,7 +100,7 @@ if JIT:
 
     @intrinsic
     def with_bit16(typing_context: Any, array: Any, p: Any, b: Any) -> Any:
-        """The c in 0..15 whose array[p + c] has bit b, as bits; all are read, whatever is there."""
+        """Return the c in 0..15 for which array[p + c] has bit b, as bits; all sixteen are read, whatever is there."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             lanes = _lanes(context, builder, signature.args[0], arguments[0], arguments[1], 2 * LANES)
@@ -111,7 +111,7 @@ if JIT:
 
     @intrinsic
     def copy16(typing_context: Any, target: Any, q: Any, array: Any, p: Any) -> Any:
-        """target[q + c] = array[p + c] for c in 0..15, of items of one kind; all are written, whatever is there."""
+        """Set target[q + c] = array[p + c] for c in 0..15, for items of one kind; all sixteen are written, whatever is there."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             lanes = _lanes(context, builder, signature.args[2], arguments[2], arguments[3], 2 * LANES)
@@ -179,14 +179,14 @@ else:
         return widen
 
 
-# target[q + c] = (number c >> shift) & mask | high, of the numbers of 1, 2 or 4 bytes each at source[p] (uint8), for c in 0..15.
+# target[q + c] = (number c >> shift) & mask | high, for c in 0..15; the numbers have 1, 2 or 4 bytes each, from source[p] (uint8) on.
 widen16_1, widen16_2, widen16_4 = (_widening(width) for width in (1, 2, 4))
 
 
 @kernel(forceinline=True)
 def equals(array: Any, p: int, end: int, value: int) -> tuple[int, int]:
-    """Where in [p, end), of ascending numbers, those are that equal the value: the first, and behind the last. What lies up to LANES behind
-    the end is read, whatever is there."""
+    """Return the range of the numbers equal to the value among the ascending numbers in [p, end): the first place, and the one behind the
+    last. Up to LANES items behind the end are read, whatever is there."""
     others = wide(0)
     while p < end and others == 0:
         others = ~below8(array, p, value) & (2**LANES - 1)

@@ -31,8 +31,8 @@ Invariants
     I4  a chunk with a list is in its class's map, an empty one in the map of these, and no other chunk is in any
 
 Costs: allocate, free, retire O(1), the next chunk O(chunks / 63) at worst; reclaim O((what is due + what the pins held that have gone) *
-log pins + pins + blocks put back), in as many pieces as the caller wants. What is given back may keep a part of a large page for a while:
-that is the system's to decide.
+log pins + pins + blocks put back), in as many pieces as the caller wants. When memory is given back, the system may keep a part of a large
+page for a while.
 Source: LMDB's model (docs/design/versions.md); Bonwick's slab allocator.
 """
 
@@ -63,11 +63,11 @@ from structures.core.kernel import arrays, compiled, kernel, wide
 from structures.core.pins import holder
 from structures.core.reserve import give_back, reserve
 
-_IDLE_MOST = 16  # chunks without blocks that may keep their pages, and twice as many as were needed of late
+_IDLE_MOST = 16  # chunks without blocks that may keep their pages, besides twice as many as were needed recently
 _CHUNK_BITS, _FEWEST = 13, 6  # a chunk has 2**13 words, 64 KiB; of a small store fewer, of one with large blocks more
-_PINS = 1 << 22  # that may hold blocks, and half as many that have gone
-ALL_BLOCKS = 2**62  # blocks that a reclaim frees
-_FEW_RECORDS = 1 << 14  # whose pages are kept
+_PINS = 1 << 22  # most pins that hold blocks, and half as many that were released
+ALL_BLOCKS = 2**62  # the limit of a reclaim that frees all
+_FEW_RECORDS = 1 << 14  # records whose pages are kept
 
 # Free blocks of a class that may be spare, besides one for 64 in use or retired; blocks of a stash that a reclaim puts back.
 _SPARE, _PUT_BACK = 64, 1 << 14
@@ -83,7 +83,7 @@ class Nodes(NamedTuple):
 
 @arrays("int64[::1]", "int64[::1]")
 class Writing(NamedTuple):
-    """What their one writer keeps besides: the control array, and the records of retired blocks."""
+    """The other arrays of the one writer: the control array, and the records of retired blocks."""
 
     C: np.ndarray
     Q: np.ndarray
@@ -119,7 +119,7 @@ def refill(C: Any, cls: int) -> None:
 
 @kernel(forceinline=True)
 def allocate(M: Any, C: Any, cls: int) -> int:
-    """A block of the class, born now; its contents are whatever was there. `Blocks.require_words` has made sure that there is one."""
+    """Return a block of the class, born now; its contents are undefined. `Blocks.require_words` has ensured that there is one."""
     k = class_at(cls)
     if C[k + control.STASH] == 0 and C[k + control.FRESH] == C[k + control.END]:
         refill(C, cls)
@@ -137,25 +137,25 @@ def allocate(M: Any, C: Any, cls: int) -> int:
 
 @kernel
 def block_at(W: Any, i: int) -> int:
-    """The block that word i of W names: by half its place, unsigned. Blocks of such trees have even sizes."""
+    """Return the block that word i of W refers to, as half its place, unsigned. Blocks of such trees have even sizes."""
     return (wide(W[i]) & 0xFFFFFFFF) << 1
 
 
 @kernel
 def name_block(W: Any, i: int, o: int) -> None:
-    """Let word i of W name block o."""
+    """Make word i of W refer to block o."""
     W[i] = o >> 1
 
 
 @kernel
 def next_free(C: Any, cls: int) -> int:
-    """The block that the next one of the class will be taken from, if it was in use before; else 0."""
+    """Return the block that the next allocation of the class will take, if it was in use before; otherwise 0."""
     return C[class_at(cls) + control.STASH]
 
 
 @kernel
 def put_on_list(M: Any, C: Any, o: int, cls: int) -> None:
-    """Put a block of the class, which is free, on its chunk's list."""
+    """Put a free block of the class on its chunk's list."""
     k, chunk = class_at(cls), o >> C[control.SHIFT]
     c = chunk_at(C, chunk)
     if C[c + control.FREE] == 0:
@@ -176,7 +176,8 @@ def put_on_list(M: Any, C: Any, o: int, cls: int) -> None:
 
 @kernel(forceinline=True)
 def free(M: Any, C: Any, o: int, cls: int) -> None:
-    """Nobody uses block o, of the class, any more: it lies in the stash, or in a chunk that is to be emptied on that one's list."""
+    """Free block o of the class, which nobody uses any more: put it into the stash, or on the list of its chunk if that is to be
+    emptied."""
     k = class_at(cls)
     C[k + control.OUT] -= 1
     if o >= C[k + control.FRONT]:
@@ -189,8 +190,8 @@ def free(M: Any, C: Any, o: int, cls: int) -> None:
 
 @kernel
 def put_back(M: Any, C: Any, cls: int, planned: int, most: int) -> int:
-    """Take blocks out of the stash of the class, each to its chunk's list: as many as word `planned` of the class says, or `most`, or all;
-    how many more may be taken then."""
+    """Move blocks from the stash of the class to the lists of their chunks: as many as word `planned` of the class says, or `most`, or all.
+    Returns how many more may be moved then."""
     k = class_at(cls)
     if most <= 0:
         return most
@@ -207,7 +208,7 @@ def put_back(M: Any, C: Any, cls: int, planned: int, most: int) -> int:
 
 @kernel
 def drop(M: Any, writing: Writing, o: int, cls: int) -> None:
-    """The newest version no longer uses block o, of the class: free it if nobody can have seen it (I1), else retire it."""
+    """Drop block o of the class, which the newest version no longer uses: free it if nobody can have seen it (I1), otherwise retire it."""
     C, Q = writing.C, writing.Q
     if M[o] == C[control.VERSION]:
         free(M, C, o, cls)
@@ -230,7 +231,7 @@ def drop(M: Any, writing: Writing, o: int, cls: int) -> None:
 
 @kernel
 def moved(M: Any, writing: Writing, o: int, cls: int, words: int) -> int:
-    """A copy, born now, in place of block o of the class, which has so many words."""
+    """Return a copy, born now, that replaces block o of the class, which has `words` words."""
     new = allocate(M, writing.C, cls)
     source, target = np.uint64(o), np.uint64(new)  # unsigned places need no check of their sign, so that this is vectorised
     for i in range(np.uint64(1), np.uint64(words)):
@@ -241,21 +242,22 @@ def moved(M: Any, writing: Writing, o: int, cls: int, words: int) -> int:
 
 @kernel
 def open_place(words: Any, at: int, end: int) -> None:
-    """Move the words [at, end) of an array a place to the right; vectorised, as in `moved`."""
+    """Move the words [at, end) of an array one place to the right; vectorised, as in `moved`."""
     for i in range(end, at, -1):
         words[np.uint64(i)] = words[np.uint64(i - 1)]
 
 
 @kernel
 def close_place(words: Any, at: int, end: int) -> None:
-    """Move the words [at + 1, end) of an array a place to the left, over that at `at`; vectorised."""
+    """Move the words [at + 1, end) of an array one place to the left, over the one at `at`; vectorised."""
     for i in range(np.uint64(at + 1), np.uint64(end)):
         words[i - np.uint64(1)] = words[i]
 
 
 @kernel
 def settle(M: Any, writing: Writing, r: int, table: int, pins: Any) -> int:
-    """The version of record r is old enough: free its block, or let it wait with a pin of the table; the record behind it."""
+    """Free the block of record r, whose version is old enough, or move the record to a pin of the table that holds the block. Returns the
+    next record."""
     C, Q = writing.C, writing.Q
     at = record_at(r)
     o, cls, after = Q[at + control.BLOCK] // control.CLASSES, Q[at + control.BLOCK] % control.CLASSES, Q[at + control.NEXT]
@@ -273,20 +275,20 @@ def settle(M: Any, writing: Writing, r: int, table: int, pins: Any) -> int:
 
 @kernel
 def pin_table(C: Any, side: int) -> int:
-    """Where one of the two tables of pins lies in C: pin, and its first record."""
+    """Return where one of the two tables of pins lies in C: pins, each with its first record."""
     return C[control.PIN_TABLES] + control.PIN_WORDS * _PINS * side
 
 
 @kernel
 def tick(C: Any) -> None:
-    """A reclaim begins: learn what is needed, and what is to be put back."""
+    """Begin a reclaim: update what each class needs, and plan which blocks to put back."""
     much = has_much_to_spare(C)
     C[control.RECORDS_MOST] = max(C[control.RECORDS_MOST], C[control.RECORDS])
     C[control.RECORDS_NEED] = max(C[control.RECORDS], C[control.RECORDS_NEED] - C[control.RECORDS_NEED] // 8)
     for cls in range(C[control.KINDS]):
         k = class_at(cls)
         taken = C[k + control.OUT] - C[k + control.OUT_BEFORE]
-        # a need fades by what is done without it, and with the ticks in which nothing is
+        # a need decreases by an eighth of the blocks taken since, or, if none were, by an eighth of itself
         C[k + control.NEED] = max(taken, C[k + control.NEED] - (taken // 8 if taken > 0 else (C[k + control.NEED] + 7) // 8))
         C[k + control.SWEPT] = max(0, C[k + control.SWEPT] - max(0, taken) // 8)
         most = _SPARE + C[k + control.OUT] // 64  # of what nobody needed since the last time
@@ -297,8 +299,8 @@ def tick(C: Any) -> None:
 
 @kernel("boolean(int64[::1], Writing, int64, int64[::1], int64)")
 def reclaim(M: Any, writing: Writing, oldest: int, pins: Any, most: int) -> bool:
-    """Free what no version >= oldest and no pin can see (I2), and put free blocks back on their lists: about `most` in all. Whether there
-    is more. O((blocks looked at) log pins + pins + chunks)."""
+    """Free what no version >= oldest and no pin can see (I2), and put free blocks back on their lists: about `most` in all. Returns whether
+    there is more. O((blocks visited) log pins + pins + chunks)."""
     C, Q, waiting, needed = writing.C, writing.Q, wide(0), wide(0)
     if C[control.UNDER_WAY] == 0:
         tick(C)
@@ -313,7 +315,7 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any, most: int) -> bool
         for j in range(n):
             while i < len(pins) and pins[i] < C[pin_at(old, j)]:
                 i += 1
-            if i < len(pins) and pins[i] == C[pin_at(old, j)]:  # each is there once
+            if i < len(pins) and pins[i] == C[pin_at(old, j)]:  # each pin occurs once
                 C[pin_at(table, i) + control.WAITS] = C[pin_at(old, j) + control.WAITS]
                 C[pin_at(old, j) + control.WAITS] = 0
         for j in range(n + gone):
@@ -347,8 +349,8 @@ def reclaim(M: Any, writing: Writing, oldest: int, pins: Any, most: int) -> bool
 
 @kernel
 def flip_list(M: Any, o: int) -> None:
-    """Mark the blocks of a list as free, or no more: the complement of the next one's place is below 0, as no version is in a store that
-    is undone."""
+    """Mark the blocks of a list as free, or remove the marks, by complementing the place of the next one: it is then below 0, which no
+    version in a store that is undone is."""
     while o != 0:
         after = max(M[o], ~M[o])
         M[o] = ~M[o]
@@ -365,7 +367,7 @@ def flip_free(M: Any, C: Any) -> None:
 
 @kernel("void(int64[::1], Writing)")
 def undo(M: Any, writing: Writing) -> None:
-    """Make the version that is being written as if nothing had been: what it retired is in use again, what it made is free. O(blocks)."""
+    """Discard the version that is being written: blocks that it retired are in use again, blocks that it made are free. O(blocks)."""
     C, Q = writing.C, writing.Q
     last, r = wide(0), C[control.QUEUE]
     while r != 0 and Q[record_at(r) + control.RETIRED] < C[control.VERSION]:
@@ -427,8 +429,8 @@ class Blocks:
         self.writing: Any = Writing(self.C, self.Q)
 
     def reclaim(self, oldest: int, pins: np.ndarray, most: int = ALL_BLOCKS) -> bool:
-        """See I2; `pins` ascending int64, each once. About `most` blocks are freed at most; whether there may be more: the next call, with
-        the pins of then, goes on. MemoryError: there are too many pins."""
+        """See I2. `pins`: ascending int64, each once. At most about `most` blocks are freed. Returns whether there may be more: the next
+        call, with the pins of that time, continues. Raises MemoryError if there are too many pins."""
         if len(pins) + self.C.item(control.HELD) + self.C.item(control.GONE) > _PINS:
             raise MemoryError(f"{len(pins)} pins hold versions of one structure; {_PINS // 2} may")
         if compiled(reclaim)(self.M, self.writing, oldest, pins, most):
@@ -443,31 +445,31 @@ class Blocks:
         return False
 
     def undo(self) -> None:
-        """Forget the version that is being written: the trees take up the roots of the one before. O(blocks)."""
+        """Discard the version that is being written; the trees take the roots of the previous one. O(blocks)."""
         compiled(undo)(self.M, self.writing)
 
     def _give_back(self) -> None:
-        """Let the system have the pages of the chunks without blocks. O(chunks / 63), and a system call for each stretch of such chunks."""
+        """Return the pages of chunks without blocks to the system. O(chunks / 63), and a system call for each stretch of such chunks."""
         bits, idle = self.C.item(control.SHIFT), self.map_of(control.IDLE_MAP)
         chunks = np.array(chunks_in(idle))
         for stretch in np.split(chunks, np.flatnonzero(np.diff(chunks) > 1) + 1):
             give_back(self.M, stretch.item(0) << bits, (stretch.item(-1) + 1) << bits)
-        idle[np.flatnonzero(idle)] = 0  # to write the others would take their pages
+        idle[np.flatnonzero(idle)] = 0  # writing the others would allocate their pages
         self.C[control.IDLE] = 0
 
     def map_of(self, cls: int) -> np.ndarray:
-        """The words of the map of a class, of EMPTY or of IDLE_MAP: see `chunks_in`."""
+        """Return the words of the map of a class, of EMPTY or of IDLE_MAP: see `chunks_in`."""
         words = int(words_of_map(self.C))
         return self.C[self.C.item(control.MAPS) + cls * words :][:words]
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the trees are to copy blocks out of chunks that hold few."""
+        """Whether the trees should copy blocks out of chunks that hold few."""
         return self.C.item(control.SPARSE) != 0
 
     def has_room(self, words: int) -> bool:
-        """Whether so many words more surely fit, whatever blocks they make."""
-        C = self.C  # first a quick answer: of the chunks without blocks, `room` counts those before NEXT_CHUNK too
+        """Return whether `words` more words surely fit, in blocks of any class."""
+        C = self.C  # first a quick answer: `room` also counts chunks without blocks before NEXT_CHUNK
         return words < (self._most_chunks - C.item(control.NEXT_CHUNK)) << self._half or words <= room(C)
 
     def require_words(self, words: int) -> None:
@@ -480,17 +482,17 @@ class Blocks:
 
     @property
     def live_bytes(self) -> int:
-        """Of the newest version's blocks."""
+        """The bytes of the newest version's blocks."""
         return self._bytes(control.OUT) - self._bytes(control.WAITING)
 
     @property
     def retired_bytes(self) -> int:
-        """Of the blocks that only older versions see."""
+        """The bytes of the blocks that only older versions see."""
         return self._bytes(control.WAITING)
 
     @property
     def held_bytes(self) -> int:
-        """Of all chunks that have a block, and of the records of retired ones."""
+        """The bytes of all chunks that have a block, and of the records of retired ones."""
         C = self.C
         chunks = C.item(control.NEXT_CHUNK) - 1 - C.item(control.UNUSED)
         return 8 * ((chunks << C.item(control.SHIFT)) + record_at(C.item(control.RECORDS_MOST)))

@@ -8,7 +8,7 @@ from structures.core.control import chunk_at, chunks_in, pin_at, record_at
 
 
 def _list(store: Blocks, o: int) -> list[int]:
-    """The free blocks from o on."""
+    """Return the free blocks from o on."""
     found: list[int] = []
     while o:
         assert len(found) < store.M.size, "a list of free blocks has no end"
@@ -18,7 +18,8 @@ def _list(store: Blocks, o: int) -> list[int]:
 
 
 def retired_blocks(store: Blocks) -> list[tuple[int, int]]:
-    """Those that wait in the queue, or with a pin, and their classes; every record is in one list."""
+    """Return the blocks that wait in the queue, or with a pin, and their classes, after checking that every record is in exactly one
+    list."""
     C, Q = store.C, store.Q
     table = pin_table(C, C.item(control.SIDE))
     pins = C.item(control.HELD) + C.item(control.GONE)

@@ -14,21 +14,22 @@ from structures.core import control
 from structures.core.control import chunk_at, class_at, room
 from structures.core.kernel import kernel, wide
 
-LOOKED_AT = 2  # leaves with each change, by compaction
-AT_ONCE = 16  # leaves at least: neighbours share the copies of their path
+LOOKED_AT = 2  # leaves that compaction visits with each change
+AT_ONCE = 16  # least leaves of a step: neighbours share the copies of their path
 NOWHERE = 2**62  # in place of a FRONT
 
 
 @kernel
 def is_behind(C: Any, o: int, cls: int) -> bool:
-    """Whether block o, of the class, lies in a chunk that is to be emptied. A copy does not, as long as the chunks before have room."""
+    """Return whether block o of the class lies in a chunk that is to be emptied. A copy does not, as long as the chunks before it have
+    room."""
     return o >= C[class_at(cls) + control.FRONT]
 
 
 @kernel
 def has_much_to_spare(C: Any) -> bool:
-    """Whether the blocks that are free beyond what is needed, and than compaction could not bring together the last time, take more than
-    a thirty-second of the memory of all others. Less is not worth the copies, nor memory that no cache holds."""
+    """Return whether the blocks that are free beyond the need, and beyond what compaction could not bring together the last time, take more
+    than a thirty-second of the memory of all others. Less is not worth the copies, nor memory that no cache holds."""
     spare, used = wide(0), wide(0)
     for cls in range(C[control.KINDS]):
         k = class_at(cls)
@@ -39,8 +40,8 @@ def has_much_to_spare(C: Any) -> bool:
 
 @kernel
 def find_fronts(C: Any) -> None:
-    """If there is much to spare, have the last chunks of each class emptied that has a sixteenth more blocks than it needs, and than
-    compaction could not bring together the last time. O(chunks) then."""
+    """If there is much to spare, have the last chunks emptied of each class that has a sixteenth more blocks than it needs, not counting
+    those that compaction could not bring together the last time. O(chunks) then."""
     for cls in range(C[control.KINDS]):
         k = class_at(cls)
         C[k + control.SWEPT] = min(C[k + control.SWEPT], C[k + control.LISTED])
@@ -59,7 +60,7 @@ def find_fronts(C: Any) -> None:
 
 @kernel
 def end_compaction(C: Any) -> None:
-    """The trees have nothing more in the chunks that were to be emptied; or enough was looked for."""
+    """End the compaction: the trees have nothing more in the chunks that were to be emptied, or enough was visited."""
     C[control.SPARSE], C[control.CREDIT], C[control.LOOKED] = 0, 0, 0
     for cls in range(C[control.KINDS]):
         C[class_at(cls) + control.FRONT], C[class_at(cls) + control.SWEPT] = NOWHERE, C[class_at(cls) + control.LISTED]
@@ -67,8 +68,8 @@ def end_compaction(C: Any) -> None:
 
 @kernel
 def has_looked_at(C: Any, blocks: int) -> None:
-    """Compaction beside changes has looked at so many more: it ends when it has, some more often than others, looked at four times as many
-    as there are."""
+    """Note that compaction beside changes has visited `blocks` more blocks. It ends when it has visited four times as many as there are,
+    some of them more often than others."""
     C[control.LOOKED] += blocks
     total = wide(0)
     for cls in range(C[control.KINDS]):
@@ -79,17 +80,17 @@ def has_looked_at(C: Any, blocks: int) -> None:
 
 @kernel
 def earn(C: Any, leaves: int) -> bool:
-    """So many leaves more may be looked at; whether it is time to."""
+    """Add credit to visit `leaves` more leaves. Returns whether it is time to do so."""
     C[control.CREDIT] += leaves
     return C[control.CREDIT] >= AT_ONCE
 
 
 @kernel
 def may_compact(C: Any, words: int) -> bool:
-    """Whether there is something to compact, credit to look for it, and room for copies of so many words."""
+    """Return whether there is something to compact, credit to search for it, and room for copies of `words` words."""
     if C[control.SPARSE] == 0 or C[control.CREDIT] <= 0:
         return False
     if room(C) < words:
-        C[control.CREDIT] = min(C[control.CREDIT], AT_ONCE)  # what was not done is not made up for at once
+        C[control.CREDIT] = min(C[control.CREDIT], AT_ONCE)  # unused credit is limited
         return False
     return True

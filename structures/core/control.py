@@ -16,29 +16,29 @@ from structures.core.kernel import kernel, wide
 from structures.core.reserve import MEMORY
 
 CLASSES = 16  # of blocks
-EMPTY, IDLE_MAP = CLASSES, CLASSES + 1  # maps of chunks without blocks, and of those of them whose pages are still ours
-STORE_WORDS = min(max(2**31, MEMORY // 8), 2**33)  # of a store where nothing is said: what it can fill, as far as `block_at` reaches
+EMPTY, IDLE_MAP = CLASSES, CLASSES + 1  # maps of chunks without blocks, and of those among them whose pages are still allocated
+STORE_WORDS = min(max(2**31, MEMORY // 8), 2**33)  # of a store by default: what memory can fill, within the reach of `block_at`
 LEAST_BLOCKS = 8  # of a chunk
 
-# The control array C: where its parts begin, and counters; then the classes, and where to look first in each map. What the trees keep lies
-# between KEPT and the maps.
+# The control array C: where its parts begin, and counters; then the classes, and where to search first in each map. The words of the trees
+# lie between KEPT and the maps.
 VERSION, SHIFT, CHUNKS, NEXT_CHUNK, KINDS, TABLE, MAPS, PIN_TABLES = range(8)  # KINDS: classes in use
 RECORDS, SPARE, QUEUE, LAST, HELD, SIDE, UNUSED, IDLE = range(8, 16)  # UNUSED: chunks without blocks; IDLE: of these with pages
-SPARSE, CREDIT, LOOKED = 16, 17, 18  # whether a class has a FRONT; leaves that compaction may look at; blocks that it has looked at
-RECORDS_MOST, RECORDS_NEED = 19, 20  # those whose pages are ours, and those that were in use of late
-SPARE_PAGES = 21  # whether pages of empty chunks are to go back (1), and of records (2)
-GONE, UNDER_WAY = 22, 23  # pins that have gone with records still to do; whether a reclaim goes on
+SPARSE, CREDIT, LOOKED = 16, 17, 18  # whether a class has a FRONT; leaves that compaction may visit; blocks that it has visited
+RECORDS_MOST, RECORDS_NEED = 19, 20  # records whose pages are allocated, and those that were in use recently
+SPARE_PAGES = 21  # whether pages of empty chunks are to be returned (1), and of records (2)
+GONE, UNDER_WAY = 22, 23  # released pins whose records are still to be settled; whether a reclaim is in progress
 BY_CLASS, CLASS_WORDS = 24, 16
-# Of a class: words of a block, blocks of a chunk, the stash and how many lie in it, the fresh places; blocks that are in use or retired,
+# Words of a class: words of a block, blocks of a chunk, the stash and its length, the fresh places; blocks that are in use or retired,
 # those that are retired, those on the lists of chunks; the first word of the chunks that are to be emptied, the most blocks that were
-# taken between two reclaims of late, OUT after the last one, LISTED when compaction ended; of the stash how many at most the reclaim
-# under way is to put back before it frees others, as nobody needed them, and how many behind that.
+# recently taken between two reclaims, OUT after the last one, LISTED when compaction ended; the most blocks of the stash that the current
+# reclaim puts back before it frees others, because nobody needed them, and the most after that.
 SIZE, CAPACITY, STASH, STASHED, FRESH, END, OUT, WAITING, LISTED, FRONT, NEED, OUT_BEFORE, SWEPT, UNNEEDED, SPREAD = range(15)
 HINTS = BY_CLASS + CLASS_WORDS * CLASSES
 KEPT = HINTS + CLASSES + 2
 # A retired block's record in Q: the block and its class (`CLASSES`), the version that retired it, the next record.
 BLOCK, RETIRED, NEXT, RECORD_WORDS = range(4)
-# A pin in a table of pins: it, and the first of the records that wait with it.
+# A pin in a table of pins: its version, and the first of the records that wait with it.
 PIN, WAITS, PIN_WORDS = range(3)
 # A chunk in the table: its class + 1, blocks that are not on its list, the first one on it; a word is spare, so that none spans two lines.
 CLASS, USED, FREE, CHUNK_WORDS = 0, 1, 2, 4
@@ -46,31 +46,31 @@ CLASS, USED, FREE, CHUNK_WORDS = 0, 1, 2, 4
 
 @kernel
 def chunk_at(C: Any, chunk: int) -> int:
-    """Where the chunk lies in C."""
+    """Return where the chunk lies in C."""
     return C[TABLE] + CHUNK_WORDS * chunk
 
 
 @kernel
 def class_at(cls: int) -> int:
-    """Where the class lies in C."""
+    """Return where the class lies in C."""
     return BY_CLASS + CLASS_WORDS * cls
 
 
 @kernel
 def words_of(C: Any, cls: int) -> int:
-    """Of a block of the class."""
+    """Return the words of a block of the class."""
     return C[class_at(cls) + SIZE]
 
 
 @kernel
 def record_at(r: int) -> int:
-    """Where record r lies in Q."""
+    """Return where record r lies in Q."""
     return RECORD_WORDS * r
 
 
 @kernel
 def pin_at(table: int, i: int) -> int:
-    """Where pin i of a table lies in C."""
+    """Return where pin i of a table lies in C."""
     return table + PIN_WORDS * i
 
 
@@ -101,7 +101,7 @@ def is_in_map(C: Any, cls: int, chunk: int) -> bool:
 
 @kernel
 def first_in_map(C: Any, cls: int) -> int:
-    """The first chunk in the class's map; 0: there is none."""
+    """Return the first chunk in the class's map; 0: there is none."""
     at, end, word = C[MAPS] + cls * words_of_map(C), (C[NEXT_CHUNK] + 62) // 63, C[HINTS + cls]
     while word < end and C[at + word] == 0:
         word += 1
@@ -112,7 +112,7 @@ def first_in_map(C: Any, cls: int) -> int:
 
 
 def chunks_in(words: np.ndarray) -> list[int]:
-    """The chunks in a map, ascending."""
+    """Return the chunks in a map, ascending."""
     return [63 * place + bit for place in np.flatnonzero(words).tolist() for bit in range(63) if words.item(place) >> bit & 1]
 
 
@@ -121,14 +121,14 @@ def chunks_in(words: np.ndarray) -> list[int]:
 
 @kernel
 def empty_room(C: Any) -> int:
-    """Words that surely fit into chunks without blocks, whatever blocks they make."""
+    """Return the words that surely fit into chunks without blocks, in blocks of any class."""
     chunks = max(0, C[CHUNKS] - C[NEXT_CHUNK] + C[UNUSED] - C[KINDS])  # of each class one may be used in part
     return (chunks << C[SHIFT]) * (LEAST_BLOCKS - 1) // LEAST_BLOCKS
 
 
 @kernel
 def room(C: Any) -> int:
-    """Words that surely fit, whatever blocks they make: in empty chunks, and in free blocks of the class that has the fewest."""
+    """Return the words that surely fit, in blocks of any class: in empty chunks, and in free blocks of the class that has the fewest."""
     least = wide(2**62)
     for cls in range(C[KINDS]):
         k = class_at(cls)

@@ -21,35 +21,35 @@ def _no_rows(members: int) -> np.ndarray:
 
 
 class Resumable:
-    """What goes on from a state `_Z` that its kernels change."""
+    """A computation that continues from a state `_Z`, which its kernels change."""
 
     _Z: np.ndarray
 
     def clone(self) -> Self:
-        """An independent cursor at the same place."""
+        """Return an independent cursor at the same place."""
         other = copy.copy(self)
         other._Z = self._Z.copy()
         return other
 
 
 class Cursor(Resumable):
-    """A reading of one version. Its class reads on in `_more`, sets `_ended`, and says in which words of Z its kernels count."""
+    """A reading of one version. A subclass reads on in `_more`, sets `_ended`, and says which words of Z its kernels count in."""
 
     _STEPS: int
     _GAP: int
     _DEAD: int | None = None
     _BUDGET = 1 << 18  # steps of a call that finds nothing: about a millisecond
-    _LOOKS = 256  # at parts without rows (a window has three a key) before a reading is interrupted
+    _LOOKS = 256  # calls without rows before a reading is interrupted (a window has three parts for each key)
 
     def __init__(self, members: int, Z: np.ndarray) -> None:
-        """`members`: the slots of a row."""
+        """`members`: the number of slots of a row."""
         self._nothing = _no_rows(members)
-        self._held = self._nothing  # rows that a kernel told beyond the limit
+        self._held = self._nothing  # rows that a kernel returned beyond the limit
         self._ended = False
         self._Z = Z
 
     def fill(self, limit: int) -> np.ndarray:
-        """Up to `limit` >= 1 further rows, int32[members, rows]: their slots.
+        """Return up to `limit` >= 1 further rows, int32[members, rows]: their slots.
 
         A call takes milliseconds, with the GIL released in its kernels, and may find no rows before the end (`done`).
         """
@@ -65,7 +65,7 @@ class Cursor(Resumable):
         return rows[:, :limit]
 
     def _look_on(self, want: int) -> np.ndarray:
-        """The next rows, after looks without any; none where the budget does not reach them."""
+        """Return the next rows, after calls that find none; no rows if the budget does not reach them."""
         rows, start = self._nothing, self.steps
         for _ in range(self._LOOKS):
             if rows.shape[1] or self._ended or self.steps - start >= self._BUDGET:
@@ -74,7 +74,7 @@ class Cursor(Resumable):
         return rows
 
     def _more(self, want: int) -> np.ndarray:
-        """Further rows, some more than wanted, or none yet."""
+        """Return further rows, possibly some more than wanted, or none yet."""
         raise NotImplementedError
 
     @property
@@ -83,17 +83,17 @@ class Cursor(Resumable):
 
     @property
     def steps(self) -> int:
-        """Nodes, entries and whatever else was looked at so far."""
+        """The number of nodes, entries and other items visited so far."""
         return int(self._Z[self._STEPS])
 
     @property
     def largest_gap(self) -> int:
-        """The most steps between two rows so far."""
+        """The largest number of steps between two rows so far."""
         return int(self._Z[self._GAP])
 
     @property
     def dead_ends(self) -> int | None:
-        """What was looked at for nothing so far, as the class says; None: it is not counted."""
+        """The number of items visited in vain so far, as the class defines them; None: they are not counted."""
         return None if self._DEAD is None else int(self._Z[self._DEAD])
 
 
@@ -101,18 +101,18 @@ class PartedCursor(Cursor):
     """A reading in parts, one after another."""
 
     def __init__(self, members: int, Z: np.ndarray = _NO_STATE) -> None:
-        """`Z`: of kernels that are called beside the parts."""
+        """`Z`: the state of kernels that are called beside the parts."""
         super().__init__(members, Z)
         self._part: Cursor | None = None
-        self._has_told = False  # the part
+        self._has_told = False  # whether the part has returned rows
         self._past = self._gap = self._last = 0  # of the parts that have ended: steps, the largest gap; the steps at the last row
 
     def _next_part(self) -> Cursor | None:
-        """The next part; None if it surely has no rows, or if none is left: then `_ended` is set."""
+        """Return the next part; None if it surely has no rows, or if none is left: then `_ended` is set."""
         raise NotImplementedError
 
     def _beside(self) -> int:
-        """Steps beside the parts."""
+        """Return the number of steps beside the parts."""
         return 0
 
     def _more(self, want: int) -> np.ndarray:

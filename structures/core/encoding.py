@@ -23,17 +23,17 @@ _SIGN = wide(-(2**63))
 
 
 def decode_ints(encoded: np.ndarray, open_shift: int) -> np.ndarray:
-    """int64[n]: the integers that were shifted so."""
+    """Return int64[n]: the integers as they were before the shift."""
     return np.subtract(encoded, open_shift, dtype=np.int64)
 
 
 def encode_floats(values: np.ndarray, open_shift: int) -> np.ndarray:
-    """int64[n] of float64[n] (no NaN)."""
+    """Return int64[n] for float64[n] (no NaN)."""
     bits = np.ascontiguousarray(values, np.float64).view(np.int64)
     return np.where(bits < 0, _SIGN - bits, bits) + open_shift
 
 
 def decode_floats(encoded: np.ndarray, open_shift: int) -> np.ndarray:
-    """float64[n]: what `encode_floats` was given, with 0.0 for -0.0."""
+    """Return float64[n]: the arguments of `encode_floats`, with 0.0 for -0.0."""
     order = np.subtract(encoded, open_shift, dtype=np.int64)
     return np.where(order < 0, _SIGN - order, order).view(np.float64)

@@ -24,14 +24,14 @@ class Entries(NamedTuple):
     slot: np.ndarray
 
     def require_columns(self) -> None:
-        """Raise TypeError unless the columns are what the kernels take (of a single entry nothing is asked: all is contiguous). What writes
-        them looks at their lengths (`first_refused`)."""
+        """Raise TypeError unless the columns are valid arguments of kernels (a single entry is not checked: it is always contiguous).
+        Kernels that write check their lengths (`first_refused`)."""
         if len(self.key) > 1:
             contiguous((np.uint8, np.int32, np.int64, np.int64, np.int32), self)
 
     def require(self, sets: int) -> None:
-        """As `require_columns`; ValueError unless all, intervals or boxes (their ends one after another), are of so many sets, with keys,
-        ends and slots as said above. O(n)."""
+        """Do the same as `require_columns`; raise ValueError unless all entries, intervals or boxes (their ends one after another), have a
+        set below `sets`, and keys, ends and slots as described above. O(n)."""
         self.require_columns()
         self.require_even()
         e = compiled(first_refused)(self, sets)
@@ -44,12 +44,12 @@ class Entries(NamedTuple):
             )
 
     def require_even(self) -> None:
-        """ValueError unless the columns are of one length, but for ends in several dimensions. O(1)."""
+        """Raise ValueError unless the columns have one length, except for ends in several dimensions. O(1)."""
         if is_ragged(self):
             raise ValueError(f"the columns of entries have different lengths: {', '.join(str(len(column)) for column in self)}")
 
     def only_set(self) -> int:
-        """The set that all of them, at least one, are of. ValueError: they are of several. O(n)."""
+        """Return the set of all entries, of which there is at least one. Raises ValueError if they are of several sets. O(n)."""
         first: int = self.set.item(0)
         if len(self.set) > 1 and (self.set != first).any():
             raise ValueError("entries of several sets are given where those of one are looked up")
@@ -60,24 +60,24 @@ class Entries(NamedTuple):
 
 
 def require_key(key: int | None) -> None:
-    """ValueError unless it is a key of entries; None: it is not asked by one."""
+    """Raise ValueError unless it is a key of entries; None: any key."""
     if key is not None and not 0 <= key < KEY_MAX:
         raise ValueError(f"{key} is not a key: keys are 0 to {KEY_MAX - 1}")
 
 
 def room_for(count: int, dimensions: int = 1) -> Entries:
-    """Columns to be filled; left and right flat, the ends of an entry in all dimensions one after another."""
+    """Return columns to be filled; left and right are flat: the ends of an entry in all dimensions, one after another."""
     wide_enough = (count, count, count * dimensions, count * dimensions, count)
     kinds = (np.uint8, np.int32, np.int64, np.int64, np.int32)
     return Entries(*(np.empty(size, kind) for size, kind in zip(wide_enough, kinds, strict=True)))
 
 
-ALONE = np.zeros(1, np.int64)  # the order of a single one; not written to
+ALONE = np.zeros(1, np.int64)  # the order of a single entry; never written
 NO_ENTRIES = Entries(*(np.empty(0, kind) for kind in (np.uint8, np.int32, np.int64, np.int64, np.int32)))
 
 
 class Entry(NamedTuple):
-    """One of them, its numbers widened."""
+    """One entry, its numbers widened."""
 
     set: int
     key: int
@@ -93,7 +93,7 @@ def entry_of(entries: Entries, e: int) -> Entry:
 
 @arrays("int32[::1]", "int64")
 class Told(NamedTuple):
-    """Where up to `stride` rows go: the slots of alias i at out[stride * i:]."""
+    """The output for up to `stride` rows: the slots of alias i are at out[stride * i:]."""
 
     out: np.ndarray
     stride: int
@@ -101,15 +101,15 @@ class Told(NamedTuple):
 
 @kernel
 def is_ragged(entries: Entries) -> bool:
-    """Whether the columns are not of one length; left, right: so many times as long."""
+    """Return whether the columns differ in length; left and right may be a multiple as long."""
     n, ends = len(entries.key), len(entries.left)
     return len(entries.set) != n or len(entries.slot) != n or len(entries.right) != ends or ends < n or ends % max(1, n) != 0
 
 
 @kernel("int64(Entries, int64)")
 def first_refused(entries: Entries, sets: int) -> int:
-    """The number of the first that is no entry, 0 if the columns are of different lengths; -1: there is none. left, right: the ends of each
-    in all dimensions, one after another. O(n)."""
+    """Return the number of the first invalid entry, 0 if the columns differ in length, -1 if all are valid. left, right: the ends of each
+    entry in all dimensions, one after another. O(n)."""
     n = len(entries.key)
     if is_ragged(entries):
         return 0
@@ -125,7 +125,7 @@ def first_refused(entries: Entries, sets: int) -> int:
 
 @kernel("void(int64[::1], int64[::1], int64[::1])", allocates=True)
 def order_ties(order: Any, places: Any, codes: Any) -> None:
-    """Within runs of equal places[order], put the smaller code first. O(n log n) in the largest run."""
+    """Order runs of equal places[order] by their codes, ascending. O(n log n) in the largest run."""
     i, n = 0, len(order)
     while i < n:
         j = i + 1
@@ -146,7 +146,7 @@ def order_ties(order: Any, places: Any, codes: Any) -> None:
 
 
 def tree_order(sets: np.ndarray, keys: np.ndarray, lefts: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    """The places of the entries in the tree's order, (key, left, slot code). O(n log n)."""
+    """Return the places of the entries in the tree's order, (key, left, slot code). O(n log n)."""
     n = len(keys)
     if n == 1:
         return ALONE

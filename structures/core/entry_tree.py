@@ -15,10 +15,10 @@ from structures.core.kernel import contiguous
 from structures.core.runs import AT, MISSING, REFUSED, RUN_WORDS, Changes, Deltas, Keep, gather
 from structures.core.versioned import Versioned
 
-CHUNK = 1 << 16  # rows of a delta that a sink gets at once
+CHUNK = 1 << 16  # rows of a delta that a sink receives at once
 _NOT_ASKED = np.empty(0, np.int64)
 _FEWEST = 64
-_MANY, _MORE = 64, 4  # entries that go, so that it is asked whether they are all of a set; those written anew for each of them, at most
+_MANY, _MORE = 64, 4  # deletes from which on it is checked whether a set becomes empty; most entries written anew for each of them
 _FEW = {sign: np.full(_FEWEST, sign, np.int8) for sign in (DELETE, INSERT)}  # not written to
 
 Sink = Callable[[int, np.ndarray], bool]
@@ -26,7 +26,7 @@ Store = TypeVar("Store", bound=EntryBlocks)
 
 
 class Root(NamedTuple):
-    """One version of a tree, `counts` entries of each set: plain data, good as long as the version is pinned."""
+    """One version of a tree, with the number of entries of each set: plain data, valid as long as the version is pinned."""
 
     offset: int
     height: int  # 0 where readers need none
@@ -37,21 +37,21 @@ class Root(NamedTuple):
 class EntryTree(Versioned[Store]):
     """Entries of some sets under change. One thread writes; any number read roots of pinned versions meanwhile.
 
-    `_change(changes, deltas)` of a class is its writing kernel, with all that it needs besides: it goes on with a run (`core/runs.py`)
-    until all is done or `_out` is full, and gives the rows told, or REFUSED.
+    `_change(changes, deltas)` of a subclass calls its writing kernel with all other arguments: it continues a run (`core/runs.py`) until
+    all is done or `_out` is full, and returns the number of rows reported, or REFUSED.
     """
 
     _change: Callable[[Changes, bool], int]
 
     def __init__(self, arena: Store, sets: int, members: int, state: np.ndarray) -> None:
-        """`members`: the slots of a row; `state`: of the writing kernel, that of a run first."""
+        """`members`: the number of slots of a row; `state`: of the writing kernel, beginning with that of a run."""
         self.arena = arena
         self._sets, self._state, self._run_state = sets, state, state[:RUN_WORDS]
-        self._promised = 0  # words, to the changes that room was asked for last
+        self._promised = 0  # words that the last `require` promised
         self._out = np.empty((members, CHUNK), np.int32)
         self._told = Told(self._out.reshape(-1), CHUNK)
         self._many = _MANY
-        self._read_steps = 0  # of the readings that told a delta
+        self._read_steps = 0  # of the readings that reported a delta
 
     @property
     def root(self) -> Root:
@@ -59,35 +59,37 @@ class EntryTree(Versioned[Store]):
         raise NotImplementedError
 
     def _order(self, entries: Entries) -> np.ndarray:
-        """int64[n]: the places of the entries in the order in which they are best changed."""
+        """Return int64[n]: the places of the entries in the best order for changing them."""
         raise NotImplementedError
 
     def _load(self, entries: Entries) -> None:
-        """Build the tree, which is empty, of these, at least one."""
+        """Build the tree, which is empty, from these entries, of which there is at least one."""
         raise NotImplementedError
 
     def _entries(self) -> Entries:
-        """All entries of the newest version, in any order, as they are given. O(n)."""
+        """Return all entries of the newest version, in any order, in the form in which they are passed in. O(n)."""
         raise NotImplementedError
 
     def _clear(self) -> None:
-        """Take all entries out. O(blocks)."""
+        """Remove all entries. O(blocks)."""
         raise NotImplementedError
 
     def rows(self, root: Root) -> Cursor:
-        """All rows of a version."""
+        """Return a cursor over all rows of a version."""
         raise NotImplementedError
 
     def _compact(self, changes: int) -> None:
-        """Move blocks after so many changes, of a store that is sparse. Those that do so beside each change have nothing to do here."""
+        """Move blocks after `changes` changes, if the store is sparse. Structures that do so beside each change do nothing here."""
 
     def _columns(self, entries: Entries) -> Entries:
-        """The same, at least one, as the kernels take them. TypeError, ValueError: the columns are not of this structure."""
+        """Return the same entries, of which there is at least one, in the form that the kernels take. Raises TypeError or ValueError if the
+        columns do not fit this structure."""
         entries.require_columns()
         return entries
 
     def _run_of(self, signs: np.ndarray, entries: Entries) -> Entries:
-        """The entries of a run, as `_columns`. TypeError, ValueError: the signs are none, or not one for each entry."""
+        """Return the entries of a run, as `_columns` does. Raises TypeError or ValueError if the signs are invalid, or not one for each
+        entry."""
         contiguous((np.int8,), (signs,))
         if len(signs) != len(entries.key):
             raise ValueError(f"a run has a sign for each entry, not {len(signs)} for {len(entries.key)}")
@@ -97,7 +99,8 @@ class EntryTree(Versioned[Store]):
         self.arena.C[VERSION] = version
 
     def bulk_load(self, version: int, entries: Entries) -> Root:
-        """Fill an empty tree; the root. O(n log n). Raises ValueError if it is not empty, MemoryError (nothing done) if it cannot fit."""
+        """Fill an empty tree. Returns the root. O(n log n). Raises ValueError if it is not empty, MemoryError (nothing done) if it cannot
+        fit."""
         if any(self.root.counts):
             raise ValueError("bulk_load fills an empty tree only")
         n = len(entries.key)
@@ -111,22 +114,22 @@ class EntryTree(Versioned[Store]):
         return self.root
 
     def is_empty(self, root: Root) -> bool:
-        """Whether the version has no row. O(1)."""
+        """Return whether the version has no row. O(1)."""
         return not root.live
 
     def require(self, changes: int, applies: int) -> None:
-        """Raise MemoryError unless so many deletes and inserts, in so many calls of `apply`, surely fit. O(1)."""
+        """Raise MemoryError unless `changes` deletes and inserts, in `applies` calls of `apply`, surely fit. O(1)."""
         self._promised = self.arena.require(changes, applies)
 
     def apply(self, version: int, deletes: Entries, inserts: Entries, sink: Sink | None) -> Root:
-        """All deletes, then all inserts, as `version` (above every version before); the root.
+        """Apply all deletes, then all inserts, as `version` (above every previous version). Returns the root.
 
-        Deletes that leave a set without entries, as a truncate does, cost O(1) each, their rows, and as much as a load of the entries that
-        stay, unless these are many times as many.
+        Deletes that leave a set without entries, as a truncate does, cost O(1) each, their rows, and as much as a load of the remaining
+        entries, unless these are many times as many.
 
-        `sink(sign, slots)` gets the delta in chunks: sign -1 or 1, slots int32[t, n] of its own. It returns False to get no more (the
-        changes go on). None: no delta is computed. Deleted entries must be there and inserted ones not (KeyError: the tree is then
-        damaged). MemoryError: nothing was done.
+        `sink(sign, slots)` receives the delta in chunks: sign -1 or 1, slots int32[t, n], which it may keep. It returns False to receive no
+        more (the changes continue). None: no delta is computed. Deleted entries must be there and inserted ones not (KeyError: the tree is
+        then damaged). Raises MemoryError with nothing done.
         """
         gone, come = len(deletes.key), len(inserts.key)
         n = gone + come
@@ -147,8 +150,8 @@ class EntryTree(Versioned[Store]):
         return self.root
 
     def _take_out(self, deletes: Entries, sink: Sink | None) -> Sink | None:
-        """Delete these; the sink, or None once it wants no more. A row has an entry of each set: without those of one there is no row, so
-        that all rows are the delta, and the tree is built anew of what is left."""
+        """Delete these entries. Returns the sink, or None once it wants no more. A row has an entry of each set: if one set becomes empty,
+        all rows are the delta, and the tree is rebuilt from the remaining entries."""
         rest = self._rest(deletes)
         if rest is None:
             return self._run(DELETE, deletes, sink)
@@ -159,7 +162,8 @@ class EntryTree(Versioned[Store]):
         return sink if wanted else None
 
     def _rest(self, deletes: Entries) -> Entries | None:
-        """What these leave, if some set goes whole and it is not too much to be written anew. None: it is not so, or one is not there."""
+        """Return the entries that remain after these deletes, if some set becomes empty and the rest is small enough to be written anew.
+        None: that is not so, or an entry is not there."""
         n = len(deletes.key)
         if n < self._many or sum(self.root.counts) > (1 + _MORE) * n:
             return None
@@ -172,12 +176,12 @@ class EntryTree(Versioned[Store]):
         return entries.take(stay) if len(stay) + n == len(entries.key) else None
 
     def _numbers(self, entries: Entries) -> np.ndarray:
-        """int64[n], each once in a tree, and dense where slots are."""
+        """Return int64[n], a number for each entry: unique in a tree, and dense if slots are."""
         numbers: np.ndarray = entries.slot * np.int64(self._sets) + entries.set
         return numbers
 
     def _tell_all(self, sink: Sink) -> bool:
-        """Tell all rows as deleted; whether the sink wants more."""
+        """Report all rows as deleted. Returns whether the sink wants more."""
         cursor, wanted = self.rows(self.root), True
         while wanted and not cursor.done:
             rows = cursor.fill(CHUNK)
@@ -186,7 +190,7 @@ class EntryTree(Versioned[Store]):
         return wanted
 
     def _run(self, sign: int, entries: Entries, sink: Sink | None) -> Sink | None:
-        """Apply one sign; the sink, or None once it wants no more."""
+        """Apply changes of one sign. Returns the sink, or None once it wants no more."""
         state, n = self._state, len(entries.key)
         self._run_state.fill(0)
         signs = _FEW[sign][:n] if n <= _FEWEST else np.full(n, sign, np.int8)
@@ -199,7 +203,7 @@ class EntryTree(Versioned[Store]):
         return sink
 
     def _go_on(self, changes: Changes, deltas: bool) -> int:
-        """Go on with a run; the rows told. ValueError, and nothing done: an entry is none."""
+        """Continue a run. Returns the number of rows reported. Raises ValueError, with nothing done, if an entry is invalid."""
         told = self._change(changes, deltas)
         if told == REFUSED:
             changes.entries.require(self._sets)
@@ -210,10 +214,10 @@ class EntryTree(Versioned[Store]):
             raise KeyError(f"{self._state[MISSING]} deleted entries were not in the tree")
 
     def apply_in_order(self, version: int, signs: np.ndarray, entries: Entries, limit: int | None, keep: Keep | None = None) -> Deltas:
-        """Deletes and inserts one after another, as `version`; each tells its delta against what the ones before it left.
+        """Apply deletes and inserts one after another, as `version`; each reports its delta against the state left by the previous ones.
 
-        signs: int8[n], of `core/entries`: DELETE, INSERT; LEAVE, ENTER without a delta. `limit`, `keep`: as `gather`. Errors as `apply`.
-        Cost: as `apply`, and a copy of the deltas.
+        signs: int8[n], of `core/entries`: DELETE, INSERT; LEAVE, ENTER without a delta. `limit`, `keep`: as in `gather`. Errors as in
+        `apply`. Cost: as `apply`, and a copy of the deltas.
         """
         entries = self._run_of(signs, entries)
         self.arena.require(len(signs))

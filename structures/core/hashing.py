@@ -1,7 +1,7 @@
-"""Hashing with a key that each process draws for itself: who sends values cannot choose them so that they meet in one place of a table.
+"""Hashing with a random key for each process: clients cannot choose values that collide in a table.
 
-HalfSipHash-1-3, without the word for the length: what is hashed has a fixed number of words, or says its length itself. All words are below
-2**32. Source: Aumasson and Bernstein, *SipHash: a fast short-input PRF*; its half in 32 bits is that of the Linux kernel's hash tables.
+HalfSipHash-1-3, without the word for the length: hashed values have a fixed number of words, or include their length. All words are below
+2**32. Source: Aumasson and Bernstein, *SipHash: a fast short-input PRF*; its 32-bit half is used by the Linux kernel's hash tables.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def _round(a: int, b: int, c: int, d: int) -> State:
 
 @kernel
 def begin_hash(key: int, more: int) -> State:
-    """The state before the first word; of the two words of a key."""
+    """Return the state before the first word. `key`, `more`: the two words of the key."""
     return wide(key), wide(more), wide(0x6C796765) ^ key, wide(0x74656462) ^ more
 
 
 @kernel
 def take_word(state: State, word: int) -> State:
-    """The state behind one word more."""
+    """Return the state after one more word."""
     a, b, c, d = state
     a, b, c, d = _round(a, b, c, d ^ word)
     return a ^ word, b, c, d
@@ -49,13 +49,13 @@ def take_word(state: State, word: int) -> State:
 
 @kernel
 def take_long(state: State, value: int) -> State:
-    """The state behind the two halves of an int64, the lower one first."""
+    """Return the state after the two halves of an int64, the lower one first."""
     return take_word(take_word(state, value & _LOW), (value >> 32) & _LOW)
 
 
 @kernel
 def end_hash(state: State) -> int:
-    """The hash of the words that were taken, below 2**32."""
+    """Return the hash of the words taken, below 2**32."""
     a, b, c, d = state
     c ^= 0xFF
     for _ in range(3):

@@ -8,7 +8,7 @@ A call of a helper from Python, by a check or a class that reads a word or two, 
 hand over its own objects for them, and one that uses an intrinsic cannot be called so. It has no environment, either: it cannot print, or
 raise exceptions with values from run time.
 
-`Elsewhere` leaves the rest of a kernel to another process: what its helpers took is there for the next kernel.
+`Elsewhere` hands the rest of a kernel to another process; the helpers that were lowered for it are kept for the next kernel.
 
 It depends on Numba's compiler pipeline (`pipeline_class`) and on two of its classes, `NativeLowering` and `JITCodeLibrary`;
 `tests/structures/core/test_kernel.py` shows what must hold.
@@ -27,7 +27,7 @@ from numba.core.typed_passes import NativeLowering
 
 
 class _Library(JITCodeLibrary):
-    """Code to be linked: neither optimized nor handed to the processor."""
+    """Code to be linked, neither optimized nor loaded for execution."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -38,12 +38,13 @@ class _Library(JITCodeLibrary):
         self._finalized = True
 
 
-_OURS = "_ZN10structures"  # as the names of functions begin there that this package defines; Numba's own have passes that look for them
+_OURS = "_ZN10structures"  # prefix of this package's function names in the code; some of Numba's passes search for Numba's own names
 
 
 class _KernelLibrary(JITCodeLibrary):
-    """Code of a kernel, in which the helpers are its own, inlined or rid of what they do not use of their arguments: of a tuple of arrays
-    most calls use little. They are private, not internal, as the JIT's linker would find those by their names for other kernels."""
+    """Code of a kernel, including its own copies of its helpers, which are inlined or stripped of unused arguments: most calls use little
+    of a tuple of arrays. The copies are private, not internal, because the JIT's linker would find internal ones by name for other
+    kernels."""
 
     def add_llvm_module(self, ll_module: Any) -> None:
         super().add_llvm_module(ll_module)
@@ -57,7 +58,7 @@ class _KernelLibrary(JITCodeLibrary):
 
 
 class _Key:
-    """By what callers find the code of a helper."""
+    """The key by which callers find the code of a helper."""
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -75,7 +76,7 @@ class _HelperLowering(NativeLowering):
 
 
 class Elsewhere(BaseException):
-    """This process is done with a kernel; `pid` goes on with it."""
+    """Raised when process `pid` takes over the compilation of a kernel."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(pid)
@@ -86,9 +87,9 @@ _divided: list[Callable[..., Any]] = []  # kernels to divide: at most one
 
 
 def compile_divided(dispatcher: Any, arguments: Any) -> int:
-    """Compile a kernel as `dispatcher.compile`, but as soon as the kinds of its variables are known and its helpers are lowered, in a new
-    process. Its number, or 0: the kernel was in the cache, or this is the new process, and all is done. Nobody else may compile meanwhile,
-    and this process must have no other threads."""
+    """Compile a kernel as `dispatcher.compile` does, but in a new process once the types of its variables are known and its helpers are
+    lowered. Returns the process id, or 0: the kernel was in the cache, or this is the new process, and all is done. No other thread may
+    compile meanwhile, and this process must have no other threads."""
     _divided.append(dispatcher.py_func)
     try:
         dispatcher.compile(arguments)
@@ -130,7 +131,7 @@ class KernelCompiler(_Compiler):
 
 
 def only_for_kernels(dispatcher: Any) -> None:
-    """Have calls from Python run the helper's source: it has no code of its own."""
+    """Make calls from Python run the helper's source: it has no code of its own."""
 
     def add_overload(compiled: Any) -> None:
         dispatcher.overloads[tuple(compiled.signature.args)] = compiled

@@ -48,7 +48,7 @@ _sources = Sources(Path(__file__).parents[1])
 
 @cache
 def cache_folder(file: str) -> Path:
-    """The folder of compiled code for kernels that this source file defines, as the sources and settings are now."""
+    """Return the folder of compiled code for kernels that this source file defines, with the current sources and settings."""
     room = _sources.room_of(file)
     digest = hashlib.sha256(_sources.digest(room))
     for name in _SETTINGS:
@@ -67,8 +67,8 @@ if JIT:
     _placing = Lock()  # Numba's settings are the whole process's
 
     class Locator(UserProvidedCacheLocator):
-        """Where Numba keeps what it compiles of a function. Its own locators name a folder by the path of the sources, and refuse one that
-        cannot be written."""
+        """Names the folder where Numba stores the compiled code of a function. Its own locators name a folder by the path of the sources,
+        and refuse one that cannot be written."""
 
         def __init__(self, function: Callable[..., Any], file: str) -> None:
             super().__init__(function, file)
@@ -80,7 +80,7 @@ if JIT:
                 super().ensure_cache_path()
 
     class UserLocator(Locator):
-        """For what has no place in a folder that cannot be written."""
+        """Stores code in the user's cache if the cache folder cannot be written."""
 
         def __init__(self, function: Callable[..., Any], file: str) -> None:
             super().__init__(function, file)
@@ -91,8 +91,8 @@ if JIT:
 
 
 def arrays(*kinds: str | type) -> Callable[[type[T]], type[T]]:
-    """Decorate a NamedTuple of arrays that belong together, so that signatures may name it; `kinds`: of its fields, as in a signature, or
-    other such NamedTuples.
+    """Decorate a NamedTuple of arrays that belong together, so that signatures may name it. `kinds`: the types of its fields, as in a
+    signature, or other such NamedTuples.
 
     Kernels take such a tuple at no cost. A call from Python costs some 0.15 µs for each array in it (`compiled`): keep the tuple.
     """
@@ -110,11 +110,11 @@ def arrays(*kinds: str | type) -> Callable[[type[T]], type[T]]:
 def kernel(signature: str | Callable[..., Any] | None = None, *, allocates: bool = False, **options: Any) -> Any:
     """Decorate a kernel; `signature` is Numba's text form, e.g. "int64(int64[::1], int32)"; it may name NamedTuples of `arrays`.
 
-    Entry points (called from Python) carry one, helpers do not. Use it bare (`@kernel`) for helpers.
+    Entry points (called from Python) have one, helpers do not. Use it bare (`@kernel`) for helpers.
 
-    `allocates`: it makes arrays (copying a slice to another does, too), or gets them from a kernel. All others borrow: whoever calls
-    holds what it gives, and Numba counts no references. Those atomic steps took half of the time in kernels that call many others.
-    A kernel that borrows cannot return an array.
+    `allocates`: it makes arrays (copying a slice to another does, too), or gets them from a kernel. All others borrow: their caller holds
+    the arguments, and Numba counts no references. Those atomic steps took half of the time in kernels that call many others. A kernel that
+    borrows cannot return an array.
     """
     if callable(signature):
         return kernel()(signature)
@@ -150,10 +150,11 @@ if JIT:
     from numba.extending import intrinsic
 
     def _compile_once(dispatcher: Any) -> None:
-        """Let a helper be compiled for its arguments' kinds, not again for each literal and each width of integer it is called with.
+        """Compile a helper once for the kinds of its arguments, not again for each literal and each width of integer with which it is
+        called.
 
-        Numba does that for callees of other compiled code. It took half of the time of a cold start, and no kernel ran faster by it: what
-        is small is inlined, its literals with it.
+        Numba does that for callees of other compiled code. It took half of the time of a cold start, and no kernel ran faster by it: small
+        helpers are inlined, their literals with them.
         """
         resolve = dispatcher.get_call_template
 
@@ -165,7 +166,7 @@ if JIT:
 
     @intrinsic
     def prefetch(typing_context: Any, array: Any, place: Any) -> Any:
-        """Ask the processor for the cache line of array[place] (int64[::1]); nothing waits for it."""
+        """Ask the processor for the cache line of array[place] (int64[::1]), without waiting for it."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             kind = signature.args[0]
@@ -182,7 +183,7 @@ if JIT:
 
     @intrinsic
     def fence(typing_context: Any) -> Any:
-        """Other threads see what is read and written before it as before what comes behind it. On x86 only the compiler is held back."""
+        """Make other threads see the reads and writes before it before those after it. On x86 this restrains only the compiler."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             builder.fence("acq_rel")
@@ -202,22 +203,22 @@ else:
 def load(dispatcher: Any, signature: Any) -> None:
     """Compile a listed kernel, or load it, as a call does: by the types of its arguments.
 
-    Numba caches what was compiled by a text under that text, where no call finds it: a process that has not been warmed compiled anew.
+    Numba caches code compiled by a text signature under that text, where no call finds it: a process that was not warmed compiled it again.
     """
     arguments, _ = normalize_signature(signature)
     dispatcher.compile(arguments)
 
 
 def load_divided(dispatcher: Any, signature: Any) -> int:
-    """`load`, but a new process optimizes and stores the code: what `compile_divided` gives."""
+    """Do the same as `load`, but have a new process optimize and store the code. Returns the result of `compile_divided`."""
     arguments, _ = normalize_signature(signature)
     return compile_divided(dispatcher, arguments)
 
 
 @cache
 def compiled(dispatcher: Any) -> Any:
-    """The code of a listed kernel, to be called without a look at the kinds of its arguments, which takes microseconds where they are
-    tuples of arrays: they must be of its signature, and contiguous (`contiguous`)."""
+    """Return the code of a listed kernel, to be called without the inspection of its arguments, which takes microseconds for tuples of
+    arrays: they must match its signature, and be contiguous (`contiguous`)."""
     if not JIT:
         return dispatcher
     (arguments,) = (normalize_signature(signature)[0] for listed, signature in _listed if listed is dispatcher)
@@ -232,7 +233,7 @@ def contiguous(kinds: tuple[type, ...], arrays: tuple[Any, ...]) -> None:
 
 
 def require_columns(kinds: tuple[type, ...], columns: tuple[Any, ...]) -> None:
-    """As `contiguous`; ValueError unless the columns are of one length."""
+    """Do the same as `contiguous`; raise ValueError unless the columns have one length."""
     contiguous(kinds, columns)
     if len({len(column) for column in columns}) != 1:
         raise ValueError(f"columns have different lengths: {', '.join(str(len(column)) for column in columns)}")
@@ -248,9 +249,10 @@ def warm(progress: Callable[[int, int], None] | None = None) -> None:
 
 
 def is_cached() -> bool:
-    """Whether the cache has all listed kernels, as they are now, for this processor: each is then loaded in some ten milliseconds.
+    """Return whether the cache has all listed kernels, in their current form, for this processor: each is then loaded in some ten
+    milliseconds.
 
-    It asks Numba's index of each for what a call would look for. Cost: some ten milliseconds.
+    It looks in Numba's index of each for what a call would look for. Cost: some ten milliseconds.
     """
     if not _listed:
         return True

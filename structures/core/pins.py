@@ -13,7 +13,7 @@ from structures.core.kernel import kernel
 
 @kernel
 def holder(pins: Any, born: int, retired: int) -> int:
-    """The index of the oldest pin p with born <= p < retired, -1 if there is none; pins ascend. O(log pins)."""
+    """Return the index of the oldest pin p with born <= p < retired, -1 if there is none; pins ascend. O(log pins)."""
     lo, hi = 0, len(pins)
     while lo < hi:
         mid = (lo + hi) // 2
@@ -26,5 +26,5 @@ def holder(pins: Any, born: int, retired: int) -> int:
 
 @kernel
 def pinned(pins: Any, born: int, retired: int) -> bool:
-    """Whether somebody holds it."""
+    """Return whether some pin holds it."""
     return holder(pins, born, retired) >= 0

@@ -17,15 +17,15 @@ import numpy as np
 # Python 3.11 and 3.12 do not name it; 0x4000 is Linux's value.
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 SLOTS = 1 << 30  # of the rows of a relation, or of a structure's entries
-MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # bytes of this machine's
-_SMALL = 2 << 20  # what lies below keeps small pages: a little array stays little
+MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # bytes of this machine's memory
+_SMALL = 2 << 20  # smaller arrays keep small pages, so that they stay small
 
 
 def reserve(bytes: int, dtype: Any, large_pages: bool = True) -> np.ndarray:
-    """A writable array of zeros, `bytes` // itemsize long, whose pages come as they are touched.
+    """Return a writable array of zeros, `bytes` // itemsize long, whose pages are allocated when they are touched.
 
-    `bytes`: at least one item. `large_pages`: it is filled from the front; else it is touched here and there, and a page should be small.
-    Raises OSError when the address space is not to be had. O(1).
+    `bytes`: at least one item. `large_pages`: it is filled from the front; otherwise it is touched here and there, and pages should be
+    small. Raises OSError if there is not enough address space. O(1).
     """
     kind = np.dtype(dtype)
     length = bytes // kind.itemsize
@@ -41,7 +41,7 @@ def reserve(bytes: int, dtype: Any, large_pages: bool = True) -> np.ndarray:
 
 
 def give_back(array: np.ndarray, first: int, end: int) -> None:
-    """The items [first, end) of an array made here are not needed: the pages that hold nothing else go back to the system."""
+    """Return pages to the system that hold only items [first, end) of an array made here, which are no longer needed."""
     space: Any = array
     while not isinstance(space, mmap.mmap):
         space = space.obj if isinstance(space, memoryview) else space.base

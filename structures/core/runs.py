@@ -15,13 +15,13 @@ from structures.core.entries import DELETE, INSERT, Entries, first_refused
 from structures.core.kernel import arrays, kernel
 
 AT, BEGUN, MISSING, RUN_WORDS = range(4)  # words of a run's state: the next change, whether it has begun; deletes of what was not there
-REFUSED = -1  # in place of rows: an entry is none, and nothing was done
+REFUSED = -1  # instead of a number of rows: an entry is invalid, and nothing was done
 
 
 @arrays("int8[::1]", Entries, "int64[::1]", "int64[::1]")
 class Changes(NamedTuple):
-    """The entries `order[state[AT]:]` are still to be changed, each by its sign; done[i], unless empty: the rows told when order[i] was
-    done."""
+    """The entries `order[state[AT]:]` are still to be changed, each by its sign; done[i], unless empty: the number of rows reported when
+    order[i] was done."""
 
     signs: np.ndarray
     entries: Entries
@@ -30,7 +30,7 @@ class Changes(NamedTuple):
 
 
 class Deltas(NamedTuple):
-    """What each of n changes did: of change i the rows [:, starts[i] : ends[i]] (int32[t, rows]), or too_large[i] and none."""
+    """What each of n changes did: change i the rows [:, starts[i] : ends[i]] (int32[t, rows]), or too_large[i], and no rows."""
 
     starts: np.ndarray
     ends: np.ndarray
@@ -43,13 +43,14 @@ Keep = Callable[[np.ndarray], np.ndarray]
 
 @kernel
 def refuses(state: Any, entries: Entries, sets: int) -> bool:
-    """Whether a run that begins now has an entry that is none."""
+    """Return whether a run that begins now has an invalid entry."""
     return state[AT] == 0 and state[BEGUN] == 0 and first_refused(entries, sets) >= 0
 
 
 @kernel
 def end_change(state: Any, done: Any, told: int, missing: bool) -> None:
-    """The change at state[AT] is made, with so many rows told by now; `missing`: it was a delete of what was not there."""
+    """Note that the change at state[AT] is made, with `told` rows reported so far; `missing`: it was a delete of an entry that was not
+    there."""
     if len(done) > 0:
         done[state[AT]] = told
     state[MISSING] += missing
@@ -59,19 +60,19 @@ def end_change(state: Any, done: Any, told: int, missing: bool) -> None:
 
 @kernel
 def has_delta(sign: int) -> bool:
-    """LEAVE and ENTER have none."""
+    """Return whether changes of this sign have a delta: LEAVE and ENTER have none."""
     return sign == DELETE or sign == INSERT
 
 
 def gather(
     state: np.ndarray, done: np.ndarray, out: np.ndarray, go_on: Callable[[int, bool], int], limit: int | None, keep: Keep | None = None
 ) -> Deltas:
-    """Make the n changes of a run, whose kernel notes in done (int64[n]) the rows told when each was done; the deltas.
+    """Make the n changes of a run. Its kernel notes in done (int64[n]) the number of rows reported when each was done. Returns the deltas.
 
-    state: int64[>= RUN_WORDS], of which the kernel has AT where it says, and the others as it likes; all are zero when it begins.
-    `go_on(end, deltas)` makes changes up to number `end` (excluded) until `out` is full; how many rows it told. Deltas of more than `limit`
-    rows that fill more than `out` are given up; None: there are none. `keep(rows)`: bool[n], the rows that count as such. Cost: that of the
-    changes, and a copy of their deltas.
+    state: int64[>= RUN_WORDS]: AT says where the kernel is, the other words are the kernel's own; all are zero when it begins. `go_on(end,
+    deltas)` makes changes up to number `end` (excluded) until `out` is full, and returns the number of rows reported. Deltas of more than
+    `limit` rows that fill more than `out` are given up; limit None: no deltas are computed. `keep(rows)`: bool[n], the rows that are part
+    of deltas. Cost: that of the changes, and a copy of their deltas.
     """
     n, total = len(done), 0
     ends, too_large = np.zeros(n, np.int64), np.zeros(n, np.bool_)

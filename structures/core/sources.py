@@ -26,7 +26,7 @@ class _Read(NamedTuple):
 
 
 class Sources:
-    """The package in the folder `root`: each folder in it is a room."""
+    """The sources of the package in the folder `root`: each folder in it is a room."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -41,7 +41,7 @@ class Sources:
         )
 
     def room_of(self, file: str) -> str | None:
-        """None: the file lies in no room."""
+        """Return the room of the file; None: it lies in no room."""
         try:
             parts = Path(file).resolve().relative_to(self.root.resolve()).parts
         except ValueError:
@@ -49,7 +49,7 @@ class Sources:
         return parts[0] if len(parts) > 1 else None
 
     def needed_by(self, room: str) -> set[str]:
-        """The room, and all rooms that it imports, directly or not."""
+        """Return the room, and all rooms that it imports, directly or not."""
         needed = {TOP, room}
         waiting = [TOP, room]
         while waiting:
@@ -60,7 +60,7 @@ class Sources:
         return needed - {TOP}
 
     def digest(self, room: str | None) -> bytes:
-        """Of all sources that kernels of the room may be compiled from. None: of all rooms."""
+        """Return the digest of all sources from which kernels of the room may be compiled. None: of all rooms."""
         needed = self.rooms if room is None else self.needed_by(room)
         return hashlib.sha256(b"".join(self._read(one).digest for one in sorted({TOP, *needed}))).digest()
 

@@ -1,7 +1,7 @@
 """A structure's own clock, in addition to the service's versions.
 
 A structure that needs several states in one version (before its deletes, after them, after its inserts) counts *ticks*: its blocks are
-born and retired at ticks. What somebody pins is a version. So of each version that can still be read the last tick is kept.
+born and retired at ticks. Readers pin versions, so the last tick of each version that can still be read is kept.
 
     versions   ... 17 ... | 40   41   42   43        one for each pin, and all from the oldest that can still be pinned on
     last tick  ... 50 ... | 119  122  122  125
@@ -24,7 +24,7 @@ class Ticks:
         self._pinned: list[tuple[int, int]] = []  # (version, last tick), ascending
 
     def end(self, version: int, tick: int) -> None:
-        """The version, which is not below any before, has come to this tick."""
+        """Note that the version, which is not below any previous one, has reached this tick."""
         if self._versions and self._versions[-1] == version:
             self._ticks[-1] = tick
         else:
@@ -32,12 +32,12 @@ class Ticks:
             self._ticks.append(tick)
 
     def of(self, version: int) -> int:
-        """The last tick that the version sees; 0 before the first. `keep` must not have forgotten the version."""
+        """Return the last tick that the version sees; 0 before the first. `keep` must not have forgotten the version."""
         return self._seen(version)[1]
 
     def keep(self, oldest: int, pins: np.ndarray) -> tuple[int, np.ndarray]:
-        """Forget versions that are neither pinned (int64[n]) nor seen by `oldest` or a later one. -> the tick of `oldest`, and those of the
-        pins, ascending, each once: as versions and pins to whoever counts in ticks."""
+        """Forget versions that are neither pinned (int64[n]) nor seen by `oldest` or a later one. Returns the tick of `oldest`, and those
+        of the pins, ascending, each once: to code that counts in ticks, these are versions and pins."""
         self._pinned = sorted({self._seen(pin) for pin in pins.tolist()})
         self._first = max(self._first, bisect_right(self._versions, oldest) - 1)
         if 2 * self._first > len(self._versions):
@@ -46,11 +46,11 @@ class Ticks:
         return self.of(oldest), np.array(sorted({tick for _, tick in self._pinned}), np.int64)
 
     def __len__(self) -> int:
-        """Ticks that are kept."""
+        """Return the number of ticks that are kept."""
         return len(self._versions) - self._first + len(self._pinned)
 
     def _seen(self, version: int) -> tuple[int, int]:
-        """The newest version kept that is not above this one, and its tick."""
+        """Return the newest version kept that is not above this one, and its tick."""
         i = bisect_right(self._versions, version, self._first)
         if i > self._first:
             return self._versions[i - 1], self._ticks[i - 1]

@@ -17,16 +17,16 @@ class Versioned(Generic[Store]):
     arena: Store
 
     def reclaim(self, oldest: int, pins: np.ndarray, most: int = ALL_BLOCKS) -> bool:
-        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see, about `most` at most; whether there may be
+        """Free blocks that no version >= `oldest` and no pin (ascending int64) can see, at most about `most`. Returns whether there may be
         more."""
         return self.arena.reclaim(oldest, pins, most)
 
     @property
     def live_bytes(self) -> int:
-        """Bytes of the newest version's blocks."""
+        """The bytes of the newest version's blocks."""
         return self.arena.live_bytes
 
     @property
     def retired_bytes(self) -> int:
-        """Bytes of blocks that only older versions see."""
+        """The bytes of blocks that only older versions see."""
         return self.arena.retired_bytes

@@ -1,20 +1,20 @@
 """Changes of a relation's rows, followed into groups by one call.
 
     changes ──> rows of those that differ ──> cells of keys ──> codes, counted                      (`rows.rows`)
-                                         └──> values ──> accumulators, told after each version      (`aggregate.changes`)
+                                         └──> values ──> accumulators, reported after each version  (`aggregate.changes`)
                                                                └──> rows of groups in the places of those before   (`rows.succession`)
 
-Each step is a kernel of its own, too, for any number of rows. Of a few changes, the calls and the arrays between them cost more than what
-is done in them.
+Each step is also a separate kernel, for any number of rows. For a few changes, the calls and the arrays between them cost more than their
+work.
 
-A cell of a key, or a value, is made of a column's word by its form:
+A cell of a key, or a value, is derived from a column's word by its form:
 
     NULL      whether it is null
     WORD      the word, or 0 for null
-    FLOAT     the same of a float's bits: -0.0 is 0.0, and every NaN the same
+    FLOAT     the same for a float's bits: -0.0 is 0.0, and all NaNs are equal
     ORDERED   the same, in the order of floats
 
-Costs: as of the steps.
+Costs: those of the steps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from structures.rows.rows import Rows as StoredRows
 from structures.rows.rows import store_rows
 from structures.rows.succession import Newest, Slots, Succeeded, Succession, Told, take_places
 
-MOST = 128  # changes: what they need is allocated anew each time
+MOST = 128  # changes: their buffers are allocated in each call
 NULL, WORD, FLOAT, ORDERED = range(4)
 FORM, COLUMN, COMPUTED = range(3)
 OPERATORS = "=", "!=", "<", "<=", ">", ">="
@@ -45,7 +45,7 @@ CODES, DROPPED, TOLD_CODES, GONE, SLOTS, SLOT_LINES = range(6)  # of `Room.slots
 
 @arrays(Run, "int64[:, :, ::1]")
 class Changes(NamedTuple):
-    """words[k, 0], words[k, 1]: what was computed, number k, of the row before each change, and after it."""
+    """words[k, 0], words[k, 1]: the computed words number k of the row before each change, and of the row after it."""
 
     run: Run
     words: np.ndarray
@@ -53,9 +53,9 @@ class Changes(NamedTuple):
 
 @arrays("int64[::1]", "int64[:, ::1]", "int64[:, ::1]", "int64[:, ::1]")
 class Reads(NamedTuple):
-    """columns: a change that keeps all of these changes nothing. keys, values: of each cell of a key, and of each value, its form, the
-    column, and which of the computed words is taken in place of the column's, -1: none. having: of each condition on what is told of a
-    group the operator, the cell, and the number that it is compared with; null meets none."""
+    """columns: a change that changes none of them is skipped. keys, values: for each cell of a key, and for each value, its form, its
+    column, and the number of the computed word that replaces the column's (-1: none). having: for each condition on the reported rows of
+    groups the operator, the cell, and the number with which it is compared; a null meets no condition."""
 
     columns: np.ndarray
     keys: np.ndarray
@@ -65,7 +65,7 @@ class Reads(NamedTuple):
 
 @arrays("int64[::1]", "int64[::1]", Stored, Slots, "int64[::1]")
 class Keys(NamedTuple):
-    """Of a `rows.rows.Rows` the entries, what hashes, the keys and the slots; and counts by code."""
+    """The parts of a `rows.rows.Rows`: entries, hashing, keys and slots; and counts by code."""
 
     entries: np.ndarray
     hashing: np.ndarray
@@ -82,8 +82,8 @@ class Accumulators(NamedTuple):
 
 @arrays("int64", "int64", "int64", "int64", "int64")
 class Numbers(NamedTuple):
-    """The version since which new keys count as known, the one that is written, the stamp of version number 0, how many cells of a row of a
-    group are columns, and whether these rows succeed (1), or are only told (0)."""
+    """The version since which new keys count as known; the version being written; the stamp of version number 0; how many cells of a row of
+    a group are columns; and whether these rows succeed the previous ones (1), or are only reported (0)."""
 
     known: int
     version: int
@@ -94,7 +94,7 @@ class Numbers(NamedTuple):
 
 @arrays("int64[:, ::1]", "int32[:, ::1]", "int64[:, ::1]", "int64[:, ::1]")
 class Room(NamedTuple):
-    """For what is found: lines of numbers and of slots, the cells of keys, and the rows told of groups."""
+    """Buffers for the results: lines of numbers and of slots, the cells of keys, and the reported rows of groups."""
 
     numbers: np.ndarray
     slots: np.ndarray
@@ -103,8 +103,8 @@ class Room(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """found: what the versions change, or what was told of groups, if their rows have not succeeded. lost, new: rows of groups that go, and
-    that come. dropped: int32[k], codes that nobody counts any more."""
+    """found: what the versions change, or, if rows of groups do not succeed the previous ones, what was reported of groups. lost, new: the
+    numbers of rows of groups removed and added. dropped: int32[k], codes that are no longer in use."""
 
     found: Told | Succeeded
     lost: int
@@ -114,7 +114,7 @@ class Followed(NamedTuple):
 
 @kernel
 def is_null(cells: Any, columns: int, row: int, column: int) -> bool:
-    """The cells of a row from `columns` on have null bits, if there are any."""
+    """Return whether a column of a row is null. The null bits are in the cells of the row from `columns` on, if there are any."""
     if cells.shape[1] == columns:
         return False
     return (cells[row, columns + column // NULLS_A_CELL] >> (column % NULLS_A_CELL)) & 1 == 1
@@ -122,7 +122,7 @@ def is_null(cells: Any, columns: int, row: int, column: int) -> bool:
 
 @kernel
 def word_of(relation: Stored, changes: Changes, read: Any, slot: int, place: tuple[int, int]) -> int:
-    """What is read of a row. `place`: whether it is that after the change, and the number of the change."""
+    """Return the word that is read of a row. `place`: whether it is the row after the change, and the number of the change."""
     form, column = read[FORM], read[COLUMN]
     null = is_null(relation.cells, len(relation.kinds), slot, column)
     if form == NULL or null:
@@ -138,7 +138,7 @@ def word_of(relation: Stored, changes: Changes, read: Any, slot: int, place: tup
 
 @kernel
 def meets(rows: Any, k: int, having: Any, columns: int) -> bool:
-    """Whether row number k meets all conditions; its cells from `columns` on have null bits."""
+    """Return whether row number k meets all conditions; its cells from `columns` on have null bits."""
     for c in range(len(having)):
         operator, column, value = having[c, 0], having[c, 1], having[c, 2]
         if is_null(rows, columns, k, column):
@@ -157,7 +157,7 @@ def meets(rows: Any, k: int, having: Any, columns: int) -> bool:
 
 @kernel
 def read_rows(relation: Stored, changes: Changes, reads: Reads, room: Room) -> int:
-    """Read the rows that go and come. -> how many."""
+    """Read the rows that the changes remove and add. Returns their number."""
     run, numbers, operands = changes.run, room.numbers, len(reads.values)
     n = wide(0)
     for i in range(len(run.old)):
@@ -182,8 +182,9 @@ def read_rows(relation: Stored, changes: Changes, reads: Reads, room: Room) -> i
 def follow(
     relation: Stored, changes: Changes, reads: Reads, keys: Keys, groups: Accumulators, newest: Newest, given: Numbers, room: Room
 ) -> tuple[int, int, int, int, int, int, int]:  # fmt: skip
-    """-> how many rows go and come; how many keys are new; how many are not counted any more, -1: one was not counted at all; how many
-    groups were told; and as of `rows.succession.succeed`. Cost: that of the steps."""
+    """Follow the changes into groups. Returns the number of rows removed and added; the number of new keys; the number of keys that are no
+    longer in use (-1: one was not in use at all); the number of reported rows of groups; and the results of `rows.succession.succeed`.
+    Cost: that of the steps."""
     numbers, slots, operands = room.numbers, room.slots, len(reads.values)
     n = read_rows(relation, changes, reads, room)
     codes, known = slots[CODES, :n], keys.stored
@@ -208,20 +209,20 @@ def follow(
 
 
 class GroupedRows:
-    """The groups of one relation's rows, which all have a key: codes of the keys, accumulators, and the newest row of each group. The
-    writer's."""
+    """The groups of one relation's rows: codes of their keys, accumulators, and the newest row of each group. Every row has a key. For the
+    writer only."""
 
     def __init__(
         self, keys: StoredRows, counts: np.ndarray, groups: Groups, newest: StoredRows, succession: Succession, reads: Reads
     ) -> None:  # fmt: skip
-        """keys, counts: of the codes; newest: the rows that are told of groups, and how they succeed one another."""
+        """keys, counts: of the codes; newest: the reported rows of groups, and how they succeed one another."""
         self._keys, self._counts, self._groups, self._newest, self._succession = keys, counts, groups, newest, succession
         self._reads, self._accumulators = reads, Accumulators(*groups.parts)
         self._lines = VALUES + 2 * len(reads.values)
 
     def has_room(self, changes: int) -> bool:
-        """Whether so many surely find room for all that they may need; else `follow` may not be called. Raises MemoryError if there is
-        none for their keys."""
+        """Return whether `changes` changes surely have room for all that they may need; otherwise `follow` must not be called. Raises
+        MemoryError if there is no room for their keys."""
         rows = 2 * changes
         self._keys.require(rows, 0)
         self._newest.require_slots(rows)
@@ -229,8 +230,9 @@ class GroupedRows:
         return self._keys.used + rows <= self._groups.most_codes
 
     def follow(self, numbers: tuple[int, int], relation: Stored, changes: Changes, succeeds: bool) -> Followed:
-        """Follow a few changes (MOST), the offsets ascending. `numbers`: the version since which new keys count as known, and the one that
-        is written. `succeeds`: else the rows of groups are only told. The caller retires the codes that are dropped."""
+        """Follow a few changes (MOST), in ascending order of their offsets. `numbers`: the version since which new keys count as known, and
+        the version being written. `succeeds`: rows of groups succeed the previous ones; otherwise they are only reported. The caller
+        retires the codes that are dropped."""
         n, keys, groups = 2 * len(changes.run.old), self._keys, self._groups
         reads, newest = self._reads, self._newest
         room = Room(

@@ -1,4 +1,5 @@
-"""Atoms that a reading only tests: NOT EXISTS groups (a lazy qdag's NOT), and what must be there without a row being told of it.
+"""Atoms that a reading only tests: NOT EXISTS groups (a lazy qdag's NOT), and atoms that must have the tuple but whose rows are not
+reported.
 
 A group is an AND of atoms. A tuple of all variables is left out if it is in each of them; so in a subgrid a group is
 
@@ -8,10 +9,10 @@ A group is an AND of atoms. A tuple of all variables is left out if it is in eac
     neither otherwise (the paper's value ◇ once it is ANDed): go on
 
 Above the level of its root an atom has tuples in quadrant 0 only; where it has none, its group is empty. So groups never add a joint node:
-the positive atoms alone decide which there are. An atom with MUST in place of a group has to have the tuple: it prunes as a positive one
-does, but its rows are not told.
+the positive atoms alone decide which there are. An atom with MUST in place of a group must have the tuple: it prunes as a positive one
+does, but its rows are not reported.
 
-Costs: as a positive atom on the way down; of a tuple found in leaves O(log l / k) nodes an atom of a group that is left there.
+Costs: as a positive atom during the descent; for a tuple found in leaves, O(log l / k) nodes for each atom of a group that is left there.
 Source: Navarro, Reutter and Rojas-Ledesma, section 4, Algorithms 7 to 15.
 """
 
@@ -52,14 +53,14 @@ from structures.quadtree.layout import QuadNodes
 
 @kernel(forceinline=True)
 def group_of(walking: Walking, u: int) -> int:
-    """Of tested atom number u."""
+    """Return the group of tested atom number u."""
     plan = walking.plan
     return plan[ATOM + (plan[ATOMS] + u) * ATOM_WORDS + GROUP]
 
 
 @kernel(forceinline=True)
 def tested_child(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int, i: int) -> int:
-    """Atom t's ref in child i of this level; 0: it has nothing there."""
+    """Return atom t's ref in child i of this level; 0: it has nothing there."""
     plan, roots, leaves = walking.plan, walking.roots, walking.leaves
     if ref == 0 or ref == FULL:
         return ref
@@ -75,13 +76,13 @@ def tested_child(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: in
 
 @kernel
 def take_in_hand(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int) -> int:
-    """Atom t's ref at this level, its leaf in hand if it is one."""
+    """Return atom t's ref at this level, and load its leaf if it is one."""
     return loaded(nodes, walking, t, ref, level) if ref != FULL and level < bits_of(walking.roots, t) else ref
 
 
 @kernel
 def begin_tested(nodes: QuadNodes, walking: Walking, top: int) -> bool:
-    """The refs of the tested atoms in the first frame, whose level is `top` - 1; whether the item may have rows."""
+    """Write the refs of the tested atoms to the first frame, whose level is `top` - 1. Returns whether the item may have rows."""
     W, plan, roots, state = nodes.W, walking.plan, walking.roots, walking.state
     for u in range(plan[TESTED]):
         t = plan[ATOMS] + u
@@ -100,7 +101,7 @@ def begin_tested(nodes: QuadNodes, walking: Walking, top: int) -> bool:
 
 @kernel
 def settle(walking: Walking, g: int) -> bool:
-    """Forget the groups that are empty in frame g; whether it may have rows."""
+    """Drop the groups that are empty in frame g. Returns whether it may have rows."""
     plan, state = walking.plan, walking.state
     refs, u = g + 4 + plan[JOINT], wide(0)
     while u < plan[TESTED]:
@@ -123,7 +124,8 @@ def settle(walking: Walking, g: int) -> bool:
 
 @kernel
 def permitted(nodes: QuadNodes, walking: Walking, g: int, mask: int, level: int) -> int:
-    """Those of some children of frame g, of this level, in which all that must be there has something, and no group is known to be full."""
+    """Return those children of frame g, of this level and in `mask`, in which every atom with MUST has something and no group is known to
+    be full."""
     plan, state = walking.plan, walking.state
     refs, u = g + 4 + plan[JOINT], wide(0)
     while u < plan[TESTED]:
@@ -145,7 +147,7 @@ def permitted(nodes: QuadNodes, walking: Walking, g: int, mask: int, level: int)
 
 @kernel
 def descend_tested(nodes: QuadNodes, walking: Walking, f: int, g: int, level: int, i: int) -> None:
-    """The refs of the tested atoms in frame g, child i of this level of frame f."""
+    """Write the refs of the tested atoms to frame g, child i of this level of frame f."""
     plan, state = walking.plan, walking.state
     for u in range(4 + plan[JOINT], 4 + plan[JOINT] + plan[TESTED]):
         state[g + u] = tested_child(nodes, walking, plan[ATOMS] + u - 4 - plan[JOINT], state[f + u], level, i)
@@ -154,7 +156,7 @@ def descend_tested(nodes: QuadNodes, walking: Walking, f: int, g: int, level: in
 
 @kernel
 def has_live_tests(walking: Walking, g: int) -> bool:
-    """Whether a tuple found in frame g has still to be looked up."""
+    """Return whether a tuple found in frame g must still be looked up."""
     plan, state = walking.plan, walking.state
     for u in range(plan[TESTED]):
         ref = state[g + 4 + plan[JOINT] + u]
@@ -165,7 +167,7 @@ def has_live_tests(walking: Walking, g: int) -> bool:
 
 @kernel
 def has_tuple(nodes: QuadNodes, walking: Walking, t: int, at: int, level: int) -> bool:
-    """Whether atom t, whose ref of this level is state[at], has the values in the state."""
+    """Return whether atom t, whose ref of this level is state[at], has the values in the state."""
     plan, roots, state = walking.plan, walking.roots, walking.state
     if state[at] == FULL:
         return True
@@ -193,7 +195,7 @@ def has_tuple(nodes: QuadNodes, walking: Walking, t: int, at: int, level: int) -
 
 @kernel
 def passes(nodes: QuadNodes, walking: Walking, f: int) -> bool:
-    """Whether the tuple in the state, found in the leaves of frame f, has all that must be there and is in no group."""
+    """Return whether the tuple in the state, found in the leaves of frame f, is in every atom with MUST and in no group."""
     plan, state = walking.plan, walking.state
     refs, level, u = f + 4 + plan[JOINT], state[f + 2], wide(0)
     while u < plan[TESTED]:

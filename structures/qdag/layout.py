@@ -1,16 +1,15 @@
-"""The words that a reading of qdags goes by: its plan, its roots, its state. `walk.py` has the drawing in words.
+"""The arrays of a reading of qdags: its plan, its roots, its state. `walk.py` explains them.
 
-    state    header | slots, cells, their levels, candidates of each atom, values of the variables | each atom's way down to the given
-    values |
-             frames [level, left, level in a cell or of leaves, ref in a cell, a ref an atom]; level >= 0: a joint node, `left` its
-             children; JOIN: leaves that are joined, `left` one more than the atom in hand; -1 - t: the rows of atom t in the cell, `left`
-             entries or children. The refs are those of the joint atoms, and then of the tested ones
-    ref      place << AT of an inner node; place << AT | FRESH of a leaf; of a leaf in hand which of its entries, as bits; of a tested atom
+    state    header | slots, cells, their levels, candidates of each atom, values of the variables | each atom's path to given values |
+             frames [level, left, level in a cell or of leaves, ref in a cell, a ref for each atom]; level >= 0: a joint node, `left` its
+             children; JOIN: leaves that are joined, `left` one more than the current atom; -1 - t: the rows of atom t in the cell, `left`
+             entries or children. The refs are those of the joint atoms, then those of the tested ones
+    ref      of an inner node place << AT; of a leaf place << AT | FRESH; of the loaded leaf some of its entries, as bits; of a tested atom
              also 0, nothing is there, or FULL, the given values are there and no variable is free
-    leaves   of each atom the leaf in hand: LINE words, its coordinates (but for given ones, in a cell of these) and the slots [LEAF each,
-             int32]. On the way down to a frame, and below it, an atom has only one
-    plan     joint atoms, all atoms, all quadrants, place of the given atom, words an item, tested atoms, whether each tuple is told once,
-             which variables are given; an atom: arity, first, place, checks, variables, MAP, EXT, LATE, SOURCES, GROUP, WHOLE; the joint
+    leaves   the loaded leaf of each atom: LINE words, its coordinates (except given ones, in a cell of these) and the slots [LEAF each,
+             int32]. On the path to a frame, and below it, an atom has only one
+    plan     joint atoms, all atoms, all quadrants, place of the given atom, words of an item, tested atoms, whether each tuple is reported
+             once, given variables; an atom: arity, first, place, checks, variables, MAP, EXT, LATE, SOURCES, GROUP, WHOLE; the joint
              atoms come before those that are cells, the tested ones last
     roots    per atom: root, bits, base
     items    each the slot of the given row, and each variable's value, if it has one
@@ -30,8 +29,8 @@ MOST_ATOMS = 8
 
 DEPTH, STEPS, GAP, SINCE, DEAD, ITEM, ITEMS = 0, 1, 2, 3, 4, 5, 6  # ITEM: read so far, of ITEMS
 SLOTS, CELL, LEVEL, CANDIDATES, VALUES = 8, 16, 24, 32, 40
-LOOKED_UP, EXCLUDED = 48, 49  # tuples that were looked up in tested atoms; items, cells and tuples that a group of these ended
-WAYS, WAY_WORDS = 56, CODE_BITS + 3  # per atom: of the last item that was bound its number (-1: none is), lowest level, ref at each from -1
+LOOKED_UP, EXCLUDED = 48, 49  # tuples that were looked up in tested atoms; items, cells and tuples that a group of these excluded
+WAYS, WAY_WORDS = 56, CODE_BITS + 3  # per atom, for the last item bound: its number (-1: none), lowest level, ref at each level from -1
 FRAMES = WAYS + MOST_ATOMS * WAY_WORDS
 LINE = MOST_ARITY * LEAF + 16  # sixteen words are copied and compared at once
 
@@ -55,12 +54,12 @@ def plan_words(atoms: int) -> int:
 
 
 def state_words(atoms: int) -> int:
-    """A cursor's state: a frame a level of codes, and a level of slots an atom."""
+    """Return the words of a cursor's state: a frame for each level of codes, and for each level of slots of each atom."""
     return FRAMES + (CODE_BITS + 2) * (1 + atoms) * (4 + atoms)
 
 
 def line_words(atoms: int) -> int:
-    """Leaves in hand."""
+    """Return the words of the loaded leaves."""
     return atoms * LINE
 
 
@@ -71,19 +70,19 @@ def root_of(roots: Any, t: int) -> int:
 
 @kernel(forceinline=True)
 def bits_of(roots: Any, t: int) -> int:
-    """The levels of atom t's tree."""
+    """Return the number of levels of atom t's tree."""
     return roots[ROOT_WORDS * t + BITS]
 
 
 @kernel(forceinline=True)
 def base_of(roots: Any, t: int) -> int:
-    """Where the compact form of atom t's tree begins."""
+    """Return where the compact form of atom t's tree begins."""
     return roots[ROOT_WORDS * t + BASE]
 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int32[::1]", "int64[::1]")
 class Walking(NamedTuple):
-    """What is read, and how far: see the drawing."""
+    """The arrays of a reading: what is read, and how far. See the drawing."""
 
     plan: np.ndarray
     roots: np.ndarray

@@ -1,9 +1,9 @@
 """Natural joins of relations in quadtrees, worst-case optimal: qdags, and their AND, less what NOT EXISTS groups leave out.
 
-Problem: tell the rows of a full natural join of up to 8 atoms over up to 6 variables, a row being a slot an atom; all of them, those in
-which some variables have given values, or those of given entries of one atom. Some atoms may stand in groups: a row is left out if the
-atoms of a group all have its values (`absent.py`, a lazy qdag). These count among the 8, and have no slot in a row. Where tuples are wanted
-in place of rows, each is told once, by a slot of each atom and the values of all variables (`once`).
+Problem: enumerate the rows of a full natural join of up to 8 atoms over up to 6 variables, where a row is one slot for each atom: all rows,
+those in which some variables have given values, or those of given entries of one atom. Some atoms may be in groups: a row is excluded if
+all atoms of a group have its values (`absent.py`, a lazy qdag). These count among the 8, and have no slot in a row. If tuples are wanted
+instead of rows, each is reported once, with a slot of each atom and the values of all variables (`once`).
 
 A qdag is a quadtree seen in more dimensions: a mapping M from the 2**d quadrants of all variables to those of the tree's own, by
 projection (Extend). It is never copied, whatever order the variables are in; so atoms over one set of tuples share one tree. The AND goes
@@ -13,8 +13,8 @@ down all qdags at once and leaves a subgrid as soon as one of them is empty ther
     S(B, C)  M = 0 1 2 3 0 1 2 3
     T(A, C)  M = 0 1 0 1 2 3 2 3
 
-Variables that are given are taken out first (`walk.py`): of an atom that has some of them, a tree is read in which these come first.
-So a changed entry's rows are read; and so is the whole: entry after entry of the smallest atom (the driving one, as in a nested loop's
+Given variables are bound first (`walk.py`): for an atom that has some of them, a tree is read in which these come first. The rows of a
+changed entry are read in this way, and so are all rows: entry after entry of the smallest atom (the driving one, as in a nested loop's
 driving table), each joined with what the others have of its values; a tuple of many rows once for all of them.
 
 Decision: the paper's AND of all atoms searches the subgrids of all variables, of which a sparse relation leaves few empty before its leaves
@@ -53,7 +53,7 @@ Roots = tuple[Root, ...]
 
 
 def extend(variables: Sequence[int], dimension: int) -> list[int]:
-    """M of a qdag whose tree has these variables, in this order (Algorithm 3); the first of all variables has the highest bit."""
+    """Return M of a qdag whose tree has these variables, in this order (Algorithm 3); the first of all variables has the highest bit."""
     return [
         sum((i >> (dimension - 1 - v) & 1) << (len(variables) - 1 - place) for place, v in enumerate(variables))
         for i in range(1 << dimension)
@@ -61,7 +61,8 @@ def extend(variables: Sequence[int], dimension: int) -> list[int]:
 
 
 class Atom(NamedTuple):
-    """A relation's variables, and where its entries lie: by the set of variables that come first, a tree and its coordinates' variables."""
+    """The variables of a relation, and the trees with its entries: for each set of variables that comes first, the tree's number and the
+    variables of its coordinates."""
 
     variables: frozenset[int]
     trees: dict[frozenset[int], tuple[int, tuple[int, ...]]]
@@ -73,13 +74,14 @@ class _Plan(NamedTuple):
 
 
 class Cursor(cursor.Cursor):
-    """A reading. Its steps are joint nodes visited, entries of leaves tried, rows of cells gone through; its dead ends joint nodes visited
-    that had no children, and items and entries tried that joined nothing."""
+    """A reading. Its steps are joint nodes visited, entries of leaves tried, and rows of cells read; its dead ends are joint nodes visited
+    that had no children, and items and entries tried that joined with nothing."""
 
     _STEPS, _GAP, _DEAD = layout.STEPS, layout.GAP, layout.DEAD
 
     def __init__(self, join: And, plans: Sequence[np.ndarray], items: np.ndarray, scan: np.ndarray | None) -> None:
-        """`plans`: two plans, each with its roots, as in `scan.py`; `items` are what is read, or, with a scan, have room for it."""
+        """Start a reading. `plans`: two plans, each with its roots, as in `scan.py`; `items`: what is read, or, with a scan, a buffer for
+        it."""
         trees, atoms = join.trees, len(join.atoms)
         super().__init__(join.lines + (join.dimension if join.once else 0), np.zeros(state_words(atoms), np.int64))
         self._has_groups = join.lines < atoms
@@ -101,7 +103,7 @@ class Cursor(cursor.Cursor):
 
     @property
     def counters(self) -> dict[str, int]:
-        """With groups: tuples that were looked up in their atoms; items, cells and tuples that a group left out."""
+        """With groups: the numbers of tuples that were looked up in their atoms, and of items, cells and tuples that a group excluded."""
         state = self._Z
         return {"looked_up": state.item(layout.LOOKED_UP), "excluded": state.item(layout.EXCLUDED)} if self._has_groups else {}
 
@@ -113,7 +115,7 @@ class Cursor(cursor.Cursor):
 
 
 class And:
-    """The AND of qdags over trees of one arena, less what is in all atoms of a group. Any thread.
+    """The AND of qdags over trees of one arena, without what is in all atoms of a group. May be used in any thread.
 
     `atoms` are numbered: first those that have a slot in a row, `lines` of them, then those of each group.
     """
@@ -121,9 +123,9 @@ class And:
     def __init__(
         self, trees: QuadTrees, dimension: int, atoms: Sequence[Atom], absent: Sequence[Sequence[Atom]] = (), once: bool = False
     ) -> None:
-        """Variables are numbers below `dimension`; `absent`: the groups; `once`: a row is a tuple of all variables, whatever the rows that
-        have it. ValueError: more than 6 variables, more than 8 atoms, trees of other shapes, or a group over variables that the others do
-        not have."""
+        """Variables are numbers below `dimension`; `absent`: the groups; `once`: a row is a tuple of all variables, however many rows have
+        it. Raises ValueError for more than 6 variables, more than 8 atoms, trees of other shapes, or a group over variables that the other
+        atoms do not have."""
         grouped = [(number, atom) for number, group in enumerate(absent) for atom in group]
         self.lines, self.atoms = len(atoms), [*atoms, *(atom for _, atom in grouped)]
         if not 1 <= dimension <= layout.MOST_VARIABLES or not 1 <= len(atoms) <= len(self.atoms) <= layout.MOST_ATOMS:
@@ -142,7 +144,7 @@ class And:
         self._columns = [[*(1 + v for v in self.variables_of(place)), 0] for place in range(len(self.atoms))]
 
     def _plan(self, given: int, bound: frozenset[int]) -> _Plan:
-        """For readings of all atoms but the given one, in which these variables have values."""
+        """Return the plan for readings of all atoms except the given one, in which these variables have values."""
         found = self._plans.get((given, bound))
         if found is None:
             found = self._plans[given, bound] = self._new_plan(given, bound)
@@ -179,7 +181,7 @@ class And:
         return _Plan(words, trees)
 
     def _put_quadrants(self, words: np.ndarray, order: Sequence[int], bound: frozenset[int]) -> None:
-        """FIRST, MAP and EXT of an atom, over the free variables."""
+        """Write FIRST, MAP and EXT of an atom, over the free variables."""
         free = [v for v in range(self.dimension) if v not in bound]
         rest = [free.index(v) for v in order if v not in bound]
         words[layout.FIRST] = len(order) - len(rest)
@@ -190,14 +192,15 @@ class And:
         assert MOST_ARITY <= 4, "EXT has room for 16 quadrants"
 
     def _tested(self, given: int) -> list[tuple[int, int]]:
-        """The atoms that a reading tests, and their groups. The rows of a group's given atom are those that the group leaves out by it: the
-        group's other atoms must have the values."""
+        """Return the atoms that a reading tests, and their groups. If the given atom is in a group, the rows are those that the group
+        excludes because of it: the group's other atoms must have the values."""
         own = self.groups[given] if given >= self.lines else None
         places = [place for place in range(self.lines, len(self.atoms)) if place != given]
         return sorted((layout.MUST if self.groups[place] == own else self.groups[place], place) for place in places)
 
     def _in_turn(self, places: Iterable[int], bound: frozenset[int]) -> list[int]:
-        """These atoms, first one that has most free variables, then always one that adds fewest: each is told apart by those before it."""
+        """Return these atoms in an order: first one with the most free variables, then always one that adds the fewest, so that its entries
+        are restricted by the atoms before it."""
         rest, known, found = sorted(places, key=lambda place: -len(self.atoms[place].variables - bound)), set(bound), list[int]()
         while rest:
             found.append(rest.pop(0))
@@ -206,15 +209,16 @@ class And:
         return found
 
     def plan_of(self, place: int) -> _Plan:
-        """Of the readings of `partners`."""
+        """Return the plan of the readings of `partners`."""
         return self._plan(place, self.atoms[place].variables)
 
     def variables_of(self, place: int) -> tuple[int, ...]:
-        """Of an atom, as the coordinates of its plain tree stand."""
+        """Return the variables of an atom, in the order of its plain tree's coordinates."""
         return self.atoms[place].trees[frozenset()][1]
 
     def rows(self, versions: Sequence[Roots], codes: Sequence[int] | None = None) -> Cursor:
-        """All rows over these versions, one an atom, those of groups too; `codes`: of each variable the value that it has, -1 for any."""
+        """Return a cursor over all rows of these versions, one version for each atom, including those of groups. `codes`: the value of each
+        variable, -1 for any."""
         if codes is None:
             place = self._driver(versions)
             tree, variables = self.atoms[place].trees[frozenset()]
@@ -226,29 +230,30 @@ class And:
         return self._cursor([self._plan(-1, bound)] * 2, versions, np.array([NO_SLOT, *codes], np.int64))
 
     def _driver(self, versions: Sequence[Roots]) -> int:
-        """The atom whose entries are read one after another: one of the fewest, and of these one of the most variables."""
+        """Return the atom whose entries are read one after another: one with the fewest entries, and of these one with the most
+        variables."""
         read = self.atoms[: self.lines]
         counts = [version[atom.trees[frozenset()][0]].count for version, atom in zip(versions, read, strict=False)]
         return min(range(len(counts)), key=lambda place: (counts[place], -len(self.atoms[place].variables)))
 
     def partners(self, versions: Sequence[Roots], place: int, entries: np.ndarray) -> Cursor:
-        """The rows in which atom number `place` is one of these entries, in their order, of whose atom the version is not looked at: int32
-        [n, k + 1], coordinates as in its plain tree, slot. Of an atom of a group: the rows that only this group leaves out, and by one of
-        these tuples."""
+        """Return a cursor over the rows in which atom number `place` is one of these entries, in their order: int32[n, k + 1], coordinates
+        as in its plain tree, slot. The version of this atom is not read. For an atom of a group: the rows that only this group excludes,
+        because of one of these tuples."""
         items = np.empty((len(entries), 1 + self.dimension), np.int64)
         items[:, self._columns[place]] = entries
         return self._cursor([self.plan_of(place)] * 2, versions, items.reshape(-1))
 
     def having(self, versions: Sequence[Roots], place: int, tuples: np.ndarray) -> Cursor:
-        """The rows that have one of these tuples in the variables of atom number `place`: int32[n, k], coordinates as in its plain tree.
-        The atom is read as any other."""
+        """Return a cursor over the rows that have one of these tuples in the variables of atom number `place`: int32[n, k], coordinates as
+        in its plain tree. The atom is read like any other."""
         items = np.full((len(tuples), 1 + self.dimension), NO_SLOT, np.int64)
         items[:, self._columns[place][:-1]] = tuples
         plan = self._plan(-1, self.atoms[place].variables)
         return self._cursor([plan] * 2, versions, items.reshape(-1))
 
     def _cursor(self, plans: Sequence[_Plan], versions: Sequence[Roots], items: np.ndarray, scan: np.ndarray | None = None) -> Cursor:
-        """A reading by the first plan of items that have a slot, by the second of those that have none."""
+        """Return a reading that uses the first plan for items that have a slot, the second for those that have none."""
         words = list[np.ndarray]()
         for plan in plans:
             words += plan.words, np.array([word for place, tree in plan.trees for word in versions[place][tree][:ROOT_WORDS]], np.int64)
@@ -256,6 +261,6 @@ class And:
 
 
 def _word(bits: Iterable[int]) -> int:
-    """These bits as an int64."""
+    """Return these bits as an int64."""
     word = sum(1 << i for i in bits)
     return word - (1 << 64) if word >> 63 else word

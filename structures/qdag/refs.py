@@ -33,13 +33,13 @@ from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at
 
 @kernel(forceinline=True)
 def enter(W: Any, o: int) -> int:
-    """The ref of a place, all of it."""
+    """Return the ref of a place, with all its entries."""
     return o << AT | FRESH if ends_at(W, o) else o << AT
 
 
 @kernel(forceinline=True)
 def enter_child(nodes: QuadNodes, base: int, o: int, arity: int, c: int) -> int:
-    """The ref of child c of an inner node, all of it; 0: there is none."""
+    """Return the ref of child c of an inner node, with all its entries; 0: there is none."""
     W = nodes.W
     child = child_of(nodes, base, o, arity, c)
     return child << AT | FRESH if child != 0 and leads_to_leaf(W, o, c, child) else child << AT
@@ -47,7 +47,7 @@ def enter_child(nodes: QuadNodes, base: int, o: int, arity: int, c: int) -> int:
 
 @kernel(forceinline=True)
 def loaded(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int) -> int:
-    """Atom t's ref, its leaf in hand if it is one."""
+    """Return atom t's ref, and load its leaf if it is one."""
     plan, roots, leaves = walking.plan, walking.roots, walking.leaves
     if ref & FRESH == 0:
         return ref
@@ -59,7 +59,8 @@ def loaded(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int) -> 
 
 @kernel(forceinline=True)
 def of_child(leaves: Any, s: int, arity: int, leading: int, level: int, some: int, c: int) -> int:
-    """Those of some entries of the leaf at leaves[s] that belong to child c of a level >= 0, below the coordinates that come first."""
+    """Return those of the entries `some` of the leaf at leaves[s] that belong to child c of a level >= 0, below the coordinates that come
+    first."""
     for j in range(arity - 1, leading - 1, -1):
         ones = with_bit16(leaves, s + j * LEAF, level)
         some &= ones if c & 1 != 0 else ~ones
@@ -69,7 +70,7 @@ def of_child(leaves: Any, s: int, arity: int, leading: int, level: int, some: in
 
 @kernel(forceinline=True)
 def child_at(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int, i: int) -> int:
-    """The ref of qdag t's child number i of this level, which is there."""
+    """Return the ref of qdag t's child number i of this level, which exists."""
     plan, roots, leaves = walking.plan, walking.roots, walking.leaves
     if level >= bits_of(roots, t):
         return ref
@@ -82,7 +83,7 @@ def child_at(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int, i
 
 @kernel(forceinline=True)
 def await_child(W: Any, walking: Walking, t: int, ref: int, level: int, i: int) -> None:
-    """Ask for the block of qdag t's child number i of this level, which is there, if it is a live one."""
+    """Prefetch the block of qdag t's child number i of this level, which exists, if it is a live one."""
     plan, roots = walking.plan, walking.roots
     o = ref >> AT
     if level < bits_of(roots, t) and ref & SUBSET == 0 and o > 0:
@@ -95,7 +96,7 @@ def await_child(W: Any, walking: Walking, t: int, ref: int, level: int, i: int) 
 
 @kernel(forceinline=True)
 def quadrants(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int) -> int:
-    """The children of this level that qdag t does not leave empty."""
+    """Return the children of this level that qdag t does not leave empty."""
     plan, roots, leaves = walking.plan, walking.roots, walking.leaves
     a = ATOM + t * ATOM_WORDS
     if level >= bits_of(roots, t):
@@ -116,7 +117,8 @@ def quadrants(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int) 
 
 @kernel(forceinline=True)
 def agreeing(walking: Walking, t: int, some: int, coordinates: int, values: Any, v: int) -> int:
-    """Those of some entries of atom t's leaf that have, in these coordinates (bits), their variables' values[v + variable]."""
+    """Return those of the entries `some` of atom t's leaf that have, in these coordinates (bits), the values of their variables, values[v +
+    variable]."""
     plan, leaves = walking.plan, walking.leaves
     a = ATOM + t * ATOM_WORDS + VARIABLES
     while coordinates != 0 and some != 0:
@@ -128,7 +130,8 @@ def agreeing(walking: Walking, t: int, some: int, coordinates: int, values: Any,
 
 @kernel(forceinline=True)
 def first_of_each(leaves: Any, s: int, leading: int, arity: int, some: int) -> int:
-    """Of some entries of the leaf at leaves[s] the first of each tuple, by the coordinates behind the leading ones."""
+    """Return the first entry of each tuple among the entries `some` of the leaf at leaves[s]; tuples are compared by the coordinates behind
+    the leading ones."""
     kept, same, i = wide(0), wide(0), wide(0)
     while some != 0:
         i = lowest(some)
@@ -142,8 +145,8 @@ def first_of_each(leaves: Any, s: int, leading: int, arity: int, some: int) -> i
 
 @kernel
 def bind(nodes: QuadNodes, walking: Walking, t: int, count: int) -> int:
-    """Atom t's ref where its first `count` coordinates have the values of item state[ITEM] - 1; 0: nothing is there. The way down begins
-    where it parts from the one before."""
+    """Return atom t's ref where its first `count` coordinates have the values of item state[ITEM] - 1; 0: nothing is there. The descent
+    begins where it differs from the previous one."""
     W, plan, roots, items, state = nodes.W, walking.plan, walking.roots, walking.items, walking.state
     a, ref, bits, base = ATOM + t * ATOM_WORDS, enter(W, root_of(roots, t)), bits_of(roots, t), base_of(roots, t)
     way, v, differ = WAYS + t * WAY_WORDS, (state[ITEM] - 1) * plan[WIDTH] + 1, wide(0)

@@ -1,21 +1,21 @@
-"""Single changes one after another in one call: each is written to its trees, and the rows that come or go with it are found.
+"""Single changes one after another in one call: each is written to its trees, and the rows that it adds or removes are found.
 
-A run is a list of steps, in order: an entry goes (STEP_LEAVE) or comes (STEP_ENTER) without a word, or goes (STEP_DELETE) or comes
-(STEP_INSERT) and its rows are told. Steps of one change and of one kind (moves, deletes, inserts) stand for each other as those of a batch
-do: all are written, then atom number i is joined with the atoms before it as they are then, and with those behind it as they were before.
+A run is a list of steps, in order: an entry is deleted (STEP_LEAVE) or inserted (STEP_ENTER) without a report, or deleted (STEP_DELETE) or
+inserted (STEP_INSERT) and its rows are reported. Steps of one change and of one kind (moves, deletes, inserts) are treated as a batch: all
+are written, then atom number i is joined with the new versions of the atoms before it and with the old versions of those after it.
 
     steps      change, sign, base, where its entry lies in `entries`
     trees      by base: tree, words of an entry, which of the base's columns it takes
     bases      of each its first tree, and the end
     atoms      base, where the plan begins and ends, words of an entry, places and trees of the atoms that are joined with it, the entry's
                variables
-    run        AT the step in hand; PLACE the atom in hand (-1: nothing is written yet), READING whether it is being read; ROWS told of this
-               kind of this change; LIMIT of these (-1: nothing is told); BUDGET: steps of a call
-    versions   roots of all trees before and after the step in hand
+    run        AT the current step; PLACE the current atom (-1: nothing is written yet), READING whether it is being read; ROWS reported for
+               this kind of this change; LIMIT of these (-1: nothing is reported); BUDGET: steps of a call
+    versions   roots of all trees before and after the current step
     entry      room for one
     lines      of `out`: change, sign, first, end, whether there were more than the limit and none is here
 
-Costs: as of each change by itself, without what a call costs. Source: docs/design/natural-joins.md (*Deltas*).
+Costs: those of each change alone, without the cost of a call. Source: docs/design/natural-joins.md (*Deltas*).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Lines(NamedTuple):
 
 @kernel
 def write_step(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, entry: Any, s: int) -> None:
-    """Step s, in all trees of its base."""
+    """Write step s to all trees of its base."""
     C, trees, bases, entries, step = writing.C, query.trees, query.bases, steps.entries, steps.steps
     base, e, sign = step[s, OF_BASE], step[s, ENTRY], step[s, SIGN]
     for i in range(bases[base, BASE_TREES], bases[base, BASE_END]):
@@ -95,7 +95,7 @@ def write_step(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, e
 
 @kernel
 def keep_roots(C: Any, versions: Any, v: int) -> None:
-    """Root, bits and base of every tree, as they are, to versions[v]."""
+    """Copy the current root, bits and base of every tree to versions[v]."""
     for t in range(versions.shape[1] // ROOT_WORDS):
         for i in range(ROOT_WORDS):
             versions[v, ROOT_WORDS * t + i] = C[TREE + TREE_WORDS * t + i]
@@ -103,7 +103,7 @@ def keep_roots(C: Any, versions: Any, v: int) -> None:
 
 @kernel
 def open_reading(atoms: Any, a: int, entries: Any, e: int, versions: Any, walking: Walking, others: int) -> None:
-    """Of the rows in which atom a has the entry at entries[e]; the others are of the version that is theirs."""
+    """Open the reading of the rows in which atom a has the entry at entries[e]; each other atom is read at its own version."""
     roots, items, reading = walking.roots, walking.items, walking.state
     k = atoms[a, WIDTH] - 1
     items[0] = entries[e + k]
@@ -118,8 +118,8 @@ def open_reading(atoms: Any, a: int, entries: Any, e: int, versions: Any, walkin
 
 @kernel
 def tell(nodes: QuadNodes, query: Query, steps: Steps, walking: Walking, state: State, out: Any, n: int, stop: tuple[int, int]) -> int:
-    """The rows of the steps from run[AT] to before stop[0], until `out` is full, they are more than the limit, or the readings' steps have
-    reached stop[1]; how many rows there are then."""
+    """Report the rows of the steps from run[AT] to before stop[0], until `out` is full, they exceed the limit, or the readings have made
+    stop[1] steps. Returns the number of rows in `out` then."""
     table, entries, atoms, run, versions = steps.steps, steps.entries, query.atoms, state.run, state.versions
     plans, roots, items, leaves, reading = walking.plan, walking.roots, walking.items, walking.leaves, walking.state
     end, most = stop
@@ -150,9 +150,9 @@ def write_line(lines: Any, i: int, change: int, sign: int, first: int, end: int,
 
 @kernel("int64(QuadNodes, Writing, Query, Steps, Walking, State, Lines)")
 def follow(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, walking: Walking, state: State, told: Lines) -> int:
-    """Go on until all steps are done, there is no room for more rows or lines, as many entries are written as lines have room, or the
-    readings have made run[BUDGET] steps; how many lines there are. Cost: of each step that of `QuadTrees` for the entry, and that of
-    reading its rows."""
+    """Continue until all steps are done, there is no room for more rows or lines, as many entries are written as there is room for lines,
+    or the readings have made run[BUDGET] steps. Returns the number of lines. Cost: of each step that of `QuadTrees` for the entry, and that
+    of reading its rows."""
     C, table, atoms, run, versions, out = writing.C, steps.steps, query.atoms, state.run, state.versions, told.out
     n, lines, limit, written = wide(0), wide(0), run[LIMIT], wide(0)
     most = walking.state[STEPS] + run[BUDGET]
@@ -186,7 +186,7 @@ def follow(nodes: QuadNodes, writing: Writing, query: Query, steps: Steps, walki
 
 
 class Told(NamedTuple):
-    """Rows, int32[atoms, n], that come (or go) by a change; or too many, and none here."""
+    """The rows, int32[atoms, n], that a change adds or removes; or too many, and none here."""
 
     change: int
     inserted: bool
@@ -195,8 +195,8 @@ class Told(NamedTuple):
 
 
 class Runs:
-    """Runs of one AND. `bases`: of each set of entries its trees, and which columns each takes; `base_of`: of each atom its base;
-    `capacity`: rows, and changes, of a call; `budget`: steps of its readings. What is told does not depend on them."""
+    """Runs of one AND. `bases`: for each set of entries its trees, and which columns each takes; `base_of`: the base of each atom;
+    `capacity`: rows, and changes, of a call; `budget`: steps of its readings. Results do not depend on the last two."""
 
     def __init__(
         self,
@@ -231,9 +231,9 @@ class Runs:
         self._told = Lines(np.zeros((capacity, LINE_WORDS), np.int64), np.zeros((len(base_of), capacity), np.int32))
 
     def follow(self, version: int, steps: np.ndarray, entries: np.ndarray, limit: int | None) -> Iterator[Told]:
-        """int64[n, 4] steps over int32 entries of their bases, each kind of a change as one more version after `version`; tell what they
-        did. `limit`: of rows; None: tell nothing. `QuadTrees.require` comes first. KeyError: some deleted entries were not there.
-        TypeError, ValueError, and nothing done: the steps, or their entries, are none."""
+        """Apply int64[n, 4] steps over int32 entries of their bases, each kind of a change as one more version after `version`, and yield
+        what they did. `limit`: of rows; None: report nothing. Call `QuadTrees.require` first. Raises KeyError if some deleted entries were
+        not there; TypeError or ValueError, with nothing done, if the steps or their entries are invalid."""
         contiguous((np.int64, np.int32), (steps, entries))
         bases = len(self._query.bases)
         if len(steps) and (steps.shape[1:] != (STEP_WORDS,) or not 0 <= steps[:, OF_BASE].min() <= steps[:, OF_BASE].max() < bases):
@@ -254,5 +254,5 @@ class Runs:
 
     @property
     def steps(self) -> int:
-        """As `Cursor.steps`, of all readings so far."""
+        """As `Cursor.steps`, for all readings so far."""
         return int(self._walking.state[STEPS])

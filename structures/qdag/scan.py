@@ -1,8 +1,8 @@
 """A reading's items, and their rows one item after another: what a cursor of `qdag.py` calls.
 
 An item is given (an entry whose partners are wanted, or values that are looked up), or is an entry of the driving atom, whose tree is
-scanned meanwhile, leaf after leaf, as many at a time as `items` has room for. A tuple whose rows fill more than a leaf is one item, by
-itself and without a slot: row by row, the same would be searched again for each of them.
+scanned meanwhile, leaf after leaf, as many entries at a time as `items` has room for. A tuple whose rows fill more than a leaf is one item,
+alone and without a slot: otherwise the same search would be repeated for each of its rows.
 
 An item with a slot is read by the plan and the roots of `walking`: of all atoms but the one whose slot it is. One without is read by the
 other plan and the other roots, of all atoms.
@@ -37,7 +37,7 @@ _UNTOLD = -1
 
 
 def scan_of(root: Root, variables: Sequence[int], tuples: bool) -> np.ndarray:
-    """The state of a scan of a plain tree whose coordinates are these variables."""
+    """Return the state of a scan of a plain tree whose coordinates are these variables."""
     scanning = np.zeros(SCAN_WORDS, np.int64)
     scanning[BASE], scanning[ARITY], scanning[TUPLES] = root.base, len(variables), tuples
     scanning[VARIABLES : VARIABLES + len(variables)] = variables
@@ -48,8 +48,8 @@ def scan_of(root: Root, variables: Sequence[int], tuples: bool) -> np.ndarray:
 
 @kernel
 def scan(nodes: QuadNodes, scanning: Any, walking: Walking, width: int) -> int:
-    """The driving atom's next entries as items of `width` words, as long as a whole leaf has room, or its next tuple of many rows; how many
-    they are."""
+    """Write the driving atom's next entries as items of `width` words, as long as a whole leaf fits, or its next tuple of many rows.
+    Returns the number of items."""
     W, items, leaves = nodes.W, walking.items, walking.leaves
     n, base, k = wide(0), scanning[BASE], scanning[ARITY]
     while scanning[SCANNED] > 0 and n + LEAF * width <= len(items):
@@ -88,8 +88,8 @@ def scan(nodes: QuadNodes, scanning: Any, walking: Walking, width: int) -> int:
 
 @kernel("int64(QuadNodes, Walking, int64[::1], int64[::1], int64[::1], int32[:, ::1], int64)")
 def read_items(nodes: QuadNodes, walking: Walking, other_plan: Any, other_roots: Any, scanning: Any, out: Any, budget: int) -> int:
-    """Go on until `out` (a line an alias) is full, all items are read, or `budget` steps are made; how many rows it has then. Cost: that of
-    the steps; an item O(2**d m log l) times the AGM bound of what has its values."""
+    """Continue until `out` (a line for each alias) is full, all items are read, or `budget` steps are made. Returns the number of rows in
+    `out`. Cost: that of the steps; an item O(2**d m log l) times the AGM bound of what has its values."""
     plan, items, leaves, state = walking.plan, walking.items, walking.leaves, walking.state
     n, stop = wide(0), state[STEPS] + budget
     while n < out.shape[1] and state[STEPS] < stop:

@@ -1,12 +1,13 @@
-"""Unions of natural joins less what groups leave out (a lazy qdag's OR): each tuple of all variables is told once.
+"""Unions of natural joins without what groups exclude (a lazy qdag's OR): each tuple of all variables is reported once.
 
-A branch is an AND that tells tuples (`qdag.And`, `once`), less its groups. The branches are read one after another; a tuple is told by the
-first branch that has it: what a later branch finds is looked up in those before it. A row is a slot of each atom of the branch that tells
-it, -1 for the atoms of the others, and behind them the tuple.
+A branch is an AND that reports tuples (`qdag.And`, `once`), without its groups. The branches are read one after another; a tuple is
+reported by the first branch that has it: what a later branch finds is looked up in those before it. A row has a slot for each atom of the
+branch that reports it, -1 for the atoms of the others, and behind them the tuple.
 
-Between two versions a tuple comes if some branch has it now, and no branch had it before; the branch then has a changed tuple of some atom:
-one of its own that has come, or one of a group's that has gone. So the tuples that come are among those that the branch has now and that
-agree with such a changed tuple: `changes` reads them, and leaves out what a branch had before. What goes is what comes the other way round.
+A tuple is added between two versions if some branch has it now, and no branch had it before; the branch then has a changed tuple of some
+atom: one of its own that was inserted, or one of a group's that was deleted. So the added tuples are among those that the branch has now
+and that agree with such a changed tuple: `changes` reads them, and skips those that a branch had before. Removed tuples are found in the
+same way, with the versions exchanged.
 
 Costs: of all branches together, and O(m log l) for each tuple of a branch but the first, m atoms of those before it. Source: Navarro,
 Reutter and Rojas-Ledesma, section 4.
@@ -47,7 +48,7 @@ __all__ = ["Branch", "Cursor", "Or"]
 
 
 class Branch(NamedTuple):
-    """As `qdag.And` takes them."""
+    """The atoms and groups of a branch, as `qdag.And` takes them."""
 
     atoms: Sequence[Atom]
     absent: Sequence[Sequence[Atom]] = ()
@@ -55,7 +56,7 @@ class Branch(NamedTuple):
 
 @kernel
 def is_there(nodes: QuadNodes, walking: Walking, t: int) -> bool:
-    """Whether atom t has the tuple in the state."""
+    """Return whether atom t has the tuple in the state."""
     roots, state = walking.roots, walking.state
     if root_of(roots, t) == 0:
         return False
@@ -65,7 +66,7 @@ def is_there(nodes: QuadNodes, walking: Walking, t: int) -> bool:
 
 @kernel
 def is_told(nodes: QuadNodes, walking: Walking) -> bool:
-    """Whether a branch has the tuple in the state: all its own atoms have it, and of each of its groups one does not."""
+    """Return whether a branch has the tuple in the state: all its own atoms have it, and in each of its groups some atom does not."""
     plan, t = walking.plan, wide(0)
     while t < plan[ATOMS]:
         branch, stands = plan[ATOM + t * ATOM_WORDS + PLACE], True
@@ -82,7 +83,7 @@ def is_told(nodes: QuadNodes, walking: Walking) -> bool:
 
 @kernel("int64(QuadNodes, Walking, int32[:, ::1], uint8[::1])")
 def find_told(nodes: QuadNodes, walking: Walking, tuples: Any, found: Any) -> int:
-    """Whether a branch has each of these tuples; how many atoms were looked into. O(atoms log l) a tuple."""
+    """Set found[i] to whether a branch has tuple i. Returns the number of atoms that were searched. O(atoms log l) a tuple."""
     state, n = walking.state, tuples.shape[1]
     state[LOOKED_UP] = 0
     for i in range(n):
@@ -93,7 +94,7 @@ def find_told(nodes: QuadNodes, walking: Walking, tuples: Any, found: Any) -> in
 
 
 class _Test:
-    """Whether some branches have a tuple at one version."""
+    """Tests whether some branches have a tuple at one version."""
 
     def __init__(self, branches: Sequence[And], roots: Roots) -> None:
         listed = [(number, place, one) for number, one in enumerate(branches) for place in range(len(one.atoms))]
@@ -108,7 +109,7 @@ class _Test:
         self._walking = Walking(plan, words, np.empty(0, np.int64), leaves, state)
 
     def find(self, trees: QuadTrees, tuples: np.ndarray) -> tuple[np.ndarray, int]:
-        """bool[n]: whether they have each of these tuples, int32[d, n]; and how many atoms were looked into."""
+        """Return bool[n], whether the branches have each of these tuples, int32[d, n]; and the number of atoms that were searched."""
         found = np.zeros(tuples.shape[1], np.uint8)
         # A cursor and its clones may be read by several threads.
         walking = self._walking._replace(leaves=self._walking.leaves.copy(), state=self._walking.state.copy())
@@ -121,7 +122,7 @@ def _plain(atom: Atom) -> int:
 
 
 class _Part(NamedTuple):
-    """A branch that is to be read, and the tuples that it does not tell: of any of these tests."""
+    """A branch to be read, and the tests for tuples that it does not report: those that any test finds."""
 
     number: int
     cursor: qdag.Cursor
@@ -129,15 +130,15 @@ class _Part(NamedTuple):
 
 
 class Cursor(PartedCursor):
-    """A reading. Its steps and dead ends are those of the branches, a step for each atom that a tuple is looked up in, and a dead end for
-    each tuple that is not told."""
+    """A reading. Its steps and dead ends are those of the branches, plus a step for each atom in which a tuple is looked up, and a dead end
+    for each tuple that is not reported."""
 
     def __init__(self, of: Or, parts: Sequence[_Part]) -> None:
         super().__init__(of.lines + of.dimension)
         self._of, self._left = of, list(parts)
         self._number, self._tests = 0, tuple[_Test, ...]()
         self._dead = self._looked_up = self._excluded = self._repeated = 0  # of the parts that have ended, and of the tests
-        self._tested = self._told_at = self._wait = 0  # steps: of tests, at the last told tuple, the most without one
+        self._tested = self._told_at = self._wait = 0  # steps: of tests, at the last reported tuple, the most without one
         self._ended = not parts
 
     def _next_part(self) -> qdag.Cursor | None:
@@ -188,7 +189,8 @@ class Cursor(PartedCursor):
 
     @property
     def counters(self) -> dict[str, int]:
-        """Look-ups of tuples in atoms, of groups and of other branches; what groups left out; tuples that another branch had told."""
+        """The numbers of look-ups of tuples in atoms, for groups and for other branches; of what groups excluded; and of tuples that
+        another branch had reported."""
         own = self._part.counters if isinstance(self._part, qdag.Cursor) else {}
         return {
             "looked_up": self._looked_up + self._tested + own.get("looked_up", 0),
@@ -203,10 +205,10 @@ class Cursor(PartedCursor):
 
 
 class Or:
-    """The union of branches over trees of one arena. Any thread."""
+    """The union of branches over trees of one arena. May be used in any thread."""
 
     def __init__(self, trees: QuadTrees, dimension: int, branches: Sequence[Branch]) -> None:
-        """ValueError: as `qdag.And`, or a branch that lacks a variable."""
+        """Raises ValueError as `qdag.And` does, or if a branch lacks a variable."""
         self.trees, self.dimension = trees, dimension
         for atoms, _ in branches:
             if frozenset().union(*(variables for variables, _ in atoms)) != frozenset(range(dimension)):
@@ -216,7 +218,7 @@ class Or:
         self.lines = sum(one.lines for one in self.branches)
 
     def rows(self, roots: Roots, codes: Sequence[int] | None = None) -> Cursor:
-        """All tuples of a version; `codes`: the one with these values."""
+        """Return a cursor over all tuples of a version; `codes`: only the one with these values."""
         parts = []
         for number, one in enumerate(self.branches):
             if not self.is_empty(number, roots):
@@ -224,8 +226,8 @@ class Or:
         return Cursor(self, parts)
 
     def changes(self, number: int, place: int, tuples: np.ndarray, roots: Roots, others: Roots) -> Cursor:
-        """The tuples of a version that no branch has at another one, and that branch `number` is the first to have: those that agree with
-        one of the given tuples in the variables of its atom number `place` (one of a group's included)."""
+        """Return a cursor over the tuples of a version that no branch has at another one, and that branch `number` is the first to have:
+        those that agree with one of the given tuples in the variables of its atom number `place` (which may be one of a group's)."""
         one = self.branches[number]
         if self.is_empty(number, roots):
             return Cursor(self, [])
@@ -233,11 +235,11 @@ class Or:
         return Cursor(self, [_Part(number, one.having([roots] * len(one.atoms), place, tuples), tests)])
 
     def is_empty(self, number: int, roots: Roots) -> bool:
-        """Whether a branch surely has nothing: an atom of its own has not."""
+        """Return whether a branch surely has no tuples because one of its own atoms has none."""
         one = self.branches[number]
         return any(roots[_plain(atom)].count == 0 for atom in one.atoms[: one.lines])
 
     def _tests(self, count: int, roots: Roots) -> tuple[_Test, ...]:
-        """For what the first branches have."""
+        """Return the tests for the tuples of the first `count` branches."""
         some = [self.branches[number] for number in range(count) if not self.is_empty(number, roots)]
         return (_Test(some, roots),) if some else ()

@@ -8,13 +8,13 @@ in leaves, their entries are joined one by one instead of bit by bit.
 Variables with given values are bound at once, not level by level: an atom all of whose variables are given is a cell; one of which some
 are is a subtree of a tree with these first. What is left is an AND over the free variables only.
 
-Where atoms are only tested (`absent.py`), their refs go down beside the others.
+If atoms are only tested (`absent.py`), their refs descend beside the others.
 
-Where each tuple is told once (ONCE), one entry of each atom stands for all that have the tuple. The tuple is told behind the slots.
+If each tuple is reported once (ONCE), one entry of each atom represents all that have the tuple. The tuple is written behind the slots.
 
 Steps are joint nodes, entries of leaves tried and rows of cells; a dead end is a joint node without children, or an item or an entry tried
 that joins none. Source: Navarro, Reutter and Rojas-Ledesma, section 3, Algorithms 2 (ChildAt), 3 (Extend) and 5 (And); its pruning step
-has nothing to do here, as no tree is made of the result.
+is not needed here, because no tree is made of the result.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from structures.quadtree.search import children_of
 
 @kernel(forceinline=True)
 def common(nodes: QuadNodes, walking: Walking, g: int, plain: bool) -> int:
-    """The children of frame g that no qdag leaves empty."""
+    """Return the children of frame g that no qdag leaves empty."""
     plan, roots, state = walking.plan, walking.roots, walking.state
     mask, level = plan[ALL], state[g]
     for t in range(plan[JOINT]):
@@ -88,7 +88,7 @@ def common(nodes: QuadNodes, walking: Walking, g: int, plain: bool) -> int:
 
 @kernel
 def take_given(walking: Walking) -> None:
-    """The item's values, of the variables that are given."""
+    """Copy the item's values of the given variables to the state."""
     plan, items, state = walking.plan, walking.items, walking.state
     left, v = plan[BOUND], (state[ITEM] - 1) * plan[WIDTH] + 1
     while left != 0:
@@ -98,7 +98,7 @@ def take_given(walking: Walking) -> None:
 
 @kernel(forceinline=True)
 def take_values(walking: Walking, t: int, i: int) -> None:
-    """Those of entry i of joint atom t's leaf, but for given ones, which may not be there."""
+    """Copy the values of entry i of joint atom t's leaf to the state, except given ones, which the leaf may lack."""
     plan, leaves, state = walking.plan, walking.leaves, walking.state
     a = ATOM + t * ATOM_WORDS
     for j in range(plan[a + FIRST], plan[a + ARITY]):
@@ -107,7 +107,7 @@ def take_values(walking: Walking, t: int, i: int) -> None:
 
 @kernel
 def one_of_many(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int) -> int:
-    """The ref of one entry of a cell of many rows, its leaf in hand."""
+    """Return the ref of one entry of a cell of many rows, with its leaf loaded."""
     plan, roots = walking.plan, walking.roots
     k = plan[ATOM + t * ATOM_WORDS + ARITY]
     while ref & SUBSET == 0:
@@ -118,7 +118,8 @@ def one_of_many(nodes: QuadNodes, walking: Walking, t: int, ref: int, level: int
 
 @kernel
 def begin(nodes: QuadNodes, walking: Walking) -> int:
-    """The level of the root of the next item's AND, its refs in the first frame and in the cells; NOTHING: nothing can be there."""
+    """Return the level of the root of the next item's AND, after writing its refs to the first frame and the cells; NOTHING: it has no
+    rows."""
     W, plan, roots, state = nodes.W, walking.plan, walking.roots, walking.state
     joint, top, anew = plan[JOINT], wide(0), state[ITEM] == 0
     state[ITEM] += 1
@@ -149,8 +150,8 @@ def begin(nodes: QuadNodes, walking: Walking) -> int:
 
 @kernel
 def report(nodes: QuadNodes, walking: Walking, t: int, out: Any, n: int) -> int:
-    """With the slots of the atoms before t chosen: go on with the cell's rows from atom t on. The rows written are those before n, and one
-    more if every atom from t on has a single one; else a frame waits."""
+    """Write the rows of the cell for atoms t and later; the slots of the atoms before t are chosen. Returns the number of rows, including
+    one more if each atom from t on has a single row; otherwise a frame is pushed for the rest."""
     plan, roots, items, leaves, state = walking.plan, walking.roots, walking.items, walking.leaves, walking.state
     m = plan[ATOMS]
     while t < m:
@@ -183,7 +184,7 @@ def report(nodes: QuadNodes, walking: Walking, t: int, out: Any, n: int) -> int:
 
 @kernel
 def next_in_cell(nodes: QuadNodes, walking: Walking, f: int, out: Any, n: int) -> int:
-    """Frame f, of an atom's rows, goes to the next of them, or of its node's children."""
+    """Advance frame f, of an atom's rows, to the next of them, or of its node's children."""
     plan, roots, leaves, state = walking.plan, walking.roots, walking.leaves, walking.state
     left = state[f + 1]
     i, t, ref = lowest(left), -1 - state[f], state[f + 3]
@@ -212,7 +213,8 @@ def all_leaves(walking: Walking, g: int) -> bool:
 
 @kernel(forceinline=True)
 def write_rows(walking: Walking, t: int, out: Any, n: int) -> int:
-    """Rows of the slots before atom t, the last one, and its candidates, until none is left or `out` is full; how many there are then."""
+    """Write rows of the slots before atom t, the last one, and its candidates, until none is left or `out` is full. Returns the number of
+    rows then."""
     plan, leaves, state = walking.plan, walking.leaves, walking.state
     a, left, start, steps = ATOM + t * ATOM_WORDS, state[CANDIDATES + t], n, state[STEPS]
     line, slots = plan[a + PLACE], t * LINE + plan[a + ARITY] * LEAF
@@ -230,8 +232,8 @@ def write_rows(walking: Walking, t: int, out: Any, n: int) -> int:
 
 @kernel(forceinline=True)
 def join_last_two(walking: Walking, t: int, some: int, out: Any, n: int) -> int:
-    """Rows of the slots before atom t, its candidates, and those of the last atom's entries `some` that agree with them, until no candidate
-    is left or `out` is full, maybe within the last atom's candidates; how many rows there are then."""
+    """Write rows of the slots before atom t, its candidates, and those of the last atom's entries `some` that agree with them, until no
+    candidate is left or `out` is full, possibly within the last atom's candidates. Returns the number of rows then."""
     plan, leaves, state = walking.plan, walking.leaves, walking.state
     a, z, start = ATOM + t * ATOM_WORDS, ATOM + (t + 1) * ATOM_WORDS, n
     late, sources, limit = plan[z + LATE], plan[z + SOURCES], out.shape[1]
@@ -274,7 +276,7 @@ def join_last_two(walking: Walking, t: int, some: int, out: Any, n: int) -> int:
 
 @kernel(forceinline=True)
 def fill_others(walking: Walking, t: int, out: Any, start: int, n: int) -> None:
-    """The slots of the atoms before t, and of the given one, in the rows [start, n)."""
+    """Write the slots of the atoms before t, and of the given one, to the rows [start, n)."""
     plan, items, state = walking.plan, walking.items, walking.state
     for before in range(t):
         out[plan[ATOM + before * ATOM_WORDS + PLACE], start:n] = state[SLOTS + before]
@@ -284,7 +286,7 @@ def fill_others(walking: Walking, t: int, out: Any, start: int, n: int) -> None:
 
 @kernel(forceinline=True)
 def to_try(walking: Walking, t: int, some: int, plain: bool) -> int:
-    """Those of some entries of joint atom t's leaf that are tried."""
+    """Return those of the entries `some` of joint atom t's leaf that must be tried."""
     plan, leaves = walking.plan, walking.leaves
     a = ATOM + t * ATOM_WORDS
     return some if plain or plan[ONCE] == 0 else first_of_each(leaves, t * LINE, plan[a + FIRST], plan[a + ARITY], some)
@@ -292,7 +294,8 @@ def to_try(walking: Walking, t: int, some: int, plain: bool) -> int:
 
 @kernel(forceinline=True)
 def join_leaves(nodes: QuadNodes, walking: Walking, f: int, out: Any, n: int, stop: int, plain: bool) -> int:
-    """Go on with the leaves of frame f until they are done, `out` is full, `stop` is reached, or the rows of a cell come between."""
+    """Continue with the leaves of frame f until they are done, `out` is full, `stop` is reached, or the rows of a cell have to be read
+    first. Returns the number of rows."""
     plan, leaves, state = walking.plan, walking.leaves, walking.state
     m, depth, tested = plan[JOINT], state[DEPTH], not plain and (plan[ONCE] != 0 or has_live_tests(walking, f))
     t = state[f + 1] - 1
@@ -335,8 +338,8 @@ def join_leaves(nodes: QuadNodes, walking: Walking, f: int, out: Any, n: int, st
 
 @kernel
 def and_steps(nodes: QuadNodes, walking: Walking, out: Any, n: int, stop: int) -> int:
-    """Go on until `out` (a line an alias), n rows long, is full, all items are done, or state[STEPS] has reached `stop`, which an entry and
-    its partners in a leaf may exceed; its rows then."""
+    """Continue until `out` (a line for each alias), n rows long, is full, all items are done, or state[STEPS] has reached `stop`, which an
+    entry and its partners in a leaf may exceed. Returns the number of rows then."""
     plan = walking.plan
     if plan[TESTED] == 0 and plan[ONCE] == 0:
         return plain_steps(nodes, walking, out, n, stop)
@@ -345,19 +348,19 @@ def and_steps(nodes: QuadNodes, walking: Walking, out: Any, n: int, stop: int) -
 
 @kernel
 def plain_steps(nodes: QuadNodes, walking: Walking, out: Any, n: int, stop: int) -> int:
-    """As `and_steps`, compiled without what most readings have no use for, which takes 5 to 10 % of a walk."""
+    """Do the same as `and_steps`, compiled without what most readings do not need, which takes 5 to 10 % of a walk."""
     return go_on(nodes, walking, out, n, stop, True)
 
 
 @kernel
 def other_steps(nodes: QuadNodes, walking: Walking, out: Any, n: int, stop: int) -> int:
-    """As `and_steps`."""
+    """Do the same as `and_steps`."""
     return go_on(nodes, walking, out, n, stop, False)
 
 
 @kernel(forceinline=True)
 def go_on(nodes: QuadNodes, walking: Walking, out: Any, n: int, stop: int, plain: bool) -> int:
-    """As `and_steps`. `plain`: no atom is only tested, and each row is told."""
+    """Do the same as `and_steps`. `plain`: no atom is only tested, and each row is reported."""
     W, plan, state = nodes.W, walking.plan, walking.state
     m, width = plan[JOINT], 4 + plan[JOINT] + plan[TESTED]
     while n < out.shape[1] and state[STEPS] < stop:

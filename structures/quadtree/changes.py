@@ -1,7 +1,7 @@
 """Inserting and deleting entries of quadtrees, one at a time on a path.
 
-A place that is to be changed becomes a block of this version first: an older block is copied, and so is what lies in the compact form.
-Costs: insert, delete O(2^k) words copied a level, log n / k levels for n points that are spread.
+Before a node or leaf is changed, it becomes a block of this version: it is copied if it is an older block, or lies in the compact form.
+Costs: insert, delete O(2^k) words copied a level, log n / k levels for n spread points.
 Source: docs/design/natural-joins.md (*qdag*); `layout.py` has the layout and the invariants.
 """
 
@@ -33,7 +33,7 @@ from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at
 
 @kernel
 def set_child(W: Any, o: int, c: int, child: int) -> None:
-    """Let `child` (0: none) be child c of live inner node o."""
+    """Make `child` (0: none) child c of live inner node o."""
     bit = 1 << c
     W[2 * o + layout.LEAVES] &= ~bit
     W[2 * o + layout.CHILDREN] &= ~bit
@@ -46,7 +46,7 @@ def set_child(W: Any, o: int, c: int, child: int) -> None:
 
 @kernel
 def thaw(nodes: QuadNodes, C: Any, h: int, o: int, level: int) -> int:
-    """A live block like the compact place o of a level."""
+    """Return a live block with the contents of the compact node or leaf at place o of a level."""
     W = nodes.W
     k, base = C[h + layout.ARITY], C[h + layout.BASE]
     if ends_at(W, o):
@@ -64,7 +64,7 @@ def thaw(nodes: QuadNodes, C: Any, h: int, o: int, level: int) -> int:
 
 @kernel
 def own_block(nodes: QuadNodes, writing: Writing, h: int, o: int, level: int) -> int:
-    """The block itself if this version wrote it, else a copy in its place."""
+    """Return the block at place o itself if this version wrote it, otherwise a copy that replaces it."""
     M, W, C = nodes.M, nodes.W, writing.C
     if o < 0:
         return thaw(nodes, C, h, o, level)
@@ -81,7 +81,7 @@ def own_block(nodes: QuadNodes, writing: Writing, h: int, o: int, level: int) ->
 
 @kernel
 def append(W: Any, o: int, arity: int, entries: Any, e: int, step: int) -> None:
-    """Put the entry at entries[e] into a leaf that has room."""
+    """Append the entry at entries[e] to a leaf that has room."""
     n = wide(W[2 * o + layout.ENTRIES])
     p = 2 * o + layout.HEAD + n
     for j in range(arity + 1):
@@ -91,7 +91,7 @@ def append(W: Any, o: int, arity: int, entries: Any, e: int, step: int) -> None:
 
 @kernel
 def split(nodes: QuadNodes, writing: Writing, o: int, arity: int, leading: int, level: int) -> int:
-    """An inner node of this level in place of live leaf o."""
+    """Return an inner node of this level that replaces live leaf o."""
     W, C = nodes.W, writing.C
     n = wide(W[2 * o + layout.ENTRIES])
     new = new_inner(nodes, C, arity)
@@ -109,8 +109,8 @@ def split(nodes: QuadNodes, writing: Writing, o: int, arity: int, leading: int, 
 
 @kernel
 def grow(nodes: QuadNodes, C: Any, h: int, entries: Any, e: int) -> bool:
-    """Let the tree at holder h reach as far as the entry: a level a bit, in which all lies in the first quadrant. False, with nothing done:
-    a tree in two parts would need that in each cell."""
+    """Extend the tree at holder h so that its codes reach the entry: add one level for each bit, with everything in the first quadrant.
+    Returns False and changes nothing for a tree in two parts, which would have to grow in each cell."""
     W = nodes.W
     k, root = C[h + layout.ARITY], C[h + layout.ROOT]
     reach = wide(1)
@@ -130,7 +130,7 @@ def grow(nodes: QuadNodes, C: Any, h: int, entries: Any, e: int) -> bool:
 
 @kernel
 def insert_entry(nodes: QuadNodes, writing: Writing, t: int, entries: Any, e: int) -> bool:
-    """Put an entry that is not there into tree t; False, with nothing done, if it does not reach so far (`grow`)."""
+    """Insert an entry that is not in tree t. Returns False and changes nothing if the tree does not reach it (`grow`)."""
     W, C = nodes.W, writing.C
     h = layout.TREE + layout.TREE_WORDS * t
     if not grow(nodes, C, h, entries, e):
@@ -160,7 +160,7 @@ def insert_entry(nodes: QuadNodes, writing: Writing, t: int, entries: Any, e: in
 
 @kernel
 def place_in(W: Any, o: int, arity: int, entries: Any, e: int) -> int:
-    """Which entry of live leaf o equals the one at entries[e]; -1: none."""
+    """Return the number of the entry of live leaf o that equals the one at entries[e]; -1: there is none."""
     found = (1 << wide(W[2 * o + layout.ENTRIES])) - 1
     for j in range(arity, -1, -1):
         found &= equal16(W, 2 * o + layout.HEAD + j * layout.LEAF, wide(entries[e + j]))
@@ -169,7 +169,7 @@ def place_in(W: Any, o: int, arity: int, entries: Any, e: int) -> int:
 
 @kernel
 def is_small(nodes: QuadNodes, C: Any, h: int, o: int, c: int, child: int) -> bool:
-    """Whether live inner node o, its child c replaced by `child`, has leaves only, of at most LOW entries in all."""
+    """Return whether live inner node o, with its child c replaced by `child`, has only leaves, with at most LOW entries in all."""
     W = nodes.W
     total = wide(0)
     if (W[2 * o + layout.CHILDREN] ^ W[2 * o + layout.LEAVES]) & ~(1 << c) != 0 or (child != 0 and not ends_at(W, child)):
@@ -185,7 +185,7 @@ def is_small(nodes: QuadNodes, C: Any, h: int, o: int, c: int, child: int) -> bo
 
 @kernel
 def gather(nodes: QuadNodes, writing: Writing, h: int, o: int, level: int, c: int, child: int) -> int:
-    """A leaf in place of live inner node o of this level, which is small. Its children are dropped."""
+    """Return a leaf that replaces live inner node o of this level, which is small. Its children are dropped."""
     W, C = nodes.W, writing.C
     k = C[h + layout.ARITY]
     leaf = new_leaf(nodes, C, k)
@@ -203,7 +203,7 @@ def gather(nodes: QuadNodes, writing: Writing, h: int, o: int, level: int, c: in
 
 @kernel
 def take_out(nodes: QuadNodes, writing: Writing, h: int, o: int, level: int, entries: Any, e: int) -> int:
-    """Leaf o of this level without the entry, 0 if it had no other; -1, with nothing done, if it is not there."""
+    """Return leaf o of this level without the entry, 0 if that was its only one; -1, with nothing changed, if the entry is not in it."""
     M, W, C = nodes.M, nodes.W, writing.C
     k = C[h + layout.ARITY]
     leaf = thaw(nodes, C, h, o, level) if o < 0 else o
@@ -224,7 +224,7 @@ def take_out(nodes: QuadNodes, writing: Writing, h: int, o: int, level: int, ent
 
 @kernel
 def delete_entry(nodes: QuadNodes, writing: Writing, t: int, entries: Any, e: int) -> bool:
-    """Take an entry out of tree t; False, with nothing done, if it is not there."""
+    """Delete an entry from tree t. Returns False and changes nothing if it is not there."""
     W, C = nodes.W, writing.C
     h = layout.TREE + layout.TREE_WORDS * t
     k, f, o, b, base = C[h + layout.ARITY], C[h + layout.FIRST], C[h + layout.ROOT], top_level(C, h), C[h + layout.BASE]
@@ -257,13 +257,14 @@ def delete_entry(nodes: QuadNodes, writing: Writing, t: int, entries: Any, e: in
     C[h + layout.ROOT] = o
     C[h + layout.COUNT] -= 1
     if o == 0 and f == 0:
-        C[h + layout.BITS] = 0  # a tree in two parts goes on reaching as far as it was told to: it cannot grow
+        C[h + layout.BITS] = 0  # a tree in two parts keeps its levels: it cannot grow
     return True
 
 
 @kernel("void(int32[::1], int64, int64[::1])")
 def morton_keys(entries: Any, arity: int, keys: Any) -> None:
-    """Of the entries, with so many coordinates, their places in Morton order, by as many of the highest bits as fit. O(62) an entry."""
+    """Write the place of each entry in Morton order to `keys`, using as many of its highest bits as fit. `arity`: coordinates of an entry.
+    O(62) an entry."""
     highest_code = wide(0)
     for i in range(len(keys)):
         for j in range(arity):
@@ -277,8 +278,8 @@ def morton_keys(entries: Any, arity: int, keys: Any) -> None:
 
 @kernel("int64(QuadNodes, Writing, int64, int32[::1], int64, boolean)")
 def change_entries(nodes: QuadNodes, writing: Writing, t: int, entries: Any, e: int, come: bool) -> int:
-    """Insert or delete all of them from entries[e] on; where it stopped: at the end, or at one that the tree does not reach. C[MISSING]
-    counts deletes of what was not there. O(2**k log n) an entry, of k coordinates."""
+    """Insert or delete all entries from entries[e] on. Returns where it stopped: at the end, or at an entry that the tree does not reach.
+    C[MISSING] counts deletes of entries that were not there. O(2**k log n) an entry of k coordinates."""
     C = writing.C
     while e < len(entries):
         if not come:

@@ -24,18 +24,18 @@ def _quadrant(entry: Entry, arity: int, first: int, level: int) -> int:
 
 
 class _Reader:
-    """Of one version of a tree."""
+    """Reads one version of a tree."""
 
     def __init__(self, arena: QuadArena, forms: CompactForms, root: Root, shape: Shape, seen: dict[int, int]) -> None:
         self.W, self.compact, self.packed, self.base, self.shape, self.seen = arena.W, forms.compact, forms.packed, root[2], shape, seen
         self.top = root[1] - 1 + (CODE_BITS if shape[1] else 0)
         self.bits = root[1]
-        # Of the compact form, as far as was asked for: inner children, and leaves, before each place; entries before each leaf.
+        # Counts in the compact form, as far as they were needed: inner children and leaves before each place; entries before each leaf.
         self.ranks: tuple[list[int], list[int]] = ([0], [0])
         self.sizes = [0]
 
     def entries(self, o: int, level: int) -> list[Entry]:
-        """Of the subtree at place o, proven."""
+        """Return the entries of the subtree at place o, after proving its invariants."""
         if o < 0:
             number, leaf = divmod(-1 - o, 2)
             return self._leaf(number, level) if leaf else self._inner(o, level, self._children(number))
@@ -68,14 +68,14 @@ class _Reader:
         return int(self.compact[self.compact[self.base + NODES] + kind + NODE_WORDS * (place // 64)]) >> place % 64 & 1
 
     def _rank(self, kind: int, place: int) -> int:
-        """The bits of a kind before `place`, counted anew."""
+        """Count the bits of a kind before `place` anew."""
         ranks = self.ranks[kind - 1]
         while len(ranks) <= place:
             ranks.append(ranks[-1] + self._bit(kind, len(ranks) - 1))
         return ranks[place]
 
     def _size(self, number: int) -> int:
-        """The entries of leaves before this one."""
+        """Return the number of entries in the leaves before this one."""
         leaves = int(self.compact[self.base + LEAVES])
         while len(self.sizes) <= number:
             q = len(self.sizes) - 1
@@ -83,7 +83,7 @@ class _Reader:
         return self.sizes[number]
 
     def _children(self, number: int) -> list[int]:
-        """The places of a compact node's children."""
+        """Return the places of a compact node's children."""
         first, children = number << self.shape[0], []
         for place in range(first, first + (1 << self.shape[0])):
             inner, leaf = self._bit(1, place), self._bit(2, place)
@@ -92,7 +92,7 @@ class _Reader:
         return children
 
     def _leaf(self, number: int, level: int) -> list[Entry]:
-        """Of a compact leaf: its bits as they were written, one after another."""
+        """Return the entries of a compact leaf, decoded bit by bit in the order in which they were written."""
         arity, first = self.shape
         code = int(self.compact[self.base + CODE])
         size = self._size(number + 1) - self._size(number)
@@ -121,7 +121,7 @@ class _Reader:
 
 
 def entries_of(arena: QuadArena, forms: CompactForms, root: Root, shape: Shape, seen: dict[int, int]) -> list[Entry]:
-    """All of one version of a tree, its invariants proven."""
+    """Return all entries of one version of a tree, after proving its invariants."""
     place, bits, _, count = root
     reader = _Reader(arena, forms, root, shape, seen)
     found = reader.entries(place, reader.top) if place else []
@@ -132,7 +132,7 @@ def entries_of(arena: QuadArena, forms: CompactForms, root: Root, shape: Shape, 
 
 
 def check_forms(kept: list[Form], roots: tuple[tuple[Root, ...], ...], made: list[int]) -> None:
-    """Prove I2 and I3 of the compact forms, the newest version's roots last; `made`: those that are not of a version yet."""
+    """Prove I2 and I3 for the compact forms. `roots`: the newest version's last; `made`: forms that do not belong to a version yet."""
     bases = {form.base for form in kept}
     for _, _, base, _ in (root for version in roots for root in version):
         assert base == 0 or base in bases, f"I2: the compact form at {base} is in use, and given back"
@@ -143,7 +143,7 @@ def check_forms(kept: list[Form], roots: tuple[tuple[Root, ...], ...], made: lis
 
 
 def see_live(arena: QuadArena, places: list[int], arity: int, seen: dict[int, int]) -> None:
-    """The live blocks of these subtrees."""
+    """Add the live blocks of these subtrees to `seen`."""
     for o in places:
         if o > 0:
             leaf = arena.W[2 * o + MARK] == LEAF_MARK
@@ -160,7 +160,7 @@ def check_quads(
     dropped: list[tuple[list[int], int]],
     made: list[int],
 ) -> None:
-    """Prove Q1 to Q3 of these versions and of what a merge reads and has made, and I3 when all roots in use are given. `dropped`: places
+    """Prove Q1 to Q3 for these versions and for what a merge reads and has made, and I3 if all roots in use are passed. `dropped`: places
     whose blocks are not dropped yet, and the arity of their trees; `made`: the forms of a merge."""
     check_forms(forms.forms, roots, made)
     seen: dict[int, int] = {}

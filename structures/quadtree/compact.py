@@ -41,19 +41,19 @@ HEADER = TABLE + LEVEL_WORDS * LEVELS
 NODE_WORDS = 3  # for 64 children
 SIZES = 8  # leaves whose sizes share a word
 SLOT_BYTES, SLOT_MASK = 4, 2**CODE_BITS - 1
-TOGETHER = 32  # low bits of an entry that are kept as one number
+TOGETHER = 32  # most low bits of an entry that are stored as one number
 _LOW = 2**32 - 1
 
 
 @kernel
 def compact_place(number: int, leaf: bool) -> int:
-    """The place of this inner node, or leaf."""
+    """Return the place of this inner node or leaf."""
     return ~(2 * number + (1 if leaf else 0))
 
 
 @kernel(forceinline=True)
 def first_inner(compact: Any, w: int) -> int:
-    """The number of the first inner child that word w of the nodes and those behind it tell of."""
+    """Return the number of the first inner child among those in word w of the nodes and the words behind it."""
     return (compact[w] & _LOW) + 1
 
 
@@ -64,7 +64,7 @@ def first_leaf(compact: Any, w: int) -> int:
 
 @kernel
 def compact_child(compact: Any, base: int, place: int, arity: int, c: int) -> int:
-    """The place of child c of a compact inner node; 0: none."""
+    """Return the place of child c of a compact inner node; 0: there is none."""
     bit = ((~place >> 1) << arity) + c
     w = compact[base + NODES] + NODE_WORDS * (bit >> 6)
     bit &= 63
@@ -78,7 +78,7 @@ def compact_child(compact: Any, base: int, place: int, arity: int, c: int) -> in
 
 @kernel
 def compact_mask(compact: Any, base: int, place: int, arity: int) -> int:
-    """The children of a compact inner node, as bits."""
+    """Return the children of a compact inner node, as bits."""
     bit = (~place >> 1) << arity
     w = compact[base + NODES] + NODE_WORDS * (bit >> 6)
     return ((compact[w + 1] | compact[w + 2]) >> (bit & 63)) & ((1 << (1 << arity)) - 1)
@@ -86,20 +86,20 @@ def compact_mask(compact: Any, base: int, place: int, arity: int) -> int:
 
 @kernel
 def compact_size(compact: Any, base: int, place: int) -> int:
-    """Entries of a compact leaf."""
+    """Return the number of entries of a compact leaf."""
     q = ~place >> 1
     return ((compact[compact[base + LEAVES] + q // SIZES] >> 4 * (q % SIZES)) & 15) + 1
 
 
 @kernel(forceinline=True)
 def bytes_of(bits: int) -> int:
-    """0, 1, 2 or 4."""
+    """Return the bytes in which a number of `bits` bits is stored: 0, 1, 2 or 4."""
     return (bits + 7) // 8 if bits <= 16 else 4
 
 
 @kernel(forceinline=True)
 def low_bits(level: int, j: int, leading: int, code: int) -> int:
-    """How many bits of coordinate j, of `code` bits, are not told by the way to a node of this level."""
+    """Return the number of bits of coordinate j, of `code` bits, that the path to a node of this level does not determine."""
     if level >= CODE_BITS:
         return level - CODE_BITS + 1 if j < leading else code
     return 0 if j < leading or level < 0 else level + 1
@@ -107,7 +107,7 @@ def low_bits(level: int, j: int, leading: int, code: int) -> int:
 
 @kernel(forceinline=True)
 def low_total(level: int, arity: int, leading: int, code: int) -> int:
-    """Of all coordinates."""
+    """Return the same for all coordinates together."""
     total = wide(0)
     for j in range(arity):
         total += low_bits(level, j, leading, code)
@@ -116,7 +116,8 @@ def low_total(level: int, arity: int, leading: int, code: int) -> int:
 
 @kernel(forceinline=True)
 def entry_bytes(level: int, arity: int, leading: int, code: int) -> int:
-    """Of an entry in a leaf of this level: one number of all low bits if 32 will do, else one a coordinate; and the slot."""
+    """Return the size of an entry in a leaf of this level: all low bits as one number if 32 bits suffice, otherwise one number a
+    coordinate; and the slot."""
     total = low_total(level, arity, leading, code)
     if total <= TOGETHER:
         return bytes_of(total) + SLOT_BYTES
@@ -136,7 +137,7 @@ def read_number(packed: Any, at: int, width: int) -> int:
 
 @kernel
 def write_number(packed: Any, at: int, width: int, value: int) -> int:
-    """Where it ends."""
+    """Write a number of `width` bytes. Returns where it ends."""
     for i in range(width):
         packed[at + i] = (value >> 8 * i) & 255
     return at + width
@@ -144,7 +145,7 @@ def write_number(packed: Any, at: int, width: int, value: int) -> int:
 
 @kernel(forceinline=True)
 def find_leaf(compact: Any, base: int, place: int, shape: Shape, level: int) -> tuple[int, int, int]:
-    """Of a compact leaf of the level: at which byte it is, its entries, bytes of one."""
+    """Return the first byte of a compact leaf of this level, the number of its entries, and the bytes of one."""
     k, f = shape
     q, code = ~place >> 1, compact[base + CODE]
     word, j = compact[compact[base + LEAVES] + q // SIZES], q % SIZES
@@ -158,13 +159,13 @@ def find_leaf(compact: Any, base: int, place: int, shape: Shape, level: int) -> 
 
 @kernel(forceinline=True)
 def copy_compact(nodes: QuadNodes, base: int, place: int, shape: Shape, level: int, known: int, out: Any, s: int) -> int:
-    """As `copy_leaf` of `search.py`, of a compact leaf."""
+    """Copy a compact leaf as `copy_leaf` of `search.py` does."""
     compact, packed, k, f = nodes.compact, nodes.packed, shape.arity, shape.first
     at, n, _ = find_leaf(compact, base, place, shape, level)
     code = compact[base + CODE]
     prefix, total = bytes_of(code), low_total(level, k, f, code)
     p, shift = at + prefix * k, wide(0)
-    for j in range(known, k):  # the entries have no bits of those before
+    for j in range(known, k):  # entries store no bits of the coordinates before
         low = low_bits(level, j, f, code)
         width = bytes_of(total if total <= TOGETHER else low)
         copy_column(packed, p, width, shift, low, read_number(packed, at + j * prefix, prefix), out, s + j * LEAF)
@@ -178,7 +179,7 @@ def copy_compact(nodes: QuadNodes, base: int, place: int, shape: Shape, level: i
 
 @kernel(forceinline=True)
 def copy_column(packed: Any, p: int, width: int, shift: int, low: int, high: int, out: Any, s: int) -> None:
-    """Put sixteen numbers to out[s]: `low` bits each, from bit `shift` of so many bytes, behind those of `high`."""
+    """Copy sixteen numbers to out[s]: `low` bits of each, from bit `shift` of `width` bytes, with the bits of `high` above them."""
     mask = ~(wide(-1) << low)
     if width == 1:
         widen16_1(out, s, packed, p, shift, mask, high)
@@ -192,7 +193,7 @@ def copy_column(packed: Any, p: int, width: int, shift: int, low: int, high: int
 
 @kernel
 def deal(entries: Any, spare: Any, first: int, end: int, arity: int, leading: int, level: int, ends: Any) -> None:
-    """Put the entries [first, end) in the order of their digits of the level; child c has [ends[c], ends[c + 1])."""
+    """Sort the entries [first, end) by their digits of this level; those of child c are then at [ends[c], ends[c + 1])."""
     width = arity + 1
     ends[:] = 0
     for i in range(first, end):
@@ -211,7 +212,7 @@ def deal(entries: Any, spare: Any, first: int, end: int, arity: int, leading: in
 
 @kernel
 def write_leaf(packed: Any, at: int, entries: Any, first: int, end: int, shape: Shape, level: int, code: int) -> int:
-    """The bytes of a leaf of the level; where they end."""
+    """Write the bytes of a leaf of this level. Returns where they end."""
     k, f = shape
     for j in range(k):
         low = low_bits(level, j, f, code)
@@ -233,8 +234,8 @@ def write_leaf(packed: Any, at: int, entries: Any, first: int, end: int, shape: 
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "uint8[::1]", "int64[:, :, ::1]", "int64[::1]")
 class Making(NamedTuple):
-    """A compact form that is being made: its header, nodes, leaves and their bytes; of a level's inner nodes, and of the next one's, what
-    they are made of (`compress`: entries, first and end; `remaking.py`: a place); and the state, how far it is: the words below."""
+    """A compact form being made: its header, nodes, leaves and their bytes; for each inner node of this level, and of the next one, what it
+    is made of (`compress`: first entry and end; `remaking.py`: a place); and the state, in the words below."""
 
     H: np.ndarray
     N: np.ndarray
@@ -244,14 +245,14 @@ class Making(NamedTuple):
     state: np.ndarray
 
 
-# Of the state: nodes, inner children, leaves, their entries and bytes so far; the level, its ranges (0 at the end), which of them is
-# next, which side they are on, how many the next level has, and which child of the node is next.
+# Words of the state: nodes, inner children, leaves, their entries and bytes so far; the level, its number of ranges (0 at the end), the
+# next range, the side they are on, the number of ranges of the next level, and the next child of the node.
 NODE, INNER, LEAF_NODES, ENTRY, AT, LEVEL, LEFT, RANGE, SIDE, FOUND, CHILD, STATE_WORDS = range(12)
 
 
 @kernel(forceinline=True)
 def begin_node(making: Making, lower: int, arity: int) -> None:
-    """The next one, whose children are of the level `lower`."""
+    """Begin the next node, whose children are of the level `lower`."""
     H, N, state = making.H, making.N, making.state
     if state[RANGE] == 0:
         table = TABLE + LEVEL_WORDS * (lower - LOWEST)
@@ -264,7 +265,7 @@ def begin_node(making: Making, lower: int, arity: int) -> None:
 
 @kernel(forceinline=True)
 def add_inner(making: Making, arity: int, c: int, first: int, end: int) -> None:
-    """Child c of the node is an inner one, made of this."""
+    """Add an inner node as child c of the current node; it is made of the range [first, end) (see `Making`)."""
     N, state = making.N, making.state
     bit = (state[NODE] << arity) + c
     N[NODE_WORDS * (bit >> 6) + 1] |= wide(1) << (bit & 63)
@@ -273,7 +274,7 @@ def add_inner(making: Making, arity: int, c: int, first: int, end: int) -> None:
 
 @kernel(forceinline=True)
 def add_range(making: Making, first: int, end: int) -> None:
-    """The next inner node of the next level is made of this."""
+    """Add a range of which the next inner node of the next level is made."""
     ranges, state = making.ranges, making.state
     ranges[1 - state[SIDE], state[FOUND], 0], ranges[1 - state[SIDE], state[FOUND], 1] = first, end
     state[FOUND] += 1
@@ -282,7 +283,7 @@ def add_range(making: Making, first: int, end: int) -> None:
 
 @kernel(forceinline=True)
 def add_leaf(making: Making, arity: int, c: int, n: int, end: int) -> None:
-    """Child c of the node is a leaf of n entries, whose bytes end there."""
+    """Add a leaf of n entries, whose bytes end at `end`, as child c of the current node."""
     N, state = making.N, making.state
     bit = (state[NODE] << arity) + c
     N[NODE_WORDS * (bit >> 6) + 2] |= wide(1) << (bit & 63)
@@ -292,7 +293,7 @@ def add_leaf(making: Making, arity: int, c: int, n: int, end: int) -> None:
 
 @kernel(forceinline=True)
 def add_size(making: Making, n: int) -> None:
-    """The next leaf has n entries."""
+    """Note that the next leaf has n entries."""
     L, state = making.L, making.state
     leaf = state[LEAF_NODES]
     if leaf % SIZES == 0:
@@ -304,7 +305,7 @@ def add_size(making: Making, n: int) -> None:
 
 @kernel(forceinline=True)
 def end_node(making: Making, lower: int, arity: int) -> None:
-    """It has all its children, which are of the level `lower`."""
+    """Finish the current node, which has all its children; they are of the level `lower`."""
     H, state = making.H, making.state
     state[NODE] += 1
     state[RANGE] += 1
@@ -315,7 +316,7 @@ def end_node(making: Making, lower: int, arity: int) -> None:
 
 @kernel
 def find_ends(entries: Any, first: int, end: int, arity: int, leading: int, level: int, ends: Any) -> int:
-    """As `deal` says, of entries [first, end) that are in the order of their digits already; how many were looked at,
+    """Do the same as `deal` for entries [first, end) that are already in the order of their digits. Returns the number of entries examined,
     O(2**k log(end - first))."""
     width, looked_at = arity + 1, wide(0)
     ends[0] = first
@@ -335,11 +336,12 @@ def find_ends(entries: Any, first: int, end: int, arity: int, leading: int, leve
 
 @kernel("int64(int32[::1], int32[::1], Making, int64, int64, int64)", allocates=True)
 def compress(entries: Any, spare: Any, making: Making, arity: int, leading: int, budget: int) -> int:
-    """Go on making the compact form of these entries, more than LEAF, until it is whole (state[LEFT] is 0) or so many steps are done: a
-    child of a node, an entry, or one that is looked at to find a child, is one. How many are left, below 0 if the last node took more.
+    """Continue making the compact form of these entries, more than LEAF, until it is complete (state[LEFT] is 0) or `budget` steps are
+    done. Steps are children of nodes, entries, and entries that are examined to find a child. Returns the number of steps left, below 0 if
+    the last node took more.
 
-    `spare`: as long as the entries, whose order is lost then; or empty, if they are in Morton order, but for entries of one leaf. In the
-    end H[NODES] and H[LEAVES] say how many words of N and L there are, state[AT] how many bytes of `packed`; the table's bytes begin at 0.
+    `spare`: an array as long as the entries, whose order is then lost; or empty if the entries are in Morton order, except within leaves.
+    In the end, H[NODES] and H[LEAVES] are the words used of N and L, state[AT] the bytes used of `packed`; the table's bytes begin at 0.
     O(n levels) in all.
     """
     packed, ranges, state, code = making.packed, making.ranges, making.state, making.H[CODE]
@@ -367,7 +369,8 @@ def compress(entries: Any, spare: Any, making: Making, arity: int, leading: int,
 
 
 def begun(n: int, shape: Shape, code: int) -> Making:
-    """For the compact form of n > LEAF entries, coordinates below 2**code. Pages of it that are not written take no memory."""
+    """Return the state for making the compact form of n > LEAF entries with coordinates below 2**code. Its pages take no memory until they
+    are written."""
     k, inner = shape.arity, LEVELS * (n // (LEAF + 1))
     lengths = NODE_WORDS * ((inner << k) // 64 + 1), n // SIZES + 1, n * (2 * k + 1) * SLOT_BYTES // 8 + 1
     header = np.zeros(HEADER, np.int64)
@@ -379,12 +382,12 @@ def begun(n: int, shape: Shape, code: int) -> Making:
 
 
 def form_words(making: Making) -> int:
-    """Of a form that is whole."""
+    """Return the words of a form that is complete."""
     return HEADER + making.H.item(NODES) + making.H.item(LEAVES) + (making.state.item(AT) + 7) // 8
 
 
 class Form(NamedTuple):
-    """One that is kept: words [base, end) of `compact`, born and retired as a block of the arena (NEVER: it is in use)."""
+    """A stored form: words [base, end) of `compact`, born and retired as a block of the arena (NEVER: it is in use)."""
 
     base: int
     end: int
@@ -397,7 +400,7 @@ NEVER = 2**62
 
 
 def most_words(n: int, arity: int) -> int:
-    """Of the compact form of n entries with k coordinates."""
+    """Return the maximum number of words of the compact form of n entries with k coordinates."""
     nodes = (LEVELS * (n // (LEAF + 1)) << arity) // 64 + 1
     return HEADER + NODE_WORDS * nodes + n // SIZES + 1 + n * (2 * arity + 1) * SLOT_BYTES // 8 + 1
 
@@ -411,8 +414,8 @@ class CompactForms:
         self.forms: list[Form] = []
 
     def build(self, version: int, entries: np.ndarray, shape: Shape, code: int) -> int:
-        """Of int32[n, k + 1] entries, n > LEAF, coordinates below 2**code; where it lies. They are put in another order.
-        `require` comes first."""
+        """Build the form of int32[n, k + 1] entries, n > LEAF, with coordinates below 2**code; return its base. The entries are reordered.
+        Call `require` first."""
         flat, making = entries.reshape(-1), begun(len(entries), shape, code)
         compress(flat, np.empty_like(flat), making, *shape, 1 << 62)
         base, parts = self.place(version, making, len(entries))
@@ -421,7 +424,7 @@ class CompactForms:
         return base
 
     def place(self, version: int, making: Making, count: int) -> tuple[int, list[tuple[int, np.ndarray]]]:
-        """Give a form that is whole its place: where it lies, and which words are to be copied to where."""
+        """Allocate the words of a form that is complete. Returns its base, and which words are to be copied to where."""
         header = making.H
         nodes, leaves = making.N[: header[NODES]], making.L[: header[LEAVES]]
         rest = making.packed.view(np.int64)[: (making.state.item(AT) + 7) // 8]
@@ -437,7 +440,7 @@ class CompactForms:
         return base, parts
 
     def _room(self, words: int) -> int:
-        """The first place that has so many words."""
+        """Return the first place with so many free words."""
         base = 1  # 0: a tree that has no compact form
         for form in self.forms:
             if form.base - base >= words:
@@ -446,16 +449,16 @@ class CompactForms:
         return base
 
     def require(self, words: int) -> None:
-        """Raise MemoryError unless so many words, in any number of forms, surely fit."""
+        """Raise MemoryError unless `words` words surely fit, in any number of forms."""
         if words and (self.forms[-1].end if self.forms else 1) + words > len(self.compact):
             raise MemoryError(f"this view's compact quadtrees have reached the size of their array ({self.compact.nbytes} bytes)")
 
     def retire(self, base: int, version: int) -> None:
-        """`version` no longer uses the one at base."""
+        """Retire the form at `base`, which `version` no longer uses."""
         self.forms = [form._replace(retired=version) if form.base == base else form for form in self.forms]
 
     def reclaim(self, oldest: int, pins: np.ndarray) -> None:
-        """As `arena.reclaim`."""
+        """Do the same as `arena.reclaim`."""
         kept = []
         for form in self.forms:
             if form.retired > oldest or pinned(pins, form.born, form.retired):
@@ -465,9 +468,9 @@ class CompactForms:
         self.forms = kept
 
     def bits_a_tuple(self, base: int) -> float:
-        """Of the form at base, without the slots; 0: it is given back by now."""
+        """Return the bits per tuple of the form at `base`, without the slots; 0 if it has been freed."""
         return next((64 * (form.end - form.base) / form.count - 8 * SLOT_BYTES for form in self.forms if form.base == base), 0.0)
 
     def bytes(self, live: bool) -> int:
-        """Of those in use, or of those that only older versions see."""
+        """Return the bytes of the forms in use (`live`), or of those that only older versions see."""
         return 8 * sum(form.end - form.base for form in self.forms if (form.retired == NEVER) == live)

@@ -3,7 +3,7 @@
 An entry is a point of k coordinates below 2**30 and a slot; the pair is there once. A level divides by one bit of every coordinate, its
 digit: child `digit` is the paper's quadrant, the first coordinate's bit highest. Where few entries are left (LEAF), they lie in one block,
 whatever the level. A tree may be of two parts: the first f coordinates are divided to the end, and each of their cells is a quadtree of
-the other k - f: so what some given values have to do with is one subtree, where a quadtree of all k has it in sqrt(n) places.
+the other k - f. So the entries with given values are in one subtree; in a quadtree of all k they are in sqrt(n) places.
 
     levels 30 + bits - 1 to 30   bits of the first f coordinates, if f > 0
     levels bits - 1 to 0         bits of the others, or of all
@@ -44,7 +44,7 @@ from structures.core.kernel import arrays, kernel, prefetch, wide
 LEAF = min(16, max(2, B // 4))
 LOW = LEAF // 2  # an inner node with so few entries becomes a leaf
 MOST_ARITY = 4
-MOST_TREES = 128  # 8 relations, each with the 15 parts of its 4 attributes that can be given
+MOST_TREES = 128  # 8 relations, each with the 15 subsets of its 4 attributes that can be given
 CODE_BITS = 30  # of a coordinate, and of a slot
 
 # Words of C.
@@ -61,7 +61,7 @@ LEAVES, CHILDREN = 2, 3
 ENTRIES, MARK = 2, 3
 HEAD = 4
 LEAF_MARK = -1
-QUAD_WORDS = 2**32  # of a store: what its children's names reach
+QUAD_WORDS = 2**32  # most words of a store that the words of children can address
 
 
 @arrays("int64[::1]", "int32[::1]", "int64[::1]", "uint8[::1]")
@@ -81,7 +81,7 @@ def is_leaf(W: Any, o: int) -> bool:
 
 @kernel(forceinline=True)
 def live_child(W: Any, o: int, c: int) -> int:
-    """The place of child c of live inner node o; 0: none."""
+    """Return the place of child c of live inner node o; 0: there is none."""
     name = wide(W[2 * o + HEAD + c])
     return name + max(name, 0)
 
@@ -92,7 +92,7 @@ def slot_levels(arity: int) -> int:
 
 
 class Shape(NamedTuple):
-    """Of a tree: its attributes, and how many of them come first (0: a plain quadtree)."""
+    """The shape of a tree: its number of attributes, and how many of them come first (0: a plain quadtree)."""
 
     arity: int
     first: int
@@ -100,7 +100,7 @@ class Shape(NamedTuple):
 
 @kernel
 def digit(entries: Any, e: int, step: int, arity: int, leading: int, level: int) -> int:
-    """Which child the entry at entries[e], entries[e + step], ... belongs to at the level."""
+    """Return the number of the child to which the entry at entries[e], entries[e + step], ... belongs at this level."""
     if level < 0:
         return (wide(entries[e + arity * step]) >> (arity * (slot_levels(arity) + level))) & ((1 << arity) - 1)
     low, high = leading, arity
@@ -119,13 +119,13 @@ def level_below(level: int, bits: int) -> int:
 
 @kernel
 def top_level(C: Any, h: int) -> int:
-    """The level of the root of the tree at holder h."""
+    """Return the level of the root of the tree at holder h."""
     return C[h + BITS] - 1 + (CODE_BITS if C[h + FIRST] > 0 else 0)
 
 
 @kernel
 def new_block(M: Any, C: Any, cls: int) -> int:
-    """A block of the class, born now; its contents are whatever was there."""
+    """Return a block of the class, born now; its contents are undefined."""
     o = allocate(M, C, cls)
     ahead = next_free(C, cls)
     if ahead != 0:
@@ -141,7 +141,7 @@ def class_of(W: Any, o: int, arity: int) -> int:
 
 @kernel
 def drop_block(nodes: QuadNodes, writing: Writing, o: int, arity: int) -> None:
-    """The newest version no longer uses block o of a tree of so many attributes."""
+    """Drop block o of a tree with `arity` attributes, which the newest version no longer uses."""
     drop(nodes.M, writing, o, class_of(nodes.W, o, arity))
 
 
@@ -155,7 +155,7 @@ def new_leaf(nodes: QuadNodes, C: Any, arity: int) -> int:
 
 @kernel
 def new_inner(nodes: QuadNodes, C: Any, arity: int) -> int:
-    """Without children."""
+    """Return an inner node without children."""
     M, W = nodes.M, nodes.W
     o = new_block(M, C, 2 * (arity - 1))
     W[2 * o + LEAVES], W[2 * o + CHILDREN] = 0, 0

@@ -9,13 +9,13 @@
     copy     to its place
     replay   what has changed since, in a tree of its own (`layout.SPARE_TREE`), whose blocks nobody else sees
 
-Of a tree of which much has changed, or which is to have further levels because it cannot grow, the entries are gathered instead, in Morton
-order, and the form is made by their order (`compact.compress`).
+If much of a tree has changed, or it needs further levels and cannot grow, its entries are gathered instead, in Morton order, and the form
+is made from this order (`compact.compress`).
 
 The switch is O(1), and is part of a version: what is published of a version never changes. One tree at a time: at most two copies of one
 tree are held, and the log. A merge can be given up at any moment, and nothing is lost.
 
-Steps are entries and nodes that are looked at, in the bisections too; a change that is replayed, or a block that is dropped, counts some.
+Steps are entries and nodes visited, those of bisections included; a replayed change, or a dropped block, counts as several.
 Costs: O(n) steps for n entries, about one each where few have changed, else up to seven; and twice the cost of the
 changes that come meanwhile. Source: Overmars, *The Design of Dynamic Data
 Structures* (1983), global rebuilding.
@@ -40,9 +40,9 @@ from structures.quadtree.remaking import begun_anew, remake, room_for_few
 from structures.quadtree.search import child_of, copy_leaf, ends_at
 
 ALL = 1 << 50  # steps: more than there are
-REPLAYED = 32  # steps that a change counts which is replayed
-DROPPED = 16  # that a block counts which is dropped
-_COPIED = 3  # words of a step: pages that they lie on come by it
+REPLAYED = 32  # steps for each replayed change
+DROPPED = 16  # steps for each dropped block
+_COPIED = 3  # words copied in a step, including the allocation of their pages
 
 WAITING, BASE, BITS, ARITY, FIRST, FOUND, CODES = range(7)
 _SPARE = layout.TREE + layout.TREE_WORDS * layout.SPARE_TREE
@@ -50,8 +50,8 @@ _SPARE = layout.TREE + layout.TREE_WORDS * layout.SPARE_TREE
 
 @arrays("int64[:, ::1]", "int64[::1]")
 class Descent(NamedTuple):
-    """A walk through the subtrees of a root: those that wait, the first at the end [place, level]; the state: how many, base, bits, arity
-    and first of the tree, words of entries found, their codes ORed."""
+    """A walk through the subtrees of a root: the stack of those to visit [place, level]; the state: the size of the stack; base, bits,
+    arity and first of the tree; words of entries found, their codes ORed."""
 
     todo: np.ndarray
     state: np.ndarray
@@ -62,7 +62,7 @@ class Descent(NamedTuple):
 
     @property
     def waiting(self) -> tuple[list[int], int]:
-        """The places whose subtrees are to be visited, and the arity of the tree."""
+        """The places whose subtrees are still to be visited, and the arity of the tree."""
         return self.todo[: self.state.item(WAITING), 0].tolist(), self.state.item(ARITY)
 
 
@@ -74,8 +74,8 @@ def descent(place: int, bits: int, base: int, shape: Shape) -> Descent:
 
 @kernel("int64(QuadNodes, Descent, int32[::1], int64)", allocates=True)
 def gather_entries(nodes: QuadNodes, way: Descent, entries: Any, budget: int) -> int:
-    """Go on putting entries to `entries`, in Morton order but for those of a leaf, until none is left or so many steps are
-    done; how many are left. O(budget)."""
+    """Continue copying entries to `entries`, in Morton order except within leaves, until none is left or `budget` steps are done. Returns
+    the number of steps left. O(budget)."""
     W, todo, state = nodes.W, way.todo, way.state
     base, bits, k, f, e = state[BASE], state[BITS], state[ARITY], state[FIRST], state[FOUND]
     S = np.empty(k * layout.LEAF + 16, np.int32)
@@ -104,8 +104,8 @@ def gather_entries(nodes: QuadNodes, way: Descent, entries: Any, budget: int) ->
 
 @kernel("int64(QuadNodes, Writing, Descent, int64)")
 def drop_blocks(nodes: QuadNodes, writing: Writing, way: Descent, budget: int) -> int:
-    """Go on dropping the live blocks of a root that the newest version no longer uses, until none is left or so many are; how many are left
-    to be dropped. O(budget)."""
+    """Continue dropping the live blocks of a root that the newest version no longer uses, until none is left or `budget` blocks are
+    dropped. Returns how much of the budget is left. O(budget)."""
     W, todo, state = nodes.W, way.todo, way.state
     k = state[ARITY]
     while state[WAITING] > 0 and budget > 0:
@@ -125,8 +125,8 @@ def drop_blocks(nodes: QuadNodes, writing: Writing, way: Descent, budget: int) -
 
 @kernel("int64(QuadNodes, Writing, int64, int32[::1], uint8[::1])")
 def replay(nodes: QuadNodes, writing: Writing, t: int, entries: Any, come: Any) -> int:
-    """Insert or delete these entries, one after another; how many were done before one that tree t does not reach, or have. O(2**k log n)
-    an entry."""
+    """Insert or delete these entries, one after another. Returns the number done: all, or those before one that tree t does not reach, or
+    does not have. O(2**k log n) an entry."""
     C = writing.C
     width = C[layout.TREE + layout.TREE_WORDS * t + layout.ARITY] + 1
     for i in range(len(come)):
@@ -140,18 +140,18 @@ def replay(nodes: QuadNodes, writing: Writing, t: int, entries: Any, come: Any) 
 
 
 class Changes(NamedTuple):
-    """Of a tree, in order."""
+    """Changes of a tree, in order."""
 
     entries: np.ndarray  # int32[n, k + 1]
     come: np.ndarray  # uint8[n]
 
 
 class Merge:
-    """Of one tree. `since`: the tick whose blocks are to be kept for it, None once they need not be."""
+    """The merge of one tree. `since`: the tick whose blocks must be kept for it; None once they are no longer needed."""
 
     def __init__(self, arena: QuadArena, forms: CompactForms, tree: int, shape: Shape, bits: int, copied: bool) -> None:
-        """Of the newest version, to which nothing is added any more; the new tree is to reach codes below 2**bits, if it is in two parts,
-        else as far as its own. `copied`: what has not changed is most of it. O(1)."""
+        """Begin the merge of the newest version, which is complete. `bits`: if the tree is in two parts, the new one is to reach codes
+        below 2**bits, otherwise the same codes as the old one. `copied`: most of the tree has not changed. O(1)."""
         self.tree, self._shape, self._bits = tree, shape, bits
         self.since: int | None = arena.C.item(VERSION)
         self._arena, self._forms = arena, forms
@@ -161,7 +161,7 @@ class Merge:
         place, old_bits, base, count = self.root
         self._parts: list[tuple[int, np.ndarray]] = []  # to be copied
         self._log: deque[Changes] = deque()
-        self.changed = 0  # entries, since
+        self.changed = 0  # entries changed since the merge began
         if copied and (not shape.first or bits == old_bits):
             self._making, self._few = begun_anew(place, old_bits, count, shape), room_for_few(shape.arity)
             self._phases = [self._remake, self._copy]
@@ -171,28 +171,28 @@ class Merge:
 
     @property
     def is_ready(self) -> bool:
-        """Whether only the switch is left, for as long as nothing changes."""
+        """Whether only the switch is left, as long as nothing changes."""
         return self.is_placed and not self._log
 
     @property
     def is_placed(self) -> bool:
-        """Whether what was made can be read."""
+        """Whether the new compact form can be read."""
         return len(self._phases) == 0
 
     @property
     def made(self) -> list[int]:
-        """Root, bits, base and count of what lies beside the tree; zeros: nothing yet."""
+        """Root, bits, base and count of the tree made beside the one in use; zeros: nothing is made yet."""
         words: list[int] = self._arena.C[_SPARE : _SPARE + 4].tolist()
         return words
 
     def add(self, changes: Changes) -> None:
-        """The tree changes so."""
+        """Log these changes of the tree in use."""
         self._log.append(changes)
         self.changed += len(changes.come)
 
     def go_on(self, steps: int) -> int:
-        """Do so many steps; how many are left, below 0 if the last thing took more. MemoryError, ValueError: it is to be given up.
-        KeyError: what was made is wrong."""
+        """Do up to `steps` steps. Returns the number left, below 0 if the last piece took more. Raises MemoryError or ValueError if the
+        merge must be given up, KeyError if the tree made is wrong."""
         while steps > 0 and not self.is_ready:
             steps = self._phases[0](steps) if self._phases else self._replay(steps)
         return steps
@@ -220,13 +220,13 @@ class Merge:
         return steps
 
     def _put(self) -> None:
-        """What was made is whole: give it its place."""
+        """Allocate the place of the new form, which is complete."""
         making, C = self._making, self._arena.C
         bits, count = making.H.item(CODE), self.root[3]
         self._forms.require(form_words(making))
         base, self._parts = self._forms.place(C.item(VERSION), making, count)
         C[_SPARE : _SPARE + layout.TREE_WORDS] = compact_place(0, False), bits, base, count, *self._shape
-        del self._making  # what is copied goes with the parts
+        del self._making  # the parts hold the arrays until they are copied
         self._phases.pop(0)
 
     def _copy(self, steps: int) -> int:
@@ -256,7 +256,7 @@ class Merge:
         return steps - REPLAYED * n
 
     def take(self) -> list[int]:
-        """What was made, which is the caller's: as `made`."""
+        """Return the same as `made`; the tree now belongs to the caller."""
         words = self.made
         self._arena.C[_SPARE : _SPARE + layout.TREE_WORDS] = 0
         return words

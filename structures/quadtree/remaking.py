@@ -3,9 +3,9 @@
     tree     inner nodes of level b, in order: places, live or compact   --child by child-->   those of the next level
     making   nodes: bits of this level behind those of the one above     leaves: sizes and bytes, in the same order
 
-A compact leaf has the same bytes in the form that is made if codes have as many bits there; those of neighbours lie together in both. All
-that is live is written anew: leaves, and inner nodes that have come to have no more than LEAF entries, which become leaves. So the form
-that is made is the one that `compress` makes of the entries, whatever has changed.
+A compact leaf has the same bytes in the new form if codes have as many bits there; those of neighbours are adjacent in both. Everything
+live is written anew: leaves, and inner nodes that now have at most LEAF entries, which become leaves. So the new form is the one that
+`compress` makes of the entries, whatever has changed.
 
 Costs, in steps: O(nodes + bytes / 32) for what is compact, O(entries) for what is live; a child at a time, at worst O(levels). Source:
 docs/design/natural-joins.md (*qdag*); as for `compact.py`.
@@ -50,12 +50,12 @@ from structures.quadtree.compact import (
 from structures.quadtree.layout import LEAF, LEVELS, QuadNodes, Shape, level_below, live_child
 from structures.quadtree.search import child_of, children_of, copy_leaf, ends_at, size_of
 
-_BYTES = 32  # of a leaf that are copied in a step
+_BYTES = 32  # bytes of a leaf copied in a step
 
 
 @arrays("int64[:, ::1]", "int32[::1]", "int32[::1]")
 class Few(NamedTuple):
-    """Room for a subtree of few entries: places to be visited and their levels, the columns of a leaf, the entries."""
+    """Buffers for a subtree of few entries: places to visit and their levels, the columns of a leaf, the entries."""
 
     todo: np.ndarray
     columns: np.ndarray
@@ -65,13 +65,13 @@ class Few(NamedTuple):
 def room_for_few(arity: int) -> Few:
     return Few(
         np.empty(((LEVELS + 1) << arity, 2), np.int64),
-        np.empty((arity + 1) * LEAF + 16, np.int32),  # a column is written sixteen at once
+        np.empty((arity + 1) * LEAF + 16, np.int32),  # columns are written sixteen items at a time
         np.empty((arity + 1) * LEAF, np.int32),
     )
 
 
 def begun_anew(place: int, bits: int, count: int, shape: Shape) -> Making:
-    """For the compact form of a tree of more than LEAF entries, by its root."""
+    """Return the state for making the compact form of a tree of more than LEAF entries, from its root."""
     making = begun(count, shape, bits)
     making.ranges[0, 0] = place, 0
     return making
@@ -79,8 +79,8 @@ def begun_anew(place: int, bits: int, count: int, shape: Shape) -> Making:
 
 @kernel
 def gather_few(nodes: QuadNodes, base: int, bits: int, shape: Shape, top: tuple[int, int], few: Few) -> tuple[int, int]:
-    """Put the entries of a subtree, by its place and level, to `few.rows`, unless it has more than LEAF. How many it has, LEAF + 1 for
-    more; how much was looked at."""
+    """Copy the entries of the subtree `top` (place, level) to `few.rows`, unless it has more than LEAF. Returns their number (LEAF + 1:
+    more), and the number of nodes and entries examined."""
     W, todo, k = nodes.W, few.todo, shape.arity
     n, steps, waiting = wide(0), wide(0), wide(1)
     todo[0, 0], todo[0, 1] = top
@@ -111,7 +111,7 @@ def gather_few(nodes: QuadNodes, base: int, bits: int, shape: Shape, top: tuple[
 
 @kernel
 def copy_bytes(packed: Any, at: int, size: int, out: Any, end: int) -> None:
-    """Put so many bytes to out[end]; vectorised, as in `moved` of `core/blocks.py`."""
+    """Copy `size` bytes to out[end]; vectorised, as in `moved` of `core/blocks.py`."""
     source, target = np.uint64(at), np.uint64(end)
     for i in range(np.uint64(0), np.uint64(size)):
         out[target + i] = packed[source + i]
@@ -119,7 +119,8 @@ def copy_bytes(packed: Any, at: int, size: int, out: Any, end: int) -> None:
 
 @kernel
 def copy_node(nodes: QuadNodes, base: int, making: Making, shape: Shape, number: int, lower: int) -> int:
-    """Let the node that is made be this compact inner one, its children of the level `lower`; how much was copied. O(its bytes)."""
+    """Make the current node a copy of this compact inner node, whose children are of the level `lower`. Returns the amount copied, in
+    steps. O(its bytes)."""
     compact, N, state = nodes.compact, making.N, making.state
     k, f = shape
     bit, made = number << k, state[NODE] << k
@@ -146,7 +147,8 @@ def copy_node(nodes: QuadNodes, base: int, making: Making, shape: Shape, number:
 
 @kernel
 def add_child(nodes: QuadNodes, base: int, making: Making, shape: Shape, child: int, few: Few) -> int:
-    """Add the child at a place to the node that is made; how much was looked at. O(its bytes); what is live O(levels + its entries)."""
+    """Add the child at a place to the current node. Returns the steps that this took. O(its bytes); for what is live O(levels + its
+    entries)."""
     W, compact, packed, state = nodes.W, nodes.compact, nodes.packed, making.state
     k, f = shape
     c, code = state[CHILD], making.H[CODE]
@@ -170,8 +172,8 @@ def add_child(nodes: QuadNodes, base: int, making: Making, shape: Shape, child: 
 
 @kernel("int64(QuadNodes, int64, Making, Few, int64, int64, int64)")
 def remake(nodes: QuadNodes, base: int, making: Making, few: Few, arity: int, leading: int, budget: int) -> int:
-    """Go on making the compact form of a tree (`begun_anew`) until it is whole, as `compress` says, or so many steps are done; how many
-    are left, below 0 if the last node or child took more. A plain tree gets as many levels as its codes need. O(budget)."""
+    """Continue making the compact form of a tree (`begun_anew`) until it is complete, as in `compress`, or `budget` steps are done. Returns
+    the number of steps left, below 0 if the last node or child took more. A plain tree gets as many levels as its codes need. O(budget)."""
     compact, H, ranges, state = nodes.compact, making.H, making.ranges, making.state
     while leading == 0 and state[NODE] + state[CHILD] == 0 and H[CODE] > 1 and children_of(nodes, base, ranges[0, 0, 0], arity) == 1:
         ranges[0, 0, 0] = child_of(nodes, base, ranges[0, 0, 0], arity, 0)

@@ -12,41 +12,41 @@ from structures.quadtree.layout import CHILDREN, ENTRIES, HEAD, LEAF, LEAVES, Qu
 
 @kernel(forceinline=True)
 def ends_at(W: Any, o: int) -> bool:
-    """Whether a place is a leaf."""
+    """Return whether the place is a leaf."""
     return is_leaf(W, o) if o > 0 else ~o & 1 != 0
 
 
 @kernel(forceinline=True)
 def child_of(nodes: QuadNodes, base: int, o: int, arity: int, c: int) -> int:
-    """The place of child c of an inner node; 0: none."""
+    """Return the place of child c of an inner node; 0: there is none."""
     W, compact = nodes.W, nodes.compact
     return live_child(W, o, c) if o > 0 else compact_child(compact, base, o, arity, c)
 
 
 @kernel(forceinline=True)
 def children_of(nodes: QuadNodes, base: int, o: int, arity: int) -> int:
-    """The children of an inner node, as bits."""
+    """Return the children of an inner node, as bits."""
     W, compact = nodes.W, nodes.compact
     return wide(W[2 * o + CHILDREN]) if o > 0 else compact_mask(compact, base, o, arity)
 
 
 @kernel(forceinline=True)
 def leads_to_leaf(W: Any, o: int, c: int, child: int) -> bool:
-    """Whether child c of an inner node, which lies at that place, is a leaf; it is not looked at."""
+    """Return whether child c of an inner node, at the place `child`, is a leaf, without reading the child."""
     return (W[2 * o + LEAVES] >> c) & 1 != 0 if child > 0 else ~child & 1 != 0
 
 
 @kernel
 def size_of(nodes: QuadNodes, base: int, o: int) -> int:
-    """Entries of a leaf."""
+    """Return the number of entries of a leaf."""
     W, compact = nodes.W, nodes.compact
     return wide(W[2 * o + ENTRIES]) if o > 0 else compact_size(compact, base, o)
 
 
 @kernel(forceinline=True)
 def copy_leaf(nodes: QuadNodes, base: int, o: int, shape: Shape, level: int, known: int, out: Any, s: int) -> int:
-    """Put a leaf of the level as columns of LEAF at out[s], its coordinates and the slots; how many entries. What lies behind each column,
-    up to sixteen, is overwritten. The first `known` coordinates are left out: the way to the leaf tells all their bits."""
+    """Copy a leaf of the level to out[s], as columns of LEAF: its coordinates, then the slots. Returns the number of entries. Up to sixteen
+    items behind each column are overwritten. The first `known` coordinates are omitted: the path to the leaf determines all their bits."""
     W = nodes.W
     if o < 0:
         return copy_compact(nodes, base, o, shape, level, known, out, s)

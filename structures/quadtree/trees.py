@@ -53,19 +53,19 @@ __all__ = ["QuadTrees", "Root", "in_order"]
 
 _LEAST = 32 * layout.LEAF  # entries of a tree that gets a compact form
 _FORM_WORDS = 2**30  # of all compact forms
-_RUN = 2048  # changes of a tree that may be versions of their own at most
-_MANY = 64  # entries that go, so that they may be all of a tree: then it is emptied at once
-_CHANGED = 2  # it gets a new one when 1 in so many of its entries has changed
+_RUN = 2048  # most changes of a tree that may be separate versions
+_MANY = 64  # deletes from which on it is checked whether they are all entries of a tree, which is then emptied at once
+_CHANGED = 2  # a tree is merged when 1 in this many of its entries has changed
 _CHANGED_SPARE, _CHANGED_FEW = 256, 16  # the same between versions, while nothing else is to be done; while few have changed
 _FEW = 512  # changed entries, whose blocks take a tenth of a megabyte
-_COPYING = 4  # a merge copies what has not changed where that is all but 1 in so many, or more
+_COPYING = 4  # a merge copies what has not changed if that is all but 1 in this many entries, or more
 _SHARE = 32  # steps of merges that a changed entry pays for, besides its own replay; a merge takes some 7 an entry of its tree
-_GROWING = 20  # steps an entry of all trees, for as many new codes as are left: some 3 times what a merge takes
+_GROWING = 20  # steps for each entry of all trees, divided among the new codes that are left: some 3 times what a merge takes
 _DROPPABLE = 1 << 13  # blocks that may be dropped between two reclaims, besides one for each changed entry: so few wait as records
 
 
 class Root(NamedTuple):
-    """One version of a tree: plain data, good as long as its version is pinned."""
+    """One version of a tree: plain data, valid as long as its version is pinned."""
 
     place: int
     bits: int
@@ -74,7 +74,8 @@ class Root(NamedTuple):
 
 
 def in_order(entries: np.ndarray) -> np.ndarray:
-    """Entries in Morton order: neighbours share their ways down, and what a processor's cache holds of the trees is used again soon."""
+    """Return the entries in Morton order: neighbours share their paths, so that the parts of the trees in the processor's cache are soon
+    used again."""
     keys = np.empty(len(entries), np.int64)
     morton_keys(np.ascontiguousarray(entries).reshape(-1), entries.shape[1] - 1, keys)
     return entries[np.argsort(keys)]
@@ -91,9 +92,9 @@ class QuadTrees(Versioned[QuadArena]):
     """
 
     def __init__(self, shapes: Sequence[tuple[int, int]], words: int = layout.QUAD_WORDS, least: int = _LEAST) -> None:
-        """A tree a shape: its attributes, and how many of them come first (0: a plain quadtree). `words`: the arena's address space in
-        8-byte words (not memory); `least`: entries of a tree that gets a compact form. ValueError: not 1 to 4 attributes, or none beside
-        the first."""
+        """Create one tree for each shape: the number of its attributes, and how many of them come first (0: a plain quadtree). `words`: the
+        arena's address space in 8-byte words (not memory); `least`: the least number of entries of a tree with a compact form. Raises
+        ValueError for other than 1 to 4 attributes, or if all come first."""
         if not 1 <= len(shapes) <= layout.MOST_TREES or not all(0 <= first < arity <= layout.MOST_ARITY for arity, first in shapes):
             raise ValueError(f"no quadtrees of {shapes} attributes")
         self.shapes = tuple(Shape(*shape) for shape in shapes)
@@ -103,17 +104,17 @@ class QuadTrees(Versioned[QuadArena]):
         self._largest: list[int] = self.arena.classes[cls : cls + 2, SIZE].tolist()  # words of an inner node, and of a leaf
         self.arrays = QuadNodes(self.arena.M, self.arena.W, self.forms.compact, self.forms.packed), self.arena.writing
         self._least, self._many = max(least, layout.LEAF + 1), _MANY
-        self._changed = [0] * len(self.shapes)  # entries, since the tree's form was made
-        self._unpaid = 0  # entries that have changed, and of which no steps were done
-        self._replays = 0  # of these, entries of the tree that is merged
+        self._changed = [0] * len(self.shapes)  # entries changed since the tree's form was made
+        self._unpaid = 0  # entries that have changed, and for which no steps were done
+        self._replays = 0  # of these, entries of the tree that is being merged
         self._done = 0  # steps of its merge that were done between versions, and for which no entry has changed yet
         self._reached = [0] * len(self.shapes)  # the highest code that is expected
         self._wanted = [0] * len(self.shapes)  # bits that a tree in two parts needs for that
-        self._new_codes = 0  # that were expected since steps were done for them
+        self._new_codes = 0  # codes that were expected since steps were last done for them
         self._merge: Merge | None = None
-        self._dropping: list[Descent] = []  # of roots that no version will have
+        self._dropping: list[Descent] = []  # for roots that no later version has
         self._droppable = _DROPPABLE
-        self.steps = 0  # of merges, so far
+        self.steps = 0  # of all merges so far
 
     @property
     def roots(self) -> tuple[Root, ...]:
@@ -123,12 +124,12 @@ class QuadTrees(Versioned[QuadArena]):
 
     @property
     def version(self) -> int:
-        """The newest one that was written."""
+        """The newest version that was written."""
         return self.arena.C.item(VERSION)
 
     def require(self, changes: int, times: int) -> int:
-        """Raise MemoryError unless so many inserts and deletes, in so many versions or in a run of singles, surely fit. -> the words that
-        this takes at most, besides compact forms. O(1).
+        """Raise MemoryError unless `changes` inserts and deletes, in `times` versions or in a run of singles, surely fit. Returns the
+        maximum number of words that they take, besides compact forms. O(1).
 
         At worst each change copies a path, at whose end a leaf is divided at every level or leaves become one; or each version writes all
         trees anew. A merge replays what has changed of its tree in the last of the versions.
@@ -150,12 +151,12 @@ class QuadTrees(Versioned[QuadArena]):
         return most
 
     def _anew(self, entries: int, trees: int) -> int:
-        """Words of so many entries in so many trees, at most."""
+        """Return the maximum number of words of `entries` entries in `trees` trees."""
         inner, leaf = self._largest
         return layout.LEVELS * (entries // (layout.LOW + 1) + trees) * inner + entries * leaf
 
     def _require_entries(self, tree: int, entries: np.ndarray) -> None:
-        """ValueError unless entries are of this tree. O(n)."""
+        """Raise ValueError unless the entries are valid for this tree. O(n)."""
         width = self.shapes[tree].arity + 1
         if entries.ndim != 2 or entries.shape[1] != width:
             raise ValueError(f"entries of tree {tree} have {width} columns, not {entries.shape[1:]}")
@@ -163,8 +164,8 @@ class QuadTrees(Versioned[QuadArena]):
             raise ValueError(f"codes and slots are 0 to {(1 << layout.CODE_BITS) - 1}, not {entries.min()} to {entries.max()}")
 
     def bulk_load(self, version: int, tree: int, entries: np.ndarray, reach: int = 0) -> None:
-        """Fill an empty tree; codes up to `reach` will come. ValueError if it is not empty, or entries are none, MemoryError if it cannot
-        fit: nothing is done then."""
+        """Fill an empty tree; codes up to `reach` are expected later. Raises ValueError if it is not empty or the entries are invalid,
+        MemoryError if they cannot fit; nothing is done then."""
         self._require_entries(tree, entries)
         if not 0 <= reach < 1 << layout.CODE_BITS:
             raise ValueError(f"codes are 0 to {(1 << layout.CODE_BITS) - 1}: {reach} cannot come")
@@ -179,7 +180,7 @@ class QuadTrees(Versioned[QuadArena]):
         self._load(tree, np.array(entries, np.int32, order="C"), reach)
 
     def _load(self, tree: int, entries: np.ndarray, reach: int = 0) -> None:
-        """Fill an empty tree with entries, which are put in another order; codes up to `reach` will come."""
+        """Fill an empty tree with entries, which are reordered; codes up to `reach` are expected later."""
         self._give_up(tree)
         h = layout.TREE + layout.TREE_WORDS * tree
         most = reach | int(np.bitwise_or.reduce(entries[:, :-1], axis=None, initial=min(1, len(entries))))
@@ -194,20 +195,22 @@ class QuadTrees(Versioned[QuadArena]):
         self._changed[tree] = 0
 
     def _bits_for(self, tree: int, most: int) -> int:
-        """Of the codes of a tree that has to reach code `most`: where it cannot grow, it is never more than three quarters full."""
+        """Return the bits of codes of a tree that must reach code `most`: if it cannot grow, at most three quarters of its codes are
+        used."""
         ample = most + most // 3 + 1 if self.shapes[tree].first else most
         return min(layout.CODE_BITS, ample.bit_length())
 
     def insert(self, version: int, tree: int, entries: np.ndarray) -> None:
-        """Put in entries that are not there, as `version` (not below one before). `require` comes first. ValueError, and nothing done: they
-        are none."""
+        """Insert entries that are not in the tree, as `version` (not below an earlier one). Call `require` first. Raises ValueError, with
+        nothing done, if the entries are invalid."""
         self._require_entries(tree, entries)
         self.arena.C[VERSION] = version
         self._write(tree, entries, True)
 
     def delete(self, version: int, tree: int, entries: np.ndarray) -> None:
-        """Take out entries. KeyError: some were not there; the others are gone. ValueError, and nothing done: they are none. All that a
-        tree has cost O(1) each, and its blocks are dropped some at a time, as those that a merge leaves."""
+        """Delete entries. Raises KeyError if some were not there (the others are deleted); ValueError, with nothing done, if the entries
+        are invalid. If these are all entries of a tree, they cost O(1) each, and its blocks are dropped some at a time, as after a
+        merge."""
         self._require_entries(tree, entries)
         self.arena.C[VERSION] = version
         if self._are_all(tree, entries):
@@ -218,7 +221,7 @@ class QuadTrees(Versioned[QuadArena]):
         self.settle_missing()
 
     def _are_all(self, tree: int, entries: np.ndarray) -> bool:
-        """Whether these are all that the tree has, and worth looking at all."""
+        """Return whether these are all entries of the tree, if they are enough to be worth checking."""
         n, root = len(entries), self.roots[tree]
         return n >= self._many and n == root.count and np.array_equal(_by_slot(self._entries(tree)), _by_slot(entries))
 
@@ -230,14 +233,14 @@ class QuadTrees(Versioned[QuadArena]):
         self.arena.C[h : h + 4] = 0
 
     def settle_missing(self) -> None:
-        """KeyError: some entries were deleted that were not there, or inserted in a run beyond what was expected."""
+        """Raise KeyError if entries were deleted that were not there, or inserted in a run beyond the codes that were expected."""
         missing, self.arena.C[layout.MISSING] = int(self.arena.C[layout.MISSING]), 0
         if missing:
             raise KeyError(f"{missing} entries were not in the tree, or it does not reach them")
 
     def expect(self, tree: int, entries: np.ndarray, come: np.ndarray) -> None:
-        """These entries of a tree will be changed by `Runs`, in order, in versions after the newest; `come`: which are inserted.
-        ValueError: they are none."""
+        """Prepare for changes of these entries of a tree by `Runs`, in order, in versions after the newest; `come`: which are inserted.
+        Raises ValueError if the entries are invalid."""
         self._require_entries(tree, entries)
         reach = int(np.bitwise_or.reduce(entries[come, :-1], axis=None, initial=0))
         if reach >> self.roots[tree].bits and self.shapes[tree][1]:
@@ -254,7 +257,7 @@ class QuadTrees(Versioned[QuadArena]):
         self._note(tree, entries, np.full(len(entries), come))
 
     def _note(self, tree: int, entries: np.ndarray, come: np.ndarray) -> None:
-        """These have changed."""
+        """Record that these entries have changed."""
         self._changed[tree] += len(entries)
         self._unpaid += len(entries)
         if self._merge is not None and self._merge.tree == tree:
@@ -262,7 +265,7 @@ class QuadTrees(Versioned[QuadArena]):
             self._merge.add(Changes(np.array(entries, np.int32, order="C"), come.astype(np.uint8)))
 
     def _taken(self, tree: int) -> np.ndarray:
-        """All entries of a tree, which is empty then."""
+        """Return all entries of a tree, and empty it."""
         self._give_up(tree)
         entries = self._entries(tree)
         h = layout.TREE + layout.TREE_WORDS * tree
@@ -273,14 +276,14 @@ class QuadTrees(Versioned[QuadArena]):
         return entries
 
     def _entries(self, tree: int) -> np.ndarray:
-        """All entries of a tree."""
+        """Return all entries of a tree."""
         place, bits, base, count = self.roots[tree]
         entries = np.empty((count, self.shapes[tree].arity + 1), np.int32)
         compiled(gather_entries)(self.arrays[0], descent(place, bits, base, self.shapes[tree]), entries.reshape(-1), ALL)
         return entries
 
     def _retire(self, tree: int) -> None:
-        """The empty tree needs its compact form no more."""
+        """Retire the compact form of an empty tree."""
         h = layout.TREE + layout.TREE_WORDS * tree
         self.forms.retire(self.arena.C.item(h + layout.BASE), self.arena.C.item(VERSION))
         self.arena.C[h + layout.BASE] = 0
@@ -288,12 +291,12 @@ class QuadTrees(Versioned[QuadArena]):
     # --- merges
 
     def merge(self, version: int) -> None:
-        """Put trees in which much has changed into the compact form, whole, as part of `version`, its last. Cost: O(n levels)."""
+        """Merge trees in which much has changed into the compact form, completely, as the last part of `version`. Cost: O(n levels)."""
         self._advance(version, ALL)
 
     def keep_up(self, version: int) -> None:
-        """Go on with that, as part of `version`, its last, as far as the changes since the last call pay for it, less what was done of it
-        between versions. A merge that was begun early is left to what is done there, but for its replay. Cost: O(1) a change."""
+        """Continue merging, as the last part of `version`, as far as the changes since the last call pay for it, less what was done between
+        versions. Of a merge that was begun early, only its replay is done here. Cost: O(1) a change."""
         share = _SHARE * self._unpaid if self._merge is None or self._is_pressing() else min(self._unpaid, 1)
         spared = min(self._done, share - min(share, 1))  # one step is left, for the switch
         self._done -= spared
@@ -303,7 +306,7 @@ class QuadTrees(Versioned[QuadArena]):
         self._advance(version, steps)
 
     def reach(self, tree: int, code: int) -> None:
-        """Codes of a tree will soon reach `code`."""
+        """Note that codes of a tree will soon reach `code`."""
         if code > self._reached[tree]:
             self._new_codes = max(self._new_codes, code - self._reached[tree])
             self._await(tree, code)
@@ -314,15 +317,15 @@ class QuadTrees(Versioned[QuadArena]):
             self._wanted[tree] = self._bits_for(tree, self._reached[tree])
 
     def _pressing_steps(self) -> int:
-        """What the new codes pay for, so that trees that have to grow have done so before they must."""
+        """Return the steps that the new codes pay for, so that trees that have to grow are finished before they must."""
         roots = self.roots
         growing = [tree for tree, root in enumerate(roots) if self._has_to_grow(tree, root)]
         left = min((max(1, (1 << roots[tree].bits) - self._reached[tree]) for tree in growing), default=1)
         return _GROWING * sum(root.count for root in roots) * self._new_codes // left if growing else 0
 
     def maintain(self, steps: int) -> bool:
-        """Go on with that, between versions, which go on having the trees that they have; whether there is more to do so. Cost: so many
-        steps, and a few for the last thing begun."""
+        """Continue merging between versions, which keep the trees that they have. Returns whether there is more to do. Cost: `steps` steps,
+        and a few for the last piece begun."""
         left = self._go_on(steps, True)
         self._done += steps - left
         return left <= 0
@@ -341,7 +344,7 @@ class QuadTrees(Versioned[QuadArena]):
             self._switch(self._merge)
 
     def _go_on(self, steps: int, spare: bool = False) -> int:
-        """How many steps are left, 0 or less if there may be more to do. `spare`: nothing else is to be done."""
+        """Continue merging. Returns the number of steps left, 0 or less if there may be more to do. `spare`: nothing else is to be done."""
         given = steps
         while steps > 0 and self._dropping and self._droppable > 0:
             most = min(steps // DROPPED + 1, self._droppable)
@@ -362,7 +365,7 @@ class QuadTrees(Versioned[QuadArena]):
         return steps
 
     def _begin(self, spare: bool) -> None:
-        """Begin with a tree for which it is time, one that has to grow before others."""
+        """Begin the merge of a tree that is due, first of one that has to grow."""
         roots = self.roots
         due = [tree for tree, root in enumerate(roots) if root.count >= self._least and self._is_due(tree, root, spare)]
         if due:
@@ -379,14 +382,14 @@ class QuadTrees(Versioned[QuadArena]):
         return much or self._has_to_grow(tree, root)
 
     def _is_pressing(self) -> bool:
-        """Whether it is time for a merge, whatever else is to be done."""
+        """Return whether a merge is due even while there is other work."""
         return any(root.count >= self._least and self._is_due(tree, root) for tree, root in enumerate(self.roots))
 
     def _has_to_grow(self, tree: int, root: Root) -> bool:
         return root.bits < self._wanted[tree] and root.count >= self._least
 
     def _switch(self, merge: Merge) -> None:
-        """The newest version has what was made. O(1)."""
+        """Replace the tree in the newest version by the one that was made. O(1)."""
         h, shape = layout.TREE + layout.TREE_WORDS * merge.tree, self.shapes[merge.tree]
         place, bits, base, _ = self.arena.C[h : h + 4].tolist()
         self._drop_later(place, bits, base, shape)
@@ -394,7 +397,7 @@ class QuadTrees(Versioned[QuadArena]):
         self._changed[merge.tree], self._merge = merge.changed, None
 
     def _give_up(self, tree: int) -> None:
-        """The merge of a tree, if there is one."""
+        """Abandon the merge of this tree, if there is one."""
         merge = self._merge
         if merge is not None and merge.tree == tree:
             place, bits, base, _ = merge.take()
@@ -402,13 +405,13 @@ class QuadTrees(Versioned[QuadArena]):
             self._merge = None
 
     def _drop_later(self, place: int, bits: int, base: int, shape: Shape) -> None:
-        """What the newest version no longer uses."""
+        """Queue the blocks of a root that the newest version no longer uses, to be dropped some at a time."""
         self.forms.retire(base, self.version)
         if place > 0:
             self._dropping.append(descent(place, bits, base, shape))
 
     def reclaim(self, oldest: int, pins: np.ndarray, most: int = ALL_BLOCKS) -> bool:
-        """Make blocks reusable that no version >= `oldest` and no pin (ascending int64) can see, about `most` at most; whether there may be
+        """Free blocks that no version >= `oldest` and no pin (ascending int64) can see, at most about `most`. Returns whether there may be
         more."""
         if self._merge is not None and self._merge.since is not None:
             pins = np.union1d(pins, [self._merge.since])
@@ -429,7 +432,7 @@ class QuadTrees(Versioned[QuadArena]):
         return self.arena.retired_bytes + self.forms.bytes(False)
 
     def bits_a_tuple(self, tree: int) -> float:
-        """Of a tree's compact form, without the slots; 0: it has none. Any thread."""
+        """Return the bits per tuple of a tree's compact form, without the slots; 0: it has none. May be called in any thread."""
         base = self.arena.C.item(layout.TREE + layout.TREE_WORDS * tree + layout.BASE)
         return self.forms.bits_a_tuple(base) if base else 0.0
 

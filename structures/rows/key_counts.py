@@ -13,7 +13,7 @@ from structures.rows.retired import LIVING
 
 @kernel
 def take(counts: Any, died: Any, code: int) -> None:
-    """Count one more use of a key, which is living then."""
+    """Count one more use of a key; the key is then living."""
     counts[code] += 1
     if died[code] != LIVING:
         died[code] = LIVING

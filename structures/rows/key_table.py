@@ -64,7 +64,7 @@ _FEW = 64  # entries that are removed one by one even if they are all entries
 
 @arrays("int8[::1]", "int64[::1]", "int64[:,::1]", "int64[::1]", "Array(uint8, 1, 'C', True)")
 class RowSet(NamedTuple):
-    """Rows that are passed in. `heap` is read-only, also when it is empty."""
+    """Rows passed in. `heap` is read-only, also when it is empty."""
 
     kinds: np.ndarray
     key: np.ndarray
@@ -86,7 +86,7 @@ class Stored(NamedTuple):
 
 @kernel
 def _plain(cell: int, kind: int) -> int:
-    """The cell in the form used for comparison: -0.0 is 0.0, and all NaNs are equal."""
+    """Return the cell in the form used for comparison: -0.0 is 0.0, and all NaNs are equal."""
     if kind == FLOAT:
         if cell == _NEGATIVE_ZERO:
             return wide(0)
@@ -97,7 +97,7 @@ def _plain(cell: int, kind: int) -> int:
 
 @kernel(inline="always")
 def text_start(kinds: Any, cells: Any, places: Any, row: int, column: int) -> int:
-    """The beginning of the text of this column in the heap."""
+    """Return the beginning of the text of this column in the heap."""
     start = places[row]
     for before in range(column):
         if kinds[before] == TEXT:
@@ -121,7 +121,7 @@ def _take_text(state: State, heap: Any, start: int, length: int) -> State:
 
 @kernel(inline="always")
 def tag_of(rows: RowSet | Stored, row: int, hashing: Any) -> int:
-    """The hash of the row's key. `hashing`: a mask of the bits used, and the key of the hash."""
+    """Return the hash of the row's key. `hashing`: a mask of the bits used, and the key of the hash."""
     kinds, key, cells, places, heap = rows
     state = begin_hash(hashing[1], hashing[2])
     for column in key:
@@ -144,7 +144,7 @@ def same_bytes(heap: Any, start: int, heap2: Any, start2: int, length: int) -> b
 
 @kernel
 def same_key(stored: Stored, slot: int, given: RowSet, row: int) -> bool:
-    """Whether a stored row has the key of a given one."""
+    """Return whether a stored row has the key of a given one."""
     kinds, key, cells, places, heap = stored
     kinds2, key2, cells2, places2, heap2 = given
     for j in range(len(key)):
@@ -167,7 +167,7 @@ def entry_of(tag: int, slot: int) -> int:
 
 @kernel("void(int64[::1], int64[::1], Stored, RowSet, int32[::1])")
 def find_rows(entries: Any, hashing: Any, stored: Stored, given: RowSet, out: Any) -> None:
-    """out[i]: the slot of the stored row with the key of given row i, or -1. O(1) a row, expected."""
+    """Set out[i] to the slot of the stored row with the key of given row i, or -1. O(1) a row, expected."""
     for row in range(len(out)):  # hashes first, so that the look-ups wait for memory side by side
         out[row] = tag_of(given, row, hashing)
     last = len(entries) - 1
@@ -243,8 +243,8 @@ def _copy_rows(entries: Any, rest: int, larger: Any, hashing: Any, stored: Store
 
 
 def _places(count: int) -> np.ndarray:
-    """An array of empty places. Raises MemoryError. Free memory of the allocator would have to be zeroed at once, so large arrays are
-    reserved."""
+    """Return an array of empty places. Raises MemoryError. Free memory of the allocator would have to be zeroed at once, so large arrays
+    are reserved."""
     if count < _RESERVED:
         return np.zeros(count, np.int64)
     try:

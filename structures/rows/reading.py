@@ -15,8 +15,8 @@ STRETCH_BITS = 12  # binary logarithm of the slots of a stretch
 
 @arrays("int64[::1]", "int32[::1]", "int32[::1]")
 class Run(NamedTuple):
-    """Changes, each of which replaces the row at the slot `old` by the one at `new`; -1: there is none. offsets: reported for each
-    change."""
+    """Changes, each of which replaces the row at the slot `old` by the one at `new`; -1: there is none. offsets: the number reported for
+    each change."""
 
     offsets: np.ndarray
     old: np.ndarray
@@ -25,7 +25,7 @@ class Run(NamedTuple):
 
 @arrays("int64[::1]", "boolean[::1]", "int32[::1]")
 class Moved(NamedTuple):
-    """For each row that goes or comes the offset of its change, whether it comes, and its slot."""
+    """The rows that changes remove and add: for each one the offset of its change, whether it is added, and its slot."""
 
     offsets: np.ndarray
     comes: np.ndarray
@@ -66,10 +66,10 @@ def scan(born: Any, died: Any, kept: Any, version: int, start: int, used: int, o
 
 @kernel("void(int64[:,::1], int64[::1], int32[::1], int64[:,::1])")
 def gather(cells: Any, columns: Any, slots: Any, out: Any) -> None:
-    """out[j, i]: column columns[j] of the row slots[i]. O(1) a cell.
+    """Set out[j, i] to column columns[j] of the row slots[i]. O(1) a cell.
 
-    Column by column, by unsigned places, which need no check whether they count from the end: so the processor gathers several at a time,
-    and three to four times as many a second as row by row.
+    Rows are read column by column, by unsigned places, which need no check for negative indices: so the processor gathers several cells at
+    a time, three to four times as many a second as row by row.
     """
     for j in range(len(columns)):
         column = np.uint64(columns[j])
@@ -103,7 +103,7 @@ def gather_text(kinds: Any, cells: Any, places: Any, heap: Any, column: int, slo
 
 @kernel
 def look_alike(stored: Stored, columns: Any, row: int, row2: int) -> bool:
-    """Whether two rows are identical in these columns, bit by bit."""
+    """Return whether two rows are identical in these columns, bit by bit."""
     kinds, _, cells, places, heap = stored
     nullable = cells.shape[1] > len(kinds)
     for column in columns:
@@ -123,14 +123,14 @@ def look_alike(stored: Stored, columns: Any, row: int, row2: int) -> bool:
 
 @kernel("void(Stored, int64[::1], int32[::1], int32[::1], boolean[::1])")
 def same(stored: Stored, columns: Any, slots: Any, others: Any, out: Any) -> None:
-    """out[i]: whether the rows slots[i] and others[i] are identical in these columns. O(1) a cell, and a byte of text."""
+    """Set out[i] to whether the rows slots[i] and others[i] are identical in these columns. O(1) a cell, and a byte of text."""
     for i in range(len(slots)):
         out[i] = look_alike(stored, columns, wide(slots[i]), wide(others[i]))
 
 
 @kernel("int64(Stored, int64[::1], Run, Moved)")
 def differing(stored: Stored, columns: Any, run: Run, moved: Moved) -> int:
-    """Find the rows that go and come by changes that change one of these columns. Returns their number. O(columns) a change."""
+    """Find the rows that changes to one of these columns remove and add. Returns their number. O(columns) a change."""
     n = wide(0)
     for i in range(len(run.old)):
         old, new = wide(run.old[i]), wide(run.new[i])

@@ -30,8 +30,8 @@ NEVER = 2**63 - 1  # `born` of free slots
 
 @kernel("int64(int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int32[::1], int64[::1])")
 def _sift(slots: Any, deaths: Any, pins: Any, born: Any, died: Any, reusable: Any, holders: Any) -> int:
-    """holders[i]: the oldest pin in the life of slots[i], or -1. Returns the number of slots written into `reusable`, whose `born` is NEVER
-    from now on: they are invisible, whatever is written first when they are reused. O(log pins) a slot."""
+    """Set holders[i] to the oldest pin in the life of slots[i], or -1. Returns the number of slots written into `reusable`, whose `born` is
+    NEVER from now on: they are invisible, whatever is written first when they are reused. O(log pins) a slot."""
     freed = 0
     for i in range(len(slots)):
         slot = slots[i]
@@ -71,7 +71,8 @@ class Retired:
         self._waiting.append((version, slots))
 
     def reclaim(self, oldest_needed: int, pins: np.ndarray, most: int) -> np.ndarray:
-        """int32[n]: slots that are no longer visible to any reader, found among at most `most` that are visited. `pins`: int64, sorted."""
+        """Return int32[n], slots that are no longer visible to any reader, found among at most `most` that are visited. `pins`: int64,
+        sorted."""
         if self._held:
             present = set(pins.tolist())
             for pin in [pin for pin in self._held if pin not in present]:
@@ -104,11 +105,11 @@ class Retired:
         return reusable[:freed]
 
     def is_due(self, oldest_needed: int) -> bool:
-        """Whether another `reclaim` would have slots to visit."""
+        """Return whether another `reclaim` would have slots to visit."""
         return bool(self._due) or bool(self._waiting and self._waiting[0][0] <= oldest_needed)
 
     def slots(self) -> np.ndarray:
-        """int32[n], sorted: all that are waiting, held, or due."""
+        """Return int32[n], sorted: all slots that are waiting, held, or due."""
         parts = [*self._due, *((slots, np.full(len(slots), version, np.int64)) for version, slots in self._waiting)]
         for held in self._held.values():
             parts += held

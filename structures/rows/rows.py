@@ -1,16 +1,16 @@
 """Rows by slot: columns, texts, life and key of each, readable by many while one writes.
 
     cells   [slot, w]   one int64 a column, side by side, then null bits: a row is found with one cache miss,
-                        and one set of kernels serves every schema (`key_table.py` says the layout)
+                        and one set of kernels serves every schema (`key_table.py` describes the layout)
     texts   (places, heap)   each row's texts, back to back; replaced as a pair when half of it is garbage
     life    born, died  visible at version v iff born <= v < died, or died = LIVING; free: born = NEVER. Where nothing has
-                        died `died` is never written, and takes no memory
-            kept        of each stretch of slots how many are not free: a scan passes over stretches of free ones
+                        died, `died` is never written, and takes no memory
+            kept        for each stretch of slots, the number not free: a scan skips stretches of free ones
 
 Arrays are reserved (`core/reserve.py`) and never move. A reader takes the pair `texts` once and uses only slots that its
-pinned version sees; those are in the pair that it holds, whichever it is, because a rewrite copies all that anybody
-can see and never touches the old pair. So nobody waits, and the old pair goes when its last reader lets go of it.
-A rewrite goes from slot to slot, some bytes at a time (`tidy`); what is entered meanwhile at a slot behind it goes into both heaps.
+pinned version sees; those are in the pair that it holds, old or new, because a rewrite copies all texts that any reader
+can see and never changes the old pair. So nobody waits, and the old pair is freed when its last reader releases it.
+A rewrite proceeds by slots, some bytes at a time (`tidy`); texts entered meanwhile at a slot that it has passed go into both heaps.
 
 Invariants
     I1  every slot below `used` is living, or retired, or free: exactly one of them
@@ -38,10 +38,10 @@ from structures.rows.reading import STRETCH_BITS, Moved, Run, differing, gather,
 from structures.rows.retired import LIVING, NEVER, Retired
 from structures.rows.succession import Newest, Slots, Succeeded, Succession, Told, begin_life, slot_of, succeed
 
-HEAP_BYTES = min(1 << 37, max(1 << 30, MEMORY))  # more would be in vain, and other relations need address space, too
+HEAP_BYTES = min(1 << 37, max(1 << 30, MEMORY))  # more could not be used, and other relations need address space, too
 LIFE_BYTES = 8 + 8 + 4  # of a slot: when it was born and died, and its place among the free ones
 HEAP_WORTH_REWRITING = 1 << 20  # bytes
-SLOT_BYTES = 16  # what to look at a slot costs, in bytes copied
+SLOT_BYTES = 16  # the cost of visiting a slot, in bytes copied
 _REWRITTEN_AT_ONCE = 64 << 10  # bytes: half a millisecond; two where they wait for memory
 
 
@@ -52,7 +52,8 @@ class Texts(NamedTuple):
 
 
 class _Rewrite:
-    """The texts of the slots below `at` that are not free are in `texts`, of `used` bytes, `garbage` of them of slots freed since."""
+    """A rewrite in progress: `texts` has the texts of the slots below `at` that are not free, in `used` bytes; `garbage` of them belong to
+    slots freed since."""
 
     def __init__(self, texts: Texts) -> None:
         self.texts = texts
@@ -80,7 +81,8 @@ def _enter(
 def _enter_used(
     entries: Any, hashing: Any, stored_rows: Stored, given: RowSet, slots: Slots, version: int, out: Any, uses: Uses
 ) -> tuple[int, int]:  # fmt: skip
-    """`_enter` of keys without texts, and `count_both`. -> number of rows stored, and as of that. O(1) a row, expected."""
+    """Do the same as `_enter` for keys without texts, then count them as `count_both` does. Returns the number of rows stored, and the
+    result of `count_both`. O(1) a row, expected."""
     stored, _ = store_rows(entries, hashing, stored_rows, given, slots, version, 0, out)
     return stored, count_both(slots.died, out, uses)
 
@@ -89,8 +91,8 @@ def _enter_used(
 def store_rows(
     entries: Any, hashing: Any, stored_rows: Stored, given: RowSet, slots: Slots, version: int, heap_used: int, out: Any
 ) -> tuple[int, int]:  # fmt: skip
-    """Store every given row whose key is not there; out[i] is the slot that has the key of row i.
-    -> number of rows stored, heap_used. New slots come from the top of `free`, then from `used` on."""
+    """Store every given row whose key is not there; out[i] is the slot that has the key of row i. Returns the number of rows stored, and
+    the new heap_used. New slots come from the top of `free`, then from `used` on."""
     cells, places, heap = stored_rows.cells, stored_rows.places, stored_rows.heap
     kinds2, cells2, places2, heap2 = given.kinds, given.cells, given.places, given.heap
     stored = 0
@@ -127,7 +129,7 @@ def store_rows(
 
 @kernel("void(Slots, int32[::1])")
 def _free(slots: Slots, freed: Any) -> None:
-    """Put slots onto the stack of free ones, whose count the caller raises. O(1) a slot."""
+    """Push slots onto the stack of free ones, whose count the caller raises. O(1) a slot."""
     for i in range(len(freed)):
         slots.free[slots.free_count + i] = freed[i]
         slots.kept[freed[i] >> STRETCH_BITS] -= 1
@@ -135,7 +137,7 @@ def _free(slots: Slots, freed: Any) -> None:
 
 @kernel("int64(int64[::1], int64[::1], int32[::1], int64)")
 def _end(born: Any, died: Any, slots: Any, version: int) -> int:
-    """These slots die at `version`; -> how many were not living. O(1) a slot."""
+    """End the lives of these slots at `version`. Returns how many were not living. O(1) a slot."""
     wrong = 0
     for slot in slots:
         if died[slot] != LIVING or born[slot] == NEVER:
@@ -146,7 +148,7 @@ def _end(born: Any, died: Any, slots: Any, version: int) -> int:
 
 @kernel("int64(int8[::1], int64[:,::1], int32[::1])")
 def _count_text(kinds: Any, cells: Any, slots: Any) -> int:
-    """-> bytes of text that the rows have in all. O(1) a text column of a row."""
+    """Return the bytes of text of these rows in all. O(1) a text column of a row."""
     total = wide(0)
     for slot in slots:
         total += _text_bytes(kinds, cells, slot)
@@ -155,7 +157,7 @@ def _count_text(kinds: Any, cells: Any, slots: Any) -> int:
 
 @kernel
 def _copy_text(stored: Stored, slot: int, texts: Texts, end: int) -> int:
-    """Append the texts of a stored row to others; -> bytes of these."""
+    """Append the texts of a stored row to `texts`. Returns the end of the texts then."""
     texts.places[slot] = end
     start = stored.places[slot]
     length = _text_bytes(stored.kinds, stored.cells, slot)
@@ -166,8 +168,8 @@ def _copy_text(stored: Stored, slot: int, texts: Texts, end: int) -> int:
 
 @kernel("UniTuple(int64, 2)(Stored, int64[::1], int64, int64, Texts, int64, int64)")
 def _rewrite(stored: Stored, born: Any, at: int, used: int, texts: Texts, end: int, most: int) -> tuple[int, int]:
-    """Copy the texts of the slots [at, used) that are not free, about `most` bytes; -> the slot to go on from, bytes of the new texts.
-    O(most + slots passed)."""
+    """Copy the texts of the slots [at, used) that are not free, about `most` bytes. Returns the slot from which to continue, and the end of
+    the new texts. O(most + slots passed)."""
     slot, stop = wide(at), end + most
     while slot < used and end + (slot - at) * SLOT_BYTES < stop:
         if born[slot] != NEVER:
@@ -178,7 +180,7 @@ def _rewrite(stored: Stored, born: Any, at: int, used: int, texts: Texts, end: i
 
 @kernel("int64(Stored, int32[::1], int64, int64, Texts, int64)")
 def _rewrite_new(stored: Stored, slots: Any, at: int, since: int, texts: Texts, end: int) -> int:
-    """Copy the texts of those slots (each once) below `at` whose texts lie from `since` on; -> bytes of the new texts. O(bytes)."""
+    """Copy the texts of those slots (each once) below `at` whose texts lie from `since` on. Returns the end of the new texts. O(bytes)."""
     for slot in slots:
         if slot < at and stored.places[slot] >= since and _text_bytes(stored.kinds, stored.cells, slot) > 0:
             end = _copy_text(stored, slot, texts, end)
@@ -187,7 +189,7 @@ def _rewrite_new(stored: Stored, slots: Any, at: int, since: int, texts: Texts, 
 
 @kernel("void(int64[::1], Array(uint8, 1, 'C', True), int64[::1], int64[::1], uint8[::1])")
 def join_texts(starts: Any, data: Any, lengths: Any, ends: Any, heap: Any) -> None:
-    """Append text i of one column, data[starts[i]:][:lengths[i]], at ends[i] of `heap`, and move ends[i] on. O(bytes)."""
+    """Append text i of one column, data[starts[i]:][:lengths[i]], at ends[i] of `heap`, and advance ends[i]. O(bytes)."""
     for i in range(len(starts)):
         for at in range(lengths[i]):
             heap[ends[i] + at] = data[starts[i] + at]
@@ -195,7 +197,7 @@ def join_texts(starts: Any, data: Any, lengths: Any, ends: Any, heap: Any) -> No
 
 
 class Rows:
-    """All rows of one schema. Methods from `find` to `free` are for the one writer, the rest for anybody."""
+    """All rows of one schema. Methods from `find` to `free` are for the one writer, the others may be called in any thread."""
 
     def __init__(self, kinds: Sequence[int], key: Sequence[int], nullable: bool, hash_mask: int = ALL_BITS) -> None:
         columns = len(kinds)
@@ -233,7 +235,8 @@ class Rows:
         return out
 
     def require(self, more: int, text_bytes: int) -> None:
-        """Make room for so many keys in the key table. Raises MemoryError, with nothing changed, unless so many rows surely fit."""
+        """Make room for `more` keys in the key table. Raises MemoryError, with nothing changed, unless `more` rows with `text_bytes` bytes
+        of text surely fit."""
         self.require_slots(more)
         if self._heap_used + text_bytes > len(self._texts.heap) and len(self._text_columns):
             raise MemoryError(f"the texts of a relation hold at most {HEAP_BYTES} bytes, by the memory of this machine")
@@ -247,10 +250,10 @@ class Rows:
         return Slots(self.born, self.died, self._kept, self._free, self._free_count, self.used)
 
     def succeed(self, version: int, told: Told, succession: Succession) -> tuple[Succeeded, int, int]:
-        """Let what was told take the places of the rows before (`succession.py`), which have neither texts nor keys. -> what the versions
-        change; how many rows go, and how many come.
+        """Let the rows in `told` replace the previous ones (`succession.py`); they have neither texts nor keys. Returns what the versions
+        change, the number of rows removed, and the number of rows added.
 
-        Raises MemoryError, with nothing changed, when the slots may be too few.
+        Raises MemoryError, with nothing changed, if there may be too few slots.
         """
         n = len(told.codes)
         self.require_slots(n)
@@ -264,13 +267,13 @@ class Rows:
         return Succeeded(found.versions[:changed], found.starts[: changed + 1], found.deletes[:changed], slots), lost, new
 
     def took(self, count: int) -> None:
-        """So many slots, the next ones, are in use."""
+        """Note that the next `count` slots are in use."""
         reused = min(count, self._free_count)
         self._free_count -= reused
         self.used += count - reused
 
     def enter(self, version: int, given: RowSet) -> tuple[np.ndarray, int]:
-        """Store the rows whose keys are not linked. -> int32[n] slots (of stored or of present rows), number stored.
+        """Store the rows whose keys are not linked. Returns int32[n], the slots of stored or existing rows, and the number stored.
 
         Raises MemoryError, with nothing changed, when the slots or the heap are full.
         """
@@ -287,9 +290,9 @@ class Rows:
         return out, stored
 
     def enter_used(self, version: int, given: RowSet, counts: np.ndarray, come: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Enter keys without texts, and count each that comes (bool[n]) once more in `counts` (by slot), it is living then, and after that
-        each of the others, which have come before, once less. -> int32[n] slots, and those that are not in use any more. Raises as `enter`.
-        """
+        """Enter keys without texts. Then count one more use (`counts`, by slot) of each key that comes (bool[n]), which is then living, and
+        after that one use less of each of the others, which have come before. Returns int32[n] slots, and the slots that are no longer in
+        use. Raises MemoryError as `enter` does."""
         n, table = len(given.cells), self.table
         self.require(n, 0)
         out, uses = np.empty(n, np.int32), Uses(counts, come, np.empty(n, np.int32))
@@ -300,25 +303,26 @@ class Rows:
         return out, uses.dropped[:dropped]
 
     def unlink(self, slots: np.ndarray) -> None:
-        """Take the keys of these linked slots out of the key table."""
+        """Remove the keys of these linked slots from the key table."""
         self.table.remove(self.stored, slots)
 
     def retire(self, version: int, slots: np.ndarray) -> None:
-        """These living slots die at `version`."""
+        """End the lives of these living slots at `version`."""
         wrong = _end(self.born, self.died, slots, version)
         assert not wrong, f"{wrong} slots are not living"
         self.retired.add(version, slots)
 
     def reclaim(self, oldest_needed: int, pins: np.ndarray, most: int) -> np.ndarray:
-        """int32[n]: retired slots that nobody can see any more, found among `most` that are looked at; the caller must `free` them."""
+        """Return int32[n], retired slots that are no longer visible to any reader, found among at most `most` that are visited; the caller
+        must `free` them."""
         return self.retired.reclaim(oldest_needed, pins, most)
 
     def is_due(self, oldest_needed: int) -> bool:
-        """Whether another `reclaim` would find slots to look at."""
+        """Return whether another `reclaim` would have slots to visit."""
         return self.retired.is_due(oldest_needed)
 
     def free(self, slots: np.ndarray) -> None:
-        """Slots from `reclaim`, unlinked by now, may be used again."""
+        """Make slots from `reclaim`, which are unlinked, available for reuse."""
         compiled(_free)(self.slots(), slots)
         self._free_count += len(slots)
         if len(self._text_columns):
@@ -329,7 +333,7 @@ class Rows:
                 self._rewrite = _Rewrite(self._new_texts())
 
     def tidy(self) -> bool:
-        """Go on with a rewrite of the texts, a part of a megabyte; whether there is more of it."""
+        """Continue a rewrite of the texts by a part of a megabyte. Returns whether there is more of it."""
         new = self._rewrite
         if new is None:
             return False
@@ -341,14 +345,14 @@ class Rows:
         return False
 
     def scan(self, version: int, start: int, limit: int) -> tuple[np.ndarray, int]:
-        """Up to `limit` slots visible at `version` from slot `start` on, and the slot to go on from, or -1."""
+        """Return up to `limit` slots visible at `version` from slot `start` on, and the slot from which to continue, or -1."""
         used = self.used
         out = np.empty(max(0, min(limit, used - start)), np.int32)
         count, following = scan(self.born, self.died, self._kept, version, start, used, out)
         return out[:count], int(following) if following < used else -1
 
     def passed(self, start: int, end: int) -> int:
-        """How many slots a scan from one slot to another looks at: one for a stretch of free ones. Within a stretch all are counted."""
+        """Return how many slots a scan from `start` to `end` visits: a stretch of free slots counts as one, any other stretch in full."""
         if end - start <= 1 << STRETCH_BITS:
             return end - start
         edges = np.arange(start >> STRETCH_BITS, -(-end >> STRETCH_BITS) + 1) << STRETCH_BITS
@@ -356,46 +360,46 @@ class Rows:
         return int(np.where(self._kept[edges[:-1] >> STRETCH_BITS] == 0, 1, slots).sum())
 
     def sees(self, version: int, slot: int) -> bool:
-        """Whether `version` sees the row at this slot."""
+        """Return whether `version` sees the row at this slot."""
         died = self.died[slot]
         return bool(self.born[slot] <= version and (died == LIVING or version < died))
 
     def same(self, columns: np.ndarray, slots: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """bool[n]: whether these columns look alike at both slots: bit by bit, null like null."""
+        """Return bool[n], whether the rows at both slots are identical in these columns: bit by bit, null equal to null."""
         out = np.empty(len(slots), np.bool_)
         compiled(same)(self.stored, columns, slots, others, out)
         return out
 
     def differing(self, columns: np.ndarray, run: Run) -> Moved:
-        """The rows that go and come by changes after which one of these columns is another: of each change first what goes."""
+        """Return the rows that changes to one of these columns remove and add; of each change, the removed row comes first."""
         n = 2 * len(run.old)
         moved = Moved(np.empty(n, np.int64), np.empty(n, np.bool_), np.empty(n, np.int32))
         n = compiled(differing)(self.stored, columns, run, moved)
         return Moved(moved.offsets[:n], moved.comes[:n], moved.slots[:n])
 
     def gather(self, columns: np.ndarray, slots: np.ndarray) -> np.ndarray:
-        """int64[k, n]: the cells of these columns."""
+        """Return int64[k, n], the cells of these columns."""
         out = np.empty((len(columns), len(slots)), np.int64)
         gather(self.cells, columns, slots, out)
         return out
 
     def gather_valid(self, column: int, slots: np.ndarray) -> tuple[np.ndarray, int]:
-        """Arrow's validity bitmap of a column of a row set with null bits, and the number of nulls."""
+        """Return Arrow's validity bitmap of a column of a row set with null bits, and the number of nulls."""
         bitmap = np.zeros((len(slots) + 7) >> 3, np.uint8)
         cell = len(self.kinds) + column // NULLS_A_CELL
         return bitmap, gather_valid(self.cells, cell, column % NULLS_A_CELL, slots, bitmap)
 
     def all_text(self, slots: np.ndarray) -> int:
-        """Bytes of text of these rows."""
+        """Return the bytes of text of these rows."""
         return _count_text(self.kinds, self.cells, slots) if len(self._text_columns) else 0
 
     def text_bytes(self, columns: np.ndarray, slots: np.ndarray) -> np.ndarray:
-        """int64[n]: the bytes of text in these columns."""
+        """Return int64[n], the bytes of text in these columns."""
         texts = columns[self.kinds[columns] == TEXT]
         return self.gather(texts, slots).sum(axis=0) if len(texts) else np.zeros(len(slots), np.int64)
 
     def gather_text(self, column: int, slots: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Arrow's int32[n + 1] offsets and the bytes of a text column, whose `lengths` are its gathered cells.
+        """Return Arrow's int32[n + 1] offsets and the bytes of a text column, whose `lengths` are its gathered cells.
 
         Raises OverflowError above 2**31 - 1 bytes.
         """
@@ -410,17 +414,17 @@ class Rows:
 
     @property
     def linked(self) -> int:
-        """Keys in the key table."""
+        """The number of keys in the key table."""
         return self.table.count
 
     @property
     def bytes(self) -> int:
-        """What the slots that are not free hold, with the key table."""
+        """The bytes of the slots that are not free, and of the key table."""
         return self.kept * self.row_bytes + self._heap_used - self._garbage + self.table.bytes
 
     @property
     def held(self) -> dict[str, int]:
-        """Bytes of memory by what holds them: what the slots that are not free hold, the key table, and what is kept for reuse."""
+        """The bytes of memory by use: slots that are not free, the key table, and memory kept for reuse."""
         nulls = self.width - len(self.kinds)
         texts = len(self._text_columns) > 0
         free = self.used - self.kept
@@ -436,16 +440,16 @@ class Rows:
 
     @property
     def kept(self) -> int:
-        """Slots that are not free."""
+        """The number of slots that are not free."""
         return self.used - self._free_count
 
     @property
     def row_bytes(self) -> int:
-        """What a slot takes without its texts."""
+        """The bytes of a slot without its texts."""
         return self.width * 8 + 16 + (8 if len(self._text_columns) else 0)
 
     def check(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Prove the invariants. -> slots that are living, retired, linked (int32, sorted). O(n log n)."""
+        """Prove the invariants. Returns the slots that are living, retired, and linked (int32, sorted). O(n log n)."""
         born, died = self.born[: self.used], self.died[: self.used]
         free = self._free[: self._free_count]
         living = np.flatnonzero((died == LIVING) & (born != NEVER)).astype(np.int32)
@@ -475,7 +479,7 @@ class Rows:
         return living, retired, np.sort(linked)
 
     def _check_rewrite(self, kept: np.ndarray) -> None:
-        """Prove that a rewrite under way has the texts of the slots behind it. `kept`: those that are not free."""
+        """Prove that a rewrite in progress has the texts of the slots that it has passed. `kept`: the slots that are not free."""
         new = self._rewrite
         if new is None:
             return

@@ -1,11 +1,11 @@
-"""Rows that succeed one another: of each of many things the newest row is kept, and what was told of it version after version is compared
-with that, and takes its place where it differs.
+"""Rows that succeed one another: the newest row of each of many things is kept. The rows reported for a thing, version after version, are
+compared with it, and each one that differs replaces it.
 
     places[code]   1 + the slot of the newest row of a thing, 0: it has none; the first cell of that row is the code
     shown[column]  the bits of a cell that are compared: readers see these. If only other bits differ, the row keeps its slot, and they are
                    overwritten in place
 
-A row that is succeeded within the run is written all the same, and dies in the version in which it is born: deltas tell it.
+A row that is replaced within the run is also written, and dies in the version in which it is born: deltas report it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from structures.rows.retired import LIVING
 
 @arrays("int64[::1]", "int64[::1]", "int32[::1]", "int32[::1]", "int64", "int64")
 class Slots(NamedTuple):
-    """The life of each, how many of each stretch are not free, those that are, how many these are, and where those begin that never were
-    in use."""
+    """The slots of the rows: their lives, how many of each stretch are not free, the free slots and their number, and the first slot that
+    was never used."""
 
     born: np.ndarray
     died: np.ndarray
@@ -42,7 +42,7 @@ class Succession(NamedTuple):
 
 @arrays("int64[:, ::1]", Slots, Succession)
 class Newest(NamedTuple):
-    """The stored rows, their slots, and how one row takes another's place."""
+    """The stored rows, their slots, and the arrays of the succession."""
 
     cells: np.ndarray
     slots: Slots
@@ -51,8 +51,8 @@ class Newest(NamedTuple):
 
 @arrays("int32[::1]", "int64[::1]", "int64[:, ::1]", "boolean[::1]")
 class Told(NamedTuple):
-    """Of each telling, version after version, the code, the number of the version (a code comes once in each), the row, and whether there
-    is one at all; afterwards: whether it has come."""
+    """Reported rows, in the order of versions: for each one the code, the number of the version (a code occurs once in each), the row, and
+    whether there is one at all; afterwards, whether it has been added."""
 
     codes: np.ndarray
     versions: np.ndarray
@@ -62,8 +62,8 @@ class Told(NamedTuple):
 
 @arrays("int64[::1]", "int64[::1]", "int64[::1]", "int32[::1]")
 class Succeeded(NamedTuple):
-    """The numbers of the versions that change something, where the slots of each begin, and behind them how many slots there are, how many
-    of each have gone, which come first; and the slots."""
+    """The numbers of the versions that change something; where the slots of each begin, and at the end their total number; how many slots
+    of each were removed, which come first; and the slots."""
 
     versions: np.ndarray
     starts: np.ndarray
@@ -73,7 +73,7 @@ class Succeeded(NamedTuple):
 
 @kernel
 def differ(told: Any, i: int, cells: Any, slot: int, shown: Any) -> bool:
-    """Whether two rows differ in what is shown behind the first cell."""
+    """Return whether two rows differ in what is shown, except for the first cell."""
     for column in range(1, told.shape[1]):
         if (told[i, column] ^ cells[slot, column]) & shown[column]:
             return True
@@ -82,7 +82,7 @@ def differ(told: Any, i: int, cells: Any, slot: int, shown: Any) -> bool:
 
 @kernel
 def copy_hidden(told: Any, i: int, cells: Any, slot: int) -> None:
-    """Write the cells that differ from those of a row that looks the same. Readers may read the shown bits of the same words meanwhile."""
+    """Overwrite the cells that differ in a row that looks the same. Readers may read the shown bits of the same words meanwhile."""
     for column in range(1, told.shape[1]):
         if told[i, column] != cells[slot, column]:
             cells[slot, column] = told[i, column]
@@ -90,7 +90,7 @@ def copy_hidden(told: Any, i: int, cells: Any, slot: int) -> None:
 
 @kernel
 def slot_of(slots: Slots, taken: int) -> int:
-    """The slot to be taken next: from the top of `free`, then from `used` on."""
+    """Return the slot to be taken next: from the top of `free`, then from `used` on."""
     if taken < slots.free_count:
         return wide(slots.free[slots.free_count - 1 - taken])
     return slots.used + taken - slots.free_count
@@ -98,7 +98,7 @@ def slot_of(slots: Slots, taken: int) -> int:
 
 @kernel
 def begin_life(slots: Slots, slot: int, version: int) -> None:
-    """Of a row that has been written."""
+    """Begin the life of a row that has been written."""
     slots.born[slot] = version
     fence()  # see `scan`
     if slots.died[slot] != LIVING:
@@ -108,13 +108,14 @@ def begin_life(slots: Slots, slot: int, version: int) -> None:
 
 @kernel("UniTuple(int64, 3)(Newest, Told, int64, Succeeded, int32[::1])")
 def succeed(newest: Newest, told: Told, version: int, found: Succeeded, gone: Any) -> tuple[int, int, int]:
-    """`take_places` as an entry point. O(width) a group told."""
+    """`take_places` as an entry point. O(width) for each reported row."""
     return take_places(newest, told, version, found, gone)
 
 
 @kernel
 def take_places(newest: Newest, told: Told, version: int, found: Succeeded, gone: Any) -> tuple[int, int, int]:
-    """-> how many versions change something, how many rows go, and how many come. The slots of the former are put into `gone`. O(cells)."""
+    """Let the reported rows replace the newest ones. Returns the numbers of versions that change something, of rows removed, and of rows
+    added. The slots of removed rows are written into `gone`. O(cells)."""
     cells, slots, places, shown = newest.cells, newest.slots, newest.succession.places, newest.succession.shown
     changed, lost, new = wide(0), wide(0), wide(0)
     low = wide(0)

@@ -61,7 +61,7 @@ class Widening:
             new[where, columns + cell] |= old[where, before + cell]
 
     def finish(self) -> Rows:
-        """The wider rows, which replace the others, once all rows are copied."""
+        """Return the wider rows, which replace the others, once all rows are copied."""
         assert self._at >= self._rows.used, "not all rows are copied"
         rows, made = self._rows, copy(self._rows)
         made.kinds, made.cells, made.width, made.most = self._kinds, self._cells, self._width, self._most
