@@ -217,7 +217,7 @@ def spread(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading,
 
 
 @kernel(forceinline=True)
-def take_in(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, slot: int, some: Any) -> None:
+def add_row(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading, u: int, slot: int, some: Any) -> None:
     """Add a row to all rows of alias u, with its bits, which depend on outer rows only."""
     LINKS, PORTS, SIDES, X, Z = tables.LINKS, tables.PORTS, tables.SIDES, tables.X, spreading.Z
     bits = 0
@@ -237,7 +237,8 @@ def take_in(nodes: Nodes, writing: Writing, tables: Tables, spreading: Spreading
 
 
 @kernel(forceinline=True)
-def let_go(nodes: Nodes, writing: Writing, tables: Tables, u: int, slot: int) -> None:
+def remove_row(nodes: Nodes, writing: Writing, tables: Tables, u: int, slot: int) -> None:
+    """Remove a row from all rows of alias u."""
     PORTS, SIDES = tables.PORTS, tables.SIDES
     for i in range(SIDES[u, layout.HAS]):
         p = SIDES[u, layout.FIRST_PORT + i]
@@ -255,10 +256,10 @@ def change_rows(nodes: Nodes, writing: Writing, tables: Tables, spreading: Sprea
     runs[0, PLACE], runs[0, LINK], runs[0, FIRST_], runs[0, END] = u, -1, 0, n
     if come:
         for i in range(n):
-            take_in(nodes, writing, tables, spreading, u, rows[i], rows[n : n + B + 1])
+            add_row(nodes, writing, tables, spreading, u, rows[i], rows[n : n + B + 1])
     else:
         for i in range(n):
-            let_go(nodes, writing, tables, u, rows[i])
+            remove_row(nodes, writing, tables, u, rows[i])
     return spread(nodes, writing, tables, spreading, come)
 
 
