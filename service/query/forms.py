@@ -89,11 +89,15 @@ class Overlaps(Form):
 
 
 class AtMost(Form):
+    """`[x, y]`: x <= y."""
+
     what = 'the entry "at_most" of join'
     at_most: Pair
 
 
 class Less(Form):
+    """`[x, y]`: x < y."""
+
     what = 'the entry "less" of join'
     less: Pair
 
@@ -104,12 +108,16 @@ class NotEqual(Form):
 
 
 class Within(Form):
+    """The difference of two columns is at most the distance: in the unit of the columns (days, microseconds), or an ISO 8601 duration."""
+
     what = 'the entry "within" of join'
     within: Pair
     distance: Annotated[Any, Field(json_schema_extra={"type": ["number", "string"]})]  # validated by the columns' type
 
 
 class Cross(Form):
+    """The product of two aliases, which is refused unless it is requested in this way."""
+
     what = 'the entry "cross" of join'
     cross: Pair
 
@@ -196,12 +204,16 @@ class Deletion(Form):
 
 
 class Intersection(Form):
+    """The intersection of intervals that all overlap, as two columns, `<as>_start` and `<as>_end`; null where it is unbounded."""
+
     what = 'the entry "intersection" of select'
     intersection: Annotated[list[str], Field(min_length=1)]
     name: str = Field("intersection", alias="as")
 
 
 class Duration(Form):
+    """The length of the intersection of intervals, in the unit of their type (days, microseconds); null if it is unbounded."""
+
     what = 'the entry "duration" of select'
     duration: Annotated[list[str], Field(min_length=1)]
     name: str = Field("duration", alias="as")
