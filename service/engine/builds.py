@@ -226,7 +226,7 @@ class Builds:
     def _run(self, build: _Build) -> None:
         try:
             build.require()
-            self._kernels().require(rooms_of(build.view.view.plan))  # the kernels are compiled, or never will be
+            self._kernels().load(rooms_of(build.view.view.plan))  # they are compiled, or never will be
             join = self._in_turn(build, partial(self._make_room, build))
             if self._in_turn(build, partial(self._begin_passage, build)):
                 self._replay(build, join)

@@ -49,7 +49,7 @@ from service.views.deltas import DeltaSink, Stored
 from service.views.joins.making import rooms_of
 from service.views.live_view import LiveView
 from service.views.parse import View, noted, parse_view
-from service.warming import Kernels
+from service.warming import EVERY_BATCH, Kernels
 from service.wire.batch import Batch
 from service.wire.errors import WireError, cut
 from service.wire.schema import RelationDefinition, RelationPatch
@@ -63,11 +63,9 @@ _POLL = 0.1  # seconds between two progress reports of builds
 
 class Engine(ABC):
     """An open data folder. The writer calls `on_failure` when the service must stop because the state on disk is unknown. `kernels`: those
-    that are still to be compiled; each view waits for its own.
-
-    state: "recovering" until the folder's views are built, then "ready", "failed" or "closed". `folder_id`, `secret`: the folder's, for
-    tokens that no other folder can have issued. Raises FolderInUse, Damaged, OSError.
-    """
+    that are still to be compiled or loaded; each view waits for its own. `folder_id`, `secret`: the folder's, for tokens that no other
+    folder can have issued. state: "recovering" until the folder's views are built, then "ready", "failed" or "closed". Raises FolderInUse,
+    Damaged, OSError."""
 
     def __init__(self, data: Path, settings: Settings | None = None) -> None:
         self.settings = settings or Settings.model_validate({"data": data})
@@ -146,6 +144,7 @@ class Engine(ABC):
                 to_build.append((view, self._passage_of(view, snapshot)))
         if all(passage is None for _, passage in to_build):
             self._state.history = None
+        self.kernels.load(EVERY_BATCH if self._state.relations else ())
         self._housekeeping.pages.start()
         self._writer.start()
         self._is_open = True
@@ -244,10 +243,8 @@ class Engine(ABC):
         return result
 
     def repeated(self, batch: Batch) -> Receipt | None:
-        """Return the answer to a batch that was applied already (its changes are not compared), or None.
-
-        Problems `source-reset`, `bad-parameter`.
-        """
+        """Return the answer to a batch that was applied already (its changes are not compared), or None. Problems `source-reset`,
+        `bad-parameter`."""
         check_source(batch)
         return None if batch.source is None else self._writer.call(lambda: self._state.repeated(batch, self.published.number)).result()
 
@@ -310,6 +307,7 @@ class Engine(ABC):
             self.versions.publish(self._state.version())
             return "created"
 
+        self.kernels.load(EVERY_BATCH)
         return self._writer.call(put).result()
 
     def patch_relation(self, name: str, patch: RelationPatch) -> None:
@@ -354,6 +352,7 @@ class Engine(ABC):
         with self.versions.holding() as version:  # here, not in the writer's turn: planning reads thousands of rows
             relations = self._state.relations
             parsed = self._parse_view(name, data, relations, version)
+        self.kernels.load_compiled(rooms_of(parsed.plan))
         return self._writer.call(lambda: self._put_view(parsed, data, relations, client))
 
     def drop_view(self, name: str) -> None:
@@ -481,7 +480,7 @@ class Engine(ABC):
             parsed = self._parse_view(parsed.name, data, self._state.relations, self._state.newest)
         with or_no_room(f"the view {parsed.name}"):
             view = LiveView("", parsed, self._state.relations, self._state.indexes)
-            if self.kernels.has(rooms_of(parsed.plan)):  # otherwise it would compile some of them here
+            if self.kernels.has_loaded(rooms_of(parsed.plan)):  # otherwise it would load, or compile, some of them here
                 view.make_room()
         view.id = self._log.put_view(parsed.name, parsed.definition, noted(parsed))
         self._add_view(view)

@@ -17,7 +17,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     numbers: list[int] = []
     monkeypatch.setattr(warming, "LOADING_DELAY", 0.0)
     monkeypatch.setattr(kernel, "_listed", [(number, "") for number in range(10)])
-    monkeypatch.setattr(kernel, "load", lambda number, signature: numbers.append(number))
+    monkeypatch.setattr(kernel, "compiled", numbers.append)
     return numbers
 
 
@@ -78,6 +78,35 @@ def test_what_somebody_waits_for_is_compiled_first() -> None:
     kernels.end()
     assert kernels._take() is None
     waiter.join()
+
+
+def test_kernels_are_loaded_once_and_with_those_that_they_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    warming._import_all()
+    names: list[str] = []
+    monkeypatch.setattr(warming, "_ready", set())
+    monkeypatch.setattr(kernel, "compiled", lambda dispatcher: names.append(warming._name(dispatcher)))
+    kernels = warming.Kernels()
+    assert not kernels.has_loaded({"interval"})
+    kernels.load({"interval"})
+    assert {name.split(".")[1] for name in names} == {"interval", "ordered", "core"}
+    assert {*names} == warming._kernels_of({"interval"})
+    assert kernels.has_loaded({"interval"}) and not kernels.has_loaded({"interval", "box"})
+    kernels.load({"interval"})
+    assert len(names) == len({*names})
+
+
+def test_nothing_is_loaded_that_is_not_compiled(loaded: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be compiled by whoever loads it."""
+    monkeypatch.setattr(warming, "_ready", {"interval"})
+    monkeypatch.setattr(warming, "_kernels_of", lambda rooms: {"missing"})
+    kernels = warming.Kernels()
+    kernels._missing = {"missing"}
+    assert not kernels.has_loaded({"interval"})
+    kernels.load_compiled({"interval"})
+    kernels.end()
+    with pytest.raises(warming.Unusable, match="the service ends"):
+        kernels.load({"interval"})
+    assert not loaded
 
 
 def test_one_that_never_started_ends() -> None:
