@@ -35,7 +35,6 @@ from service.engine.snapshotting import Snapshotting
 from service.engine.stages import Stage, Stages
 from service.engine.state import Receipt, State, refuse_bad
 from service.engine.truncates import Truncates
-from service.engine.under_way import UnderWay
 from service.engine.versions import Pins, Version
 from service.engine.writer import Later, Unpublished, Writer
 from service.errors import Problem, ending
@@ -89,8 +88,8 @@ class Engine(ABC):
         )  # fmt: skip
         self._builds = Builds(self._state, self._writer, self.versions, self.feed_of, lambda: self.kernels)
         self.stages = Stages(data, self.settings.max_relation_rows)
-        self.under_way = UnderWay()
-        self._truncates = Truncates(self._state, self._writer, self.versions, self.under_way)
+        self._truncates = Truncates(self._state, self._writer, self.versions)
+        self.under_way = self._truncates.under_way
         self._rewrites = Rewrites(self._state, self._writer, self.versions)
         self.retention = Retention(self._state, self._writer, self.versions, self.stages.sweep)
         self._alterations = Alterations(self._state, self._writer, self._log, self.versions, self._rewrites, self.settings.max_columns)

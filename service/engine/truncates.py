@@ -31,33 +31,39 @@ log = logging.getLogger("livejoin.views")
 _WORTH = 1 << 14  # rows of a relation: a view takes at most some 30 ms for the deletes of fewer
 _NICE = 3  # of the thread, as for those that build views
 _ROUNDS, _FEW = 10, 1000  # at most; changes left to the turn
+_LISTED = 2  # rounds in which lists are read again: while others write without a pause, more would be in vain
+
+_Views = dict[LiveView, set[str]]
 
 
 class Truncates:
     """`submit` as `Writer.submit`, from any thread."""
 
-    def __init__(self, state: State, writer: Writer, versions: Pins, under_way: UnderWay) -> None:
-        self._state, self._writer, self._versions, self._under_way = state, writer, versions, under_way
+    def __init__(self, state: State, writer: Writer, versions: Pins) -> None:
+        self._state, self._writer, self._versions = state, writer, versions
+        self.under_way = UnderWay()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="truncates", initializer=partial(give_way, _NICE))
 
     def submit(self, batch: Batch, done: Done) -> None:
         """As `Writer.submit`. A batch that must wait for another one of its source begins after that."""
-        if not self._under_way.holds(batch) and not self._views(batch):
+        views = None if self.under_way.holds(batch) else self._views(batch)
+        if views is not None and not views:
             self._writer.submit(batch, done)
             return
-        self._writer.admit(self._under_way.waiting)
-        self._under_way.begin(batch, partial(self._go, batch, done))
+        self._writer.admit(self.under_way.waiting)
+        self.under_way.begin(batch, partial(self._go, batch, done, views))
 
-    def _go(self, batch: Batch, done: Done) -> None:
-        """Prepare the batch, or submit it if there is nothing to prepare."""
+    def _go(self, batch: Batch, done: Done, views: _Views | None) -> None:
+        """Prepare the batch for these views, or submit it if there are none; None: they are not known yet, as it had to wait."""
         try:
-            if self._under_way.is_ending:
+            if self.under_way.is_ending:
                 raise ending()
-            if not self._views(batch):
+            views = self._views(batch) if views is None else views
+            if not views:
                 self._writer.submit(batch, done, True)
-                self._under_way.end(batch)
+                self.under_way.end(batch)
                 return
-            future = self._thread.submit(self._run, batch, done)
+            future = self._thread.submit(self._run, batch, done, views)
         except Problem as problem:
             self._tell(batch, done, problem)
         except RuntimeError:  # the thread has ended
@@ -69,7 +75,7 @@ class Truncates:
 
     def end(self) -> None:
         """Refuse the batches that wait, and soon the one being prepared, unless the writer has it."""
-        self._under_way.close()
+        self.under_way.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def refuse_waiting(self) -> None:
@@ -77,7 +83,7 @@ class Truncates:
         self.end()
         self._writer.refuse_waiting()
 
-    def _views(self, batch: Batch) -> dict[LiveView, set[str]]:
+    def _views(self, batch: Batch) -> _Views:
         """Return the views that need new structures, each with the relations it loses. O(changes), and O(views) if there is a truncate."""
         if is_single(batch):
             return {}
@@ -90,7 +96,7 @@ class Truncates:
         return {view: mine for view, mine in views.items() if lost_without(view, mine) is not None}
 
     def _tell(self, batch: Batch, done: Done, answer: Receipt | Problem) -> None:
-        self._under_way.end(batch)
+        self.under_way.end(batch)
         tell(done, answer)
 
     @staticmethod
@@ -99,21 +105,22 @@ class Truncates:
         log.exception("a batch could not be prepared; nothing of it was applied")
         return Problem("internal", "the batch could not be applied")
 
-    def _run(self, batch: Batch, done: Done) -> None:
+    def _run(self, batch: Batch, done: Done, views: _Views) -> None:
         emptied: list[Emptied] = []
         answer: Future[Receipt | Problem] = Future()
         started = time.monotonic()
         try:
-            for view, names in self._views(batch).items():
+            for view, names in views.items():
                 self._prepare(view, names, emptied)
-            for _ in range(_ROUNDS):
-                if sum(one.backlog.changes for one in emptied) > _FEW or any(one.would_list_again for one in emptied):
+            for number in range(_ROUNDS):
+                is_stale = number < _LISTED and any(one.would_list_again for one in emptied)
+                if is_stale or sum(one.backlog.changes for one in emptied) > _FEW:
                     self._go_on(emptied)
             batch.emptied = tuple(emptied)
             if emptied:
                 log.info("a truncate was prepared for %d views in %.1f s", len(emptied), time.monotonic() - started)
             self._writer.submit(batch, answer.set_result, True)
-            self._under_way.end(batch)
+            self.under_way.end(batch)
             result = answer.result()
         except Problem as problem:
             result = problem
@@ -132,7 +139,7 @@ class Truncates:
 
     def _report(self, _: float) -> None:
         """Of a build, from time to time. Problem `recovering` once the service ends."""
-        if self._under_way.is_ending:
+        if self.under_way.is_ending:
             raise ending()
 
     def _go_on(self, emptied: list[Emptied]) -> None:
@@ -152,10 +159,11 @@ class Truncates:
     # in the writer's turn
 
     def _begin(self, view: LiveView, names: set[str], emptied: list[Emptied]) -> Emptied | None:
-        if not self._state.has(view, "live"):
+        lost = lost_without(view, names) if self._state.has(view, "live") else None
+        if lost is None:
             return None
         try:
-            one = Emptied(view, names, self._versions.holding)
+            one = Emptied(view, names, lost, self._versions.holding)
         except Exception:
             log.warning(IN_VAIN, view.name, exc_info=True)
             return None

@@ -2,15 +2,17 @@
 
 A row of an inner join has a row of each relation. So a truncate deletes all rows of the view, and its structures are left with the rows of
 the other relations, which exist beforehand. The same is true of EXISTS, of the left side of LEFT JOIN, of the latest rows, and the like.
-With its right side, LEFT JOIN loses the rows that have one, and the left rows of these then stand alone.
+With its right side, LEFT JOIN loses the rows that have one, and the left rows of these then stand alone. In other views (NOT EXISTS, gaps)
+other rows take the places of the lost ones: the rows of the new structures are compared with those that the view has.
 
     in the writer's turn   hold the published version; record changes to the view's relations from then on
-    beside the writer      load new structures with the rows of the other relations; list the rows that the view loses, as far as its feed
-                           may keep them
+    beside the writer      load new structures with the rows of the other relations; list the rows that the view loses and gains, as far as
+                           its feed may keep them
     rounds                 follow the changes since: in the structures those of the other relations, in the list those of all
-    in the batch's turn    follow the rest; the listed rows are deleted, and the new structures replace the view's own
+    in the batch's turn    follow the rest; the listed rows are deleted and inserted, and the new structures replace the view's own
 
-The list of an inner join follows changed rows; any other is read again if something has changed.
+The list of an inner join follows changed rows; any other is read again if something has changed. Groups have no list: they start from
+nothing, and take the rows of the new structures.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from service.tables.resolution import NO_SLOTS, Resolved
 from service.views.deltas import Combination, Delta, most_candidates
 from service.views.joins.protocol import Enumeration
 from service.views.live_view import LiveView
+from structures.netting.net import Moves, Told, netted
 
 log = logging.getLogger("livejoin.views")
 
@@ -36,19 +39,23 @@ IN_VAIN = "the view %s could not be prepared for a truncate: its rows will be de
 _CHUNK = 1 << 16  # rows to read at once
 _SOONER_BY_PARTNERS = ("bow_tie", "minesweeper")  # bow-tie: 7.7 s to list all of 2,000,000 rows, 0.6 s by the rows that are deleted
 _NO_PINS = np.empty(0, np.int64)  # nobody reads structures before they are in place
+_MOST_LEFT = 8  # rows for each deleted one, of the other relations and of the view: to compare one takes a tenth of the time of a delete
+_COMPARED = 1 << 20  # rows to compare at once
 
 
 class Lost(NamedTuple):
-    """The rows that a view loses with those of some relations: all, or those with a row of the alias number `place`, whose other rows then
-    stand alone. is_inner: each of them has a row of every alias, and comes and goes with these alone."""
+    """The rows that a view loses with those of some relations. every: all of them. place: those with a row of the alias number `place`,
+    whose other rows then stand alone. Neither: those that the new structures lack; other rows take their places. is_inner: each lost row
+    has a row of every alias, and comes and goes with these alone."""
 
+    every: bool
     place: int | None
     is_inner: bool
 
 
 def lost_without(view: LiveView, names: Collection[str]) -> Lost | None:
-    """Return which rows the view loses if these relations lose theirs; None: other rows would take their places, or the view is not an
-    inner join's, or groups' that keep only a join."""
+    """Return which rows the view loses if these relations lose theirs; None: this must be found row by row, as the view is not a join's, or
+    that is faster, as most rows of its relations stay."""
     query, plan = view.view.query, view.view.plan
     if view.state != "live" or not view.is_of_a_join or query.branches or (plan.core or plan).shape == "union":
         return None
@@ -58,27 +65,29 @@ def lost_without(view: LiveView, names: Collection[str]) -> Lost | None:
         if part.kind in ("exists", "coverage") and part.on in needed:
             needed |= {alias for alias, _ in part.own}
     if gone & needed or aliases <= gone:
-        return Lost(None, not (query.parts or query.absent or query.latest or query.as_of or query.stretches))
-    if query.groups is None and plan.shape in ("match", "as_of") and gone == query.optional:
+        return Lost(True, None, not (query.parts or query.absent or query.latest or query.as_of or query.stretches))
+    if query.groups is None and plan.shape in ("match", "as_of") and gone and gone <= query.optional:
         (side,) = (side for side in view.sides if side.alias in gone)
-        return Lost(side.place, plan.shape == "match")
-    return None
+        return Lost(False, side.place, plan.shape == "match" and gone == query.optional)
+    rows = {name: relation.table.rows for name, relation in view.relations.items()}
+    deleted = sum(rows[name] for name in names)
+    return Lost(False, None, False) if sum(rows.values()) - deleted <= _MOST_LEFT * deleted else None
 
 
 class Emptied:
     """New structures for one view, without rows of the relations `names`. One thread beside the writer calls `build` and `go_on`;
     everything else, including the constructor, is called in the writer's turn. OSError, MemoryError: there is no room."""
 
-    def __init__(self, view: LiveView, names: Collection[str], holding: Callable[[], AbstractContextManager[int]]) -> None:
-        self.view, self._names, self._holding = view, frozenset(names), holding
+    def __init__(self, view: LiveView, names: Collection[str], lost: Lost, holding: Callable[[], AbstractContextManager[int]]) -> None:
+        """`lost`: as `lost_without` finds it."""
+        self.view, self._names, self._lost, self._holding = view, frozenset(names), lost, holding
         self.backlog = Backlog(view.relations.values())
         self._join, self._hidden = view.without(self._names)
-        lost = lost_without(view, self._names)
-        assert lost is not None, "other rows take the places of those that are lost"
-        self._lost = lost
+        self._most_left = _MOST_LEFT * sum(view.relations[name].table.rows for name in names)
         self._former = view.core  # so that its memory is freed by the last owner of this object, not in the writer's turn
         self._held = self._before = ExitStack()
-        self._rows: Combination | None = None  # of the held version; None: more than the feed may keep
+        self._rows: Combination | None = None  # those that the held version loses; None: more than the feed may keep
+        self._new: Combination = (NO_SLOTS,) * view.width  # those that take their places, unless they are found by the lost ones
         self.hold()
 
     def hold(self) -> None:
@@ -89,11 +98,14 @@ class Emptied:
         self._root = self.view.root
 
     def build(self, report: Callable[[float], None]) -> None:
-        """Load the rows of the other relations, and list the rows of the view. An exception from `report` ends it."""
+        """Load the rows of the other relations, and list the rows of the view. An exception from `report` ends it. MemoryError also: too
+        many rows are left."""
         self._join.build(self._version, report)
         self._hidden.now = False
         if self._most > 0:
             self._list()
+        elif self.view.owns_rows and not self._lost.every:
+            self._all_of(self._join.rows(self._join.root, None))
 
     def go_on(self) -> None:
         """Follow the changes up to the held version."""
@@ -134,17 +146,17 @@ class Emptied:
 
     def apply(self, version: int, runs: Runs) -> Delta | None:
         """Follow the batch, once in place; return the delta if the view may be followed."""
-        told = None if self._rows is None else (self._rows, self._left_alone(self._rows))
-        return self.view.apply_emptied(version, runs, self._names, told)
+        told = None if self._rows is None else (self._rows, self._come(self._rows))
+        return self.view.apply_emptied(version, runs, self._names, told, self._lost.every)
 
-    def _left_alone(self, rows: Combination) -> Combination:
-        """Return the rows that stand alone once these are lost, each once."""
+    def _come(self, lost: Combination) -> Combination:
+        """Return the rows that the view gains when it loses these, each once."""
         place = self._lost.place
         if place is None:
-            return tuple(part[:0] for part in rows)
-        there = np.zeros(self.view.sides[1 - place].relation.table.used, np.bool_)  # in the turn, ten times as fast as np.unique
-        there[rows[1 - place]] = True
-        left = np.flatnonzero(there).astype(np.int32)
+            return self._new
+        there = np.zeros(self.view.sides[1 - place].relation.table.used + 1, np.bool_)  # in the turn, ten times as fast as np.unique
+        there[lost[1 - place]] = True  # the last one, of slot -1: of FULL JOIN, lost rows that stood alone themselves
+        left = np.flatnonzero(there[:-1]).astype(np.int32)
         alone = np.full(len(left), -1, np.int32)
         return (left, alone) if place else (alone, left)
 
@@ -181,11 +193,39 @@ class Emptied:
 
     def _list(self) -> None:
         """List the rows of the version that are lost."""
+        if not self._lost.every and self._lost.place is None:
+            self._compare()
+            return
         cursor, parts, count = self._all_rows(), [(NO_SLOTS,) * self.view.width], 0
         while not cursor.done and count <= self._most:
             parts.append(self._those_lost(cursor.fill(_CHUNK)))
             count += len(parts[-1][0])
         self._keep(parts)
+
+    def _compare(self) -> None:
+        """List the rows that only the view has, and those that only the new structures have."""
+        join, root, _ = self._root
+        before, after = self._all_of(join.rows(root, None)), self._all_of(self._join.rows(self._join.root, None))
+        parts: tuple[list[Combination], list[Combination]] = ([(NO_SLOTS,) * self.view.width], [(NO_SLOTS,) * self.view.width])
+        count = -(-(len(before[0]) + len(after[0])) // _COMPARED)
+        for number in range(count):
+            both = [tuple(part[rows[0] % count == number] for part in rows) for rows in (before, after)]
+            for found, rows, some in zip(parts, both, _different(*both), strict=True):
+                found.append(tuple(part[some] for part in rows))
+        self._new = tuple(map(np.concatenate, zip(*parts[1], strict=True)))
+        self._keep(parts[0])
+        if len(self._new[0]) > self._most:
+            self._rows = None
+
+    def _all_of(self, cursor: Enumeration) -> Combination:
+        """Read all rows of a cursor. MemoryError: they are too many."""
+        parts, count = list[Combination](), 0
+        while not cursor.done:
+            parts.append(cursor.fill(_CHUNK))
+            count += len(parts[-1][0])
+            if count > self._most_left:
+                raise MemoryError(f"the view has more than {self._most_left} rows to be looked at")
+        return tuple(map(np.concatenate, zip(*parts, strict=True))) if parts else (NO_SLOTS,) * self.view.width
 
     def _those_lost(self, rows: Combination) -> Combination:
         if self._lost.place is None:
@@ -223,3 +263,13 @@ class Emptied:
                 parts.append(rows)
                 count += len(rows[0])
         return parts
+
+
+def _different(before: Combination, after: Combination) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers of the rows that only the first ones have, and those that only the others have. Cost: O(1) a row."""
+    lost, n = len(before[0]), len(before[0]) + len(after[0])
+    columns = np.stack([np.concatenate(parts).astype(np.int64) for parts in zip(before, after, strict=True)])
+    none = np.empty(0, np.int64)
+    moves = Moves(none, none, none, np.zeros(len(columns), np.int64))
+    goes, comes, _ = netted(Told(np.zeros(n, np.int64), np.arange(n) >= lost, columns), moves)
+    return goes, comes - lost

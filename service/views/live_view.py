@@ -213,24 +213,26 @@ class LiveView:
         self.update_seconds.observe((time.perf_counter() - started) / changes, changes)
         return delta
 
-    def apply_emptied(self, version: int, runs: Runs, names: Collection[str], told: tuple[Combination, Combination] | None) -> Delta | None:
+    def apply_emptied(
+        self, version: int, runs: Runs, names: Collection[str], told: tuple[Combination, Combination] | None, every: bool
+    ) -> Delta | None:
         """Follow a batch that truncates the relations `names`, in a core that has replaced the view's own and lacks only the rows of
-        `names`. told: the rows that the view loses and gains by that, unless they are groups; None: more than its feed may keep."""
+        `names`. told: the rows that the view loses and gains by that, unless they are groups; None: more than its feed may keep. every: no
+        rows are left in the core."""
         started = time.perf_counter()
         mine = {name: run for name, run in runs.items() if name in self.relations}
         self.changed_rows += sum(run.rows for run in mine.values())
         left = {name: inserting(run) if name in names else apart(run) for name, run in mine.items()}
-        delta = self._follow_emptied(version, left, mine, told)
+        if isinstance(self.join, GroupsStage):
+            delta = self._follow_by_groups(version, left, every)
+        else:
+            delta = self._follow_emptied(version, left, mine, told)
         self.update_seconds.observe(time.perf_counter() - started)
         return delta
 
     def _follow_emptied(self, version: int, left: Runs, mine: Runs, told: tuple[Combination, Combination] | None) -> Delta | None:
         """`left`: the changes without deletes that are done already."""
         retain, join = self.view.query.retain, self.join
-        if isinstance(join, GroupsStage):
-            groups = None if retain is None else RowCollector(retain[0])
-            join.apply_emptied(version, left, groups)
-            return None if groups is None else groups.delta(version)
         if retain is None:
             join.apply(version, left, None)
             return None
@@ -246,6 +248,12 @@ class LiveView:
                 collector(0, bool(inserted), rows)
         join.apply(version, left, cast(Sink, collector))
         return collector.delta(version, self._retained(mine))
+
+    def _follow_by_groups(self, version: int, left: Runs, every: bool) -> Delta | None:
+        retain, join = self.view.query.retain, cast(GroupsStage, self.join)
+        groups = None if retain is None else RowCollector(retain[0])
+        join.apply_emptied(version, left, groups, every)
+        return None if groups is None else groups.delta(version)
 
     def replay(self, step: Step) -> Delta | None:
         """Follow changes that were applied earlier, as `apply`, before the view is live. Raises as `require`."""

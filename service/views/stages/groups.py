@@ -85,14 +85,18 @@ class GroupsStage(Defaults):
         """Cost: that of the join, and O(1) or O(log n) a row of it."""
         self.core.build(version, lambda part: progress(part / 2))
         self._groups.begin()
+        self._begin_with(version, self._take_rows(version, lambda: progress(0.5)))
+        progress(1.0)
+
+    def _take_rows(self, version: int, then: Callable[[], None] = lambda: None) -> list[Slots]:
+        """Add all rows of the join to their groups, calling `then` now and then; return the codes of groups touched for the first time."""
         codes: list[Slots] = []
         cursor = self.core.rows(self.core.root, None)
         while not cursor.done:
             rows = cursor.fill(PIECE_ROWS)
             codes += self._take_all(version, np.ones(len(rows[0]), np.bool_), rows)
-            progress(0.5)
-        self._begin_with(version, codes)
-        progress(1.0)
+            then()
+        return codes
 
     def _begin_with(self, version: int, codes: Sequence[Slots]) -> None:
         """Write the first rows of these groups."""
@@ -143,13 +147,15 @@ class GroupsStage(Defaults):
         self._write_all(version, codes, first, sink)
         return rows
 
-    def apply_emptied(self, version: int, runs: Runs, sink: RowCollector | None) -> None:
-        """Follow a batch that first deletes all rows of the join; the core is already a new, empty one. Cost: O(1) a group, and the cost of
-        the inserted rows."""
+    def apply_emptied(self, version: int, runs: Runs, sink: RowCollector | None, every: bool) -> None:
+        """Follow a batch that truncates relations; the core is already a new one, without their rows. `every`: the join has no rows then.
+        Cost: O(1) a group, and the cost of the rows that it has, and of the inserted ones."""
         codes = [np.flatnonzero(self._table.places[: self._columns.codes]).astype(np.int32) if self._grouping.columns else _ALL]
         self._columns.release_all(version)
         self._groups = self._groups.without_rows()
         self._following = self._follow_few()
+        if not every:
+            codes += self._take_rows(version)
         self._take_delta(version, runs, codes)
         self._write_all(version, [np.unique(np.concatenate(codes))], 0, sink)
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import random
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -21,15 +17,15 @@ from service.engine import truncates
 from service.engine.state import Receipt
 from service.errors import Problem
 from service.instance import Instance
-from service.reading.cursors import RowReader, open_relation_rows, open_rows
+from service.reading.cursors import open_rows
 from service.tables import backlog
 from service.views import emptied
 from service.views.emptied import Emptied
 from service.wire.batch import Batch, Changes, RowBlock
-from tests.service.engine.test_builds import BOXES, VIEWS, agrees, ended, filled, rows_like, some_changes
+from tests.service.engine.emptying import Meanwhile, add_up, also_changing, apply_unprepared, left_nothing, rows_left, truncating
+from tests.service.engine.test_builds import BOXES, VIEWS, agrees, filled, rows_like, some_changes
 from tests.service.engine.test_renewals import keeping
 from tests.service.running import ORDER, check, look
-from tests.service.twin import values
 from tests.service.views.test_random_sql import Added
 
 SELF = {"from": {"a": "a", "b": "a"}, "join": [{"overlaps": ["a.x", "b.x"]}, {"less": ["a.id", "b.id"]}]}
@@ -62,19 +58,33 @@ MORE = {
     "full": {"sql": "SELECT a.id AS i, b.t AS j FROM a FULL JOIN b ON overlaps(a.x, b.x)"},
     "left on boxes": {"sql": "SELECT a.id AS i, b.t AS j FROM a LEFT JOIN b ON overlaps(a.x, b.x) AND overlaps(a.y, b.y)"},
     "groups of left": {"sql": "SELECT a.tag AS t, max(b.t) AS m FROM a LEFT JOIN b ON overlaps(a.x, b.x) GROUP BY a.tag"},
+    "left of three": {"sql": "SELECT a.id AS i, b.id AS j, c.id AS k FROM a LEFT JOIN b ON overlaps(a.x, b.x) LEFT JOIN b c ON c.id = b.s"},
+    "two absent": {
+        "sql": "SELECT a.id AS i, c.id AS j FROM a JOIN a c ON a.s = c.t WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.tag = a.tag)"
+    },
+    "absent intervals": {"sql": "SELECT a.id AS i FROM a WHERE a.s < 30 AND NOT EXISTS (SELECT 1 FROM b WHERE overlaps(a.x, b.x))"},
+    "unfollowed absent": {"sql": "SELECT a.id AS i FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.tag = a.tag)", "changes": False},
+    "gaps by key": {"sql": "SELECT a.id AS i, gaps(a.x, b.x) AS free FROM a LEFT JOIN b ON a.tag = b.tag AND overlaps(a.x, b.x)"},
+    "full by key": {"sql": "SELECT a.id AS i, a.t AS s, b.id AS j FROM a FULL JOIN b ON a.tag = b.tag AND overlaps(a.x, b.x) AND b.t < 30"},
+    "full by equality": {"sql": "SELECT a.id AS i, b.id AS j FROM a FULL JOIN b ON a.s = b.t"},
+    "absent in a triangle": {
+        "sql": "SELECT a.id AS i, b.id AS j FROM a JOIN b ON a.s = b.s JOIN a c ON b.tag = c.tag AND c.u = a.u "
+        "WHERE NOT EXISTS (SELECT 1 FROM b d WHERE d.u = a.u)", "algorithm": "lqdag",
+    },
+    "groups of absent": {
+        "sql": "SELECT a.tag AS t, count(*) AS n FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.s = a.s) GROUP BY a.tag"
+    },
+    "groups of two and left": {
+        "sql": "SELECT a.tag AS t, count(*) AS n FROM a JOIN a c ON a.tag = c.tag LEFT JOIN b ON b.s = c.s GROUP BY a.tag"
+    },
+    "one group of left": {"sql": "SELECT count(DISTINCT b.tag) AS n, count(*) AS m FROM a LEFT JOIN b ON a.s = b.s"},
 }  # fmt: skip
-# By view, the relations without which other rows take the places of those that go; or more than a join is kept.
+# By view, relations whose rows are deleted one by one: its rows are values, or more than a join is kept.
 OTHERS: dict[str, tuple[str, ...]] = {
-    "SELECT a.tag AS t, count(*) AS n FROM a LEFT JOIN b ON a.tag = b.tag GROUP BY a.tag": ("b",),
     "SELECT count(*) AS n, sum(a.t) AS t FROM a JOIN b ON a.tag = b.tag": ("a", "b", "ab"),
-    "SELECT a.id AS i, b.id AS j FROM a FULL JOIN b ON overlaps(a.x, b.x)": ("a", "b"),
-    "SELECT a.id AS i, b.id AS j FROM a LEFT JOIN b ON overlaps(a.x, b.x) AND overlaps(a.y, b.y)": ("b",),
-    "SELECT a.id AS i FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.tag = a.tag)": ("b",),
     "SELECT a.tag AS t FROM a UNION SELECT b.tag AS t FROM b": ("a", "b", "ab"),
     "SELECT a.tag AS t FROM a EXCEPT SELECT b.tag AS t FROM b": ("a", "b", "ab"),
-    "SELECT a.id AS i, gaps(a.x, b.x) AS free FROM a LEFT JOIN b ON overlaps(a.x, b.x)": ("b",),
     "SELECT a.tag AS t, coverage(a.x) AS busy FROM a GROUP BY a.tag": ("a",),
-    "SELECT a.id AS i, b.id AS j, c.id AS k FROM a LEFT JOIN b ON overlaps(a.x, b.x) LEFT JOIN b c ON c.id = b.s": ("b",),
 }
 PREPARED = [*VIEWS, *MORE]
 
@@ -85,91 +95,8 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(truncates, "_FEW", 0)
     monkeypatch.setattr(backlog, "_PIECE", 7)
     monkeypatch.setattr(emptied, "_CHUNK", 16)
-
-
-def truncating(rng: random.Random, *names: str, most: int = 12) -> Batch:
-    """Truncates of these relations, and up to so many rows behind each."""
-    parts, sent = [], 0
-    for name in names:
-        given = [rng.randrange(80) for _ in range(rng.randrange(most + 1))]
-        ops = np.array([ORDER["truncate"]] + [ORDER["upsert"]] * len(given), np.uint8)
-        rows = RowBlock(pa.concat_batches([rows_like(rng, [0]), rows_like(rng, given)]))
-        parts.append(Changes(name, BOXES, ops, rows, np.arange(sent, sent + len(ops))))
-        sent += len(ops)
-    return Batch(parts, sent, 0, [], 0)
-
-
-def also_changing(engine: Instance, rng: random.Random, given: Batch) -> Batch:
-    """The batch, with new values of some columns, or the same ones, in rows of the relations that it does not truncate."""
-    for name in {"a", "b"} - {changes.relation for changes in given.changes}:
-        with closing(open_relation_rows(engine.readers, name)) as reader:
-            rows = reader.read(1000)
-        some = rng.sample(rows.to_pylist(), min(rng.randrange(9), rows.num_rows)) if rows is not None else []
-        for row in some:
-            if rng.random() < 0.6:
-                row["u"] = row["t"] + 1 + rng.randrange(6)
-            if rng.random() < 0.3:
-                row["tag"] = rng.choice(["p", "q", None])
-        if some:
-            ops, at = np.full(len(some), ORDER["upsert"], np.uint8), np.arange(given.sent, given.sent + len(some))
-            block = RowBlock(pa.RecordBatch.from_pylist(some, schema=BOXES.arrow_schema()))
-            given.changes = [*given.changes, Changes(name, BOXES, ops, block, at)]
-            given.sent += len(some)
-    return given
-
-
-class Meanwhile:
-    """What happens while a batch is prepared: `then` after each step of it, and what the steps were."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
-        self.built, self.rounds, self.placed = 0, 0, 0
-        build, go_on, place = Emptied.build, Emptied.go_on, Emptied.put_in_place
-
-        def built(one: Emptied, report: Callable[[float], None]) -> None:
-            build(one, report)
-            self.built += 1
-            then()
-
-        def gone_on(one: Emptied) -> None:
-            go_on(one)
-            self.rounds += 1
-            then()
-
-        def placed(one: Emptied) -> None:
-            place(one)
-            self.placed += 1
-
-        monkeypatch.setattr(Emptied, "build", built)
-        monkeypatch.setattr(Emptied, "go_on", gone_on)
-        monkeypatch.setattr(Emptied, "put_in_place", placed)
-
-
-def rows_left(reader: RowReader) -> list[str]:
-    with closing(reader):
-        return sorted(str(row) for part in iter(partial(reader.read, 1000), None) for row in part.to_pylist())
-
-
-def add_up(engine: Instance, added: Added) -> None:
-    """The changes of the view come to its rows."""
-    added.catch_up()
-    with closing(open_rows(engine.readers, "v")) as reader:
-        rows = [values(row) for part in iter(partial(reader.read, 1000), None) for row in part.to_pylist()]
-    assert Counter(added.rows.values()) == Counter(rows)
-
-
-def apply_unprepared(engine: Instance, given: Batch) -> int:
-    """Its version. It does not wait for one that is being prepared."""
-    answer: Future[Receipt | Problem] = Future()
-    engine._writer.submit(given, answer.set_result)
-    receipt = answer.result(60)
-    assert isinstance(receipt, Receipt), receipt
-    return receipt.version
-
-
-def left_nothing(engine: Instance) -> None:
-    engine._truncates._thread.submit(lambda: None).result()  # behind what it does after the answer
-    ended(engine)  # what shares nothing with others is built anew
-    assert engine._state.backlogs == [] and len(engine.versions) == 0
+    monkeypatch.setattr(emptied, "_COMPARED", 20)
+    monkeypatch.setattr(emptied, "_MOST_LEFT", 1000)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -191,14 +118,17 @@ def test_what_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     for names in ("a", "b", "ab", "ba"):
         engine.apply(some_changes(rng, 40))
         before, known = open_rows(engine.readers, "v"), rows_left(open_rows(engine.readers, "v"))
+        relations, placed = engine.views["v"].relations, meanwhile.placed
+        rows = sum(relations[one].table.rows for one in names if one in relations)
         engine.apply(also_changing(engine, rng, truncating(rng, *names)))
+        assert meanwhile.placed == placed + (rows > 0)
         agrees(engine, "v")
         check(engine)
         assert rows_left(before) == known
         look(engine)
         if added is not None:
             add_up(engine, added)
-    assert meanwhile.rounds > 0 and meanwhile.placed > 1
+    assert meanwhile.rounds > 0
     left_nothing(engine)
     engine.close()
 
@@ -240,6 +170,43 @@ def test_views_that_are_not_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyP
         engine.apply(truncating(rng, *names))
         agrees(engine, "v")
     assert meanwhile.built == 0
+    engine.close()
+
+
+@pytest.mark.parametrize("name", ["two absent", "groups of two and left"])
+@pytest.mark.parametrize("most, built, placed", [(0, 0, 0), (1, 1, 0), (100, 1, 1)])
+def test_rows_are_compared_if_they_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, most: int, built: int, placed: int
+) -> None:
+    """For each deleted row, `most` of other relations, and of the view; otherwise they are deleted one by one."""
+    rng = random.Random(name)
+    engine = filled(tmp_path, rng)
+    engine.put_view("v", MORE[name], wait=60)
+    added, meanwhile = Added(engine, "v"), Meanwhile(monkeypatch, lambda: None)
+    monkeypatch.setattr(emptied, "_MOST_LEFT", most)
+    attempts, build = list[Emptied](), Emptied.build
+    monkeypatch.setattr(Emptied, "build", lambda one, report: (attempts.append(one), build(one, report))[1])
+    engine.apply(truncating(rng, "b"))
+    assert (len(attempts), meanwhile.placed) == (built, placed)
+    agrees(engine, "v")
+    add_up(engine, added)
+    left_nothing(engine)
+    engine.close()
+
+
+@pytest.mark.parametrize("name", ["absent", "full", "gaps"])
+def test_more_rows_gained_than_the_feed_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Its followers are told that."""
+    rng = random.Random(name)
+    engine = filled(tmp_path, rng)
+    engine.put_view("v", MORE[name], wait=60)
+    monkeypatch.setattr(emptied, "most_candidates", lambda _: 3)
+    added, meanwhile = Added(engine, "v"), Meanwhile(monkeypatch, lambda: None)
+    added.catch_up()
+    engine.apply(truncating(rng, "b"))
+    agrees(engine, "v")
+    (chunk,) = added.subscription.next()
+    assert meanwhile.placed == 1 and chunk.problem is not None and chunk.problem.type == "delta-too-large"
     engine.close()
 
 
