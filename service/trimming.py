@@ -7,6 +7,8 @@ or read in bulk for a moment, and occasionally if there is no such moment.
 
 from __future__ import annotations
 
+import threading
+
 import pyarrow as pa
 
 _QUIET = 1.0  # seconds without work
@@ -20,8 +22,17 @@ def use_one_allocator() -> None:
 
 
 def give_back() -> None:
-    """Return C's free memory, of all threads, to the system (glibc's `malloc_trim`). Takes about 10 ms per 100 MB, without the GIL."""
+    """Return C's free memory, of all threads, to the system (glibc's `malloc_trim`). Takes about 10 ms per 100 MB, without the GIL; the
+    threads that allocate from the same arena wait meanwhile, so never call it in a thread with a low priority."""
     pa.system_memory_pool().release_unused()
+
+
+_asked = threading.Event()
+
+
+def give_back_later() -> None:
+    """Have memory returned after work that `Leftovers` cannot see, once the service is quiet. Any thread."""
+    _asked.set()
 
 
 class Leftovers:
@@ -37,7 +48,8 @@ class Leftovers:
         """Return True once after work that has ended or continues for long. `published`: another object for each publication; `rows_read`:
         by all readers so far."""
         least = 1 if self._is_due else _LARGE  # a large reading in progress is work, however slow
-        if published is not self._seen or rows_read - self._read >= least:
+        if published is not self._seen or rows_read - self._read >= least or _asked.is_set():
+            _asked.clear()
             if not self._is_due:
                 self._is_due, self._since = True, now
             self._seen, self._read, self._seen_at = published, rows_read, now

@@ -23,7 +23,7 @@ from service.errors import Problem
 from service.priority import give_way
 from service.tables.relations import Relation
 from service.tables.store import PIECE_ROWS
-from service.trimming import give_back
+from service.trimming import give_back_later
 from service.views.live_view import LiveView
 
 log = logging.getLogger("livejoin.snapshots")
@@ -125,7 +125,7 @@ class Snapshotting:
     def _behind(self, work: Callable[[], None]) -> None:
         give_way(_NICE)
         work()
-        give_back()
+        give_back_later()
 
     def _try(self, pin: Pin, relations: list[Relation], views: list[LiveView]) -> None:
         """Write a snapshot, then cut the log."""

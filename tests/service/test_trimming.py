@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from service.trimming import _LARGE, _LONGEST, _QUIET, Leftovers
+from service.trimming import _LARGE, _LONGEST, _QUIET, Leftovers, give_back_later
 from tests.server_process import ROOT
 
 # What lies between blocks in use does not go back by itself: every hundredth block is kept.
@@ -49,3 +49,11 @@ def test_it_is_time_once_much_was_read() -> None:
     for step in range(1, 4):
         assert not leftovers.are_due(same, step * _LARGE, 200.0 + step * _QUIET / 2), "the reading goes on"
     assert leftovers.are_due(same, 3 * _LARGE, 300.0) and not leftovers.are_due(same, 3 * _LARGE, 400.0)
+
+
+def test_it_is_time_after_other_work() -> None:
+    leftovers, same = Leftovers(), object()
+    assert not leftovers.are_due(same, 0, 0.0) and leftovers.are_due(same, 0, _QUIET)
+    give_back_later()
+    assert not leftovers.are_due(same, 0, 100.0) and not leftovers.are_due(same, 0, 100.0 + _QUIET / 2)
+    assert leftovers.are_due(same, 0, 100.0 + _QUIET) and not leftovers.are_due(same, 0, 300.0)
