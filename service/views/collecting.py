@@ -27,6 +27,7 @@ from structures.rows.succession import Succeeded
 
 _NO_INDICES: Indices = np.empty(0, np.int64)
 _NO_MASK: Mask = np.empty(0, np.bool_)
+_FEW = 64  # rows that are looked at here before the kernel is called, which takes some 30 µs
 _Arrays = tuple[npt.NDArray[Any], ...]
 
 
@@ -143,14 +144,21 @@ class Collector:
             return too_large(first)
         gone, come = (_concatenated(parts, (NO_SLOTS,) * len(view.moved)) for parts in self._of_one)
         lost, new = len(gone[0]), len(come[0])
-        both = gone if lost else come
-        if lost and new:
-            both = tuple(map(np.concatenate, zip(gone, come, strict=True)))
+        if not lost or not new:
+            return _of_one(first, lost, gone if lost else come, view.most)
+        both = tuple(map(np.concatenate, zip(gone, come, strict=True)))
+        if lost + new > _FEW or not _are_apart(gone, come, view.moved):
             goes, comes = _left(Changed(np.zeros(lost + new, np.int64), np.arange(lost + new) >= lost, both), view)
             if len(goes) < lost or len(comes) < new:
                 left = np.concatenate((goes, comes))
-                both, lost, new = tuple(slots[left] for slots in both), len(goes), len(comes)
+                both, lost = tuple(slots[left] for slots in both), len(goes)
         return _of_one(first, lost, both, view.most)
+
+
+def _are_apart(gone: Combination, come: Combination, moved: Sequence[Part]) -> bool:
+    """Whether certainly none of these rows cancel: two that do have the same slot of each alias of which no row is replaced."""
+    aliases = zip(gone, come, moved, strict=False)
+    return any(not len(part.old) and set(before.tolist()).isdisjoint(after.tolist()) for before, after, part in aliases)
 
 
 def of_one(version: int, gone: Combination, come: Combination, most: int) -> Delta | None:
