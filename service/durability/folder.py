@@ -131,8 +131,10 @@ class Mark:
 
     def set(self, reach: Reach) -> None:
         """Record a commit. Errors are ignored: an old mark is correct too, only weaker."""
-        with contextlib.suppress(OSError):
+        try:
             self._write(reach)
+        except OSError:
+            pass
 
     def finish(self, reach: Reach) -> None:
         """Record the last commit, once everything is on disk, and sync the mark: it is valid after a power failure too."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from service.tables.changes import Part
+from service.tables.changes import NOTHING, Part, Runs
 from service.tables.masks import Mask
 from service.tables.resolution import NO_SLOTS, Indices
 from service.tables.sides import Side
@@ -40,13 +40,19 @@ class Changed(NamedTuple):
 
 
 class Retained(NamedTuple):
-    """What the deltas of a view depend on. sides: its aliases; moved: for each one the rows that the run replaces; shown: how rows look, or
-    None if deleted rows are no longer readable; most: rows of a version that are kept."""
+    """What the deltas of a view depend on. sides: its aliases; runs: the changes of their rows, if the view's rows are made of these;
+    shown: how rows look, or None if deleted rows are no longer readable; most: rows of a version that are kept."""
 
     sides: Sequence[Side]
-    moved: Sequence[Part]
+    runs: Runs
     shown: Shown | None
     most: int
+
+    @property
+    def moved(self) -> list[Part]:
+        """For each alias the rows that the run replaces."""
+        runs = [self.runs.get(side.relation.name) for side in self.sides]
+        return [NOTHING if run is None else run.replaced for run in runs]
 
 
 def joined(parts: Sequence[Changed], width: int) -> Changed:
@@ -139,10 +145,10 @@ class Collector:
     def delta(self, first: int, view: Retained) -> Delta | None:
         """As `delta_left`."""
         if len(self._counts) > 2:
-            return delta_left(first, joined(self._parts, len(view.moved)), view, self._too_large)
+            return delta_left(first, joined(self._parts, len(view.sides)), view, self._too_large)
         if self._too_large:
             return too_large(first)
-        gone, come = (_concatenated(parts, (NO_SLOTS,) * len(view.moved)) for parts in self._of_one)
+        gone, come = (_concatenated(parts, (NO_SLOTS,) * len(view.sides)) for parts in self._of_one)
         lost, new = len(gone[0]), len(come[0])
         if not lost or not new:
             return _of_one(first, lost, gone if lost else come, view.most)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from service.errors import Problem
 from service.histogram import Histogram
-from service.tables.changes import NOTHING, Part, Runs, apart, inserting, parted
+from service.tables.changes import Runs, apart, inserting, parted
 from service.tables.history import Step
 from service.tables.indexes import SharedIndexes
 from service.tables.relations import Hidden, Relation
@@ -290,8 +290,8 @@ class LiveView:
         query = self.view.query
         assert query.retain is not None
         if query.groups is not None or query.branches:  # rows are not made of rows of the aliases
-            return Retained(self.sides, (NOTHING,) * len(self.sides), None, query.retain[0])
-        return Retained(self.sides, [_replaced(runs, side) for side in self.sides], self.shown, query.retain[0])
+            return Retained(self.sides, {}, None, query.retain[0])
+        return Retained(self.sides, runs, self.shown, query.retain[0])
 
     def _read_delta(self, version: int, before: ViewRoot, after: ViewRoot, runs: Runs) -> Delta | None:
         """Return the delta of a single changed row, read from two roots: the view's rows that contain it, before and after."""
@@ -375,8 +375,3 @@ class LiveView:
             "flips_per_update": flips / self.changed_rows if flips is not None and self.changed_rows else None,
             **self.read_counts.to_json(),
         }
-
-
-def _replaced(runs: Runs, side: Side) -> Part:
-    run = runs.get(side.relation.name)
-    return NOTHING if run is None else run.replaced

@@ -69,7 +69,7 @@ class Turning:
         """How many rows a changed row of this relation may turn at most, over all its aliases. O(1)."""
         if relation in self._unbounded:
             return math.inf
-        return sum(self._relations[name].table.rows for name in self._turned.get(relation, ()))
+        return sum([self._relations[name].table.rows for name in self._turned.get(relation, ())])
 
 
 def reads_turns(query: Query) -> bool:
