@@ -1,13 +1,17 @@
-"""What a stage tells of its own rows, gathered by version."""
+"""What a stage tells of its own rows, gathered by version; and what a join tells of one version, netted."""
 
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from service.views.collecting import RowCollector
+from service.tables.changes import Run
+from service.views import collecting
+from service.views.collecting import Collector, Retained, RowCollector
 from structures.rows.succession import Succeeded
 
 
@@ -65,3 +69,39 @@ def test_runs(seed: int) -> None:
         rows = part.slots[0].tolist()
         found.append((version, rows[: part.deletes[0]], rows[part.deletes[0] :]))
     assert found == wanted
+
+
+Pairs = set[tuple[int, int]]
+
+
+def netted(gone: Pairs, come: Pairs, moved: dict[int, int]) -> tuple[Pairs, Pairs]:
+    """Return the rows, of two aliases, that a delta of one version deletes and inserts. `moved`: rows of the first alias."""
+    collector = Collector(1000, 1)
+    for inserted, rows in enumerate((gone, come)):
+        first, second = np.array(sorted(rows), np.int32).reshape(-1, 2).T
+        collector(0, bool(inserted), (first, second))
+    old, new = np.array([*moved], np.int32), np.array([*moved.values()], np.int32)
+    runs = {"a": Run(1, np.zeros(len(old), np.int64), old, new, 2 * len(old))}
+    sides = [cast(Any, SimpleNamespace(relation=SimpleNamespace(name=name))) for name in "ab"]
+    delta = collector.delta(5, Retained(sides, runs, None, 1000))
+    if delta is None:
+        return set(), set()
+    left = [*zip(*(slots.tolist() for slots in delta.slots), strict=True)]
+    assert len(left) == len(set(left)) == delta.starts[-1]
+    return {*left[: delta.deletes[0]]}, {*left[delta.deletes[0] :]}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_few_rows_of_one_version(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not a look at a few slots shows that none cancel: rows that only come and go are left out, all others are told."""
+    random = Random(seed)
+    second = range(random.choice((3, 50)))  # slots of the second alias: with many, most rows have nothing in common
+
+    def some(slots: range) -> Pairs:
+        return {(random.choice(slots), random.choice(second)) for _ in range(random.randrange(1, 5))}
+
+    moved = {old: old + 10 for old in range(random.randrange(3))}
+    gone, come = some(range(5)), some(range(random.choice((3, 10)), 14))
+    found = netted(gone, come, moved)
+    monkeypatch.setattr(collecting, "_FEW", 0)  # all of them by the kernel
+    assert found == netted(gone, come, moved) == (gone - come, come - gone)
