@@ -95,13 +95,14 @@ def netted(gone: Pairs, come: Pairs, moved: dict[int, int]) -> tuple[Pairs, Pair
 def test_few_rows_of_one_version(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether or not a look at a few slots shows that none cancel: rows that only come and go are left out, all others are told."""
     random = Random(seed)
-    second = range(random.choice((3, 50)))  # slots of the second alias: with many, most rows have nothing in common
+    second = range(random.choice((2, 50)))  # slots of the second alias: with many, most rows have nothing in common
 
     def some(slots: range) -> Pairs:
         return {(random.choice(slots), random.choice(second)) for _ in range(random.randrange(1, 5))}
 
     moved = {old: old + 10 for old in range(random.randrange(3))}
-    gone, come = some(range(5)), some(range(random.choice((3, 10)), 14))
+    gone, come = some(range(5)), some(range(14))
+    come |= {row for row in gone if random.random() < 0.2}
     found = netted(gone, come, moved)
     monkeypatch.setattr(collecting, "_FEW", 0)  # all of them by the kernel
     assert found == netted(gone, come, moved) == (gone - come, come - gone)
