@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from service.errors import Problem
 from service.instance import Instance
 from service.wire.batch import Batch
 from tests.service.running import PAIR, batch, of_ops, rows_of, running
+
+Key = tuple[str, int, str | None]  # source, epoch and run
 
 
 @pytest.fixture
@@ -165,3 +168,54 @@ def test_many_that_wait_are_queued_one_after_another(engine: Instance) -> None:
     engine.apply(of_ops("a", ("upsert", 0)))  # behind them
     assert [isinstance(one, Receipt) and one[0] for one in answers] == [*range(1, 1000)]
     assert engine.waiting == 0
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_in_any_order_each_begins_once_and_behind_smaller_epochs(seed: int) -> None:
+    random, under_way = Random(seed), UnderWay()
+    live: list[Batch] = []
+    begun: list[Batch] = []
+    expected: list[tuple[Key, Any]] = []
+    in_force: dict[Key, Any] = {}  # of those with the same fields, the last
+
+    def fields() -> Key:
+        return random.choice("st"), random.randrange(6), random.choice(["r", None])
+
+    def go(given: Batch) -> None:
+        others = [(one.source, one.epoch, one.run) for one in live] + [*in_force]
+        assert not [epoch for source, epoch, run in others if (source, run) == (given.source, given.run) and epoch < given.epoch]
+        begun.append(given)
+
+    def end(given: Batch) -> None:
+        live[:] = [one for one in live if one is not given]
+        under_way.end(given)
+
+    def ready() -> list[Batch]:
+        return [one for one in live if any(one is other for other in begun)]
+
+    def end_one(number: int) -> None:
+        key, context = expected.pop(number)
+        if in_force.get(key) is context:
+            del in_force[key]
+        context.__exit__(None, None, None)
+
+    for _ in range(60):
+        what = random.random()
+        if what < 0.4:
+            live.append(Batch([], 0, 0, [], 0, *fields()))
+            under_way.begin(live[-1], partial(go, live[-1]))
+        elif what < 0.6:
+            key = fields()
+            context = in_force[key] = under_way.expecting(dict(zip(("source", "epoch", "run"), key, strict=True)))
+            context.__enter__()
+            expected.append((key, context))
+        elif what < 0.8 and expected:
+            end_one(random.randrange(len(expected)))
+        elif what >= 0.8 and ready():
+            end(random.choice(ready()))
+    while expected:
+        end_one(-1)
+    while live:
+        assert ready(), "they wait for each other"
+        end(ready()[0])
+    assert len({id(one) for one in begun}) == len(begun) and under_way.waiting == 0
