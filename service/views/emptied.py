@@ -104,7 +104,7 @@ class Emptied:
         self._hidden.now = False
         if self._most > 0:
             self._list()
-        elif self.view.owns_rows and not self._lost.every:
+        elif self.view.has_group_rows and not self._lost.every:
             self._all_of(self._join.rows(self._join.root, None))
 
     def go_on(self) -> None:
@@ -183,7 +183,7 @@ class Emptied:
     def _most(self) -> int:
         """Number of rows to list; -1: none, as the view may not be followed, or groups have their own rows."""
         retain = self.view.view.query.retain
-        return -1 if retain is None or self.view.owns_rows else most_candidates(retain[0])
+        return -1 if retain is None or self.view.has_group_rows else most_candidates(retain[0])
 
     def _keep(self, parts: list[Combination]) -> None:
         if sum(len(part[0]) for part in parts) <= self._most:

@@ -29,6 +29,7 @@ from service.views.joins.protocol import Enumeration, Join, Store
 from service.views.parse import View
 from service.views.read_counts import ReadCounts
 from service.views.shown import STRETCH
+from service.views.stages.coverage import CoverageStage
 from service.views.stages.groups import GroupsStage
 from service.views.stages.key_stretches import KeyStretches
 from service.views.stages.making import core_by, kept_by, shown_of
@@ -115,6 +116,8 @@ class LiveView:
         hidden = Hidden()
         relations = {name: relation.hiding(hidden) if name in names else relation for name, relation in self.relations.items()}
         sides = [Side(self.view.query.whole, side.place, relations[side.relation.name]) for side in self.reads]
+        if isinstance(self.shown, KeyStretches):
+            return CoverageStage(self.view.query, sides, self.shown, True), hidden
         return core_by(self.view.query, self.view.plan, sides, None), hidden
 
     def replace(self, core: Join) -> Join:
@@ -133,7 +136,12 @@ class LiveView:
     @property
     def is_of_a_join(self) -> bool:
         """Whether its rows are those of a join, or groups of them: other groups are counted without one."""
-        return self.view.query.groups is None or type(self._join) is GroupsStage
+        return not isinstance(self._join, GroupsStage) or type(self._join) is GroupsStage
+
+    @property
+    def has_group_rows(self) -> bool:
+        """Whether it stores a row for each group."""
+        return isinstance(self._join, GroupsStage)
 
     @property
     def owns_rows(self) -> bool:
@@ -223,6 +231,8 @@ class LiveView:
         mine = {name: run for name, run in runs.items() if name in self.relations}
         self.changed_rows += sum(run.rows for run in mine.values())
         left = {name: inserting(run) if name in names else apart(run) for name, run in mine.items()}
+        if isinstance(self.join, CoverageStage):
+            self.join.begin_anew(version)
         if isinstance(self.join, GroupsStage):
             delta = self._follow_by_groups(version, left, every)
         else:

@@ -36,12 +36,14 @@ _CHUNK = 1 << 16  # rows of the relation per step of building
 class CoverageStage(Defaults):
     """See the module docstring; `protocol` describes the methods."""
 
-    def __init__(self, query: Query, sides: Sequence[Side], shown: KeyStretches) -> None:
-        """`shown`: its columns hold the codes. OSError, MemoryError: there is no room."""
+    def __init__(self, query: Query, sides: Sequence[Side], shown: KeyStretches, is_another: bool = False) -> None:
+        """`shown`: its columns hold the codes. `is_another`: it will replace one that uses them. OSError, MemoryError: there is no room."""
         assert query.stretches is not None and query.groups is not None
         self._side, self._never, self._most = sides[0], query.never, query.groups.most
         self._columns = shown.columns
-        self._columns.open()
+        self._has_codes = not is_another
+        if self._has_codes:
+            self._columns.open()
         self._span = self._side.spans[query.stretches.of.interval]
         self._cover = Cover(True)
         self._codes = 0  # codes that have a row in the structure
@@ -109,7 +111,8 @@ class CoverageStage(Defaults):
         gone, gone_at = self._entries(part.gone.old, part.gone.offsets, False, version)
         new = self._new_codes()
         known, at = np.unique(come.key, return_index=True)  # versions ascend
-        first = come_at[at[np.searchsorted(known, new.key)]]
+        first, mine = np.zeros(len(new.key), np.int64), np.isin(new.key, known)  # others are of a structure that this one has replaced
+        first[mine] = come_at[at[np.searchsorted(known, new.key[mine])]]
         self._require_few()
         lengths = [len(one.slot) for one in (come, gone, new)]
         kind = np.repeat(np.array([kinds.PARTNER_INSERT, kinds.PARTNER_DELETE, kinds.OUTER_INSERT], np.int8), lengths)
@@ -123,10 +126,15 @@ class CoverageStage(Defaults):
         if sink is not None:
             sink.take(offsets, deltas)
 
+    def begin_anew(self, version: int) -> None:
+        """Take over the codes from a structure that this one, which has no rows, has replaced. O(codes)."""
+        self._columns.release_all(version)
+        self._has_codes = True
+
     def reclaim(self, oldest_needed: int, pins: Numbers) -> bool:
         if self._cover.reclaim(oldest_needed, pins, FREED_AT_ONCE):
             return True
-        return self._columns.reclaim(oldest_needed, pins)
+        return self._has_codes and self._columns.reclaim(oldest_needed, pins)
 
     # --- reading
 

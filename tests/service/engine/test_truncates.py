@@ -74,6 +74,9 @@ MORE = {
     "groups of absent": {
         "sql": "SELECT a.tag AS t, count(*) AS n FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.s = a.s) GROUP BY a.tag"
     },
+    "coverage of groups": {"sql": "SELECT a.tag AS t, coverage(a.x) AS busy FROM a GROUP BY a.tag"},
+    "coverage of many groups": {"sql": "SELECT a.u AS t, coverage(a.x) AS busy FROM a WHERE a.s > 3 GROUP BY a.u"},
+    "unfollowed coverage": {"sql": "SELECT a.u AS t, coverage(a.x) AS busy FROM a GROUP BY a.u", "changes": False},
     "groups of two and left": {
         "sql": "SELECT a.tag AS t, count(*) AS n FROM a JOIN a c ON a.tag = c.tag LEFT JOIN b ON b.s = c.s GROUP BY a.tag"
     },
@@ -84,7 +87,6 @@ OTHERS: dict[str, tuple[str, ...]] = {
     "SELECT count(*) AS n, sum(a.t) AS t FROM a JOIN b ON a.tag = b.tag": ("a", "b", "ab"),
     "SELECT a.tag AS t FROM a UNION SELECT b.tag AS t FROM b": ("a", "b", "ab"),
     "SELECT a.tag AS t FROM a EXCEPT SELECT b.tag AS t FROM b": ("a", "b", "ab"),
-    "SELECT a.tag AS t, coverage(a.x) AS busy FROM a GROUP BY a.tag": ("a",),
 }
 PREPARED = [*VIEWS, *MORE]
 
