@@ -2,7 +2,7 @@
 
 Reports of one version may cancel: a row that one change inserts and another deletes is unchanged, and so is a row that is deleted with a
 part of it and inserted with the replacement of that part, if the two look alike. One kernel call (`structures.netting`) nets all versions
-of a run, and one gather finds which rows look alike.
+of a run, and one gather finds which rows look alike; a few rows of a single version often need neither (`_are_apart`).
 """
 
 from __future__ import annotations
