@@ -206,7 +206,13 @@ class Emptied:
         """List the rows that only the view has, and those that only the new structures have."""
         join, root, _ = self._root
         before, after = self._all_of(join.rows(root, None)), self._all_of(self._join.rows(self._join.root, None))
-        parts: tuple[list[Combination], list[Combination]] = ([(NO_SLOTS,) * self.view.width], [(NO_SLOTS,) * self.view.width])
+        none = (NO_SLOTS,) * self.view.width
+        lost = np.zeros(len(before[0]), np.bool_)  # these need not be compared
+        for side in self.view.sides:
+            if side.relation.name in self._names:
+                lost |= before[side.place] >= 0
+        parts: tuple[list[Combination], list[Combination]] = ([none, tuple(part[lost] for part in before)], [none])
+        before = tuple(part[~lost] for part in before)
         count = -(-(len(before[0]) + len(after[0])) // _COMPARED)
         for number in range(count):
             both = [tuple(part[rows[0] % count == number] for part in rows) for rows in (before, after)]
