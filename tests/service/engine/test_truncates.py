@@ -21,6 +21,8 @@ from service.reading.cursors import open_rows
 from service.tables import backlog
 from service.views import emptied
 from service.views.emptied import Emptied
+from service.views.stages.key_stretches import KeyStretches
+from service.views.stages.table import GroupTable
 from service.wire.batch import Batch, Changes, RowBlock
 from tests.service.engine.emptying import Meanwhile, add_up, also_changing, apply_unprepared, left_nothing, rows_left, truncating
 from tests.service.engine.test_builds import BOXES, VIEWS, agrees, filled, rows_like, some_changes
@@ -158,6 +160,19 @@ def test_rows_that_only_move(tmp_path: Path, name: str, kept: str, truncated: st
     agrees(engine, "v")
     add_up(engine, added)
     left_nothing(engine)
+    engine.close()
+
+
+@pytest.mark.parametrize("name", ["coverage of many groups", "groups of numbers", "groups of absent"])
+def test_no_groups_are_left_without_rows(tmp_path: Path, name: str) -> None:
+    rng = random.Random(name)
+    engine = filled(tmp_path, rng)
+    view, _ = engine.put_view("v", MORE[name], wait=60)
+    assert isinstance(view.shown, KeyStretches | GroupTable) and view.shown.columns.domain is not None
+    assert view.shown.columns.domain.keys > 3
+    engine.apply(truncating(rng, "a", most=0))
+    look(engine)
+    assert view.shown.columns.domain.keys == 0
     engine.close()
 
 
