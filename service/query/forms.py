@@ -79,11 +79,15 @@ Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 
 
 class Equal(Form):
+    """`[x, y]`: x = y. Null is not equal to anything."""
+
     what = 'the entry "equal" of join'
     equal: Pair
 
 
 class Overlaps(Form):
+    """`[x, y]`: the intervals x and y overlap. A null end is unbounded."""
+
     what = 'the entry "overlaps" of join'
     overlaps: Pair
 
@@ -103,6 +107,8 @@ class Less(Form):
 
 
 class NotEqual(Form):
+    """`[x, y]`: x != y, and neither is null."""
+
     what = 'the entry "not_equal" of join'
     not_equal: Pair
 
@@ -154,16 +160,22 @@ class Where(Form):
 
 
 class Or(Form):
+    """Holds if at least one of the entries does. In a view, all of them must refer to the same alias."""
+
     what = 'the entry "or" of where'
     cases: list[Entry] = Field(alias="or", min_length=1)
 
 
 class And(Form):
+    """Holds if all entries do."""
+
     what = 'the entry "and" of where'
     cases: list[Entry] = Field(alias="and", min_length=1)
 
 
 class Not(Form):
+    """Holds if the entry is false. If the entry is unknown because of a null, so is its negation."""
+
     what = 'the entry "not" of where'
     entry: Entry = Field(alias="not")
 
@@ -263,6 +275,8 @@ Selected = Annotated[
 
 
 class Trunc(Form):
+    """Groups by a date or timestamp, truncated to the start of this unit, in UTC."""
+
     what = 'the entry "trunc" of group'
     trunc: TruncUnit
     of: str
@@ -279,6 +293,8 @@ Grouped = Annotated[
 
 
 class OfDuration(Form):
+    """The length of the intersection of intervals, as the argument of an aggregate function."""
+
     what = 'the entry "duration" of an aggregate'
     duration: Annotated[list[str], Field(min_length=1)]
 
@@ -344,6 +360,8 @@ class _Options(Form):
 
 
 class SqlView(_Options):
+    """A view that is defined by a SQL query."""
+
     what = "a view's definition in SQL"
     sql: str = Field(json_schema_extra={"maxLength": MAX_SQL})  # a longer one is rejected as SQL, with its position
 
@@ -370,6 +388,8 @@ class Part(Form):
 
 
 class Select(Form):
+    """One operand of `union` or `except`: a join of relations, its filters and its columns."""
+
     what = "an entry of union or except"
     aliases: Aliases
     join: list[Condition] = []
@@ -382,6 +402,8 @@ class Select(Form):
 
 
 class JsonView(Select, _Options):
+    """A view that is defined by its relations, conditions and columns, as in `SELECT … FROM … WHERE …`."""
+
     what = "a view's definition"
     group: list[Grouped] = []
     aggregate: list[Aggregated] = []
@@ -391,11 +413,15 @@ class JsonView(Select, _Options):
 
 
 class Union(Form):
+    """The distinct rows of all operands."""
+
     what = 'an entry "union" of union or except'
     union: list[Side] = Field(min_length=2, max_length=MAX_ALIASES)
 
 
 class Except(Form):
+    """The distinct rows of the first operand that the second one does not have."""
+
     what = 'an entry "except" of union or except'
     both: list[Side] = Field(alias="except", min_length=2, max_length=2)
 
@@ -407,11 +433,15 @@ Side = Annotated[
 
 
 class UnionView(_Options):
+    """A view that has the distinct rows of all operands."""
+
     what = 'a view\'s definition with "union"'
     union: list[Side] = Field(min_length=2, max_length=MAX_ALIASES)
 
 
 class ExceptView(_Options):
+    """A view that has the distinct rows of the first operand that the second one does not have."""
+
     what = 'a view\'s definition with "except"'
     both: list[Side] = Field(alias="except", min_length=2, max_length=2)
 
