@@ -1,11 +1,10 @@
-"""The benchmarks: what the structures and the service reach, beside their rivals in the same run.
+"""Benchmarks of the structures and of the service, with rivals measured in the same run.
 
     python -m tests.benchmarks [name…] [--quick] [--large]
 
-One module a subject (`SUBJECTS`), each with `TITLE` and `run(scale, note) -> list[Figure]`, some with `plot(figures) -> str`, an SVG. A
-full run keeps its figures as data in `results/<subject>.json`, of which `RESULTS.md` is made, and the plot beside it; the table on a
-subject's page (`PAGE`) is made of them, too. Nothing here is a
-test: no figure fails a build.
+Each subject is a module (`SUBJECTS`) with `TITLE` and `run(scale, note) -> list[Figure]`; some also have `plot(figures) -> str`, which
+returns an SVG. A full run stores its figures in `results/<subject>.json` and the plot beside it, and generates `RESULTS.md` from all of
+them, as well as the table on a subject's page (`PAGE`). These are not tests: no figure fails a build.
 """
 
 SUBJECTS = (
@@ -61,4 +60,4 @@ SUBJECTS = (
     "cluster_batch",
     "cluster_stream",
 )
-LARGE = ("service_stream", "newcomer")  # run when named, or with --large; the latter fetches packages
+LARGE = ("service_stream", "newcomer")  # run only when named, or with --large; `newcomer` downloads packages

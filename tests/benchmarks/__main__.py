@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks`: runs subjects, keeps their figures, makes the table."""
+"""`python -m tests.benchmarks` runs subjects, stores their figures and generates the page of results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def run_subject(name: str, scale: Scale) -> tuple[dict[str, Any], bool]:
-    """Run one subject, with progress on standard error; its result, as it is kept, and whether it is whole."""
+    """Run one subject, with progress on standard error. Return its result in the stored form, and whether it is complete."""
     started = time.perf_counter()
 
     def note(line: str) -> None:
@@ -52,7 +52,7 @@ def run_subject(name: str, scale: Scale) -> tuple[dict[str, Any], bool]:
 
 
 def put_on_page(name: str, result: dict[str, Any]) -> None:
-    """A subject may have a page of its own, with a table of its figures."""
+    """Update the table of figures on the subject's page, if it has one."""
     subject = import_module(f"tests.benchmarks.{name}")
     if hasattr(subject, "page"):
         path = HERE.parents[1] / subject.PAGE
@@ -60,7 +60,8 @@ def put_on_page(name: str, result: dict[str, Any]) -> None:
 
 
 def chosen(names: list[str], large: bool) -> list[str]:
-    """The subjects whose names begin with one of `names`; without names all, the large ones only if asked for. Raises ValueError."""
+    """Return the subjects whose names begin with one of `names`; without names, all except the large ones, unless `large`. Raises
+    ValueError."""
     if not names:
         return [subject for subject in SUBJECTS if large or subject not in LARGE]
     for name in names:
@@ -70,11 +71,11 @@ def chosen(names: list[str], large: bool) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="livejoin bench", description="Measures livejoin beside its rivals.")
-    parser.add_argument("names", nargs="*", metavar="name", help=f"subjects, or how their names begin: {', '.join(SUBJECTS)}")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all runs; keeps nothing without --results")
-    parser.add_argument("--large", action="store_true", help="also what takes minutes: " + ", ".join(LARGE))
-    parser.add_argument("--results", type=Path, help="the folder of the data; RESULTS.md lies beside it")
+    parser = argparse.ArgumentParser(prog="livejoin bench", description="Measures livejoin and its rivals.")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"subjects, or prefixes of their names: {', '.join(SUBJECTS)}")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to check that everything runs; stores nothing without --results")
+    parser.add_argument("--large", action="store_true", help="also run subjects that take minutes: " + ", ".join(LARGE))
+    parser.add_argument("--results", type=Path, help="the folder for the data; RESULTS.md is written beside it")
     given = parser.parse_args(arguments)
     scale = Scale(given.quick, given.large)
     try:

@@ -1,4 +1,4 @@
-"""The compiled loop of the boxes' benchmarks: single changes without Python between them."""
+"""The compiled loop of the benchmarks of boxes: single changes with no Python between them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.benchmarks.kernels import RECLAIM_EVERY, one_of
 
 @kernel("int64(Nodes, Writing, int64[::1], int64[:,:,::1], Told, Changes, int64[::1])")
 def box_singles(nodes: Nodes, writing: Writing, state: Any, boxes: Any, told: Told, changes: Changes, pins: Any) -> int:
-    """Each box a version of its own, `run_changes` of one, with its delta, which is written and passed over. `changes.order`: 0. The rows
+    """Apply each box as a version of its own, a `run_changes` of one; its delta is written and ignored. `changes.order`: 0. Return the rows
     gained."""
     C = writing.C
     rows = 0

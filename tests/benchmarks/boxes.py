@@ -1,6 +1,6 @@
-"""Two sets of 50,000 boxes in the plane, about 2 and about 5 partners: load, changes, reading, memory, beside DuckDB.
+"""Two sets of 50,000 boxes in the plane, with about 2 and about 5 partners: load, changes, reading and memory, compared with DuckDB.
 
-The aims are those of the issue, which asks for at least half of each, and to be ahead of PostgreSQL.
+The aims come from the issue, which asks for at least half of each, and for better figures than PostgreSQL's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def boxes(n: int, partners: float, dimensions: int = 2) -> Workload:
-    """n boxes in all, two sets, each meeting `partners` of the other set on average; sides between nothing and twice their mean."""
+    """n boxes in total, in two sets, each meeting `partners` boxes of the other set on average; sides are between zero and twice their
+    mean."""
     longest = int(LINE * (2 * partners / n) ** (1 / dimensions))
 
     def make(seed: int, first_slot: int) -> Entries:
@@ -60,7 +61,7 @@ def boxes(n: int, partners: float, dimensions: int = 2) -> Workload:
 
 
 def many_singles(tree: BoxTree, changes: Changes, count: int) -> Singles:
-    """As many versions as changes, inside one kernel; delete, insert, delete, insert …"""
+    """Apply as many versions as changes, inside one kernel: delete, insert, delete, insert …"""
     deletes, inserts = changes.take(count)
     total = 2 * len(deletes.key)
     mixed = [np.stack((a, b), 1).reshape(-1, *a.shape[1:]) for a, b in zip(deletes, inserts, strict=True)]

@@ -1,4 +1,4 @@
-"""The Python client over loopback, beside bare httpx at the same work: rows as Arrow, changes that are followed, single upserts."""
+"""The Python client over loopback, compared with plain httpx doing the same: rows as Arrow, following changes, single upserts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.benchmarks.served import PLAIN, json_change, load, serving
 from tests.server_process import ServerProcess
 
 TITLE = "The Python client"
-ROUNDS = 7  # of ours and the bare one's in turn: the machine's moods hit both
+ROUNDS = 7  # our client and plain httpx alternate, so that changes in the machine's speed affect both
 PARTNERS = 20
 
 
@@ -34,7 +34,7 @@ def _bare(server: ServerProcess) -> httpx.Client:
 
 
 def in_turn(ours: Callable[[], int], theirs: Callable[[], int]) -> tuple[list[float], list[float]]:
-    """How many things a second each does, round by round, after a warm-up of both."""
+    """Return how many items a second each of the two processes, round by round, after a warm-up of both."""
     rates: tuple[list[float], list[float]] = ([], [])
     for round_ in range(ROUNDS + 1):
         for work, kept in zip((ours, theirs), rates, strict=True):
@@ -50,7 +50,7 @@ def in_turn(ours: Callable[[], int], theirs: Callable[[], int]) -> tuple[list[fl
 
 
 def rows(lj: livejoin.Client, bare: httpx.Client, note: Note) -> list[Figure]:
-    """The whole view, which the client decodes; bare httpx only takes the bytes."""
+    """Read the whole view, which the client decodes; plain httpx only receives the bytes."""
     view = lj.view(PLAIN.view)
     total = view.count()
 
@@ -67,12 +67,12 @@ def rows(lj: livejoin.Client, bare: httpx.Client, note: Note) -> list[Figure]:
     note(f"rows: {middle(mine) / 1e6:.2f} M/s, bare httpx {middle(other) / 1e6:.2f} M/s")
     return [
         sampled(f"{total:,} rows as Arrow, decoded", mine, "rows/s", aim=0.9 * middle(other),
-                rivals=[Rival("bare httpx", middle(other), "takes the bytes, decodes nothing")], note="aim: 90 % of bare httpx")
+                rivals=[Rival("bare httpx", middle(other), "only receives the bytes")], note="aim: 90 % of bare httpx")
     ]  # fmt: skip
 
 
 def changes(server: ServerProcess, lj: livejoin.Client, bare: httpx.Client, n: int, scale: Scale, note: Note) -> list[Figure]:
-    """What has changed in many versions, from a token to the newest: each record as an object."""
+    """Read the changes of many versions, from a token to the newest, each record as an object."""
     view = lj.view(PLAIN.view)
     with view.follow() as follow:
         pass
@@ -95,12 +95,13 @@ def changes(server: ServerProcess, lj: livejoin.Client, bare: httpx.Client, n: i
     note(f"changes: {middle(mine) / 1e3:.0f} k/s, bare httpx {middle(other) / 1e3:.0f} k/s")
     return [
         sampled("changes followed, each record an object", mine, "changes/s", aim=0.8 * middle(other),
-                rivals=[Rival("bare httpx", middle(other), "lines and orjson, no whole versions")], note="aim: 80 % of bare httpx")
+                rivals=[Rival("bare httpx", middle(other), "decodes lines, no grouping by version")], note="aim: 80 % of bare httpx")
     ]  # fmt: skip
 
 
 def upserts(server: ServerProcess, lj: livejoin.Client, bare: httpx.Client, n: int, scale: Scale, note: Note) -> list[Figure]:
-    """One row a call, one call after the other; beside ready requests over a plain socket, which is the service's own figure."""
+    """One row per call, one call after another; compared with prepared requests over a plain socket, which give the service's own
+    figure."""
     count = scale.size(2_000, 50)
     process = psutil.Process(server.process.pid)
     rng = np.random.default_rng(11)

@@ -1,9 +1,9 @@
-"""Overlap joins of frames in a local Spark, in cells and in buckets, beside Spark's own plan, DuckDB, one service, and the structures in
-one process; what a row costs as rows, cells and cores grow; and what a cluster would take, from that.
+"""Overlap joins of DataFrames in a local Spark, in cells and in buckets, compared with Spark's own plan, DuckDB, one service, and the
+structures in one process; how the cost per row changes with more rows, cells and cores; and an estimate for a cluster.
 
-Seconds are those of a clock; of the processor, those of the JVM and all workers (`processor`). Each join has run before, but for buckets
-of a burst and Spark's own plan, which compare so many pairs that they get one row in twenty. The JVM is as Spark starts it. Buckets by hand
-are what users write: without looking at the ends, and with the width that the sample told.
+Seconds are wall-clock time; processor time is that of the JVM and all workers (`processor`). Each join has run once before it is timed,
+except buckets of a burst and Spark's own plan, which compare so many pairs that they get one row in twenty. The JVM has Spark's default
+settings. Buckets by hand are what users write: without a check of the ends, and with the width that the sample suggests.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from tests.benchmarks.figures import Figure, Rival, Scale, seconds
 from tests.benchmarks.measured_tree import Note
 from tests.server_process import ServerProcess
 
-TITLE = "A cluster: overlap joins of frames in batch, in a Spark with two threads"
+TITLE = "A cluster: batch overlap joins of DataFrames, Spark with two threads"
 LINE = 10**12
 OWN = 20  # Spark's own plan, buckets of a burst, and DuckDB where a key is hot, get one row in so many: they compare most pairs
 CELLS = (4, 16, 64)
 BY_HAND = "buckets by hand"
-WORST_CHOICE = 1.25  # of two plans that take about as long, either will do
-_TURNS = 3  # of which the middle is taken where processor time is compared: a single one differed by a sixth
+WORST_CHOICE = 1.25  # if two plans take about the same time, either is a good choice
+_TURNS = 3  # processor times are compared by their median: single runs differed by a sixth
 PAGE = "docs/scale-out.md"
 BEGIN, END = "<!-- table:begin (from `make bench`) -->", "<!-- table:end -->"
 MODEL_ROWS, MODEL_CORES, MODEL_TASKS = 10**9, 100, 800
@@ -54,7 +54,7 @@ def uniform(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
 
 
 def burst(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
-    """Half of the starts in a millionth of the line, of length 1 or 2."""
+    """Half of the starts lie in a millionth of the line; lengths are 1 or 2."""
     own = uniform(rng, rows)
     together = rng.random(rows) < 0.5
     starts = np.where(together, rng.integers(0, LINE // 10**6, rows), own["starts"])
@@ -84,12 +84,12 @@ def table(made: dict[str, np.ndarray]) -> pa.Table:
 
 
 def of_keys(text: str, rows: pa.Table) -> str:
-    """A join by the key too, if there is one."""
+    """Return the equality on the key for the join condition, if there is a key."""
     return text.format("a.k = b.k AND" if "k" in rows.column_names else "")
 
 
 class Took(NamedTuple):
-    """Seconds by the clock, and of the processor."""
+    """Seconds of wall-clock time, and of processor time."""
 
     clock: float
     processor: float
@@ -102,7 +102,7 @@ class Took(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Both sides of a join, cached in Spark, under names that a join may have."""
+    """Both sides of a join, cached in Spark, under names that the join can use."""
 
     x: DataFrame
     y: DataFrame
@@ -118,7 +118,7 @@ class Pair(NamedTuple):
         return batch._plan_overlap(self.x, self.y, ("s", "e"), ("s2", "e2"), self.on)
 
     def by_hand(self, shift: int) -> DataFrame:
-        """In buckets, as users write it."""
+        """Join in buckets, as users write it."""
         sides = [
             frame.withColumn("bucket", F.explode(F.sequence(F.shiftright(start, shift), F.shiftright(F.col(end) - 1, shift))))
             for frame, start, end in ((self.x, "s", "e"), (self.y, "s2", "e2"))
@@ -174,7 +174,7 @@ def session(master: str) -> Iterator[SparkSession]:
 
 
 def processor() -> float:
-    """Seconds that the JVMs and all Python workers have taken, those that have ended too."""
+    """Return the seconds of processor time of the JVMs and all Python workers so far, including workers that have ended."""
     total = 0.0
     for process in psutil.Process().children(recursive=True):
         try:
@@ -191,7 +191,7 @@ def timed(work: Callable[[], object]) -> Took:
 
 
 def middle(several: Iterable[Took]) -> Took:
-    """By the time of the processor."""
+    """The median by processor time."""
     found = sorted(several, key=lambda took: took.processor)
     return found[len(found) // 2]
 
@@ -269,7 +269,7 @@ def twice(name: str, made: Callable[[], DataFrame], found: dict[str, int]) -> To
 
 
 def linear(sizes: Mapping[int, Took], alone: Mapping[int, Took], divided: Mapping[int, Took]) -> list[Figure]:
-    """How much more of the processor a row takes where there are more cores, cells or rows."""
+    """How much more processor time a row takes with more cores, cells or rows."""
     largest = max(alone)
     each = {size: took.processor / size for size, took in sizes.items()}
     both, few, many = sizes[largest].processor, divided[CELLS[0]].processor, divided[CELLS[-1]].processor
@@ -282,7 +282,8 @@ def linear(sizes: Mapping[int, Took], alone: Mapping[int, Took], divided: Mappin
 
 
 def model(sizes: Mapping[int, Took], divided: Mapping[int, Took], shuffled: float, note: Note) -> Figure:
-    """Seconds for a large join on a cluster, if it goes on as it has begun. The network and the tails are assumed, no host was but one."""
+    """Estimated seconds for a large join on a cluster, extrapolated from these measurements. Network and stragglers are assumed: only one
+    host was measured."""
     largest = max(sizes)
     a_task = max(0.0, divided[CELLS[-1]].processor - divided[CELLS[0]].processor) / (CELLS[-1] - CELLS[0])
     a_row = (divided[CELLS[0]].processor - CELLS[0] * a_task) / (2 * largest)
@@ -325,7 +326,7 @@ def of_one_process(a: pa.Table, b: pa.Table) -> int:
 
 
 def of_one_service(a: pa.Table, b: pa.Table, found: dict[str, int]) -> tuple[float, float]:
-    """Seconds to load the relations and build the view, and to count it."""
+    """Seconds to load the relations and build the view, and to count its rows."""
     with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder) / "data") as server, livejoin.connect(server.url) as lj:
 
         def load() -> None:
@@ -340,12 +341,12 @@ def of_one_service(a: pa.Table, b: pa.Table, found: dict[str, int]) -> tuple[flo
 
 
 def page(figures: list[Figure], text: str) -> str:
-    """The page `PAGE` with its tables made of these figures."""
+    """Return the page `PAGE` with its tables replaced by these figures."""
     return between(text, BEGIN, END, tables(figures))
 
 
 def between(text: str, begin: str, end: str, written: str) -> str:
-    """A page with this between its marks."""
+    """Return the page with this text between its markers."""
     before, found, rest = text.partition(begin)
     _, ended, after = rest.partition(end)
     assert found and ended, f"{PAGE} has lost the marks of its table"
@@ -366,7 +367,7 @@ def tables(figures: list[Figure]) -> str:
 
 
 def of_others(figures: list[Figure]) -> str:
-    """Figures that stand for themselves, a line each."""
+    """The remaining figures, one line each."""
     lines = ["| | rows a side | here | beside |", "|---|---|---|---|"]
     for figure in figures:
         beside = ", ".join(f"{rival.name} {shown(rival.value)}" for rival in figure.rivals) or figure.note
@@ -376,7 +377,7 @@ def of_others(figures: list[Figure]) -> str:
 
 
 def shown(value: float) -> str:
-    """Two or three digits, or all of a whole number that has more."""
+    """Two or three digits, or all digits of a larger integer."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.{3 if abs(value) >= 1 else 2}g}"
 
 

@@ -1,9 +1,8 @@
-"""A join of streams on a local Spark: what a change costs in each stage, and an epoch in all, beside one service, the structures in one
-process, Spark's own join of streams, and DuckDB; what the states take, and how long until they are there again; and what a cluster would
-do, from that.
+"""A stream join on a local Spark: the cost of a change in each stage and of an epoch in total, compared with one service, the structures in
+one process, Spark's own stream join, and DuckDB; the size of the states, and how long they take to recover; and an estimate for a cluster.
 
-Half of the changes of an epoch are deletes of rows that are there, half are inserts. Seconds are those of a clock; of the processor, those
-of the JVM and all workers.
+Half of the changes of an epoch delete existing rows, half insert new ones. Seconds are wall-clock time; processor time is that of the JVM
+and all workers.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from tests.server_process import ServerProcess
 from tests.streaming.cluster.local import Local
 from tests.streaming.cluster.stream_query import session
 
-TITLE = "A cluster: a join of streams, in a Spark with two executors of one core"
+TITLE = "A cluster: a stream join, Spark with two executors of one core each"
 PAGE = "docs/scale-out.md"
 BEGIN, END = "<!-- table of streams:begin (from `make bench`) -->", "<!-- table of streams:end -->"
 SQL = "SELECT a.id AS x, b.id AS y, a.room FROM a JOIN b ON a.room = b.room AND overlaps(a.i, b.i)"
@@ -53,14 +52,14 @@ DEFINITION = parse_relation({
     "columns": [{"name": name, "type": "int64"} for name in COLUMNS], "key": ["id"], "intervals": {"i": {"start": "s", "end": "e"}},
 })  # fmt: skip
 KINDS: Mapping[str, Kind] = {"before-images": "images", "resolver": "ordered"}
-MODEL_BUSY, MODEL_STATE = 0.5, 2**30  # the part of the processors, and bytes of structures a core: assumed
+MODEL_BUSY, MODEL_STATE = 0.5, 2**30  # the share of processor time, and the bytes of structures per core: assumed
 
 Epoch = Mapping[str, pa.Table]
 """Changes by relation: COLUMNS, OP_COLUMN, SEQ_COLUMN."""
 
 
 class Workload:
-    """Rows of two relations that come and go. `live`: by relation, in COLUMNS."""
+    """Rows of two relations that are inserted and deleted. `live`: by relation, in COLUMNS."""
 
     def __init__(self, rows: int) -> None:
         self._rng, self._rooms, self._next, self._seq = np.random.default_rng(7), max(1, rows // OF_A_ROOM), 0, 0
@@ -219,7 +218,7 @@ def of_stages(stages: Mapping[str, Stages], epochs: Sequence[Epoch]) -> list[Fig
 
 
 def model(stages: Stages, streamed: Streamed, sizes: Sequence[int], note: Note) -> list[Figure]:
-    """What a cluster would do, if it goes on as it has begun; how busy its cores may be, and how much they hold, is assumed."""
+    """An estimate for a cluster, extrapolated from these measurements; the utilisation of its cores and the memory per core are assumed."""
     each, fixed = of_processor(streamed, sizes)
     rate = MODEL_CORES * MODEL_BUSY / each
     held = sum(memory for memory, _ in stages.states.values())
@@ -239,7 +238,7 @@ def model(stages: Stages, streamed: Streamed, sizes: Sequence[int], note: Note) 
 
 
 def page(figures: list[Figure], text: str) -> str:
-    """The page `PAGE` with its table of streams made of these figures."""
+    """Return the page `PAGE` with its table of streams replaced by these figures."""
     return between(text, BEGIN, END, tables(figures))
 
 
@@ -305,7 +304,7 @@ def _schema(kind: Kind) -> str:
 
 
 def in_stages(kind: Kind, epochs: Sequence[Epoch], live: int) -> Stages:
-    """Without Spark: each stage after another."""
+    """Run each stage after the other, without Spark."""
     local, found, grown = Local(SQL, {"a": DEFINITION, "b": DEFINITION}, {"a": kind, "b": kind}, CELLS), list[dict[str, float]](), 0
     members = {source.relation: source.members for source in local.sources}
     for epoch in epochs:
@@ -353,7 +352,7 @@ def _mixed(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def of_one_process(epochs: Sequence[Epoch], live: int) -> list[float]:
-    """Seconds by epoch of a cell that has all rows."""
+    """Seconds by epoch for one cell that has all rows."""
     relations = {"a": DEFINITION, "b": DEFINITION}
     cell, took, grown = Cell(relations, [parse_view("v", {"sql": SQL}, relations)]), list[float](), 0
     for epoch in epochs:
@@ -386,7 +385,7 @@ def of_one_service(epochs: Sequence[Epoch], live: int) -> list[float]:
 
 
 def of_duckdb(workload: Workload) -> tuple[float, int]:
-    """Seconds for the join of all rows, and how many it has."""
+    """Seconds for the join of all rows, and the number of its rows."""
     con, found = duckdb.connect(config={"threads": 2}), list[int]()
     for name, rows in workload.live.items():
         con.register(name, rows)
@@ -395,7 +394,7 @@ def of_duckdb(workload: Workload) -> tuple[float, int]:
 
 
 def of_spark(spark: SparkSession, folder: Path, files: Path, rows: int) -> float:
-    """Seconds of Spark's own join of streams for the first epoch, which has inserts alone: of them it keeps states, too."""
+    """Seconds of Spark's own stream join for the first epoch, which only inserts. It keeps state for these rows, too."""
     streams = spark.readStream.schema(_schema("images")).option("pathGlobFilter", "0.parquet")
     a, b = (streams.parquet(str(files / name)).alias(name) for name in "ab")
     found, took = list[int](), list[float]()

@@ -1,7 +1,7 @@
-"""Many followers of one view in a process of their own: `python -m tests.benchmarks.crowd_client PORT VIEW FOLLOWERS`.
+"""Many followers of one view, in a process of their own: `python -m tests.benchmarks.crowd_client PORT VIEW FOLLOWERS`.
 
-Says "ready" when all follow, reads on until its input ends, then says, as one line of JSON, for each follower at what times it had which
-version whole.
+Prints "ready" when all are following, reads until its input ends, then prints one line of JSON: for each follower, when it had received
+which version completely.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Follower(asyncio.Protocol):
             self._first = False
             self._begun.release()
         data = self._rest + data
-        self._rest = data[-64:]  # a record may be cut
+        self._rest = data[-64:]  # the last record may be incomplete
         versions = _PROGRESS.findall(data, max(0, len(data) - 400))
         if versions and (not self.seen or int(versions[-1]) > self.seen[-1][1]):
             self.seen.append((time.monotonic(), int(versions[-1])))

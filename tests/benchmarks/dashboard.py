@@ -1,4 +1,4 @@
-"""The dashboard in Chromium: its weight, the first paint of a page, frames while changes come."""
+"""The dashboard in Chromium: its size, the first paint of a page, frames while changes arrive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.server_process import ServerProcess
 
 TITLE = "The dashboard in Chromium"
 PARTNERS = 2
-A_SECOND = 1000  # changes of the view, which is the page's aim
+A_SECOND = 1000  # changes of the view a second, the aim for the page
 TICK = 0.05  # seconds between two batches
 PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
@@ -49,7 +49,7 @@ def weight() -> Figure:
 
 
 def first_paint(server: ServerProcess, browser: Browser, scale: Scale, note: Note) -> list[Figure]:
-    """Of a view's page with a timeline, in a browser that has nothing of it."""
+    """The first paint of a view's page with a timeline, in a browser with an empty cache."""
     samples = []
     for _ in range(scale.size(15, 2)):
         page = browser.new_page()
@@ -63,7 +63,7 @@ def first_paint(server: ServerProcess, browser: Browser, scale: Scale, note: Not
 
 
 def frames(server: ServerProcess, browser: Browser, client: httpx.Client, n: int, scale: Scale, note: Note) -> list[Figure]:
-    """While the page follows a view, of which some thousand rows change each second; the browser draws without a graphics card."""
+    """Frames while the page follows a view in which some thousand rows change each second; the browser draws without a GPU."""
     page = browser.new_page()
     page.goto(f"{server.url}/#/views/{PLAIN.view}")
     page.get_by_text("Following: nothing has changed").wait_for()
@@ -83,11 +83,11 @@ def frames(server: ServerProcess, browser: Browser, client: httpx.Client, n: int
 
 
 def _write(client: httpx.Client, page: Page, n: int, seconds: int) -> None:
-    """Rows of one relation, whose keys are even, move; each move is a delete and an insert for each partner."""
+    """Move rows of one relation, those with even keys; each move is a delete and an insert for each partner."""
     rng = np.random.default_rng(3)
     began, sent = time.monotonic(), 0
     while (elapsed := time.monotonic() - began) < seconds:
-        each = math.ceil((elapsed + TICK) * A_SECOND / (2 * PARTNERS)) - sent  # after a tick that took long there are more
+        each = math.ceil((elapsed + TICK) * A_SECOND / (2 * PARTNERS)) - sent  # more of them after a long tick
         sent += each
         changes = [
             {"relation": PLAIN.first, "op": "upsert", "row": {"id": 2 * int(key), "s": int(start), "e": int(start) + PARTNERS * LINE // n}}

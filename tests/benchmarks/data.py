@@ -1,4 +1,4 @@
-"""Made-up intervals of a known number of partners, and changes of them. Seeds are fixed: every run has the same."""
+"""Generated intervals with a known number of partners, and changes to them. Seeds are fixed: every run gets the same data."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import numpy as np
 
 from structures.core.entries import Entries
 
-LINE = 10**12  # the line that intervals lie on
+LINE = 10**12  # length of the line on which the intervals lie
 ROOMS = 50_000
 
 
 class Workload(NamedTuple):
-    """`entries`: what is there at first, sets 0 and 1 alike; `fresh`: as many of the same kind, with slots of their own, to insert."""
+    """`entries`: the initial intervals, with the same distribution in sets 0 and 1; `fresh`: as many of the same kind to insert, with slots
+    of their own."""
 
     name: str
     entries: Entries
@@ -21,12 +22,12 @@ class Workload(NamedTuple):
 
 
 def uniform(n: int, partners: float) -> Workload:
-    """n intervals in all, each meeting `partners` of the other set on average."""
+    """n intervals in total, each meeting `partners` of the other set on average."""
     return _workload(f"k = {partners:g}", n, lambda rng: _spread(rng, n, 0, LINE, partners))
 
 
 def keyed(n: int, partners: float, rooms: int) -> Workload:
-    """The same on `rooms` lines of their own."""
+    """The same, on `rooms` separate lines."""
 
     def make(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         left, right = _spread(rng, n, 0, LINE, partners * rooms)
@@ -36,8 +37,8 @@ def keyed(n: int, partners: float, rooms: int) -> Workload:
 
 
 def crowded(n: int, partners: float) -> Workload:
-    """Half of the intervals in a ten-thousandth of the line, short in proportion. (A long one that lies over the crowd meets
-    thousands of it, so there are up to half as many rows again.)"""
+    """Half of the intervals lie in a ten-thousandth of the line and are proportionally shorter. (A long interval that covers the crowd
+    meets thousands of them, so there are up to half as many rows again.)"""
 
     def make(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         dense = rng.random(n) < 0.5
@@ -50,7 +51,7 @@ def crowded(n: int, partners: float) -> Workload:
 
 
 def heavy_tailed(n: int, partners: float) -> Workload:
-    """Lengths by Pareto's law with exponent 1.1, up to the whole line, scaled to the number of partners."""
+    """Lengths with a Pareto distribution of exponent 1.1, up to the whole line, scaled to the number of partners."""
 
     def make(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         left, shape = rng.integers(0, LINE, n), rng.pareto(1.1, n) + 1
@@ -67,7 +68,7 @@ def heavy_tailed(n: int, partners: float) -> Workload:
 
 
 def _spread(rng: np.random.Generator, n: int, start: int, line: int, partners: float) -> tuple[np.ndarray, np.ndarray]:
-    """n intervals on [start, start + line): half of them meet each with a chance of (mean length) * 2 / line."""
+    """n intervals on [start, start + line); each meets one of the other half with probability (mean length) * 2 / line."""
     left = start + rng.integers(0, line, n)
     return left, left + rng.integers(0, max(int(2 * partners * line / n), 1) + 1, n)
 

@@ -1,4 +1,4 @@
-"""The rival of one change a request: an empty FastAPI handler under the very settings of `livejoin serve`. `python -m … PORT`."""
+"""The rival for single changes: an empty FastAPI handler with the settings of `livejoin serve`. `python -m … PORT`."""
 
 from __future__ import annotations
 

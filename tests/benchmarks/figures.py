@@ -1,4 +1,4 @@
-"""What a benchmark has found: figures, each with its aim and its rivals, and the run they come from. Plain data."""
+"""The results of a benchmark as plain data: figures, each with its aim and its rivals, and the run that produced them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Scale(NamedTuple):
-    """`quick`: small sizes, to see that all of it runs; `large`: also what takes minutes."""
+    """`quick`: small sizes, to check that everything runs; `large`: also run what takes minutes."""
 
     quick: bool = False
     large: bool = False
@@ -23,7 +23,7 @@ class Scale(NamedTuple):
 
 @dataclass
 class Rival:
-    """What somebody else reached at the same work in the same run, in the figure's unit; `note`: what was different."""
+    """What another system achieved for the same work in the same run, in the figure's unit; `note`: what was different."""
 
     name: str
     value: float
@@ -32,7 +32,8 @@ class Rival:
 
 @dataclass
 class Figure:
-    """One measured value; the median of `samples` where there are several. `aim`: at least it (at most, if `less` is better)."""
+    """One measured value; the median of `samples` if there are several. `aim`: the minimum (the maximum if `less`, that is, if less is
+    better)."""
 
     name: str
     value: float
@@ -60,7 +61,7 @@ class Figure:
 
 
 class Unfinished(Exception):
-    """Some of a subject failed; the figures of the rest are to be kept."""
+    """Part of a subject failed; the figures of the rest are kept."""
 
     def __init__(self, figures: list[Figure], failed: list[str]) -> None:
         super().__init__("failed: " + "; ".join(failed))
@@ -68,7 +69,7 @@ class Unfinished(Exception):
 
 
 def earlier(subject: str) -> dict[str, Rival]:
-    """The figures of a subject at an older commit, by name, if its result is kept as `results/<subject>_before.json`."""
+    """Return the figures of a subject at an older commit, by name, if `results/<subject>_before.json` exists."""
     path = Path(__file__).parent / "results" / f"{subject}_before.json"
     if not path.exists():
         return {}
@@ -88,7 +89,7 @@ def middle(samples: list[float]) -> float:
 
 
 def sampled(name: str, samples: list[float], unit: str, **about: Any) -> Figure:
-    """The figure that is the median of its samples; it keeps 200 of very many, evenly by rank."""
+    """Return the figure that is the median of its samples. It keeps at most 200 samples, spaced evenly by rank."""
     kept = samples
     if len(samples) > 200:
         ranked = sorted(samples)

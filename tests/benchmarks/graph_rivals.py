@@ -1,4 +1,4 @@
-"""The triangle in DuckDB: one table of edges, the query anew or its delta by hand. It joins relation by relation."""
+"""The triangle query in DuckDB: one table of edges, with the query rerun or hand-written deltas. DuckDB joins relation by relation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from tests.benchmarks.rivals import CHUNK, Whole
 
-PATIENCE = 30.0  # seconds that it is waited for: a hub has a quarter of n^2 pairs
+PATIENCE = 30.0  # seconds until a query is interrupted: a hub has n^2 / 4 pairs
 
 
 class DuckDbTriangle:
-    """In process, all cores, in memory."""
+    """In process, in memory, on all cores."""
 
     def __init__(self, edges: np.ndarray) -> None:
         """Edges as int32[n, 3]: source, target, slot."""
@@ -35,7 +35,7 @@ class DuckDbTriangle:
         return self._patiently(lambda start: self._read(start))
 
     def use_one_thread(self) -> None:
-        """From now on. Else a table of more than one row group, 122,880 rows, is gone through by all cores."""
+        """Use a single thread from now on. By default, all cores scan a table of more than one row group (122,880 rows)."""
         self._db.execute("SET threads = 1")
 
     def _read(self, start: float) -> Whole:
@@ -46,7 +46,8 @@ class DuckDbTriangle:
         return Whole(first, time.perf_counter() - start, rows)
 
     def change(self, gone: np.ndarray, come: np.ndarray) -> tuple[float, int] | None:
-        """Apply a batch in a transaction, its delta read as Arrow; seconds, and rows gained. None: it took longer than PATIENCE."""
+        """Apply a batch in a transaction and read its delta as Arrow. Return seconds and rows gained; None if it took longer than
+        PATIENCE."""
         self._register("gone", gone)
         self._register("come", come)
         return self._patiently(self._change)
@@ -71,7 +72,7 @@ class DuckDbTriangle:
             return work(time.perf_counter())
         except self._interrupted:
             return self._give_up()
-        except OSError as error:  # the same by way of Arrow's reader
+        except OSError as error:  # DuckDB raises the same through Arrow's reader
             if "INTERRUPT" not in str(error):
                 raise
             return self._give_up()

@@ -1,4 +1,4 @@
-"""How cost grows with n: figures at every size, exponents fitted to them, a plot."""
+"""How cost grows with n: figures at every size, fitted exponents, a plot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.benchmarks.log_plot import Series, log_plot
 
 
 class Cost(Protocol):
-    """What was measured at size n, besides a number for each kind of cost; `rate`: changes a second."""
+    """The measurements at size n, as one number for each kind of cost; `rate`: changes a second."""
 
     @property
     def n(self) -> int: ...
@@ -23,13 +23,13 @@ class Cost(Protocol):
 
 
 def slope(x: list[float], y: list[float]) -> float:
-    """Of log y against log x, by least squares."""
+    """The slope of log y against log x, by least squares."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
 def figures_of(name: str, costs: Sequence[Cost], kinds: Mapping[str, str], fitted: Sequence[str], unit: str) -> list[Figure]:
-    """The steps at every size (n counts `unit`), then what they grow like: a power of n would keep its exponent at the upper sizes, one of
-    log n does not."""
+    """Return the steps at every size (n counts `unit`) and the fitted exponents: a power of n would have the same exponent over the upper
+    sizes, a power of log n would not."""
     figures = [
         Figure(f"{name}, {one.n:,} {unit}: {kinds[kind]}", getattr(one, kind), "steps", less=True,
                parameters={"series": name, "kind": kind, unit: one.n, "changes a second": one.rate})
@@ -48,7 +48,7 @@ def figures_of(name: str, costs: Sequence[Cost], kinds: Mapping[str, str], fitte
 
 
 def plot_of(title: str, figures: list[Figure], fitted: Sequence[str], unit: str) -> str:
-    """What is fitted, against n, as SVG."""
+    """Plot the fitted costs against n, as SVG."""
     series: dict[str, Series] = {}
     for figure in figures:
         about = figure.parameters

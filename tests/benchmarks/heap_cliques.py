@@ -1,4 +1,5 @@
-"""Cliques of one relation, `a.id < b.id AND b.id < c.id` with all overlapping: load, changes, reading, steps, dead ends, beside DuckDB."""
+"""Cliques of one relation, `a.id < b.id AND b.id < c.id` with all intervals overlapping: load, changes, reading, steps and dead ends,
+compared with DuckDB."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from tests.benchmarks.measured_tree import CHUNK, NO_PINS, Changes, Effort, Note
 from tests.benchmarks.rivals_of_heaps import measure_rivals
 
 TITLE = "Cliques of one relation: 3 and 5 aliases, each combination once"
-AIMS = Aims(singles=100e3, batches=150e3, whole=8e6, bytes=60.0)  # those of the IJ-heap's clique, which has an entry an alias
-_ROOM = 1 << 16  # more than cover a start here
+AIMS = Aims(singles=100e3, batches=150e3, whole=8e6, bytes=60.0)  # the aims of the IJ-heap's clique, which has an entry per alias
+_ROOM = 1 << 16  # more than the intervals that cover any start here
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:
@@ -40,7 +41,7 @@ def _figures(t: int, workload: Workload, effort: Effort, note: Note) -> list[Fig
 
 
 def many_singles(tree: CliqueTree, changes: Changes, count: int) -> Singles:
-    """As many versions as changes, inside one kernel; delete, insert, delete, insert …"""
+    """Apply as many versions as changes, inside one kernel: delete, insert, delete, insert …"""
     deletes, inserts = changes.take(count)
     total = 2 * len(deletes.key)
     mixed = [np.stack((a, b), 1).reshape(-1) for a, b in zip(deletes, inserts, strict=True)]

@@ -1,7 +1,7 @@
-"""Intervals of several sets for joins of many, and the topologies that join them. Seeds are fixed: every run has the same.
+"""Intervals of several sets for joins of many relations, and the topologies that join them. Seeds are fixed: every run gets the same data.
 
-Interval number i belongs to set i % t, in what is there at first and in what comes: a change brings an interval of the set that it took
-from.
+Interval number i belongs to set i % t, initially and among those to insert, so a change inserts an interval into the set from which it has
+deleted one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from structures.ij_heap.heap import Entries, Topology
 from tests.benchmarks.data import LINE, Workload
 
-Make = Callable[[np.random.Generator, np.ndarray], tuple[np.ndarray, np.ndarray]]  # of the sets, left and right
+Make = Callable[[np.random.Generator, np.ndarray], tuple[np.ndarray, np.ndarray]]  # the sets on the left and on the right
 
 
 def path(t: int) -> Topology:
@@ -33,13 +33,14 @@ def clique(t: int) -> Topology:
 
 
 def even(t: int, n: int, partners: float) -> Workload:
-    """n intervals in all, each meeting `partners` of every other set on average; lengths between nothing and twice their mean."""
+    """n intervals in total, each meeting `partners` of every other set on average; lengths are between zero and twice their mean."""
     longest = int(t * partners * LINE / n)
     return _workload(f"k = {partners:g}", t, n, lambda rng, sets: _placed(rng, rng.integers(0, longest + 1, n)))
 
 
 def heavy_tails(t: int, n: int, partners: float) -> Workload:
-    """Lengths by Pareto's law with exponent 1.5 (no variance), at most a hundredth of the line, with the mean that `even` has."""
+    """Lengths with a Pareto distribution of exponent 1.5 (no finite variance), at most a hundredth of the line, with the same mean as in
+    `even`."""
 
     def make(rng: np.random.Generator, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mean = t * partners * LINE / (2 * n)
@@ -49,7 +50,7 @@ def heavy_tails(t: int, n: int, partners: float) -> Workload:
 
 
 def nested(t: int, n: int, depth: int = 4) -> Workload:
-    """Groups of t * depth intervals, each inside the one before it: ends descend where beginnings ascend."""
+    """Groups of t * depth intervals, each inside the one before it, so that ends descend while starts ascend."""
 
     def make(rng: np.random.Generator, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         size = t * depth
@@ -63,7 +64,8 @@ def nested(t: int, n: int, depth: int = 4) -> Workload:
 
 
 def two_level(t: int, n: int, partners: float) -> Workload:
-    """One in a hundred is 32 times as long as the others: whoever looks by the longest length looks at 32 times as many."""
+    """One in a hundred intervals is 32 times as long as the others. An algorithm that searches by the maximum length visits 32 times as
+    many."""
 
     def make(rng: np.random.Generator, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         longest = int(t * partners * LINE / n)
@@ -73,7 +75,8 @@ def two_level(t: int, n: int, partners: float) -> Workload:
 
 
 def comb(t: int, n: int, partners: float) -> Workload:
-    """Set 1 is long, the others are tiny: its teeth. An interval of set 1 meets `partners` of each of them, a tooth as many of set 1."""
+    """Set 1 is long, the others are short, like the teeth of a comb. An interval of set 1 meets `partners` of each of them, a tooth as many
+    of set 1."""
 
     def make(rng: np.random.Generator, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _placed(rng, np.where(sets == 1, int(t * partners * LINE / n), 1))
@@ -82,7 +85,8 @@ def comb(t: int, n: int, partners: float) -> Workload:
 
 
 def rare(t: int, n: int, partners: float) -> Workload:
-    """On every stretch of the line one of the sets is missing but for one in a thousand: all meet somebody, next to nobody is in a row."""
+    """On every stretch of the line, one of the sets has only one interval in a thousand: every interval has partners, but hardly any is in
+    a row."""
 
     def make(rng: np.random.Generator, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         stretches = max(n // 64, 1)
@@ -98,7 +102,7 @@ def rare(t: int, n: int, partners: float) -> Workload:
 
 
 def nearly(t: int, n: int) -> Workload:
-    """One set: on every stretch of the line t - 1 intervals share a point, and in a few of a hundred t."""
+    """One set: on every stretch of the line, t - 1 intervals share a point; on a few in a hundred, t do."""
 
     def make(rng: np.random.Generator, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         stretches = n // (t - 1)

@@ -1,4 +1,5 @@
-"""A path of 3 with 50 partners beside one with 2: updates are to be no slower, and deltas bound by the rows that they write."""
+"""A path of 3 with 50 partners, compared with 2: updates should not be slower, and deltas should be limited only by the rows that they
+write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How the IJ-heap's cost grows with n: steps of an update, of a delta, of a row, and the largest delay, each with its fitted exponent."""
+"""How the IJ-heap's cost grows with n: steps of an update, of a delta and of a row, and the largest delay, each with its fitted
+exponent."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from tests.benchmarks.measured_tree import Changes, Note
 TITLE = "The IJ-heap: how cost grows, n from 10^3 to 10^6 (10^7 with --large)"
 KINDS = {"update": "steps of an update", "delta": "steps of a delta", "row": "steps per row", "delay": "largest gap between two rows"}
 FITTED = ("update", "delta", "delay")
-LOOKED_AT = 400  # intervals whose rows are read one by one, for the delay
+LOOKED_AT = 400  # intervals whose rows are read one by one to measure the delay
 
 
 class Cost(NamedTuple):
-    """Steps. `update`: nodes on the path, and those asked for their summaries; `delta`: of a change, besides; `delay`: the most between
-    two rows, before the first, or after the last, in the whole view and in look-ups."""
+    """In steps. `update`: nodes on the path, and nodes read for their summaries; `delta`: additional steps for the delta of a change;
+    `delay`: the maximum between two rows, before the first, or after the last, in the whole view and in look-ups."""
 
     n: int
     update: float
@@ -59,12 +60,12 @@ def cost(topology: Topology, workload: Workload, scale: Scale) -> Cost:
         delay = max(delay, cursor.largest_gap if rows else cursor.steps)
     changes = Changes(workload)
     count = min(scale.size(20_000, 200), n // 2)
-    # Without deltas, all that is asked is asked for summaries.
+    # Without deltas, all reads are for summaries.
     update = root.height + 1 + many_singles(heap, changes, count, deltas=False).asked
     singles = many_singles(heap, changes, count)
     return Cost(n, update, singles.steps, reading.steps / max(reading.rows, 1), delay, singles.rate)
 
 
 def plot(figures: list[Figure]) -> str:
-    """Steps of updates and delays against n, as SVG."""
+    """Plot steps of updates and delays against n, as SVG."""
     return plot_of("The IJ-heap: how cost grows", figures, FITTED, "intervals")

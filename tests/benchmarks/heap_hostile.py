@@ -1,4 +1,4 @@
-"""A path of 3 over data made to hurt, beside even data of the same size."""
+"""A path of 3 over adversarial data, compared with even data of the same size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.benchmarks.measured_heap import QUICK, SMALL, Aims, Measured, figures
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.rivals_of_heaps import measure_rivals
 
-TITLE = "The IJ-heap: a path of 3 over nested, two-level, comb-like, heavy-tailed and barren data"
+TITLE = "The IJ-heap: a path of 3 over nested, two-level, comb-like and heavy-tailed data, and data with few rows"
 REPORTED = Aims(first=None, bytes=None)
 
 
@@ -27,7 +27,8 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def factors(name: str, plain: Measured, measured: Measured) -> list[Figure]:
-    """How many times slower than even data. A change is dearer by its rows, a row cheaper: so both are told."""
+    """How many times slower than on even data. A change costs more the more rows it has, while a row then costs less, so the rows per
+    change are noted."""
     rows = f"{measured.delta:.1f} rows a change, even data {plain.delta:.1f}"
     return [
         Figure(f"{name}: {what}, times slower than even data", middle(before) / middle(now), "times", less=True, note=rows)

@@ -1,4 +1,4 @@
-"""The compiled loops of the benchmarks of the IJ-heap and of cliques: single changes without Python between them."""
+"""The compiled loops of the benchmarks of the IJ-heap and of cliques: single changes with no Python between them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.benchmarks.kernels import RECLAIM_EVERY, one_of
 def heap_singles(
     nodes: MultiwayNodes, writing: Writing, walking: Walking, N: Any, changes: Changes, told: Told, pins: Any, deltas: bool
 ) -> int:
-    """Each entry a version of its own, `run_changes` of one; its delta (if asked for) is written and passed over. `changes.order`: 0.
-    The rows gained."""
+    """Apply each entry as a version of its own, a `run_changes` of one; its delta, if requested, is written and ignored. `changes.order`:
+    0. Return the rows gained."""
     C = writing.C
     rows = 0
     signs = changes.signs
@@ -41,7 +41,7 @@ def heap_singles(
 def clique_singles(
     nodes: MultiwayNodes, writing: Writing, X: Any, walking: CliqueWalking, N: Any, changes: Changes, told: Told, pins: Any
 ) -> int:
-    """The same in a tree of cliques, with deltas; `walking` has room for all that covers a start."""
+    """The same in a tree of cliques, with deltas; `walking` has room for all intervals that cover a start."""
     C = writing.C
     rows = 0
     signs = changes.signs

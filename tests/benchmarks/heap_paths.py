@@ -1,4 +1,5 @@
-"""Paths and cliques of 3, a million intervals, about 2 partners: load, changes, reading, memory, beside DuckDB and looking up in Python."""
+"""Paths and cliques of 3, a million intervals with about 2 partners: load, changes, reading and memory, compared with DuckDB and with
+look-ups in Python."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from tests.benchmarks.measured_heap import FULL, QUICK, Aims, figures_of, measur
 from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.rivals_of_heaps import measure_rivals
 
-TITLE = "The IJ-heap: a path and a clique of 3, 1,000,000 intervals in all"
+TITLE = "The IJ-heap: a path and a clique of 3, 1,000,000 intervals in total"
 PATH = Aims(load=1.5e6, singles=60e3, batches=100e3, whole=30e6)
 CLIQUE = Aims(singles=100e3, batches=150e3, whole=8e6)
 

@@ -1,4 +1,5 @@
-"""What users have for joins of many: DuckDB, its query anew or its delta by hand; and looking up pair by pair in Python's intervaltree."""
+"""What users have for joins of many relations: DuckDB, with the query rerun or hand-written deltas; and look-ups pair by pair in Python's
+intervaltree."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ import pyarrow as pa
 from structures.ij_heap.heap import Entries, Topology
 from tests.benchmarks.rivals import CHUNK, Whole
 
-PATIENCE = 30.0  # seconds that DuckDB is waited for: some of its plans for cliques take minutes
+PATIENCE = 30.0  # seconds until a query in DuckDB is interrupted: some of its plans for cliques take minutes
 
 
 def binding_order(topology: Topology, first: int) -> list[int]:
-    """All sets, beginning with `first`, each next to one before it."""
+    """Return all sets, beginning with `first`, each adjacent to one before it."""
     order = [first]
     while len(order) < topology.t:
         bound = sum(1 << i for i in order)
@@ -26,8 +27,8 @@ def binding_order(topology: Topology, first: int) -> list[int]:
 
 
 class DuckDbOfMany:
-    """A table a set of intervals or boxes, the join run anew; deltas by the queries that one writes by hand. In process, all cores; in
-    memory unless `path`. `one_set`: all aliases are of one table, neighbours in the order of their ids."""
+    """A table for each set of intervals or boxes, with the join rerun; deltas by hand-written queries. In process, on all cores; in memory
+    unless `path`. `one_set`: all aliases are of one table, and neighbours are in the order of their ids."""
 
     def __init__(self, topology: Topology, entries: Entries, path: str = ":memory:", *, one_set: bool = False) -> None:
         import duckdb
@@ -37,7 +38,7 @@ class DuckDbOfMany:
         self._db = duckdb.connect(path)
         self._one_set = one_set
         self._tables = range(1 if one_set else topology.t)
-        self._of = [0] * topology.t if one_set else list(range(topology.t))  # the table of an alias
+        self._of = [0] * topology.t if one_set else list(range(topology.t))  # the table of each alias
         for i in self._tables:
             self._register("given", entries.take(entries.set == i))
             self._db.execute(f"CREATE TABLE r{i} AS SELECT * FROM given")
@@ -61,22 +62,22 @@ class DuckDbOfMany:
 
     @contextmanager
     def _patiently(self) -> Iterator[None]:
-        """Ends what is done within as soon as it takes longer than PATIENCE."""
+        """Interrupt the body if it takes longer than PATIENCE."""
         timer = threading.Timer(PATIENCE, self._db.interrupt)
         timer.start()
         try:
             yield
         except self._interrupted:
             pass
-        except OSError as error:  # the same by way of Arrow's reader
+        except OSError as error:  # DuckDB raises the same through Arrow's reader
             if "INTERRUPT" not in str(error):
                 raise
         finally:
             timer.cancel()
 
     def change(self, deletes: Entries, inserts: Entries) -> tuple[float, int] | None:
-        """Apply a batch in a transaction, its delta read as Arrow; seconds, and rows gained. None, and it was not applied, if that took
-        longer than PATIENCE."""
+        """Apply a batch in a transaction and read its delta as Arrow. Return seconds and rows gained. Return None, without applying the
+        batch, if that took longer than PATIENCE."""
         with self._patiently():
             return self._change(deletes, inserts)
         self._db.execute("ROLLBACK")
@@ -99,7 +100,7 @@ class DuckDbOfMany:
         return time.perf_counter() - start, gained
 
     def _delta(self, i: int, changed: str, after: str) -> int:
-        """Rows of the changed intervals of alias i with the aliases before it as they will be, and those after it as they are."""
+        """Rows of the changed intervals of alias i, with the aliases before it in their new state and those after it in their old one."""
         tables = [after.format(k) if j < i else f"{changed}{k}" if j == i else f"r{k}" for j, k in enumerate(self._of)]
         return self._db.sql(self._query(i, tables)).to_arrow_table().num_rows
 
@@ -118,7 +119,8 @@ class DuckDbOfMany:
 
 
 class LookUps:
-    """The naive delta: an `intervaltree` a set; a change looks for partners in a neighbour, for theirs in the next set, and so on."""
+    """The naive delta: an `intervaltree` per set; a change looks up partners in an adjacent set, then their partners in the next set, and
+    so on."""
 
     def __init__(self, t: int, entries: Entries) -> None:
         from intervaltree import Interval, IntervalTree
@@ -130,7 +132,7 @@ class LookUps:
         self._trees = [IntervalTree(found) for found in sets]
 
     def change(self, topology: Topology, sign: int, entries: Entries) -> int:
-        """Changes one by one; the rows of their deltas."""
+        """Apply changes one by one; return the rows of their deltas."""
         orders = [binding_order(topology, s) for s in range(topology.t)]
         rows = 0
         for s, left, right, slot in _items(entries):

@@ -1,4 +1,4 @@
-"""Other topologies of 4 and 5 sets: what their changes and rows cost, with steps."""
+"""Topologies of 4 and 5 sets: the cost of their changes and rows, with steps."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`python -m tests.benchmarks.in_turns CHECKOUT SUBJECT …`: subjects at an older commit beside those of this checkout, in turns.
+"""`python -m tests.benchmarks.in_turns CHECKOUT SUBJECT …`: compares subjects at an older commit with those of this checkout, in turns.
 
 The speed of a host changes within minutes, so single runs at different times cannot be compared. A subject runs in CHECKOUT, then here, and
-so on; a figure's ratio is that of two runs that followed each other, above 1 if the later commit is better. `results/in_turns_COMMIT.json`
-has every figure of both.
+so on; the ratio of a figure is taken from two consecutive runs, and is above 1 if the later commit is better.
+`results/in_turns_COMMIT.json` has every figure of both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BEFORE, AFTER = "before", "after"
 
 
 def run(folder: Path, checkout: Path, side: str, subject: str, number: int, cache: Path | None) -> None:
-    """Run a subject once, with its result in a folder of its own."""
+    """Run a subject once, with its result in a separate folder."""
     results = folder / f"{side}-{subject}-{number}"
     results.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **({} if cache is None else {"LIVEJOIN_CACHE": str(cache)})}
@@ -40,7 +40,7 @@ def read(folder: Path, side: str, subject: str, rounds: Iterable[int]) -> list[d
 
 
 def compared(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the figures that both have: all values, and the ratio of each round."""
+    """Return the figures that both commits have: all values, and the ratio of each round."""
     sides = [[{figure["name"]: figure for figure in result["figures"]} for result in results] for results in (before, after)]
     found = []
     for name, one in sides[1][0].items():
@@ -60,17 +60,17 @@ def mean(figures: Sequence[dict[str, Any]]) -> float:
 
 
 def worse(figures: Sequence[dict[str, Any]], by: float = 0.1) -> list[str]:
-    """The names of figures that are worse by this part in most rounds."""
+    """Return the names of the figures that are worse by this fraction in most rounds."""
     return [one["name"] for one in figures if sum(ratio < 1 - by for ratio in one["ratios"]) > len(one["ratios"]) / 2]
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.in_turns", description="Compares subjects at two commits.")
     parser.add_argument("checkout", type=Path, help="a checkout of the older commit")
-    parser.add_argument("subjects", nargs="+", metavar="subject", help="that both commits have")
+    parser.add_argument("subjects", nargs="+", metavar="subject", help="subjects that both commits have")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cache", type=Path, help="where the older commit keeps its compiled kernels")
-    parser.add_argument("--runs", type=Path, required=True, help="the folder of the results; those there are not measured again")
+    parser.add_argument("--runs", type=Path, required=True, help="the folder of the results; existing ones are not measured again")
     given = parser.parse_args(arguments)
     given.checkout, given.runs = given.checkout.resolve(), given.runs.resolve()  # the older commit runs in another folder
     given.cache = None if given.cache is None else given.cache.resolve()

@@ -1,4 +1,4 @@
-"""Compiled loops of the benchmarks: single changes without Python between them, and the sweep that is a rival."""
+"""Compiled loops of the benchmarks: single changes with no Python between them, and the sweep that serves as a rival."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from structures.core.runs import Changes
 from structures.ordered.search import DEPTH, NOTHING_BEFORE, Bounds, search_fill, search_start
 from structures.ordered.tree import cut, expect, put
 
-RECLAIM_EVERY = 4  # versions: a service reclaims after a group of batches, not after each
+RECLAIM_EVERY = 4  # versions: a service reclaims after a group of batches, not after each batch
 
 
 @kernel
 def one_of(changes: Changes, i: int, d: int) -> Changes:
-    """Change number i alone, of entries in d dimensions; `changes.order`: 0."""
+    """Return change number i alone, with entries in d dimensions; `changes.order`: 0."""
     sets, keys, lefts, rights, slots = changes.entries
     ends = slice(i * d, (i + 1) * d)
     one = Entries(sets[i : i + 1], keys[i : i + 1], lefts[ends], rights[ends], slots[i : i + 1])
@@ -30,7 +30,7 @@ def one_of(changes: Changes, i: int, d: int) -> Changes:
 
 @kernel("int64(Nodes, Writing, int64[::1], Entries, int64[::1], int32[::1], int32[::1], int64[::1])")
 def single_changes(nodes: Nodes, writing: Writing, signs: Any, entries: Entries, Z: Any, out0: Any, out1: Any, pins: Any) -> int:
-    """Each entry a version of its own, with its delta, which is written and passed over. As `run_changes` does it. The rows gained."""
+    """Apply each entry as a version of its own, as `run_changes` does; its delta is written and ignored. Return the rows gained."""
     C = writing.C
     sets, keys, lefts, rights, slots = entries
     rows = 0
@@ -56,8 +56,9 @@ def single_changes(nodes: Nodes, writing: Writing, signs: Any, entries: Entries,
 
 @kernel("int64(int64[::1], int64[::1], int32[::1], int64[::1], int64[::1], int32[::1], int32[::1], int32[::1], int64[::1])")
 def sweep(left0: Any, right0: Any, slot0: Any, left1: Any, right1: Any, slot1: Any, out0: Any, out1: Any, Z: Any) -> int:
-    """Forward sweep over two sets, each sorted by left; fills out from the place Z on, and gives the rows written: less than
-    len(out) at the end. Z, three zeros at first: place in each set, and how far the scan for the earlier of the two has come."""
+    """Forward sweep over two sets, each sorted by left. Fills `out` from the position Z on, and returns the number of rows written: less
+    than len(out) at the end. Z, initially three zeros: the position in each set, and how far the scan for the earlier of the two has
+    come."""
     n = 0
     while Z[0] < len(left0) and Z[1] < len(left1):
         i, j = Z[0], Z[1]

@@ -1,4 +1,4 @@
-"""A plot of some series on two logarithmic axes, as SVG."""
+"""A plot of several series on two logarithmic axes, as SVG."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Series(NamedTuple):
 
 
 class _Axis(NamedTuple):
-    """Decades [low, high] spread over the places [start, end]."""
+    """Decades [low, high] mapped to the positions [start, end]."""
 
     low: int
     high: int
@@ -31,7 +31,7 @@ class _Axis(NamedTuple):
 
 
 def log_plot(title: str, across: str, up: str, series: list[Series]) -> str:
-    """The plot; axes from one power of ten to another. Raises ValueError for a value that is not positive."""
+    """Return the plot, with axes that begin and end at powers of ten. Raises ValueError for a value that is not positive."""
     x = _axis([value for one in series for value in one.x], _LEFT, _WIDTH - _RIGHT)
     y = _axis([value for one in series for value in one.y], _HEIGHT - _BOTTOM, _TOP)
     parts = [

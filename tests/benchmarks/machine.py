@@ -1,4 +1,4 @@
-"""What the figures were measured on and with: no names of hosts, no paths."""
+"""What the figures were measured on and with; no host names, no paths."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = (
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, memory, system, and how busy it was: others' work is in the figures."""
+    """Processor, cores, memory, system, and load: figures include the effect of other processes."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -39,7 +39,7 @@ def versions() -> dict[str, str]:
 
 
 def revision() -> str:
-    """The commit, with a plus if the working tree's code differs from it."""
+    """The commit, with a plus sign if the code in the working tree differs from it."""
     commit = _git("rev-parse", "--short=12", "HEAD")
     changed = _git("status", "--porcelain", "--", "structures", "service", "streaming", "tests/benchmarks/*.py")
     return commit + ("+" if changed else "")

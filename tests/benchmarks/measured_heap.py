@@ -1,4 +1,4 @@
-"""What every subject of the IJ-heap and of boxes measures on one workload, and the figures of it."""
+"""The measurements of one workload for every subject of the IJ-heap and of boxes, and their figures."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ FULL = Effort(3, 30_000, 2_000, 8, 10_000)
 SMALL = Effort(3, 6_000, 1_000, 3, 10_000)
 QUICK = Effort(2, 200, 50, 2, 100)
 
-_LEVELS = 48  # more than a tree can have
+_LEVELS = 48  # more than any tree has
 
 Joined = IJHeap | BoxTree | CliqueTree
 
 
 class Reading(NamedTuple):
-    """One reading of the whole view: its speed, and what its cursor counted (boxes have no dead ends to count)."""
+    """One reading of the whole view: its speed, and the counters of its cursor (boxes have no dead ends to count)."""
 
     rate: float
     rows: int
@@ -45,7 +45,8 @@ class Reading(NamedTuple):
 
 
 class Singles(NamedTuple):
-    """Changes a second, each its own version; rows gained; by change: steps of its delta, and nodes asked for summaries and delta."""
+    """Changes a second, each its own version; rows gained; per change, the steps of its delta, and the nodes read for summaries and
+    delta."""
 
     rate: float
     gained: int
@@ -54,8 +55,8 @@ class Singles(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Samples: rates a second (`first` in seconds). `updates`: batches without deltas. `written`: rows of deltas a second, in batches.
-    Bytes: of blocks, an interval: freshly loaded, and after all the changes. `delta`: rows of a single change on average."""
+    """Samples are rates per second (`first` in seconds). `updates`: batches without deltas. `written`: rows of deltas a second, in batches.
+    Bytes are those of blocks, per interval, after the load and after all changes. `delta`: rows of a single change on average."""
 
     n: int
     load: list[float]
@@ -84,7 +85,7 @@ class Aims(NamedTuple):
 
 
 class Rivals(NamedTuple):
-    """By kind of work, as `Measured` has them."""
+    """By kind of work, as in `Measured`."""
 
     singles: list[Rival]
     batches: list[Rival]
@@ -97,7 +98,7 @@ NO_RIVALS = Rivals([], [], [], [])
 
 
 def measure(topology: Topology, workload: Workload, effort: Effort, note: Note) -> Measured:
-    """As `measure_joined`, an IJ-heap."""
+    """Measure an IJ-heap as `measure_joined` does."""
     return measure_joined(lambda: IJHeap(topology), topology.t, many_singles, workload, effort, note)
 
 
@@ -105,8 +106,8 @@ def measure_joined(
     make: Callable[[], Joined], members: int, many: Callable[[Joined, Changes, int], Singles], workload: Workload, effort: Effort,
     note: Note,
 ) -> Measured:  # fmt: skip
-    """Load, read and change one workload; `members`: of a row; `many`: single changes in a kernel. Raises AssertionError when the view is
-    not what the deltas say."""
+    """Load, read and change one workload. `members`: per row; `many`: single changes in a kernel. Raises AssertionError if the view does
+    not match the deltas."""
     entries = workload.entries
     n = len(entries.key)
     load = []
@@ -136,7 +137,7 @@ def measure_joined(
 
 
 def whole_view(heap: Joined, root: Root | BoxRoot) -> Reading:
-    """All rows of a version, by chunks."""
+    """Read all rows of a version, in chunks."""
     start = time.perf_counter()
     cursor = heap.rows(root)
     rows = 0
@@ -166,7 +167,7 @@ class Sink:
 
 
 def one_batch(heap: Joined, changes: Changes, size: int, deltas: bool) -> Batch:
-    """One version of `size` changes, and reclaiming."""
+    """Apply one version of `size` changes, and reclaim."""
     deletes, inserts = changes.take(size)
     version = int(heap.arena.C[VERSION]) + 1
     sink = Sink()
@@ -178,7 +179,7 @@ def one_batch(heap: Joined, changes: Changes, size: int, deltas: bool) -> Batch:
 
 
 def many_singles(heap: IJHeap, changes: Changes, count: int, deltas: bool = True) -> Singles:
-    """As many versions as changes, inside one kernel; delete, insert, delete, insert …"""
+    """Apply as many versions as changes, inside one kernel: delete, insert, delete, insert …"""
     deletes, inserts = changes.take(count)
     total = 2 * len(deletes.key)
     mixed = [np.stack((a, b), 1).reshape(-1) for a, b in zip(deletes, inserts, strict=True)]
@@ -197,7 +198,7 @@ def many_singles(heap: IJHeap, changes: Changes, count: int, deltas: bool = True
 
 
 def many_calls(heap: Joined, changes: Changes, count: int) -> Batch:
-    """The same by one Python call a change."""
+    """The same with one Python call per change."""
     deletes, inserts = changes.take(count)
     none = deletes.take(slice(0, 0))
     singles: list[tuple[Entries, Entries]] = []
@@ -215,7 +216,7 @@ def many_calls(heap: Joined, changes: Changes, count: int) -> Batch:
 
 
 def figures_of(name: str, measured: Measured, aims: Aims = NO_AIMS, rivals: Rivals = NO_RIVALS, *, of: str = "intervals") -> list[Figure]:
-    """The figures of one workload; `name`: which; `of`: what it has."""
+    """Return the figures of one workload; `name`: its name; `of`: its parameters."""
     n, reading = measured.n, measured.reading
     rows = max(reading.rows, 1)
     about = {"entries": n, "rows": reading.rows, "rows of a change": measured.delta}

@@ -1,5 +1,5 @@
-"""Natural joins, whichever structure keeps them: load, changes, the whole view, memory, beside DuckDB anew, hash joins, and maintained
-results in the same run."""
+"""The measurements of natural joins, whichever structure maintains them: load, changes, the whole view and memory, compared with DuckDB's
+query, hash joins, and maintained results in the same run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.benchmarks.measured_tree import Note
 from tests.benchmarks.natural_rivals import Batch, DuckDbNatural, PythonStar, SqliteMaintained, Variables, arrow_whole
 
 CHUNK = 1 << 16
-MOST_KEPT = 10_000_000  # rows of a result that somebody else is asked to keep
-ANEW, PLAN = "the query anew", "hash joins one after another, each result whole"
+MOST_KEPT = 10_000_000  # rows of a result that rivals are asked to maintain
+ANEW, PLAN = "runs the query again", "hash joins one after another, each result materialized"
 
 
 class Data(NamedTuple):
@@ -47,11 +47,11 @@ class Live(Protocol):
     def bytes(self) -> int: ...
 
     def change(self, batch: Batch) -> int:
-        """Deletes, then inserts, with the delta; rows gained."""
+        """Apply deletes, then inserts, with the delta; return the rows gained."""
         ...
 
     def singles(self, places: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
-        """Changes of these atoms one by one, with their deltas; the rows of these."""
+        """Apply changes of these atoms one by one, with their deltas; return the rows of these deltas."""
         ...
 
     def rows(self) -> Cursor: ...
@@ -65,7 +65,7 @@ def count(cursor: Cursor) -> int:
 
 
 def measure(data: Data, make: Callable[[Data], Live], scale: Scale, note: Note) -> list[Figure]:
-    """Raises AssertionError when a rival finds other rows, or the view is not what the deltas say."""
+    """Raises AssertionError if a rival finds other rows, or the view does not match the deltas."""
     n, live, duck = data.n, make(data), DuckDbNatural(data.variables, data.entries)
     times = 1 if scale.quick else 3
     load = [n / seconds(lambda: make(data)) for _ in range(times)]
@@ -82,7 +82,7 @@ def measure(data: Data, make: Callable[[Data], Live], scale: Scale, note: Note) 
     singles, each, of_each = _singles(data, live, scale)
     maintained, sizes = _maintained(data, of_each) if rows <= MOST_KEPT else ([], [])
     assert count(live.rows()) == rows
-    kept = rows <= MOST_KEPT  # a change brings few rows
+    kept = rows <= MOST_KEPT  # a change has few rows
     note(f"{middle(singles) / 1e3:.0f} k/s one by one, {middle(batches) / 1e3:.0f} k/s in batches")
     return [
         sampled(f"{data.name}: whole view", [rows / one for one in whole], "rows/s", aim=10e6, note=f"{rows:,} rows",
@@ -92,7 +92,7 @@ def measure(data: Data, make: Callable[[Data], Live], scale: Scale, note: Note) 
         Figure(f"{data.name}: largest gap between rows", cursor.largest_gap, "steps", less=True),
         sampled(f"{data.name}: load", load, "tuples/s"),
         sampled(f"{data.name}: batches with delta, {size:,} changes", batches, "changes/s", aim=500e3 if kept else None,
-                rivals=[Rival("DuckDB", middle(duck_batches), "deltas by hand"), *maintained]),
+                rivals=[Rival("DuckDB", middle(duck_batches), "hand-written delta queries"), *maintained]),
         sampled(f"{data.name}: single changes with delta", singles, "changes/s", aim=65e3 if kept else None,
                 note=f"{each:.3g} rows a change", rivals=maintained),
         Figure(f"{data.name}: bytes a tuple", per_tuple, "B", aim=200.0, less=True,
@@ -101,8 +101,8 @@ def measure(data: Data, make: Callable[[Data], Live], scale: Scale, note: Note) 
 
 
 def _batches(data: Data, live: Live, duck: DuckDbNatural, scale: Scale) -> tuple[list[float], list[float], int]:
-    """Changes a second, of each batch: ours, and of some DuckDB's; changes in a batch. Each takes some out, and puts in what the one before
-    took: at last all is as it was."""
+    """Changes a second of each batch, ours and of some also DuckDB's; and changes per batch. Each batch deletes some entries and reinserts
+    those that the one before deleted, so that the final state is the initial one."""
     rng = np.random.default_rng(3)
     part = scale.size(10_000, 120) // 6
     orders = [rng.permutation(len(entries.slot)) for entries in data.entries]
@@ -113,7 +113,7 @@ def _batches(data: Data, live: Live, duck: DuckDbNatural, scale: Scale) -> tuple
         batch = list(zip(gone, before, strict=True))
         start = time.perf_counter()
         gained = live.change(batch)
-        if i:  # the first has no inserts
+        if i:  # the first one inserts nothing
             ours.append(6 * part / (time.perf_counter() - start))
         if i < 4:
             spent, rows = duck.change(batch)
@@ -125,7 +125,7 @@ def _batches(data: Data, live: Live, duck: DuckDbNatural, scale: Scale) -> tuple
 
 
 def _singles(data: Data, live: Live, scale: Scale) -> tuple[list[float], float, list[Entries]]:
-    """Changes a second, of each pass; rows a change; of each atom what was taken out and put in again in the last."""
+    """Changes a second of each pass; rows per change; and for each atom, the entries deleted and reinserted in the last pass."""
     rng = np.random.default_rng(4)
     part = scale.size(20_000, 30)
     rates, of_each, rows = [], data.entries, 0
@@ -137,7 +137,7 @@ def _singles(data: Data, live: Live, scale: Scale) -> tuple[list[float], float, 
 
 
 def single_changes(live: Live, of_each: list[Entries], rng: np.random.Generator) -> tuple[float, int]:
-    """Take these entries out, in any order, then put them in again: changes a second, and rows."""
+    """Delete these entries in any order, then reinsert them: changes a second, and rows."""
     width = max(one.coordinates.shape[1] for one in of_each)
     wide = np.concatenate([np.pad(one.coordinates, ((0, 0), (0, width - one.coordinates.shape[1]))) for one in of_each])
     slots = np.concatenate([one.slot for one in of_each])
@@ -151,7 +151,7 @@ def single_changes(live: Live, of_each: list[Entries], rng: np.random.Generator)
 
 
 def _maintained(data: Data, of_each: list[Entries]) -> tuple[list[Rival], list[Rival]]:
-    """Changes a second of those who keep the result, and their bytes a tuple."""
+    """Changes a second of the rivals that maintain the result, and their bytes per tuple."""
     some = [one.take(np.arange(min(len(one.slot), 3_000))) for one in of_each]
     changes = 2 * sum(len(one.slot) for one in some)
     rates, sizes = [], []
@@ -167,6 +167,6 @@ def _maintained(data: Data, of_each: list[Entries]) -> tuple[list[Rival], list[R
 
 
 def _keepers(data: Data) -> Iterator[tuple[str, str, Callable[[], SqliteMaintained | PythonStar]]]:
-    yield "SQLite", "the result kept as a table", lambda: SqliteMaintained(data.variables, data.entries)
+    yield "SQLite", "maintains the result as a table", lambda: SqliteMaintained(data.variables, data.entries)
     if all(len(own) == 1 for own in data.variables):
-        yield "Python", "dicts, the result kept as a set", lambda: PythonStar(data.entries)
+        yield "Python", "dicts, maintains the result as a set", lambda: PythonStar(data.entries)

@@ -1,4 +1,4 @@
-"""What every subject of the structure measures on one workload."""
+"""The measurements of one workload for every subject of the interval structure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.benchmarks.figures import seconds
 from tests.benchmarks.kernels import RECLAIM_EVERY, single_changes
 
 NO_PINS = np.empty(0, np.int64)
-FIRST = 512  # rows: what the service takes first
+FIRST = 512  # rows: the first chunk that the service reads
 CHUNK = 65_536
 
 Note = Callable[[str], None]
 
 
 class Effort(NamedTuple):
-    """How much is done: `singles` changes in a kernel and `calls` by Python (per repeat), `batches` of `batch` changes."""
+    """How much to measure: `singles` changes in a kernel and `calls` from Python (per repeat), `batches` of `batch` changes."""
 
     repeats: int
     singles: int
@@ -39,8 +39,9 @@ QUICK = Effort(2, 400, 50, 2, 200)
 
 
 class Measured(NamedTuple):
-    """Samples: rates a second (`first` in seconds). `rows` of the whole view at first, `gap` the most steps between two of them.
-    Bytes: of blocks, an interval: freshly loaded, and after all the changes. `partners`: of an interval, on average; `batch`: changes."""
+    """Samples are rates per second (`first` in seconds). `rows`: of the whole view initially; `gap`: the maximum number of steps between
+    two of them. Bytes are those of blocks, per interval, after the load and after all changes. `partners`: of an interval, on average;
+    `batch`: changes."""
 
     load: list[float]
     singles: list[float]
@@ -57,7 +58,7 @@ class Measured(NamedTuple):
 
 
 class Changes:
-    """Changes in turn: a random entry that is there is deleted, a fresh one inserted. Each is used once."""
+    """A sequence of changes: a random existing entry is deleted, a fresh one inserted. Each is used once."""
 
     def __init__(self, workload: Workload) -> None:
         self._there, self._fresh = workload.entries, workload.fresh
@@ -65,24 +66,24 @@ class Changes:
         self._at = 0
 
     def take(self, count: int) -> tuple[Entries, Entries]:
-        """`count` // 2 to delete, as many to insert."""
+        """Return `count` // 2 entries to delete, and as many to insert."""
         places = self._order[self._at : self._at + count // 2]
         assert len(places) == count // 2, "more changes than intervals"
         self._at += len(places)
         return self._there.take(places), self._fresh.take(places)
 
     def now(self) -> Entries:
-        """What is there now."""
+        """The current entries."""
         come = self._fresh.take(self._order[: self._at])
         return Entries(*(np.concatenate(pair) for pair in zip(self.untouched(), come, strict=True)))
 
     def untouched(self) -> Entries:
-        """What was there at first and still is."""
+        """The initial entries that have not been deleted."""
         return self._there.take(self._order[self._at :])
 
 
 def measure(workload: Workload, effort: Effort, note: Note, *, loads: int | None = None) -> Measured:
-    """Load, read and change one workload. Raises AssertionError when the view is not what the deltas say."""
+    """Load, read and change one workload. Raises AssertionError if the view does not match the deltas."""
     entries = workload.entries
     n = len(entries.key)
     load = []
@@ -120,7 +121,7 @@ def measure(workload: Workload, effort: Effort, note: Note, *, loads: int | None
 
 
 def whole_view(tree: IntervalTree, root: Root, repeats: int) -> tuple[list[float], int, int]:
-    """Rows a second by chunks, the rows, the largest gap in steps."""
+    """Rows a second, in chunks; the number of rows; the largest gap in steps."""
     samples = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -133,12 +134,12 @@ def whole_view(tree: IntervalTree, root: Root, repeats: int) -> tuple[list[float
 
 
 def first_rows(tree: IntervalTree, root: Root, repeats: int) -> list[float]:
-    """Seconds until the first rows of a new cursor are there."""
+    """Seconds until a new cursor has returned its first rows."""
     return [seconds(lambda: tree.rows(root).fill(FIRST)) for _ in range(repeats)]
 
 
 def one_batch(tree: IntervalTree, changes: Changes, size: int, pins: np.ndarray = NO_PINS) -> tuple[float, int]:
-    """One version of `size` changes, with deltas, and reclaiming; changes a second, and rows gained."""
+    """Apply one version of `size` changes, with deltas, and reclaim. Return changes a second and rows gained."""
     deletes, inserts = changes.take(size)
     version = int(tree.arena.C[VERSION]) + 1
     gained = 0
@@ -155,7 +156,7 @@ def one_batch(tree: IntervalTree, changes: Changes, size: int, pins: np.ndarray 
 
 
 def many_singles(tree: IntervalTree, changes: Changes, count: int) -> tuple[float, int]:
-    """As many versions as changes, inside one kernel; changes a second, and rows gained."""
+    """Apply as many versions as changes, inside one kernel. Return changes a second and rows gained."""
     deletes, inserts = changes.take(count)
     half = len(deletes.key)
     # Delete, insert, delete, insert …
@@ -174,7 +175,7 @@ def many_singles(tree: IntervalTree, changes: Changes, count: int) -> tuple[floa
 
 
 def many_calls(tree: IntervalTree, changes: Changes, count: int) -> tuple[float, int]:
-    """The same by one Python call a change."""
+    """The same with one Python call per change."""
     deletes, inserts = changes.take(count)
     none = deletes.take(slice(0, 0))
     singles = []

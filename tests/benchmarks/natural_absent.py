@@ -1,8 +1,8 @@
-"""NOT EXISTS in one graph, by lazy qdags: paths of two edges that no edge closes, triangles without a listed edge, a relation less itself;
-beside DuckDB anew, and the paths beside computing both sides of the difference.
+"""NOT EXISTS in one graph, by lazy qdags: paths of two edges that no edge closes, triangles without a listed edge, and a relation minus
+itself; compared with DuckDB's query, and for the paths also with computing both sides of the difference.
 
-Open paths R(A, B), R(B, C), not R(A, C) are the paper's example with one relation in all three places. A relation less itself is what
-hashing does best: here each entry costs a way down.
+Open paths R(A, B), R(B, C), not R(A, C) are the paper's example with one relation in all three places. For a relation minus itself hashing
+is best: here, each entry costs a descent in the tree.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tests.benchmarks.rivals import CHUNK
 
 TITLE = "Lazy qdags: NOT EXISTS in a graph of 100,000 edges"
 NO_PINS = np.empty(0, np.int64)
-ANEW = "the query anew"
+ANEW = "runs the query again"
 TIMES = 5
 Pair = tuple[int, int]
 
 
 class View:
-    """Atoms over the edges, and one that must not be over others: three trees of either."""
+    """Atoms over the edges, and an atom over the edges of which none may match: three trees for each."""
 
     def __init__(self, atoms: Sequence[Pair], absent: Pair | None) -> None:
         self.trees = QuadTrees([(2, 0), (2, 1), (2, 1)] * 2)
@@ -49,7 +49,8 @@ class View:
                 self.trees.bulk_load(self.version, tree, one)
 
     def change(self, gone: np.ndarray, come: np.ndarray) -> int:
-        """Of edges that stand in both places: first what takes rows away, then what brings some; rows gained."""
+        """Apply changes of edges that are in both places: first those that remove rows, then those that add rows. Return the rows
+        gained."""
         self.trees.require(6 * (len(gone) + len(come)), 2)
         gained = 0
         for sign, edges, others in ((-1, gone, come), (1, come, gone)):
@@ -79,7 +80,7 @@ def _atom(own: Pair, tree: int) -> Atom:
 
 
 class DuckDb:
-    """In process, in memory, all cores: tables `e` and `n`."""
+    """In process, in memory, on all cores: tables `e` and `n`."""
 
     def __init__(self, query: str, edges: np.ndarray, others: np.ndarray) -> None:
         import duckdb
@@ -93,7 +94,7 @@ class DuckDb:
         self._db.register(name, pa.table({column: np.ascontiguousarray(edges[:, i]) for i, column in enumerate("abs")}))
 
     def read(self) -> tuple[int, float]:
-        """Rows as Arrow, and seconds."""
+        """Return rows as Arrow, and seconds."""
         start = time.perf_counter()
         rows = sum(batch.num_rows for batch in self._db.sql(self._query).to_arrow_reader(CHUNK))
         return rows, time.perf_counter() - start
@@ -102,7 +103,7 @@ class DuckDb:
         return min((self.read() for _ in range(TIMES)), key=lambda one: one[1])
 
     def change(self, gone: np.ndarray, come: np.ndarray) -> tuple[int, float]:
-        """The same after a batch in both tables, its time included."""
+        """The same after a batch in both tables, whose time is included."""
         self._register("gone", gone)
         self._register("come", come)
         start = time.perf_counter()
@@ -140,7 +141,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def _timed(view: View) -> tuple[int, float, int]:
-    """Rows, seconds (of several readings the best, as for the rivals), steps."""
+    """Rows, seconds (the best of several readings, as for the rivals), steps."""
     spent = []
     for _ in range(TIMES):
         cursor = view.rows()
@@ -167,8 +168,8 @@ def _whole(name: str, atoms: list[Pair], query: str, edges: np.ndarray, others: 
 def in_batches(
     name: str, change: Callable[[np.ndarray, np.ndarray], int], rival: DuckDb, edges: np.ndarray, some: np.ndarray, rows: int
 ) -> Figure:
-    """Batches that take edges out, of those whose numbers are `some`, and put back those that the batch before took out; `rows`: there are
-    before the first. `change` applies one and gives the rows gained."""
+    """Batches that delete the edges whose numbers are in `some`, and reinsert those that the batch before deleted. `rows`: the number
+    before the first batch. `change` applies one and returns the rows gained."""
     size, now = min(1_000, len(some) // 8), rows
     order, out, batches, anew = np.random.default_rng(3).permutation(some), edges[:0], list[float](), list[float]()
     for chosen in order[: 4 * size].reshape(-1, size):
@@ -185,7 +186,7 @@ def in_batches(
 
 
 def open_paths(name: str, edges: np.ndarray, scale: Scale, note: Note) -> list[Figure]:
-    """The whole view, and batches that take edges out and put back those that the batch before took out."""
+    """Measure the whole view, and batches that delete edges and reinsert those that the batch before deleted."""
     view, rival = View(PATHS, (0, 2)), DuckDb(OPEN, edges, edges)
     view.load(edges, edges)
     rows, spent, steps = _timed(view)
@@ -202,6 +203,6 @@ def open_paths(name: str, edges: np.ndarray, scale: Scale, note: Note) -> list[F
     return [
         Figure(f"{name}: time of the whole view", 1e3 * spent, "ms", less=True, note=f"{rows:,} rows, {steps:,} steps",
                rivals=[Rival("DuckDB", 1e3 * whole, ANEW),
-                       Rival("both sides by qdag", 1e3 * (first + second), "paths and triangles, without subtracting them")]),
+                       Rival("both sides by qdag", 1e3 * (first + second), "computes paths and triangles, but not their difference")]),
         batches,
     ]  # fmt: skip

@@ -1,8 +1,8 @@
-"""Adaptive joins, on the paper's instances: how long the whole view takes, and what it looks at, as n grows; changes; memory.
+"""Adaptive joins on the paper's instances: how the time and the look-ups of the whole view grow with n; changes; memory.
 
-Example 4.1: R and T lack two values, at which all points of S lie, so that the join is empty: by two-dimensional tree, by one index
-(Algorithm 9), by a join tree, by DuckDB anew. Sets that lie apart, and sets that alternate: by intersect, by a view tree, by DuckDB anew.
-Bytes of the two-dimensional tree where the values are few and where they are from all int64.
+Example 4.1: R and T lack two values that all points of S have, so that the join is empty: by two-dimensional tree, by one index (Algorithm
+9), by a join tree, and by DuckDB's query. Disjoint ranges of values, and alternating values: by intersect, by a view tree, and by DuckDB's
+query. Bytes of the two-dimensional tree for values from a small range and from all of int64.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ TIMES = 5
 
 
 def entries(columns: np.ndarray) -> Entries:
-    """Their slots are their numbers."""
+    """The entries of these values; slots are their numbers."""
     return Entries(np.ascontiguousarray(columns.reshape(len(columns), -1), np.int64), np.arange(len(columns), dtype=np.int32))
 
 
 def cross(n: int) -> Data:
-    """Example 4.1, of an odd n."""
+    """Example 4.1, for an odd n."""
     out = np.array([n // 2, (n + 1) // 2 + 1])
     all_ = np.arange(1, n + 1)
     left = np.setdiff1d(all_, out)
@@ -44,7 +44,7 @@ def cross(n: int) -> Data:
 
 
 def scattered(n: int, span: int) -> Data:
-    """n points, and n values each of R and T, at random from a range."""
+    """n points, and n values each of R and T, drawn from a range."""
     rng = np.random.default_rng(8)
     values = [rng.integers(-span, span, shape) for shape in (n, (n, 2), n)]
     return Data(f"{n:,} points at random", VARIABLES, [entries(one) for one in values])
@@ -55,7 +55,7 @@ def pair_of(name: str, left: np.ndarray, right: np.ndarray) -> Data:
 
 
 def turned(points: Entries) -> Entries:
-    """By (y, x)."""
+    """The entries ordered by (y, x)."""
     return Entries(np.ascontiguousarray(points.coordinates[:, 1::-1]), points.slot)
 
 
@@ -75,7 +75,7 @@ class Tie:
         self.tree.load()
 
     def change(self, gone: Entries, come: Entries) -> None:
-        """A version on: rows of S, with their delta."""
+        """Write a new version with these rows of S, with their delta."""
         self.version += 1
         self.indexes.begin(self.version)
         by_x, by_y = self.numbers[1:3]
@@ -99,7 +99,7 @@ class Sets:
 
 
 def timed(rows: Callable[[], Cursor], wanted: int) -> list[float]:
-    """Microseconds of the whole view, a few times."""
+    """Microseconds of the whole view, several times."""
     found = []
     for _ in range(TIMES):
         start = time.perf_counter()
@@ -117,7 +117,7 @@ def duckdb(data: Data, wanted: int) -> Rival:
 
 
 def join_tree(data: Data) -> natural_path.Live:
-    """The bow-tie as the path that it is, its ends' other columns their slots."""
+    """The bow-tie as a path; the other columns of its ends are their slots."""
     r, s, t = data.entries
     sides = [Entries(np.column_stack(columns), one.slot) for one, columns in ((r, (r.slot, r.coordinates)), (t, (t.coordinates, t.slot)))]
     return natural_path.Live(Data(data.name, natural_path.VARIABLES, [sides[0], s, sides[1]]))

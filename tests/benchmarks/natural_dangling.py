@@ -1,12 +1,12 @@
-"""Rows that dangle: what every pairwise plan multiplies and TreeTracker meets once; and where a join tree, which keeps what is live, is
-better.
+"""Dangling rows, which every pairwise plan multiplies and TreeTracker visits once; and cases in which a join tree, which stores the live
+rows, is better.
 
     group         R(x) has n rows that want one group of S(x, y), whose n rows T(y) lacks
     both ends     half of S is a group that R wants and T lacks, half one that T wants and R lacks, so no order of the three helps
     star          C(x, y, z) of n rows, each of which one of three spokes lacks, and whose other two have √n copies
     few live      a path R(x, y), S(y, z), T(z, w) of n rows each, with one row of S in 400 between two partners
 
-Times are of the processor, of all threads together: most are too short to be told on the clock of a machine that others use as well.
+Times are processor times of all threads together: most are too short for a clock on a machine that other processes use as well.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.benchmarks.natural_rivals import DuckDbNatural, Variables, arrow_whol
 
 TITLE = "TreeTracker: dangling rows, n from 1,000 to 300,000"
 ALGORITHMS = ("tree-tracker", "join-tree", "nested-loop")
-PATIENCE = 250.0  # ms: who takes longer is not asked at larger sizes
+PATIENCE = 250.0  # ms: whatever takes longer is not measured at larger sizes
 LONGEST = 20.0  # seconds for a query
 NO_PINS = np.empty(0, np.int64)
 RUN = 1_000
@@ -51,7 +51,7 @@ def _data(name: str, variables: Variables, columns: Sequence[np.ndarray]) -> Dat
 
 
 def _odd(n: int) -> int:
-    """Between the even values up to 2 n: the ranges of two columns tell nobody that they have nothing in common."""
+    """Odd values below 2 n, between the even ones, so that the ranges of two columns do not show that they have nothing in common."""
     return n + 1 - n % 2
 
 
@@ -82,7 +82,7 @@ CASES: dict[str, Callable[[int], Data]] = {"group": group, "both ends": both_end
 
 
 class Engine:
-    """The service's engine, in process: relation t<i> for each atom, and a view for each algorithm."""
+    """The service's engine, in process: a relation t<i> for each atom, and a view for each algorithm."""
 
     def __init__(self, folder: Path, data: Data, algorithms: Sequence[str]) -> None:
         self._engine, self._variables = Instance(folder), data.variables
@@ -99,7 +99,7 @@ class Engine:
             self._engine.put_view(algorithm.replace("-", "_"), definition, wait=600)
 
     def put(self, entries: Sequence[Entries]) -> None:
-        """Upsert these rows, in one version."""
+        """Upsert these rows in one version."""
         parts, count = [], 0
         for i, (one, own, definition) in enumerate(zip(entries, self._variables, self._definitions, strict=True)):
             arrays = [one.slot.astype(np.int64), *(np.ascontiguousarray(one.coordinates[:, j]) for j in range(len(own)))]
@@ -110,7 +110,7 @@ class Engine:
         self._engine.apply(WireBatch(parts, count, 0, [], 0))
 
     def read(self, algorithm: str) -> tuple[float, int, int]:
-        """Milliseconds, rows, and look-ups of a reading of the whole view."""
+        """Milliseconds, rows and look-ups of a reading of the whole view."""
         name = algorithm.replace("-", "_")
         counts = self._engine.views[name].read_counts
         before, rows, start = counts.counters["lookups"], 0, time.process_time()
@@ -125,7 +125,7 @@ class Engine:
 
 
 def timed(work: Callable[[], T]) -> tuple[float, T]:
-    """Milliseconds of processor time, of all threads, and the result."""
+    """Milliseconds of processor time of all threads, and the result."""
     start = time.process_time()
     result = work()
     return 1e3 * (time.process_time() - start), result
@@ -154,7 +154,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def dangling(data: Data, n: int, asked: Sequence[str], scale: Scale, note: Note) -> list[Figure]:
-    """A reading by each of these algorithms and rivals."""
+    """Measure a reading by each of these algorithms and rivals."""
     times, algorithms = scale.size(3, 1), [one for one in ALGORITHMS if one in asked]
     with engine_of(data, algorithms) as engine:
         spent = {one: [engine.read(one) for _ in range(times)] for one in algorithms}
@@ -165,7 +165,7 @@ def dangling(data: Data, n: int, asked: Sequence[str], scale: Scale, note: Note)
         duck = DuckDbNatural(data.variables, data.entries)
         elapsed, theirs = timed(lambda: duck.read_within(LONGEST))
         assert theirs is None or theirs.rows == rows
-        about = "interrupted" if theirs is None else f"its joins give {duck.joined():,} rows"
+        about = "interrupted" if theirs is None else f"its joins produce {duck.joined():,} rows"
         rivals.append(Rival("DuckDB", elapsed, f"{ANEW}, {about}"))
         duck.close()
     if "Arrow" in asked:
@@ -181,7 +181,7 @@ def dangling(data: Data, n: int, asked: Sequence[str], scale: Scale, note: Note)
 
 
 def few_live(scale: Scale, note: Note) -> list[Figure]:
-    """Readings one after another, and after changes: TreeTracker looks at what dangles each time."""
+    """Measure repeated readings, also after changes: TreeTracker visits the dangling rows each time."""
     n = scale.size(100_000, 2_000)
     data = natural_path.path(3 * n, dangling=True)
     rng, figures = np.random.default_rng(17), list[Figure]()
@@ -211,7 +211,7 @@ def few_live(scale: Scale, note: Note) -> list[Figure]:
 
 
 class Live:
-    """The structure over its own indexes."""
+    """The structure with its own indexes."""
 
     def __init__(self, data: Data) -> None:
         self.indexes, self.version, edges = OrderedIndexes(), 1, [(0, 1), (1, 2)]
@@ -227,7 +227,7 @@ class Live:
         return Entries(np.ascontiguousarray(entries.coordinates[:, [own.index(v) for v in member.variables]]), entries.slot)
 
     def singles(self, places: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
-        """Changes one by one, with their deltas; the rows of these."""
+        """Apply changes one by one, with their deltas; return the rows of these deltas."""
         rows = 0
         for first in range(0, len(signs), RUN):
             self.version += 1
@@ -247,7 +247,7 @@ class Live:
 
 
 def one_by_one(scale: Scale, note: Note) -> Figure:
-    """Runs of single changes with their deltas."""
+    """Measure runs of single changes with their deltas."""
     data = natural_path.path(scale.size(100_000, 1_200))
     part = scale.size(20_000, 30)
     rng = np.random.default_rng(4)
@@ -260,7 +260,7 @@ def one_by_one(scale: Scale, note: Note) -> Figure:
 
 
 def plot(figures: list[Figure]) -> str:
-    """Milliseconds of a reading against n, of each algorithm and case, as SVG."""
+    """Plot milliseconds of a reading against n, for each algorithm and case, as SVG."""
     series: dict[str, Series] = {}
     for figure in figures:
         if figure.parameters.get("kind") == "ms" and figure.parameters["series"] != "group":

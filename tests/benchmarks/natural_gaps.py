@@ -1,11 +1,11 @@
-"""Minesweeper: natural joins by the gaps of their indexes, where few comparisons prove the result, and where it takes as many as there are
-tuples.
+"""Minesweeper: natural joins by the gaps of their indexes, in cases in which few comparisons prove the result, and in cases in which as
+many as tuples are needed.
 
-Stars, paths and trees of edges between a few chosen vertices, as in Table 1 of the paper, but with as many of them whatever the graph's
-size: probes must not grow with it. The first row of one that nobody has read before comes sooner or later by which vertices are chosen, so
-it is taken of several choices. Layers of edges without a path of three. What the kept tree saves after changes. Triangles at a hub, and
-without rows, by the structure of their own, beside the general tree. Random triangles, and paths of which nearly all are rows, where it
-loses.
+Stars, paths and trees of edges between a few chosen vertices, as in Table 1 of the paper, but with the same number of vertices for all
+sizes of the graph: the number of probes must not grow with it. The time until the first row of a view that has not been read before depends
+on the choice of vertices, so it is the median of several choices. Layers of edges without a path of three. What the stored tree saves after
+changes. Triangles at a hub, and without rows, with their specialized structure and with the general tree. Random triangles, and paths in
+which nearly all tuples have rows, where the algorithm is slower.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ QUERIES = {
 }
 LAYERED = Query(((0, 1), (1, 2), (2, 3)), [(0, 1), (1, 2)])
 TRIANGLE = Query(((0, 1), (1, 2), (0, 2)), [])
-GENERAL = Query((*TRIANGLE.variables, (0, 1)), [])  # R twice, which is not told apart, and so by the tree for all queries
+GENERAL = Query((*TRIANGLE.variables, (0, 1)), [])  # R twice, which is not recognised, so that the tree for all queries is used
 
 
 def loaded(variables: Variables, orders: Sequence[Sequence[tuple[int, ...]]], data: Sequence[Entries]) -> tuple[OrderedIndexes, list[Atom]]:
@@ -62,7 +62,8 @@ def loaded(variables: Variables, orders: Sequence[Sequence[tuple[int, ...]]], da
 
 
 def mined(query: Query, data: Sequence[Entries], order: tuple[int, ...] | None = None) -> Callable[[], Minesweeper]:
-    """Makes views over the same indexes, each of which has read nothing. `order`: where it is not the planner's."""
+    """Return a function that creates views over the same indexes, none of which has been read. `order`: the variables, if not in the
+    planner's order."""
     by = order or search_order(query.variables)
     indexes, atoms = loaded(query.variables, mined_orders(query.variables, by), data)
     return lambda: Minesweeper(indexes, atoms, by)
@@ -77,22 +78,22 @@ def slotted(tuples: np.ndarray) -> Entries:
 
 
 def random_edges(n: int) -> np.ndarray:
-    """Ten a vertex."""
+    """Ten edges per vertex."""
     return np.unique(np.random.default_rng(2).integers(0, n // 10, (n, 2)), axis=0)
 
 
 def routes(n: int) -> np.ndarray:
-    """Some n of the pairs of airports between which airlines fly, all of which are 37,595."""
+    """n of the pairs of airports between which airlines fly; there are 37,595."""
     edges = graph("routes", n)[:, :2].astype(np.int64)
     return np.unique(edges, axis=0)
 
 
 def chosen(query: Query, edges: np.ndarray, seed: int = 2) -> list[Entries]:
-    """This graph, and `CHOSEN` vertices of each choice, of which one of each has a row."""
+    """Return this graph, and `CHOSEN` vertices of each choice, such that one vertex of each is in a row."""
     rng, vertices = np.random.default_rng(seed), int(edges.max()) + 1
     out = dict(zip(*np.unique(edges[:, 0], return_index=True), strict=True))
     values: dict[int, int] = {}
-    while not all(v in values for own in query.variables for v in own):  # until no edge of the row is missing
+    while not all(v in values for own in query.variables for v in own):  # repeat until no edge of the row is missing
         values = {query.variables[0][0]: int(edges[rng.integers(len(edges)), 0])}
         for x, y in (own for own in query.variables if len(own) == 2):
             if values[x] in out:
@@ -109,7 +110,7 @@ def of_graph(edges: np.ndarray) -> Entries:
 
 
 def whole(make: Callable[[], Any], times: int) -> list[float]:
-    """Milliseconds of a reading of all rows, by a view each."""
+    """Milliseconds of reading all rows, for each view."""
 
     def read(view: Any) -> float:
         return 1e3 * seconds(lambda: count(view.rows(view.root)))
@@ -118,7 +119,7 @@ def whole(make: Callable[[], Any], times: int) -> list[float]:
 
 
 def first(make: Callable[[], Minesweeper], times: int) -> list[float]:
-    """Milliseconds up to the first row, by a view each."""
+    """Milliseconds until the first row, for each view."""
 
     def read(view: Minesweeper) -> None:
         cursor = view.rows(view.root)
@@ -160,13 +161,13 @@ def between_chosen(name: str, of: str, edges: np.ndarray, times: int, note: Note
         sampled(f"{about}: all rows", ours, "ms", less=True, rivals=rivals),
         sampled(f"{about}: all rows, read before", again, "ms", less=True),
         sampled(f"{about}: first row", samples, "ms", less=True, aim=0.1,
-                note=f"of {times} choices; {min(samples):.2g} to {max(samples):.2g} ms by where the row comes"),
+                note=f"median of {times} choices; {min(samples):.2g} to {max(samples):.2g} ms depending on where the row is"),
         sampled(f"{about}: first row, read before", early_again, "ms", less=True, aim=0.1),
     ]
 
 
 def layers(n: int, times: int, note: Note) -> list[Figure]:
-    """Two layers of n² edges each, so that no path has three."""
+    """Two layers of n² edges each, without a path of three."""
     square = np.indices((n, n)).reshape(2, -1).T
     data = [slotted(np.concatenate([square + [0, n], square + [n, 2 * n]]))] * 3
     make = mined(LAYERED, data)
@@ -197,7 +198,8 @@ def layers(n: int, times: int, note: Note) -> list[Figure]:
 
 
 def after_changes(n: int, note: Note) -> list[Figure]:
-    """Paths between chosen vertices: probes of a reading when so many edges, or chosen vertices, are new since the last."""
+    """Paths between chosen vertices: probes of a reading after this number of new edges, or of new chosen vertices, since the last
+    reading."""
     query = QUERIES["path"]
     rng, data = np.random.default_rng(3), chosen(query, random_edges(n))
     miner = mined(query, data)()
@@ -227,7 +229,7 @@ def after_changes(n: int, note: Note) -> list[Figure]:
 
 
 def triangles(n: int, times: int, note: Note) -> list[Figure]:
-    """Random triangles, beside quadtrees."""
+    """Random triangles, compared with quadtrees."""
     edges = graph("random", n)
     view = Triangle()
     view.load(edges)
@@ -244,7 +246,7 @@ def triangles(n: int, times: int, note: Note) -> list[Figure]:
 
 
 def hubs(n: int, note: Note) -> list[Figure]:
-    """A vertex with half of all edges: a quarter of n² pairs of edges meet, and O(n) comparisons tell which rows there are."""
+    """A vertex with half of all edges: n² / 4 pairs of edges meet, and O(n) comparisons determine the rows."""
     data = [of_graph(graph("hub", n))] * 3
     miner = mined(TRIANGLE, data)()
     cursor = miner.rows(miner.root)
@@ -255,15 +257,15 @@ def hubs(n: int, note: Note) -> list[Figure]:
     counted = cursor.counters
     note(f"hub of {n:,} edges: {counted}, {cursor.steps} steps; DuckDB joins {joined:,} rows")
     told = f"{rows:,} rows, {counted['pairs']:,} pairs of values, {cursor.steps:,} steps"
-    rival = Rival("DuckDB", joined, "rows that its joins give")
+    rival = Rival("DuckDB", joined, "rows that its joins produce")
     return [Figure(f"triangle, {n:,} edges at a hub: probes", counted["probes"], "probes", less=True, note=told, rivals=[rival])]
 
 
 def without_rows(n: int, note: Note) -> list[Figure]:
-    """R = [n] x [n], S = [n] x {2}, T = [n] x {1}: O(n) comparisons, where n² pairs of a and b have no row. And S with the even numbers for
-    each b, T with the odd ones for each a: O(n²) comparisons, where each of n² pairs takes n of them. And half of all pairs, by chance, in
-    R, each of the others with a value of its own, by chance, that S has for b and T for a: O(n²) comparisons, those in the order of the
-    values; but no two pairs can be ruled out at once, and each takes n look-ups: C^(3/2)."""
+    """R = [n] x [n], S = [n] x {2}, T = [n] x {1}: O(n) comparisons, although n² pairs of a and b have no row. Then S with the even numbers
+    for each b and T with the odd ones for each a: O(n²) comparisons, n for each of n² pairs. Then R with a random half of all pairs, where
+    for each other pair a random value of its own is in S for b and in T for a: O(n²) comparisons, in the order of the values, but no two
+    pairs can be excluded together, and each takes n look-ups: C^(3/2)."""
     up, rng = np.arange(1, n + 1), np.random.default_rng(n)
     square = np.indices((n, n)).reshape(2, -1).T + 1
     given = list(map(slotted, [square, np.column_stack((up, up * 0 + 2)), np.column_stack((up, up * 0 + 1))]))

@@ -25,8 +25,8 @@ FITTED = ("update", "whole", "delay")
 
 
 class Cost(NamedTuple):
-    """Steps. `update`: of a single change with its rows, besides the way down to an entry; `delay`: the most between two rows of the whole
-    view, before the first, or after the last."""
+    """In steps. `update`: of a single change with its rows, without the descent to an entry; `delay`: the maximum between two rows of the
+    whole view, before the first, or after the last."""
 
     n: int
     update: float
@@ -37,7 +37,7 @@ class Cost(NamedTuple):
 
 
 def triangle(kind: str) -> Callable[[int, Scale], Cost]:
-    """In a graph of this kind."""
+    """The costs in a graph of this kind."""
 
     def measure(n: int, scale: Scale) -> Cost:
         edges = graph(kind, n)
@@ -53,7 +53,7 @@ def triangle(kind: str) -> Callable[[int, Scale], Cost]:
 
 
 def view_tree(data: Callable[[int], Data]) -> Callable[[int, Scale], Cost]:
-    """Of these relations."""
+    """The costs for these relations."""
 
     def measure(n: int, scale: Scale) -> Cost:
         of = data(n)
@@ -89,5 +89,5 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def plot(figures: list[Figure]) -> str:
-    """Steps of updates, of whole views and delays against n, as SVG."""
+    """Plot steps of updates, whole views and delays against n, as SVG."""
     return plot_of("Natural joins: how cost grows", figures, FITTED, "tuples")

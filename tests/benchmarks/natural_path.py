@@ -1,8 +1,8 @@
-"""Acyclic natural joins by join trees: the path R(a, b), S(b, c), T(c, d): load, changes, the whole view, memory, beside DuckDB anew, hash
-joins, and a maintained result.
+"""Acyclic natural joins by join trees: the path R(a, b), S(b, c), T(c, d): load, changes, the whole view and memory, compared with DuckDB's
+query, hash joins, and a maintained result.
 
-Of 100,000 and of 1,000,000 tuples with about two partners a link; and full of dangling tuples: of S one in twenty has a partner in R, and
-one in twenty one in T.
+With 100,000 and 1,000,000 tuples that have about two partners per link; and with many dangling tuples: one tuple of S in twenty has a
+partner in R, and one in twenty has one in T.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tests.benchmarks.natural_rivals import Batch
 
 TITLE = "Join trees: acyclic natural joins, 100,000 to 1,000,000 tuples"
 NO_PINS = np.empty(0, np.int64)
-RUN = 1_000  # single changes that are applied together, each a version of its own
+RUN = 1_000  # single changes that are applied together, each as its own version
 VARIABLES = ((0, 1), (1, 2), (2, 3))
 PORTS = [Port(0, 0, False), Port(1, 0, False), Port(1, 1, False), Port(2, 1, False)]
 EDGES = [(0, 1), (2, 3)]
-MIDDLE = 1  # the alias that the whole view begins with
-COLUMNS = ([1], [0, 1], [0])  # of each atom the columns that join it
+MIDDLE = 1  # the alias with which the whole view begins
+COLUMNS = ([1], [0, 1], [0])  # for each atom, the columns that join it
 
 
 def path(n: int, dangling: bool = False) -> Data:
@@ -53,7 +53,7 @@ class Live:
         self.tree.describe(place, entries.slot, codes, [None] * len(codes))
 
     def change(self, batch: Batch) -> int:
-        """Deletes, then inserts, with the delta; rows gained."""
+        """Apply deletes, then inserts, with the delta; return the rows gained."""
         gained: list[int] = []
 
         def sink(come: bool, rows: np.ndarray) -> bool:
@@ -70,7 +70,7 @@ class Live:
         return sum(gained)
 
     def singles(self, places: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
-        """Changes one by one, with their deltas; the rows of these."""
+        """Apply changes one by one, with their deltas; return the rows of these deltas."""
         rows = 0
         for first in range(0, len(signs), RUN):
             self.version += 1

@@ -1,5 +1,5 @@
-"""Natural joins of any number of atoms as users have them today: DuckDB anew, Arrow's hash joins one after another, and maintained results:
-in SQLite with all indexes, and in Python's dicts."""
+"""What users have today for natural joins of any number of atoms: DuckDB's query, Arrow's hash joins one after another, and maintained
+results in SQLite with all indexes and in Python's dicts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def select(variables: Variables, tables: Sequence[str]) -> str:
 
 
 class DuckDbNatural:
-    """In process, all cores, in memory: the query anew, deltas by hand."""
+    """In process, in memory, on all cores: the query is rerun, deltas are hand-written queries."""
 
     def __init__(self, variables: Variables, data: Sequence[Entries]) -> None:
         import duckdb
@@ -61,12 +61,12 @@ class DuckDbNatural:
         return self._read([f"t{i}" for i in range(len(self._variables))])
 
     def read_within(self, seconds: float) -> Whole | None:
-        """As `read`; None if that takes longer."""
+        """As `read`; None if it takes longer."""
         timer = threading.Timer(seconds, self._db.interrupt)
         timer.start()
         try:
             return self.read()
-        except (self._interrupted, OSError) as error:  # the second: by way of Arrow's reader
+        except (self._interrupted, OSError) as error:  # the second is raised through Arrow's reader
             if "INTERRUPT" not in str(error).upper():
                 raise
             return None
@@ -74,7 +74,7 @@ class DuckDbNatural:
             timer.cancel()
 
     def joined(self) -> int:
-        """The rows that the joins of its plan give, all together, as its profiler counts them."""
+        """Return the number of rows that all joins of its plan produce together, as counted by its profiler."""
         query = select(self._variables, [f"t{i}" for i in range(len(self._variables))])
         (_, text), *_ = self._db.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}").fetchall()
 
@@ -85,7 +85,7 @@ class DuckDbNatural:
         return sum(map(rows, json.loads(text)["operator"]))
 
     def change(self, batch: Batch) -> tuple[float, int]:
-        """Apply a batch in a transaction, its delta read as Arrow; seconds, and rows gained."""
+        """Apply a batch in a transaction and read its delta as Arrow. Return seconds and rows gained."""
         t = range(len(self._variables))
         for i in t:
             for name, entries in zip(("gone", "come"), batch[i], strict=True):
@@ -108,7 +108,7 @@ class DuckDbNatural:
 
 
 def arrow_whole(variables: Variables, data: Sequence[Entries]) -> Whole:
-    """A pairwise plan of hash joins, each result materialised; all cores."""
+    """A pairwise plan of hash joins on all cores; each result is materialized."""
     tables = [table_of(entries, own).rename_columns([*(f"v{v}" for v in own), f"s{i}"])
               for i, (own, entries) in enumerate(zip(variables, data, strict=True))]  # fmt: skip
     start = time.perf_counter()
@@ -120,7 +120,7 @@ def arrow_whole(variables: Variables, data: Sequence[Entries]) -> Whole:
 
 
 class SqliteMaintained:
-    """The result as a table with an index a column, beside indexed tables; a change looks its rows up and writes them. In memory."""
+    """The result as a table with an index per column, beside indexed tables. A change looks up its rows and writes them. In memory."""
 
     def __init__(self, variables: Variables, data: Sequence[Entries]) -> None:
         self._db = sqlite3.connect(":memory:", isolation_level=None)
@@ -141,7 +141,7 @@ class SqliteMaintained:
         self._come = [f"INSERT INTO result {select(variables, tables)} WHERE r{i}.s = ?" for i in t]
 
     def change(self, sign: int, place: int, entries: Entries) -> int:
-        """Changes one by one, in one transaction; the rows of their deltas."""
+        """Apply changes one by one, in one transaction; return the rows of their deltas."""
         rows, run = 0, self._db.execute
         run("BEGIN")
         for values, slot in zip(entries.coordinates.tolist(), entries.slot.tolist(), strict=True):
@@ -163,7 +163,7 @@ class SqliteMaintained:
 
 
 class PythonStar:
-    """A star's groups in dicts, and its result as a set of rows, in plain Python."""
+    """The groups of a star in dicts, and its result as a set of rows, in plain Python."""
 
     def __init__(self, data: Sequence[Entries]) -> None:
         self._groups: list[dict[int, dict[int, None]]] = [{} for _ in data]
@@ -176,7 +176,7 @@ class PythonStar:
         return product(*((slot,) if i == place else group.get(value, ()) for i, group in enumerate(self._groups)))
 
     def change(self, sign: int, place: int, entries: Entries) -> int:
-        """Changes one by one; the rows of their deltas."""
+        """Apply changes one by one; return the rows of their deltas."""
         count, group = 0, self._groups[place]
         for value, slot in zip(entries.coordinates[:, 0].tolist(), entries.slot.tolist(), strict=True):
             rows = list(self._rows(value, place, slot))

@@ -1,8 +1,8 @@
-"""UNION and EXCEPT by lazy qdags: paths of two edges less triangles, triangles of either of two graphs, one graph less another; beside
-DuckDB anew, and the paths beside computing both sides by qdags.
+"""UNION and EXCEPT by lazy qdags: paths of two edges minus triangles, triangles of either of two graphs, and one graph minus another;
+compared with DuckDB's query, and for the paths also with computing both sides by qdags.
 
-The graph less another one is what hashing does best: here each edge costs a way down, and what is left out is looked at too. What the
-structure is for are the changes: their deltas, which DuckDB finds by asking anew.
+For one graph minus another hashing is best: here, each edge costs a descent in the tree, and excluded edges are visited too. The structure
+is meant for changes: their deltas, which DuckDB finds by running the query again.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tests.benchmarks.natural_triangle import graph
 
 TITLE = "Lazy qdags: UNION and EXCEPT in graphs of 100,000 edges"
 Listed = list[tuple[Pair, int]]
-"""Atoms: the variables, and which of the two graphs."""
+"""Atoms: for each, its variables and which of the two graphs it is over."""
 
 
 class SetView:
-    """Branches over the edges of two graphs, three trees of either; each with at most one group."""
+    """Branches over the edges of two graphs, with three trees for each graph; each branch has at most one group."""
 
     def __init__(self, branches: Sequence[tuple[Listed, Listed]]) -> None:
         self.trees, self.branches = QuadTrees([(2, 0), (2, 1), (2, 1)] * 2), branches
@@ -44,7 +44,7 @@ class SetView:
                 self.trees.bulk_load(self.version, tree, one)
 
     def change(self, gone: np.ndarray, come: np.ndarray) -> int:
-        """Of edges that stand in both graphs; rows gained."""
+        """Apply changes of edges that are in both graphs; return the rows gained."""
         self.trees.require(6 * (len(gone) + len(come)), 1)
         self.version += 1
         before = self.trees.roots
@@ -60,7 +60,7 @@ class SetView:
         return gained
 
     def _told(self, edges: np.ndarray, others: np.ndarray, roots: tuple, without: tuple) -> np.ndarray:  # type: ignore[type-arg]
-        """The tuples that only one version has."""
+        """The tuples that only one of the versions has."""
         found = [np.empty((0, self.join.dimension), np.int32)]
         for number, (atoms, group) in enumerate(self.branches):
             for place in range(len(atoms) + len(group)):
@@ -95,7 +95,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
     for one in both:
         one.load(edges, edges[:0])
         spent += min(_seconds(one) for _ in range(TIMES))
-    paths[0].rivals.append(Rival("both sides by qdag", 1e3 * spent, "paths and triangles, without subtracting them"))
+    paths[0].rivals.append(Rival("both sides by qdag", 1e3 * spent, "computes paths and triangles, but not their difference"))
     either: list[tuple[Listed, Listed]] = [([(own, which) for own, _ in PATHS + CLOSED], []) for which in range(2)]
     return [
         *paths,
@@ -111,7 +111,7 @@ def _seconds(view: View | SetView) -> float:
 
 
 def measure(name: str, view: SetView, query: str, edges: np.ndarray, others: np.ndarray, scale: Scale, note: Note) -> list[Figure]:
-    """The whole view, and batches that take edges out of both graphs and put back those that the batch before took out."""
+    """Measure the whole view, and batches that delete edges of both graphs and reinsert those that the batch before deleted."""
     rival = DuckDb(query, edges, others)
     view.load(edges, others)
     cursor = view.rows()

@@ -1,7 +1,8 @@
-"""Hierarchical natural joins by view trees: load, changes, the whole view, memory, beside DuckDB anew, hash joins, and maintained results.
+"""Hierarchical natural joins by view trees: load, changes, the whole view and memory, compared with DuckDB's query, hash joins, and
+maintained results.
 
-Stars R(x), S(x), T(x), and a tree of two levels R(x), S(x, y), T(x, y), in which a tuple has about two partners in each other atom, some
-none; and a star with thirty, whose result nobody wants to keep.
+Stars R(x), S(x), T(x), and a tree of two levels R(x), S(x, y), T(x, y), in which a tuple has about two partners in each other atom, and
+some have none; and a star with thirty, whose result is too large to store.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tests.benchmarks.natural_rivals import Batch
 
 TITLE = "View trees: hierarchical natural joins, 100,000 to 1,000,000 tuples"
 NO_PINS = np.empty(0, np.int64)
-RUN = 1_000  # single changes that are applied together, each a version of its own
+RUN = 1_000  # single changes that are applied together, each as its own version
 
 
 def star(n: int, partners: int) -> Data:
@@ -36,7 +37,7 @@ def two_levels(n: int) -> Data:
 
 
 class Live:
-    """The live view, each atom an index."""
+    """The live view, with an index for each atom."""
 
     def __init__(self, data: Data) -> None:
         self.indexes, self.version = OrderedIndexes(), 1
@@ -48,7 +49,7 @@ class Live:
         self.view.load()
 
     def change(self, batch: Batch) -> int:
-        """Deletes, then inserts, with the delta; rows gained."""
+        """Apply deletes, then inserts, with the delta; return the rows gained."""
         gained: list[int] = []
 
         def sink(sign: int, slots: np.ndarray) -> bool:
@@ -61,7 +62,7 @@ class Live:
         return sum(gained)
 
     def singles(self, places: np.ndarray, signs: np.ndarray, entries: Entries) -> int:
-        """Changes one by one, with their deltas; the rows of these."""
+        """Apply changes one by one, with their deltas; return the rows of these deltas."""
         rows, index = 0, np.array([member.index for member in self.members])[places]
         for first in range(0, len(signs), RUN):
             self._begin()

@@ -1,8 +1,9 @@
-"""The triangle R(A, B), R(B, C), R(A, C) in one graph, by qdags: load, changes, the whole view, memory, beside DuckDB's pairwise plan.
+"""The triangle R(A, B), R(B, C), R(A, C) in one graph, by qdags: load, changes, the whole view and memory, compared with DuckDB's pairwise
+plan.
 
-Graphs: at random; skewed, some vertices having many edges; a hub that every edge has to do with, whose pairs are n^2 / 4 and whose
-triangles are O(n); and a complete one, which has as many triangles as n edges can have: n^(3/2), the AGM bound. The size of the compact
-form, besides, also of the graph of the world's air routes.
+Graphs: random; skewed, in which some vertices have many edges; a hub that is an end of every edge, with n^2 / 4 pairs of edges and O(n)
+triangles; and a complete one, which has as many triangles as n edges can have: n^(3/2), the AGM bound. Also the size of the compact form,
+for the graph of the world's air routes too.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ from tests.datasets import table
 
 TITLE = "Quadtrees: the triangle, 100,000 edges"
 KINDS = ("random", "skewed", "hub", "complete")
-MOST_EDGES = {"random": 10, "skewed": 10, "hub": 3, "complete": 3}  # times `n`, of which a whole view is timed
+MOST_EDGES = {"random": 10, "skewed": 10, "hub": 3, "complete": 3}  # multiples of `n` for which the whole view is timed
 VARIABLES = ((0, 1), (1, 2), (0, 2))
-RUN = 1 << 10  # changes of a call, as the service has them
+RUN = 1 << 10  # changes per call, as in the service
 MOST = 1 << 40
 NO_PINS = np.empty(0, np.int64)
-ANEW = "the query anew, pairwise"
+ANEW = "runs the query again, pairwise"
 
 
 def coded(edges: np.ndarray, n: int) -> np.ndarray:
-    """int32[n, 3]: different edges in random order, vertices by codes in the order of their coming (as a domain gives them), slots."""
+    """int32[n, 3]: distinct edges in random order, as codes of vertices in the order of their first occurrence (as a domain assigns them),
+    and slots."""
     rng = np.random.default_rng(1)
     edges = np.unique(edges, axis=0)
     rng.shuffle(edges)
@@ -44,7 +46,7 @@ def coded(edges: np.ndarray, n: int) -> np.ndarray:
 
 
 def graph(kind: str, n: int) -> np.ndarray:
-    """Of about n edges: as `coded` has them."""
+    """Return a graph of about n edges, as `coded` does."""
     rng = np.random.default_rng(2)
     if kind == "random":
         return coded(rng.integers(0, n // 10, (n + n // 20, 2)), n)
@@ -63,7 +65,7 @@ def graph(kind: str, n: int) -> np.ndarray:
 
 
 class Triangle:
-    """The live view over one set of edges: a plain tree, and one with either end first."""
+    """The live view over one set of edges: a plain tree, and one with each end first."""
 
     def __init__(self) -> None:
         self.trees = QuadTrees([(2, 0), (2, 1), (2, 1)])
@@ -85,7 +87,7 @@ class Triangle:
             self.trees.bulk_load(self.version, tree, one)
 
     def change(self, gone: np.ndarray, come: np.ndarray) -> int:
-        """Deletes, then inserts, with the delta; rows gained."""
+        """Apply deletes, then inserts, with the delta; return the rows gained."""
         self.trees.require(3 * (len(gone) + len(come)), 2)
         gained = 0
         for sign, edges in ((-1, gone), (1, come)):
@@ -104,7 +106,7 @@ class Triangle:
         return gained
 
     def singles(self, edges: np.ndarray) -> tuple[float, float]:
-        """Each edge goes, and comes back, in a call; changes a second, and steps of a change."""
+        """Delete and reinsert each edge, in a call each. Return changes a second, and steps of a change."""
         n = 2 * len(edges)
         steps = np.zeros((n, 4), np.int64)
         steps[:, 0], steps[::2, 1], steps[1::2, 1] = np.arange(n), STEP_DELETE, STEP_INSERT
@@ -117,7 +119,7 @@ class Triangle:
             self.version = self.trees.version
             self.trees.reclaim(self.version, NO_PINS)
         rate = n / (time.perf_counter() - start)
-        assert rows == 0, f"what came and what went differ by {rows} rows"
+        assert rows == 0, f"inserted and deleted rows differ by {rows}"
         return rate, (self.runs.steps - before) / n
 
     def rows(self) -> Cursor:
@@ -132,7 +134,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def whole_view(kind: str, edges: np.ndarray) -> Figure:
-    """How the distance to the rival grows with the edges; of several readings the best."""
+    """How the ratio to the rival grows with the number of edges; the best of several readings."""
     view, rival = Triangle(), DuckDbTriangle(edges)
     view.load(edges)
     ours = [_whole(view, 1) for _ in range(5)]
@@ -155,7 +157,7 @@ def whole_view(kind: str, edges: np.ndarray) -> Figure:
 
 
 def space(kind: str, edges: np.ndarray) -> list[Figure]:
-    """Of the compact form; the paper's bound for a tuple is (k + 2) log l bits, besides what a row's slot takes."""
+    """The size of the compact form; the paper's bound for a tuple is (k + 2) log l bits, plus the slot of a row."""
     view, n = Triangle(), len(edges)
     peak = peak_bytes(lambda: view.load(edges))
     what, bound = f"triangle, {n:,} edges, {kind}", 4.0 * view.trees.roots[0].bits
@@ -171,7 +173,7 @@ def space(kind: str, edges: np.ndarray) -> list[Figure]:
 
 
 def peak_bytes(work: Callable[[], None]) -> int | None:
-    """How far the process's memory grew meanwhile; None: only Linux tells."""
+    """How much the memory of the process grew during this work; None except on Linux."""
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     if not reset.exists():
         return None
@@ -180,7 +182,7 @@ def peak_bytes(work: Callable[[], None]) -> int | None:
         return 1024 * next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith(field))
 
     before = read("VmRSS")
-    reset.write_text("5")  # the peak is what it is now
+    reset.write_text("5")  # resets the peak to the current size
     work()
     return read("VmHWM") - before
 
@@ -197,7 +199,7 @@ def measure(name: str, edges: np.ndarray, scale: Scale, note: Note) -> list[Figu
     note(f"DuckDB: {theirs.all if theirs else PATIENCE:.2f} s")
     rng = np.random.default_rng(3)
     size = min(10_000, n // 8 * 2)
-    # A batch takes some edges out and puts in those that the one before took out: the graph stays what it is.
+    # A batch deletes some edges and reinserts those that the one before deleted, so the graph stays the same.
     order = rng.permutation(n)
     out, batches, theirs_batches = edges[:0], [], []
     for some in order[: 2 * size].reshape(-1, size // 2):
@@ -215,13 +217,13 @@ def measure(name: str, edges: np.ndarray, scale: Scale, note: Note) -> list[Figu
     assert _whole(view, 1)[0] == rows
     rival.close()
     note(f"{rate / 1e3:.1f} k/s one by one, {middle(batches) / 1e3:.0f} k/s in batches, {live:.0f} bytes an edge, {changed:.0f} after them")
-    at_most = "" if theirs else f"; at most: given up after {PATIENCE:.0f} s"
+    at_most = "" if theirs else f"; upper bound: interrupted after {PATIENCE:.0f} s"
     return [
         Figure(f"{kind}: whole view", rows / whole, "rows/s", note=f"{rows:,} rows, {1e3 * whole:.0f} ms, {steps:,} steps",
                rivals=[Rival("DuckDB", rows / (theirs.all if theirs else PATIENCE), ANEW + at_most)]),
         Figure(f"{kind}: load", n / load, "edges/s"),
         sampled(f"{kind}: batches with delta, {size:,} changes", batches, "changes/s", aim=100e3,
-                rivals=[Rival("DuckDB", middle(theirs_batches), "deltas by hand, pairwise")] if theirs_batches else []),
+                rivals=[Rival("DuckDB", middle(theirs_batches), "hand-written delta queries, pairwise")] if theirs_batches else []),
         Figure(f"{kind}: single changes with delta", rate, "changes/s", aim=30e3),
         Figure(f"{kind}: bytes an edge, after these changes", changed, "B", aim=200.0, less=True),
     ]  # fmt: skip

@@ -1,6 +1,6 @@
-"""From `git clone` to the demo's timeline in the browser, as a newcomer has it: nothing installed, nothing cached.
+"""From `git clone` to the demo's timeline in the browser, as a new user experiences it: nothing installed, nothing cached.
 
-The clone is local: what the network adds to it depends on the network, as the time of the packages does.
+The clone is local: the time that a download adds depends on the network, as does that of the packages.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ TITLE = "From git clone to the timeline"
 AIM = 120.0  # seconds
 VIEW = "presidents_with_vices"
 _PATIENCE = 900.0  # seconds for a stage
-_OURS = ("LIVEJOIN_", "PYTHON", "VIRTUAL_ENV", "XDG_", "MAKE", "MFLAGS", "NUMBA_")  # of whoever measures
+_OURS = ("LIVEJOIN_", "PYTHON", "VIRTUAL_ENV", "XDG_", "MAKE", "MFLAGS", "NUMBA_")  # of whoever runs the benchmark
 
 
 class Watch:
-    """The seconds at which each stage was over, from the beginning on."""
+    """The seconds at which each stage was complete, from the start."""
 
     def __init__(self, note: Note) -> None:
         self.stages: dict[str, float] = {}
@@ -44,7 +44,7 @@ class Watch:
         self._note(f"{self.stages[stage]:6.1f} s: {stage}")
 
     def wait(self, stage: str, is_over: Callable[[], bool], demo: subprocess.Popen[bytes], log: Path) -> None:
-        """Raises RuntimeError if the demo ends before, or takes too long."""
+        """Wait for this stage. Raises RuntimeError if the demo ends first, or takes too long."""
         until = time.monotonic() + _PATIENCE
         while not is_over():
             if demo.poll() is not None or time.monotonic() > until:
@@ -54,7 +54,7 @@ class Watch:
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:
-    """A quick run takes the checkout and its virtual environment as they are, without Kafka."""
+    """A quick run uses the checkout and its virtual environment as they are, without Kafka."""
     with tempfile.TemporaryDirectory(prefix="livejoin-newcomer-") as folder, sync_playwright() as playwright:
         browser = launched(playwright, "UTC")
         page = browser.new_page()
@@ -91,7 +91,7 @@ def figures(stages: Mapping[str, float]) -> list[Figure]:
 
 
 def _empty(place: Path) -> dict[str, str]:
-    """The environment of somebody who has nothing of ours: a home and caches of its own."""
+    """The environment of a user who has none of our files: with its own home and caches."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     (place / "home").mkdir()
     return {**environment, "HOME": str(place / "home"), "MAVEN_ARGS": f"-Dmaven.repo.local={place / 'home' / 'maven'}"}

@@ -1,4 +1,4 @@
-"""Decoding alone: records in Arrow, as Spark hands them over, into judged changes, in one process."""
+"""Decoding alone: records in Arrow, as Spark passes them, into checked changes, in one process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 def arrow_of(hotel: Hotel, count: int) -> dict[str, pa.Table]:
-    """Records as they come from Spark, a table a topic."""
+    """Return records as Spark passes them, a table per topic."""
     columns: dict[str, tuple[list[bytes], list[bytes]]] = {relation: ([], []) for relation in RELATIONS}
     for record in hotel.records(count):
         keys, values = columns[record.relation]
@@ -70,7 +70,7 @@ def decoded(tables: dict[str, pa.Table]) -> list[Decoded]:
 
 
 def rates(count: int, work: Callable[[], object]) -> list[float]:
-    """Records a second of processor time, after one round to warm up."""
+    """Records a second of processor time, after a warm-up round."""
     samples = []
     for _ in range(REPEATS + 1):
         start = time.process_time()

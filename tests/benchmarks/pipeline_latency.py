@@ -1,4 +1,4 @@
-"""From a record produced to its change followed, at 1,000 records a second."""
+"""Latency from producing a record to receiving its change as a follower, at 1,000 records a second."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.benchmarks.pipeline_stage import TOPICS, Stage, stage
 from tests.server_process import ServerProcess
 from tests.streaming.stream_job import StreamJob
 
-TITLE = 'The pipeline: from produced to followed, with trigger = "0 seconds"'
+TITLE = 'The pipeline: from producer to follower, with trigger = "0 seconds"'
 RATE = 1_000  # records a second
 ROOMS = 100
 FIRST = 10_000_000  # ids from here on
@@ -63,21 +63,22 @@ def measure(on: Stage, job: StreamJob, warming: int, count: int) -> np.ndarray:
 
 
 def record(relation: str, op: str, number: int) -> Record:
-    """A booking of a night in the year, or maintenance for all of it."""
+    """Return a booking of one night in the year, or maintenance for the whole year."""
     start, end = (0, 365) if relation == "maintenance" else (1, 2)
     row = row_of(relation, number, f"quiet {number % ROOMS}", NEW_YEAR + start * DAY, NEW_YEAR + end * DAY)
     return record_of(relation, op, row, number)
 
 
 def alternating(there: range, total: int) -> Iterator[tuple[Change, Record]]:
-    """The end of each booking there, and in turn a new one, with the change of the view that each is to make."""
+    """The end of each existing booking and a new one, alternately, with the change of the view that each is expected to make."""
     for at in range(total):
         op, number = ("insert", there.stop + at) if at % 2 else ("delete", there[at // 2])
         yield (op, number), record("bookings", "c" if op == "insert" else "d", number)
 
 
 def produce_paced(brokers: str, records: Iterator[tuple[Change, Record]]) -> dict[Change, float]:
-    """Produces RATE records a second by the clock, as a client does by default (it waits 5 ms for more); when each was given to it."""
+    """Produce RATE records a second by the clock, with the client's default settings (it waits 5 ms for more). Return when each was passed
+    to it."""
     producer = Producer({"bootstrap.servers": brokers}, logger=quiet)
     produced = {}
     start = time.perf_counter()
@@ -92,7 +93,7 @@ def produce_paced(brokers: str, records: Iterator[tuple[Change, Record]]) -> dic
 
 
 class Follower(threading.Thread):
-    """Follows the view from now on. `seen`: when the version with this change of a booking's row was whole."""
+    """Follows the view from now on. `seen`: when the version with this change of a booking's row was complete."""
 
     def __init__(self, server: ServerProcess) -> None:
         super().__init__(daemon=True)
@@ -117,7 +118,7 @@ class Follower(threading.Thread):
 
     def wait_for(self, changes: int) -> None:
         with self._news:
-            assert self._news.wait_for(lambda: len(self.seen) >= changes, _LIMIT), f"{len(self.seen)} of {changes} changes came"
+            assert self._news.wait_for(lambda: len(self.seen) >= changes, _LIMIT), f"received {len(self.seen)} of {changes} changes"
 
     def __enter__(self) -> Follower:
         self.start()

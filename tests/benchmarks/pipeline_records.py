@@ -1,4 +1,4 @@
-"""A hotel's bookings and the maintenance of its rooms, as Debezium tells them, and the view that they end in.
+"""A hotel's bookings and the maintenance of its rooms as Debezium records, and the number of rows of the resulting view.
 
 The records are those of the PostgreSQL connector 3.0 under REPLICA IDENTITY DEFAULT, without tombstones.
 Source: Debezium's documents, "Debezium connector for PostgreSQL", "Data change events".
@@ -24,9 +24,9 @@ ROOMS = 5_000
 DAY = 86_400_000_000  # microseconds
 NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01
 LONGEST = {"bookings": 14 * DAY, "maintenance": 5 * DAY}
-CREATES, UPDATES = 0.6, 0.3  # the rest deletes; of a relation without rows all are creates
+CREATES, UPDATES = 0.6, 0.3  # the rest are deletes; for an empty relation all are creates
 Rows = dict[str, dict[int, dict[str, Any]]]  # of each relation, by id
-_DRAWN = 10_000  # records whose random numbers are drawn at once
+_DRAWN = 10_000  # records whose random numbers are drawn together
 
 
 class Record(NamedTuple):
@@ -48,9 +48,9 @@ def definition(relation: str) -> dict[str, Any]:
 
 
 class Hotel:
-    """Draws records, always the same. `schemas`: each record carries its schema.
+    """Generates records, always the same. `schemas`: each record includes its schema.
 
-    `rows`: what is there after those drawn; `created`: what was ever created, as it was then.
+    `rows`: the rows after all records generated so far; `created`: all rows ever created, as they were created.
     """
 
     def __init__(self, schemas: bool = False) -> None:
@@ -77,7 +77,7 @@ class Hotel:
                 yield self._change(relation, kind - creates, place, room, start, end)
 
     def _change(self, relation: str, kind: float, place: float, room: int, start: int, end: int) -> Record:
-        """A create if `kind` is negative, an update below UPDATES, else a delete; `place` chooses the row, in [0, 1)."""
+        """A create if `kind` is negative, an update if it is below UPDATES, otherwise a delete; `place`, in [0, 1), chooses the row."""
         self._drawn = number = self._drawn + 1
         rows, live = self.rows[relation], self._live[relation]
         head = self._heads[relation]
@@ -100,9 +100,9 @@ def row_of(relation: str, id_: int, room: str, start: int, end: int) -> dict[str
 
 
 def record_of(relation: str, op: str, row: dict[str, Any], number: int, head: bytes = b"") -> Record:
-    """The record of a change at the source's `number`th change; `head`: what its schema begins with, if it carries one."""
+    """The record of change number `number` at the source; `head`: the beginning with the schema, if records include it."""
     micros, lsn = NEW_YEAR + 250 * number, 24_000_000 + 96 * number  # 4,000 changes a second at the source
-    # Of a row that is gone the default identity tells only the key.
+    # With the default replica identity, a delete has only the key of the row.
     before = {"id": row["id"], "room": "", TEXTS[relation]: "", "starts": 0, "ends": 0} if op == "d" else None
     value = orjson.dumps(
         {
@@ -124,27 +124,27 @@ def record_of(relation: str, op: str, row: dict[str, Any], number: int, head: by
 
 
 def view_rows(rows: Rows) -> int:
-    """How many rows the view has over these, by counting. O(n log n)."""
+    """Return the number of rows of the view over these, by counting. O(n log n)."""
     (a_start, a_end), (b_start, b_end) = (_folded(rows[relation]) for relation in RELATIONS)
-    # Of the other relation, what starts before I end, less what ended before I start: it did both.
+    # For each row, those of the other relation that start before its end, minus those that end before its start (which are among them).
     started, ended = np.searchsorted(np.sort(b_start), a_end, "left"), np.searchsorted(np.sort(b_end), a_start, "right")
     return int((started - ended).sum())
 
 
 def _folded(rows: dict[int, dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and ends, each room on a stretch of the line of its own."""
+    """Starts and ends, with each room on a separate stretch of the line."""
     room = np.array([int(row["room"][5:]) for row in rows.values()], np.int64) * (400 * DAY) - NEW_YEAR
     starts, ends = (np.array([row[name] for row in rows.values()], np.int64) for name in ("starts", "ends"))
     return room + starts, room + ends
 
 
 def _head(relation: str) -> bytes:
-    """What a record that carries its schema begins with."""
+    """The beginning of a record that includes its schema."""
     return b'{"schema":' + orjson.dumps(_schema(relation)) + b',"payload":'
 
 
 def _schema(relation: str) -> dict[str, Any]:
-    """The envelope's schema as the connector sends it."""
+    """The schema of the envelope as the connector sends it."""
 
     def field(name: str, kind: str, semantic: str | None = None, optional: bool = False) -> dict[str, Any]:
         about = {"type": kind, "optional": optional, "field": name}

@@ -1,4 +1,4 @@
-"""What one would write without livejoin's pipeline, on the same records: a Python consumer that posts JSON; Spark alone."""
+"""What users would write without livejoin's pipeline, for the same records: a Python consumer that posts JSON; Spark alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SILENCE = 60.0  # seconds until a consumer without records gives up
 
 
 class Reached(NamedTuple):
-    """Records a second, seconds of processor time a record (the service's and the broker's aside), rows of the view at the end."""
+    """Records a second, seconds of processor time per record (without the service and the broker), and rows of the view at the end."""
 
     rate: float
     cost: float
@@ -32,9 +32,9 @@ class Reached(NamedTuple):
 
 
 def plain_consumer(brokers: str, count: int) -> Reached:
-    """A consumer that posts `BATCH` records as JSON and waits for the answer, into a service of its own.
+    """A consumer that posts `BATCH` records as JSON and waits for the answer, to a service of its own.
 
-    At least once, that is: without dead letters and without what makes a repeated batch harmless.
+    Delivery is at least once: there are no dead letters, and a repeated batch is not recognised.
     """
     settings = {"bootstrap.servers": brokers, "group.id": "plain", "auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = Consumer(settings, logger=quiet)
@@ -68,7 +68,7 @@ def _change(message: Message) -> dict[str, Any]:
 
 
 def spark_alone(brokers: str, offsets: int) -> Reached:
-    """`pipeline_spark_alone` in a process of its own; of its micro-batches all but the first count. There must be two."""
+    """Run `pipeline_spark_alone` in a separate process. All its micro-batches except the first one count; there must be at least two."""
     command = [sys.executable, "-m", "tests.benchmarks.pipeline_spark_alone", brokers, str(offsets)]
     said = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
     first, *batches = [json.loads(line) for line in said.splitlines()]

@@ -1,7 +1,8 @@
 """The rival of the whole pipeline: the same view in Spark alone, as far as Spark can express it. `python -m … BROKERS OFFSETS`.
 
-Only creates: a join of streams takes no updates and no deletes. Without a watermark its state keeps all rows for ever, as ours does.
-Prints a line of JSON a micro-batch: its `records` and `seconds`; `processor` seconds and `rows` of the view since the start.
+Creates only, because a stream join supports neither updates nor deletes. Without a watermark, its state keeps all rows indefinitely, as
+livejoin does. Prints one line of JSON per micro-batch: its `records` and `seconds`; and, since the start, `processor` seconds and `rows` of
+the view.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _JOIN = (
 
 
 def run(brokers: str, offsets: int) -> None:
-    """Reads what is there, `offsets` records a micro-batch, and ends."""
+    """Read the existing records, `offsets` records per micro-batch, and end."""
     spark = start_spark("alone")
     for relation in RELATIONS:
         _rows(spark, relation, brokers, offsets // 2).createOrReplaceTempView(relation)

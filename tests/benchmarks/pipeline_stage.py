@@ -1,4 +1,4 @@
-"""What the pipeline runs on while it is measured: a real broker with two topics, a service with their relations and the view."""
+"""The environment of the pipeline's benchmarks: a real broker with two topics, and a service with their relations and the view."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ class Processors(NamedTuple):
 
 
 class Stage:
-    """A broker and a service, `folder` for the job's files."""
+    """A broker and a service; `folder` is for the job's files."""
 
     def __init__(self, folder: Path, broker: Broker, server: ServerProcess) -> None:
         self.broker, self.server = broker, server
         self._folder = folder
 
     def produce(self, records: Iterable[Record]) -> None:
-        """Writes records to their topics; returns when the broker has them."""
+        """Write records to their topics; return when the broker has acknowledged them."""
         producer = Producer({"bootstrap.servers": self.broker.address, "linger.ms": 50, "batch.size": 1_000_000}, logger=quiet)
         for record in records:
             while True:
                 try:
                     producer.produce(TOPICS[record.relation], record.value, record.key)
                     break
-                except BufferError:  # a full queue: let it drain
+                except BufferError:  # the queue is full: let it drain
                     producer.poll(1)
         assert producer.flush(_FLUSH_SECONDS) == 0
 
@@ -68,7 +68,7 @@ class Stage:
 
 @contextmanager
 def stage(partitions: int = 1) -> Iterator[Stage]:
-    """A broker in a temporary folder and a service in another, both fresh."""
+    """A broker and a service, each in a new temporary folder."""
     with tempfile.TemporaryDirectory(prefix="livejoin-bench-") as folder, Broker() as broker:
         Topics(broker).make(*TOPICS.values(), partitions=partitions)
         with serving_view(Path(folder)) as server:
@@ -77,7 +77,7 @@ def stage(partitions: int = 1) -> Iterator[Stage]:
 
 @contextmanager
 def serving_view(folder: Path) -> Iterator[ServerProcess]:
-    """A service whose relations and view are there and empty."""
+    """A service with the relations and the view, which are empty."""
     with ServerProcess(folder / "data", fresh=True) as server, httpx.Client(base_url=server.url, timeout=60) as client:
         for relation in RELATIONS:
             client.put(f"/v1/relations/{relation}", json=definition(relation)).raise_for_status()

@@ -25,9 +25,9 @@ PLAIN = f"plain Python consumer, posts JSON, {BATCH:,} a time"
 ALONE = "Spark alone"
 SHORT_OF = {
     PLAIN: "at least once, no dead letters",
-    ALONE: "a join of streams of the creates only: it takes no updates and no deletes",
+    ALONE: "a stream join of the creates only: it supports neither updates nor deletes",
 }
-UNIT = 100_000  # records that costs are told for
+UNIT = 100_000  # costs are stated for this number of records
 
 
 def run(scale: Scale, note: Note) -> list[Figure]:
@@ -42,7 +42,7 @@ def run(scale: Scale, note: Note) -> list[Figure]:
             job.stop()
         whole = time.perf_counter() - started
         rows = view_count(on.server)
-        assert rows == view_rows(hotel.rows), "the view is not what the records say"
+        assert rows == view_rows(hotel.rows), "the view does not match the records"
         note(f"{passage.rate / 1e3:.1f} k records/s, the first batch after {passage.first:.1f} s, all after {whole:.1f} s, {rows:,} rows")
         plain = plain_consumer(on.broker.address, records)
         assert plain.rows == rows
@@ -54,13 +54,13 @@ def run(scale: Scale, note: Note) -> list[Figure]:
 
 
 class Passage(NamedTuple):
-    """Records going through a job. All but `first` is of the batches after the first."""
+    """Records that pass through a job. All fields except `first` are for the batches after the first."""
 
     first: float  # seconds from the start of the job to the end of its first batch
     seconds: float
     records: int
     parts: dict[str, float]  # seconds by part of a batch
-    apply: float  # seconds in which the service brought the view up to date
+    apply: float  # seconds in which the service updated the view
     processors: Processors
     of_job: float  # processor time of driver and JVM since their start
 
@@ -70,7 +70,7 @@ class Passage(NamedTuple):
 
 
 def watch(on: Stage, job: StreamJob, started: float, records: int) -> Passage:
-    """Waits until a job that was started at `started` is through with so many records. There must be two batches or more."""
+    """Wait until a job that was started at `started` has processed this number of records. There must be at least two batches."""
     job.wait_for_batches(1)
     first, cold, applied = time.perf_counter(), on.processors(job), gauge(on.server, "livejoin_update_seconds_sum")
     done = job.batches[0]
@@ -89,7 +89,7 @@ def watch(on: Stage, job: StreamJob, started: float, records: int) -> Passage:
 
 
 def parts_of(job: StreamJob) -> dict[str, float]:
-    """Seconds by part, from what the job says of each batch but the first."""
+    """Seconds by part, as the job reports them for each batch except the first."""
     parts = dict.fromkeys(PARTS, 0.0)
     told = re.findall(r" livejoin\.pipeline: batch (\d+): .* s \((.*?)\)", job.said)
     assert len(told) == len(job.batches), job.said

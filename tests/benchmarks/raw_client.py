@@ -1,4 +1,4 @@
-"""Clients light enough not to be what is measured: ready bytes over plain sockets."""
+"""Clients with so little overhead that they do not distort the measurements: prepared bytes over plain sockets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 
 class Spent(NamedTuple):
-    """Wall time of all requests, and the processor time that the client and the server took; in seconds."""
+    """Wall-clock time of all requests, and the processor time of client and server; in seconds."""
 
     wall: float
     client: float
@@ -31,19 +31,19 @@ class Spent(NamedTuple):
 
     @property
     def own_limit(self) -> float:
-        """Requests a second if servers took no time."""
+        """Requests a second if the server took no time."""
         return self.requests / self.client
 
 
 def post(path: str, body: bytes, kind: str) -> bytes:
-    """A request as it goes over the wire."""
+    """Return a request as it is sent."""
     return f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def exchange(port: int, process: psutil.Process, requests: list[bytes], connections: int) -> Spent:
-    """Send them all to the server that is `process`, each connection waiting for its answer before its next request.
+    """Send all requests to the server that is `process`; each connection waits for an answer before it sends its next request.
 
-    Raises ValueError for any answer but 200.
+    Raises ValueError for any answer except 200.
     """
     left = iter(requests)
     sockets = [connect(port) for _ in range(connections)]
@@ -82,7 +82,7 @@ def _turns(sockets: list[socket.socket], left: Iterator[bytes]) -> None:
 
 
 def read_answer(connection: socket.socket, data: bytes) -> None:
-    """Read one answer whole."""
+    """Read one complete answer."""
     while True:
         received = connection.recv(65_536)
         if not received:
@@ -105,7 +105,7 @@ def connect(port: int) -> socket.socket:
 
 
 def post_all(port: int, bodies: Iterable[bytes], connections: int, path: str = "/v1/changes", kind: str = ARROW) -> float:
-    """Large bodies, by a thread a connection; seconds. Raises what the first failure was."""
+    """Send large bodies, with a thread per connection; return seconds. Raises the first failure."""
     left, lock, failures = iter(bodies), threading.Lock(), []
 
     def send() -> None:
@@ -149,7 +149,8 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
 
 
 def bare_seconds(size: int) -> float:
-    """Seconds that so many bytes take from one process to another over loopback, made by nobody, and read by 1 MiB."""
+    """Seconds that this number of bytes takes from one process to another over loopback, sent without any computation and read in pieces of
+    1 MiB."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sender = subprocess.Popen([sys.executable, "-c", _SENDER, str(listener.getsockname()[1]), str(size)])
         connection, _ = listener.accept()
@@ -161,12 +162,13 @@ def bare_seconds(size: int) -> float:
             received += count
         elapsed = time.perf_counter() - start
     if sender.wait() or received != size:
-        raise ConnectionError(f"{received} of {size} bytes came")
+        raise ConnectionError(f"received {received} of {size} bytes")
     return elapsed
 
 
 def open_stream(port: int, path: str, accept: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse, float]:
-    """Ask over a connection that stands already: the connection, the answer, and seconds until its first byte of body can be read."""
+    """Send a request over a connection that is already open. Return the connection, the answer, and seconds until the first byte of the
+    body can be read."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
     connection.connect()
     assert connection.sock is not None

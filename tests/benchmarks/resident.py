@@ -1,4 +1,4 @@
-"""What of a process is resident, by kind of memory: Linux's `/proc/<pid>/smaps`."""
+"""The resident memory of a process by kind: Linux's `/proc/<pid>/smaps`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Resident(NamedTuple):
 
 
 def resident(pid: int) -> Resident:
-    """As it is now. Raises OSError if there is no such process, or no smaps."""
+    """The current values. Raises OSError if there is no such process, or no smaps."""
     reserved = anonymous = files = 0
     for name, size, flags in _mappings(Path(f"/proc/{pid}/smaps")):
         if name.startswith("/"):
             files += size
-        elif {"nr", "hg"} <= flags:  # not reserved in advance, in large pages: else only Arrow's allocator maps some memory so
+        elif {"nr", "hg"} <= flags:  # not reserved in advance, and in large pages: the only other such mappings are Arrow's
             reserved += size
         else:
             anonymous += size
@@ -38,7 +38,7 @@ def resident(pid: int) -> Resident:
 
 
 def _mappings(path: Path) -> Iterator[tuple[str, int, set[str]]]:
-    """Name (of the file; empty or in brackets for anonymous memory), bytes and flags of each."""
+    """Name (of the file; empty or in brackets for anonymous memory), bytes and flags of each mapping."""
     name, size = "", 0
     for line in path.read_text().splitlines():
         first, _, rest = line.partition(" ")

@@ -1,4 +1,4 @@
-"""What users have today, at the same data: DuckDB, a sort and sweep, Python's intervaltree, ncls."""
+"""What users have today, on the same data: DuckDB, sort and sweep, Python's intervaltree, ncls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MEETS = "a.k = b.k AND a.s <= b.e AND b.s <= a.e"
 
 
 class Whole(NamedTuple):
-    """One reading of the whole view: seconds to the first chunk and to the last, and the rows."""
+    """One reading of the whole view: seconds until the first chunk and until the last, and the number of rows."""
 
     first: float
     all: float
@@ -25,10 +25,10 @@ class Whole(NamedTuple):
 
 
 class DuckDb:
-    """Two tables, the join run anew; deltas by the query that one writes by hand. In process, all cores; in memory unless `path`."""
+    """Two tables, with the join rerun; deltas by a hand-written query. In process, on all cores; in memory unless `path`."""
 
     def __init__(self, entries: Entries | None, keyed: bool, path: str = ":memory:") -> None:
-        """`entries`: what the tables are filled with; None: they are in the file at `path`."""
+        """`entries`: the contents of the tables; None: they are in the file at `path`."""
         import duckdb
 
         self._db = duckdb.connect(path)
@@ -50,7 +50,7 @@ class DuckDb:
         return Whole(first, time.perf_counter() - start, rows)
 
     def change(self, deletes: Entries, inserts: Entries) -> tuple[float, int]:
-        """Apply a batch in a transaction, its delta read as Arrow; seconds, and rows gained."""
+        """Apply a batch in a transaction and read its delta as Arrow. Return seconds and rows gained."""
         for sign, entries in (("gone", deletes), ("come", inserts)):
             for place, name in enumerate("ab"):
                 self._register(f"{sign}_{name}", entries.take(entries.set == place))
@@ -73,7 +73,7 @@ class DuckDb:
 
 
 class Sorted(NamedTuple):
-    """One set in order of (key, left), the key folded into the endpoints."""
+    """One set in the order of (key, left), with the key encoded into the endpoints."""
 
     left: np.ndarray
     right: np.ndarray
@@ -92,7 +92,7 @@ def sort_for_sweep(entries: Entries) -> tuple[Sorted, Sorted]:
 
 
 def sweep_sorted(sides: tuple[Sorted, Sorted]) -> int:
-    """Rows of the whole view by a forward sweep in chunks."""
+    """Return the number of rows of the whole view, by a forward sweep in chunks."""
     out0, out1 = np.empty(CHUNK, np.int32), np.empty(CHUNK, np.int32)
     state = np.zeros(3, np.int64)
     rows = 0
@@ -112,7 +112,7 @@ def sort_and_sweep(entries: Entries) -> Whole:
 
 
 def ncls_whole(entries: Entries) -> Whole:
-    """Build and ask for all overlaps at once."""
+    """Build the structure, and query all overlaps at once."""
     from ncls import NCLS
 
     a, b = entries.take(entries.set == 0), entries.take(entries.set == 1)
@@ -124,7 +124,7 @@ def ncls_whole(entries: Entries) -> Whole:
 
 
 class PythonTrees:
-    """`intervaltree`, one for each set and key; a change is a search in the other set and an update of its own."""
+    """An `intervaltree` for each set and key; a change searches the other set's tree and updates its own."""
 
     def __init__(self, entries: Entries) -> None:
         from intervaltree import Interval, IntervalTree
@@ -136,7 +136,7 @@ class PythonTrees:
         self._trees = tuple({k: IntervalTree(found) for k, found in group.items()} for group in groups)
 
     def change(self, sign: int, entries: Entries) -> int:
-        """Changes one by one; the rows of their deltas."""
+        """Apply changes one by one; return the rows of their deltas."""
         rows = 0
         for s, k, left, right, slot in zip(*(column.tolist() for column in entries), strict=True):
             other = self._trees[1 - s].get(k)

@@ -1,4 +1,4 @@
-"""The rivals at one workload, as the subjects of the structure report them."""
+"""The rivals for one workload, as the subjects of the interval structure report them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.benchmarks.rivals import (
     sweep_sorted,
 )
 
-RERUN = "the whole view anew"
-BY_HAND = "delta query by hand"
+RERUN = "recomputes the whole view"
+BY_HAND = "hand-written delta query"
 
 
 @dataclass
 class Rivals:
-    """By kind of work, as `Measured` has them."""
+    """By kind of work, as in `Measured`."""
 
     load: list[Rival] = field(default_factory=list)
     singles: list[Rival] = field(default_factory=list)
@@ -36,14 +36,15 @@ class Rivals:
 
 
 def measure_rivals(workload: Workload, effort: Effort, note: Note, *, rows: int, keyed: bool = False, python: bool = True) -> Rivals:
-    """Each at the same intervals; fewer changes for the slow ones. `rows`: of the whole view. `python`: intervaltree takes part."""
+    """Measure each rival with the same intervals, and fewer changes for the slow ones. `rows`: of the whole view. `python`: intervaltree is
+    measured too."""
     found = Rivals()
     _duckdb(workload, effort, found, rows, keyed)
     note(f"{workload.name}: DuckDB {found.whole[0].value / 1e6:.1f} M rows/s, {found.batches[0].value / 1e3:.1f} k/s in batches")
     _sweep(workload, effort, found, rows)
     if not keyed:
         samples = [ncls_whole(workload.entries) for _ in range(min(effort.repeats, 3))]
-        _add_whole(found, "ncls", samples, rows, "build and ask")
+        _add_whole(found, "ncls", samples, rows, "build and query")
     note(f"{workload.name}: sweep, ncls {[round(rival.value / 1e6, 1) for rival in found.whole[1:]]} M rows/s")
     if python:
         _python(workload, effort, found)
@@ -64,7 +65,7 @@ def _duckdb(workload: Workload, effort: Effort, found: Rivals, rows: int, keyed:
     batches = changes_a_second(rival, [changes.take(effort.batch) for _ in range(3)])
     singles = changes_a_second(rival, [changes.take(2) for _ in range(10)])
     found.batches.append(Rival("DuckDB", middle(batches), BY_HAND))
-    found.singles.append(Rival("DuckDB", middle(singles), BY_HAND + ", two changes a time"))
+    found.singles.append(Rival("DuckDB", middle(singles), BY_HAND + ", two changes at a time"))
     rival.close()
 
 
@@ -75,11 +76,11 @@ def _sweep(workload: Workload, effort: Effort, found: Rivals, rows: int) -> None
     sorted_already = middle([seconds(lambda: sweep_sorted(sides)) for _ in range(effort.repeats)])
     found.whole.append(Rival("sweep", rows / sorted_already, "already sorted"))
     found.batches.append(Rival("sort and sweep", effort.batch / middle([sample.all for sample in samples]), RERUN))
-    found.load.append(Rival("sort", len(workload.entries.key) / middle([sample.first for sample in samples]), "NumPy, nothing kept"))
+    found.load.append(Rival("sort", len(workload.entries.key) / middle([sample.first for sample in samples]), "NumPy, builds no structure"))
 
 
 def _python(workload: Workload, effort: Effort, found: Rivals) -> None:
-    """Half a minute for a million intervals, so once, and 2,000 changes."""
+    """Loading takes half a minute for a million intervals, so only once, and 2,000 changes."""
     import psutil
 
     process = psutil.Process()
@@ -88,6 +89,6 @@ def _python(workload: Workload, effort: Effort, found: Rivals) -> None:
     elapsed = seconds(lambda: trees.append(PythonTrees(workload.entries)))
     count = len(workload.entries.key)
     found.load.append(Rival("intervaltree", count / elapsed))
-    found.bytes.append(Rival("intervaltree", (process.memory_info().rss - before) / count, "growth of the process"))
+    found.bytes.append(Rival("intervaltree", (process.memory_info().rss - before) / count, "memory growth of the process"))
     deletes, inserts = Changes(workload).take(effort.calls)
     found.singles.append(Rival("intervaltree", python_changes_a_second(trees[0], deletes, inserts)))
